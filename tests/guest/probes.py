@@ -15,5 +15,5 @@ def check(written):
     """All tests of the program passed, and there were some."""
     passed = re.search(r"test result: ok\. (\d+) passed; 0 failed", written)
     assert passed and int(passed[1]) > 1, written
-    assert "every_probe_reads_the_first_of_its_cases ... ok" in written, written
+    assert "every_probe_runs_its_first_case ... ok" in written, written
     return f"every probe read its first case, and {int(passed[1]) - 1} tests of more cases passed"

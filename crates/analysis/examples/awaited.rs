@@ -7,7 +7,7 @@ use std::io::Write;
 use std::{env, fs};
 
 use kelvin_analysis::{Analysis, Outcome, analyse};
-use kelvin_model::{Attempt, Batches, Readings, Run, Tags};
+use kelvin_model::{Batches, Readings, RoundOutcome, Run, SampleTags};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();
@@ -16,16 +16,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut report: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
         let run: Run = serde_json::from_value(report["run"].take())?;
         let made = analyse(&run);
-        let without = analyse(&with(&run, |tags| if tags.any(Tags::AWAITED) { Tags::WARM_UP } else { tags }));
-        let alone = |tags: Tags| if tags.any(Tags::AWAITED) { Tags::NONE } else { Tags::WARM_UP };
-        let alone = analyse(&with(&run, alone));
+        let without =
+            analyse(&with_tags(
+                &run,
+                |tags| if tags.intersects(SampleTags::AWAITED) { SampleTags::WARM_UP } else { tags },
+            ));
+        let alone = |tags: SampleTags| {
+            if tags.intersects(SampleTags::AWAITED) { SampleTags::NONE } else { SampleTags::WARM_UP }
+        };
+        let alone = analyse(&with_tags(&run, alone));
         writeln!(
             out,
             "{file}: {:.1} % undisturbed; of {} figures {} not known, {} without what was waited for",
             100.0 * made.undisturbed_share.unwrap_or(f64::NAN),
             made.results.len(),
-            not_known(&made),
-            not_known(&without)
+            unknown_figures(&made),
+            unknown_figures(&without)
         )?;
         for (own, awaited) in without.results.iter().zip(&alone.results) {
             if let (Outcome::Measured(own), Outcome::Measured(awaited)) = (&own.outcome, &awaited.outcome)
@@ -52,11 +58,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// A run whose timed samples have other tags.
-fn with(run: &Run, tags: impl Fn(Tags) -> Tags) -> Run {
+fn with_tags(run: &Run, tags: impl Fn(SampleTags) -> SampleTags) -> Run {
     let mut run = run.clone();
     let readings =
         run.measurements.iter_mut().flat_map(|one| &mut one.rounds).filter_map(|round| match &mut round.attempt {
-            Attempt::Measured(readings) => Some(readings),
+            RoundOutcome::Measured(readings) => Some(readings),
             _ => None,
         });
     for reading in readings.flatten() {
@@ -67,6 +73,6 @@ fn with(run: &Run, tags: impl Fn(Tags) -> Tags) -> Run {
     run
 }
 
-fn not_known(analysis: &Analysis) -> usize {
+fn unknown_figures(analysis: &Analysis) -> usize {
     analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::NotKnown(_))).count()
 }

@@ -5,20 +5,20 @@ use std::io::Write;
 use std::time::Instant;
 
 use kelvin_analysis::{Headlines, analyse, testing};
-use kelvin_model::{Canaries, Canary, Case, Learned, Metric, Readings, Run};
+use kelvin_model::{Canaries, Canary, Case, Metric, Readings, Run, SpreadHistory};
 use kelvin_stats::Random;
 
-const METRIC: Metric = Metric::duration("test.call", "One call").canaries(Canaries::of(&Canary::ALL));
+const METRIC: Metric = Metric::duration("test.call", "One call").canaries(Canaries::from_canaries(&Canary::ALL));
 
 fn main() -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for rounds in [6, 20] {
-        let run = large(150, rounds, 400);
+        let run = large_run(150, rounds, 400);
         let begun = Instant::now();
         let analysis = analyse(&run);
         let analysed = begun.elapsed();
         let begun = Instant::now();
-        let headlines = Headlines::of(&run);
+        let headlines = Headlines::from_run(&run);
         let hertz = headlines.core_hertz().unwrap_or(f64::NAN);
         writeln!(
             out,
@@ -31,11 +31,11 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-fn large(cases: u64, rounds: usize, batches: usize) -> Run {
+fn large_run(cases: u64, rounds: usize, batches: usize) -> Run {
     let mut random = Random::new(1);
-    let mut run = testing::run(&[METRIC]);
+    let mut run = testing::empty_run(&[METRIC]);
     for case in 0..cases {
-        let case = Case::new().with("size", case);
+        let case = Case::new().with_number("size", case);
         let made = (0..rounds).map(|index| {
             let level = 100.0 + random.normal();
             let values: Vec<f64> = (0..batches).map(|_| level + (0.5 * random.normal()).exp()).collect();
@@ -43,15 +43,15 @@ fn large(cases: u64, rounds: usize, batches: usize) -> Run {
             for canary in Canary::ALL {
                 let noise = (0..=values.len()).map(|_| {
                     let disturbed = if random.uniform() < 0.1 { 1.3 } else { 1.0 };
-                    testing::CHAIN * disturbed * (1.0 + 0.002 * random.normal() as f32)
+                    testing::CHAIN_NANOSECONDS * disturbed * (1.0 + 0.002 * random.normal() as f32)
                 });
                 batches.canaries.insert(canary, noise.collect());
             }
             testing::round(index, vec![testing::reading(&METRIC, Readings::Batches(batches))])
         });
-        testing::add(&mut run, &METRIC, case.clone(), made.collect());
+        testing::add_measurement(&mut run, &METRIC, case.clone(), made.collect());
         let headlines = (0..20).map(|_| 101.0 + random.normal()).collect();
-        run.outline.learned.push(Learned { metric: METRIC.id, case, headlines, within: vec![0.2; 20] });
+        run.outline.learned.push(SpreadHistory { metric: METRIC.id, case, headlines, within: vec![0.2; 20] });
     }
     run
 }

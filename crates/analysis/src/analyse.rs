@@ -1,59 +1,62 @@
 //! The analysis of a run, assembled from its parts.
 
 use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
-use kelvin_reference::Library;
+use kelvin_reference::ReferenceLibrary;
 
-use crate::bounds::{broken_bound, implausible};
-use crate::gather::{Gathered, not_measured};
-use crate::headlines::{Desk, core_hertz, metrics_of};
-use crate::normal;
-use crate::predicted::compare;
-use crate::result::BesideRival;
+use crate::bounds::{exceeded_bound, implausible_warning};
+use crate::class_comparison;
+use crate::headlines::{Baselines, core_hertz, metrics_of};
+use crate::prediction_comparison::compare_with_prediction;
+use crate::result::RivalResult;
 use crate::result::{Analysis, MetricResult, Outcome};
-use crate::studies::{self, load, threads, with_tables};
+use crate::samples::{SampleSet, missing_outcome};
+use crate::studies::{self, add_tables, load, threads};
 use crate::summary::summarise;
-use crate::{ceilings, findings, levels, placement, plausible, screen, tails};
+use crate::{cpu_placement_modes, findings, levels, overview, sanity, stream_ceilings, tails};
 
 /// Analyses a run: a stored one and a live one alike.
 pub fn analyse(run: &Run) -> Analysis {
-    analyse_among(run, kelvin_reference::library())
+    analyse_with_library(run, kelvin_reference::built_in_library())
 }
 
 /// The same, judged against these machines of its class.
-pub fn analyse_among(run: &Run, library: &Library) -> Analysis {
-    let desk = Desk::of(run);
+pub fn analyse_with_library(run: &Run, library: &ReferenceLibrary) -> Analysis {
+    let desk = Baselines::from_run(run);
     let hertz = core_hertz(run, &desk);
     let mut results = Vec::new();
-    let mut batches = Batches::default();
+    let mut batches = BatchCounts::default();
     for measurement in &run.measurements {
         for metric in metrics_of(run, measurement) {
-            let gathered = Gathered::of(measurement, &metric, &desk.references);
+            let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
             batches.count(&gathered);
-            results.push(result(run, measurement, &metric, &gathered, &desk, hertz));
+            results.push(metric_result(run, measurement, &metric, &gathered, &desk, hertz));
         }
     }
-    let mut found = levels::of_results(&results, &run.outline.machine);
-    let mut drawn = studies::drawn(run);
+    let mut found = levels::levels_from_results(&results, &run.outline.machine);
+    let mut drawn = studies::uncorrected_studies(run);
     let of_levels = found.iter_mut().flat_map(|found| &mut found.conclusions);
-    studies::correct(drawn.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
-    studies::answer(&mut drawn);
+    studies::correct_p_values(drawn.iter_mut().flat_map(|study| &mut study.conclusions).chain(of_levels).collect());
+    studies::add_answers(&mut drawn);
     if let Some(found) = &found {
-        results.iter_mut().for_each(|result| levels::name_modes(result, found));
+        results.iter_mut().for_each(|result| levels::name_latency_modes(result, found));
     }
-    placement::name_modes(&mut results);
-    plausible::warn(run, &mut results);
-    let normal = normal::judge(library, &run.outline.machine, &mut results);
-    let (model_lines, knees) = load::models(run);
+    cpu_placement_modes::name_bandwidth_modes(&mut results);
+    sanity::add_warnings(run, &mut results);
+    let normal = class_comparison::compare_with_class(library, &run.outline.machine, &mut results);
+    let (model_lines, knees) = load::model_lines(run);
     let mut analysis = Analysis {
         levels: found,
-        rivals: BesideRival::among(&results),
-        ceilings: ceilings::of_results(&results, run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64),
-        tails: tails::of_results(&results),
-        studies: with_tables(drawn, &results),
+        rivals: RivalResult::from_results(&results),
+        ceilings: stream_ceilings::line_ceilings(
+            &results,
+            run.outline.machine.topology.allowed.get().map_or(1, Vec::len) as u64,
+        ),
+        tails: tails::tails_from_results(&results),
+        studies: add_tables(drawn, &results),
         results,
         canaries: desk.references.histories(run),
         normal,
-        laws: threads::laws(run),
+        laws: threads::fitted_laws(run),
         model_lines,
         knees,
         timelines: load::timelines(run),
@@ -63,65 +66,65 @@ pub fn analyse_among(run: &Run, library: &Library) -> Analysis {
         verdict: Vec::new(),
         undisturbed_share: batches.undisturbed_share(),
         block_over_chain: desk.references.block_over_chain,
-        core_shared: desk.references.shared,
-        frequency_moved: desk.references.moving,
-        slowed: desk.references.slowed.map(|logarithm| logarithm.exp() - 1.0),
+        core_shared: desk.references.sharing_ratio,
+        frequency_moved: desk.references.frequency_deviation,
+        slowed: desk.references.log_slowdown.map(|logarithm| logarithm.exp() - 1.0),
     };
     analysis.best_cells = threads::best_cells(run, &analysis.studies);
     analysis.findings = findings::findings(run, &analysis);
     analysis.verdict = findings::verdict(run, &analysis);
-    analysis.screen = screen::screen(run, &analysis);
+    analysis.screen = overview::overview(run, &analysis);
     analysis
 }
 
 /// Timed samples guarded by canaries, of the whole run.
 #[derive(Default)]
-struct Batches {
+struct BatchCounts {
     found: usize,
-    kept: usize,
+    undisturbed: usize,
 }
 
-impl Batches {
-    fn count(&mut self, gathered: &Gathered) {
-        if gathered.guarded {
-            self.found += gathered.found();
-            self.kept += gathered.quiet();
+impl BatchCounts {
+    fn count(&mut self, gathered: &SampleSet) {
+        if gathered.is_guarded {
+            self.found += gathered.found_count();
+            self.undisturbed += gathered.undisturbed_found();
         }
     }
 
     fn undisturbed_share(&self) -> Option<f64> {
-        (self.found > 0).then(|| self.kept as f64 / self.found as f64)
+        (self.found > 0).then(|| self.undisturbed as f64 / self.found as f64)
     }
 }
 
-fn result<'r>(
+fn metric_result<'r>(
     run: &'r Run,
     measurement: &'r Measurement,
     metric: &Metric,
-    gathered: &Gathered,
-    desk: &Desk<'r>,
+    gathered: &SampleSet,
+    desk: &Baselines<'r>,
     hertz: Option<f64>,
 ) -> MetricResult {
     let case = &measurement.planned.case;
-    let past = desk.past(metric.id, case);
+    let past = desk.metric_history(metric.id, case);
     let mut warnings = Vec::new();
     let outcome = match summarise(gathered, metric, &past, run.outline.settings.target) {
-        None => not_measured(measurement),
+        None => missing_outcome(measurement),
         Some(summarised) => {
             warnings = summarised.warnings;
-            match broken_bound(metric, run.bound(&metric.id, case), summarised.summary.headline) {
+            match exceeded_bound(metric, run.bound(&metric.id, case), summarised.summary.headline) {
                 Some(ceiling) => Outcome::Invalid(ceiling),
-                None if summarised.known => Outcome::Measured(Box::new(summarised.summary)),
+                None if summarised.is_known => Outcome::Measured(Box::new(summarised.summary)),
                 None => Outcome::NotKnown(Box::new(summarised.summary)),
             }
         }
     };
-    let cycles = in_cycles(metric, &outcome, hertz);
+    let cycles = headline_cycles(metric, &outcome, hertz);
     if outcome.summary().is_some() {
-        warnings.extend(implausible(metric, cycles));
+        warnings.extend(implausible_warning(metric, cycles));
     }
     let only_input = measurement.planned.only_input;
-    let compared = compare(run, metric, case, &outcome, only_input);
+    let compared = compare_with_prediction(run, metric, case, &outcome, only_input);
     // What is measured only for other predictions is measured briefly and not judged.
     let record = run.prediction(&metric.id, case).filter(|_| !only_input);
     MetricResult {
@@ -132,10 +135,10 @@ fn result<'r>(
         outcome,
         cycles,
         prediction: record.and_then(|record| record.prediction.clone()),
-        none_because: if only_input { Some(INPUT.into()) } else { record.and_then(none_because) },
+        none_because: if only_input { Some(INPUT_ONLY_REASON.into()) } else { record.and_then(no_prediction_reason) },
         ratio: compared.ratio,
         verdict: compared.verdict,
-        outside: compared.outside,
+        outside: compared.range_distance,
         of_class: None,
         explained_by: compared.explained_by,
         warnings,
@@ -143,14 +146,14 @@ fn result<'r>(
 }
 
 /// Why an input is not judged.
-const INPUT: &str = "it was measured only as an input of other predictions";
+const INPUT_ONLY_REASON: &str = "it was measured only as an input of other predictions";
 
-fn none_because(record: &PredictionRecord) -> Option<String> {
+fn no_prediction_reason(record: &PredictionRecord) -> Option<String> {
     record.none_because.as_ref().map(|reason| reason.0.clone())
 }
 
 /// The headline in core cycles, where the metric is a duration on one CPU.
-fn in_cycles(metric: &Metric, outcome: &Outcome, hertz: Option<f64>) -> Option<f64> {
+fn headline_cycles(metric: &Metric, outcome: &Outcome, hertz: Option<f64>) -> Option<f64> {
     let headline = outcome.summary()?.headline;
     match metric.unit {
         Unit::Nanoseconds if metric.cycles => Some(headline * hertz? / 1e9),

@@ -3,12 +3,12 @@
 use kelvin_model::units::number;
 use kelvin_model::{Bound, Metric, Unit};
 
-use crate::result::{Ceiling, Warning};
+use crate::result::{ImpossibleValue, Warning};
 
 /// The bound that a headline breaks, with the likely cause: one of the metric on every machine, or one of this machine's
 /// hardware.
-pub(crate) fn broken_bound(metric: &Metric, of_machine: Option<&Bound>, headline: f64) -> Option<Ceiling> {
-    let everywhere = |bound: f64, too_low| Ceiling {
+pub(crate) fn exceeded_bound(metric: &Metric, of_machine: Option<&Bound>, headline: f64) -> Option<ImpossibleValue> {
+    let everywhere = |bound: f64, too_low| ImpossibleValue {
         value: headline,
         bound,
         derivation: None,
@@ -18,7 +18,7 @@ pub(crate) fn broken_bound(metric: &Metric, of_machine: Option<&Bound>, headline
     let too_high = || metric.ceiling.filter(|ceiling| headline > *ceiling).map(|ceiling| everywhere(ceiling, false));
     let beyond_hardware = || {
         let bound = of_machine.filter(|bound| headline > bound.most)?;
-        Some(Ceiling {
+        Some(ImpossibleValue {
             value: headline,
             bound: bound.most,
             derivation: Some(bound.derivation.clone()),
@@ -51,11 +51,11 @@ fn likely_cause(unit: Unit, too_low: bool, bound: f64) -> &'static str {
 }
 
 /// A duration of fewer core cycles than this is implausible; a little under one is the error of the frequency.
-const LEAST_CYCLES: f64 = 0.97;
+const MIN_CYCLES: f64 = 0.97;
 
 /// A value that is possible but implausible.
-pub(crate) fn implausible(metric: &Metric, cycles: Option<f64>) -> Option<Warning> {
-    let cycles = cycles.filter(|&cycles| metric.cycles && cycles < LEAST_CYCLES)?;
+pub(crate) fn implausible_warning(metric: &Metric, cycles: Option<f64>) -> Option<Warning> {
+    let cycles = cycles.filter(|&cycles| metric.cycles && cycles < MIN_CYCLES)?;
     let text = format!(
         "{} core cycles are less than one: the work probably overlaps with its loop, or was optimised away",
         number(cycles)

@@ -3,35 +3,35 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::{
-    Attempt, Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryPoint, Case, Measurement, Metric, Name,
-    Readings, Round, Run, Steady, SteadyCore, Tags, Unit,
+    Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryReading, Case, CoreSteadyState, Measurement,
+    Metric, Name, Readings, Round, RoundOutcome, Run, SampleTags, SteadyState, Unit,
 };
-use kelvin_stats::{ASSUMED_OF_THE_CLOCK, Samples, Sorted, dominant_mode, fastest_mode, mean};
+use kelvin_stats::{ASSUMED_CLOCK_STD, Samples, Sorted, dominant_mode, fastest_mode, mean};
 
 use crate::result::CanaryHistory;
 
 /// Relative width of the window whose fullest place is the steady state: wide enough for the jitter of a reading of a
 /// few microseconds, narrow enough to separate two frequency steps (100 MHz at 4 GHz).
-const MODE_WIDTH: f64 = 0.02;
+const MODE_WIDTH_RATIO: f64 = 0.02;
 /// Least share of the readings of the block canary that make a steady state. A busy sibling thread can only slow the block,
 /// so its fastest state that is no accident is the undisturbed one, even with a neighbour most of the time.
-const LEAST_MODE: f64 = 0.05;
+const MIN_MODE_SHARE: f64 = 0.05;
 /// Readings further than this from the reference are outside the dominant mode, and do not count for its spread.
-const MODE_REACH: f64 = 0.1;
+const MODE_REACH_RATIO: f64 = 0.1;
 /// Tolerance in standard deviations of the dominant mode.
 const TOLERANCE_STDS: f64 = 3.0;
 /// Bounds of the tolerance. Below 1.5 % the clock's grain and single interrupts would tag quiet batches; above 5 % a
 /// change of frequency would pass.
-const TOLERANCE: (f64, f64) = (0.015, 0.05);
+const TOLERANCE_RANGE: (f64, f64) = (0.015, 0.05);
 /// The least tolerance of the block canary. A busy sibling slows it by 15 % and more; what a batch leaves in the caches by up to 3 %, and
 /// samples beside such readings take as long as all others. Runs of the time of the kernel canary have the usual one, as then.
-const TOLERANCE_OF_BLOCK: f64 = 0.04;
+const MIN_BLOCK_TOLERANCE: f64 = 0.04;
 /// The reference is found from at most this many readings, evenly taken: its error is then below 0.1 %.
-const READINGS_FOR_REFERENCE: usize = 20_000;
+const MAX_REFERENCE_READINGS: usize = 20_000;
 /// Maximum points of a canary's history.
-const HISTORY_POINTS: usize = 2000;
+const MAX_HISTORY_POINTS: usize = 2000;
 /// The logarithm that one reading of the block counts with at most: what took longer was interrupted, and says nothing of a neighbour.
-const MOST_SLOWED: f64 = 1.0;
+const MAX_LOG_SLOWDOWN: f64 = 1.0;
 /// A chain reading beyond this factor of the reference is an interruption, not a frequency.
 const FREQUENCY_RANGE: (f64, f64) = (0.4, 2.5);
 
@@ -45,36 +45,36 @@ pub static BLOCK_OVER_CHAIN: Metric =
 /// comparisons, which see by it how much figures of a fixed number of core cycles differ from run to run without the frequency.
 pub static STEADY_CHAIN: Metric = Metric::duration("canary.steady_chain", "The chain canary in its steady state");
 /// Maximum earlier runs that define an unshared core: after a lasting change, this many runs unlearn it.
-const EARLIER_RUNS: usize = 10;
+const MAX_EARLIER_RUNS: usize = 10;
 /// Share by which the block must be slower than that for the whole run to count as disturbed: the same program on the same
 /// machine repeats it to 1 %, and a sibling thread takes 15 % or more.
-const SHARED: f64 = 0.06;
+const SHARED_CORE_SLOWDOWN: f64 = 0.06;
 
 /// The dominant steady state of readings.
-fn dominant(readings: &[f64]) -> Option<Steady> {
-    let sorted = thinned_evenly(readings)?;
-    around(dominant_mode(&sorted, MODE_WIDTH).0, &sorted, TOLERANCE.0)
+fn dominant_state(readings: &[f64]) -> Option<SteadyState> {
+    let sorted = thin_evenly(readings)?;
+    steady_state_at(dominant_mode(&sorted, MODE_WIDTH_RATIO).0, &sorted, TOLERANCE_RANGE.0)
 }
 
 /// The fastest steady state of readings, or the dominant one if no state is steady, with at least this tolerance.
-fn fastest(readings: &[f64], least: f64) -> Option<Steady> {
-    let sorted = thinned_evenly(readings)?;
-    let (nanoseconds, _) =
-        fastest_mode(&sorted, MODE_WIDTH, LEAST_MODE).unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH));
-    around(nanoseconds, &sorted, least)
+fn fastest_state(readings: &[f64], least: f64) -> Option<SteadyState> {
+    let sorted = thin_evenly(readings)?;
+    let (nanoseconds, _) = fastest_mode(&sorted, MODE_WIDTH_RATIO, MIN_MODE_SHARE)
+        .unwrap_or_else(|| dominant_mode(&sorted, MODE_WIDTH_RATIO));
+    steady_state_at(nanoseconds, &sorted, least)
 }
 
-fn around(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<Steady> {
+fn steady_state_at(nanoseconds: f64, sorted: &Sorted, least: f64) -> Option<SteadyState> {
     if nanoseconds <= 0.0 {
         return None;
     }
-    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(least, TOLERANCE.1);
-    Some(Steady { nanoseconds, tolerance })
+    let tolerance = (TOLERANCE_STDS * mode_std(sorted, nanoseconds) / nanoseconds).clamp(least, TOLERANCE_RANGE.1);
+    Some(SteadyState { nanoseconds, tolerance })
 }
 
-/// The finite readings in order, at most [`READINGS_FOR_REFERENCE`] of them.
-fn thinned_evenly(readings: &[f64]) -> Option<Sorted> {
-    let step = readings.len().div_ceil(READINGS_FOR_REFERENCE).max(1);
+/// The finite readings in order, at most [`MAX_REFERENCE_READINGS`] of them.
+fn thin_evenly(readings: &[f64]) -> Option<Sorted> {
+    let step = readings.len().div_ceil(MAX_REFERENCE_READINGS).max(1);
     let some = readings.iter().step_by(step).copied().filter(|reading| reading.is_finite()).collect();
     Some(Samples::new(some).ok()?.sorted())
 }
@@ -89,8 +89,8 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
         distances.sort_unstable_by(f64::total_cmp);
         distances.get((distances.len() * 68 / 100).min(distances.len().saturating_sub(1))).copied()
     };
-    let below = side(reference * (1.0 - MODE_REACH), reference);
-    let above = side(reference, reference * (1.0 + MODE_REACH));
+    let below = side(reference * (1.0 - MODE_REACH_RATIO), reference);
+    let above = side(reference, reference * (1.0 + MODE_REACH_RATIO));
     match (below, above) {
         (Some(below), Some(above)) => below.min(above),
         (one, other) => one.or(other).unwrap_or(0.0),
@@ -100,17 +100,17 @@ fn mode_std(sorted: &Sorted, reference: f64) -> f64 {
 /// Canaries that see after-effects of the measured work: a fork leaves cold caches, and so does a switch to
 /// another process. Their steady state is that beside one case, over all its rounds; the others have one over the run. Only runs of earlier
 /// versions have them: these are judged as they were then, so that their figures stay what they are.
-const OF_A_CASE: [Canary; 2] = [Canary::Cache, Canary::Kernel];
+const CASE_CANARIES: [Canary; 2] = [Canary::Cache, Canary::Kernel];
 /// With fewer readings the steady state of a core is not known: a state of a twentieth of them must be no accident.
-const LEAST_OF_A_CORE: usize = 400;
+const MIN_CORE_READINGS: usize = 400;
 /// With fewer readings beside a case the steady state over the run is used.
-const LEAST_OF_A_CASE: usize = 12;
+const MIN_CASE_READINGS: usize = 12;
 
 /// [`BLOCK_OVER_CHAIN`] of an unshared core by earlier runs of this machine: the second least of the newest, since what was
 /// seen twice is no accident.
-fn whole_core(run: &Run) -> Option<f64> {
+fn unshared_block_ratio(run: &Run) -> Option<f64> {
     let learned = &run.outline.learned_core;
-    let mut ratios = learned[learned.len().saturating_sub(EARLIER_RUNS)..].to_vec();
+    let mut ratios = learned[learned.len().saturating_sub(MAX_EARLIER_RUNS)..].to_vec();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios.get(1).copied()
 }
@@ -132,12 +132,13 @@ fn readings<'r>(
 
 /// The readings of the block canary as they would be at the reference frequency, by the chain that was read just before
 /// each; only those beside a steady chain, because an interrupted one shows no frequency.
-fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
+fn block_at_reference(all: &[&Batches], chain: Option<&SteadyState>) -> Vec<f64> {
     let mut found = Vec::new();
     for batches in all {
         let chains = batches.canaries.get(&Canary::Chain);
         for (at, &block) in batches.canaries.get(&Canary::Block).into_iter().flatten().enumerate() {
-            let slowness = chains.and_then(|column| column.get(at)).zip(chain).map(|(&own, chain)| chain.relative(own));
+            let slowness =
+                chains.and_then(|column| column.get(at)).zip(chain).map(|(&own, chain)| chain.ratio_to_steady(own));
             if slowness.zip(chain).is_none_or(|(slowness, chain)| chain.is_steady(slowness)) {
                 found.push(f64::from(block) / slowness.unwrap_or(1.0));
             }
@@ -148,31 +149,36 @@ fn block_at_reference(all: &[&Batches], chain: Option<&Steady>) -> Vec<f64> {
 
 /// How far the frequency was from the dominant one, the root of the mean square as a part of it; nothing where that is no more than is assumed
 /// of every clock. A block that is as fast as the chain beside it lets expect shows that the reading is one of the frequency.
-fn moving<'r>(all: impl Iterator<Item = &'r Batches>, chain: Option<Steady>, block: Option<Steady>) -> Option<f64> {
+fn frequency_deviation<'r>(
+    all: impl Iterator<Item = &'r Batches>,
+    chain: Option<SteadyState>,
+    block: Option<SteadyState>,
+) -> Option<f64> {
     let (chain, block) = chain.zip(block)?;
     let mut squares = Vec::new();
     for batches in all {
         let [chains, blocks] =
             [Canary::Chain, Canary::Block].map(|canary| batches.canaries.get(&canary).into_iter().flatten());
         for (&chains, &blocks) in chains.zip(blocks) {
-            let slowness = chain.relative(chains);
-            if (block.relative(blocks) / slowness - 1.0).abs() <= TOLERANCE.0 {
+            let slowness = chain.ratio_to_steady(chains);
+            if (block.ratio_to_steady(blocks) / slowness - 1.0).abs() <= TOLERANCE_RANGE.0 {
                 squares.push((slowness - 1.0).powi(2));
             }
         }
     }
     let moved = if squares.is_empty() { return None } else { mean(&squares).sqrt() };
-    (moved > ASSUMED_OF_THE_CLOCK).then_some(moved)
+    (moved > ASSUMED_CLOCK_STD).then_some(moved)
 }
 
 /// The mean logarithm of the block canary over its steady state, of what was found in a run.
-fn slowed(all: &[&Batches], block: &Steady) -> Option<f64> {
+fn mean_log_slowdown(all: &[&Batches], block: &SteadyState) -> Option<f64> {
     let (mut sum, mut readings) = (0.0, 0);
     for batches in all {
-        let Some(column) = batches.canaries.get(&Canary::Block).map(|column| found_of(batches, column)) else {
+        let Some(column) = batches.canaries.get(&Canary::Block).map(|column| found_readings(batches, column)) else {
             continue;
         };
-        sum += column.iter().map(|&reading| block.relative(reading).ln().clamp(0.0, MOST_SLOWED)).sum::<f64>();
+        sum +=
+            column.iter().map(|&reading| block.ratio_to_steady(reading).ln().clamp(0.0, MAX_LOG_SLOWDOWN)).sum::<f64>();
         readings += column.len();
     }
     (readings > 0).then(|| sum / readings as f64)
@@ -180,20 +186,20 @@ fn slowed(all: &[&Batches], block: &Steady) -> Option<f64> {
 
 /// The steady states by which the rounds of a run that goes on can tell whether the core is undisturbed; `None` before enough
 /// was read to know them.
-pub fn steady_core(run: &Run) -> Option<SteadyCore> {
-    let all: Vec<&Batches> = columns(run).map(|(_, batches)| batches).collect();
-    if all.iter().map(|batches| batches.len()).sum::<usize>() < LEAST_OF_A_CORE {
+pub fn steady_core(run: &Run) -> Option<CoreSteadyState> {
+    let all: Vec<&Batches> = canary_columns(run).map(|(_, batches)| batches).collect();
+    if all.iter().map(|batches| batches.len()).sum::<usize>() < MIN_CORE_READINGS {
         return None;
     }
-    let found = References::of_core(&all, whole_core(run));
-    Some(SteadyCore { chain: found.get(Canary::Chain)?, block: found.get(Canary::Block)? })
+    let found = CanaryReferences::core_references(&all, unshared_block_ratio(run));
+    Some(CoreSteadyState { chain: found.get(Canary::Chain)?, block: found.get(Canary::Block)? })
 }
 
 /// The dominant state of the chain canary right after the work of a metric.
-fn own_frequency(measurement: &Measurement, metric: &Metric) -> Option<Steady> {
+fn own_frequency_state(measurement: &Measurement, metric: &Metric) -> Option<SteadyState> {
     let mut readings = Vec::new();
     for round in &measurement.rounds {
-        let Attempt::Measured(all) = &round.attempt else { continue };
+        let RoundOutcome::Measured(all) = &round.attempt else { continue };
         for reading in all.iter().filter(|reading| reading.metric == metric.id) {
             let Readings::Batches(batches) = &reading.readings else { continue };
             // The first comes before the work.
@@ -201,59 +207,62 @@ fn own_frequency(measurement: &Measurement, metric: &Metric) -> Option<Steady> {
             readings.extend(after.map(|&reading| f64::from(reading)));
         }
     }
-    if readings.len() < LEAST_OF_A_CASE { None } else { dominant(&readings) }
+    if readings.len() < MIN_CASE_READINGS { None } else { dominant_state(&readings) }
 }
 
 /// The references of all canaries of a run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct References {
+pub(crate) struct CanaryReferences {
     /// [`BLOCK_OVER_CHAIN`] of this run.
     pub block_over_chain: Option<f64>,
     /// That over what it is by earlier runs, where the core was shared throughout.
-    pub shared: Option<f64>,
+    pub sharing_ratio: Option<f64>,
     /// How far the core's frequency was from its dominant one, a standard deviation as a part of it, where it moved.
-    pub moving: Option<f64>,
+    pub frequency_deviation: Option<f64>,
     /// How much longer work took on average than on the core left alone, by the block canary: a logarithm.
-    pub slowed: Option<f64>,
-    of_run: BTreeMap<Canary, Steady>,
-    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, Steady>>,
+    pub log_slowdown: Option<f64>,
+    of_run: BTreeMap<Canary, SteadyState>,
+    of_cases: BTreeMap<(Name, Case), BTreeMap<Canary, SteadyState>>,
 }
 
-impl References {
-    pub fn of(run: &Run) -> Self {
-        let with_measurements: Vec<(&Measurement, &Batches)> = columns(run).collect();
+impl CanaryReferences {
+    pub fn from_run(run: &Run) -> Self {
+        let with_measurements: Vec<(&Measurement, &Batches)> = canary_columns(run).collect();
         let all: Vec<&Batches> = with_measurements.iter().map(|(_, batches)| *batches).collect();
-        let mut found = Self::of_core(&all, whole_core(run));
-        for canary in OF_A_CASE {
-            let reference = Self::beside_a_steady_block(&all, canary, found.get(Canary::Block).as_ref());
+        let mut found = Self::core_references(&all, unshared_block_ratio(run));
+        for canary in CASE_CANARIES {
+            let reference = Self::steady_block_reference(&all, canary, found.get(Canary::Block).as_ref());
             found.of_run.extend(reference.map(|reference| (canary, reference)));
         }
-        let of_the_core = with_measurements.iter().filter(|(measurement, _)| !sets_frequency(run, measurement));
+        let of_the_core = with_measurements.iter().filter(|(measurement, _)| !is_setting_frequency(run, measurement));
         let of_the_core = of_the_core.map(|(_, batches)| *batches);
-        found.moving = moving(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
-        found.slowed = found.get(Canary::Block).and_then(|block| slowed(&all, &block));
-        let of_case = |measurement: &Measurement| (key(measurement), Self::beside(measurement, &found.of_run));
+        found.frequency_deviation =
+            frequency_deviation(of_the_core, found.get(Canary::Chain), found.get(Canary::Block));
+        found.log_slowdown = found.get(Canary::Block).and_then(|block| mean_log_slowdown(&all, &block));
+        let of_case = |measurement: &Measurement| {
+            (measurement_key(measurement), Self::case_references(measurement, &found.of_run))
+        };
         found.of_cases = run.measurements.iter().map(of_case).collect();
         found
     }
 
     /// The steady states of the core over all columns of a run: its frequency, and the block at that frequency. A block
     /// that was never as fast as on a `whole` core is compared with that one.
-    fn of_core(all: &[&Batches], whole: Option<f64>) -> Self {
+    fn core_references(all: &[&Batches], whole: Option<f64>) -> Self {
         let mut found = Self::default();
         let with_kernel = all.iter().any(|batches| batches.canaries.contains_key(&Canary::Kernel));
-        let least = if with_kernel { TOLERANCE.0 } else { TOLERANCE_OF_BLOCK };
-        let Some(chain) = dominant(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
-            let block = fastest(&block_at_reference(all, None), least);
+        let least = if with_kernel { TOLERANCE_RANGE.0 } else { MIN_BLOCK_TOLERANCE };
+        let Some(chain) = dominant_state(&readings(all.iter().copied(), Canary::Chain, |_, _| true)) else {
+            let block = fastest_state(&block_at_reference(all, None), least);
             found.of_run.extend(block.map(|block| (Canary::Block, block)));
             return found;
         };
         found.of_run.insert(Canary::Chain, chain);
-        if let Some(mut block) = fastest(&block_at_reference(all, Some(&chain)), least) {
+        if let Some(mut block) = fastest_state(&block_at_reference(all, Some(&chain)), least) {
             let own = block.nanoseconds / chain.nanoseconds;
             found.block_over_chain = Some(own);
-            if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED)) {
-                found.shared = Some(own / whole);
+            if let Some(whole) = whole.filter(|whole| own > whole * (1.0 + SHARED_CORE_SLOWDOWN)) {
+                found.sharing_ratio = Some(own / whole);
                 block.nanoseconds = whole * chain.nanoseconds;
             }
             found.of_run.insert(Canary::Block, block);
@@ -262,43 +271,51 @@ impl References {
     }
 
     /// The steady states beside one case, of the canaries that see its after-effects.
-    fn beside(measurement: &Measurement, of_run: &BTreeMap<Canary, Steady>) -> BTreeMap<Canary, Steady> {
+    fn case_references(
+        measurement: &Measurement,
+        of_run: &BTreeMap<Canary, SteadyState>,
+    ) -> BTreeMap<Canary, SteadyState> {
         let all: Vec<&Batches> = measurement.rounds.iter().flat_map(distinct_columns).collect();
         let block = of_run.get(&Canary::Block);
-        let found = |canary| Some((canary, Self::beside_a_steady_block(&all, canary, block)?));
-        OF_A_CASE.into_iter().filter_map(found).collect()
+        let found = |canary| Some((canary, Self::steady_block_reference(&all, canary, block)?));
+        CASE_CANARIES.into_iter().filter_map(found).collect()
     }
 
     /// The steady state of a canary among its readings beside a steady block, or among all if those are too few.
-    fn beside_a_steady_block(all: &[&Batches], canary: Canary, block: Option<&Steady>) -> Option<Steady> {
+    fn steady_block_reference(all: &[&Batches], canary: Canary, block: Option<&SteadyState>) -> Option<SteadyState> {
         let is_steady = |batches: &Batches, at: usize| {
             let reading = batches.canaries.get(&Canary::Block).and_then(|column| column.get(at));
-            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.relative(reading)))
+            block.zip(reading).is_none_or(|(block, &reading)| block.is_steady(block.ratio_to_steady(reading)))
         };
         let steady = readings(all.iter().copied(), canary, is_steady);
-        if steady.len() >= LEAST_OF_A_CASE {
-            return dominant(&steady);
+        if steady.len() >= MIN_CASE_READINGS {
+            return dominant_state(&steady);
         }
         let every = readings(all.iter().copied(), canary, |_, _| true);
-        if every.len() < LEAST_OF_A_CASE { None } else { dominant(&every) }
+        if every.len() < MIN_CASE_READINGS { None } else { dominant_state(&every) }
     }
 
     /// The references that judge a metric of one measurement.
-    pub fn at(&self, measurement: &Measurement, metric: &Metric) -> Self {
+    pub fn for_metric(&self, measurement: &Measurement, metric: &Metric) -> Self {
         let mut of_run = self.of_run.clone();
-        of_run.extend(self.of_cases.get(&key(measurement)).into_iter().flatten());
+        of_run.extend(self.of_cases.get(&measurement_key(measurement)).into_iter().flatten());
         if metric.own_frequency
             && let (Some(chain), Some(block)) = (self.get(Canary::Chain), self.get(Canary::Block))
-            && let Some(own) = own_frequency(measurement, metric)
+            && let Some(own) = own_frequency_state(measurement, metric)
         {
             of_run.insert(Canary::Chain, own);
             let nanoseconds = block.nanoseconds * own.nanoseconds / chain.nanoseconds;
-            of_run.insert(Canary::Block, Steady { nanoseconds, ..block });
+            of_run.insert(Canary::Block, SteadyState { nanoseconds, ..block });
         }
-        Self { of_run, moving: self.moving, slowed: self.slowed, ..Self::default() }
+        Self {
+            of_run,
+            frequency_deviation: self.frequency_deviation,
+            log_slowdown: self.log_slowdown,
+            ..Self::default()
+        }
     }
 
-    pub fn get(&self, canary: Canary) -> Option<Steady> {
+    pub fn get(&self, canary: Canary) -> Option<SteadyState> {
         self.of_run.get(&canary).copied()
     }
 
@@ -309,63 +326,71 @@ impl References {
     }
 
     /// Judges batches by the canaries beside them.
-    pub fn judge(&self, batches: &Batches, wanted: Canaries) -> Judged {
-        let columns: Vec<(Steady, &[f32])> = self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
+    pub fn judge_batches(&self, batches: &Batches, wanted: Canaries) -> DisturbedBatches {
+        let columns: Vec<(SteadyState, &[f32])> =
+            self.columns(batches, wanted).map(|(_, r, column)| (r, column)).collect();
         let readings = columns.iter().map(|(_, column)| column.len()).max().unwrap_or(0);
         let off = (0..readings).map(|at| {
-            let is_off = |(reference, column): &(Steady, &[f32])| {
-                column.get(at).is_some_and(|&reading| !reference.is_steady(reference.relative(reading)))
+            let is_off = |(reference, column): &(SteadyState, &[f32])| {
+                column.get(at).is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading)))
             };
             columns.iter().any(is_off)
         });
-        Judged { off: off.collect(), stride: batches.canary_stride.max(1), frequency: Vec::new(), agreement: 0.0 }
+        DisturbedBatches {
+            off: off.collect(),
+            stride: batches.canary_stride.max(1),
+            frequency: Vec::new(),
+            agreement: 0.0,
+        }
     }
 
     /// Judges batches of a quantity that is a fixed number of core cycles: the frequency, which is divided out of its
     /// values, is divided out of the other canaries too, so that a batch at another but steady frequency is undisturbed.
     /// `None` where the chain was not read.
-    pub fn judge_cycles(&self, batches: &Batches, wanted: Canaries) -> Option<Judged> {
+    pub fn judge_cycle_batches(&self, batches: &Batches, wanted: Canaries) -> Option<DisturbedBatches> {
         let reference = self.get(Canary::Chain)?;
         let chain = batches.canaries.get(&Canary::Chain)?;
-        let frequency: Vec<f64> = chain.iter().map(|&reading| reference.relative(reading)).collect();
-        let others: Vec<(Steady, &[f32])> = self
+        let frequency: Vec<f64> = chain.iter().map(|&reading| reference.ratio_to_steady(reading)).collect();
+        let others: Vec<(SteadyState, &[f32])> = self
             .columns(batches, wanted)
             .filter(|(canary, ..)| *canary != Canary::Chain)
             .map(|(_, reference, column)| (reference, column))
             .collect();
         let off = frequency.iter().enumerate().map(|(at, &slowness)| {
-            let is_off = |(reference, column): &(Steady, &[f32])| {
-                column.get(at).is_some_and(|&reading| !reference.is_steady(reference.relative(reading) / slowness))
+            let is_off = |(reference, column): &(SteadyState, &[f32])| {
+                column
+                    .get(at)
+                    .is_some_and(|&reading| !reference.is_steady(reference.ratio_to_steady(reading) / slowness))
             };
             !(FREQUENCY_RANGE.0..=FREQUENCY_RANGE.1).contains(&slowness) || others.iter().any(is_off)
         });
         let off = off.collect();
-        Some(Judged { off, stride: batches.canary_stride.max(1), frequency, agreement: reference.tolerance })
+        Some(DisturbedBatches { off, stride: batches.canary_stride.max(1), frequency, agreement: reference.tolerance })
     }
 
     fn columns<'a>(
         &'a self,
         batches: &'a Batches,
         wanted: Canaries,
-    ) -> impl Iterator<Item = (Canary, Steady, &'a [f32])> {
+    ) -> impl Iterator<Item = (Canary, SteadyState, &'a [f32])> {
         wanted.iter().filter_map(|canary| Some((canary, self.get(canary)?, batches.canaries.get(&canary)?.as_slice())))
     }
 
     /// Each canary over the run. Readings whose steady state is that of a case are shown as if it were that
     /// of the run, so that a quiet machine is a flat line.
     pub fn histories(&self, run: &Run) -> Vec<CanaryHistory> {
-        let mut points: BTreeMap<Canary, Vec<CanaryPoint>> = BTreeMap::new();
+        let mut points: BTreeMap<Canary, Vec<CanaryReading>> = BTreeMap::new();
         for_each_column(run, |measurement, span, canary, column| {
-            let of_case = self.of_cases.get(&key(measurement)).and_then(|all| all.get(&canary));
+            let of_case = self.of_cases.get(&measurement_key(measurement)).and_then(|all| all.get(&canary));
             let scale = of_case.zip(self.get(canary)).map_or(1.0, |(own, run)| run.nanoseconds / own.nanoseconds);
             let moment = |index: usize| span.0 + (span.1 - span.0) * (index as f64 + 0.5) / column.len() as f64;
             let point = |(index, &reading)| {
                 let nanoseconds = f64::from(reading) * scale;
-                CanaryPoint { at: moment(index), canary, nanoseconds }
+                CanaryReading { at: moment(index), canary, nanoseconds }
             };
             points.entry(canary).or_default().extend(column.iter().enumerate().map(point));
         });
-        let history = |(canary, points): (Canary, Vec<CanaryPoint>)| {
+        let history = |(canary, points): (Canary, Vec<CanaryReading>)| {
             let reference = self.get(canary)?;
             let steady = points.iter().filter(|p| reference.is_steady(p.nanoseconds / reference.nanoseconds)).count();
             Some(CanaryHistory {
@@ -373,7 +398,7 @@ impl References {
                 reference: reference.nanoseconds,
                 tolerance: reference.tolerance,
                 steady_share: steady as f64 / points.len() as f64,
-                points: thinned(points),
+                points: thin_points(points),
             })
         };
         points.into_iter().filter_map(history).collect()
@@ -382,7 +407,7 @@ impl References {
 
 /// Which batches of one reading were disturbed.
 #[derive(Clone, Debug)]
-pub(crate) struct Judged {
+pub(crate) struct DisturbedBatches {
     /// For each reading of the canaries whether one was off.
     off: Vec<bool>,
     stride: usize,
@@ -392,9 +417,9 @@ pub(crate) struct Judged {
     agreement: f64,
 }
 
-impl Judged {
+impl DisturbedBatches {
     /// Whether a canary was read at all.
-    pub fn was_read(&self) -> bool {
+    pub fn has_readings(&self) -> bool {
         !self.off.is_empty()
     }
 
@@ -402,10 +427,10 @@ impl Judged {
     pub fn is_disturbed(&self, batch: usize) -> bool {
         let before = batch / self.stride;
         let off = |at: usize| self.off.get(at).copied().unwrap_or(false);
-        off(before) || off(before + 1) || self.frequency_moved(before)
+        off(before) || off(before + 1) || self.has_frequency_moved(before)
     }
 
-    fn frequency_moved(&self, before: usize) -> bool {
+    fn has_frequency_moved(&self, before: usize) -> bool {
         match (self.frequency.get(before), self.frequency.get(before + 1)) {
             (Some(before), Some(after)) => (before / after - 1.0).abs() > self.agreement,
             _ => false,
@@ -413,7 +438,7 @@ impl Judged {
     }
 
     /// Factor from the time of a batch to that at the reference frequency; 1 without normalising.
-    pub fn scale(&self, batch: usize) -> f64 {
+    pub fn frequency_scale(&self, batch: usize) -> f64 {
         let before = batch / self.stride;
         match (self.frequency.get(before), self.frequency.get(before + 1)) {
             (Some(before), Some(after)) => 2.0 / (before + after),
@@ -436,21 +461,21 @@ fn for_each_column<'r>(run: &'r Run, mut visit: impl FnMut(&'r Measurement, (f64
         let mut done = 0.0;
         for batches in columns {
             let moment = |batch: f64| round.at + round.seconds * batch / total;
-            let span = (moment(done), moment(done + found(batches) as f64));
+            let span = (moment(done), moment(done + found_count(batches) as f64));
             done += batches.len() as f64;
             for (&canary, column) in &batches.canaries {
-                visit(measurement, span, canary, found_of(batches, column));
+                visit(measurement, span, canary, found_readings(batches, column));
             }
         }
     }
 }
 
-fn key(measurement: &Measurement) -> (Name, Case) {
+fn measurement_key(measurement: &Measurement) -> (Name, Case) {
     (measurement.planned.probe, measurement.planned.case.clone())
 }
 
 /// The columns of all rounds of a run, each once, with what they are of.
-fn columns(run: &Run) -> impl Iterator<Item = (&Measurement, &Batches)> {
+fn canary_columns(run: &Run) -> impl Iterator<Item = (&Measurement, &Batches)> {
     run.measurements.iter().flat_map(|measurement| {
         let of_rounds = measurement.rounds.iter().flat_map(distinct_columns);
         of_rounds.map(move |batches| (measurement, batches))
@@ -458,23 +483,23 @@ fn columns(run: &Run) -> impl Iterator<Item = (&Measurement, &Batches)> {
 }
 
 /// How many batches are part of what was found: others are of a round that waited for the core to be undisturbed.
-fn found(batches: &Batches) -> usize {
-    batches.tags.iter().position(|tags| tags.any(Tags::AWAITED)).unwrap_or(batches.len())
+fn found_count(batches: &Batches) -> usize {
+    batches.tags.iter().position(|tags| tags.intersects(SampleTags::AWAITED)).unwrap_or(batches.len())
 }
 
 /// The readings of a canary that are beside these.
-fn found_of<'r>(batches: &Batches, column: &'r [f32]) -> &'r [f32] {
-    let readings = found(batches).div_ceil(batches.canary_stride.max(1)) + 1;
+fn found_readings<'r>(batches: &Batches, column: &'r [f32]) -> &'r [f32] {
+    let readings = found_count(batches).div_ceil(batches.canary_stride.max(1)) + 1;
     &column[..readings.min(column.len())]
 }
 
 /// Whether the work of a measurement itself sets the frequency of its core.
-fn sets_frequency(run: &Run, measurement: &Measurement) -> bool {
+fn is_setting_frequency(run: &Run, measurement: &Measurement) -> bool {
     measurement.planned.metrics.iter().any(|metric| run.metric(metric).is_some_and(|metric| metric.own_frequency))
 }
 
 fn distinct_columns(round: &Round) -> Vec<&Batches> {
-    let Attempt::Measured(readings) = &round.attempt else { return Vec::new() };
+    let RoundOutcome::Measured(readings) = &round.attempt else { return Vec::new() };
     let mut distinct: Vec<&Batches> = Vec::new();
     for reading in readings {
         if let Readings::Batches(batches) = &reading.readings
@@ -487,20 +512,20 @@ fn distinct_columns(round: &Round) -> Vec<&Batches> {
     distinct
 }
 
-/// At most [`HISTORY_POINTS`]: of each group of neighbours the lowest, the median and the highest, in order of time.
-fn thinned(mut points: Vec<CanaryPoint>) -> Vec<CanaryPoint> {
-    if points.len() <= HISTORY_POINTS {
+/// At most [`MAX_HISTORY_POINTS`]: of each group of neighbours the lowest, the median and the highest, in order of time.
+fn thin_points(mut points: Vec<CanaryReading>) -> Vec<CanaryReading> {
+    if points.len() <= MAX_HISTORY_POINTS {
         return points;
     }
-    let group = points.len().div_ceil(HISTORY_POINTS / 3);
+    let group = points.len().div_ceil(MAX_HISTORY_POINTS / 3);
     points.chunks_mut(group).flat_map(lowest_median_highest).collect()
 }
 
-fn lowest_median_highest(points: &mut [CanaryPoint]) -> Vec<CanaryPoint> {
+fn lowest_median_highest(points: &mut [CanaryReading]) -> Vec<CanaryReading> {
     if points.len() < 3 {
         return points.to_vec();
     }
-    let by_reading = |a: &CanaryPoint, b: &CanaryPoint| a.nanoseconds.total_cmp(&b.nanoseconds);
+    let by_reading = |a: &CanaryReading, b: &CanaryReading| a.nanoseconds.total_cmp(&b.nanoseconds);
     let (below, &mut median, above) = points.select_nth_unstable_by(points.len() / 2, by_reading);
     let lowest = below.iter().copied().min_by(by_reading).unwrap_or(median);
     let highest = above.iter().copied().max_by(by_reading).unwrap_or(median);

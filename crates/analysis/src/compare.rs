@@ -5,82 +5,82 @@
 //! what the core's frequency explains is no difference of a figure; and errors are widened where most figures differ by more than
 //! theirs.
 
-mod causes;
+mod cause_of_change;
 mod differences;
 mod gate;
-mod in_turn;
-mod judge;
+mod interleaved;
+mod judgement;
 mod ladder;
 mod series;
 mod verdicts;
 
-use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Learned, Reference, Run, RunStatus};
+use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_stats::median;
 
-use self::differences::Known;
-pub use self::differences::what_differs;
+use self::differences::SideFacts;
+pub use self::differences::fact_differences;
 pub use self::gate::Gate;
-pub use self::in_turn::{MeasuredInTurn, Turns, compare_in_turn};
-use self::judge::Judge;
-use self::series::{Series, at_one_frequency, pairs};
+pub use self::interleaved::{InterleavedCase, InterleavedSettings, compare_interleaved};
+use self::judgement::ComparisonJudge;
+use self::series::{SideSeries, figure_pairs, rescale_to_base_frequency};
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]
-pub struct SideOf<'a> {
+pub struct SideInput<'a> {
     /// As it was asked for.
     pub name: String,
     /// What it is.
-    pub of: Subject<'a>,
+    pub subject: ComparisonSubject<'a>,
 }
 
 /// What can be compared.
 #[derive(Clone, Copy, Debug)]
-pub enum Subject<'a> {
+pub enum ComparisonSubject<'a> {
     /// Runs, oldest first, at least one.
     Runs(&'a [Run]),
     /// A published machine.
     Published(&'a Reference),
-    /// A run that another program made, and what [`reference::foreign`](crate::reference::foreign) makes of it.
+    /// A run that another program made, and what [`reference::foreign`](crate::reference::foreign_reference) makes of it.
     Foreign(&'a Run, &'a Reference),
 }
 
 /// What is compared, and how.
 #[derive(Clone, Debug)]
-pub struct Compare<'a> {
+pub struct ComparisonRequest<'a> {
     /// What is compared with.
-    pub base: SideOf<'a>,
+    pub base: SideInput<'a>,
     /// What is compared.
-    pub other: SideOf<'a>,
+    pub other: SideInput<'a>,
     /// What other runs of the machine say of the spread from run to run: it counts before what the runs themselves knew, which may have
     /// been made before there were any, and may count one another.
-    pub learned: &'a [Learned],
+    pub learned: &'a [SpreadHistory],
     /// The same of the headlines over [`STEADY_CHAIN`](crate::STEADY_CHAIN) in each of those runs, for what is a fixed number of core cycles.
-    pub learned_in_cycles: &'a [Learned],
+    pub learned_in_cycles: &'a [SpreadHistory],
     /// Share by which a figure must differ to be better or worse.
     pub threshold: f64,
 }
 
-impl Compare<'_> {
+impl ComparisonRequest<'_> {
     /// Compares them.
     pub fn compare(&self) -> Comparison {
         let sides = [&self.base, &self.other];
-        let mut series = sides.map(|side| Series::of_side(side.of));
+        let mut series = sides.map(|side| SideSeries::from_side(side.subject));
         // Of another machine the frequency is part of what makes it faster or slower.
-        let frequency = if self.is_of_one_machine() { at_one_frequency(&mut series) } else { None };
+        let frequency = if self.is_same_machine() { rescale_to_base_frequency(&mut series) } else { None };
         let clocks = series[0].hertz.zip(series[1].hertz).map(<[f64; 2]>::from);
-        let (pairs, mut not_compared) = pairs(&series);
-        let judge = Judge::new(self, clocks);
+        let (pairs, mut not_compared) = figure_pairs(&series);
+        let judge = ComparisonJudge::new(self, clocks);
         let (figures, inflation) = judge.judge(&series, &pairs, &mut not_compared);
-        let goodness: Vec<f64> = figures.iter().filter_map(verdicts::times_as_good).collect();
-        let [base, other] = sides.map(described);
+        let goodness: Vec<f64> = figures.iter().filter_map(verdicts::goodness_ratio).collect();
+        let [base, other] = sides.map(to_compared_side);
         Comparison {
             compare_format: COMPARE_FORMAT,
             base,
             other,
             threshold: self.threshold,
-            differences: differences::between(
-                &sides.map(|side| side.of.known()),
-                series.each_ref().map(|one| one.slowed),
+            differences: differences::differences_between(
+                &sides.map(|side| side.subject.facts()),
+                series.each_ref().map(|one| one.log_slowdown),
             ),
             clocks,
             frequency,
@@ -95,20 +95,20 @@ impl Compare<'_> {
     }
 
     /// Whether all runs of both sides are of one machine.
-    fn is_of_one_machine(&self) -> bool {
-        let runs = [self.base.of, self.other.of].into_iter().flat_map(Subject::runs);
+    fn is_same_machine(&self) -> bool {
+        let runs = [self.base.subject, self.other.subject].into_iter().flat_map(ComparisonSubject::runs);
         let machines: Vec<&str> = runs.map(|run| run.outline.machine.identity.as_str()).collect();
         machines.windows(2).all(|pair| pair[0] == pair[1])
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> ComparisonSubject<'a> {
     /// What is known of it besides its figures.
-    fn known(self) -> Known<'a> {
+    fn facts(self) -> SideFacts<'a> {
         match self {
-            Self::Runs(runs) => Known::Runs(runs.iter().map(|run| &run.outline).collect()),
-            Self::Published(reference) => Known::Published(reference),
-            Self::Foreign(run, _) => Known::Foreign(&run.outline),
+            Self::Runs(runs) => SideFacts::Runs(runs.iter().map(|run| &run.outline).collect()),
+            Self::Published(reference) => SideFacts::Published(reference),
+            Self::Foreign(run, _) => SideFacts::Foreign(&run.outline),
         }
     }
 
@@ -129,7 +129,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn described(side: &SideOf<'_>) -> ComparedSide {
+fn to_compared_side(side: &SideInput<'_>) -> ComparedSide {
     let run = |run: &Run| ComparedRun {
         id: run.outline.id.clone(),
         started: run.outline.started.clone(),
@@ -137,8 +137,8 @@ fn described(side: &SideOf<'_>) -> ComparedSide {
         is_partial: run.status != RunStatus::Complete,
         foreign: run.outline.foreign.clone(),
     };
-    let runs = match side.of {
-        Subject::Foreign(one, _) => std::slice::from_ref(one),
+    let runs = match side.subject {
+        ComparisonSubject::Foreign(one, _) => std::slice::from_ref(one),
         of => of.runs(),
     };
     ComparedSide { name: side.name.clone(), runs: runs.iter().map(run).collect() }

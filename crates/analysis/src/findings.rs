@@ -5,54 +5,54 @@ use std::cmp::Reverse;
 use kelvin_model::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
-use crate::raw::{QUIET, Raw};
 use crate::result::{
-    AgainstClass, Analysis, AreaAgainstClass, CountOf, Finding, Found, Gap, GapCauses, Importance, MetricResult,
-    Outcome, Verdict, Warning,
+    Analysis, AreaComparison, ClassVerdict, Finding, FindingData, GapCauses, Importance, MetricResult,
+    MissingFigureKind, Outcome, PredictionGap, RangeVerdict, Warning,
 };
 use crate::studies::{network, peer};
-use crate::summary::ALPHA;
-use crate::{levels, placement, words};
+use crate::summary::TREND_ALPHA;
+use crate::unworded_finding::{MIN_QUIET_SHARE, UnwordedFinding};
+use crate::{cpu_placement_modes, levels, wording};
 
 /// Findings that a reader is shown before all others.
-const LEADING: usize = 5;
+const MAX_LEADING_FINDINGS: usize = 5;
 /// Figures worse than predicted among them, unless there is nothing else.
-const LEADING_GAPS: usize = 3;
+const MAX_LEADING_GAPS: usize = 3;
 /// Makes the findings of one kind.
-type Find = fn(&Run, &Analysis) -> Vec<Raw>;
+type FindingRule = fn(&Run, &Analysis) -> Vec<UnwordedFinding>;
 
 /// All kinds, in the order in which findings of equal importance are listed.
-const ALL: [Find; 16] = [
-    clock_changed,
-    partial,
+const FINDING_RULES: [FindingRule; 16] = [
+    changed_clock,
+    partial_run,
     serious_hazards,
-    busy,
-    core_shared,
-    frequency_moved,
-    quiet,
-    invalid,
+    busy_machine,
+    shared_core,
+    moved_frequency,
+    quietness,
+    invalid_figures,
     off_class,
-    counted,
+    missing_counts,
     memory_levels,
-    placement::finding,
-    network_in_short,
-    other_host_in_short,
-    gaps,
+    cpu_placement_modes::moved_cpus_finding,
+    network_highlights,
+    other_host_highlights,
+    prediction_gaps,
     warnings,
 ];
 
 /// All findings of a run, the most important first.
 pub(crate) fn findings(run: &Run, analysis: &Analysis) -> Vec<Finding> {
-    let mut all: Vec<Raw> = ALL.iter().flat_map(|find| find(run, analysis)).collect();
+    let mut all: Vec<UnwordedFinding> = FINDING_RULES.iter().flat_map(|find| find(run, analysis)).collect();
     all.sort_by_key(|raw| Reverse(raw.importance));
-    all.into_iter().map(|raw| words::findings::worded(raw, run, analysis)).collect()
+    all.into_iter().map(|raw| wording::findings::word_finding(raw, run, analysis)).collect()
 }
 
 /// The run in a few lines: what the machine is, what its studies answer, then the findings that matter most.
 pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
     let answers = analysis.studies.iter().flat_map(|study| &study.answers).map(|answer| answer.says.clone());
     let leading = analysis.leading_findings().into_iter().map(|at| analysis.findings[at].text.clone());
-    let mut lines = vec![words::findings::machine_line(&run.outline.machine)];
+    let mut lines = vec![wording::findings::machine_line(&run.outline.machine)];
     lines.extend(answers.chain(leading));
     if lines.len() == 1 {
         lines.push("Nothing odd was found.".into());
@@ -63,13 +63,13 @@ pub(crate) fn verdict(run: &Run, analysis: &Analysis) -> Vec<String> {
 impl Analysis {
     /// The places, among its findings, of the five that matter most.
     pub fn leading_findings(&self) -> Vec<usize> {
-        leading(self)
+        leading_indices(self)
     }
 }
 
 /// The places of the five findings that matter most: what changes how to read the run, then what is worse than predicted by most, then the
 /// rest in their order. Details are never among them.
-fn leading(analysis: &Analysis) -> Vec<usize> {
+fn leading_indices(analysis: &Analysis) -> Vec<usize> {
     let findings = &analysis.findings;
     let places = |is_wanted: &dyn Fn(&Finding) -> bool| -> Vec<usize> {
         (0..findings.len()).filter(|&at| is_wanted(&findings[at])).collect()
@@ -78,176 +78,192 @@ fn leading(analysis: &Analysis) -> Vec<usize> {
     let worse = places(&|finding| is_worse(finding, analysis));
     let others = places(&|finding| finding.importance == Importance::Notable && !is_gap(finding));
     let mut leading: Vec<usize> =
-        major.into_iter().chain(worse.iter().copied().take(LEADING_GAPS)).chain(others).collect();
-    leading.extend(worse.into_iter().skip(LEADING_GAPS));
-    leading.truncate(LEADING);
+        major.into_iter().chain(worse.iter().copied().take(MAX_LEADING_GAPS)).chain(others).collect();
+    leading.extend(worse.into_iter().skip(MAX_LEADING_GAPS));
+    leading.truncate(MAX_LEADING_FINDINGS);
     leading
 }
 
 fn is_gap(finding: &Finding) -> bool {
-    matches!(finding.found, Found::Gap(_))
+    matches!(finding.found, FindingData::Gap(_))
 }
 
 fn is_worse(finding: &Finding, analysis: &Analysis) -> bool {
-    let Found::Gap(gap) = &finding.found else { return false };
-    let result = analysis.results.iter().find(|result| result.place() == gap.at);
-    result.and_then(how_odd).is_some_and(|(is_worse, _)| is_worse)
+    let FindingData::Gap(gap) = &finding.found else { return false };
+    let result = analysis.results.iter().find(|result| result.figure_source() == gap.at);
+    result.and_then(gap_distance).is_some_and(|(is_worse, _)| is_worse)
 }
 
-fn clock_changed(run: &Run, _: &Analysis) -> Vec<Raw> {
+fn changed_clock(run: &Run, _: &Analysis) -> Vec<UnwordedFinding> {
     let clock = &run.outline.clock;
-    let found = || Found::ClockChanged { before: clock.source_before.clone(), after: clock.source_after.clone() };
-    run.clock_changed().then(|| Raw::major(found())).into_iter().collect()
+    let found = || FindingData::ClockChanged { before: clock.source_before.clone(), after: clock.source_after.clone() };
+    run.has_clock_changed().then(|| UnwordedFinding::major(found())).into_iter().collect()
 }
 
-fn partial(run: &Run, _: &Analysis) -> Vec<Raw> {
+fn partial_run(run: &Run, _: &Analysis) -> Vec<UnwordedFinding> {
     let RunStatus::Partial(reason) = &run.status else { return Vec::new() };
-    vec![Raw::notable(Found::Partial { reason: reason.clone(), seconds: run.seconds })]
+    vec![UnwordedFinding::notable(FindingData::Partial { reason: reason.clone(), seconds: run.seconds })]
 }
 
 /// Hazards that all mean that other work kept the machine busy.
-const BUSY: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
+const BUSY_HAZARDS: [&str; 4] = ["other_work", "load", "pressure_cpu", "pressure_cpu_during"];
 
 fn is_busy(hazard: &Hazard) -> bool {
-    BUSY.contains(&hazard.id.as_str())
+    BUSY_HAZARDS.contains(&hazard.id.as_str())
 }
 
-fn serious(run: &Run) -> impl Iterator<Item = &Hazard> {
+fn serious_hazards_of(run: &Run) -> impl Iterator<Item = &Hazard> {
     run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious)
 }
 
-fn serious_hazards(run: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn serious_hazards(run: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let of = |hazard: &Hazard| {
-        let metrics = measured_of(analysis, |result| hazard.touches(&result.metric.id));
-        Raw { metrics, ..Raw::major(Found::Hazard { id: hazard.id }) }
+        let metrics = metrics_of_results(analysis, |result| hazard.is_affecting(&result.metric.id));
+        UnwordedFinding { metrics, ..UnwordedFinding::major(FindingData::Hazard { id: hazard.id }) }
     };
-    serious(run).filter(|hazard| !is_busy(hazard)).map(of).collect()
+    serious_hazards_of(run).filter(|hazard| !is_busy(hazard)).map(of).collect()
 }
 
 /// One finding for all signs of a busy machine, the plainest first.
-fn busy(run: &Run, _: &Analysis) -> Vec<Raw> {
-    let mut hazards: Vec<Name> = serious(run).filter(|hazard| is_busy(hazard)).map(|hazard| hazard.id).collect();
-    hazards.sort_by_key(|id| BUSY.iter().position(|known| *id == **known));
-    if hazards.is_empty() { Vec::new() } else { vec![Raw::major(Found::Busy { hazards })] }
+fn busy_machine(run: &Run, _: &Analysis) -> Vec<UnwordedFinding> {
+    let mut hazards: Vec<Name> =
+        serious_hazards_of(run).filter(|hazard| is_busy(hazard)).map(|hazard| hazard.id).collect();
+    hazards.sort_by_key(|id| BUSY_HAZARDS.iter().position(|known| *id == **known));
+    if hazards.is_empty() { Vec::new() } else { vec![UnwordedFinding::major(FindingData::Busy { hazards })] }
 }
 
 /// The core was shared throughout, judging by earlier runs of the machine.
-fn core_shared(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn shared_core(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let found = analysis.core_shared.zip(analysis.block_over_chain);
-    let raw = found.map(|(slower, ratio)| Raw::major(Found::CoreShared { slower, block_over_chain: ratio }));
+    let raw = found
+        .map(|(slower, ratio)| UnwordedFinding::major(FindingData::CoreShared { slower, block_over_chain: ratio }));
     raw.into_iter().collect()
 }
 
 /// A frequency that moved by more than this makes figures of two runs differ more than most changes do.
-const MUCH_MOVED: f64 = 0.02;
+const MIN_FREQUENCY_DEVIATION: f64 = 0.02;
 
 /// Another run may meet another frequency.
-fn frequency_moved(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn moved_frequency(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let found = |deviation| {
-        let importance = if deviation > MUCH_MOVED { Importance::Major } else { Importance::Notable };
-        Raw { importance, ..Raw::major(Found::FrequencyMoved { deviation }) }
+        let importance = if deviation > MIN_FREQUENCY_DEVIATION { Importance::Major } else { Importance::Notable };
+        UnwordedFinding { importance, ..UnwordedFinding::major(FindingData::FrequencyMoved { deviation }) }
     };
     analysis.frequency_moved.map(found).into_iter().collect()
 }
 
-fn quiet(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn quietness(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let Some(share) = analysis.undisturbed_share else { return Vec::new() };
     let importance = match share {
-        share if share < QUIET / 2.0 => Importance::Major,
-        share if share < QUIET => Importance::Notable,
+        share if share < MIN_QUIET_SHARE / 2.0 => Importance::Major,
+        share if share < MIN_QUIET_SHARE => Importance::Notable,
         _ => Importance::Detail,
     };
-    vec![Raw { importance, ..Raw::notable(Found::Quiet { share }) }]
+    vec![UnwordedFinding { importance, ..UnwordedFinding::notable(FindingData::Quiet { share }) }]
 }
 
-fn invalid(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn invalid_figures(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let of = |result: &MetricResult| match &result.outcome {
-        Outcome::Invalid(ceiling) => {
-            Some(Raw::major(Found::Invalid { at: result.place(), ceiling: ceiling.clone() }).about(result))
-        }
+        Outcome::Invalid(ceiling) => Some(
+            UnwordedFinding::major(FindingData::Invalid { at: result.figure_source(), ceiling: ceiling.clone() })
+                .with_metric(result),
+        ),
         _ => None,
     };
-    asked(analysis).filter_map(of).collect()
+    requested_results(analysis).filter_map(of).collect()
 }
 
 /// An area that is slow as a whole changes how to read all of its figures; one that is fast is good to know. Where all areas are slow it is the
 /// machine that is.
-fn off_class(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let known: Vec<&AreaAgainstClass> = analysis.normal.areas.iter().filter(|area| !area.rests_on_few).collect();
-    if known.len() > 1 && known.iter().all(|area| area.against == AgainstClass::Slower) {
+fn off_class(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let known: Vec<&AreaComparison> = analysis.normal.areas.iter().filter(|area| !area.rests_on_few).collect();
+    if known.len() > 1 && known.iter().all(|area| area.against == ClassVerdict::Slower) {
         let metrics =
-            measured_of(analysis, |result| known.iter().any(|area| result.metric.area() == area.area.as_str()));
-        let found = Found::SlowMachine(known.into_iter().cloned().collect());
-        return vec![Raw { importance: Importance::Major, found, metrics }];
+            metrics_of_results(analysis, |result| known.iter().any(|area| result.metric.area() == area.area.as_str()));
+        let data = FindingData::SlowMachine(known.into_iter().cloned().collect());
+        return vec![UnwordedFinding { importance: Importance::Major, data, metrics }];
     }
-    let of = |area: &AreaAgainstClass| {
+    let of = |area: &AreaComparison| {
         let importance = match area.against {
-            AgainstClass::Usual => return None,
-            AgainstClass::Slower if area.rests_on_few => Importance::Detail,
-            AgainstClass::Slower => Importance::Major,
-            AgainstClass::Faster => Importance::Detail,
+            ClassVerdict::Usual => return None,
+            ClassVerdict::Slower if area.rests_on_few => Importance::Detail,
+            ClassVerdict::Slower => Importance::Major,
+            ClassVerdict::Faster => Importance::Detail,
         };
-        let metrics = measured_of(analysis, |result| result.metric.area() == area.area.as_str());
-        Some(Raw { importance, found: Found::OffClass(area.clone()), metrics })
+        let metrics = metrics_of_results(analysis, |result| result.metric.area() == area.area.as_str());
+        Some(UnwordedFinding { importance, data: FindingData::OffClass(area.clone()), metrics })
     };
     analysis.normal.areas.iter().filter_map(of).collect()
 }
 
 /// What the run was asked for: what is measured only as an input of other predictions is no finding.
-fn asked(analysis: &Analysis) -> impl Iterator<Item = &MetricResult> {
+fn requested_results(analysis: &Analysis) -> impl Iterator<Item = &MetricResult> {
     analysis.results.iter().filter(|result| !result.only_input)
 }
 
 /// How many metrics failed, are not known, or were skipped.
-fn counted(_: &Run, analysis: &Analysis) -> Vec<Raw> {
+fn missing_counts(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
     let kinds = [
-        (Importance::Major, CountOf::Failed),
-        (Importance::Notable, CountOf::NotKnown),
-        (Importance::Detail, CountOf::Skipped),
+        (Importance::Major, MissingFigureKind::Failed),
+        (Importance::Notable, MissingFigureKind::NotKnown),
+        (Importance::Detail, MissingFigureKind::Skipped),
     ];
-    kinds.into_iter().filter_map(|(importance, of)| count(analysis, importance, of)).collect()
+    kinds.into_iter().filter_map(|(importance, of)| missing_count(analysis, importance, of)).collect()
 }
 
-fn count(analysis: &Analysis, importance: Importance, of: CountOf) -> Option<Raw> {
+fn missing_count(analysis: &Analysis, importance: Importance, of: MissingFigureKind) -> Option<UnwordedFinding> {
     let is_of = |result: &&MetricResult| {
         matches!(
             (&result.outcome, of),
-            (Outcome::Failed(_), CountOf::Failed)
-                | (Outcome::NotKnown(_), CountOf::NotKnown)
-                | (Outcome::Skipped(_), CountOf::Skipped)
+            (Outcome::Failed(_), MissingFigureKind::Failed)
+                | (Outcome::NotKnown(_), MissingFigureKind::NotKnown)
+                | (Outcome::Skipped(_), MissingFigureKind::Skipped)
         )
     };
-    let first = asked(analysis).find(is_of)?.place();
-    let count = asked(analysis).filter(is_of).count();
-    let all = if of == CountOf::Skipped { asked(analysis).count() } else { tried(analysis) };
-    let metrics = measured_of(analysis, |result| is_of(&result));
-    Some(Raw { importance, found: Found::Counted { of, count, all, first }, metrics })
+    let first = requested_results(analysis).find(is_of)?.figure_source();
+    let count = requested_results(analysis).filter(is_of).count();
+    let all = if of == MissingFigureKind::Skipped {
+        requested_results(analysis).count()
+    } else {
+        attempted_figures(analysis)
+    };
+    let metrics = metrics_of_results(analysis, |result| is_of(&result));
+    Some(UnwordedFinding { importance, data: FindingData::Counted { of, count, all, first }, metrics })
 }
 
 /// Figures that the run set out to measure, whatever the outcome.
-fn tried(analysis: &Analysis) -> usize {
+fn attempted_figures(analysis: &Analysis) -> usize {
     let is_left_out = |outcome: &Outcome| matches!(outcome, Outcome::Skipped(_) | Outcome::NotReached);
-    asked(analysis).filter(|result| !is_left_out(&result.outcome)).count()
+    requested_results(analysis).filter(|result| !is_left_out(&result.outcome)).count()
 }
 
 /// The memory hierarchy, where the curve has levels.
-fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let was_asked = asked(analysis).any(|result| result.metric.id == kelvin_catalogue::mem::LATENCY.id);
+fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let was_asked = requested_results(analysis).any(|result| result.metric.id == kelvin_catalogue::mem::LATENCY.id);
     let found = analysis.levels.as_ref().filter(|found| was_asked && found.levels.len() > 1);
-    let raw = |_| Raw { metrics: vec![kelvin_catalogue::mem::LATENCY.id], ..Raw::notable(Found::MemoryLevels) };
+    let raw = |_| UnwordedFinding {
+        metrics: vec![kelvin_catalogue::mem::LATENCY.id],
+        ..UnwordedFinding::notable(FindingData::MemoryLevels)
+    };
     found.map(raw).into_iter().collect()
 }
 
 /// The network: conclusions that hold by a test.
-fn network_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let said: Vec<String> =
-        network::essence(&Evidence::of(run), &analysis.studies).into_iter().map(|one| one.text.clone()).collect();
+fn network_highlights(run: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let said: Vec<String> = network::network_essentials(&Evidence::from_run(run), &analysis.studies)
+        .into_iter()
+        .map(|one| one.text.clone())
+        .collect();
     if said.is_empty() {
         return Vec::new();
     }
     let is_local = |result: &MetricResult| result.metric.area() == "net" && !is_to_other_host(result);
-    let metrics = measured_of(analysis, is_local);
-    if metrics.is_empty() { Vec::new() } else { vec![Raw { metrics, ..Raw::notable(Found::Network { said }) }] }
+    let metrics = metrics_of_results(analysis, is_local);
+    if metrics.is_empty() {
+        Vec::new()
+    } else {
+        vec![UnwordedFinding { metrics, ..UnwordedFinding::notable(FindingData::Network { said }) }]
+    }
 }
 
 fn is_to_other_host(result: &MetricResult) -> bool {
@@ -255,17 +271,21 @@ fn is_to_other_host(result: &MetricResult) -> bool {
 }
 
 /// The network to another host.
-fn other_host_in_short(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let Some(essence) = peer::essence(&Evidence::of(run), &analysis.studies) else { return Vec::new() };
-    let said = words::findings::of_other_host(&essence);
-    let metrics = measured_of(analysis, is_to_other_host);
-    if metrics.is_empty() { Vec::new() } else { vec![Raw { metrics, ..Raw::notable(Found::OtherHost { said }) }] }
+fn other_host_highlights(run: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let Some(essence) = peer::peer_essentials(&Evidence::from_run(run), &analysis.studies) else { return Vec::new() };
+    let said = wording::findings::peer_sentences(&essence);
+    let metrics = metrics_of_results(analysis, is_to_other_host);
+    if metrics.is_empty() {
+        Vec::new()
+    } else {
+        vec![UnwordedFinding { metrics, ..UnwordedFinding::notable(FindingData::OtherHost { said }) }]
+    }
 }
 
 /// The metrics of some results, each once.
-fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
+fn metrics_of_results(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -> Vec<Name> {
     let mut metrics: Vec<Name> =
-        asked(analysis).filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
+        requested_results(analysis).filter(|result| is_wanted(result)).map(|result| result.metric.id).collect();
     metrics.dedup();
     metrics
 }
@@ -273,8 +293,8 @@ fn measured_of(analysis: &Analysis, is_wanted: impl Fn(&MetricResult) -> bool) -
 /// Gaps between measured and predicted: what is worse than predicted before what is better, and of each first what lies furthest outside
 /// its range in units of that range's uncertainty; of the points of a curve only the first. Of slow-downs planted in a stored run that
 /// order tells more than the ratio alone: see the book, under predictions.
-fn gaps(run: &Run, analysis: &Analysis) -> Vec<Raw> {
-    let gaps = asked(analysis).filter_map(|result| Some((how_odd(result)?, result)));
+fn prediction_gaps(run: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let gaps = requested_results(analysis).filter_map(|result| Some((gap_distance(result)?, result)));
     let mut gaps: Vec<((bool, f64), &MetricResult)> = gaps.collect();
     gaps.sort_by(|(a, _), (b, _)| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut seen = Vec::new();
@@ -283,73 +303,81 @@ fn gaps(run: &Run, analysis: &Analysis) -> Vec<Raw> {
         seen.push(result.metric.id);
         new
     });
-    gaps.into_iter().filter_map(|(_, result)| gap(run, analysis, result)).collect()
+    gaps.into_iter().filter_map(|(_, result)| prediction_gap(run, analysis, result)).collect()
 }
 
 /// Whether a figure outside its range is worse than predicted, and how far outside it lies, in half-widths of the range; `None` within
 /// it.
-fn how_odd(result: &MetricResult) -> Option<(bool, f64)> {
+fn gap_distance(result: &MetricResult) -> Option<(bool, f64)> {
     let is_worse = match (result.verdict, result.metric.better) {
-        (Verdict::Above, better) => better == Better::Lower,
-        (Verdict::Below, better) => better == Better::Higher,
+        (RangeVerdict::Above, better) => better == Better::Lower,
+        (RangeVerdict::Below, better) => better == Better::Higher,
         _ => return None,
     };
     // A range without a width is left by any figure.
     Some((is_worse, result.outside.unwrap_or(f64::INFINITY)))
 }
 
-fn gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<Raw> {
-    let level = analysis.levels.as_ref().and_then(|found| levels::explanation(found, result)).cloned();
-    let at = result.place();
-    let causes = GapCauses::tried(run, &at);
-    let gap = Gap { at, ratio: result.ratio?, level, hazards: result.explained_by.clone(), causes };
-    Some(Raw::notable(Found::Gap(gap)).about(result))
+fn prediction_gap(run: &Run, analysis: &Analysis, result: &MetricResult) -> Option<UnwordedFinding> {
+    let level = analysis.levels.as_ref().and_then(|found| levels::smaller_cache_level(found, result)).cloned();
+    let at = result.figure_source();
+    let causes = GapCauses::from_run(run, &at);
+    let gap = PredictionGap { at, ratio: result.ratio?, level, hazards: result.explained_by.clone(), causes };
+    Some(UnwordedFinding::notable(FindingData::Gap(gap)).with_metric(result))
 }
 
 /// A kind of warning that is summarised in one finding.
 struct WarningKind {
     importance: Importance,
-    is: fn(&Warning) -> bool,
+    is_kind: fn(&Warning) -> bool,
     /// Chance that a figure has it by accident; 0 if it is not from a test.
     alpha: f64,
 }
 
-const WARNINGS: [WarningKind; 5] = [
+const WARNING_KINDS: [WarningKind; 5] = [
     WarningKind {
         importance: Importance::Notable,
-        is: |warning| matches!(warning, Warning::Implausible { .. }),
+        is_kind: |warning| matches!(warning, Warning::Implausible { .. }),
         alpha: 0.0,
     },
     WarningKind {
         importance: Importance::Notable,
-        is: |warning| matches!(warning, Warning::Drift { .. }),
-        alpha: ALPHA,
+        is_kind: |warning| matches!(warning, Warning::Drift { .. }),
+        alpha: TREND_ALPHA,
     },
-    WarningKind { importance: Importance::Notable, is: |warning| matches!(warning, Warning::Modes { .. }), alpha: 0.0 },
     WarningKind {
         importance: Importance::Notable,
-        is: |warning| matches!(warning, Warning::HalvesDiffer { .. }),
-        alpha: ALPHA,
+        is_kind: |warning| matches!(warning, Warning::Modes { .. }),
+        alpha: 0.0,
     },
-    WarningKind { importance: Importance::Detail, is: |warning| matches!(warning, Warning::Wide { .. }), alpha: 0.0 },
+    WarningKind {
+        importance: Importance::Notable,
+        is_kind: |warning| matches!(warning, Warning::HalvesDiffer { .. }),
+        alpha: TREND_ALPHA,
+    },
+    WarningKind {
+        importance: Importance::Detail,
+        is_kind: |warning| matches!(warning, Warning::Wide { .. }),
+        alpha: 0.0,
+    },
 ];
 
-fn warnings(_: &Run, analysis: &Analysis) -> Vec<Raw> {
-    WARNINGS.iter().filter_map(|kind| warned(analysis, kind)).collect()
+fn warnings(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    WARNING_KINDS.iter().filter_map(|kind| warning_finding(analysis, kind)).collect()
 }
 
 /// Figures with one kind of warning; a detail where chance alone explains as many.
-fn warned(analysis: &Analysis, kind: &WarningKind) -> Option<Raw> {
-    let all = tried(analysis);
-    let is_hit = |result: &MetricResult| result.warnings.iter().any(kind.is);
-    let first = asked(analysis).find(|result| is_hit(result))?;
-    let warning = first.warnings.iter().find(|warning| (kind.is)(warning))?.clone();
-    let count = asked(analysis).filter(|result| is_hit(result)).count();
+fn warning_finding(analysis: &Analysis, kind: &WarningKind) -> Option<UnwordedFinding> {
+    let all = attempted_figures(analysis);
+    let is_hit = |result: &MetricResult| result.warnings.iter().any(kind.is_kind);
+    let first = requested_results(analysis).find(|result| is_hit(result))?;
+    let warning = first.warnings.iter().find(|warning| (kind.is_kind)(warning))?.clone();
+    let count = requested_results(analysis).filter(|result| is_hit(result)).count();
     let by_chance = kind.alpha * all as f64;
     let is_chance = count as f64 <= 2.0 * by_chance;
-    Some(Raw {
+    Some(UnwordedFinding {
         importance: if is_chance { Importance::Detail } else { kind.importance },
-        found: Found::Warned { count, all, by_chance, first: first.place(), warning },
-        metrics: measured_of(analysis, is_hit),
+        data: FindingData::Warned { count, all, by_chance, first: first.figure_source(), warning },
+        metrics: metrics_of_results(analysis, is_hit),
     })
 }

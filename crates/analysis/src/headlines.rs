@@ -3,57 +3,58 @@
 use std::collections::HashMap;
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_model::units::plain;
+use kelvin_model::units::value_text;
 use kelvin_model::{
-    AsFound, Bound, Case, Estimate, Interval, IntervalKind, Lacking, Learned, MeasuredValue, Measurement, Metric, Name,
-    Run, Treatment,
+    AsFoundValue, Bound, Case, Estimate, HeadlineSamples, Interval, IntervalKind, MeasuredValue, Measurement, Metric,
+    MissingInput, Name, Run, SpreadHistory,
 };
 use kelvin_stats::{
-    Earlier, HeadlineInterval, HeadlineIntervalKind, LEVEL, RunToRun, Samples, TwoStates, Unseen, headline_interval,
-    median, repeat_interval, two_states, within_spread,
+    BetweenRunVariance, CONFIDENCE_LEVEL, EarlierRuns, HeadlineInterval, HeadlineIntervalKind, Samples, TwoStates,
+    UnobservedVariance, headline_interval, median, repeat_interval, two_states, within_run_variance,
 };
 
-use crate::bounds::broken_bound;
-use crate::canaries::References;
-use crate::gather::{Gathered, not_measured};
+use crate::bounds::exceeded_bound;
+use crate::canaries::CanaryReferences;
 use crate::result::Outcome;
+use crate::samples::{SampleSet, missing_outcome};
 
 /// The headlines of all metrics of a run at all cases.
 #[derive(Clone, Debug)]
 pub struct Headlines {
     measured: HashMap<Name, Vec<(Case, MeasuredValue)>>,
-    lacking: HashMap<Name, Vec<(Case, Lacking)>>,
+    missing: HashMap<Name, Vec<(Case, MissingInput)>>,
     chain_hertz: Option<f64>,
 }
 
 impl Headlines {
     /// Computes the headlines of a run.
-    pub fn of(run: &Run) -> Self {
-        Self::read(run, &Desk::of(run), |_| true)
+    pub fn from_run(run: &Run) -> Self {
+        Self::read_metrics(run, &Baselines::from_run(run), |_| true)
     }
 
-    fn read(run: &Run, desk: &Desk<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
+    fn read_metrics(run: &Run, desk: &Baselines<'_>, wanted: impl Fn(&Metric) -> bool) -> Self {
         let mut measured: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
-        let mut lacking: HashMap<Name, Vec<(Case, Lacking)>> = HashMap::new();
+        let mut lacking: HashMap<Name, Vec<(Case, MissingInput)>> = HashMap::new();
         for measurement in &run.measurements {
             let case = &measurement.planned.case;
             for metric in metrics_of(run, measurement).into_iter().filter(|metric| wanted(metric)) {
-                let gathered = Gathered::of(measurement, &metric, &desk.references);
-                let history = desk.history(metric.id, case);
-                let settled = Settled::headline(&gathered, history.as_ref());
+                let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
+                let history = desk.between_run_variance(metric.id, case);
+                let settled = ComputedHeadline::from_samples(&gathered, history.as_ref());
                 let bound = run.bound(&metric.id, case);
-                let is_possible = |settled: &Settled<'_>| broken_bound(&metric, bound, settled.headline).is_none();
+                let is_possible =
+                    |settled: &ComputedHeadline<'_>| exceeded_bound(&metric, bound, settled.headline).is_none();
                 if let Some(settled) = settled.filter(is_possible) {
                     let value = MeasuredValue { value: settled.headline, half_width: settled.half_width() };
                     measured.entry(metric.id).or_default().push((case.clone(), value));
                 } else {
-                    let lack = lack(measurement, &metric, bound, &gathered);
+                    let lack = missing_input_of(measurement, &metric, bound, &gathered);
                     lacking.entry(metric.id).or_default().push((case.clone(), lack));
                 }
             }
         }
         let cycles = run.outline.clock.multiply_cycles.get();
-        Self { measured, lacking, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
+        Self { measured, missing: lacking, chain_hertz: cycles.and_then(|&cycles| desk.references.core_hertz(cycles)) }
     }
 
     /// The headline of a metric at a case; `None` if it was not measured, is not known, or is impossible.
@@ -62,10 +63,10 @@ impl Headlines {
     }
 
     /// What the run has of a metric at a case without a headline.
-    pub fn lacking(&self, metric: &str, case: &Case) -> Lacking {
-        let known = self.lacking.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
+    pub fn missing_input(&self, metric: &str, case: &Case) -> MissingInput {
+        let known = self.missing.iter().find(|(id, _)| **id == *metric).map(|(_, cases)| cases.as_slice());
         let found = known.unwrap_or_default().iter().find(|(known, _)| known == case);
-        found.map_or_else(|| Lacking::Nothing("this run did not measure".into()), |(_, lack)| lack.clone())
+        found.map_or_else(|| MissingInput::NoFigure("this run did not measure".into()), |(_, lack)| lack.clone())
     }
 
     /// All cases at which a metric was measured, with its headlines.
@@ -84,79 +85,93 @@ impl Headlines {
 }
 
 /// What there is of a metric without a headline within its bounds.
-fn lack(measurement: &Measurement, metric: &Metric, bound: Option<&Bound>, gathered: &Gathered) -> Lacking {
-    let Some(found) = Settled::of(gathered, Treatment::AsFound, None) else {
-        return Lacking::Nothing(match not_measured(measurement) {
+fn missing_input_of(
+    measurement: &Measurement,
+    metric: &Metric,
+    bound: Option<&Bound>,
+    gathered: &SampleSet,
+) -> MissingInput {
+    let Some(found) = ComputedHeadline::from_treatment(gathered, HeadlineSamples::AsFound, None) else {
+        return MissingInput::NoFigure(match missing_outcome(measurement) {
             Outcome::Skipped(reason) => format!("was skipped: {reason}"),
             Outcome::Failed(reason) => format!("failed: {reason}"),
             _ => "this run did not reach".into(),
         });
     };
     // If the headline is impossible, the figure as found is no better.
-    let headline = Settled::headline(gathered, None).map_or(found.headline, |settled| settled.headline);
-    if let Some(ceiling) = broken_bound(metric, bound, headline) {
-        let (value, bound) = (plain(ceiling.value, metric.unit), plain(ceiling.bound, metric.unit));
-        return Lacking::Nothing(format!("came out at {value}, beyond what is possible ({bound})"));
+    let headline = ComputedHeadline::from_samples(gathered, None).map_or(found.headline, |settled| settled.headline);
+    if let Some(ceiling) = exceeded_bound(metric, bound, headline) {
+        let (value, bound) = (value_text(ceiling.value, metric.unit), value_text(ceiling.bound, metric.unit));
+        return MissingInput::NoFigure(format!("came out at {value}, beyond what is possible ({bound})"));
     }
     let Ok(samples) = Samples::new(found.samples.concat()) else {
-        return Lacking::Nothing("has no sample".into());
+        return MissingInput::NoFigure("has no sample".into());
     };
     let sorted = samples.sorted();
-    let why = gathered.why_too_few();
-    Lacking::AsFound(AsFound { value: found.headline, low: sorted.quantile(0.05), high: sorted.quantile(0.95), why })
+    let why = gathered.shortage_reason();
+    MissingInput::AsFound(AsFoundValue {
+        value: found.headline,
+        low: sorted.quantile(0.05),
+        high: sorted.quantile(0.95),
+        reason: why,
+    })
 }
 
 /// As [`Headlines::core_hertz`], without the headlines of all other metrics.
-pub(crate) fn core_hertz(run: &Run, desk: &Desk<'_>) -> Option<f64> {
-    Headlines::read(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
+pub(crate) fn core_hertz(run: &Run, desk: &Baselines<'_>) -> Option<f64> {
+    Headlines::read_metrics(run, desk, |metric| metric.id == FREQUENCY.id).core_hertz()
 }
 
 /// What was learned of one metric at one case from earlier runs of the machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Past<'r> {
+pub(crate) struct MetricHistory<'r> {
     /// The spread between runs.
-    pub history: Option<RunToRun>,
+    pub between_runs: Option<BetweenRunVariance>,
     /// Their headlines.
-    pub earlier: Earlier<'r>,
+    pub earlier: EarlierRuns<'r>,
 }
 
 /// What every metric of a run is judged by: the references of canaries, and what was learned from earlier runs.
-pub(crate) struct Desk<'r> {
-    pub references: References,
-    learned: HashMap<(Name, &'r Case), &'r Learned>,
+pub(crate) struct Baselines<'r> {
+    pub references: CanaryReferences,
+    learned: HashMap<(Name, &'r Case), &'r SpreadHistory>,
 }
 
-impl<'r> Desk<'r> {
-    pub fn of(run: &'r Run) -> Self {
-        Self::by(References::of(run), run)
+impl<'r> Baselines<'r> {
+    pub fn from_run(run: &'r Run) -> Self {
+        Self::with_references(CanaryReferences::from_run(run), run)
     }
 
     /// With references that are known already.
-    pub fn by(references: References, run: &'r Run) -> Self {
+    pub fn with_references(references: CanaryReferences, run: &'r Run) -> Self {
         let learned = run.outline.learned.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
         Self { references, learned }
     }
 
     /// What the run knew of a metric at a case from earlier runs.
-    pub fn learned(&self, metric: Name, case: &'r Case) -> Option<&'r Learned> {
+    pub fn learned(&self, metric: Name, case: &'r Case) -> Option<&'r SpreadHistory> {
         self.learned.get(&(metric, case)).copied()
     }
 
     /// The spread between runs learned from earlier ones; `None` with too few, or where they were bimodal: the distance
     /// between modes is no spread.
-    pub fn history(&self, metric: Name, case: &'r Case) -> Option<RunToRun> {
+    pub fn between_run_variance(&self, metric: Name, case: &'r Case) -> Option<BetweenRunVariance> {
         let learned = self.learned(metric, case)?;
         if two_states(&learned.headlines).is_some() {
             return None;
         }
-        RunToRun::learn(&learned.headlines, &learned.within)
+        BetweenRunVariance::learn(&learned.headlines, &learned.within)
     }
 
     /// All that was learned of a metric at a case from earlier runs.
-    pub fn past(&self, metric: Name, case: &'r Case) -> Past<'r> {
+    pub fn metric_history(&self, metric: Name, case: &'r Case) -> MetricHistory<'r> {
         let learned = self.learned(metric, case);
-        let earlier = |learned: &'r Learned| Earlier { headlines: &learned.headlines, within: &learned.within };
-        Past { history: self.history(metric, case), earlier: learned.map(earlier).unwrap_or_default() }
+        let earlier =
+            |learned: &'r SpreadHistory| EarlierRuns { headlines: &learned.headlines, within_run: &learned.within };
+        MetricHistory {
+            between_runs: self.between_run_variance(metric, case),
+            earlier: learned.map(earlier).unwrap_or_default(),
+        }
     }
 }
 
@@ -164,7 +179,7 @@ impl<'r> Desk<'r> {
 pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
     let mut ids: Vec<Name> = measurement.planned.metrics.clone();
     for round in &measurement.rounds {
-        if let kelvin_model::Attempt::Measured(readings) = &round.attempt {
+        if let kelvin_model::RoundOutcome::Measured(readings) = &round.attempt {
             for reading in readings {
                 if !ids.contains(&reading.metric) {
                     ids.push(reading.metric);
@@ -172,16 +187,16 @@ pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
             }
         }
     }
-    ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.at(&measurement.planned.case)).collect()
+    ids.iter().filter_map(|id| run.metric(id)).map(|metric| metric.for_case(&measurement.planned.case)).collect()
 }
 
 /// A headline and where it comes from.
 #[derive(Clone, Debug)]
-pub(crate) struct Settled<'g> {
+pub(crate) struct ComputedHeadline<'g> {
     pub headline: f64,
     pub interval: Option<Interval>,
     /// The same by its own rounds alone, without what differs from run to run.
-    pub of_rounds: Option<Interval>,
+    pub own_interval: Option<Interval>,
     /// Samples of its rounds.
     pub samples: Vec<&'g [f64]>,
     /// Of every round that counts.
@@ -195,45 +210,50 @@ pub(crate) struct Settled<'g> {
 
 /// The least that the interval of a headline may reach down to. Times, rates and shares are not negative, however much they scatter: if no
 /// round is below zero, neither is the interval.
-fn least_of(rounds: &[f64]) -> f64 {
+fn interval_floor(rounds: &[f64]) -> f64 {
     if rounds.iter().any(|&round| round < 0.0) { f64::NEG_INFINITY } else { 0.0 }
 }
 
-/// An estimate whose interval ends at [`least_of`] its rounds.
-pub(crate) fn estimate_above_zero(estimate: Estimate, rounds: &[f64]) -> Estimate {
-    Estimate { low: estimate.low.max(least_of(rounds)), ..estimate }
+/// An estimate whose interval ends at [`interval_floor`] its rounds.
+pub(crate) fn clamp_estimate(estimate: Estimate, rounds: &[f64]) -> Estimate {
+    Estimate { low: estimate.low.max(interval_floor(rounds)), ..estimate }
 }
 
-fn above_zero(interval: Interval, rounds: &[f64]) -> Interval {
-    Interval { lower: interval.lower.max(least_of(rounds)), ..interval }
+fn clamp_interval(interval: Interval, rounds: &[f64]) -> Interval {
+    Interval { lower: interval.lower.max(interval_floor(rounds)), ..interval }
 }
 
-impl<'g> Settled<'g> {
+impl<'g> ComputedHeadline<'g> {
     /// The headline, from the samples that make it; `None` if there are none, or too few undisturbed ones.
-    pub fn headline(gathered: &'g Gathered, history: Option<&RunToRun>) -> Option<Self> {
-        Self::of(gathered, gathered.treatment, history)
+    pub fn from_samples(gathered: &'g SampleSet, history: Option<&BetweenRunVariance>) -> Option<Self> {
+        Self::from_treatment(gathered, gathered.treatment, history)
     }
 
     /// `None` if there are no samples, or too few undisturbed ones.
-    pub fn of(gathered: &'g Gathered, treatment: Treatment, history: Option<&RunToRun>) -> Option<Self> {
+    pub fn from_treatment(
+        gathered: &'g SampleSet,
+        treatment: HeadlineSamples,
+        history: Option<&BetweenRunVariance>,
+    ) -> Option<Self> {
         let selected = gathered.select(treatment)?;
         let round_headlines: Vec<f64> = selected.iter().map(|(_, samples)| median(samples)).collect();
-        let round_times = selected.iter().map(|(round, _)| round.at).collect();
+        let round_times = selected.iter().map(|(round, _)| round.start_seconds).collect();
         let round_indices = selected.iter().map(|(round, _)| round.index).collect();
         let states = two_states(&round_headlines);
-        let counts = |headline: f64| states.is_none_or(|states| states.are_one(headline, states.dominant().center));
+        let counts =
+            |headline: f64| states.is_none_or(|states| states.is_same_state(headline, states.dominant().center));
         let counting: Vec<f64> = round_headlines.iter().copied().filter(|&headline| counts(headline)).collect();
         let samples = selected.into_iter().zip(&round_headlines).filter(|(_, headline)| counts(**headline));
-        let within = within_spread(&counting);
+        let within = within_run_variance(&counting);
         // The spread learned from earlier runs is of one mode or of both; in the latter case it says nothing of one.
         let history = history.filter(|_| states.is_none());
-        let interval_of = if gathered.lasting { repeat_interval } else { headline_interval };
+        let interval_of = if gathered.has_lasting_states { repeat_interval } else { headline_interval };
         let within_zero =
-            |interval: Option<HeadlineInterval>| interval.map(|found| above_zero(labelled(found), &counting));
+            |interval: Option<HeadlineInterval>| interval.map(|found| clamp_interval(to_interval(found), &counting));
         Some(Self {
             headline: kelvin_stats::headline(&counting),
-            interval: within_zero(interval_of(&counting, history, gathered.unseen)),
-            of_rounds: within_zero(interval_of(&counting, None, Unseen::default())),
+            interval: within_zero(interval_of(&counting, history, gathered.unobserved)),
+            own_interval: within_zero(interval_of(&counting, None, UnobservedVariance::default())),
             samples: samples.map(|((_, samples), _)| samples).collect(),
             within_variance: within.map_or(0.0, |within| within.variance),
             round_headlines,
@@ -249,18 +269,18 @@ impl<'g> Settled<'g> {
             let all = Samples::new(self.samples.concat()).ok()?.sorted();
             Some((all.quantile(0.75) - all.quantile(0.25)) / 2.0)
         };
-        self.of_rounds.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
+        self.own_interval.map(|interval| interval.half_width()).or_else(quartiles).unwrap_or(0.0)
     }
 
     /// Number of samples behind it.
-    pub fn n(&self) -> usize {
+    pub fn sample_count(&self) -> usize {
         self.samples.iter().map(|samples| samples.len()).sum()
     }
 }
 
-fn labelled(interval: HeadlineInterval) -> Interval {
+fn to_interval(interval: HeadlineInterval) -> Interval {
     let (kind, level) = match interval.kind {
-        HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, LEVEL),
+        HeadlineIntervalKind::Confidence => (IntervalKind::Confidence, CONFIDENCE_LEVEL),
         HeadlineIntervalKind::Range => (IntervalKind::Range, 1.0),
     };
     Interval { kind, level, lower: interval.lower, upper: interval.upper }

@@ -5,21 +5,21 @@ use std::collections::HashMap;
 use std::thread::Builder;
 
 use kelvin_model::{
-    Among, Better, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint,
-    Metric, OtherMode, RunOfHistory, SeriesHistory, VersionHistory,
+    Better, Case, FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
+    MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };
-use kelvin_stats::{Course, FALSE_SHARE, course, joint_chances, median};
+use kelvin_stats::{ChangePoints, FALSE_DISCOVERY_RATE, adjusted_p_values, detect_change_points, median};
 
 /// The joint chance up to which a change is news: a look after each run is many looks, and one in twenty of each would add up.
-const NEWS_SHARE: f64 = FALSE_SHARE / 20.0;
+const NEWS_DISCOVERY_RATE: f64 = FALSE_DISCOVERY_RATE / 20.0;
 /// What the core's frequency may be over the usual one: more lies between no two states of a processor.
-const FREQUENCY_RANGE: std::ops::Range<f64> = 0.05..20.0;
+const FREQUENCY_RATIO_RANGE: std::ops::Range<f64> = 0.05..20.0;
 /// Fewest machines among which a place is told.
-pub const LEAST_MACHINES: usize = 5;
+pub const MIN_RANKED_MACHINES: usize = 5;
 
 /// A metric at a case over runs, as it was stored.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct HistoryInputSeries {
     /// The metric, as the newest run that has it defines it.
     pub metric: Metric,
     /// The case.
@@ -33,7 +33,7 @@ pub struct Recorded {
 
 /// A run, as it was stored.
 #[derive(Clone, Debug)]
-pub struct RecordedRun {
+pub struct HistoryInputRun {
     /// Its id.
     pub id: String,
     /// Its start, RFC 3339 in UTC.
@@ -44,7 +44,7 @@ pub struct RecordedRun {
 
 /// What a history is made of.
 #[derive(Clone, Debug)]
-pub struct Records {
+pub struct HistoryInput {
     /// Identity of the machine.
     pub machine: String,
     /// Marketing name of its processor, if known.
@@ -52,30 +52,30 @@ pub struct Records {
     /// The mode of the runs.
     pub mode: String,
     /// The runs, oldest first.
-    pub runs: Vec<RecordedRun>,
+    pub runs: Vec<HistoryInputRun>,
     /// Whether there are older ones.
     pub has_older: bool,
     /// Runs of the machine in other modes.
-    pub other_modes: Vec<OtherMode>,
+    pub other_modes: Vec<OtherModeRuns>,
     /// The series.
-    pub series: Vec<Recorded>,
+    pub series: Vec<HistoryInputSeries>,
 }
 
-impl Records {
+impl HistoryInput {
     /// The same as they were before a run: without it, and all that came later.
     #[must_use]
-    pub fn before(&self, run: usize) -> Self {
+    pub fn before_run(&self, run: usize) -> Self {
         let mut before = self.clone();
         before.runs.truncate(run);
         for series in &mut before.series {
             series.versions.iter_mut().for_each(|(_, points)| points.retain(|point| point.run < run));
         }
-        before.kept()
+        before.without_empty_series()
     }
 
     /// The same from a run on.
     #[must_use]
-    pub fn from(mut self, run: usize) -> Self {
+    pub fn since_run(mut self, run: usize) -> Self {
         self.runs.drain(..run);
         self.has_older |= run > 0;
         for series in &mut self.series {
@@ -84,11 +84,11 @@ impl Records {
                 points.iter_mut().for_each(|point| point.run -= run);
             }
         }
-        self.kept()
+        self.without_empty_series()
     }
 
     /// Without what has no value left.
-    fn kept(mut self) -> Self {
+    fn without_empty_series(mut self) -> Self {
         self.series.iter_mut().for_each(|series| series.versions.retain(|(_, points)| !points.is_empty()));
         self.series.retain(|series| !series.versions.is_empty());
         self
@@ -98,58 +98,59 @@ impl Records {
     fn frequencies(&self) -> Vec<Option<f64>> {
         let known: Vec<f64> = self.runs.iter().filter_map(|run| run.chain).collect();
         let usual = median(&known);
-        let over_usual = |run: &RecordedRun| Some(usual / run.chain?).filter(|ratio| FREQUENCY_RANGE.contains(ratio));
+        let over_usual =
+            |run: &HistoryInputRun| Some(usual / run.chain?).filter(|ratio| FREQUENCY_RATIO_RANGE.contains(ratio));
         self.runs.iter().map(over_usual).collect()
     }
 
     /// The history that they tell, the most consequential series first. A change counts only if it does so among all that are looked at
-    /// together; what else changed with it is not known yet, see [`annotate`].
+    /// together; what else changed with it is not known yet, see [`annotate_changes`].
     pub fn history(&self) -> History {
         let frequencies = self.frequencies();
-        let followed = followed(&self.series, &frequencies);
-        let alone: Vec<f64> = followed.iter().flatten().flat_map(|version| chances(&version.course)).collect();
-        let mut joint = joint_chances(&alone).into_iter();
+        let followed = all_version_changes(&self.series, &frequencies);
+        let alone: Vec<f64> = followed.iter().flatten().flat_map(|version| p_values(&version.changes)).collect();
+        let mut joint = adjusted_p_values(&alone).into_iter();
         let mut series: Vec<SeriesHistory> = self
             .series
             .iter()
             .zip(followed)
-            .map(|(recorded, versions)| recorded.told(versions, &mut || joint.next().unwrap_or(1.0)))
+            .map(|(recorded, versions)| recorded.to_series_history(versions, &mut || joint.next().unwrap_or(1.0)))
             .collect();
         // The sort is stable: within one place series stay in the order of their ids.
-        series.sort_by(|one, other| place(one).partial_cmp(&place(other)).unwrap_or(std::cmp::Ordering::Equal));
+        series.sort_by(|one, other| sort_key(one).partial_cmp(&sort_key(other)).unwrap_or(std::cmp::Ordering::Equal));
         History {
             history_format: HISTORY_FORMAT,
             machine: self.machine.clone(),
             cpu_model: self.cpu_model.clone(),
             mode: self.mode.clone(),
-            runs: self.runs.iter().zip(frequencies).map(|(run, frequency)| run.told(frequency)).collect(),
+            runs: self.runs.iter().zip(frequencies).map(|(run, frequency)| run.to_history_run(frequency)).collect(),
             has_older: self.has_older,
             other_modes: self.other_modes.clone(),
-            false_share: FALSE_SHARE,
+            false_share: FALSE_DISCOVERY_RATE,
             series,
         }
     }
 }
 
-impl RecordedRun {
-    fn told(&self, frequency: Option<f64>) -> RunOfHistory {
-        RunOfHistory { id: self.id.clone(), started: self.started.clone(), frequency }
+impl HistoryInputRun {
+    fn to_history_run(&self, frequency: Option<f64>) -> HistoryRun {
+        HistoryRun { id: self.id.clone(), started: self.started.clone(), frequency }
     }
 }
 
 /// The values of a version with what they do.
-struct Followed {
+struct VersionChanges {
     version: u32,
     points: Vec<HistoryPoint>,
-    course: Course,
+    changes: ChangePoints,
 }
 
 /// What all series do by version, found on all CPUs.
-fn followed(series: &[Recorded], frequencies: &[Option<f64>]) -> Vec<Vec<Followed>> {
-    let of = |one: &Recorded| one.followed(frequencies);
+fn all_version_changes(series: &[HistoryInputSeries], frequencies: &[Option<f64>]) -> Vec<Vec<VersionChanges>> {
+    let of = |one: &HistoryInputSeries| one.version_changes(frequencies);
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let share = series.len().div_ceil(threads).max(1);
-    let of_part = |part: &[Recorded]| part.iter().map(of).collect::<Vec<Vec<Followed>>>();
+    let of_part = |part: &[HistoryInputSeries]| part.iter().map(of).collect::<Vec<Vec<VersionChanges>>>();
     std::thread::scope(|scope| {
         let of_part = &of_part;
         let start = |part| (part, Builder::new().spawn_scoped(scope, move || of_part(part)));
@@ -164,63 +165,67 @@ fn followed(series: &[Recorded], frequencies: &[Option<f64>]) -> Vec<Vec<Followe
     })
 }
 
-impl Recorded {
+impl HistoryInputSeries {
     /// What it does by version: where it takes a fixed number of core cycles, at the usual frequency.
-    fn followed(&self, frequencies: &[Option<f64>]) -> Vec<Followed> {
-        let is_of_core_cycles = self.metric.at(&self.case).is_of_core_cycles();
+    fn version_changes(&self, frequencies: &[Option<f64>]) -> Vec<VersionChanges> {
+        let is_of_core_cycles = self.metric.for_case(&self.case).is_core_cycle_time();
         let told = |point: &HistoryPoint| {
             let frequency = frequencies[point.run].filter(|_| is_of_core_cycles);
             HistoryPoint { value: point.value * frequency.unwrap_or(1.0), ..*point }
         };
         let of = |(version, points): &(u32, Vec<HistoryPoint>)| {
             let points: Vec<HistoryPoint> = points.iter().map(told).collect();
-            let course = course(&on_scale(&points));
-            Followed { version: *version, points, course }
+            let changes = detect_change_points(&scaled_values(&points));
+            VersionChanges { version: *version, points, changes }
         };
         self.versions.iter().map(of).collect()
     }
 
-    fn told(&self, versions: Vec<Followed>, joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
-        let versions = versions.into_iter().map(|Followed { version, points, course }| {
-            let changes = changes(&points, &course, joint);
+    fn to_series_history(&self, versions: Vec<VersionChanges>, joint: &mut dyn FnMut() -> f64) -> SeriesHistory {
+        let versions = versions.into_iter().map(|VersionChanges { version, points, changes: course }| {
+            let changes = significant_changes(&points, &course, joint);
             VersionHistory { version, points, changes }
         });
         let mut series =
             SeriesHistory { metric: self.metric, case: self.case.clone(), versions: versions.collect(), among: None };
-        series.among = among(series.latest(), &self.others, self.metric.better);
+        series.among = machine_ranking(series.latest(), &self.others, self.metric.better);
         series
     }
 }
 
 /// Whether values are looked at as logarithms: what differs from run to run is a share of the figure, where there are shares.
-fn has_shares(points: &[HistoryPoint]) -> bool {
+fn is_logarithmic(points: &[HistoryPoint]) -> bool {
     points.iter().all(|point| point.value > 0.0)
 }
 
-fn on_scale(points: &[HistoryPoint]) -> Vec<f64> {
-    let has_shares = has_shares(points);
+fn scaled_values(points: &[HistoryPoint]) -> Vec<f64> {
+    let has_shares = is_logarithmic(points);
     points.iter().map(|point| if has_shares { point.value.ln() } else { point.value }).collect()
 }
 
 /// The chances that count together: of each change, or else of the most conspicuous split.
-fn chances(course: &Course) -> Vec<f64> {
-    let steps = course.steps.iter().map(|step| step.chance);
-    let found: Vec<f64> = steps.chain(course.drifts.iter().map(|drift| drift.chance)).collect();
-    if found.is_empty() { vec![course.chance] } else { found }
+fn p_values(course: &ChangePoints) -> Vec<f64> {
+    let steps = course.steps.iter().map(|step| step.p_value);
+    let found: Vec<f64> = steps.chain(course.drifts.iter().map(|drift| drift.p_value)).collect();
+    if found.is_empty() { vec![course.p_value] } else { found }
 }
 
-/// The changes of a course that count, in their order; `joint` gives the joint chances in the order of [`chances`].
-fn changes(points: &[HistoryPoint], course: &Course, joint: &mut dyn FnMut() -> f64) -> Vec<HistoryChange> {
-    let level = |value: f64| if has_shares(points) { value.exp() } else { value };
+/// The changes of a course that count, in their order; `joint` gives the joint chances in the order of [`p_values`].
+fn significant_changes(
+    points: &[HistoryPoint],
+    course: &ChangePoints,
+    joint: &mut dyn FnMut() -> f64,
+) -> Vec<HistoryChange> {
+    let level = |value: f64| if is_logarithmic(points) { value.exp() } else { value };
     let run = |index: usize| points[index].run;
-    let mut chance = |alone: f64| Chance { alone, joint: joint() };
+    let mut chance = |alone: f64| PValue { alone, joint: joint() };
     let steps = course.steps.iter().map(|step| HistoryChange {
         kind: HistoryChangeKind::Step,
         run: run(step.index),
-        places: step.places.map(run),
+        places: step.index_interval.map(run),
         before: level(step.before),
         after: level(step.after),
-        chance: chance(step.chance),
+        chance: chance(step.p_value),
         between: [run(step.index - 1), run(step.index)],
         differences: Vec::new(),
     });
@@ -231,21 +236,21 @@ fn changes(points: &[HistoryPoint], course: &Course, joint: &mut dyn FnMut() -> 
         places: [run(drift.from), run(drift.to)],
         before: level(drift.before),
         after: level(drift.after),
-        chance: chance(drift.chance),
+        chance: chance(drift.p_value),
         between: [run(drift.from), run(drift.to)],
         differences: Vec::new(),
     }));
     if changes.is_empty() {
-        chance(course.chance);
+        chance(course.p_value);
     }
-    changes.retain(|change| change.chance.counts(FALSE_SHARE));
+    changes.retain(|change| change.chance.is_significant(FALSE_DISCOVERY_RATE));
     changes.sort_by_key(|change| change.run);
     changes
 }
 
-fn among(latest: f64, others: &[f64], better: Better) -> Option<Among> {
+fn machine_ranking(latest: f64, others: &[f64], better: Better) -> Option<MachineRanking> {
     let machines = others.len() + 1;
-    if machines < LEAST_MACHINES {
+    if machines < MIN_RANKED_MACHINES {
         return None;
     }
     let is_better = |other: f64| if better == Better::Higher { other > latest } else { other < latest };
@@ -254,11 +259,11 @@ fn among(latest: f64, others: &[f64], better: Better) -> Option<Among> {
         other if other == latest => 0.5,
         _ => 0.0,
     };
-    Some(Among { machines, better: others.iter().map(count).sum::<f64>() / others.len() as f64 })
+    Some(MachineRanking { machines, better: others.iter().map(count).sum::<f64>() / others.len() as f64 })
 }
 
 /// Where a series stands: the smaller the sooner. First what was last for the worse, the largest change first.
-fn place(series: &SeriesHistory) -> (u8, Reverse<f64>) {
+fn sort_key(series: &SeriesHistory) -> (u8, Reverse<f64>) {
     let Some(change) = series.last_change() else { return (3, Reverse(0.0)) };
     let rank = match change.is_worse(series.metric.better) {
         Some(true) => 0,
@@ -273,12 +278,12 @@ fn place(series: &SeriesHistory) -> (u8, Reverse<f64>) {
 ///
 /// # Errors
 /// Those of `differences`, which is asked once for each two runs.
-pub fn annotate<E>(
+pub fn annotate_changes<E>(
     history: &mut History,
-    mut differences: impl FnMut([usize; 2]) -> Result<Vec<FactDiffers>, E>,
+    mut differences: impl FnMut([usize; 2]) -> Result<Vec<FactDifference>, E>,
 ) -> Result<(), E> {
-    let mut known: HashMap<[usize; 2], Vec<FactDiffers>> = HashMap::new();
-    let mut between = |runs: [usize; 2]| -> Result<Vec<FactDiffers>, E> {
+    let mut known: HashMap<[usize; 2], Vec<FactDifference>> = HashMap::new();
+    let mut between = |runs: [usize; 2]| -> Result<Vec<FactDifference>, E> {
         if let Some(found) = known.get(&runs) {
             return Ok(found.clone());
         }
@@ -305,10 +310,10 @@ pub fn annotate<E>(
 }
 
 /// The series whose last change is for the worse by at least a share, and sure enough for a look after each run.
-pub fn alarming(history: &History, least: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
+pub fn alarming_changes(history: &History, least: f64) -> impl Iterator<Item = (&SeriesHistory, &HistoryChange)> {
     history.series.iter().filter_map(move |series| {
         let better = series.metric.better;
-        let change = series.last_change().filter(|change| change.chance.counts(NEWS_SHARE))?;
+        let change = series.last_change().filter(|change| change.chance.is_significant(NEWS_DISCOVERY_RATE))?;
         let is_worse = change.is_worse(better) == Some(true) && change.worse_by(better).is_some_and(|by| by >= least);
         is_worse.then_some((series, change))
     })
@@ -317,21 +322,22 @@ pub fn alarming(history: &History, least: f64) -> impl Iterator<Item = (&SeriesH
 /// The series whose last change is news since a history that ended earlier, and for the worse by at least a share: not known then, when
 /// what came later was not there yet. A change is found some runs after it, so that it is news where it lies before the end of the
 /// earlier history, too.
-pub fn news<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h SeriesHistory> {
+pub fn new_changes<'h>(now: &'h History, before: &History, least: f64) -> Vec<&'h SeriesHistory> {
     let known: HashMap<(&str, &Case), &SeriesHistory> =
         before.series.iter().map(|series| ((series.metric.id.as_str(), &series.case), series)).collect();
     let is_news = |(series, change): &(&SeriesHistory, &HistoryChange)| {
         let earlier = known.get(&(series.metric.id.as_str(), &series.case));
         let versions = earlier.into_iter().flat_map(|series| &series.versions);
         let mut same = versions.filter(|version| version.version == series.newest().version);
-        let is_known = |known: &HistoryChange| known.chance.counts(NEWS_SHARE) && is_the_same(known, change);
+        let is_known =
+            |known: &HistoryChange| known.chance.is_significant(NEWS_DISCOVERY_RATE) && is_same_change(known, change);
         !same.any(|version| version.changes.iter().any(is_known))
     };
-    alarming(now, least).filter(is_news).map(|(series, _)| series).collect()
+    alarming_changes(now, least).filter(is_news).map(|(series, _)| series).collect()
 }
 
 /// Whether two histories tell of one change: in the same direction, and where both may be.
-fn is_the_same(one: &HistoryChange, other: &HistoryChange) -> bool {
+fn is_same_change(one: &HistoryChange, other: &HistoryChange) -> bool {
     let rises = |change: &HistoryChange| change.after > change.before;
     rises(one) == rises(other) && one.places[0] <= other.places[1] && other.places[0] <= one.places[1]
 }

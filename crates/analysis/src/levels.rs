@@ -4,56 +4,59 @@
 //! The curve on logarithmic scales is plateaus with ramps between them. The best such description is found by dynamic
 //! programming over all places where plateaus can begin and end (optimal partitioning: Jackson and others, IEEE Signal
 //! Processing Letters 12, 2005), with a price for each further plateau and for each point on none, so that noise does
-//! not buy a level. A step of less than [`LEAST_STEP`] is none: the second-level TLB adds up to half to a cache's
+//! not buy a level. A step of less than [`MIN_LEVEL_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
-use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_AS_HELD, LATENCY_FLUSHED, PageSize};
+use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
 use kelvin_model::{
-    Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, LevelClaim, Machine, Test, Tested,
+    Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, Machine, MemoryLevelClaim, TestEvidence,
+    TestOutcome,
 };
 use kelvin_stats::{MAD_TO_STD, median};
 
-use crate::evidence::{SAME, Weighed};
-use crate::result::{Capacity, Concluded, MemoryLevel, MemoryLevels, MetricResult, Summary, Translation};
-use crate::summary::name_modes as rename;
+use crate::evidence::{EQUIVALENCE_MARGIN, TestedFigure};
+use crate::result::{
+    LevelCapacity, MemoryLevel, MemoryLevels, MetricResult, StatedConclusion, Summary, TranslationCost,
+};
+use crate::summary::rename_modes as rename;
 
 /// Minimum points of a curve.
-const LEAST_POINTS: usize = 6;
+const MIN_CURVE_POINTS: usize = 6;
 /// Minimum octaves of a plateau.
-const LEAST_SPAN: f64 = 1.0;
+const MIN_PLATEAU_OCTAVES: f64 = 1.0;
 /// Minimum factor from one level to the next.
-const LEAST_STEP: f64 = 1.6;
+const MIN_LEVEL_STEP: f64 = 1.6;
 /// Spread of the points of one plateau, as a standard deviation of the logarithm, that is no reason to split it: a
 /// level-one TLB misses, page-walk caches, set conflicts.
-const SPREAD: f64 = 0.15;
+const PLATEAU_STD: f64 = 0.15;
 /// Steepest plateau, as the logarithm of latency per octave, and how many standard errors of the points' own noise it may
 /// be steeper: the way up from one level to the next can be long enough for a plateau, but it climbs all the way.
-const STEEPEST: f64 = 2.0 * SPREAD;
-const STEEPER_BY_NOISE: f64 = 2.0;
+const MAX_PLATEAU_SLOPE: f64 = 2.0 * PLATEAU_STD;
+const MAX_SLOPE_STD_ERRORS: f64 = 2.0;
 /// Prices, in units of half a squared standard deviation: of a plateau, of a point on none, of an outlier on one.
-const PLATEAU_PRICE: f64 = 3.0;
-const LOOSE_PRICE: f64 = 3.0;
-const WILD_PRICE: f64 = 4.5;
+const PLATEAU_COST: f64 = 3.0;
+const STRAY_POINT_COST: f64 = 3.0;
+const OUTLIER_COST: f64 = 4.5;
 /// A step is no level unless it is this many standard errors of the points' own noise.
-const SIGNIFICANT: f64 = 5.0;
+const MIN_STEP_STD_ERRORS: f64 = 5.0;
 /// Share of loads that miss, by latency between two levels, up to which a working set fits, and from which it does not.
-const FITS: f64 = 0.25;
-const MISSES: f64 = 0.5;
+const MAX_FITTING_MISSES: f64 = 0.25;
+const MIN_EXCEEDING_MISSES: f64 = 0.5;
 /// The same as factors of the level's own latency, which decide where the next visible level is not the next level.
-const FITS_FACTOR: f64 = LEAST_STEP;
-const MISSES_FACTOR: f64 = 2.5;
+const MAX_FITTING_LATENCY_RATIO: f64 = MIN_LEVEL_STEP;
+const MIN_EXCEEDING_LATENCY_RATIO: f64 = 2.5;
 /// The last plateau is main memory where working sets this many times the last cache were measured.
-const BEYOND_CACHES: f64 = 2.0;
+const MIN_MEMORY_TO_CACHE_RATIO: f64 = 2.0;
 /// Where no cache is reported: no main memory is faster than this, in nanoseconds.
-const FASTEST_MEMORY: f64 = 40.0;
+const MIN_MEMORY_LATENCY: f64 = 40.0;
 /// Names of main memory: of its plateau, and of a further one beyond, where page tables no longer fit a cache either (a
 /// virtual machine has two for each address).
-pub(crate) const MEMORY: &str = "DRAM";
-const MEMORY_UNTRANSLATED: &str = "DRAM, TLB misses";
+pub(crate) const MEMORY_NAME: &str = "DRAM";
+const TLB_MISS_MEMORY_NAME: &str = "DRAM, TLB misses";
 /// No cache is slower than this, in nanoseconds: the published ones of a whole socket take 40 to 70.
-const SLOWEST_CACHE: f64 = 100.0;
+const MAX_CACHE_LATENCY: f64 = 100.0;
 /// Share by which base pages must be slower than huge ones for translation to count.
-const TRANSLATION_SHOWS: f64 = 0.1;
+const MIN_TLB_SLOWDOWN: f64 = 0.1;
 
 /// One point of a curve of latency against working set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,34 +77,34 @@ pub struct CurvePoint {
 
 impl CurvePoint {
     /// Whether it tells anything of levels: what was found may be as uncertain as the step from one to the next.
-    fn tells(&self) -> bool {
-        self.is_known || self.upper <= self.latency * LEAST_STEP
+    fn is_informative(&self) -> bool {
+        self.is_known || self.upper <= self.latency * MIN_LEVEL_STEP
     }
 }
 
 /// The levels that the results of a run show; `None` where it measured no curve of `mem.latency` or too short a one.
-pub(crate) fn of_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
-    let base = curve(results, PageSize::Base);
+pub(crate) fn levels_from_results(results: &[MetricResult], machine: &Machine) -> Option<MemoryLevels> {
+    let base = latency_curve(results, PageSize::Base);
     let reported = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     let mut found = levels(&base, reported)?;
-    if let Some((translation, tested)) = translation(results) {
+    if let Some((translation, tested)) = translation_cost(results) {
         found.translation = Some(translation);
         found.conclusions.push(translation_conclusion(&translation, tested, machine));
     }
     Some(found)
 }
 
-fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
+fn latency_curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
     let of_metric = results.iter().filter(|result| result.metric.id == LATENCY.id);
     of_metric
         .filter(|result| PageSize::of(&result.case) == Some(pages))
         .filter_map(|result| {
-            let summary = result.outcome.found()?;
+            let summary = result.outcome.found_summary()?;
             let (lower, upper) =
                 summary.run_interval.map_or((summary.headline, summary.headline), |ends| (ends.lower, ends.upper));
             let is_known = result.outcome.summary().is_some();
-            let bytes = BYTES.of(&result.case)?;
-            let was_flushed = result.metric.version < LATENCY_AS_HELD && bytes > LATENCY_FLUSHED;
+            let bytes = BYTES.number_in(&result.case)?;
+            let was_flushed = result.metric.version < LATENCY_UNFLUSHED_VERSION && bytes > LATENCY_FLUSHED_BYTES;
             Some(CurvePoint { bytes, latency: summary.headline, lower, upper, is_known, was_flushed })
         })
         .collect()
@@ -110,11 +113,14 @@ fn curve(results: &[MetricResult], pages: PageSize) -> Vec<CurvePoint> {
 /// The levels of one curve, named and compared with the caches that the machine reports (of which those for
 /// instructions alone are left out); `None` with fewer than six points of positive latency.
 pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> {
-    let mut points: Vec<CurvePoint> =
-        curve.iter().copied().filter(|point| point.bytes > 0 && point.latency > 0.0 && point.tells()).collect();
+    let mut points: Vec<CurvePoint> = curve
+        .iter()
+        .copied()
+        .filter(|point| point.bytes > 0 && point.latency > 0.0 && point.is_informative())
+        .collect();
     points.sort_by_key(|point| point.bytes);
     points.dedup_by_key(|point| point.bytes);
-    if points.len() < LEAST_POINTS {
+    if points.len() < MIN_CURVE_POINTS {
         return None;
     }
     let mut caches: Vec<(u32, u64)> = reported
@@ -123,14 +129,14 @@ pub fn levels(curve: &[CurvePoint], reported: &[Cache]) -> Option<MemoryLevels> 
         .map(|cache| (cache.level, cache.bytes))
         .collect();
     caches.sort_unstable();
-    let shape = Shape::of(&points);
+    let shape = LogCurve::from_points(&points);
     let plateaus = shape.plateaus();
     let mut levels: Vec<MemoryLevel> = plateaus.iter().map(|plateau| level(&points[plateau.clone()])).collect();
     for index in 1..levels.len() {
         let (from, to) = (levels[index - 1].latency, levels[index].latency);
         levels[index - 1].capacity = capacity(&points, from, to);
     }
-    name(&mut levels, &caches, points[points.len() - 1].bytes);
+    name_levels(&mut levels, &caches, points[points.len() - 1].bytes);
     let conclusions = conclusions(&levels, &caches, &points, &shape);
     Some(MemoryLevels { metric: LATENCY.id, levels, translation: None, conclusions })
 }
@@ -160,24 +166,27 @@ fn level(points: &[CurvePoint]) -> MemoryLevel {
 
 /// Between which working sets a level ends: the largest one of which nearly all loads still have its latency, and the
 /// smallest one beyond from which most have that of the next level. Not known where that one was flushed.
-fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Option<Capacity> {
+fn capacity(points: &[CurvePoint], from: f64, to: f64) -> Option<LevelCapacity> {
     let bound = |share: f64, factor: f64| (from + share * (to - from)).min(from * factor);
-    let (fitting, missing) = (bound(FITS, FITS_FACTOR), bound(MISSES, MISSES_FACTOR));
+    let (fitting, missing) = (
+        bound(MAX_FITTING_MISSES, MAX_FITTING_LATENCY_RATIO),
+        bound(MIN_EXCEEDING_MISSES, MIN_EXCEEDING_LATENCY_RATIO),
+    );
     let over = points.iter().position(|point| point.latency >= missing).unwrap_or(points.len() - 1);
     let fits = points[..over].iter().rposition(|point| point.latency <= fitting).unwrap_or(over.saturating_sub(1));
-    (!points[over].was_flushed).then(|| Capacity { low: points[fits].bytes, high: points[over].bytes })
+    (!points[over].was_flushed).then(|| LevelCapacity { low: points[fits].bytes, high: points[over].bytes })
 }
 
 /// A curve on logarithmic scales, and how much its points scatter.
-struct Shape {
+struct LogCurve {
     octaves: Vec<f64>,
     logs: Vec<f64>,
     /// Standard deviation of the logarithm of a point, by its neighbours.
     noise: f64,
 }
 
-impl Shape {
-    fn of(points: &[CurvePoint]) -> Self {
+impl LogCurve {
+    fn from_points(points: &[CurvePoint]) -> Self {
         let octaves: Vec<f64> = points.iter().map(|point| (point.bytes as f64).log2()).collect();
         let logs: Vec<f64> = points.iter().map(|point| point.latency.ln()).collect();
         // A point's distance from the line between its neighbours is zero on plateaus and on even ramps; of noise
@@ -194,20 +203,21 @@ impl Shape {
     /// The plateaus of the cheapest description, as ranges of points.
     fn plateaus(&self) -> Vec<std::ops::Range<usize>> {
         let count = self.logs.len();
-        let candidates: Vec<Candidate> = self.candidates();
+        let candidates: Vec<PlateauCandidate> = self.candidates();
         // The cheapest description that ends with a candidate, the points before it included; and the one before it.
         let mut best: Vec<(f64, Option<usize>)> = Vec::with_capacity(candidates.len());
         for candidate in &candidates {
-            let alone = (candidate.start as f64 * LOOSE_PRICE, None);
-            let after = |(index, earlier): (usize, &Candidate)| {
+            let alone = (candidate.start as f64 * STRAY_POINT_COST, None);
+            let after = |(index, earlier): (usize, &PlateauCandidate)| {
                 let loose = candidate.start.checked_sub(earlier.end)?;
-                self.steps(earlier, candidate).then(|| (best[index].0 + loose as f64 * LOOSE_PRICE, Some(index)))
+                self.is_separate_level(earlier, candidate)
+                    .then(|| (best[index].0 + loose as f64 * STRAY_POINT_COST, Some(index)))
             };
             let others = candidates[..best.len()].iter().enumerate().filter_map(after);
             let (before, previous) = others.fold(alone, |least, other| if other.0 < least.0 { other } else { least });
-            best.push((before + candidate.price, previous));
+            best.push((before + candidate.cost, previous));
         }
-        let whole = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * LOOSE_PRICE;
+        let whole = |index: usize| best[index].0 + (count - candidates[index].end) as f64 * STRAY_POINT_COST;
         let mut last = (0..candidates.len()).min_by(|&a, &b| whole(a).total_cmp(&whole(b)));
         let mut found = Vec::new();
         while let Some(index) = last {
@@ -219,13 +229,13 @@ impl Shape {
     }
 
     /// Every run of points that is wide and level enough for a plateau, ordered by its end.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<PlateauCandidate> {
         let count = self.logs.len();
         let mut all = Vec::new();
         for end in 2..=count {
             for start in 0..end - 1 {
                 let span = self.octaves[end - 1] - self.octaves[start];
-                if span >= LEAST_SPAN - 1e-9 && self.is_level(start, end, span) {
+                if span >= MIN_PLATEAU_OCTAVES - 1e-9 && self.is_level(start, end, span) {
                     all.push(self.candidate(start, end));
                 }
             }
@@ -240,40 +250,40 @@ impl Shape {
         let slopes: Vec<f64> = (start..end).flat_map(|i| (i + 1..end).map(move |j| slope(i, j))).collect();
         // The standard error of a least-squares slope over evenly spaced points.
         let error = self.noise * (12.0 / (end - start) as f64).sqrt() / span;
-        median(&slopes).abs() <= STEEPEST.max(STEEPER_BY_NOISE * error)
+        median(&slopes).abs() <= MAX_PLATEAU_SLOPE.max(MAX_SLOPE_STD_ERRORS * error)
     }
 
-    fn candidate(&self, start: usize, end: usize) -> Candidate {
+    fn candidate(&self, start: usize, end: usize) -> PlateauCandidate {
         let logs = &self.logs[start..end];
         let center = median(logs);
-        let scale = SPREAD.max(self.noise);
-        let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(WILD_PRICE);
-        Candidate { start, end, center, price: PLATEAU_PRICE + logs.iter().map(price).sum::<f64>() }
+        let scale = PLATEAU_STD.max(self.noise);
+        let price = |log: &f64| (((log - center) / scale).powi(2) / 2.0).min(OUTLIER_COST);
+        PlateauCandidate { start, end, center, cost: PLATEAU_COST + logs.iter().map(price).sum::<f64>() }
     }
 
     /// Whether one plateau is so far above another one that it is a separate level.
-    fn steps(&self, low: &Candidate, high: &Candidate) -> bool {
-        let points = |candidate: &Candidate| (candidate.end - candidate.start) as f64;
+    fn is_separate_level(&self, low: &PlateauCandidate, high: &PlateauCandidate) -> bool {
+        let points = |candidate: &PlateauCandidate| (candidate.end - candidate.start) as f64;
         let error = self.noise * (1.0 / points(low) + 1.0 / points(high)).sqrt();
-        high.center - low.center >= LEAST_STEP.ln().max(SIGNIFICANT * error)
+        high.center - low.center >= MIN_LEVEL_STEP.ln().max(MIN_STEP_STD_ERRORS * error)
     }
 }
 
 /// A run of points as a plateau, with its price.
-struct Candidate {
+struct PlateauCandidate {
     start: usize,
     end: usize,
     center: f64,
-    price: f64,
+    cost: f64,
 }
 
 /// Names the levels, and matches each with the cache that the machine reports.
-fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
-    let count = first_of_memory(levels, caches, largest);
-    let names = std::iter::once(MEMORY).chain(std::iter::repeat(MEMORY_UNTRANSLATED));
+fn name_levels(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
+    let count = first_memory_level(levels, caches, largest);
+    let names = std::iter::once(MEMORY_NAME).chain(std::iter::repeat(TLB_MISS_MEMORY_NAME));
     levels[count..].iter_mut().zip(names).for_each(|(level, name)| level.name = name.into());
     let levels_in_all = levels.len();
-    let of_caches = assigned(&levels[..count], caches);
+    let of_caches = assign_caches(&levels[..count], caches);
     for (index, (level, cache)) in levels.iter_mut().zip(of_caches).enumerate() {
         let Some((number, bytes)) = cache else {
             // A system may have a cache that it does not report beyond the second level, and what comes last may be memory.
@@ -291,24 +301,28 @@ fn name(levels: &mut [MemoryLevel], caches: &[(u32, u64)], largest: u64) {
 
 /// The first level that is no cache: too slow for one, and not of the size of one that the machine reports, which may have a
 /// cache larger than all that was measured, and little of it; or else the last one, beyond the reported caches by its size.
-fn first_of_memory(levels: &[MemoryLevel], caches: &[(u32, u64)], largest: u64) -> usize {
+fn first_memory_level(levels: &[MemoryLevel], caches: &[(u32, u64)], largest: u64) -> usize {
     let last = levels.len().saturating_sub(1);
     let Some(&(_, largest_cache)) = caches.last() else {
-        return if levels.last().is_some_and(|level| level.latency >= FASTEST_MEMORY) { last } else { levels.len() };
+        return if levels.last().is_some_and(|level| level.latency >= MIN_MEMORY_LATENCY) {
+            last
+        } else {
+            levels.len()
+        };
     };
     let is_of_size = |level: &MemoryLevel, bytes: u64| level.capacity.is_some_and(|ends| ends.contains(bytes));
     // Before it come as many levels as there are smaller caches, or fewer.
     let is_cache = |(index, level): &(usize, &MemoryLevel)| {
-        level.latency < SLOWEST_CACHE || caches.iter().skip(*index).any(|&(_, bytes)| is_of_size(level, bytes))
+        level.latency < MAX_CACHE_LATENCY || caches.iter().skip(*index).any(|&(_, bytes)| is_of_size(level, bytes))
     };
-    let is_beyond = largest as f64 >= BEYOND_CACHES * largest_cache as f64;
+    let is_beyond = largest as f64 >= MIN_MEMORY_TO_CACHE_RATIO * largest_cache as f64;
     let cached = levels.iter().enumerate().take_while(is_cache).count();
     if is_beyond { cached.min(last) } else { cached }
 }
 
 /// Whether a machine says that it has the level of this name; every machine has memory.
 pub(crate) fn is_reported(name: &str, machine: &Machine) -> bool {
-    name == MEMORY || data_caches(machine).any(|cache| name == format!("L{}", cache.level))
+    name == MEMORY_NAME || data_caches(machine).any(|cache| name == format!("L{}", cache.level))
 }
 
 /// Bytes of the largest cache that a machine reports.
@@ -322,7 +336,7 @@ fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
 
 /// For each level the reported cache that it is: one after the other where there are as many or more levels than
 /// caches; with fewer levels the choice, in order, whose sizes come closest.
-fn assigned(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u32, u64)>> {
+fn assign_caches(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u32, u64)>> {
     if levels.len() >= caches.len() {
         return (0..levels.len()).map(|index| caches.get(index).copied()).collect();
     }
@@ -333,35 +347,41 @@ fn assigned(levels: &[MemoryLevel], caches: &[(u32, u64)]) -> Vec<Option<(u32, u
         };
         levels.iter().zip(chosen).map(of).sum()
     };
-    let best = choices(caches, levels.len()).into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let best = combinations(caches, levels.len()).into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     best.unwrap_or_default().into_iter().map(Some).collect()
 }
 
 /// All ways to choose `count` of some items in their order.
-fn choices<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
+fn combinations<T: Copy>(items: &[T], count: usize) -> Vec<Vec<T>> {
     if count == 0 {
         return vec![Vec::new()];
     }
     let Some((&first, rest)) = items.split_first() else { return Vec::new() };
-    let with_first = choices(rest, count - 1).into_iter().map(|mut chosen| {
+    let with_first = combinations(rest, count - 1).into_iter().map(|mut chosen| {
         chosen.insert(0, first);
         chosen
     });
-    with_first.chain(choices(rest, count)).collect()
+    with_first.chain(combinations(rest, count)).collect()
 }
 
-fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoint], shape: &Shape) -> Vec<Concluded> {
+fn conclusions(
+    levels: &[MemoryLevel],
+    caches: &[(u32, u64)],
+    points: &[CurvePoint],
+    shape: &LogCurve,
+) -> Vec<StatedConclusion> {
     let span = [points[0].bytes, points[points.len() - 1].bytes];
-    let evidence = Test::Partitioning { points: points.len(), span, noise: shape.noise, step: LEAST_STEP };
+    let evidence = TestEvidence::Partitioning { points: points.len(), span, noise: shape.noise, step: MIN_LEVEL_STEP };
     let claims = match levels {
-        [] => vec![(LevelClaim::NotTold { span }, None)],
-        [only] => vec![(LevelClaim::Flat { latency: only.latency, span }, None)],
+        [] => vec![(MemoryLevelClaim::NotTold { span }, None)],
+        [only] => vec![(MemoryLevelClaim::Flat { latency: only.latency, span }, None)],
         several => {
             let unseen = caches.iter().filter(|(number, _)| several.iter().all(|l| l.name != format!("L{number}")));
-            let is_covered = |level, bytes| covers(points, below(caches, level), bytes).then_some(false);
+            let is_covered =
+                |level, bytes| is_range_covered(points, smaller_cache_bytes(caches, level), bytes).then_some(false);
             let of_unseen =
-                unseen.map(|&(level, bytes)| (LevelClaim::Unseen { level, bytes }, is_covered(level, bytes)));
-            several.iter().map(|level| (claim(level), level.agrees)).chain(of_unseen).collect()
+                unseen.map(|&(level, bytes)| (MemoryLevelClaim::Unseen { level, bytes }, is_covered(level, bytes)));
+            several.iter().map(|level| (level_claim(level), level.agrees)).chain(of_unseen).collect()
         }
     };
     let conclude = |(level, holds)| {
@@ -371,94 +391,96 @@ fn conclusions(levels: &[MemoryLevel], caches: &[(u32, u64)], points: &[CurvePoi
 }
 
 /// Bytes of the cache below one; none of the first.
-fn below(caches: &[(u32, u64)], level: u32) -> u64 {
+fn smaller_cache_bytes(caches: &[(u32, u64)], level: u32) -> u64 {
     caches.iter().filter(|(number, _)| *number < level).map(|(_, bytes)| *bytes).max().unwrap_or(0)
 }
 
 /// Whether the points from one size to another are as far apart as a level is at least: without them a plateau could not be seen.
-fn covers(points: &[CurvePoint], from: u64, to: u64) -> bool {
+fn is_range_covered(points: &[CurvePoint], from: u64, to: u64) -> bool {
     let mut within = points.iter().map(|point| point.bytes).filter(|bytes| (from + 1..=to).contains(bytes));
     let Some(first) = within.next() else { return false };
     let last = within.next_back().unwrap_or(first);
-    (last as f64 / first as f64).log2() >= LEAST_SPAN - 1e-9
+    (last as f64 / first as f64).log2() >= MIN_PLATEAU_OCTAVES - 1e-9
 }
 
-fn claim(level: &MemoryLevel) -> LevelClaim {
+fn level_claim(level: &MemoryLevel) -> MemoryLevelClaim {
     let Interval { lower: low, upper: high, .. } = level.interval;
-    LevelClaim::Found {
+    MemoryLevelClaim::Found {
         name: level.name.clone(),
         latency: Estimate { value: level.latency, low, high, is_range: true },
         ends: level.capacity.map(|capacity| [capacity.low, capacity.high]),
         to_bytes: level.to_bytes,
         reported: level.reported_bytes,
-        is_memory: [MEMORY, MEMORY_UNTRANSLATED].contains(&level.name.as_str()),
+        is_memory: [MEMORY_NAME, TLB_MISS_MEMORY_NAME].contains(&level.name.as_str()),
     }
 }
 
 /// What base pages cost beyond huge ones, where both were measured at the same working sets, and the test of the largest.
-fn translation(results: &[MetricResult]) -> Option<(Translation, Option<Tested>)> {
+fn translation_cost(results: &[MetricResult]) -> Option<(TranslationCost, Option<TestOutcome>)> {
     let at = |pages, bytes| {
-        let is_it =
-            |result: &&MetricResult| PageSize::of(&result.case) == Some(pages) && BYTES.of(&result.case) == Some(bytes);
+        let is_it = |result: &&MetricResult| {
+            PageSize::of(&result.case) == Some(pages) && BYTES.number_in(&result.case) == Some(bytes)
+        };
         results.iter().filter(|result| result.metric.id == LATENCY.id).find(is_it)?.outcome.summary()
     };
-    let mut sets: Vec<u64> = results.iter().filter_map(|result| BYTES.of(&result.case)).collect();
+    let mut sets: Vec<u64> = results.iter().filter_map(|result| BYTES.number_in(&result.case)).collect();
     sets.sort_unstable();
     sets.dedup();
     let pairs =
         sets.into_iter().filter_map(|bytes| Some((bytes, at(PageSize::Base, bytes)?, at(PageSize::Huge, bytes)?)));
     let pairs: Vec<(u64, &Summary, &Summary)> = pairs.collect();
-    let costs = |base: &Summary, huge: &Summary| Weighed::ratio(&huge.round_headlines, &base.round_headlines, None);
-    let is_more = |ratio: &Weighed| ratio.estimate.is_above(1.0) == Some(true);
+    let costs =
+        |base: &Summary, huge: &Summary| TestedFigure::ratio(&huge.round_headlines, &base.round_headlines, None);
+    let is_more = |ratio: &TestedFigure| ratio.estimate.is_above(1.0) == Some(true);
     let shows = |(_, base, huge): &&(u64, &Summary, &Summary)| {
-        base.headline > huge.headline * (1.0 + TRANSLATION_SHOWS) && costs(base, huge).as_ref().is_some_and(is_more)
+        base.headline > huge.headline * (1.0 + MIN_TLB_SLOWDOWN) && costs(base, huge).as_ref().is_some_and(is_more)
     };
     let &(bytes, base, huge) = pairs.last()?;
     let largest = costs(base, huge);
-    let found = Translation {
+    let found = TranslationCost {
         bytes,
         base: base.headline,
         huge: huge.headline,
         apart: largest.as_ref().is_some_and(is_more),
         shows_from: pairs.iter().find(shows).map(|pair| pair.0),
     };
-    Some((found, largest.and_then(|ratio| ratio.tested(1.0, Some(SAME)))))
+    Some((found, largest.and_then(|ratio| ratio.test(1.0, Some(EQUIVALENCE_MARGIN)))))
 }
 
-fn translation_conclusion(found: &Translation, tested: Option<Tested>, machine: &Machine) -> Concluded {
+fn translation_conclusion(found: &TranslationCost, tested: Option<TestOutcome>, machine: &Machine) -> StatedConclusion {
     let reach = machine.cpu.tlbs.get().and_then(|tlbs| {
         let data = tlbs.iter().filter(|tlb| tlb.kind != CacheKind::Instruction && tlb.page_bytes <= 64 << 10);
         data.map(|tlb| u64::from(tlb.entries) * tlb.page_bytes).max()
     });
     let latencies = [found.base, found.huge];
-    let level = LevelClaim::Translation { bytes: found.bytes, latencies, shows_from: found.shows_from, reach };
+    let level = MemoryLevelClaim::Translation { bytes: found.bytes, latencies, shows_from: found.shows_from, reach };
     let conclusion = Conclusion {
         claim: Claim::Level(level),
         holds: found.apart.then_some(true),
-        evidence: Test::Intervals { latencies, apart: found.apart },
+        evidence: TestEvidence::Intervals { latencies, apart: found.apart },
         tested,
     };
     conclusion.into()
 }
 
 /// Names the level of each mode of a memory latency, also in its warning.
-pub(crate) fn name_modes(result: &mut MetricResult, found: &MemoryLevels) {
+pub(crate) fn name_latency_modes(result: &mut MetricResult, found: &MemoryLevels) {
     if result.metric.id == LATENCY.id {
-        rename(result, |mode| level_of(mode.center, found));
+        rename(result, |mode| nearest_level(mode.center, found));
     }
 }
 
 /// The level of the nearest latency, if nearer than the factor between two levels.
-fn level_of(latency: f64, found: &MemoryLevels) -> Option<String> {
+fn nearest_level(latency: f64, found: &MemoryLevels) -> Option<String> {
     let factor = |level: &MemoryLevel| (latency / level.latency).ln().abs();
     let nearest = found.levels.iter().min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
-    (factor(nearest) < LEAST_STEP.ln()).then(|| nearest.name.clone())
+    (factor(nearest) < MIN_LEVEL_STEP.ln()).then(|| nearest.name.clone())
 }
 
 /// The level that may explain a latency above the prediction: a cache smaller on the curve than reported.
 /// `None` for any other result.
-pub(crate) fn explanation<'f>(found: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
-    let set = BYTES.of(&result.case).filter(|_| result.metric.id == LATENCY.id)?;
+pub(crate) fn smaller_cache_level<'f>(found: &'f MemoryLevels, result: &MetricResult) -> Option<&'f MemoryLevel> {
+    let set = BYTES.number_in(&result.case).filter(|_| result.metric.id == LATENCY.id)?;
     found.levels.iter().find(|level| {
         let (Some(ends), Some(reported)) = (level.capacity, level.reported_bytes) else { return false };
         ends.high < reported && (ends.low..=reported).contains(&set)
@@ -468,17 +490,17 @@ pub(crate) fn explanation<'f>(found: &'f MemoryLevels, result: &MetricResult) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{add_scalars, run};
+    use crate::testing::{add_scalars, empty_run};
     use kelvin_model::{Axis, AxisScale, Case, Metric};
 
     static CURVE: Metric =
-        Metric::duration("mem.latency", "A load").over([Axis::new("bytes", "working set", AxisScale::Bytes)]);
+        Metric::duration("mem.latency", "A load").with_axes([Axis::new("bytes", "working set", AxisScale::Bytes)]);
 
     #[test]
-    fn a_cache_of_which_there_is_less_explains_what_lies_beyond_it() {
-        let mut run = run(&[CURVE]);
+    fn smaller_cache_explains_latency_beyond_it() {
+        let mut run = empty_run(&[CURVE]);
         for bytes in [1u64 << 20, 4 << 20, 8 << 20, 32 << 20, 64 << 20] {
-            add_scalars(&mut run, &CURVE, Case::new().with("bytes", bytes), &[9.0, 10.0, 11.0]);
+            add_scalars(&mut run, &CURVE, Case::new().with_number("bytes", bytes), &[9.0, 10.0, 11.0]);
         }
         let results = crate::analyse(&run).results;
         let curve: Vec<CurvePoint> = (12..28)
@@ -508,7 +530,7 @@ mod tests {
         };
         let found = levels(&curve, &[cache(1, 32 << 10), cache(2, 32 << 20)]).unwrap();
         let explained: Vec<Option<&str>> =
-            results.iter().map(|result| explanation(&found, result).map(|level| level.name.as_str())).collect();
+            results.iter().map(|result| smaller_cache_level(&found, result).map(|level| level.name.as_str())).collect();
         assert_eq!(explained, [None, Some("L2"), Some("L2"), Some("L2"), None]);
     }
 }

@@ -1,57 +1,64 @@
 //! From a run to summaries, measured against predicted, warnings and verdicts.
 //!
-//! Pure: a stored run and a live run go through the same call, [`analyse`], and give the same [`Analysis`].
+//! Pure: a stored run and a live run go through the same call, [`analyse()`], and give the same [`Analysis`].
 #![forbid(unsafe_code)]
 
 mod analyse;
 mod bounds;
 mod canaries;
-mod causes;
-mod ceilings;
+mod class_comparison;
 mod compare;
+mod cpu_placement_modes;
 mod evidence;
+mod explanation;
 mod findings;
-mod gather;
 mod headlines;
 mod history;
-mod learn;
+mod history_export;
 mod levels;
-mod normal;
-mod placement;
-mod plausible;
-mod predicted;
-mod raw;
+mod overview;
+mod prediction_comparison;
+mod progress;
 pub mod reference;
 mod result;
 mod rivals;
-mod screen;
-mod standing;
+mod samples;
+mod sanity;
+mod stream_ceilings;
 mod studies;
 mod summary;
 mod tails;
 #[doc(hidden)]
 pub mod testing;
-pub mod words;
+mod unworded_finding;
+pub mod wording;
 
-pub use analyse::{analyse, analyse_among};
+pub use analyse::{analyse, analyse_with_library};
 pub use canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN, steady_core};
-pub use causes::{controls_of, explain, measured_under};
-pub use compare::{Compare, Gate, MeasuredInTurn, SideOf, Subject, Turns, compare_in_turn, what_differs};
-pub use gather::samples_as_found;
+pub use class_comparison::class_member;
+pub use compare::{
+    ComparisonRequest, ComparisonSubject, Gate, InterleavedCase, InterleavedSettings, SideInput, compare_interleaved,
+    fact_differences,
+};
+pub use explanation::{explain, measured_with_controls, shown_controls};
 pub use headlines::Headlines;
-pub use history::{LEAST_MACHINES, Recorded, RecordedRun, Records, alarming, annotate, news};
-pub use kelvin_model::{Interval, IntervalKind, Place};
-pub use kelvin_reference::{Library, Machine as Member, library};
-pub use learn::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
+pub use history::{
+    HistoryInput, HistoryInputRun, HistoryInputSeries, MIN_RANKED_MACHINES, alarming_changes, annotate_changes,
+    new_changes,
+};
+pub use history_export::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
+pub use kelvin_model::{FigureSource, Interval, IntervalKind};
+pub use kelvin_reference::{LibraryMachine as Member, ReferenceLibrary, built_in_library};
 pub use levels::{CurvePoint, levels};
-pub use normal::member;
+pub use progress::RunProgress;
 pub use reference::references;
 pub use result::{
-    AgainstClass, Analysis, Answer, AreaAgainstClass, BesideRival, BestCell, CanaryCorrelation, CanaryHistory,
-    Capacity, Ceiling, Coefficient, Compared, Concluded, CountOf, Distribution, Figure, FigureClass, Finding,
-    FittedLaw, Found, Gap, Importance, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, Mode, ModelLine,
-    ModesOf, Moved, Normal, Outcome, RivalOutcome, Study, StudyColumn, StudyRow, StudyTable, Summary, TagCount, Tails,
-    Timeline, TimelineGroup, Translation, Verdict, Warning,
+    Analysis, AreaComparison, BestCell, CanaryCorrelation, CanaryHistory, ClassComparison, ClassVerdict, Coefficient,
+    Distribution, Figure, FigureClassRange, Finding, FindingData, FittedLaw, Importance, ImpossibleValue, KneeMark,
+    LevelCapacity, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, MissingFigureKind, Mode, ModeUnit, ModelLine,
+    MovedCpus, Outcome, PredictionGap, RangeVerdict, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study,
+    StudyAnswer, StudyColumn, StudyRow, StudyTable, Summary, TagCount, TailGroup, Timeline, TimelineGroup,
+    TranslationCost, Warning,
 };
-pub use standing::Standings;
-pub use studies::{FULL, ids_of_studies, published_load, rests_on, studies, study_summary};
+pub use samples::samples_as_found;
+pub use studies::{FULL_CPU_SHARE, published_load, studies, study_ids, study_metrics, study_summary};

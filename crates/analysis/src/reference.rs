@@ -4,7 +4,7 @@
 //! [`ReferenceValue`] of [`references`]; the capacities and cases of the study of a file server are
 //! judged by `studies::load::published`.
 
-mod places;
+mod row_mapping;
 mod rows;
 pub(crate) mod server;
 mod tables;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::headlines::Headlines;
 
-pub use places::Unmatched;
+pub use row_mapping::UnmatchedRow;
 
 const ZENBOOK_2011: &str = include_str!("../references/zenbook-2011.toml");
 const OS_BENCH_2013: &str = include_str!("../references/os-bench-2013.toml");
@@ -26,20 +26,21 @@ const KERNEL_TRANSFER_2020: &str = include_str!("../references/kernel-transfer-2
 const FILE_SERVER_LAN: &str = include_str!("../references/file-server-lan.toml");
 
 static REFERENCES: LazyLock<Vec<Reference>> = LazyLock::new(|| {
-    let measured = [ZENBOOK_2011, OS_BENCH_2013, DISK_READER_2021].map(|text| parse::<rows::File>(text).reference());
-    let tables = [KERNEL_TRANSFER_2020, FILE_SERVER_LAN].map(|text| parse::<tables::File>(text).reference());
+    let measured =
+        [ZENBOOK_2011, OS_BENCH_2013, DISK_READER_2021].map(|text| parse::<rows::RowFile>(text).into_reference());
+    let tables = [KERNEL_TRANSFER_2020, FILE_SERVER_LAN].map(|text| parse::<tables::TableFile>(text).into_reference());
     let mut references: Vec<Reference> = measured.into_iter().chain(tables).collect();
-    let transfers = references.iter_mut().find(|reference| reference.id == *places::TRANSFER);
+    let transfers = references.iter_mut().find(|reference| reference.id == *row_mapping::TRANSFER);
     if let Some(transfers) = transfers {
-        transfers.values = parse::<transfer::File>(KERNEL_TRANSFER_2020).values();
+        transfers.values = parse::<transfer::TransferStudyFile>(KERNEL_TRANSFER_2020).values();
     }
     references
 });
 
-static PUBLISHED_SERVER: LazyLock<server::File> = LazyLock::new(|| parse(FILE_SERVER_LAN));
+static PUBLISHED_SERVER: LazyLock<server::ServerStudyFile> = LazyLock::new(|| parse(FILE_SERVER_LAN));
 
 /// The published study of a file server.
-pub(crate) fn published_server() -> &'static server::File {
+pub(crate) fn published_server() -> &'static server::ServerStudyFile {
     &PUBLISHED_SERVER
 }
 
@@ -51,9 +52,9 @@ pub fn references() -> &'static [Reference] {
 
 /// A foreign run as what it can be compared as: values without their spread, as those of a published machine. `None` of a run that
 /// kelvin measured.
-pub fn foreign(run: &Run) -> Option<Reference> {
+pub fn foreign_reference(run: &Run) -> Option<Reference> {
     let Foreign { tool, version } = run.outline.foreign.as_ref()?;
-    let headlines = Headlines::of(run);
+    let headlines = Headlines::from_run(run);
     let value = |metric: &Metric, case: &Case, value: f64| ReferenceValue {
         metric: metric.id,
         case: case.clone(),
@@ -83,13 +84,13 @@ pub fn foreign(run: &Run) -> Option<Reference> {
 
 /// The published rows and tables that no case of kelvin measures, each with the reason. A value of
 /// [`references`] that is one of them has the name of its row for a metric.
-pub fn unmatched() -> &'static [Unmatched] {
-    places::UNMATCHED
+pub fn unmatched_rows() -> &'static [UnmatchedRow] {
+    row_mapping::UNMATCHED_ROWS
 }
 
 /// How a published value may be compared with a measured one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Comparability {
     /// The same quantity: their ratio means something.
     Equal,
     /// Shown only; the reason why there is no ratio.
@@ -101,14 +102,14 @@ pub enum Standing {
 /// The rule: it is, unless it `spans` something other than one value of the metric (two switches for one, a total for a
 /// part, a range for a value), or has another unit. An equal quantity is still the mean of one machine's trials with a
 /// standard deviation at best: a ratio to it is a fact, a test of significance is not possible.
-pub fn standing(value: &ReferenceValue, metric: &Metric) -> Standing {
+pub fn comparability(value: &ReferenceValue, metric: &Metric) -> Comparability {
     if let Some(spans) = &value.spans {
-        return Standing::ShownOnly(format!("the published value covers something else: {spans}"));
+        return Comparability::ShownOnly(format!("the published value covers something else: {spans}"));
     }
     if value.metric != metric.id || value.unit != metric.unit {
-        return Standing::ShownOnly("the published value is of another metric or in another unit".into());
+        return Comparability::ShownOnly("the published value is of another metric or in another unit".into());
     }
-    Standing::Equal
+    Comparability::Equal
 }
 
 /// The data of a file that is part of this program.

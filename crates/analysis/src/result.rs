@@ -1,26 +1,29 @@
 //! The analysis of a run: the types that every report is made from.
 
-use kelvin_model::{Canary, CanaryPoint, Case, Metric, Name, Place, Prediction, Screen};
+use kelvin_model::{Canary, CanaryReading, Case, FigureSource, Metric, Name, Overview, Prediction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod class_comparison;
 mod findings;
 mod laws;
 mod memory;
-mod normal;
 mod outcome;
 mod studies;
 
-pub use findings::{CountOf, Finding, Found, Gap, GapCauses, Importance, Moved, ShownCause};
+pub use class_comparison::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange};
+pub use findings::{
+    Finding, FindingData, GapCauses, Importance, MissingFigureKind, MovedCpus, PredictionGap, ShownCause,
+};
 pub use laws::{BestCell, Coefficient, FittedLaw, KneeMark, ModelLine, Timeline, TimelineGroup};
-pub use memory::{Capacity, MemoryLevel, MemoryLevels, Translation};
-pub use normal::{AgainstClass, AreaAgainstClass, FigureClass, Normal};
+pub use memory::{LevelCapacity, MemoryLevel, MemoryLevels, TranslationCost};
 pub use outcome::{
-    CanaryCorrelation, Ceiling, Distribution, Figure, Mode, ModesOf, Outcome, Summary, TagCount, Verdict, Warning,
+    CanaryCorrelation, Distribution, Figure, ImpossibleValue, Mode, ModeUnit, Outcome, RangeVerdict, Summary, TagCount,
+    Warning,
 };
 pub use studies::{
-    Answer, BesideRival, Compared, Concluded, LineCeiling, RivalOutcome, Study, StudyColumn, StudyRow, StudyTable,
-    Tails,
+    LineCeiling, RivalFigures, RivalOutcome, RivalResult, StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow,
+    StudyTable, TailGroup,
 };
 
 /// The analysis of one run.
@@ -32,7 +35,7 @@ pub struct Analysis {
     pub canaries: Vec<CanaryHistory>,
     /// The run against published machines of its class.
     #[serde(default)]
-    pub normal: Normal,
+    pub normal: ClassComparison,
     /// Studies, with conclusions.
     pub studies: Vec<Study>,
     /// The levels of the memory hierarchy, where the run measured the curve that shows them.
@@ -58,13 +61,13 @@ pub struct Analysis {
     pub ceilings: Vec<LineCeiling>,
     /// Round trips whose distributions are shown together.
     #[serde(default)]
-    pub tails: Option<Tails>,
+    pub tails: Option<TailGroup>,
     /// The same work done by kelvin and by rivals, if asked for.
     #[serde(default)]
-    pub rivals: Vec<BesideRival>,
+    pub rivals: Vec<RivalResult>,
     /// What a reader sees first, of a run that is a picture of its machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub screen: Option<Screen>,
+    pub screen: Option<Overview>,
     /// What is worth knowing, most important first.
     pub findings: Vec<Finding>,
     /// The run in at most ten lines: what the machine is, what is odd and why.
@@ -109,14 +112,14 @@ pub struct MetricResult {
     /// Measured over predicted.
     pub ratio: Option<f64>,
     /// The measurement against the prediction.
-    pub verdict: Verdict,
+    pub verdict: RangeVerdict,
     /// How far outside the predicted range the headline lies, in half-widths of that range, both as logarithms; 0 within it, `None`
     /// without a headline, a prediction, or a range that has a width.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<f64>,
     /// What is usual of this figure on published machines of the class; `None` where too few are known, or the machine has no class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of_class: Option<FigureClass>,
+    pub of_class: Option<FigureClassRange>,
     /// Ids of the hazards of this run that touch a figure with a gap, none of them tried as its cause; empty without a gap.
     pub explained_by: Vec<Name>,
     /// Warnings about this number.
@@ -125,8 +128,8 @@ pub struct MetricResult {
 
 impl MetricResult {
     /// Where it was measured.
-    pub fn place(&self) -> Place {
-        Place { metric: self.metric.id, case: self.case.clone() }
+    pub fn figure_source(&self) -> FigureSource {
+        FigureSource { metric: self.metric.id, case: self.case.clone() }
     }
 }
 
@@ -142,5 +145,5 @@ pub struct CanaryHistory {
     /// Share of its readings within the tolerance.
     pub steady_share: f64,
     /// Its readings, thinned to at most a few thousand (median, and extremes, of neighbouring ones).
-    pub points: Vec<CanaryPoint>,
+    pub points: Vec<CanaryReading>,
 }

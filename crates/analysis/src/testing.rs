@@ -4,28 +4,29 @@ pub mod guest;
 pub mod load;
 
 use kelvin_model::{
-    Attempt, Batches, Canary, Case, ClockInfo, ClockKind, FORMAT, Fact, Machine, Measurement, Metric, Name, Outline,
-    OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,
+    Batches, Canary, Case, ClockInfo, ClockKind, Fact, Machine, Measurement, Metric, MetricReadings, Name,
+    OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunSettings,
+    RunStatus, SampleTags,
 };
 
 /// Clock pair of all synthetic batches, in nanoseconds.
-pub const CLOCK_PAIR: f64 = 20.0;
+pub const CLOCK_PAIR_NANOSECONDS: f64 = 20.0;
 /// Loop iteration of all synthetic batches, in nanoseconds.
-pub const LOOP: f64 = 0.25;
+pub const LOOP_NANOSECONDS: f64 = 0.25;
 /// Iterations of all synthetic batches.
-pub const ITERATIONS: u64 = 1000;
+pub const BATCH_ITERATIONS: u64 = 1000;
 /// Undisturbed chain canary, in nanoseconds: 2752 multiplies of 3 cycles at 4.128 GHz.
-pub const CHAIN: f32 = 2000.0;
+pub const CHAIN_NANOSECONDS: f32 = 2000.0;
 /// Undisturbed block canary, in nanoseconds.
-pub const BLOCK: f32 = 1000.0;
+pub const BLOCK_NANOSECONDS: f32 = 1000.0;
 /// Seconds between the starts of two rounds of one case.
-pub const PERIOD: f64 = 10.0;
+pub const ROUND_PERIOD_SECONDS: f64 = 10.0;
 
 /// A complete run of an unknown machine that defines these metrics and has measured nothing.
-pub fn run(metrics: &[Metric]) -> Run {
-    let outline = Outline {
+pub fn empty_run(metrics: &[Metric]) -> Run {
+    let outline = RunHeader {
         foreign: None,
-        format: FORMAT,
+        format: RUN_FORMAT,
         id: "20260101T000000-test".into(),
         started: "2026-01-01T00:00:00Z".into(),
         kelvin: "0.1.0".into(),
@@ -45,7 +46,7 @@ pub fn run(metrics: &[Metric]) -> Run {
             kind: ClockKind::Scripted,
             hertz: 1e9,
             relative_error: 0.0,
-            pair_nanoseconds: CLOCK_PAIR,
+            pair_nanoseconds: CLOCK_PAIR_NANOSECONDS,
             multiply_cycles: Fact::known(3, "a synthetic run"),
             note: None,
             source_before: Some("tsc".into()),
@@ -60,44 +61,44 @@ pub fn run(metrics: &[Metric]) -> Run {
         way: None,
         bounds: Vec::new(),
     };
-    Run { status: RunStatus::Complete, seconds: 60.0, ..Run::begin(outline) }
+    Run { status: RunStatus::Complete, seconds: 60.0, ..Run::from_header(outline) }
 }
 
 /// Raw batches that yield these values, with undisturbed canaries between any two: durations in nanoseconds of a metric
 /// that subtracts the clock pair.
 pub fn batches(values: &[f64]) -> Batches {
     let mut batches = Batches {
-        iterations: vec![ITERATIONS; values.len()],
-        nanoseconds: values.iter().map(|value| value * ITERATIONS as f64 + CLOCK_PAIR).collect(),
-        tags: vec![Tags::NONE; values.len()],
+        iterations: vec![BATCH_ITERATIONS; values.len()],
+        nanoseconds: values.iter().map(|value| value * BATCH_ITERATIONS as f64 + CLOCK_PAIR_NANOSECONDS).collect(),
+        tags: vec![SampleTags::NONE; values.len()],
         work_per_iteration: 0.0,
         canary_stride: 1,
         canaries: Default::default(),
     };
-    batches.canaries.insert(Canary::Chain, vec![CHAIN; values.len() + 1]);
-    batches.canaries.insert(Canary::Block, vec![BLOCK; values.len() + 1]);
+    batches.canaries.insert(Canary::Chain, vec![CHAIN_NANOSECONDS; values.len() + 1]);
+    batches.canaries.insert(Canary::Block, vec![BLOCK_NANOSECONDS; values.len() + 1]);
     batches
 }
 
 /// The reading of a metric.
-pub fn reading(metric: &Metric, readings: Readings) -> Reading {
-    let overhead = OverheadReading { clock_pair: CLOCK_PAIR, loop_iteration: LOOP };
-    Reading { metric: metric.id, readings, overhead, notes: Vec::new() }
+pub fn reading(metric: &Metric, readings: Readings) -> MetricReadings {
+    let overhead = OverheadReading { clock_pair: CLOCK_PAIR_NANOSECONDS, loop_iteration: LOOP_NANOSECONDS };
+    MetricReadings { metric: metric.id, readings, overhead, notes: Vec::new() }
 }
 
 /// The round of this index with these readings.
-pub fn round(index: usize, readings: Vec<Reading>) -> Round {
-    attempt(index, Attempt::Measured(readings))
+pub fn round(index: usize, readings: Vec<MetricReadings>) -> Round {
+    round_with_outcome(index, RoundOutcome::Measured(readings))
 }
 
 /// The round of this index with this outcome.
-pub fn attempt(index: usize, attempt: Attempt) -> Round {
-    Round { index: index as u32, at: PERIOD * index as f64, seconds: 1.0, timing: None, cpu: 1, attempt }
+pub fn round_with_outcome(index: usize, attempt: RoundOutcome) -> Round {
+    Round { index: index as u32, at: ROUND_PERIOD_SECONDS * index as f64, seconds: 1.0, timing: None, cpu: 1, attempt }
 }
 
 /// Adds a measurement of one metric at a case.
-pub fn add(run: &mut Run, metric: &Metric, case: Case, rounds: Vec<Round>) {
-    let planned = Planned { probe: metric.id, metrics: vec![metric.id], case, only_input: false };
+pub fn add_measurement(run: &mut Run, metric: &Metric, case: Case, rounds: Vec<Round>) {
+    let planned = PlannedMeasurement { probe: metric.id, metrics: vec![metric.id], case, only_input: false };
     run.outline.plan.push(planned.clone());
     run.measurements.push(Measurement { planned, rounds, skipped: None });
 }
@@ -106,14 +107,14 @@ pub fn add(run: &mut Run, metric: &Metric, case: Case, rounds: Vec<Round>) {
 pub fn add_rounds(run: &mut Run, metric: &Metric, case: Case, rounds: &[Vec<f64>]) {
     let readings = |values: &Vec<f64>| vec![reading(metric, Readings::Batches(batches(values)))];
     let rounds = rounds.iter().enumerate().map(|(index, values)| round(index, readings(values))).collect();
-    add(run, metric, case, rounds);
+    add_measurement(run, metric, case, rounds);
 }
 
 /// Adds a measurement of one metric at a case, a round of one scalar for each value.
 pub fn add_scalars(run: &mut Run, metric: &Metric, case: Case, values: &[f64]) {
     let readings = |value: f64| vec![reading(metric, Readings::Scalars(vec![value]))];
     let rounds = values.iter().enumerate().map(|(index, &value)| round(index, readings(value))).collect();
-    add(run, metric, case, rounds);
+    add_measurement(run, metric, case, rounds);
 }
 
 /// What one study concludes from a run; `None` where it has nothing to conclude.

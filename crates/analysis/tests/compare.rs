@@ -2,37 +2,44 @@
 
 use std::slice;
 
-use kelvin_analysis::testing::{add_scalars, guest, run};
-use kelvin_analysis::{Compare, SideOf, Subject, analyse, references};
-use kelvin_catalogue::Placement;
+use kelvin_analysis::testing::{add_scalars, empty_run, guest};
+use kelvin_analysis::{ComparisonRequest, ComparisonSubject, SideInput, analyse, references};
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP};
-use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenMeans};
+use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel};
 use kelvin_model::{
-    Better, Case, CauseFound, ChangeVerdict, ComparedFigure, ComparedRung, Comparison, Estimate, Fact, KnownFrom,
-    Learned, Metric, Name, NotComparedBecause, NotKnownBecause, Run, Treatment, Unit, worse_by,
+    Better, Case, CauseFinding, ChangeVerdict, ComparedFigure, ComparedRung, Comparison, Estimate, Fact,
+    HeadlineSamples, Metric, Name, NotComparedReason, Run, SpreadHistory, SpreadSource, UndecidedReason, Unit,
+    worse_by,
 };
 use kelvin_stats::{Random, RunFigure};
 
-const METRICS: usize = 300;
+const METRIC_COUNT: usize = 300;
 /// Pairs of runs that are simulated.
-const PAIRS: usize = 500;
+const SIMULATED_PAIRS: usize = 500;
 
-static TIME: Metric = Metric::duration("test.time", "A time of a test").headline(Treatment::AsFound);
-static RATE: Metric = Metric::rate("test.rate", "A rate of a test").headline(Treatment::AsFound);
+static TIME: Metric = Metric::duration("test.time", "A time of a test").headline(HeadlineSamples::AsFound);
+static RATE: Metric = Metric::rate("test.rate", "A rate of a test").headline(HeadlineSamples::AsFound);
 
 fn case(number: usize) -> Case {
-    Case::new().with("number", number as u64)
+    Case::new().with_number("number", number as u64)
 }
 
-fn side<'a>(name: &str, runs: &'a [Run]) -> SideOf<'a> {
-    SideOf { name: name.into(), of: Subject::Runs(runs) }
+fn side<'a>(name: &str, runs: &'a [Run]) -> SideInput<'a> {
+    SideInput { name: name.into(), subject: ComparisonSubject::Runs(runs) }
 }
 
 fn compared(base: &[Run], other: &[Run]) -> Comparison {
-    Compare { base: side("A", base), other: side("B", other), learned: &[], learned_in_cycles: &[], threshold: 0.01 }
-        .compare()
+    ComparisonRequest {
+        base: side("A", base),
+        other: side("B", other),
+        learned: &[],
+        learned_in_cycles: &[],
+        threshold: 0.01,
+    }
+    .compare()
 }
 
 fn is_change(verdict: &ChangeVerdict) -> bool {
@@ -40,45 +47,45 @@ fn is_change(verdict: &ChangeVerdict) -> bool {
 }
 
 /// How a figure of a machine scatters.
-struct Figure {
+struct FigureNoise {
     value: f64,
     /// Deviation of a round from its run, and of a run from the machine, as shares.
-    of_round: f64,
-    of_run: f64,
+    round_deviation: f64,
+    run_deviation: f64,
     rounds: usize,
 }
 
-impl Figure {
+impl FigureNoise {
     fn draw(random: &mut Random) -> Self {
         let lognormal = |middle: f64, spread: f64, random: &mut Random| middle * (spread * random.normal()).exp();
         Self {
             value: lognormal(1e4, 3.0, random),
-            of_round: lognormal(0.01, 0.7, random),
-            of_run: lognormal(0.007, 0.8, random),
-            rounds: 3 + random.below(6),
+            round_deviation: lognormal(0.01, 0.7, random),
+            run_deviation: lognormal(0.007, 0.8, random),
+            rounds: 3 + random.index_below(6),
         }
     }
 
     /// The rounds of a run: one in twenty is far away, and so is one run in fifty.
     fn run(&self, random: &mut Random) -> Vec<f64> {
         let far = |share: f64, random: &mut Random| if random.uniform() < share { 4.0 } else { 1.0 };
-        let run = self.of_run * far(0.02, random) * random.normal();
+        let run = self.run_deviation * far(0.02, random) * random.normal();
         let round =
-            |random: &mut Random| self.value * (run + self.of_round * far(0.05, random) * random.normal()).exp();
+            |random: &mut Random| self.value * (run + self.round_deviation * far(0.05, random) * random.normal()).exp();
         (0..self.rounds).map(|_| round(random)).collect()
     }
 }
 
 /// A machine: its figures, each with its metric and case.
-struct Simulated(Vec<(&'static Metric, Case, Figure)>);
+struct SimulatedMachine(Vec<(&'static Metric, Case, FigureNoise)>);
 
-impl Simulated {
+impl SimulatedMachine {
     fn new(random: &mut Random) -> Self {
-        Self((0..METRICS).map(|number| (&TIME, case(number), Figure::draw(random))).collect())
+        Self((0..METRIC_COUNT).map(|number| (&TIME, case(number), FigureNoise::draw(random))).collect())
     }
 
-    fn run(&self, learned: &[Learned], random: &mut Random) -> Run {
-        let mut run = run(&[TIME, LATENCY]);
+    fn run(&self, learned: &[SpreadHistory], random: &mut Random) -> Run {
+        let mut run = empty_run(&[TIME, LATENCY]);
         run.outline.learned = learned.to_vec();
         self.0
             .iter()
@@ -87,13 +94,14 @@ impl Simulated {
     }
 
     /// What a run knows of so many earlier ones.
-    fn learned(&self, runs: usize, random: &mut Random) -> Vec<Learned> {
-        let of = |(metric, case, figure): &(&'static Metric, Case, Figure)| {
+    fn learned(&self, runs: usize, random: &mut Random) -> Vec<SpreadHistory> {
+        let of = |(metric, case, figure): &(&'static Metric, Case, FigureNoise)| {
             let earlier: Vec<RunFigure> =
-                (0..runs).map(|_| RunFigure::of_rounds(&figure.run(random)).unwrap()).collect();
+                (0..runs).map(|_| RunFigure::from_rounds(&figure.run(random)).unwrap()).collect();
             let headlines: Vec<f64> = earlier.iter().map(|run| run.logarithm.exp()).collect();
-            let within = earlier.iter().zip(&headlines).map(|(run, headline)| run.within.variance * headline.powi(2));
-            Learned { metric: metric.id, case: case.clone(), within: within.collect(), headlines }
+            let within =
+                earlier.iter().zip(&headlines).map(|(run, headline)| run.within_run.variance * headline.powi(2));
+            SpreadHistory { metric: metric.id, case: case.clone(), within: within.collect(), headlines }
         };
         self.0.iter().map(of).collect()
     }
@@ -104,43 +112,45 @@ fn false_reports(earlier: usize, pairs: usize) -> usize {
     let mut random = Random::new(earlier as u64 + 1);
     let mut any = 0;
     for _ in 0..pairs {
-        let machine = Simulated::new(&mut random);
+        let machine = SimulatedMachine::new(&mut random);
         let learned = machine.learned(earlier, &mut random);
         let [base, other] = [(), ()].map(|()| [machine.run(&learned, &mut random)]);
         let comparison = compared(&base, &other);
-        assert_eq!(comparison.figures.len(), METRICS);
-        any += usize::from(comparison.with(is_change).next().is_some());
+        assert_eq!(comparison.figures.len(), METRIC_COUNT);
+        any += usize::from(comparison.with_verdict(is_change).next().is_some());
     }
     any
 }
 
 #[test]
-fn of_a_machine_that_nobody_changed_hardly_any_report_says_a_word() {
-    for (earlier, pairs) in [(0, PAIRS / 5), (3, PAIRS / 5), (8, PAIRS), (20, PAIRS / 5)] {
+fn unchanged_machine_rarely_reports_change() {
+    for (earlier, pairs) in
+        [(0, SIMULATED_PAIRS / 5), (3, SIMULATED_PAIRS / 5), (8, SIMULATED_PAIRS), (20, SIMULATED_PAIRS / 5)]
+    {
         let any = false_reports(earlier, pairs);
         assert!(any as f64 <= 0.08 * pairs as f64, "{earlier} earlier runs: {any} of {pairs} reports");
     }
 }
 
 #[test]
-fn the_smallest_change_that_could_have_been_seen_is_found_four_times_in_five() {
+fn detectable_change_found_with_stated_power() {
     let mut random = Random::new(7);
     let (mut found, mut tried) = (0.0, 0.0);
-    for _ in 0..PAIRS / 3 {
-        let machine = Simulated::new(&mut random);
+    for _ in 0..SIMULATED_PAIRS / 3 {
+        let machine = SimulatedMachine::new(&mut random);
         let learned = machine.learned(8, &mut random);
         let [base, other] = [(), ()].map(|()| machine.run(&learned, &mut random));
         let unchanged = compared(slice::from_ref(&base), slice::from_ref(&other));
         let known: Vec<&ComparedFigure> =
             unchanged.figures.iter().filter(|figure| figure.least_seen.is_some()).collect();
-        let figure = known[random.below(known.len())];
+        let figure = known[random.index_below(known.len())];
         let slower = 1.0 + figure.least_seen.unwrap();
         let mut changed = other;
         let number = changed.measurements.iter().position(|one| one.planned.case == figure.case).unwrap();
         // The change of which the report spoke, beside the chance that is in the pair already: this is why it is found or not.
         let rounds: Vec<f64> =
             changed.measurements[number].readings(&TIME.id).map(|(_, one)| scalar(one) * slower).collect();
-        let mut planted = kelvin_analysis::testing::run(&[TIME]);
+        let mut planted = kelvin_analysis::testing::empty_run(&[TIME]);
         add_scalars(&mut planted, &TIME, figure.case.clone(), &rounds);
         changed.measurements[number] = planted.measurements.remove(0);
         let after = compared(&[base], &[changed]);
@@ -152,7 +162,7 @@ fn the_smallest_change_that_could_have_been_seen_is_found_four_times_in_five() {
     assert!((0.74..0.88).contains(&share), "{share}");
 }
 
-fn scalar(reading: &kelvin_model::Reading) -> f64 {
+fn scalar(reading: &kelvin_model::MetricReadings) -> f64 {
     match &reading.readings {
         kelvin_model::Readings::Scalars(values) => values[0],
         kelvin_model::Readings::Batches(_) => panic!("these runs have scalars"),
@@ -160,30 +170,30 @@ fn scalar(reading: &kelvin_model::Reading) -> f64 {
 }
 
 /// Rounds around a value, a hundredth of it apart.
-fn around(value: f64) -> Vec<f64> {
+fn rounds_around(value: f64) -> Vec<f64> {
     [0.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1, 0.3].iter().map(|share| value * (1.0 + 0.01 * share)).collect()
 }
 
 /// A run of one figure that earlier runs knew to within a thousandth.
-fn one(metric: &Metric, value: f64) -> Run {
-    let mut run = run(&[*metric]);
-    add_scalars(&mut run, metric, Case::new(), &around(value));
+fn single_figure_run(metric: &Metric, value: f64) -> Run {
+    let mut run = empty_run(&[*metric]);
+    add_scalars(&mut run, metric, Case::new(), &rounds_around(value));
     let headlines: Vec<f64> = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| 100.0 + 0.1 * share).to_vec();
     let within = vec![0.01; headlines.len()];
-    run.outline.learned = vec![Learned { metric: metric.id, case: Case::new(), headlines, within }];
+    run.outline.learned = vec![SpreadHistory { metric: metric.id, case: Case::new(), headlines, within }];
     run
 }
 
 fn verdict(metric: &Metric, values: [f64; 2]) -> ChangeVerdict {
-    let [base, other] = values.map(|value| [one(metric, value)]);
+    let [base, other] = values.map(|value| [single_figure_run(metric, value)]);
     let comparison = compared(&base, &other);
     assert!(comparison.not_compared.is_empty());
-    assert!(matches!(comparison.figures[0].between, KnownFrom::Runs(8)));
+    assert!(matches!(comparison.figures[0].between, SpreadSource::Runs(8)));
     comparison.figures[0].verdict.clone()
 }
 
 #[test]
-fn worse_and_better_go_by_the_direction_of_the_metric() {
+fn verdict_follows_metric_direction() {
     let fact = Metric { better: Better::Neither, ..TIME };
     assert_eq!(verdict(&TIME, [100.0, 110.0]), ChangeVerdict::Worse);
     assert_eq!(verdict(&TIME, [110.0, 100.0]), ChangeVerdict::Better);
@@ -193,16 +203,16 @@ fn worse_and_better_go_by_the_direction_of_the_metric() {
     assert_eq!(verdict(&fact, [110.0, 100.0]), ChangeVerdict::Lower);
     assert_eq!(verdict(&TIME, [100.0, 100.02]), ChangeVerdict::Same);
     // Neither clearly within a hundredth nor clearly beyond it.
-    assert_eq!(verdict(&TIME, [100.0, 101.0]), ChangeVerdict::NotKnown(NotKnownBecause::Undecided));
+    assert_eq!(verdict(&TIME, [100.0, 101.0]), ChangeVerdict::NotKnown(UndecidedReason::Undecided));
     assert!(
         (worse_by(1.25, Better::Lower) - 0.25).abs() < 1e-12 && (worse_by(0.75, Better::Higher) - 0.25).abs() < 1e-12
     );
 }
 
 #[test]
-fn what_the_cores_frequency_explains_is_no_change() {
+fn frequency_difference_is_no_change() {
     let with_clock = |value: f64, hertz: f64| {
-        let mut run = one(&TIME, value);
+        let mut run = single_figure_run(&TIME, value);
         run.outline.metrics.push(FREQUENCY);
         add_scalars(&mut run, &FREQUENCY, Case::new(), &[hertz; 6]);
         [run]
@@ -212,7 +222,7 @@ fn what_the_cores_frequency_explains_is_no_change() {
         comparison.figures.iter().find(|figure| figure.metric.id == TIME.id).unwrap().verdict.clone()
     };
     assert_eq!(judged(100.0, 110.0, 4e9), ChangeVerdict::Worse);
-    assert_eq!(judged(100.0, 110.0, 3.6e9), ChangeVerdict::NotKnown(NotKnownBecause::CoreFrequency));
+    assert_eq!(judged(100.0, 110.0, 3.6e9), ChangeVerdict::NotKnown(UndecidedReason::CoreFrequency));
     assert_eq!(judged(100.0, 100.0, 3.6e9), ChangeVerdict::Same);
     // More than it explains, or the other way.
     assert_eq!(judged(100.0, 130.0, 3.6e9), ChangeVerdict::Worse);
@@ -220,15 +230,15 @@ fn what_the_cores_frequency_explains_is_no_change() {
 }
 
 #[test]
-fn too_few_rounds_are_a_range_from_which_nothing_follows() {
+fn too_few_rounds_give_undecided_range() {
     let of = |values: &[f64]| {
-        let mut run = run(&[TIME]);
+        let mut run = empty_run(&[TIME]);
         add_scalars(&mut run, &TIME, Case::new(), values);
         run
     };
     let comparison = compared(&[of(&[1.0, 1.1, 1.2])], &[of(&[9.0, 9.0, 9.0, 9.0])]);
     let figure = &comparison.figures[0];
-    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::TooFewRounds));
+    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds));
     assert!(figure.ratio.is_range && figure.differs.is_none() && figure.least_seen.is_none());
     assert!((figure.ratio.low - 7.5).abs() < 1e-9 && (figure.ratio.high - 9.0).abs() < 1e-9);
     // Two runs of each are as many rounds as one of six.
@@ -239,24 +249,29 @@ fn too_few_rounds_are_a_range_from_which_nothing_follows() {
 }
 
 #[test]
-fn what_is_not_the_same_quantity_is_named() {
-    const TWO: Metric = Metric::duration("test.two", "Another time of a test").headline(Treatment::AsFound);
-    const THREE: Metric = Metric::duration("test.three", "A third time of a test").headline(Treatment::AsFound);
-    const FOUR: Metric = Metric::duration("test.four", "A fourth time of a test").headline(Treatment::AsFound);
+fn incomparable_figures_have_reasons() {
+    const TWO: Metric = Metric::duration("test.two", "Another time of a test").headline(HeadlineSamples::AsFound);
+    const THREE: Metric = Metric::duration("test.three", "A third time of a test").headline(HeadlineSamples::AsFound);
+    const FOUR: Metric = Metric::duration("test.four", "A fourth time of a test").headline(HeadlineSamples::AsFound);
     let with = |metrics: &[Metric]| {
-        let mut run = run(metrics);
-        metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &around(100.0)));
+        let mut run = empty_run(metrics);
+        metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &rounds_around(100.0)));
         run
     };
     let mut base = with(&[TIME, TWO, THREE]);
     let mut other = with(&[TIME, TWO.version(2), THREE.unit(Unit::Cycles, Better::Lower), FOUR]);
-    add_scalars(&mut base, &TIME, case(1), &around(1.0));
+    add_scalars(&mut base, &TIME, case(1), &rounds_around(1.0));
     add_scalars(&mut other, &TIME, case(2), &[0.0; 8]);
-    add_scalars(&mut base, &TIME, case(2), &around(1.0));
+    add_scalars(&mut base, &TIME, case(2), &rounds_around(1.0));
     base.measurements.push(kelvin_model::Measurement {
-        planned: kelvin_model::Planned { probe: FOUR.id, metrics: vec![FOUR.id], case: Case::new(), only_input: false },
+        planned: kelvin_model::PlannedMeasurement {
+            probe: FOUR.id,
+            metrics: vec![FOUR.id],
+            case: Case::new(),
+            only_input: false,
+        },
         rounds: Vec::new(),
-        skipped: Some(kelvin_model::Reason::new("needs a second CPU")),
+        skipped: Some(kelvin_model::SkipReason::new("needs a second CPU")),
     });
     base.outline.metrics.push(FOUR);
     let comparison = compared(&[base], &[other]);
@@ -264,11 +279,11 @@ fn what_is_not_the_same_quantity_is_named() {
         let found = comparison.not_compared.iter().find(|one| one.metric == *metric && one.case == case);
         found.unwrap_or_else(|| panic!("{metric} {case} is not named: {:?}", comparison.not_compared)).why.clone()
     };
-    assert_eq!(why("test.two", ""), NotComparedBecause::MethodVersion([1, 2]));
-    assert_eq!(why("test.three", ""), NotComparedBecause::Definition);
-    assert_eq!(why("test.time", "number=1"), NotComparedBecause::OnlyBase("not measured".into()));
-    assert_eq!(why("test.time", "number=2"), NotComparedBecause::NoRatio);
-    assert_eq!(why("test.four", ""), NotComparedBecause::OnlyOther("skipped: needs a second CPU".into()));
+    assert_eq!(why("test.two", ""), NotComparedReason::MethodVersion([1, 2]));
+    assert_eq!(why("test.three", ""), NotComparedReason::Definition);
+    assert_eq!(why("test.time", "number=1"), NotComparedReason::OnlyBase("not measured".into()));
+    assert_eq!(why("test.time", "number=2"), NotComparedReason::NoRatio);
+    assert_eq!(why("test.four", ""), NotComparedReason::OnlyOther("skipped: needs a second CPU".into()));
     assert_eq!(comparison.figures.len(), 1);
     assert_eq!(comparison.not_compared.len(), 5);
     let methods = comparison.differences.iter().find(|fact| fact.group == "Methods").unwrap();
@@ -276,8 +291,8 @@ fn what_is_not_the_same_quantity_is_named() {
 }
 
 #[test]
-fn what_differs_besides_is_said() {
-    let base = one(&TIME, 100.0);
+fn fact_differences_are_listed() {
+    let base = single_figure_run(&TIME, 100.0);
     let mut other = base.clone();
     assert_eq!(compared(slice::from_ref(&base), slice::from_ref(&other)).differences, []);
     other.outline.machine.kernel.release = Fact::known("7.1.0".into(), "uname");
@@ -292,99 +307,109 @@ fn what_differs_besides_is_said() {
 }
 
 #[test]
-fn a_published_machine_has_ratios_and_no_verdicts() {
+fn published_machine_has_ratios_without_verdicts() {
     let zenbook = references().iter().find(|reference| reference.id == *"zenbook-2011").unwrap();
     let value = zenbook.values.iter().find(|value| value.spans.is_none() && value.unit == Unit::Nanoseconds).unwrap();
     let metric = Metric { id: value.metric, ..TIME };
-    let mut other = run(&[metric]);
+    let mut other = empty_run(&[metric]);
     add_scalars(&mut other, &metric, value.case.clone(), &[2.0 * value.value; 8]);
-    let published = SideOf { name: "zenbook-2011".into(), of: Subject::Published(zenbook) };
-    let comparison =
-        Compare { base: published, other: side("B", &[other]), learned: &[], learned_in_cycles: &[], threshold: 0.01 }
-            .compare();
+    let published = SideInput { name: "zenbook-2011".into(), subject: ComparisonSubject::Published(zenbook) };
+    let comparison = ComparisonRequest {
+        base: published,
+        other: side("B", &[other]),
+        learned: &[],
+        learned_in_cycles: &[],
+        threshold: 0.01,
+    }
+    .compare();
     let figure = &comparison.figures[0];
     assert!((figure.ratio.value - 2.0).abs() < 1e-9, "{figure:?}");
-    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(NotKnownBecause::Published));
-    assert!(comparison.not_compared.iter().any(|one| matches!(one.why, NotComparedBecause::OnlyBase(_))));
+    assert_eq!(figure.verdict, ChangeVerdict::NotKnown(UndecidedReason::Published));
+    assert!(comparison.not_compared.iter().any(|one| matches!(one.why, NotComparedReason::OnlyBase(_))));
 }
 
 /// Working sets in base and in huge pages, of which one cause can be told: what a load in base pages takes beyond one in huge pages.
-const SETS: usize = 24;
+const WORKING_SETS: usize = 24;
 /// How many of them change where a change is planted.
-const CHANGED: usize = 4;
+const CHANGED_SETS: usize = 4;
 /// Pairs of runs that are simulated of each change.
-const PLANTED: usize = 200;
+const PLANTED_PAIRS: usize = 200;
 
 fn set(pages: PageSize, number: usize) -> Case {
-    Case::new().at(pages).with(BYTES, HUGE_PAGE * (number as u64 + 1))
+    Case::new().with_word(pages).with_number(BYTES, HUGE_PAGE * (number as u64 + 1))
 }
 
 /// A change of a figure: its ratio, and the share of it that is one of the cost of the cause.
 #[derive(Clone, Copy)]
-struct Plant {
+struct PlantedChange {
     ratio: f64,
     share: f64,
 }
 
 /// A machine of pairs of figures, the second of which is the control of the first.
-struct Controlled(Vec<[Figure; 2]>);
+struct ControlledMachine(Vec<[FigureNoise; 2]>);
 
-impl Controlled {
+impl ControlledMachine {
     /// The control is a third to a half of the figure.
     fn new(random: &mut Random) -> Self {
         let pair = |random: &mut Random| {
-            let (figure, control) = (Figure::draw(random), Figure::draw(random));
+            let (figure, control) = (FigureNoise::draw(random), FigureNoise::draw(random));
             let value = figure.value * (1.0 / 3.0 + random.uniform() / 6.0);
             // What is told of those with fewer rounds is that they are too few.
-            let enough = |figure: Figure| Figure { rounds: figure.rounds.max(4), ..figure };
-            [enough(figure), Figure { value, ..enough(control) }]
+            let enough = |figure: FigureNoise| FigureNoise { rounds: figure.rounds.max(4), ..figure };
+            [enough(figure), FigureNoise { value, ..enough(control) }]
         };
-        Self((0..SETS).map(|_| pair(random)).collect())
+        Self((0..WORKING_SETS).map(|_| pair(random)).collect())
     }
 
     /// The machine with a change of the first few.
-    fn changed(&self, planted: impl Fn(&[Figure; 2]) -> Plant) -> Simulated {
-        let of = |(number, pair): (usize, &[Figure; 2])| {
+    fn changed(&self, planted: impl Fn(&[FigureNoise; 2]) -> PlantedChange) -> SimulatedMachine {
+        let of = |(number, pair): (usize, &[FigureNoise; 2])| {
             let (plant, [figure, control]) = (planted(pair), pair);
-            let change = if number < CHANGED { (plant.ratio - 1.0) * figure.value } else { 0.0 };
+            let change = if number < CHANGED_SETS { (plant.ratio - 1.0) * figure.value } else { 0.0 };
             let values = [figure.value + change, control.value + (1.0 - plant.share) * change];
             let [figure, control] =
-                [(figure, values[0]), (control, values[1])].map(|(one, value)| Figure { value, ..*one });
+                [(figure, values[0]), (control, values[1])].map(|(one, value)| FigureNoise { value, ..*one });
             [(&LATENCY, set(PageSize::Base, number), figure), (&LATENCY, set(PageSize::Huge, number), control)]
         };
-        Simulated(self.0.iter().enumerate().flat_map(of).collect())
+        SimulatedMachine(self.0.iter().enumerate().flat_map(of).collect())
     }
 }
 
 /// The shares that are said in a comparison of a machine before and after a change: each with the number of its working set.
-fn said(planted: impl Fn(&[Figure; 2]) -> Plant, random: &mut Random) -> Vec<(usize, Estimate)> {
-    let machine = Controlled::new(random);
-    let before = machine.changed(|_| Plant { ratio: 1.0, share: 0.0 });
+fn reported_shares(
+    planted: impl Fn(&[FigureNoise; 2]) -> PlantedChange,
+    random: &mut Random,
+) -> Vec<(usize, Estimate)> {
+    let machine = ControlledMachine::new(random);
+    let before = machine.changed(|_| PlantedChange { ratio: 1.0, share: 0.0 });
     let learned = before.learned(20, random);
     let (base, other) = (before.run(&learned, random), machine.changed(planted).run(&learned, random));
     let share = |figure: &ComparedFigure| match &figure.cause.as_ref()?.found {
-        CauseFound::Explains { share, .. } => Some(((BYTES.of(&figure.case)? / HUGE_PAGE) as usize - 1, *share)),
-        CauseFound::NoControl(why) => panic!("{why:?}"),
+        CauseFinding::Explains { share, .. } => {
+            Some(((BYTES.number_in(&figure.case)? / HUGE_PAGE) as usize - 1, *share))
+        }
+        CauseFinding::NoControl(why) => panic!("{why:?}"),
     };
     compared(&[base], &[other]).figures.iter().filter_map(share).collect()
 }
 
 #[test]
-fn the_share_of_a_planted_cause_is_in_nineteen_of_twenty_intervals() {
+fn planted_cause_share_is_covered() {
     let mut random = Random::new(3);
     let (mut all_held, mut all_told) = (0.0, 0.0);
     // Of a share of 0.7 the control became slower by almost the same factor: it is said less often, and no less truly.
     for (ratio, share, least) in [(1.5, 0.7, 0.3), (1.4, 0.9, 0.8), (1.5, 1.0, 0.9), (0.7, 0.9, 0.8)] {
         let (mut held, mut told) = (0.0, 0.0);
-        for _ in 0..PLANTED {
-            let shares = said(|_| Plant { ratio, share }, &mut random);
+        for _ in 0..PLANTED_PAIRS {
+            let shares = reported_shares(|_| PlantedChange { ratio, share }, &mut random);
             let shares: Vec<Estimate> =
-                shares.into_iter().filter(|(set, _)| *set < CHANGED).map(|(_, share)| share).collect();
+                shares.into_iter().filter(|(set, _)| *set < CHANGED_SETS).map(|(_, share)| share).collect();
             held += shares.iter().filter(|said| said.low <= share && share <= said.high).count() as f64;
             told += shares.len() as f64;
         }
         assert!(held >= 0.93 * told, "{ratio} {share}: {held} of {told}");
-        assert!(told >= least * (CHANGED * PLANTED) as f64, "{ratio} {share}: {told} are said");
+        assert!(told >= least * (CHANGED_SETS * PLANTED_PAIRS) as f64, "{ratio} {share}: {told} are said");
         (all_held, all_told) = (all_held + held, all_told + told);
     }
     let covered = all_held / all_told;
@@ -392,50 +417,53 @@ fn the_share_of_a_planted_cause_is_in_nineteen_of_twenty_intervals() {
 }
 
 #[test]
-fn no_cause_is_said_where_none_changed() {
+fn no_cause_without_change() {
     let mut random = Random::new(4);
     // Nothing changed; the control changed by as much; both became slower by one factor.
-    let kinds: [fn(&[Figure; 2]) -> Plant; 3] = [
-        |_| Plant { ratio: 1.0, share: 0.0 },
-        |_| Plant { ratio: 1.3, share: 0.0 },
-        |[figure, control]| Plant { ratio: 1.3, share: 1.0 - control.value / figure.value },
+    let kinds: [fn(&[FigureNoise; 2]) -> PlantedChange; 3] = [
+        |_| PlantedChange { ratio: 1.0, share: 0.0 },
+        |_| PlantedChange { ratio: 1.3, share: 0.0 },
+        |[figure, control]| PlantedChange { ratio: 1.3, share: 1.0 - control.value / figure.value },
     ];
     for (number, planted) in kinds.into_iter().enumerate() {
-        let reports = (0..PLANTED).filter(|_| !said(planted, &mut random).is_empty()).count();
-        assert!(reports * 20 <= PLANTED, "{number}: {reports} of {PLANTED} reports");
+        let reports = (0..PLANTED_PAIRS).filter(|_| !reported_shares(planted, &mut random).is_empty()).count();
+        assert!(reports * 20 <= PLANTED_PAIRS, "{number}: {reports} of {PLANTED_PAIRS} reports");
     }
 }
 
 /// A run with figures around these values, of each with as many earlier runs that agreed to within a thousandth.
-fn several(figures: &[(&Metric, Case, f64)]) -> Run {
+fn multi_figure_run(figures: &[(&Metric, Case, f64)]) -> Run {
     let metrics: Vec<Metric> = figures.iter().map(|(metric, ..)| **metric).collect();
-    let mut run = run(&metrics);
+    let mut run = empty_run(&metrics);
     for (metric, case, value) in figures {
-        add_scalars(&mut run, metric, case.clone(), &around(*value));
+        add_scalars(&mut run, metric, case.clone(), &rounds_around(*value));
         let headlines = [0.0, 1.0, -1.0, 0.5, -0.5, 0.7, -0.7, 0.2].map(|share| value * (1.0 + 0.001 * share)).to_vec();
         let within = headlines.iter().map(|headline| (0.001 * headline).powi(2)).collect();
-        run.outline.learned.push(Learned { metric: metric.id, case: case.clone(), headlines, within });
+        run.outline.learned.push(SpreadHistory { metric: metric.id, case: case.clone(), headlines, within });
     }
     run
 }
 
-fn cause_of(comparison: &Comparison, metric: &Metric) -> Option<CauseFound> {
+fn cause_of(comparison: &Comparison, metric: &Metric) -> Option<CauseFinding> {
     let is_it = |figure: &&ComparedFigure| figure.metric.id == metric.id && figure.cause.is_some();
     Some(comparison.figures.iter().find(is_it)?.cause.as_ref()?.found.clone())
 }
 
 fn share_of(comparison: &Comparison, metric: &Metric) -> Option<f64> {
     match cause_of(comparison, metric)? {
-        CauseFound::Explains { share, .. } => Some(share.value),
-        CauseFound::NoControl(why) => panic!("{why:?}"),
+        CauseFinding::Explains { share, .. } => Some(share.value),
+        CauseFinding::NoControl(why) => panic!("{why:?}"),
     }
 }
 
 #[test]
-fn a_wake_up_is_split_by_the_same_on_one_cpu() {
-    let pipe = || Case::new().at(TokenMeans::Pipe);
+fn wake_up_change_split_by_one_cpu_control() {
+    let pipe = || Case::new().with_word(TokenChannel::Pipe);
     let of = |wake: f64, there_and_back: f64| {
-        [several(&[(&SWITCH_CROSS_CPU, pipe(), wake), (&SWITCH_PROCESS_PIPE_ROUND_TRIP, Case::new(), there_and_back)])]
+        [multi_figure_run(&[
+            (&SWITCH_CROSS_CPU, pipe(), wake),
+            (&SWITCH_PROCESS_PIPE_ROUND_TRIP, Case::new(), there_and_back),
+        ])]
     };
     // 5 of 50 more are those of half a round trip on one CPU.
     let comparison = compared(&of(100.0, 60.0), &of(150.0, 70.0));
@@ -450,25 +478,26 @@ fn a_wake_up_is_split_by_the_same_on_one_cpu() {
 }
 
 #[test]
-fn a_missing_or_other_control_is_named() {
-    let at = |placement: Placement| Case::new().at(placement).with(MESSAGE, 1);
+fn missing_or_different_control_is_reported() {
+    let at = |placement: PairPlacement| Case::new().with_word(placement).with_number(MESSAGE, 1);
     let both = |value: f64, metric: &Metric| {
-        several(&[(&RTT_TCP, at(Placement::TwoCpus), value), (metric, at(Placement::SameCpu), 10.0)])
+        multi_figure_run(&[(&RTT_TCP, at(PairPlacement::TwoCpus), value), (metric, at(PairPlacement::SameCpu), 10.0)])
     };
-    let alone = |value: f64| several(&[(&RTT_TCP, at(Placement::TwoCpus), value)]);
+    let alone = |value: f64| multi_figure_run(&[(&RTT_TCP, at(PairPlacement::TwoCpus), value)]);
     let why = |base: Run, other: Run| match cause_of(&compared(&[base], &[other]), &RTT_TCP) {
-        Some(CauseFound::NoControl(why)) => why,
+        Some(CauseFinding::NoControl(why)) => why,
         other => panic!("{other:?}"),
     };
-    assert_eq!(why(both(50.0, &RTT_TCP), alone(80.0)), NotComparedBecause::OnlyBase("not measured".into()));
-    assert_eq!(why(alone(50.0), both(80.0, &RTT_TCP)), NotComparedBecause::OnlyOther("not measured".into()));
-    assert_eq!(why(alone(50.0), alone(80.0)), NotComparedBecause::Neither("not measured".into()));
+    assert_eq!(why(both(50.0, &RTT_TCP), alone(80.0)), NotComparedReason::OnlyBase("not measured".into()));
+    assert_eq!(why(alone(50.0), both(80.0, &RTT_TCP)), NotComparedReason::OnlyOther("not measured".into()));
+    assert_eq!(why(alone(50.0), alone(80.0)), NotComparedReason::Neither("not measured".into()));
 }
 
 #[test]
-fn a_control_of_another_method_shows_nothing() {
-    let mut base = several(&[(&LATENCY, set(PageSize::Base, 1), 50.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
-    let other = several(&[(&LATENCY, set(PageSize::Base, 1), 80.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
+fn control_of_other_version_is_ignored() {
+    let mut base =
+        multi_figure_run(&[(&LATENCY, set(PageSize::Base, 1), 50.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
+    let other = multi_figure_run(&[(&LATENCY, set(PageSize::Base, 1), 80.0), (&LATENCY, set(PageSize::Huge, 1), 20.0)]);
     assert!(
         (share_of(&compared(slice::from_ref(&base), slice::from_ref(&other)), &LATENCY).unwrap() - 1.0).abs() < 0.01
     );
@@ -478,31 +507,31 @@ fn a_control_of_another_method_shows_nothing() {
 }
 
 #[test]
-fn the_rounds_of_each_run_are_kept_and_each_side_has_an_interval_of_its_own() {
-    let of = |value: f64| [one(&TIME, value), one(&TIME, 1.01 * value)];
+fn sides_keep_rounds_and_own_intervals() {
+    let of = |value: f64| [single_figure_run(&TIME, value), single_figure_run(&TIME, 1.01 * value)];
     let figure = compared(&of(100.0), &of(120.0)).figures.remove(0);
     for (side, value) in figure.sides.iter().zip([figure.base, figure.other]) {
         assert_eq!(side.rounds.iter().map(Vec::len).collect::<Vec<usize>>(), [8, 8]);
         let [low, high] = side.interval.unwrap();
         assert!(low < value && value < high, "{side:?}");
     }
-    assert_eq!(figure.sides[0].rounds[0], around(100.0));
-    let mut few = run(&[TIME]);
+    assert_eq!(figure.sides[0].rounds[0], rounds_around(100.0));
+    let mut few = empty_run(&[TIME]);
     add_scalars(&mut few, &TIME, Case::new(), &[1.0, 1.1, 1.2]);
-    let figure = compared(&[few.clone()], &[one(&TIME, 1.0)]).figures.remove(0);
+    let figure = compared(&[few.clone()], &[single_figure_run(&TIME, 1.0)]).figures.remove(0);
     assert!(figure.sides.iter().all(|side| side.interval.is_none()), "there is no interval where the ratio has none");
 }
 
-fn ladder(base: SideOf<'_>, other: SideOf<'_>) -> (Comparison, Vec<ComparedRung>) {
-    let ask = Compare { base, other, learned: &[], learned_in_cycles: &[], threshold: 0.01 };
+fn ladder(base: SideInput<'_>, other: SideInput<'_>) -> (Comparison, Vec<ComparedRung>) {
+    let ask = ComparisonRequest { base, other, learned: &[], learned_in_cycles: &[], threshold: 0.01 };
     let comparison = ask.compare();
     let ladder = ask.ladder(&comparison);
     (comparison, ladder)
 }
 
 #[test]
-fn both_ladders_have_the_rungs_of_the_first_screen_and_a_shift_where_there_is_one() {
-    let base = guest::run();
+fn ladders_match_overview_rungs() {
+    let base = guest::guest_run();
     let mut other = base.clone();
     let fork = |run: &Run| {
         let results = analyse(run).results;
@@ -523,12 +552,12 @@ fn both_ladders_have_the_rungs_of_the_first_screen_and_a_shift_where_there_is_on
         assert_eq!(figure.metric.id == PROCESS_FORK.id, rung.what == "fork", "{rung:?}");
     }
     // A side that is no picture of its machine has no ladder.
-    assert_eq!(ladder(side("A", slice::from_ref(&base)), side("B", &[one(&TIME, 1.0)])).1, []);
+    assert_eq!(ladder(side("A", slice::from_ref(&base)), side("B", &[single_figure_run(&TIME, 1.0)])).1, []);
 }
 
 #[test]
-fn what_one_side_alone_has_stands_in_its_place_on_the_ladder() {
-    let base = guest::run();
+fn rung_of_one_side_keeps_position() {
+    let base = guest::guest_run();
     let mut other = base.clone();
     other.measurements.retain(|measurement| !measurement.planned.metrics.contains(&PROCESS_FORK.id));
     let names = |rungs: &[ComparedRung]| rungs.iter().map(|rung| rung.what.clone()).collect::<Vec<String>>();
@@ -544,10 +573,10 @@ fn what_one_side_alone_has_stands_in_its_place_on_the_ladder() {
 }
 
 #[test]
-fn a_published_machine_has_a_ladder_beside_that_of_a_run() {
+fn published_machine_has_ladder() {
     let zenbook = references().iter().find(|reference| reference.id == *"zenbook-2011").unwrap();
-    let published = SideOf { name: "zenbook-2011".into(), of: Subject::Published(zenbook) };
-    let run = guest::run();
+    let published = SideInput { name: "zenbook-2011".into(), subject: ComparisonSubject::Published(zenbook) };
+    let run = guest::guest_run();
     let (comparison, rungs) = ladder(published, side("B", slice::from_ref(&run)));
     let of_both: Vec<&ComparedRung> = rungs.iter().filter(|rung| rung.seconds[0].is_some()).collect();
     assert!(of_both.len() >= 3 && rungs.iter().all(|rung| rung.seconds[1].is_some()), "{rungs:?}");
@@ -559,18 +588,18 @@ fn a_published_machine_has_a_ladder_beside_that_of_a_run() {
 
 /// Two quick runs of one machine, of which no earlier run tells how much they differ.
 #[test]
-fn where_nothing_is_known_one_sentence_says_what_could_not_be_seen() {
-    use kelvin_analysis::words::compare::{counts, remarks};
-    let comparison = compared(&[guest::run()], &[guest::run()]);
+fn all_undecided_reports_undetectable_change() {
+    use kelvin_analysis::wording::compare::{remarks, verdict_counts};
+    let comparison = compared(&[guest::guest_run()], &[guest::guest_run()]);
     let is_known = |figure: &ComparedFigure| !matches!(figure.verdict, ChangeVerdict::NotKnown(_));
     assert!(!comparison.figures.iter().any(is_known), "the assumed spread is wider than that");
-    let said = counts(&comparison);
+    let said = verdict_counts(&comparison);
     assert!(said.starts_with("Nothing is known to differ: a change of less than "), "{said}");
     assert!(said.contains(" cannot be seen in any figure between these runs") && !said.contains("0 worse"), "{said}");
     assert!(remarks(&comparison).iter().all(|said| !said.contains("would have shown")), "it is said once");
     // One that is seen is counted as ever.
-    let mut worse = guest::run();
+    let mut worse = guest::guest_run();
     guest::replace(&mut worse, &PROCESS_FORK, &Case::new(), 250_000.0);
-    let said = counts(&compared(&[guest::run()], &[worse]));
+    let said = verdict_counts(&compared(&[guest::guest_run()], &[worse]));
     assert!(said.contains(": 1 worse, 0 better, "), "{said}");
 }

@@ -1,19 +1,20 @@
 //! Conclusions on the engines that read a file.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Axis, AxisScale, Case, Metric, Run, Treatment};
+use kelvin_model::{Axis, AxisScale, Case, HeadlineSamples, Metric, Run};
 
 const METRIC: Metric = Metric::duration("file.engines", "The time of a request by an engine")
-    .headline(Treatment::AsFound)
-    .over([Axis::new("engine", "engine", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
+    .headline(HeadlineSamples::AsFound)
+    .with_axes([Axis::new("engine", "engine", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
 
 /// A run in which each engine has a fixed cost and one per byte, each size in six rounds with 0.5 % of noise.
 fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
-    let mut run = testing::run(&[METRIC]);
+    let mut run = testing::empty_run(&[METRIC]);
     for (way, &(name, fixed, each)) in ways.iter().enumerate() {
         for &block in sizes {
-            let case = Case::new().at(kelvin_model::Point::named("engine", name)).with("block", block);
+            let case =
+                Case::new().with_word(kelvin_model::AxisWord::from_names("engine", name)).with_number("block", block);
             let value = fixed + each * block as f64;
             let noise = |round: usize| 0.0025 * ((round * 5 + way * 3 + block as usize) % 6) as f64;
             let rounds: Vec<f64> = (0..6).map(|round| value * (1.0 + noise(round))).collect();
@@ -25,13 +26,13 @@ fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
 
 const SIZES: [u64; 5] = [1, 100, 10_000, 100_000, 1_000_000];
 
-fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
+fn conclusion_with<'a>(all: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
 
 #[test]
-fn engines_cross_where_their_costs_are_equal() {
+fn engines_cross_at_equal_costs() {
     // read and fread meet at 9900 bytes, read and mmap never, fread and mmap between 100 and 10,000.
     let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05), ("pread", 100.0, 0.1)];
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
@@ -41,33 +42,33 @@ fn engines_cross_where_their_costs_are_equal() {
         "{}",
         study.design
     );
-    let fread = conclusion(all, "fread beats read");
+    let fread = conclusion_with(all, "fread beats read");
     assert!(
         fread.text.contains("at requests below about") && fread.text.contains("(between 100 B and 100\u{202f}000 B)"),
         "{fread:?}"
     );
     assert_eq!(fread.holds, Some(true));
-    let mmap = conclusion(all, "mmap beats read");
+    let mmap = conclusion_with(all, "mmap beats read");
     assert_eq!(
         (mmap.text.as_str(), mmap.holds),
         ("mmap beats read at all 5 request sizes, 1 B to 1\u{202f}000\u{202f}000 B", Some(true))
     );
     assert!(mmap.test.contains("0.50"), "{}", mmap.test);
-    let pread = conclusion(all, "pread and read differ");
+    let pread = conclusion_with(all, "pread and read differ");
     assert_eq!(pread.holds, None);
     assert!(
         all.iter().all(|one| !one.text.contains("beats fread")),
         "what the table shows needs no sentence: {all:#?}"
     );
-    assert_eq!(conclusion(all, "of 4 engines fread is fastest at requests of 1 B").holds, Some(true));
+    assert_eq!(conclusion_with(all, "of 4 engines fread is fastest at requests of 1 B").holds, Some(true));
     assert_eq!(
-        conclusion(all, "of 4 engines mmap is fastest at requests of 1\u{202f}000\u{202f}000 B").holds,
+        conclusion_with(all, "of 4 engines mmap is fastest at requests of 1\u{202f}000\u{202f}000 B").holds,
         Some(true)
     );
 }
 
 #[test]
-fn many_engines_are_a_matrix_and_eight_sentences_at_most() {
+fn many_engines_give_table_and_eight_sentences() {
     let names =
         ["read", "fread", "mmap", "pread", "readv", "preadv", "preadv2", "io_uring", "aio", "splice", "sendfile", "dd"];
     let ways: Vec<(&str, f64, f64)> =
@@ -84,23 +85,23 @@ fn many_engines_are_a_matrix_and_eight_sentences_at_most() {
 }
 
 #[test]
-fn an_engine_that_never_wins_and_engines_that_are_alike() {
+fn losing_and_equal_engines_have_no_crossing() {
     let ways = [("read", 100.0, 0.1), ("readv", 130.0, 0.13), ("pread", 100.0, 0.1)];
     let study = testing::study(&run(&ways, &SIZES), "file.engines").unwrap();
     let all = &study.conclusions;
-    let readv = conclusion(all, "readv beats read");
+    let readv = conclusion_with(all, "readv beats read");
     assert!(readv.text.contains("read wins at all 5 request sizes, 1 B to "), "{}", readv.text);
     assert_eq!(readv.holds, Some(false));
-    let first = conclusion(all, "is fastest at requests of 1 B");
+    let first = conclusion_with(all, "is fastest at requests of 1 B");
     assert!(first.text.contains("possibly as fast: ") && !first.text.ends_with("readv"), "{}", first.text);
     assert_eq!(first.holds, None);
 }
 
 #[test]
-fn two_sizes_name_no_crossing_but_the_points() {
+fn two_sizes_report_points_without_crossing() {
     let ways = [("read", 100.0, 0.1), ("fread", 1.0, 0.11), ("mmap", 50.0, 0.05)];
     let study = testing::study(&run(&ways, &[1, 1_000_000]), "file.engines").unwrap();
-    let fread = conclusion(&study.conclusions, "fread beats read");
+    let fread = conclusion_with(&study.conclusions, "fread beats read");
     assert_eq!(
         fread.text,
         "fread beats read at requests of 1 B, and read wins at 1\u{202f}000\u{202f}000 B: too few sizes on one side to say where they \
@@ -118,8 +119,8 @@ fn two_sizes_name_no_crossing_but_the_points() {
 }
 
 #[test]
-fn without_enough_sizes_or_without_read_there_is_no_study() {
-    assert_eq!(testing::study(&testing::run(&[]), "file.engines"), None);
+fn too_few_sizes_or_no_read_give_none() {
+    assert_eq!(testing::study(&testing::empty_run(&[]), "file.engines"), None);
     assert_eq!(testing::study(&run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &[1]), "file.engines"), None);
     assert_eq!(testing::study(&run(&[("pread", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES), "file.engines"), None);
     let whole = run(&[("read", 100.0, 0.1), ("mmap", 50.0, 0.1)], &SIZES);

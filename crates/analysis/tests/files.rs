@@ -1,13 +1,14 @@
 //! Conclusions from file measurements.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, HeadlineSamples, Metric, Run, Unit};
 
-const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(Treatment::AsFound);
-const DEPTH: Metric =
-    Metric::rate("file.depth.rate", "Requests").unit(Unit::PerSecond, Better::Higher).headline(Treatment::AsFound);
+const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(HeadlineSamples::AsFound);
+const DEPTH: Metric = Metric::rate("file.depth.rate", "Requests")
+    .unit(Unit::PerSecond, Better::Higher)
+    .headline(HeadlineSamples::AsFound);
 
 /// Six rounds around a rate, with this noise.
 fn rounds(rate: f64, noise: f64) -> Vec<f64> {
@@ -15,20 +16,21 @@ fn rounds(rate: f64, noise: f64) -> Vec<f64> {
 }
 
 fn blocks(rates: &[(u64, f64)], noise: f64) -> Run {
-    let mut run = testing::run(&[READ]);
+    let mut run = testing::empty_run(&[READ]);
     for &(block, rate) in rates {
-        let case = Case::new().with("block", block).at(kelvin_model::Point::named("cache", "cached"));
+        let case =
+            Case::new().with_number("block", block).with_word(kelvin_model::AxisWord::from_names("cache", "cached"));
         add_scalars(&mut run, &READ, case, &rounds(rate, noise));
     }
     run
 }
 
-fn conclusions(run: &Run) -> Vec<Concluded> {
+fn conclusions(run: &Run) -> Vec<StatedConclusion> {
     testing::study(run, "file.blocksize").map_or_else(Vec::new, |study| study.conclusions)
 }
 
 #[test]
-fn the_first_block_that_is_enough_and_the_one_before_that_is_not() {
+fn first_sufficient_block_is_found() {
     let run = blocks(&[(1 << 20, 10e9), (4096, 6e9), (65_536, 9.5e9), (16 << 20, 9.8e9)], 0.01);
     let found = conclusions(&run);
     assert_eq!(found.len(), 2, "{found:#?}");
@@ -44,14 +46,14 @@ fn the_first_block_that_is_enough_and_the_one_before_that_is_not() {
 }
 
 #[test]
-fn noise_leaves_it_open() {
+fn noise_leaves_block_undecided() {
     let found = conclusions(&blocks(&[(4096, 8.9e9), (65_536, 9.1e9), (1 << 20, 10e9)], 0.3));
     assert_eq!(found.len(), 2, "{found:#?}");
     assert!(found.iter().all(|conclusion| conclusion.holds.is_none()), "{found:#?}");
 }
 
 #[test]
-fn the_best_is_not_tested_against_itself() {
+fn best_block_not_tested_against_itself() {
     let found = conclusions(&blocks(&[(512, 1e9), (4096, 3e9), (65_536, 9e9)], 0.01));
     assert_eq!(found.len(), 1, "{found:#?}");
     let not_enough = "4 KiB is not enough for 90 % of the rate with 64 KiB, 9.02 GB/s: it reaches 33 %";
@@ -59,19 +61,20 @@ fn the_best_is_not_tested_against_itself() {
 }
 
 #[test]
-fn two_points_are_no_curve_and_other_states_no_part_of_it() {
+fn curve_needs_three_points_of_one_state() {
     let mut run = blocks(&[(4096, 3e9), (65_536, 9e9)], 0.01);
     assert!(testing::study(&run, "file.blocksize").is_none());
-    let case = Case::new().with("block", 1 << 20).at(kelvin_model::Point::named("cache", "direct"));
+    let case =
+        Case::new().with_number("block", 1 << 20).with_word(kelvin_model::AxisWord::from_names("cache", "direct"));
     add_scalars(&mut run, &READ, case, &rounds(1e9, 0.01));
     assert!(testing::study(&run, "file.blocksize").is_none());
 }
 
 #[test]
-fn the_knee_of_a_depth_curve() {
-    let mut run = testing::run(&[DEPTH]);
+fn depth_curve_knee_is_found() {
+    let mut run = testing::empty_run(&[DEPTH]);
     for (depth, rate) in [(1, 10e3), (4, 38e3), (16, 60e3), (64, 61e3), (256, 59e3)] {
-        add_scalars(&mut run, &DEPTH, Case::new().with("depth", depth), &rounds(rate, 0.01));
+        add_scalars(&mut run, &DEPTH, Case::new().with_number("depth", depth), &rounds(rate, 0.01));
     }
     let found = testing::study(&run, "file.depth").unwrap().conclusions;
     assert!(
@@ -80,35 +83,35 @@ fn the_knee_of_a_depth_curve() {
         found[0].text
     );
     assert!(found[1].text.contains(": it reaches 62 %"), "{}", found[1].text);
-    assert!(testing::study(&testing::run(&[DEPTH]), "file.depth").is_none());
+    assert!(testing::study(&testing::empty_run(&[DEPTH]), "file.depth").is_none());
 }
 
 #[test]
-fn repeated_passes_that_are_far_faster_show_a_cache() {
+fn much_faster_later_passes_show_cache() {
     const REPEAT: Metric = Metric::rate("file.device.repeat", "A ratio of passes")
         .unit(Unit::Ratio, Better::Neither)
-        .headline(Treatment::AsFound);
+        .headline(HeadlineSamples::AsFound);
     let of = |ratio: f64, noise: f64| {
-        let mut run = testing::run(&[REPEAT]);
+        let mut run = testing::empty_run(&[REPEAT]);
         add_scalars(&mut run, &REPEAT, Case::new(), &rounds(ratio, noise));
         testing::study(&run, "file.device").unwrap().conclusions.remove(0)
     };
     let (cached, not, open) = (of(6.0, 0.05), of(1.1, 0.05), of(2.1, 0.5));
     assert_eq!((cached.holds, not.holds, open.holds), (Some(true), Some(false), None));
     assert!(cached.text.contains("as fast as the first: 6."), "{}", cached.text);
-    assert!(testing::study(&testing::run(&[REPEAT]), "file.device").is_none());
+    assert!(testing::study(&testing::empty_run(&[REPEAT]), "file.device").is_none());
 }
 
-const SEQRAND: Metric = Metric::duration("file.seqrand", "A block").headline(Treatment::AsFound);
-const CONTENTION: Metric = Metric::duration("file.contention", "A read").headline(Treatment::AsFound);
+const SEQRAND: Metric = Metric::duration("file.seqrand", "A block").headline(HeadlineSamples::AsFound);
+const CONTENTION: Metric = Metric::duration("file.contention", "A read").headline(HeadlineSamples::AsFound);
 
-fn named(axis: &'static str, word: &'static str) -> kelvin_model::Point {
-    kelvin_model::Point::named(axis, word)
+fn named_word(axis: &'static str, word: &'static str) -> kelvin_model::AxisWord {
+    kelvin_model::AxisWord::from_names(axis, word)
 }
 
 /// What a study concludes from figures of one metric at cases.
-fn of(metric: &Metric, study: &str, figures: &[(Case, f64)]) -> Vec<Concluded> {
-    let mut run = testing::run(std::slice::from_ref(metric));
+fn study_conclusions(metric: &Metric, study: &str, figures: &[(Case, f64)]) -> Vec<StatedConclusion> {
+    let mut run = testing::empty_run(std::slice::from_ref(metric));
     for (case, value) in figures {
         add_scalars(&mut run, metric, case.clone(), &rounds(*value, 0.01));
     }
@@ -116,31 +119,39 @@ fn of(metric: &Metric, study: &str, figures: &[(Case, f64)]) -> Vec<Concluded> {
 }
 
 #[test]
-fn uncached_reads_at_random_take_longer_and_direct_ones_do_not() {
-    let case = |order, cache| Case::new().with("bytes", 16 << 20).at(named("order", order)).at(named("cache", cache));
+fn random_order_slows_uncached_reads_only() {
+    let case = |order, cache| {
+        Case::new()
+            .with_number("bytes", 16 << 20)
+            .with_word(named_word("order", order))
+            .with_word(named_word("cache", cache))
+    };
     let figures = [("sequential", "uncached", 5e3), ("random", "uncached", 100e3), ("sequential", "direct", 80e3)];
     let mut figures: Vec<(Case, f64)> =
         figures.iter().map(|&(order, cache, value)| (case(order, cache), value)).collect();
     figures.push((case("random", "direct"), 80e3));
-    let found = of(&SEQRAND, "file.seqrand", &figures);
+    let found = study_conclusions(&SEQRAND, "file.seqrand", &figures);
     assert_eq!(found.len(), 2, "{found:#?}");
     let starts = "uncached, 16 MiB: blocks at random take longer than in order: 20.0 times as long (95 %: ";
     assert!(found[0].text.starts_with(starts), "{}", found[0].text);
     assert_eq!((found[0].holds, found[1].holds), (Some(true), None));
     assert!(found[1].test.contains("the same within 5.0 %"), "{}", found[1].test);
-    assert!(of(&SEQRAND, "file.seqrand", &figures[..1]).is_empty());
+    assert!(study_conclusions(&SEQRAND, "file.seqrand", &figures[..1]).is_empty());
 }
 
 #[test]
 fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
     let run = |slower: f64| {
-        let mut run = testing::run(std::slice::from_ref(&SEQRAND));
+        let mut run = testing::empty_run(std::slice::from_ref(&SEQRAND));
         for (place, bytes) in [1_u64 << 20, 4 << 20, 16 << 20, 64 << 20].into_iter().enumerate() {
             let times = if place == 0 { slower } else { 20.0 + place as f64 };
             let all =
                 [("sequential", "uncached", 5e3), ("random", "uncached", 5e3 * times), ("sequential", "direct", 80e3)];
             for (order, cache, value) in all.into_iter().chain([("random", "direct", 80e3)]) {
-                let case = Case::new().with("bytes", bytes).at(named("order", order)).at(named("cache", cache));
+                let case = Case::new()
+                    .with_number("bytes", bytes)
+                    .with_word(named_word("order", order))
+                    .with_word(named_word("cache", cache));
                 add_scalars(&mut run, &SEQRAND, case, &rounds(value, 0.01));
             }
         }
@@ -159,28 +170,33 @@ fn the_order_of_reads_is_answered_for_all_sizes_of_files_at_once() {
 }
 
 #[test]
-fn a_device_is_shared_evenly_from_two_threads_on() {
+fn device_is_shared_evenly_from_two_threads() {
     let case = |threads: u64| {
-        Case::new().with("threads", threads).at(named("files", "own")).with("block", 1 << 20).with("bytes", 64 << 20)
+        Case::new()
+            .with_number("threads", threads)
+            .with_word(named_word("files", "own"))
+            .with_number("block", 1 << 20)
+            .with_number("bytes", 64 << 20)
     };
-    let evenly = of(&CONTENTION, "file.contention", &[(case(1), 1.5e6), (case(2), 2e6), (case(16), 16e6)]);
+    let evenly =
+        study_conclusions(&CONTENTION, "file.contention", &[(case(1), 1.5e6), (case(2), 2e6), (case(16), 16e6)]);
     assert_eq!(evenly.len(), 2, "{evenly:#?}");
     let starts = "direct reads of 1 MiB, each thread its own file of 64 MiB: a read takes longer beside a second thread: 1.33 times";
     assert!(evenly[0].text.starts_with(starts), "{}", evenly[0].text);
     assert_eq!((evenly[0].holds, evenly[1].holds), (Some(true), None));
     assert!(evenly[1].text.contains("it is 8.00 times as long (95 %: "), "{}", evenly[1].text);
     assert!(evenly[1].text.contains("for 8.00 times as many threads, 16.0 ms against 2.00 ms"), "{}", evenly[1].text);
-    let worse = of(&CONTENTION, "file.contention", &[(case(1), 1e6), (case(2), 2e6), (case(16), 48e6)]);
+    let worse = study_conclusions(&CONTENTION, "file.contention", &[(case(1), 1e6), (case(2), 2e6), (case(16), 48e6)]);
     assert_eq!(worse[1].holds, Some(true), "{}", worse[1].text);
 }
 
 #[test]
-fn large_blocks_that_are_slower_and_the_gain_of_the_page_cache_are_said() {
+fn slow_large_blocks_and_cache_gain_reported() {
     let found = conclusions(&blocks(&[(4096, 3e9), (65_536, 9e9), (16 << 20, 3.4e9)], 0.01));
     let fall = found.iter().find(|one| one.text.contains("16 MiB is too large")).unwrap();
     assert!(fall.holds == Some(true) && fall.text.contains("it is 38 % ("), "{}", fall.text);
-    let case = |cache| Case::new().with("block", 4096).at(named("cache", cache));
-    let found = of(&READ, "file.blocksize", &[(case("cached"), 5e9), (case("uncached"), 1e9)]);
+    let case = |cache| Case::new().with_number("block", 4096).with_word(named_word("cache", cache));
+    let found = study_conclusions(&READ, "file.blocksize", &[(case("cached"), 5e9), (case("uncached"), 1e9)]);
     assert_eq!(found.len(), 1, "{found:#?}");
     let starts = "in blocks of 4 KiB cached reads are faster than uncached ones: 5.00 times as fast";
     assert!(found[0].holds == Some(true) && found[0].text.starts_with(starts), "{}", found[0].text);

@@ -1,26 +1,34 @@
 //! Histories: what counts over many series, what is news, and what else changed.
 
-use kelvin_analysis::{LEAST_MACHINES, Recorded, RecordedRun, Records, annotate, news};
+use kelvin_analysis::{
+    HistoryInput, HistoryInputRun, HistoryInputSeries, MIN_RANKED_MACHINES, annotate_changes, new_changes,
+};
 use kelvin_model::{
-    Better, Case, FactDiffers, History, HistoryChange, HistoryChangeKind, HistoryPoint, Metric, Treatment, Unit,
+    Better, Case, FactDifference, HeadlineSamples, History, HistoryChange, HistoryChangeKind, HistoryPoint, Metric,
+    Unit,
 };
 use kelvin_stats::Random;
 
 static TIME: Metric = Metric::duration("test.time", "of a test");
-static CYCLES: Metric = Metric::duration("test.cycles", "of a test").headline(Treatment::CycleNormalised);
+static CYCLES: Metric = Metric::duration("test.cycles", "of a test").headline(HeadlineSamples::CycleNormalised);
 static RATE: Metric = Metric::rate("test.rate", "of a test");
 static COUNT: Metric = Metric::duration("test.count", "of a test").unit(Unit::Count, Better::Neither);
 
 const RUNS: usize = 30;
 
-fn recorded(metric: Metric, n: u64, values: impl IntoIterator<Item = f64>) -> Recorded {
+fn input_series(metric: Metric, n: u64, values: impl IntoIterator<Item = f64>) -> HistoryInputSeries {
     let points = values.into_iter().enumerate().map(|(run, value)| HistoryPoint { run, value }).collect();
-    Recorded { metric, case: Case::new().with("n", n), versions: vec![(1, points)], others: Vec::new() }
+    HistoryInputSeries {
+        metric,
+        case: Case::new().with_number("n", n),
+        versions: vec![(1, points)],
+        others: Vec::new(),
+    }
 }
 
-fn records(series: Vec<Recorded>) -> Records {
-    let run = |run| RecordedRun { id: format!("run-{run}"), started: "2026-10-01T10:00:00Z".into(), chain: None };
-    Records {
+fn history_input(series: Vec<HistoryInputSeries>) -> HistoryInput {
+    let run = |run| HistoryInputRun { id: format!("run-{run}"), started: "2026-10-01T10:00:00Z".into(), chain: None };
+    HistoryInput {
         machine: "m".into(),
         cpu_model: None,
         mode: "default".into(),
@@ -37,15 +45,17 @@ fn step(random: &mut Random, from: usize, times: f64) -> Vec<f64> {
 }
 
 /// A small step that is told when it is looked at alone, and of which something more holds.
-fn small_step(random: &mut Random, holds: impl Fn(&HistoryChange) -> bool) -> Recorded {
-    let is_told = |one: &Recorded| records(vec![one.clone()]).history().series[0].last_change().is_some_and(&holds);
-    (0..1000).map(|_| recorded(TIME, 0, step(random, 15, 1.013))).find(is_told).expect("one of a thousand")
+fn small_step(random: &mut Random, holds: impl Fn(&HistoryChange) -> bool) -> HistoryInputSeries {
+    let is_told = |one: &HistoryInputSeries| {
+        history_input(vec![one.clone()]).history().series[0].last_change().is_some_and(&holds)
+    };
+    (0..1000).map(|_| input_series(TIME, 0, step(random, 15, 1.013))).find(is_told).expect("one of a thousand")
 }
 
 #[test]
-fn the_worst_comes_first_and_direction_counts() {
+fn worst_series_is_first() {
     let mut random = Random::new(1);
-    let mut of = |metric, n, times| recorded(metric, n, step(&mut random, 20, times));
+    let mut of = |metric, n, times| input_series(metric, n, step(&mut random, 20, times));
     let series = vec![
         of(TIME, 1, 1.0),
         of(COUNT, 2, 1.5),
@@ -54,8 +64,8 @@ fn the_worst_comes_first_and_direction_counts() {
         of(TIME, 5, 1.5),
         of(RATE, 6, 1.2),
     ];
-    let history = records(series).history();
-    let order: Vec<u64> = history.series.iter().map(|one| n(&one.case)).collect();
+    let history = history_input(series).history();
+    let order: Vec<u64> = history.series.iter().map(|one| case_number(&one.case)).collect();
     // Worse by half, and by a fifth; better by a fifth, twice, the larger ratio first; neither; nothing.
     assert_eq!(order, [5, 4, 3, 6, 2, 1]);
     assert_eq!(history.series[0].last_change().unwrap().kind, HistoryChangeKind::Step);
@@ -63,51 +73,51 @@ fn the_worst_comes_first_and_direction_counts() {
     assert!((history.series[1].last_change().unwrap().worse_by(RATE.better).unwrap() - 0.2).abs() < 0.02);
 }
 
-fn n(case: &Case) -> u64 {
+fn case_number(case: &Case) -> u64 {
     case.get("n").unwrap().to_string().parse().unwrap()
 }
 
 #[test]
-fn among_hundreds_of_steady_series_a_change_must_be_surer() {
+fn many_series_require_smaller_p_value() {
     let mut random = Random::new(3);
     // Alone it counts: its chance is below one in a hundred, and above one in a thousand.
     let small = small_step(&mut random, |change| change.chance.alone > 1e-3);
-    let steady: Vec<Recorded> = (1..300).map(|n| recorded(TIME, n, step(&mut random, 0, 1.0))).collect();
-    let large = recorded(TIME, 300, step(&mut random, 26, 1.1));
-    let history = records([small, large].into_iter().chain(steady).collect()).history();
+    let steady: Vec<HistoryInputSeries> = (1..300).map(|n| input_series(TIME, n, step(&mut random, 0, 1.0))).collect();
+    let large = input_series(TIME, 300, step(&mut random, 26, 1.1));
+    let history = history_input([small, large].into_iter().chain(steady).collect()).history();
     let changed: Vec<u64> =
-        history.series.iter().filter(|one| one.last_change().is_some()).map(|one| n(&one.case)).collect();
+        history.series.iter().filter(|one| one.last_change().is_some()).map(|one| case_number(&one.case)).collect();
     assert_eq!(changed, [300]);
 }
 
 #[test]
-fn versions_are_never_joined() {
+fn method_versions_are_separate() {
     let mut random = Random::new(4);
     let values = step(&mut random, 15, 1.3);
-    let mut both = recorded(TIME, 1, []);
+    let mut both = input_series(TIME, 1, []);
     let points: Vec<HistoryPoint> =
         values.iter().enumerate().map(|(run, &value)| HistoryPoint { run, value }).collect();
     both.versions = vec![(1, points[..15].to_vec()), (2, points[15..].to_vec())];
-    let history = records(vec![both.clone()]).history();
+    let history = history_input(vec![both.clone()]).history();
     let series = &history.series[0];
     assert!(series.versions.iter().all(|version| version.changes.is_empty()) && series.versions.len() == 2);
     assert!((series.since_first().unwrap() - 1.0).abs() < 0.05, "of the same version");
     // Before its first run the newer one is not there; from the middle of it on, the older one is not.
-    assert_eq!(records(vec![both.clone()]).before(15).history().series[0].newest().version, 1);
-    let later = records(vec![both]).from(20);
+    assert_eq!(history_input(vec![both.clone()]).before_run(15).history().series[0].newest().version, 1);
+    let later = history_input(vec![both]).since_run(20);
     assert_eq!((later.runs.len(), later.series[0].versions.len(), later.has_older), (10, 1, true));
     assert_eq!(later.series[0].versions[0].1[0].run, 0);
 }
 
 #[test]
-fn what_else_changed_is_looked_for_at_the_place_then_around_it() {
+fn fact_differences_searched_at_then_around_change() {
     let mut random = Random::new(5);
     let small = small_step(&mut random, |change| change.places[1] > change.places[0]);
-    let history = || records(vec![small.clone()]).history();
-    let fact = FactDiffers { group: "Kernel".into(), label: "Release".into(), base: None, other: None };
+    let history = || history_input(vec![small.clone()]).history();
+    let fact = FactDifference { group: "Kernel".into(), label: "Release".into(), base: None, other: None };
     let mut at_place = history();
     let mut asked = Vec::new();
-    annotate(&mut at_place, |runs| {
+    annotate_changes(&mut at_place, |runs| {
         asked.push(runs);
         Ok::<_, ()>(vec![fact.clone()])
     })
@@ -115,32 +125,36 @@ fn what_else_changed_is_looked_for_at_the_place_then_around_it() {
     let change = at_place.series[0].last_change().unwrap();
     assert_eq!((asked.as_slice(), change.differences.len()), (&[[change.run - 1, change.run]][..], 1));
     let mut around = history();
-    annotate(&mut around, |[base, other]| Ok::<_, ()>(if other - base > 1 { vec![fact.clone()] } else { Vec::new() }))
-        .unwrap();
+    annotate_changes(&mut around, |[base, other]| {
+        Ok::<_, ()>(if other - base > 1 { vec![fact.clone()] } else { Vec::new() })
+    })
+    .unwrap();
     let change = around.series[0].last_change().unwrap();
     assert_eq!((change.between, change.differences.len()), ([change.places[0] - 1, change.places[1]], 1));
-    assert_eq!(annotate(&mut around, |_| Err("gone")), Err("gone"));
+    assert_eq!(annotate_changes(&mut around, |_| Err("gone")), Err("gone"));
 }
 
 #[test]
-fn a_change_is_news_once() {
+fn change_is_reported_once() {
     let mut random = Random::new(6);
-    let records =
-        records(vec![recorded(TIME, 1, step(&mut random, 20, 1.2)), recorded(RATE, 2, step(&mut random, 20, 1.2))]);
-    let at = |runs: usize| -> History { records.before(runs).history() };
-    let news_with = |runs: usize, least: f64| news(&at(runs), &at(runs - 1), least).len();
+    let records = history_input(vec![
+        input_series(TIME, 1, step(&mut random, 20, 1.2)),
+        input_series(RATE, 2, step(&mut random, 20, 1.2)),
+    ]);
+    let at = |runs: usize| -> History { records.before_run(runs).history() };
+    let news_with = |runs: usize, least: f64| new_changes(&at(runs), &at(runs - 1), least).len();
     let found: Vec<usize> = (2..=RUNS).filter(|&runs| news_with(runs, 0.01) > 0).collect();
     assert_eq!(found, [23], "the third run after it, and of the series that is worse");
     assert_eq!((news_with(23, 0.15), news_with(23, 0.25)), (1, 0));
-    assert_eq!(news(&at(RUNS), &at(18), 0.01).len(), 1, "of a month as of a run");
+    assert_eq!(new_changes(&at(RUNS), &at(18), 0.01).len(), 1, "of a month as of a run");
 }
 
 #[test]
-fn a_place_among_machines_takes_five() {
-    let mut few = recorded(TIME, 1, [10.0]);
+fn ranking_needs_five_machines() {
+    let mut few = input_series(TIME, 1, [10.0]);
     few.others = vec![9.0, 10.0, 11.0];
-    let of = |recorded: &Recorded| records(vec![recorded.clone()]).history().series[0].among;
-    assert_eq!((few.others.len() + 2, of(&few)), (LEAST_MACHINES, None));
+    let of = |recorded: &HistoryInputSeries| history_input(vec![recorded.clone()]).history().series[0].among;
+    assert_eq!((few.others.len() + 2, of(&few)), (MIN_RANKED_MACHINES, None));
     few.others.push(12.0);
     assert_eq!(of(&few).unwrap().better, 1.5 / 4.0);
     few.metric = RATE;
@@ -149,15 +163,15 @@ fn a_place_among_machines_takes_five() {
 
 /// What is a number of core cycles: where the host lets its cores be slower, only what is told in time changes.
 #[test]
-fn core_cycles_are_followed_at_the_usual_frequency() {
+fn cycle_metrics_use_usual_frequency() {
     let mut random = Random::new(7);
     let frequency = |run: usize| if run < 20 { 1.0 } else { 0.5 };
     let mut values = || step(&mut random, 20, 2.0);
-    let mut records = records(vec![recorded(TIME, 1, values()), recorded(CYCLES, 2, values())]);
+    let mut records = history_input(vec![input_series(TIME, 1, values()), input_series(CYCLES, 2, values())]);
     let in_time = records.series[1].versions[0].1.clone();
-    let changes = |records: &Records, n_of: u64| {
+    let changes = |records: &HistoryInput, n_of: u64| {
         let history = records.history();
-        let series = history.series.iter().find(|series| n(&series.case) == n_of).unwrap();
+        let series = history.series.iter().find(|series| case_number(&series.case) == n_of).unwrap();
         series.newest().changes.iter().map(|change| change.run).collect::<Vec<usize>>()
     };
     assert_eq!((changes(&records, 1), changes(&records, 2)), (vec![20], vec![20]), "no run kept its frequency");
@@ -178,5 +192,5 @@ fn core_cycles_are_followed_at_the_usual_frequency() {
     records.runs[27].chain = Some(f64::MIN_POSITIVE);
     assert_eq!([26, 27].map(|run| records.history().runs[run].frequency), [None, None]);
     // The usual one is that of the runs that are looked at.
-    assert_eq!(records.clone().from(20).history().runs[0].frequency, Some(1.0));
+    assert_eq!(records.clone().since_run(20).history().runs[0].frequency, Some(1.0));
 }

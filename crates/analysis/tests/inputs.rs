@@ -3,13 +3,13 @@
 use std::slice;
 
 use kelvin_analysis::testing::guest;
-use kelvin_analysis::{Compare, Found, SideOf, Subject, Verdict, analyse};
+use kelvin_analysis::{ComparisonRequest, ComparisonSubject, FindingData, RangeVerdict, SideInput, analyse};
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_model::{Case, Name, Run};
 
 /// A run that was asked for one figure, whose other figures are far outside of what is predicted of them.
-fn run_of_one(asked: Name) -> Run {
-    let mut run = guest::run();
+fn run_asked_for(asked: Name) -> Run {
+    let mut run = guest::guest_run();
     let is_asked = |metrics: &[Name]| metrics == [asked];
     run.measurements.iter_mut().for_each(|one| one.planned.only_input = !is_asked(&one.planned.metrics));
     run.outline.plan.iter_mut().for_each(|one| one.only_input = !is_asked(&one.metrics));
@@ -23,16 +23,16 @@ fn run_of_one(asked: Name) -> Run {
 }
 
 #[test]
-fn an_input_is_never_a_finding() {
+fn input_only_metric_is_no_finding() {
     let call = SYSCALL_NULL.id;
-    let analysis = analyse(&run_of_one(call));
+    let analysis = analyse(&run_asked_for(call));
     let asked_for_all = analyse(&{
-        let mut run = run_of_one(call);
+        let mut run = run_asked_for(call);
         run.measurements.iter_mut().for_each(|one| one.planned.only_input = false);
         run
     });
     let gaps = |analysis: &kelvin_analysis::Analysis| {
-        let gaps = analysis.findings.iter().filter(|finding| matches!(finding.found, Found::Gap(_)));
+        let gaps = analysis.findings.iter().filter(|finding| matches!(finding.found, FindingData::Gap(_)));
         gaps.filter(|finding| finding.metrics != [call]).count()
     };
     assert!(gaps(&asked_for_all) > 10, "the same figures, asked for, are findings");
@@ -42,7 +42,7 @@ fn an_input_is_never_a_finding() {
     }
     for input in analysis.results.iter().filter(|result| result.only_input) {
         assert_eq!((input.ratio, input.outside), (None, None), "{}", input.metric.id);
-        let is_judged = !matches!(input.verdict, Verdict::NotPredicted | Verdict::NotMeasured);
+        let is_judged = !matches!(input.verdict, RangeVerdict::NotPredicted | RangeVerdict::NotMeasured);
         assert!(!is_judged && input.prediction.is_none() && input.none_because.is_some(), "{}", input.metric.id);
     }
     let own = analysis.results.iter().find(|result| !result.only_input).unwrap();
@@ -50,15 +50,16 @@ fn an_input_is_never_a_finding() {
 }
 
 #[test]
-fn an_input_is_compared_with_nothing() {
+fn input_only_metric_is_not_compared() {
     let call = SYSCALL_NULL.id;
-    let base = run_of_one(call);
+    let base = run_asked_for(call);
     let mut other = base.clone();
-    let case = Case::new().at(NullCall::Getppid);
+    let case = Case::new().with_word(NullCall::Getppid);
     guest::replace(&mut other, &SYSCALL_NULL, &case, 300.0);
     other.outline.id = "another".into();
-    let side = |name: &str, run| SideOf { name: name.into(), of: Subject::Runs(slice::from_ref(run)) };
-    let ask = Compare {
+    let side =
+        |name: &str, run| SideInput { name: name.into(), subject: ComparisonSubject::Runs(slice::from_ref(run)) };
+    let ask = ComparisonRequest {
         base: side("A", &base),
         other: side("B", &other),
         learned: &[],

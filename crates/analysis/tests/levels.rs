@@ -1,40 +1,40 @@
 //! Levels of the memory hierarchy, found on published curves of other machines and on curves without any.
 
-use kelvin_analysis::testing::{add_scalars, run};
+use kelvin_analysis::testing::{add_scalars, empty_run};
 use kelvin_analysis::{CurvePoint, MemoryLevels, Warning, analyse, levels};
-use kelvin_model::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, Metric, Run, Tlb, Treatment};
+use kelvin_model::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, HeadlineSamples, Metric, Run, Tlb};
 use kelvin_stats::Random;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
-struct Published {
+struct PublishedCurve {
     machine: String,
     source: String,
-    reported: Vec<Reported>,
-    expected: Vec<Expected>,
+    reported: Vec<ReportedCache>,
+    expected: Vec<ExpectedLevel>,
     curve: Vec<(u64, f64)>,
 }
 
 #[derive(Deserialize)]
-struct Reported {
+struct ReportedCache {
     level: u32,
     bytes: u64,
 }
 
 /// A level that must be found: bounds of its latency, and the size that its capacity must include.
 #[derive(Deserialize)]
-struct Expected {
+struct ExpectedLevel {
     name: String,
     least: f64,
     most: f64,
     bytes: Option<u64>,
 }
 
-fn published() -> Vec<Published> {
+fn published_curves() -> Vec<PublishedCurve> {
     serde_json::from_str(include_str!("data/latency-curves.json")).unwrap()
 }
 
-fn caches(reported: &[Reported]) -> Vec<Cache> {
+fn caches(reported: &[ReportedCache]) -> Vec<Cache> {
     reported.iter().map(|cache| unified(cache.level, cache.bytes)).collect()
 }
 
@@ -43,28 +43,28 @@ fn unified(level: u32, bytes: u64) -> Cache {
     Cache { level, kind, bytes, ways: None, line_bytes: None, shared_by: vec![0] }
 }
 
-fn exact(bytes: u64, latency: f64) -> CurvePoint {
+fn exact_point(bytes: u64, latency: f64) -> CurvePoint {
     CurvePoint { bytes, latency, lower: latency, upper: latency, is_known: true, was_flushed: false }
 }
 
 fn points(curve: &[(u64, f64)]) -> Vec<CurvePoint> {
-    curve.iter().map(|&(bytes, latency)| exact(bytes, latency)).collect()
+    curve.iter().map(|&(bytes, latency)| exact_point(bytes, latency)).collect()
 }
 
 fn names(found: &MemoryLevels) -> Vec<&str> {
     found.levels.iter().map(|level| level.name.as_str()).collect()
 }
 
-fn found_on(published: &Published) -> MemoryLevels {
+fn levels_of(published: &PublishedCurve) -> MemoryLevels {
     levels(&points(&published.curve), &caches(&published.reported)).unwrap()
 }
 
 #[test]
-fn the_levels_of_published_machines_are_found() {
-    let all = published();
+fn published_machine_levels_are_found() {
+    let all = published_curves();
     assert!(all.len() >= 5);
     for published in all {
-        let found = found_on(&published);
+        let found = levels_of(&published);
         let machine = format!("{} ({}): {found:#?}", published.machine, published.source);
         let expected: Vec<&str> = published.expected.iter().map(|level| level.name.as_str()).collect();
         assert_eq!(names(&found), expected, "{machine}");
@@ -82,9 +82,9 @@ fn the_levels_of_published_machines_are_found() {
 }
 
 #[test]
-fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
-    let vm = published().into_iter().find(|published| published.machine.starts_with("Hetzner")).unwrap();
-    let found = found_on(&vm);
+fn slice_of_shared_cache_is_distinguished() {
+    let vm = published_curves().into_iter().find(|published| published.machine.starts_with("Hetzner")).unwrap();
+    let found = levels_of(&vm);
     let third = &found.levels[2];
     let ends = third.capacity.unwrap();
     assert_eq!((ends.low, ends.high), (4 << 20, 8 << 20));
@@ -100,7 +100,7 @@ fn a_slice_of_a_shared_cache_is_told_from_the_cache() {
 }
 
 #[test]
-fn a_long_way_up_to_the_next_level_is_no_level() {
+fn long_ramp_is_no_level() {
     // As on a guest of an AMD Zen 4 server that shares its L3: from 512 KiB to 1 MiB ever more loads leave the L2.
     let latencies = [
         (4, 1.08),
@@ -135,7 +135,7 @@ fn a_long_way_up_to_the_next_level_is_no_level() {
         (128 << 10, 188.8),
         (256 << 10, 219.5),
     ];
-    let curve: Vec<CurvePoint> = latencies.iter().map(|&(kib, latency)| exact(kib << 10, latency)).collect();
+    let curve: Vec<CurvePoint> = latencies.iter().map(|&(kib, latency)| exact_point(kib << 10, latency)).collect();
     let found = levels(&curve, &[unified(1, 32 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
     assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
     let ends: Vec<(u64, u64)> =
@@ -146,9 +146,9 @@ fn a_long_way_up_to_the_next_level_is_no_level() {
 }
 
 #[test]
-fn memory_whose_translation_is_missed_is_no_cache() {
+fn memory_with_tlb_misses_is_no_cache() {
     // As on a virtual machine: the page tables of two address spaces no longer fit from 32 MiB up.
-    let curve: Vec<CurvePoint> = sizes()
+    let curve: Vec<CurvePoint> = curve_sizes()
         .into_iter()
         .map(|bytes| {
             let latency = match bytes {
@@ -158,7 +158,7 @@ fn memory_whose_translation_is_missed_is_no_cache() {
                 0x40_0001..=0x200_0000 => 151.0,
                 _ => 321.0,
             };
-            exact(bytes, latency)
+            exact_point(bytes, latency)
         })
         .collect();
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
@@ -171,7 +171,7 @@ fn memory_whose_translation_is_missed_is_no_cache() {
 
 /// A default run on a guest of a 300 MiB cache beside busy neighbours: in KiB and ns, `false` where only as found, and how far the
 /// interval reaches then, as a share.
-const BESIDE_NEIGHBOURS: [(u64, f64, bool, f64); 31] = [
+const NEIGHBOURED_CURVE: [(u64, f64, bool, f64); 31] = [
     (4, 1.79, true, 0.0),
     (8, 1.85, false, 0.09),
     (12, 1.83, false, 0.1),
@@ -205,8 +205,8 @@ const BESIDE_NEIGHBOURS: [(u64, f64, bool, f64); 31] = [
     (256 << 10, 201.5, true, 0.01),
 ];
 
-fn beside_neighbours(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
-    let all = BESIDE_NEIGHBOURS.map(|(kib, latency, is_known, off)| {
+fn neighboured_levels(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
+    let all = NEIGHBOURED_CURVE.map(|(kib, latency, is_known, off)| {
         let (lower, upper) = (latency * (1.0 - off), latency * (1.0 + off));
         CurvePoint { bytes: kib << 10, latency, lower, upper, is_known, was_flushed: false }
     });
@@ -215,8 +215,8 @@ fn beside_neighbours(keep: impl Fn(&CurvePoint) -> bool) -> MemoryLevels {
 }
 
 #[test]
-fn what_is_only_as_found_tells_levels_apart_and_not_their_latency() {
-    let found = beside_neighbours(|_| true);
+fn as_found_points_separate_levels_only() {
+    let found = neighboured_levels(|_| true);
     assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"], "{found:#?}");
     let latencies: Vec<f64> = found.levels.iter().map(|level| (level.latency * 10.0).round() / 10.0).collect();
     assert_eq!(latencies, [1.8, 5.7, 44.6, 149.0]);
@@ -227,7 +227,7 @@ fn what_is_only_as_found_tells_levels_apart_and_not_their_latency() {
 }
 
 #[test]
-fn a_set_that_was_flushed_does_not_tell_where_a_cache_ends() {
+fn flushed_set_does_not_bound_capacity() {
     // A cache of 300 MiB, and sets above 64 MiB that were flushed from it.
     let of = |bytes: u64| match bytes {
         0..=0xC000 => 1.5,
@@ -236,8 +236,8 @@ fn a_set_that_was_flushed_does_not_tell_where_a_cache_ends() {
         _ => 110.0,
     };
     let found = |was_flushed: fn(u64) -> bool| {
-        let point = |bytes: u64| CurvePoint { was_flushed: was_flushed(bytes), ..exact(bytes, of(bytes)) };
-        let curve: Vec<CurvePoint> = sizes().into_iter().map(point).collect();
+        let point = |bytes: u64| CurvePoint { was_flushed: was_flushed(bytes), ..exact_point(bytes, of(bytes)) };
+        let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(point).collect();
         let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 300 << 20)]).unwrap();
         let third = found.levels.iter().find(|level| level.name == "L3").unwrap();
         (third.capacity.is_some(), third.agrees)
@@ -247,8 +247,8 @@ fn a_set_that_was_flushed_does_not_tell_where_a_cache_ends() {
 }
 
 #[test]
-fn what_is_slower_than_any_cache_is_memory_though_a_larger_cache_is_reported() {
-    let found = beside_neighbours(|point| point.is_known);
+fn latency_above_any_cache_is_memory() {
+    let found = neighboured_levels(|point| point.is_known);
     assert_eq!(names(&found), ["L1", "L2", "DRAM"], "{found:#?}");
     let last = found.conclusions.last().unwrap();
     assert_eq!(
@@ -263,17 +263,17 @@ fn what_is_slower_than_any_cache_is_memory_though_a_larger_cache_is_reported() {
         0x20_0001..=0x200_0000 => 120.0,
         _ => 400.0,
     };
-    let curve: Vec<CurvePoint> = sizes().into_iter().map(|bytes| exact(bytes, slow(bytes))).collect();
+    let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(|bytes| exact_point(bytes, slow(bytes))).collect();
     let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 2 << 20), unified(3, 32 << 20)]).unwrap();
     assert_eq!(names(&found), ["L1", "L2", "L3", "DRAM"]);
 }
 
 #[test]
-fn levels_are_found_where_the_machine_reports_none() {
-    for published in published() {
+fn levels_found_without_reported_caches() {
+    for published in published_curves() {
         let found = levels(&points(&published.curve), &[]).unwrap();
         let latencies: Vec<f64> = found.levels.iter().map(|level| level.latency).collect();
-        let with: Vec<f64> = found_on(&published).levels.iter().map(|level| level.latency).collect();
+        let with: Vec<f64> = levels_of(&published).levels.iter().map(|level| level.latency).collect();
         assert_eq!(latencies, with, "reported caches must not change the levels found: {}", published.machine);
         assert_eq!(names(&found)[0], "L1");
         assert_eq!(*names(&found).last().unwrap(), "DRAM", "{}", published.machine);
@@ -282,9 +282,9 @@ fn levels_are_found_where_the_machine_reports_none() {
 }
 
 #[test]
-fn a_cache_of_which_too_little_was_measured_is_not_known() {
-    let n100 = published().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
-    let found = found_on(&n100);
+fn sparsely_measured_cache_is_unknown() {
+    let n100 = published_curves().into_iter().find(|published| published.machine.starts_with("Intel N100")).unwrap();
+    let found = levels_of(&n100);
     let last = found.conclusions.last().unwrap();
     // Of its sizes one alone was measured: half an octave shows no plateau, and refutes none.
     let says = "has a plateau of its own in the curve: too few working sets of its size were measured";
@@ -293,13 +293,13 @@ fn a_cache_of_which_too_little_was_measured_is_not_known() {
 }
 
 /// Sizes from 4 KiB to 256 MiB, two an octave.
-fn sizes() -> Vec<u64> {
+fn curve_sizes() -> Vec<u64> {
     (12..=28).flat_map(|power| [1u64 << power, 3 << (power - 1)]).collect()
 }
 
 #[test]
-fn a_flat_curve_has_no_level() {
-    let flat: Vec<CurvePoint> = sizes().into_iter().map(|bytes| exact(bytes, 5.0)).collect();
+fn flat_curve_has_no_level() {
+    let flat: Vec<CurvePoint> = curve_sizes().into_iter().map(|bytes| exact_point(bytes, 5.0)).collect();
     let found = levels(&flat, &[unified(1, 32 << 10), unified(2, 1 << 20)]).unwrap();
     assert_eq!(found.levels.len(), 1);
     assert_eq!(found.conclusions.len(), 1);
@@ -314,8 +314,8 @@ fn noise_makes_no_level() {
     for noise in [0.02, 0.1, 0.3, 0.6] {
         let phantoms = (0..200)
             .filter(|_| {
-                let of = |bytes| exact(bytes, 80.0 * (noise * random.normal()).exp());
-                let curve: Vec<CurvePoint> = sizes().into_iter().map(of).collect();
+                let of = |bytes| exact_point(bytes, 80.0 * (noise * random.normal()).exp());
+                let curve: Vec<CurvePoint> = curve_sizes().into_iter().map(of).collect();
                 levels(&curve, &[]).unwrap().levels.len() > 1
             })
             .count();
@@ -324,11 +324,11 @@ fn noise_makes_no_level() {
 }
 
 #[test]
-fn a_level_survives_noise_and_one_wild_point() {
+fn level_found_despite_noise_and_outlier() {
     let mut random = Random::new(5);
     let mut right = 0;
     for _ in 0..100 {
-        let mut curve: Vec<CurvePoint> = sizes()
+        let mut curve: Vec<CurvePoint> = curve_sizes()
             .into_iter()
             .map(|bytes| {
                 let latency = match bytes {
@@ -337,10 +337,10 @@ fn a_level_survives_noise_and_one_wild_point() {
                     0x10_0001..=0x200_0000 => 12.0,
                     _ => 110.0,
                 };
-                exact(bytes, latency * (0.05 * random.normal()).exp())
+                exact_point(bytes, latency * (0.05 * random.normal()).exp())
             })
             .collect();
-        let wild = random.below(curve.len());
+        let wild = random.index_below(curve.len());
         curve[wild].latency *= 1.5;
         let found = levels(&curve, &[unified(1, 48 << 10), unified(2, 1 << 20), unified(3, 32 << 20)]).unwrap();
         right += usize::from(names(&found) == ["L1", "L2", "L3", "DRAM"]);
@@ -349,16 +349,20 @@ fn a_level_survives_noise_and_one_wild_point() {
 }
 
 static METRIC: Metric = Metric::duration("mem.latency", "A load at the address just loaded")
-    .over([Axis::new("pages", "page size", AxisScale::Category), Axis::new("bytes", "working set", AxisScale::Bytes)])
-    .headline(Treatment::AsFound)
+    .with_axes([
+        Axis::new("pages", "page size", AxisScale::Category),
+        Axis::new("bytes", "working set", AxisScale::Bytes),
+    ])
+    .headline(HeadlineSamples::AsFound)
     .canaries(Canaries::NONE);
 
 #[test]
-fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
-    let mut run = run(&[METRIC]);
+fn modes_are_named_by_level() {
+    let mut run = empty_run(&[METRIC]);
     run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
     for bytes in (12..=27).map(|power| 1u64 << power) {
-        let case = Case::new().at(kelvin_model::Point::named("pages", "base")).with("bytes", bytes);
+        let case =
+            Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "base")).with_number("bytes", bytes);
         let rounds = match bytes {
             0..=0x8000 => [1.0; 6],
             // Held by the second level in some rounds, by memory in others.
@@ -371,7 +375,11 @@ fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
     let analysis = analyse(&run);
     assert_eq!(names(analysis.levels.as_ref().unwrap()), ["L1", "L2", "DRAM"]);
     let at = |bytes| {
-        analysis.results.iter().find(|result| kelvin_catalogue::mem::BYTES.of(&result.case) == Some(bytes)).unwrap()
+        analysis
+            .results
+            .iter()
+            .find(|result| kelvin_catalogue::mem::BYTES.number_in(&result.case) == Some(bytes))
+            .unwrap()
     };
     let boundary = at(4 << 20);
     let modes = &boundary.outcome.summary().unwrap().modes;
@@ -384,7 +392,7 @@ fn each_mode_of_a_working_set_at_a_boundary_is_named_by_its_level() {
 
 /// A machine with two caches and 1024 translations, whose memory takes 100 ns a load with base pages, and so many at 32 MiB with huge ones.
 fn with_huge_pages(huge: f64) -> Run {
-    let mut run = run(&[METRIC]);
+    let mut run = empty_run(&[METRIC]);
     run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 1 << 20)], "a test");
     let tlb = Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 1024, ways: 8 };
     run.outline.machine.cpu.tlbs = Fact::known(vec![tlb], "a test");
@@ -394,7 +402,8 @@ fn with_huge_pages(huge: f64) -> Run {
         _ => 100.0,
     };
     let mut add = |pages, bytes: u64, latency: f64| {
-        let case = Case::new().at(kelvin_model::Point::named("pages", pages)).with("bytes", bytes);
+        let case =
+            Case::new().with_word(kelvin_model::AxisWord::from_names("pages", pages)).with_number("bytes", bytes);
         add_scalars(&mut run, &METRIC, case, &[0.99 * latency, latency, 1.01 * latency, latency]);
     };
     for bytes in (12..=25).map(|power| 1u64 << power) {
@@ -406,7 +415,7 @@ fn with_huge_pages(huge: f64) -> Run {
 }
 
 #[test]
-fn base_pages_that_cost_a_little_more_cost_more() {
+fn small_base_page_cost_is_reported() {
     let found = analyse(&with_huge_pages(95.0)).levels.unwrap();
     let last = found.conclusions.last().unwrap();
     assert_eq!((last.holds, found.translation.unwrap().shows_from), (Some(true), None));
@@ -417,7 +426,7 @@ fn base_pages_that_cost_a_little_more_cost_more() {
 }
 
 #[test]
-fn a_run_says_its_levels_and_what_base_pages_cost() {
+fn run_reports_levels_and_base_page_cost() {
     let analysis = analyse(&with_huge_pages(80.0));
     let found = analysis.levels.unwrap();
     assert_eq!(names(&found), ["L1", "L2", "DRAM"]);

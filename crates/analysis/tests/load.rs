@@ -1,40 +1,42 @@
 //! What limits a server under load, on simulated studies whose limit is known by construction.
 
-use kelvin_analysis::testing::load::{Planted, Simulated, Station, grid, together};
+use kelvin_analysis::testing::load::{PlantedStudy, SimulatedStation, SimulatedStudy, combined_run, user_grid};
 use kelvin_analysis::testing::study;
-use kelvin_analysis::{Answer, Concluded, Study, studies};
+use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, studies};
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::Resource::{self, ClientCpu, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
 use kelvin_catalogue::load::hosts::{
-    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, Host, LISTEN_OVERFLOWS, PRESSURE_IO, RETRANSMITTED,
-    WITHOUT_CPU,
+    CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, LISTEN_OVERFLOWS, LoadHost, PRESSURE_IO,
+    RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{FROM_DISK, IN_FLIGHT, LATENESS, Pattern, SENT, THROUGHPUT, UTILISATION};
+use kelvin_catalogue::load::{
+    DISK_BYTE_RATE, IN_FLIGHT, LATENESS, RequestPattern, SENT_BYTE_RATE, THROUGHPUT, UTILISATION,
+};
 use kelvin_model::{
-    Attempt, Case, Claim, Hindrance, LoadClaim, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLimit, LoadVerdict,
-    LoadWhatIf, Metric, Name, Readings, Run, UnknownLimit, Unwatched, Whereabouts,
+    Case, Claim, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, Metric,
+    Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnwatchedLimit,
 };
 
-fn server(milliseconds: [f64; 4]) -> Simulated {
-    Simulated::server(milliseconds)
+fn server_of(milliseconds: [f64; 4]) -> SimulatedStudy {
+    SimulatedStudy::with_demands(milliseconds)
 }
 
-fn published() -> Simulated {
-    Simulated::published()
+fn published() -> SimulatedStudy {
+    SimulatedStudy::published_server()
 }
 
 /// With a station that nobody watches.
-fn with_lock(mut simulated: Simulated, milliseconds: f64) -> Simulated {
-    simulated.stations.push(Station { resource: None, demand: milliseconds / 1e3, servers: 1 });
+fn with_lock(mut simulated: SimulatedStudy, milliseconds: f64) -> SimulatedStudy {
+    simulated.stations.push(SimulatedStation { resource: None, demand: milliseconds / 1e3, servers: 1 });
     simulated
 }
 
-fn concluded(run: &Run) -> Study {
+fn load_study(run: &Run) -> Study {
     study(run, "load").unwrap()
 }
 
-fn claims<'s, T>(study: &'s Study, is: impl Fn(&'s LoadClaim) -> Option<T>) -> Vec<(T, &'s Concluded)> {
-    let of = |one: &'s Concluded| match &one.conclusion.claim {
+fn claims<'s, T>(study: &'s Study, is: impl Fn(&'s LoadClaim) -> Option<T>) -> Vec<(T, &'s StatedConclusion)> {
+    let of = |one: &'s StatedConclusion| match &one.conclusion.claim {
         Claim::Load(claim) => is(claim).map(|found| (found, one)),
         _ => None,
     };
@@ -42,7 +44,7 @@ fn claims<'s, T>(study: &'s Study, is: impl Fn(&'s LoadClaim) -> Option<T>) -> V
 }
 
 fn limit(run: &Run) -> LoadLimit {
-    let study = concluded(run);
+    let study = load_study(run);
     let found = claims(&study, |claim| match claim {
         LoadClaim::Limit(limit) => Some(limit),
         _ => None,
@@ -54,7 +56,7 @@ fn limit(run: &Run) -> LoadLimit {
 }
 
 fn law(run: &Run, wanted: LoadLaw) -> Option<bool> {
-    let study = concluded(run);
+    let study = load_study(run);
     let found = claims(&study, |claim| match claim {
         LoadClaim::Law(check) if check.law == wanted => Some(()),
         _ => None,
@@ -63,15 +65,15 @@ fn law(run: &Run, wanted: LoadLaw) -> Option<bool> {
     concluded.conclusion.holds
 }
 
-fn name(resource: Resource) -> Name {
+fn resource_name(resource: Resource) -> Name {
     Name::new(resource.name())
 }
 
 /// Multiplies what was read of a metric at some cases.
-fn times(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> bool) {
+fn scale_readings(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> bool) {
     for measurement in run.measurements.iter_mut().filter(|one| is_at(&one.planned.case)) {
         for round in &mut measurement.rounds {
-            let Attempt::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
             for reading in readings.iter_mut().filter(|reading| reading.metric == metric.id) {
                 let Readings::Scalars(values) = &mut reading.readings else { continue };
                 values.iter_mut().for_each(|value| *value *= factor);
@@ -80,147 +82,159 @@ fn times(run: &mut Run, metric: &Metric, factor: f64, is_at: impl Fn(&Case) -> b
     }
 }
 
-fn at(resource: Resource) -> impl Fn(&Case) -> bool {
+fn at_resource(resource: Resource) -> impl Fn(&Case) -> bool {
     move |case| Resource::of(case) == Some(resource)
 }
 
-fn unknown(because: UnknownLimit) -> LoadVerdict {
+fn unknown_verdict(because: UnknownLimit) -> LoadVerdict {
     LoadVerdict::Unknown { because }
 }
 
 /// What limits that was not watched, with its milliseconds to the nearest ten.
-fn unwatched(limit: &LoadLimit) -> (&'static str, u64, Whereabouts) {
+fn unwatched_limit(limit: &LoadLimit) -> (&'static str, u64, RequestLocation) {
     let tens = |nanoseconds: u64| (nanoseconds as f64 / 1e7).round() as u64 * 10;
     match limit.verdict {
-        LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once: 1, nanoseconds }, at } => {
+        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once: 1, nanoseconds }, at } => {
             ("one", tens(nanoseconds), at)
         }
-        LoadVerdict::Unwatched { how: Unwatched::InTurn { nanoseconds, .. }, at } => ("few", tens(nanoseconds), at),
-        LoadVerdict::Unwatched { how: Unwatched::Each { nanoseconds }, at } => ("each", tens(nanoseconds), at),
-        LoadVerdict::Unwatched { how: Unwatched::Losses { per_thousand }, at } => ("losses", per_thousand, at),
-        LoadVerdict::Unwatched { how: Unwatched::Refusals { percent }, at } => ("refusals", percent, at),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { nanoseconds, .. }, at } => {
+            ("few", tens(nanoseconds), at)
+        }
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { nanoseconds }, at } => ("each", tens(nanoseconds), at),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { per_thousand }, at } => ("losses", per_thousand, at),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { percent }, at } => ("refusals", percent, at),
         _ => panic!("{limit:?}"),
     }
 }
 
 #[test]
-fn what_serves_a_few_at_a_time_is_named_by_where_requests_are() {
-    let lock = || with_lock(server([20.0, 10.0, 20.0, 5.0]), 200.0);
+fn limited_concurrency_is_named_by_location() {
+    let lock = || with_lock(server_of([20.0, 10.0, 20.0, 5.0]), 200.0);
     let found = limit(&lock().run());
     assert_eq!(
-        (unwatched(&found), found.doubts.as_slice()),
-        (("one", 200, Whereabouts::Server), &[LoadDoubt::NotWatched][..])
+        (unwatched_limit(&found), found.doubts.as_slice()),
+        (("one", 200, RequestLocation::Server), &[LoadDoubt::NotWatched][..])
     );
     // A tenth of what the client waits for is at the server.
     let mut before = lock().run();
-    times(&mut before, &IN_FLIGHT, 0.1, |_| true);
-    assert_eq!(unwatched(&limit(&before)), ("one", 200, Whereabouts::Between));
-    let on_the_way = Simulated { in_network: 0.9, ..lock() };
-    assert_eq!(unwatched(&limit(&on_the_way.run())).2, Whereabouts::Network);
+    scale_readings(&mut before, &IN_FLIGHT, 0.1, |_| true);
+    assert_eq!(unwatched_limit(&limit(&before)), ("one", 200, RequestLocation::Between));
+    let on_the_way = SimulatedStudy { in_network: 0.9, ..lock() };
+    assert_eq!(unwatched_limit(&limit(&on_the_way.run())).2, RequestLocation::Network);
     // The disk reads what is served, and tasks wait for it.
-    assert_eq!(unwatched(&limit(&lock().with(&PRESSURE_IO, 0.9).run())).2, Whereabouts::Disk);
+    assert_eq!(unwatched_limit(&limit(&lock().with_host_figure(&PRESSURE_IO, 0.9).run())).2, RequestLocation::Disk);
     // It has what it writes flushed, and the disk three writes of each request. Of a log that is written behind nobody waits.
     let log = |written, writes| {
-        let writing = Simulated { written, cache: CacheState::Cached, ..lock() };
-        unwatched(&limit(&writing.with(&DISK_WRITES, writes).run())).2
+        let writing = SimulatedStudy { written, cache: CacheState::Cached, ..lock() };
+        unwatched_limit(&limit(&writing.with_host_figure(&DISK_WRITES, writes).run())).2
     };
     assert_eq!(
         [log(4096.0, 15.0), log(100.0, 15.0), log(4096.0, 0.1)],
-        [Whereabouts::Disk, Whereabouts::Server, Whereabouts::Server]
+        [RequestLocation::Disk, RequestLocation::Server, RequestLocation::Server]
     );
     let mut three = lock();
-    three.stations[4] = Station { resource: None, demand: 0.6, servers: 3 };
-    let found = limit(&Simulated { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
+    three.stations[4] = SimulatedStation { resource: None, demand: 0.6, servers: 3 };
+    let found = limit(&SimulatedStudy { users: vec![1, 2, 3, 4, 6, 8, 12, 16, 24], ..three }.run());
     assert!(
-        matches!(found.verdict, LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once: 3, .. }, .. }),
+        matches!(found.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once: 3, .. }, .. }),
         "{found:?}"
     );
     // Without a visit to one user it is not known how long a request takes by itself.
-    let crowded = limit(&Simulated { users: vec![4, 8, 16, 24], ..lock() }.run());
-    assert_eq!(crowded.verdict, unknown(UnknownLimit::NothingBusy));
-    let study = concluded(&lock().run());
+    let crowded = limit(&SimulatedStudy { users: vec![4, 8, 16, 24], ..lock() }.run());
+    assert_eq!(crowded.verdict, unknown_verdict(UnknownLimit::NothingBusy));
+    let study = load_study(&lock().run());
     let said = &study.answers[0].says;
     assert!(said.starts_with("What limits is probably a lock in the server"), "{said}");
 }
 
 #[test]
-fn what_each_request_waits_for_by_itself_is_named() {
-    let mut sleep = server([0.2, 0.1, 0.2, 0.1]);
-    sleep.stations.push(Station { resource: None, demand: 0.04, servers: 1000 });
+fn per_request_delay_is_named() {
+    let mut sleep = server_of([0.2, 0.1, 0.2, 0.1]);
+    sleep.stations.push(SimulatedStation { resource: None, demand: 0.04, servers: 1000 });
     let found = limit(&sleep.run());
-    assert_eq!((unwatched(&found), found.knee), (("each", 40, Whereabouts::Server), None));
+    assert_eq!((unwatched_limit(&found), found.knee), (("each", 40, RequestLocation::Server), None));
     // Users who think for longer than that are not held up by it, and one that each other's requests hold up is none of its own.
-    let thinking = Simulated { think: 1000, users: vec![1, 2, 4, 8], ..sleep };
-    assert_eq!(limit(&thinking.run()).verdict, unknown(UnknownLimit::StillGrowing { users: 8 }));
+    let thinking = SimulatedStudy { think: 1000, users: vec![1, 2, 4, 8], ..sleep };
+    assert_eq!(limit(&thinking.run()).verdict, unknown_verdict(UnknownLimit::StillGrowing { users: 8 }));
 }
 
 #[test]
-fn losses_are_what_limits_only_where_requests_are_on_their_way() {
+fn losses_limit_only_requests_in_network() {
     let lost = |in_network| {
-        let mut waits = server([0.2, 0.1, 0.2, 0.1]);
+        let mut waits = server_of([0.2, 0.1, 0.2, 0.1]);
         // Two stations, so that it is not as if one served in turn and waited for as long alone.
-        waits.stations.extend([0.04, 0.04].map(|demand| Station { resource: None, demand, servers: 2 }));
-        Simulated { in_network, users: vec![2, 4, 8, 16, 24, 32], ..waits }.with(&RETRANSMITTED, 0.05)
+        waits.stations.extend([0.04, 0.04].map(|demand| SimulatedStation { resource: None, demand, servers: 2 }));
+        SimulatedStudy { in_network, users: vec![2, 4, 8, 16, 24, 32], ..waits }
+            .with_host_figure(&RETRANSMITTED_SEGMENTS, 0.05)
     };
     let found = limit(&lost(0.9).run());
-    assert_eq!(unwatched(&found), ("losses", 50, Whereabouts::Network));
+    assert_eq!(unwatched_limit(&found), ("losses", 50, RequestLocation::Network));
     assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
-    assert_eq!(limit(&lost(0.1).run()).verdict, unknown(UnknownLimit::NothingBusy));
+    assert_eq!(limit(&lost(0.1).run()).verdict, unknown_verdict(UnknownLimit::NothingBusy));
     // While throughput grows as well, of which no saturation is known.
-    let growing = Simulated { users: vec![2, 3, 4], ..lost(0.9) };
+    let growing = SimulatedStudy { users: vec![2, 3, 4], ..lost(0.9) };
     let found = limit(&growing.run());
-    assert_eq!((unwatched(&found).0, found.knee), ("losses", None));
+    assert_eq!((unwatched_limit(&found).0, found.knee), ("losses", None));
 }
 
 #[test]
-fn requests_that_are_turned_away_are_what_limits() {
-    let found = limit(&Simulated { failing: 0.25, ..published() }.run());
-    assert_eq!(unwatched(&found), ("refusals", 20, Whereabouts::Server));
+fn refused_requests_are_the_limit() {
+    let found = limit(&SimulatedStudy { failures_per_answer: 0.25, ..published() }.run());
+    assert_eq!(unwatched_limit(&found), ("refusals", 20, RequestLocation::Server));
     assert_eq!(found.doubts, [LoadDoubt::NotWatched, LoadDoubt::Errors]);
 }
 
 #[test]
-fn each_rule_decides_where_it_should() {
+fn each_verdict_rule_applies() {
     let mut beyond = published().run();
-    times(&mut beyond, &UTILISATION, 1.3, at(Link));
-    let one = |resource| LoadVerdict::Resource { by: name(resource) };
-    let quota = |periods| with_lock(server([20.0, 80.0, 10.0, 5.0]), 110.0).with(&CPU_THROTTLED, periods).run();
+    scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
+    let one = |resource| LoadVerdict::Resource { by: resource_name(resource) };
+    let quota =
+        |periods| with_lock(server_of([20.0, 80.0, 10.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, periods).run();
     let planted: Vec<(&str, Run, LoadVerdict)> = vec![
-        ("one visit", Simulated { visits: 1, ..published() }.run(), unknown(UnknownLimit::TooLittle)),
-        ("two numbers", Simulated { users: vec![1, 2], ..published() }.run(), unknown(UnknownLimit::TooLittle)),
-        ("a wrong capacity", beyond, unknown(UnknownLimit::BeyondCapacity { resource: name(Link) })),
+        ("one visit", SimulatedStudy { visits: 1, ..published() }.run(), unknown_verdict(UnknownLimit::TooLittle)),
+        (
+            "two numbers",
+            SimulatedStudy { users: vec![1, 2], ..published() }.run(),
+            unknown_verdict(UnknownLimit::TooLittle),
+        ),
+        ("a wrong capacity", beyond, unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) })),
         (
             "few users",
-            Simulated { think: 9_000, ..published() }.run(),
-            unknown(UnknownLimit::StillGrowing { users: 22 }),
+            SimulatedStudy { think: 9_000, ..published() }.run(),
+            unknown_verdict(UnknownLimit::StillGrowing { users: 22 }),
         ),
         (
             "a lock without a visit to one user",
-            Simulated { users: vec![2, 4, 8, 16], ..with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0) }.run(),
-            unknown(UnknownLimit::NothingBusy),
+            SimulatedStudy { users: vec![2, 4, 8, 16], ..with_lock(server_of([40.0, 10.0, 50.0, 5.0]), 110.0) }.run(),
+            unknown_verdict(UnknownLimit::NothingBusy),
         ),
         (
             "a lock beside a disk that is used",
-            with_lock(server([80.0, 10.0, 40.0, 5.0]), 110.0).run(),
-            unknown(UnknownLimit::NothingFull { fullest: name(Disk) }),
+            with_lock(server_of([80.0, 10.0, 40.0, 5.0]), 110.0).run(),
+            unknown_verdict(UnknownLimit::NothingFull { fullest: resource_name(Disk) }),
         ),
-        ("a slow client", server([10.0, 10.0, 20.0, 70.0]).run(), LoadVerdict::Client { by: name(Generator) }),
+        (
+            "a slow client",
+            server_of([10.0, 10.0, 20.0, 70.0]).run(),
+            LoadVerdict::Client { by: resource_name(Generator) },
+        ),
         ("a slow link", published().run(), one(Link)),
-        ("a slow disk", server([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
-        ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run(), one(ServerCpu)),
+        ("a slow disk", server_of([120.0, 10.0, 40.0, 5.0]).run(), one(Disk)),
+        ("slow CPUs", server_of([10.0, 90.0, 20.0, 5.0]).run(), one(ServerCpu)),
         // A lock keeps the mean use of the CPU low, as the quota's unused remainders do.
         ("a quota that is spent", quota(0.95), one(ServerCpu)),
         (
             "a quota that is spent now and then",
             quota(0.85),
-            unknown(UnknownLimit::NothingFull { fullest: name(ServerCpu) }),
+            unknown_verdict(UnknownLimit::NothingFull { fullest: resource_name(ServerCpu) }),
         ),
         (
             "a quota spent in the few periods in which the server runs",
-            with_lock(server([30.0, 50.0, 30.0, 5.0]), 110.0).with(&CPU_THROTTLED, 1.0).run(),
-            unknown(UnknownLimit::NothingBusy),
+            with_lock(server_of([30.0, 50.0, 30.0, 5.0]), 110.0).with_host_figure(&CPU_THROTTLED, 1.0).run(),
+            unknown_verdict(UnknownLimit::NothingBusy),
         ),
-        ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
+        ("one worker", SimulatedStudy { workers: Some(1), ..server_of([50.0, 30.0, 40.0, 5.0]) }.run(), one(Workers)),
     ];
     for (what, run, verdict) in planted {
         let limit = limit(&run);
@@ -229,64 +243,64 @@ fn each_rule_decides_where_it_should() {
 }
 
 #[test]
-fn resources_near_balance_are_named_together() {
-    let equal = limit(&server([100.0, 10.0, 98.0, 5.0]).run());
+fn balanced_resources_are_named_together() {
+    let equal = limit(&server_of([100.0, 10.0, 98.0, 5.0]).run());
     let LoadVerdict::Both { by } = &equal.verdict else { panic!("{equal:?}") };
-    assert!(by.contains(&name(Disk)) && by.contains(&name(Link)) && by.len() == 2, "{by:?}");
+    assert!(by.contains(&resource_name(Disk)) && by.contains(&resource_name(Link)) && by.len() == 2, "{by:?}");
     assert_eq!(equal.doubts, []);
     // At the very margin, with larger errors, it is not certain whether one or both.
-    let near = limit(&Simulated { error: 0.03, ..server([100.0, 10.0, 90.0, 5.0]) }.run());
+    let near = limit(&SimulatedStudy { error: 0.03, ..server_of([100.0, 10.0, 90.0, 5.0]) }.run());
     assert!(!matches!(near.verdict, LoadVerdict::Unknown { .. } | LoadVerdict::Client { .. }), "{near:?}");
-    let apart = limit(&server([100.0, 10.0, 80.0, 5.0]).run());
-    assert_eq!(apart.verdict, LoadVerdict::Resource { by: name(Disk) });
+    let apart = limit(&server_of([100.0, 10.0, 80.0, 5.0]).run());
+    assert_eq!(apart.verdict, LoadVerdict::Resource { by: resource_name(Disk) });
 }
 
 #[test]
-fn what_is_doubtful_is_said() {
+fn doubts_are_reported() {
     let all = |_: &Case| true;
     let doubts = |run: &Run| limit(run).doubts;
     let certain = published().run();
     assert_eq!(doubts(&certain), []);
     let mut late = certain.clone();
-    times(&mut late, &LATENESS, 1e4, all);
+    scale_readings(&mut late, &LATENESS, 1e4, all);
     assert_eq!(doubts(&late), [LoadDoubt::LateGenerator]);
     let mut lost = certain.clone();
-    times(&mut lost, &SENT, 0.9, all);
+    scale_readings(&mut lost, &SENT_BYTE_RATE, 0.9, all);
     assert_eq!(doubts(&lost), [LoadDoubt::Law(LoadLaw::FlowBalance)]);
     let mut unwatched = published();
     unwatched.stations[3].resource = None;
     assert_eq!(doubts(&unwatched.run()), [LoadDoubt::ClientNotWatched]);
-    let failing_requests = Simulated { failing: 0.02, ..published() }.run();
+    let failing_requests = SimulatedStudy { failures_per_answer: 0.02, ..published() }.run();
     assert_eq!(doubts(&failing_requests), [LoadDoubt::Errors]);
 }
 
 #[test]
-fn lateness_is_no_doubt_where_users_think_for_longer_or_the_client_is_the_limit() {
-    let late = |simulated: Simulated, times_as_late: f64| {
+fn lateness_harmless_with_think_time_or_client_limit() {
+    let late = |simulated: SimulatedStudy, times_as_late: f64| {
         let mut run = simulated.run();
-        times(&mut run, &LATENESS, times_as_late, |_| true);
+        scale_readings(&mut run, &LATENESS, times_as_late, |_| true);
         limit(&run).doubts
     };
     // 0.6 s of answers that take 2 s, of users who think for 3 s.
-    let thinking = || Simulated { think: 3000, users: grid(60), ..published() };
+    let thinking = || SimulatedStudy { think: 3000, users: user_grid(60), ..published() };
     assert_eq!(late(thinking(), 6e3), []);
     assert_eq!(late(thinking(), 6e4), [LoadDoubt::LateGenerator]);
-    assert_eq!(late(server([10.0, 10.0, 20.0, 70.0]), 1e4), []);
+    assert_eq!(late(server_of([10.0, 10.0, 20.0, 70.0]), 1e4), []);
 }
 
 #[test]
-fn what_is_full_in_all_visits_explains_throughput_that_differs_between_them() {
-    let mut few = server([40.0, 40.0, 40.0, 0.5]);
+fn always_full_resource_explains_varying_throughput() {
+    let mut few = server_of([40.0, 40.0, 40.0, 0.5]);
     (few.workers, few.requests, few.users) = (Some(1), 8, vec![1, 2, 3, 4, 6, 8]);
     let found = limit(&few.run());
-    assert_eq!(found.verdict, LoadVerdict::Resource { by: name(Workers) });
+    assert_eq!(found.verdict, LoadVerdict::Resource { by: resource_name(Workers) });
     assert!(found.used[0].utilisation.low < 0.95, "by its throughput alone it would not be certain: {found:?}");
     assert_eq!(found.doubts, [LoadDoubt::Untested], "and not that it is unexplained");
 }
 
 /// What hinders requests, with whether it is certain.
-fn hindrances(run: &Run) -> Vec<(LoadHindrance, Option<bool>, String)> {
-    let study = concluded(run);
+fn hindrances(run: &Run) -> Vec<(HindranceClaim, Option<bool>, String)> {
+    let study = load_study(run);
     let found = claims(&study, |claim| match claim {
         LoadClaim::Hindrance(hindrance) => Some(hindrance.clone()),
         _ => None,
@@ -295,10 +309,10 @@ fn hindrances(run: &Run) -> Vec<(LoadHindrance, Option<bool>, String)> {
 }
 
 #[test]
-fn what_hinders_requests_is_said_and_casts_doubt_unless_the_limit_acts_by_it() {
+fn hindrance_is_doubt_unless_limit_action() {
     let hindered = |by| LoadDoubt::Hindered { by, of_server: true };
     // A disk that a lock keeps from being so full that nothing else can matter.
-    let near = || with_lock(server([100.0, 10.0, 20.0, 5.0]), 100.0);
+    let near = || with_lock(server_of([100.0, 10.0, 20.0, 5.0]), 100.0);
     let planted: [(&Metric, f64, Hindrance, &str, &str); 4] = [
         (
             &LISTEN_OVERFLOWS,
@@ -322,7 +336,7 @@ fn what_hinders_requests_is_said_and_casts_doubt_unless_the_limit_acts_by_it() {
             "its CPU quota keeps the server from running in at least 5.0 % of the quota's periods: 50 % (",
         ),
         (
-            &RETRANSMITTED,
+            &RETRANSMITTED_SEGMENTS,
             0.03,
             Hindrance::Retransmissions,
             "TCP sends 3.0 % (3.0 % to 3.0 %) of the server's segments again",
@@ -331,61 +345,65 @@ fn what_hinders_requests_is_said_and_casts_doubt_unless_the_limit_acts_by_it() {
     ];
     assert_eq!(hindrances(&near().run()), []);
     for (metric, amount, by, said, claimed) in planted {
-        let run = near().with(metric, amount).run();
+        let run = near().with_host_figure(metric, amount).run();
         let limit = limit(&run);
-        assert_eq!(limit.verdict, LoadVerdict::Resource { by: name(Disk) });
+        assert_eq!(limit.verdict, LoadVerdict::Resource { by: resource_name(Disk) });
         assert!(limit.doubts.contains(&hindered(by)), "{by:?}: {:?}", limit.doubts);
         let seen = hindrances(&run);
         let [(hindrance, Some(true), text)] = seen.as_slice() else { panic!("{seen:?}") };
         assert_eq!((hindrance.by, hindrance.of_server, hindrance.is_how_it_limits), (by, true, false));
         assert!(text.starts_with(claimed), "{text}");
-        let study = concluded(&run);
-        let [Answer { says, because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
+        let study = load_study(&run);
+        let [StudyAnswer { says, because }] = study.answers.as_slice() else { panic!("{:?}", study.answers) };
         assert!(says.contains("is probably the limit"), "{says}");
         assert!(because.iter().any(|line| line.contains(&said[1..])), "{because:?}");
     }
 }
 
 #[test]
-fn how_a_limit_acts_is_no_doubt_about_it() {
-    let by_quota = server([10.0, 173.0, 46.0, 5.0]).with(&CPU_THROTTLED, 0.95).run();
-    let by_link = published().with(&RETRANSMITTED, 0.03).run();
+fn limit_action_is_no_doubt() {
+    let by_quota = server_of([10.0, 173.0, 46.0, 5.0]).with_host_figure(&CPU_THROTTLED, 0.95).run();
+    let by_link = published().with_host_figure(&RETRANSMITTED_SEGMENTS, 0.03).run();
     for (run, resource) in [(by_quota, ServerCpu), (by_link, Link)] {
         let limit = limit(&run);
-        assert_eq!((&limit.verdict, limit.doubts.as_slice()), (&LoadVerdict::Resource { by: name(resource) }, &[][..]));
+        assert_eq!(
+            (&limit.verdict, limit.doubts.as_slice()),
+            (&LoadVerdict::Resource { by: resource_name(resource) }, &[][..])
+        );
         let seen = hindrances(&run);
         assert!(matches!(seen.as_slice(), [(hindrance, ..)] if hindrance.is_how_it_limits), "{seen:?}");
     }
     // Users who were not let in are missing whatever is full.
-    let missing = published().with(&LISTEN_OVERFLOWS, 12.0).run();
+    let missing = published().with_host_figure(&LISTEN_OVERFLOWS, 12.0).run();
     assert_eq!(limit(&missing).doubts, [LoadDoubt::Hindered { by: Hindrance::AcceptQueue, of_server: true }]);
 }
 
 #[test]
-fn laws_hold_and_planted_violations_are_found() {
+fn laws_hold_and_violations_are_found() {
     let certain = published().run();
     for of in [LoadLaw::Little, LoadLaw::FlowBalance] {
         assert_eq!(law(&certain, of), Some(true), "{of:?}");
     }
-    let miscounted = Simulated { miscounted: 1.04, ..published() }.run();
+    let miscounted = SimulatedStudy { in_flight_factor: 1.04, ..published() }.run();
     assert_eq!(law(&miscounted, LoadLaw::Little), Some(false));
     assert_eq!(limit(&miscounted).doubts, [LoadDoubt::Law(LoadLaw::Little)]);
     // At one number of users only.
     let mut once = certain.clone();
-    times(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.of(case) == Some(6));
+    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.number_in(case) == Some(6));
     assert_eq!(law(&once, LoadLaw::Little), Some(false));
     let mut lost = certain.clone();
-    times(&mut lost, &SENT, 1.05, |_| true);
+    scale_readings(&mut lost, &SENT_BYTE_RATE, 1.05, |_| true);
     assert_eq!(law(&lost, LoadLaw::FlowBalance), Some(false));
 }
 
 #[test]
-fn a_saturation_that_was_not_reached_has_no_figure() {
-    let run = Simulated { think: 9_000, ..published() }.run();
+fn unreached_saturation_has_no_figure() {
+    let run = SimulatedStudy { think: 9_000, ..published() }.run();
     let found = limit(&run);
-    let at_most = run.measurements.iter().filter(|one| kelvin_catalogue::load::USERS.of(&one.planned.case) == Some(22));
+    let at_most =
+        run.measurements.iter().filter(|one| kelvin_catalogue::load::USERS.number_in(&one.planned.case) == Some(22));
     let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.attempt {
-        Attempt::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
+        RoundOutcome::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
         _ => None,
     });
     let seen: Vec<f64> = readings
@@ -400,26 +418,26 @@ fn a_saturation_that_was_not_reached_has_no_figure() {
 }
 
 /// A pool of so many workers whose requests wait for 10 ms, one after another at a lock or all at once, and take next to nothing else.
-fn pool_that_waits(workers: usize, at_once: usize, users: &[u64]) -> Simulated {
-    let mut pool = server([0.02, 0.1, 0.05, 0.05]);
-    pool.stations.push(Station { resource: None, demand: 0.01, servers: at_once });
-    Simulated { workers: Some(workers), users: users.to_vec(), cache: CacheState::Cached, requests: 4000, ..pool }
+fn waiting_pool(workers: usize, at_once: usize, users: &[u64]) -> SimulatedStudy {
+    let mut pool = server_of([0.02, 0.1, 0.05, 0.05]);
+    pool.stations.push(SimulatedStation { resource: None, demand: 0.01, servers: at_once });
+    SimulatedStudy { workers: Some(workers), users: users.to_vec(), cache: CacheState::Cached, requests: 4000, ..pool }
 }
 
 #[test]
-fn a_lock_that_workers_wait_for_is_not_their_number() {
-    let wait = |refuted| unknown(UnknownLimit::WorkersWait { refuted });
+fn workers_waiting_for_lock_are_not_limit() {
+    let wait = |refuted| unknown_verdict(UnknownLimit::WorkersWait { refuted });
     let from_one: &[u64] = &[1, 2, 3, 4, 6, 8, 16, 32];
     for workers in [2, 4] {
         // One worker with a connection serves as much as all of them.
-        let found = limit(&pool_that_waits(workers, 1, from_one).run());
-        assert_eq!(unwatched(&found), ("one", 10, Whereabouts::Server), "{workers}: {found:?}");
+        let found = limit(&waiting_pool(workers, 1, from_one).run());
+        assert_eq!(unwatched_limit(&found), ("one", 10, RequestLocation::Server), "{workers}: {found:?}");
         // All have one from the fewest users on: what they wait for cannot be told by that, but by a visit with more of them.
-        let full = pool_that_waits(workers, 1, &[4, 8, 16, 32]);
+        let full = waiting_pool(workers, 1, &[4, 8, 16, 32]);
         assert_eq!(limit(&full.run()).verdict, wait(false), "{workers}");
-        let tested = Simulated { tries_more_workers: true, ..full };
+        let tested = SimulatedStudy { tries_more_workers: true, ..full };
         assert_eq!(limit(&tested.run()).verdict, wait(true), "{workers}");
-        let study = concluded(&tested.run());
+        let study = load_study(&tested.run());
         let said = &study.answers[0].says;
         assert!(said.starts_with("What limits is not known: more workers serve no more"), "{said}");
         let more = claims(&study, |claim| matches!(claim, LoadClaim::MoreWorkers(_)).then_some(()));
@@ -430,15 +448,15 @@ fn a_lock_that_workers_wait_for_is_not_their_number() {
 }
 
 #[test]
-fn workers_that_sleep_are_the_limit_for_sure_only_where_more_of_them_served_more() {
-    let by_workers = LoadVerdict::Resource { by: name(Workers) };
-    let asleep = pool_that_waits(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
+fn idle_workers_limit_only_if_more_helped() {
+    let by_workers = LoadVerdict::Resource { by: resource_name(Workers) };
+    let asleep = waiting_pool(4, 1000, &[1, 2, 3, 4, 6, 8, 16, 32]);
     let found = limit(&asleep.run());
     assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[LoadDoubt::Untested][..]));
-    let tested = Simulated { tries_more_workers: true, ..asleep };
+    let tested = SimulatedStudy { tries_more_workers: true, ..asleep };
     let found = limit(&tested.run());
     assert_eq!((&found.verdict, found.doubts.as_slice()), (&by_workers, &[][..]));
-    let study = concluded(&tested.run());
+    let study = load_study(&tested.run());
     let more = claims(&study, |claim| match claim {
         LoadClaim::MoreWorkers(more) => Some(more.clone()),
         _ => None,
@@ -449,87 +467,87 @@ fn workers_that_sleep_are_the_limit_for_sure_only_where_more_of_them_served_more
     let next = claims(&study, |claim| matches!(claim, LoadClaim::WhatIf(_)).then_some(()));
     assert!(next.is_empty(), "how many times as many would serve as many more was not seen: {next:?}");
     // Of one worker alone nothing tells its sleep from a lock.
-    let one = limit(&pool_that_waits(1, 1000, &[1, 2, 4, 8]).run());
-    assert_eq!(one.verdict, unknown(UnknownLimit::WorkersWait { refuted: false }));
+    let one = limit(&waiting_pool(1, 1000, &[1, 2, 4, 8]).run());
+    assert_eq!(one.verdict, unknown_verdict(UnknownLimit::WorkersWait { refuted: false }));
     // Nor is there growth to the end where all workers of many have a connection at last.
-    let thinking = Simulated { think: 9_000, workers: Some(22), ..published() };
-    assert_eq!(limit(&thinking.run()).verdict, unknown(UnknownLimit::StillGrowing { users: 22 }));
+    let thinking = SimulatedStudy { think: 9_000, workers: Some(22), ..published() };
+    assert_eq!(limit(&thinking.run()).verdict, unknown_verdict(UnknownLimit::StillGrowing { users: 22 }));
 }
 
 #[test]
-fn what_exceeds_its_capacity_has_another_one() {
+fn use_beyond_capacity_is_unknown_limit() {
     let mut beyond = published().run();
-    times(&mut beyond, &UTILISATION, 1.08, at(Link));
-    assert_eq!(limit(&beyond).verdict, unknown(UnknownLimit::BeyondCapacity { resource: name(Link) }));
+    scale_readings(&mut beyond, &UTILISATION, 1.08, at_resource(Link));
+    assert_eq!(limit(&beyond).verdict, unknown_verdict(UnknownLimit::BeyondCapacity { resource: resource_name(Link) }));
 }
 
 #[test]
-fn threads_that_wait_for_the_cpus_of_others_are_short_of_cpu() {
+fn threads_waiting_for_used_cpus_lack_cpu() {
     // The server has a quarter of a CPU, and would have all of it.
-    let short = || with_lock(server([10.0, 30.0, 20.0, 5.0]), 110.0).with(&WITHOUT_CPU, 0.7);
+    let short = || with_lock(server_of([10.0, 30.0, 20.0, 5.0]), 110.0).with_host_figure(&THREADS_WITHOUT_CPU, 0.7);
     let doubt = [LoadDoubt::Hindered { by: Hindrance::WithoutCpu, of_server: true }];
-    let by_cpu = LoadVerdict::Resource { by: name(ServerCpu) };
-    let beside_others = short().with(&CPU_USER, 0.9);
+    let by_cpu = LoadVerdict::Resource { by: resource_name(ServerCpu) };
+    let beside_others = short().with_host_figure(&CPU_USER, 0.9);
     let mut hidden = short();
     hidden.hosts.retain(|(_, metric, _)| metric.id != CPU_THROTTLED.id);
     // A neighbour on the CPUs that it may run on, beside others that are idle.
-    let beside_one = short().with(&CPU_ALLOWED, 0.99);
+    let beside_one = short().with_host_figure(&CPU_ALLOWED, 0.99);
     let all = [("other work", &beside_others), ("a quota that cannot be seen", &hidden), ("a neighbour", &beside_one)];
     for (what, study) in all {
         let found = limit(&study.run());
         let is_other_work = matches!(
             found.verdict,
-            LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, at: Whereabouts::Server }
+            LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, at: RequestLocation::Server }
         );
         assert!(if what.starts_with("a quota") { found.verdict == by_cpu } else { is_other_work }, "{what}: {found:?}");
         assert!(found.doubts.ends_with(&doubt), "{what}: {:?}", found.doubts);
         assert!(hindrances(&study.run()).iter().any(|(.., text)| text.starts_with("threads of the server wait")));
     }
     // Other work on CPUs where it may not run takes nothing from it.
-    let elsewhere = short().with(&CPU_USER, 0.9).with(&CPU_ALLOWED, 0.4);
+    let elsewhere = short().with_host_figure(&CPU_USER, 0.9).with_host_figure(&CPU_ALLOWED, 0.4);
     assert_eq!(
         (limit(&elsewhere.run()).verdict, hindrances(&elsewhere.run())),
-        (unknown(UnknownLimit::NothingBusy), vec![])
+        (unknown_verdict(UnknownLimit::NothingBusy), vec![])
     );
     // On CPUs that are not full they wait for each other.
-    assert_eq!(limit(&short().run()).verdict, unknown(UnknownLimit::NothingBusy));
+    assert_eq!(limit(&short().run()).verdict, unknown_verdict(UnknownLimit::NothingBusy));
     assert_eq!(hindrances(&short().run()), []);
 }
 
 /// A server whose requests take 0.4 ms of its CPU and 0.4 ms of the client's, and wait for 5 ms in all for CPUs that other work has: at the
 /// server for this share of the time, and at the client.
-fn beside_other_work(at_server: f64, at_client: f64) -> Simulated {
-    let mut both = server([0.01, 0.4, 0.01, 0.4]);
+fn beside_other_work(at_server: f64, at_client: f64) -> SimulatedStudy {
+    let mut both = server_of([0.01, 0.4, 0.01, 0.4]);
     both.stations[3].resource = Some(ClientCpu);
-    both.stations.push(Station { resource: None, demand: 5e-3, servers: 4 });
+    both.stations.push(SimulatedStation { resource: None, demand: 5e-3, servers: 4 });
     both.cache = CacheState::Cached;
-    both.hosts.extend([(Host::Client, &WITHOUT_CPU, at_client), (Host::Client, &CPU_ALLOWED, 1.0)]);
-    both.with(&CPU_ALLOWED, 1.0).with(&WITHOUT_CPU, at_server)
+    both.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, at_client), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
+    both.with_host_figure(&CPU_ALLOWED, 1.0).with_host_figure(&THREADS_WITHOUT_CPU, at_server)
 }
 
 #[test]
 fn other_work_is_named_where_requests_wait_for_cpus_most_of_the_time() {
     let found = limit(&beside_other_work(0.5, 0.35).run());
     let of = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::Unwatched { how: Unwatched::OtherWork { percent }, at } => Some((percent, at)),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { percent }, at } => Some((percent, at)),
         _ => None,
     };
-    assert_eq!(of(&found), Some((85, Whereabouts::Server)), "{found:?}");
+    assert_eq!(of(&found), Some((85, RequestLocation::Server)), "{found:?}");
     assert_eq!(found.doubts[0], LoadDoubt::OthersWork);
     // Also while throughput still grows.
-    let growing = Simulated { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
+    let growing = SimulatedStudy { users: vec![1, 2, 3], ..beside_other_work(0.3, 0.6) };
     let found = limit(&growing.run());
-    assert_eq!((of(&found), found.knee), (Some((90, Whereabouts::Client)), None));
+    assert_eq!((of(&found), found.knee), (Some((90, RequestLocation::Client)), None));
     assert!(
-        concluded(&growing.run()).answers[0]
+        load_study(&growing.run()).answers[0]
             .says
             .starts_with("What limits is probably other work on the CPUs of the load")
     );
     // Most of what a request takes is not that.
     assert_eq!(of(&limit(&beside_other_work(0.2, 0.2).run())), None);
     // The CPUs are not full: threads of one end wait for each other.
-    let mut free = beside_other_work(0.5, 0.35).with(&CPU_ALLOWED, 0.6);
-    free.hosts.retain(|(host, metric, _)| *host != Host::Client || metric.id != CPU_ALLOWED.id);
+    let mut free = beside_other_work(0.5, 0.35).with_host_figure(&CPU_ALLOWED, 0.6);
+    free.hosts.retain(|(host, metric, _)| *host != LoadHost::Client || metric.id != CPU_ALLOWED.id);
     assert_eq!(of(&limit(&free.run())), None);
     // Both ends on one CPU wait for each other.
     let mut shared = beside_other_work(0.5, 0.5);
@@ -537,17 +555,17 @@ fn other_work_is_named_where_requests_wait_for_cpus_most_of_the_time() {
     (shared.stations[4].demand, shared.stations[4].servers) = (4e-3, 1);
     assert_eq!(of(&limit(&shared.run())), None);
     // Users who think for longer than an answer takes.
-    let thinking = Simulated { think: 100, users: vec![1, 2, 4, 8], ..beside_other_work(0.5, 0.35) };
+    let thinking = SimulatedStudy { think: 100, users: vec![1, 2, 4, 8], ..beside_other_work(0.5, 0.35) };
     assert_eq!(of(&limit(&thinking.run())), None);
 }
 
 #[test]
 fn a_client_beside_a_neighbour_is_the_limit_and_why_is_said() {
-    let mut slow = server([10.0, 10.0, 20.0, 70.0]);
-    slow.stations.push(Station { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
-    slow.hosts.extend([(Host::Client, &WITHOUT_CPU, 0.6), (Host::Client, &CPU_ALLOWED, 1.0)]);
+    let mut slow = server_of([10.0, 10.0, 20.0, 70.0]);
+    slow.stations.push(SimulatedStation { resource: Some(ClientCpu), demand: 0.02, servers: 1 });
+    slow.hosts.extend([(LoadHost::Client, &THREADS_WITHOUT_CPU, 0.6), (LoadHost::Client, &CPU_ALLOWED, 1.0)]);
     let run = slow.run();
-    assert_eq!(limit(&run).verdict, LoadVerdict::Client { by: name(Generator) });
+    assert_eq!(limit(&run).verdict, LoadVerdict::Client { by: resource_name(Generator) });
     assert!(
         hindrances(&run).iter().any(|(of, ..)| of.by == Hindrance::WithoutCpu && !of.of_server),
         "{:?}",
@@ -558,50 +576,57 @@ fn a_client_beside_a_neighbour_is_the_limit_and_why_is_said() {
 #[test]
 fn stalls_are_named_where_nothing_is_full_for_a_tenth_of_the_time() {
     let stalling = |share, a_second, milliseconds: [f64; 4]| {
-        let mut run = with_lock(server(milliseconds), 0.5);
+        let mut run = with_lock(server_of(milliseconds), 0.5);
         (run.stalled, run.stalls, run.users) = (share, a_second, vec![1, 2, 4, 8, 16]);
         run.stations[4].servers = 2;
         limit(&run.run())
     };
     let idle = [0.05, 0.1, 0.05, 0.05];
     let found = stalling(0.3, 1.0, idle);
-    let stalls = Unwatched::Stalls { percent: 30, nanoseconds: 300_000_000, every_nanoseconds: 1_000_000_000 };
-    assert_eq!(found.verdict, LoadVerdict::Unwatched { how: stalls, at: Whereabouts::Server });
+    let stalls = UnwatchedLimit::Stalls { percent: 30, nanoseconds: 300_000_000, every_nanoseconds: 1_000_000_000 };
+    assert_eq!(found.verdict, LoadVerdict::Unwatched { how: stalls, at: RequestLocation::Server });
     assert_eq!(found.doubts[0], LoadDoubt::NotWatched);
     let is_stalls =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: Unwatched::Stalls { .. }, .. });
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::Stalls { .. }, .. });
     // A twentieth of the time, or a single one in all visits.
     assert!(!is_stalls(&stalling(0.05, 1.0, idle)) && !is_stalls(&stalling(0.3, 0.01, idle)));
     // What is full all the same limits, and a full CPU is known to stall by its quota.
     let full = stalling(0.3, 1.0, [0.05, 2.0, 0.05, 0.05]);
-    assert_eq!((&full.verdict, full.doubts.as_slice()), (&LoadVerdict::Resource { by: name(ServerCpu) }, &[][..]));
+    assert_eq!(
+        (&full.verdict, full.doubts.as_slice()),
+        (&LoadVerdict::Resource { by: resource_name(ServerCpu) }, &[][..])
+    );
 }
 
 /// Files that fit into memory with up to so many users: with more the disk reads half of what is served.
-fn fits_until(most: u64, mut simulated: Simulated) -> Run {
+fn fits_until(most: u64, mut simulated: SimulatedStudy) -> Run {
     simulated.cache = CacheState::Uncached;
     let mut run = simulated.run();
-    times(&mut run, &FROM_DISK, 0.0, |case| kelvin_catalogue::load::USERS.of(case).is_some_and(|users| users <= most));
-    times(&mut run, &FROM_DISK, 0.5 / 2.4, |_| true);
-    times(&mut run, &THROUGHPUT, 0.7, |case| kelvin_catalogue::load::USERS.of(case).is_some_and(|users| users > most));
+    scale_readings(&mut run, &DISK_BYTE_RATE, 0.0, |case| {
+        kelvin_catalogue::load::USERS.number_in(case).is_some_and(|users| users <= most)
+    });
+    scale_readings(&mut run, &DISK_BYTE_RATE, 0.5 / 2.4, |_| true);
+    scale_readings(&mut run, &THROUGHPUT, 0.7, |case| {
+        kelvin_catalogue::load::USERS.number_in(case).is_some_and(|users| users > most)
+    });
     run
 }
 
 #[test]
 fn memory_that_holds_the_files_of_few_users_only_is_named() {
-    let idle = || with_lock(server([0.2, 0.4, 0.2, 0.1]), 1.0);
+    let idle = || with_lock(server_of([0.2, 0.4, 0.2, 0.1]), 1.0);
     let found = limit(&fits_until(8, idle()));
-    let how = Unwatched::Memory { users: 10, percent: 50 };
-    assert_eq!(found.verdict, LoadVerdict::Unwatched { how, at: Whereabouts::Disk }, "{found:?}");
+    let how = UnwatchedLimit::Memory { users: 10, percent: 50 };
+    assert_eq!(found.verdict, LoadVerdict::Unwatched { how, at: RequestLocation::Disk }, "{found:?}");
     assert_eq!(found.doubts[0], LoadDoubt::NoMoreMemory);
     let is_memory =
-        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. });
+        |limit: &LoadLimit| matches!(limit.verdict, LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. });
     // Files that come from the disk with any number of users, or never.
     assert!(!is_memory(&limit(&fits_until(0, idle()))) && !is_memory(&limit(&fits_until(100, idle()))));
     // A CPU that is full with many users as well.
     assert_eq!(
-        limit(&fits_until(8, server([0.2, 4.0, 0.2, 0.1]))).verdict,
-        LoadVerdict::Resource { by: name(ServerCpu) }
+        limit(&fits_until(8, server_of([0.2, 4.0, 0.2, 0.1]))).verdict,
+        LoadVerdict::Resource { by: resource_name(ServerCpu) }
     );
 }
 
@@ -609,59 +634,63 @@ fn memory_that_holds_the_files_of_few_users_only_is_named() {
 fn threads_that_wait_for_flushes_are_at_the_disk_whether_throughput_grows_or_not() {
     // Requests take 0.5 ms at a journal that flushes two at a time, and 0.1 ms of CPU.
     let log = |users: &[u64], blocked: f64| {
-        let mut log = server([0.01, 0.1, 0.01, 0.1]);
-        log.stations.push(Station { resource: None, demand: 0.5e-3, servers: 2 });
-        Simulated { cache: CacheState::Cached, users: users.to_vec(), written: 4096.0, blocked, ..log }
+        let mut log = server_of([0.01, 0.1, 0.01, 0.1]);
+        log.stations.push(SimulatedStation { resource: None, demand: 0.5e-3, servers: 2 });
+        SimulatedStudy { cache: CacheState::Cached, users: users.to_vec(), written: 4096.0, blocked, ..log }
     };
     let place = |limit: &LoadLimit| match limit.verdict {
-        LoadVerdict::Unwatched { how: Unwatched::Each { .. }, at } => Some(("each", at)),
-        LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, at } => Some(("in turn", at)),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, at } => Some(("each", at)),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { .. }, at } => Some(("in turn", at)),
         _ => None,
     };
     let found = limit(&log(&[1, 2, 3], 0.75).run());
-    assert_eq!((place(&found).map(|(_, at)| at), found.knee), (Some(Whereabouts::Disk), None), "{found:?}");
-    assert_eq!(place(&limit(&log(&[1, 2, 4, 8, 16], 0.75).run())), Some(("in turn", Whereabouts::Disk)));
+    assert_eq!((place(&found).map(|(_, at)| at), found.knee), (Some(RequestLocation::Disk), None), "{found:?}");
+    assert_eq!(place(&limit(&log(&[1, 2, 4, 8, 16], 0.75).run())), Some(("in turn", RequestLocation::Disk)));
     // Threads that were not seen to wait, on a host of which none waits for a disk, do not wait for the log.
-    let elsewhere = limit(&log(&[1, 2, 4, 8, 16], 0.05).with(&PRESSURE_IO, 0.05).with(&DISK_WRITES, 1e4).run());
-    assert_ne!(place(&elsewhere).map(|(_, at)| at), Some(Whereabouts::Disk), "{elsewhere:?}");
+    let elsewhere = limit(
+        &log(&[1, 2, 4, 8, 16], 0.05).with_host_figure(&PRESSURE_IO, 0.05).with_host_figure(&DISK_WRITES, 1e4).run(),
+    );
+    assert_ne!(place(&elsewhere).map(|(_, at)| at), Some(RequestLocation::Disk), "{elsewhere:?}");
 }
 
 #[test]
-fn threads_that_wait_for_a_cpu_now_and_then_beside_other_work_do_not_limit() {
-    let beside_others = with_lock(server([0.2, 0.1, 0.2, 0.1]), 20.0).with(&CPU_USER, 0.95).with(&WITHOUT_CPU, 0.1);
-    assert_eq!(unwatched(&limit(&beside_others.run())), ("one", 20, Whereabouts::Server));
+fn occasional_cpu_wait_is_no_limit() {
+    let beside_others = with_lock(server_of([0.2, 0.1, 0.2, 0.1]), 20.0)
+        .with_host_figure(&CPU_USER, 0.95)
+        .with_host_figure(&THREADS_WITHOUT_CPU, 0.1);
+    assert_eq!(unwatched_limit(&limit(&beside_others.run())), ("one", 20, RequestLocation::Server));
     // Sixteen threads, each with a request that sleeps: one of them waits for a CPU on average.
-    let mut sleep = server([0.1, 0.5, 0.1, 0.1]);
-    sleep.stations.push(Station { resource: None, demand: 0.04, servers: 1000 });
-    sleep.stations.push(Station { resource: Some(ServerThread), demand: 0.5e-3 / 16.0, servers: 1 });
-    let threads = Simulated { users: vec![1, 2, 4, 8, 16], ..sleep };
-    let found = limit(&threads.with(&CPU_USER, 0.95).with(&WITHOUT_CPU, 1.0).run());
-    assert_ne!(found.verdict, LoadVerdict::Resource { by: name(ServerCpu) }, "{found:?}");
+    let mut sleep = server_of([0.1, 0.5, 0.1, 0.1]);
+    sleep.stations.push(SimulatedStation { resource: None, demand: 0.04, servers: 1000 });
+    sleep.stations.push(SimulatedStation { resource: Some(ServerThread), demand: 0.5e-3 / 16.0, servers: 1 });
+    let threads = SimulatedStudy { users: vec![1, 2, 4, 8, 16], ..sleep };
+    let found = limit(&threads.with_host_figure(&CPU_USER, 0.95).with_host_figure(&THREADS_WITHOUT_CPU, 1.0).run());
+    assert_ne!(found.verdict, LoadVerdict::Resource { by: resource_name(ServerCpu) }, "{found:?}");
 }
 
 #[test]
-fn a_limit_that_changes_in_the_middle_is_doubted() {
+fn changing_limit_is_doubted() {
     // The disk is full in some visits, and in the others something that nobody watches limits.
-    let mut run = server([100.0, 10.0, 20.0, 5.0]).run();
+    let mut run = server_of([100.0, 10.0, 20.0, 5.0]).run();
     let mut count = 0;
-    for one in run.measurements.iter_mut().filter(|one| at(Disk)(&one.planned.case)) {
+    for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
         for round in &mut one.rounds {
             count += 1;
-            let Attempt::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
             for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && count % 5 == 0) {
                 reading.readings = Readings::Scalars(vec![0.6]);
             }
         }
     }
     let found = limit(&run);
-    assert_eq!(found.verdict, LoadVerdict::Resource { by: name(Disk) }, "{found:?}");
+    assert_eq!(found.verdict, LoadVerdict::Resource { by: resource_name(Disk) }, "{found:?}");
     assert!(found.doubts.contains(&LoadDoubt::Unsteady), "{:?}", found.doubts);
 }
 
 #[test]
-fn nothing_is_concluded_from_a_saturation_that_was_not_reached() {
-    let run = Simulated { think: 9_000, ..published() }.run();
-    let study = concluded(&run);
+fn unreached_saturation_gives_no_conclusion() {
+    let run = SimulatedStudy { think: 9_000, ..published() }.run();
+    let study = load_study(&run);
     let text = &study.conclusions[0].text;
     assert!(
         text.contains("throughput still grew at 22 users, and the limit was not reached: it serves at least 2."),
@@ -677,52 +706,52 @@ fn nothing_is_concluded_from_a_saturation_that_was_not_reached() {
 }
 
 #[test]
-fn whether_the_generator_was_the_limit_is_said_once() {
+fn generator_limit_is_reported_once() {
     let of = |run: &Run| {
-        let study = concluded(run);
+        let study = load_study(run);
         let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
         let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
         (concluded.conclusion.holds, concluded.text.clone(), study.answers[0].because.join(" "))
     };
-    let (holds, text, answer) = of(&server([10.0, 10.0, 20.0, 70.0]).run());
+    let (holds, text, answer) = of(&server_of([10.0, 10.0, 20.0, 70.0]).run());
     assert_eq!(holds, Some(false));
     assert!(text.starts_with("the load generator was not the limit, which is not so: "), "{text}");
     assert!(answer.contains("The load generator was the limit: "), "{answer}");
     // A link that is certainly fuller than a busy generator is the limit, and the generator is not.
-    let busy = server([10.0, 10.0, 100.0, 87.0]).run();
-    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { by: name(Link) }, Some(true)));
+    let busy = server_of([10.0, 10.0, 100.0, 87.0]).run();
+    assert_eq!((&limit(&busy).verdict, of(&busy).0), (&LoadVerdict::Resource { by: resource_name(Link) }, Some(true)));
 }
 
 #[test]
-fn a_generator_that_is_late_only_where_nothing_is_full_was_not_the_limit() {
+fn lateness_below_saturation_is_no_limit() {
     let kept_up = |run: &Run| {
-        let study = concluded(run);
+        let study = load_study(run);
         let found = claims(&study, |claim| matches!(claim, LoadClaim::Generator { .. }).then_some(()));
         let [(_, concluded)] = found.as_slice() else { panic!("{found:?}") };
         concluded.conclusion.holds
     };
     let late = |is_at: fn(&Case) -> bool| {
         let mut run = published().run();
-        times(&mut run, &LATENESS, 1e4, is_at);
+        scale_readings(&mut run, &LATENESS, 1e4, is_at);
         (limit(&run).doubts.contains(&LoadDoubt::LateGenerator), kept_up(&run))
     };
     assert_eq!(late(|_| false), (false, Some(true)));
-    assert_eq!(late(|case| kelvin_catalogue::load::USERS.of(case) == Some(1)), (false, Some(true)));
+    assert_eq!(late(|case| kelvin_catalogue::load::USERS.number_in(case) == Some(1)), (false, Some(true)));
     assert_eq!(late(|_| true), (true, None), "it may have been");
 }
 
 #[test]
-fn the_next_limit_is_told_by_capacity_and_as_measured() {
+fn next_limit_by_capacity_and_as_measured() {
     // The disk works 2.4 times as much for each request as its capacity was stated for.
     let mut run = published().run();
-    times(&mut run, &UTILISATION, 2.4, at(Disk));
-    let study = concluded(&run);
-    let found: Vec<(LoadWhatIf, &Concluded)> = claims(&study, |claim| match claim {
+    scale_readings(&mut run, &UTILISATION, 2.4, at_resource(Disk));
+    let study = load_study(&run);
+    let found: Vec<(NextLimitClaim, &StatedConclusion)> = claims(&study, |claim| match claim {
         LoadClaim::WhatIf(what_if) => Some(what_if.clone()),
         _ => None,
     });
     let [(what_if, concluded)] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((what_if.limit, what_if.next), (name(Link), name(Disk)));
+    assert_eq!((what_if.limit, what_if.next), (resource_name(Link), resource_name(Disk)));
     let alone = what_if.from_capacity.unwrap();
     assert!((alone.times / (173.0 / 46.0) - 1.0).abs() < 0.05 && (alone.throughput * 0.046 - 1.0).abs() < 0.05);
     let measured = what_if.as_measured;
@@ -736,9 +765,9 @@ fn the_next_limit_is_told_by_capacity_and_as_measured() {
 }
 
 #[test]
-fn a_leak_is_found_and_none_where_there_is_none() {
-    let grows = |simulated: &Simulated| {
-        let study = concluded(&simulated.run());
+fn planted_leak_is_found() {
+    let grows = |simulated: &SimulatedStudy| {
+        let study = load_study(&simulated.run());
         let found = claims(&study, |claim| match claim {
             LoadClaim::Growth { of_server: true, bytes_a_request, .. } => Some(*bytes_a_request),
             _ => None,
@@ -746,61 +775,62 @@ fn a_leak_is_found_and_none_where_there_is_none() {
         let [(growth, concluded)] = found.as_slice() else { panic!("{found:?}") };
         (*growth, concluded.conclusion.holds)
     };
-    let (growth, holds) = grows(&Simulated { leak: 1024.0, ..published() });
+    let (growth, holds) = grows(&SimulatedStudy { leak: 1024.0, ..published() });
     assert_eq!(holds, Some(true));
     assert!((growth.value / 1024.0 - 1.0).abs() < 0.1, "{growth:?}");
     assert_eq!(grows(&published()).1, Some(false));
 }
 
 /// The conclusions of one kind of claim, with their labels.
-fn labelled(run: &Run, of: impl Fn(&LoadClaim) -> bool) -> Vec<(Option<bool>, String)> {
-    let study = concluded(run);
+fn labelled_conclusions(run: &Run, of: impl Fn(&LoadClaim) -> bool) -> Vec<(Option<bool>, String)> {
+    let study = load_study(run);
     let found = claims(&study, |claim| of(claim).then_some(()));
     found.into_iter().map(|(_, one)| (one.conclusion.holds, one.text.clone())).collect()
 }
 
 #[test]
-fn a_label_says_whether_the_claim_of_its_sentence_is_so() {
+fn label_matches_claim() {
     // A disk that reads what is served reads no more than 1.1 times that.
     let reads = |claim: &LoadClaim| matches!(claim, LoadClaim::Amplification { .. });
     let mut run = published().run();
-    let [(holds, text)] = labelled(&run, reads).try_into().unwrap();
+    let [(holds, text)] = labelled_conclusions(&run, reads).try_into().unwrap();
     assert!(holds == Some(true) && text.starts_with("the disk reads more than 1.10 bytes for each byte served: 2.4"));
-    times(&mut run, &kelvin_catalogue::load::FROM_DISK, 1.0 / 2.4, |_| true);
-    let [(holds, text)] = labelled(&run, reads).try_into().unwrap();
+    scale_readings(&mut run, &kelvin_catalogue::load::DISK_BYTE_RATE, 1.0 / 2.4, |_| true);
+    let [(holds, text)] = labelled_conclusions(&run, reads).try_into().unwrap();
     assert!(
         holds == Some(false) && (text.contains("served: 0.99") || text.contains("served: 1.00")),
         "{holds:?} {text}"
     );
     // Memory that grows by more for each request, but by little in all.
     let grows = |claim: &LoadClaim| matches!(claim, LoadClaim::Growth { of_server: true, .. });
-    let [(holds, text)] = labelled(&Simulated { leak: 1024.0, ..published() }.run(), grows).try_into().unwrap();
+    let [(holds, text)] =
+        labelled_conclusions(&SimulatedStudy { leak: 1024.0, ..published() }.run(), grows).try_into().unwrap();
     assert_eq!(holds, Some(true), "{text}");
     assert!(text.contains(" in the study: by 1") && text.ends_with("in the study"), "{text}");
     // What no visit has tested is not known, however certain the limit is.
     let next = |claim: &LoadClaim| matches!(claim, LoadClaim::WhatIf(_));
-    let [(holds, _)] = labelled(&published().run(), next).try_into().unwrap();
+    let [(holds, _)] = labelled_conclusions(&published().run(), next).try_into().unwrap();
     assert_eq!(holds, None);
-    let doubted = Simulated { failing: 0.02, ..published() }.run();
-    let [(holds, text)] = labelled(&doubted, next).try_into().unwrap();
+    let doubted = SimulatedStudy { failures_per_answer: 0.02, ..published() }.run();
+    let [(holds, text)] = labelled_conclusions(&doubted, next).try_into().unwrap();
     assert_eq!(holds, None, "nothing follows from a limit that is not certain: {text}");
     // Response times of single visits are no evidence of growth.
     let response = |claim: &LoadClaim| matches!(claim, LoadClaim::Response { .. });
-    let [(holds, _)] = labelled(&published().run(), response).try_into().unwrap();
+    let [(holds, _)] = labelled_conclusions(&published().run(), response).try_into().unwrap();
     assert_eq!(holds, Some(true));
-    let once = Simulated { visits: 1, ..published() }.run();
-    assert!(labelled(&once, response).iter().all(|(holds, _)| holds.is_none()));
+    let once = SimulatedStudy { visits: 1, ..published() }.run();
+    assert!(labelled_conclusions(&once, response).iter().all(|(holds, _)| holds.is_none()));
 }
 
 #[test]
-fn a_share_is_never_below_nothing_and_an_answer_no_larger_than_its_file() {
+fn shares_nonnegative_answers_within_file_size() {
     let mut run = published().run();
     // Every second visit used nothing of the disk, as far as was seen.
     let mut even = false;
-    for one in run.measurements.iter_mut().filter(|one| at(Disk)(&one.planned.case)) {
+    for one in run.measurements.iter_mut().filter(|one| at_resource(Disk)(&one.planned.case)) {
         for round in &mut one.rounds {
             even = !even;
-            let Attempt::Measured(readings) = &mut round.attempt else { continue };
+            let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
             for reading in readings.iter_mut().filter(|one| one.metric == UTILISATION.id && even) {
                 reading.readings = Readings::Scalars(vec![0.0]);
             }
@@ -809,81 +839,81 @@ fn a_share_is_never_below_nothing_and_an_answer_no_larger_than_its_file() {
     let used = limit(&run).used;
     assert!(used.iter().all(|one| one.utilisation.low >= 0.0), "{used:?}");
     assert_eq!(limit(&published().run()).request_bytes.map(f64::round), Some(2e6));
-    times(&mut run, &kelvin_catalogue::load::RATE, 1e6, |_| true);
+    scale_readings(&mut run, &kelvin_catalogue::load::RATE, 1e6, |_| true);
     assert_eq!(limit(&run).request_bytes, None);
 }
 
 #[test]
-fn the_sentence_says_it_all() {
-    let study = concluded(&published().run());
+fn limit_sentence_is_complete() {
+    let study = load_study(&published().run());
     let text = &study.conclusions[0].text;
     assert!(text.starts_with("from 3 users (2 to "), "{text}");
     assert!(text.contains(") on the network is the limit: 5.8"), "{text}");
     assert!(text.contains(" requests/s of 2 MB (11.") && text.contains("that the network carries; disk 2"), "{text}");
     let table = &study.tables[0];
-    assert_eq!(table.rows.len(), grid(20).len());
+    assert_eq!(table.rows.len(), user_grid(20).len());
     assert_eq!(study.tables[1].rows[0].label, "network");
 }
 
 /// Studies of random servers of six kinds. The example `load_studies` judges thousands.
 #[test]
-fn no_verdict_on_random_servers_is_wrong_and_certain() {
+fn no_certain_verdict_on_random_servers_is_wrong() {
     for seed in 0..24 {
-        let planted = Planted::random(seed);
+        let planted = PlantedStudy::random(seed);
         let judged = planted.judge(&studies(&planted.study.run()));
         assert!(!judged.is_wrong(), "{seed}: {judged:?} of {planted:?}");
-        assert!(!judged.is_far(), "{seed}: {judged:?} of {planted:?}");
+        assert!(!judged.is_knee_far(), "{seed}: {judged:?} of {planted:?}");
     }
 }
 
 /// The answers of a study, as lines.
-fn answered(what: &str, run: &Run) -> String {
-    let line = |answer: &Answer| format!("{}\n  {}\n", answer.says, answer.because.join("\n  "));
-    format!("# {what}\n{}", concluded(run).answers.iter().map(line).collect::<String>())
+fn answer_lines(what: &str, run: &Run) -> String {
+    let line = |answer: &StudyAnswer| format!("{}\n  {}\n", answer.says, answer.because.join("\n  "));
+    format!("# {what}\n{}", load_study(run).answers.iter().map(line).collect::<String>())
 }
 
 #[test]
-fn the_answer_reads_well_in_every_form() {
+fn answers_match_snapshot() {
     let certain = published().run();
     let [mut amplified, mut beyond, mut late, mut once] = [&certain; 4].map(Run::clone);
-    times(&mut amplified, &UTILISATION, 2.4, at(Disk));
-    times(&mut beyond, &UTILISATION, 1.3, at(Link));
-    times(&mut late, &LATENESS, 1e4, |_| true);
-    times(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.of(case) == Some(6));
+    scale_readings(&mut amplified, &UTILISATION, 2.4, at_resource(Disk));
+    scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
+    scale_readings(&mut late, &LATENESS, 1e4, |_| true);
+    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.number_in(case) == Some(6));
     let planted = [
         ("a slow link, and a disk that reads more than is served", amplified),
-        ("think time", Simulated { think: 1000, ..published() }.run()),
+        ("think time", SimulatedStudy { think: 1000, ..published() }.run()),
         (
             "one fixed file from memory",
-            Simulated { pattern: Pattern::Fixed, cache: CacheState::Cached, ..published() }.run(),
+            SimulatedStudy { pattern: RequestPattern::Fixed, cache: CacheState::Cached, ..published() }.run(),
         ),
-        ("a single user", server([0.3, 0.2, 150.0, 0.1]).run()),
-        ("two equal", server([100.0, 10.0, 98.0, 5.0]).run()),
-        ("two near", Simulated { error: 0.03, ..server([100.0, 10.0, 90.0, 5.0]) }.run()),
-        ("a slow client", server([10.0, 10.0, 20.0, 70.0]).run()),
-        ("slow CPUs", server([10.0, 90.0, 20.0, 5.0]).run()),
-        ("one worker", Simulated { workers: Some(1), ..server([50.0, 30.0, 40.0, 5.0]) }.run()),
+        ("a single user", server_of([0.3, 0.2, 150.0, 0.1]).run()),
+        ("two equal", server_of([100.0, 10.0, 98.0, 5.0]).run()),
+        ("two near", SimulatedStudy { error: 0.03, ..server_of([100.0, 10.0, 90.0, 5.0]) }.run()),
+        ("a slow client", server_of([10.0, 10.0, 20.0, 70.0]).run()),
+        ("slow CPUs", server_of([10.0, 90.0, 20.0, 5.0]).run()),
+        ("one worker", SimulatedStudy { workers: Some(1), ..server_of([50.0, 30.0, 40.0, 5.0]) }.run()),
         (
             "workers that sleep",
-            Simulated { tries_more_workers: true, ..pool_that_waits(4, 1000, &[1, 2, 4, 8, 16]) }.run(),
+            SimulatedStudy { tries_more_workers: true, ..waiting_pool(4, 1000, &[1, 2, 4, 8, 16]) }.run(),
         ),
-        ("workers that wait for a lock", pool_that_waits(4, 1, &[1, 2, 4, 8, 16]).run()),
+        ("workers that wait for a lock", waiting_pool(4, 1, &[1, 2, 4, 8, 16]).run()),
         ("late requests", late),
         ("a law broken once", once),
-        ("a leak", Simulated { leak: 1024.0, ..published() }.run()),
-        ("one visit", Simulated { visits: 1, ..published() }.run()),
-        ("few users", Simulated { think: 9_000, ..published() }.run()),
-        ("a lock", with_lock(server([40.0, 10.0, 50.0, 5.0]), 110.0).run()),
-        ("a lock beside a disk", with_lock(server([80.0, 10.0, 40.0, 5.0]), 110.0).run()),
+        ("a leak", SimulatedStudy { leak: 1024.0, ..published() }.run()),
+        ("one visit", SimulatedStudy { visits: 1, ..published() }.run()),
+        ("few users", SimulatedStudy { think: 9_000, ..published() }.run()),
+        ("a lock", with_lock(server_of([40.0, 10.0, 50.0, 5.0]), 110.0).run()),
+        ("a lock beside a disk", with_lock(server_of([80.0, 10.0, 40.0, 5.0]), 110.0).run()),
         ("a wrong capacity", beyond),
     ];
-    let all: Vec<String> = planted.iter().map(|(what, run)| answered(what, run)).collect();
+    let all: Vec<String> = planted.iter().map(|(what, run)| answer_lines(what, run)).collect();
     insta::assert_snapshot!(all.join("\n"));
 }
 
 /// The conclusions across cases, by what they compare.
-fn compared(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
-    let study = concluded(run);
+fn pair_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
+    let study = load_study(run);
     let found = claims(&study, |claim| match claim {
         LoadClaim::Across(comparison) => Some(match comparison.figure {
             LoadFigure::Throughput { .. } => "throughput",
@@ -895,26 +925,26 @@ fn compared(run: &Run) -> Vec<(&'static str, Option<bool>, String)> {
     found.into_iter().map(|(what, one)| (what, one.conclusion.holds, one.text.clone())).collect()
 }
 
-fn held(run: &Run) -> Vec<(&'static str, Option<bool>)> {
-    compared(run).into_iter().map(|(what, holds, _)| (what, holds)).collect()
+fn stability_conclusions(run: &Run) -> Vec<(&'static str, Option<bool>)> {
+    pair_conclusions(run).into_iter().map(|(what, holds, _)| (what, holds)).collect()
 }
 
 /// Visits that are long enough to tell 5 %.
-fn long(simulated: Simulated) -> Simulated {
-    Simulated { requests: 1500, ..simulated }
+fn with_long_steps(simulated: SimulatedStudy) -> SimulatedStudy {
+    SimulatedStudy { requests: 1500, ..simulated }
 }
 
 #[test]
-fn a_fixed_file_leaves_the_throughput_and_not_the_disk_where_the_link_limits() {
-    let fixed = Simulated { pattern: Pattern::Fixed, seed: 8, ..server([0.1, 10.0, 173.0, 5.0]) };
-    let run = together(&[long(published()), long(fixed)]);
-    assert_eq!(held(&run), [("throughput", Some(true)), ("from disk", Some(true))]);
-    let said: String = compared(&run).into_iter().map(|(_, _, text)| text + "\n").collect();
+fn fixed_file_spares_disk_under_link_limit() {
+    let fixed = SimulatedStudy { pattern: RequestPattern::Fixed, seed: 8, ..server_of([0.1, 10.0, 173.0, 5.0]) };
+    let run = combined_run(&[with_long_steps(published()), with_long_steps(fixed)]);
+    assert_eq!(stability_conclusions(&run), [("throughput", Some(true)), ("from disk", Some(true))]);
+    let said: String = pair_conclusions(&run).into_iter().map(|(_, _, text)| text + "\n").collect();
     assert!(
         said.contains("with one fixed file as with random files: 5.") && said.contains("disk reads less"),
         "{said}"
     );
-    let answers = concluded(&run).answers;
+    let answers = load_study(&run).answers;
     let says: Vec<&str> = answers.iter().map(|answer| answer.says.as_str()).collect();
     assert!(says[0].starts_with("Random files: the network is the limit"), "{says:?}");
     assert!(says[1].starts_with("One fixed file: the network is the limit"), "{says:?}");
@@ -924,40 +954,40 @@ fn a_fixed_file_leaves_the_throughput_and_not_the_disk_where_the_link_limits() {
 }
 
 #[test]
-fn a_fixed_file_is_faster_where_the_disk_limits() {
-    let random = server([120.0, 10.0, 40.0, 5.0]);
-    let fixed = Simulated { pattern: Pattern::Fixed, seed: 8, ..server([0.1, 10.0, 40.0, 5.0]) };
-    let run = together(&[long(random), long(fixed)]);
-    assert_eq!(held(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
+fn fixed_file_is_faster_under_disk_limit() {
+    let random = server_of([120.0, 10.0, 40.0, 5.0]);
+    let fixed = SimulatedStudy { pattern: RequestPattern::Fixed, seed: 8, ..server_of([0.1, 10.0, 40.0, 5.0]) };
+    let run = combined_run(&[with_long_steps(random), with_long_steps(fixed)]);
+    assert_eq!(stability_conclusions(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
 }
 
 #[test]
-fn think_time_moves_the_knee_and_not_the_saturation() {
-    let thinking = Simulated { think: 1000, users: grid(30), seed: 8, ..published() };
-    let run = together(&[long(published()), long(thinking)]);
-    assert_eq!(held(&run), [("throughput", Some(true)), ("knee", Some(true))]);
-    let answers = concluded(&run).answers;
+fn think_time_moves_knee_only() {
+    let thinking = SimulatedStudy { think: 1000, users: user_grid(30), seed: 8, ..published() };
+    let run = combined_run(&[with_long_steps(published()), with_long_steps(thinking)]);
+    assert_eq!(stability_conclusions(&run), [("throughput", Some(true)), ("knee", Some(true))]);
+    let answers = load_study(&run).answers;
     assert!(answers[2].says.starts_with("1 s of think time instead of no think time: "), "{}", answers[2].says);
     assert!(answers[2].because[1].starts_with("The knee is later: at 1"), "{:?}", answers[2].because);
     // The order in which they were measured is no matter, and the same think time is none.
-    let shorter = Simulated { think: 1, seed: 8, ..published() };
-    let alike = held(&together(&[long(shorter), long(published())]));
+    let shorter = SimulatedStudy { think: 1, seed: 8, ..published() };
+    let alike = stability_conclusions(&combined_run(&[with_long_steps(shorter), with_long_steps(published())]));
     assert_eq!(alike[0], ("throughput", Some(true)));
     assert_ne!(alike[1], ("knee", Some(true)));
 }
 
 #[test]
-fn files_in_memory_are_compared_with_those_from_the_disk() {
-    let cached = Simulated { cache: CacheState::Cached, seed: 8, ..server([0.1, 10.0, 40.0, 5.0]) };
-    let run = together(&[long(cached), long(server([120.0, 10.0, 40.0, 5.0]))]);
-    assert_eq!(held(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
-    assert_eq!(held(&published().run()), [], "one case has nothing beside it");
+fn cached_and_uncached_sweeps_are_compared() {
+    let cached = SimulatedStudy { cache: CacheState::Cached, seed: 8, ..server_of([0.1, 10.0, 40.0, 5.0]) };
+    let run = combined_run(&[with_long_steps(cached), with_long_steps(server_of([120.0, 10.0, 40.0, 5.0]))]);
+    assert_eq!(stability_conclusions(&run), [("throughput", Some(false)), ("from disk", Some(true))]);
+    assert_eq!(stability_conclusions(&published().run()), [], "one case has nothing beside it");
 }
 
 #[test]
-fn a_server_that_slows_down_is_not_what_it_was() {
-    let steady = |simulated: &Simulated| {
-        let study = concluded(&simulated.run());
+fn slowing_server_is_unstable() {
+    let steady = |simulated: &SimulatedStudy| {
+        let study = load_study(&simulated.run());
         let found = claims(&study, |claim| match claim {
             LoadClaim::Steady { drift, back, .. } => Some((*drift, *back)),
             _ => None,
@@ -965,22 +995,22 @@ fn a_server_that_slows_down_is_not_what_it_was() {
         let [((drift, back), concluded)] = found.as_slice() else { panic!("{found:?}") };
         (*drift, *back, concluded.conclusion.holds)
     };
-    let short = Simulated { users: vec![1, 2, 4, 8, 12], visits: 8, ..published() };
+    let short = SimulatedStudy { users: vec![1, 2, 4, 8, 12], visits: 8, ..published() };
     let (drift, back, holds) = steady(&short);
     assert_eq!(holds, Some(true), "{drift:?}, {back:?}");
     assert!(back.is_some_and(|(users, off)| users == 1 && off.low < 0.0 && off.high > 0.0), "{back:?}");
-    let (drift, _, holds) = steady(&Simulated { slowing: 0.3, ..short });
+    let (drift, _, holds) = steady(&SimulatedStudy { slowing: 0.3, ..short });
     assert_eq!(holds, Some(false), "{drift:?}");
     assert!(drift.low < -0.26 && drift.high > -0.30, "a third slower is 26 % less: {drift:?}");
 }
 
 #[test]
-fn visits_are_told_over_time_and_the_return_is_marked() {
+fn timeline_has_steps_and_return() {
     let run = published().run();
     let analysis = kelvin_analysis::analyse(&run);
     let [timeline] = analysis.timelines.as_slice() else { panic!("{:?}", analysis.timelines) };
     let points = || timeline.groups.iter().flat_map(|group| &group.points);
-    assert_eq!(points().count(), 4 * grid(20).len() + 1);
+    assert_eq!(points().count(), 4 * user_grid(20).len() + 1);
     assert!(timeline.groups.iter().all(|group| group.points.is_sorted_by_key(|(at, _)| *at)));
     let last = points().map(|(at, _)| *at).fold(0.0, f64::max);
     assert_eq!(timeline.back, Some(("back to 1 user".to_owned(), last)));

@@ -1,12 +1,12 @@
 //! Conclusions on the network between two processes of a machine.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Fact, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
 
 const fn time(id: &'static str) -> Metric {
-    Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
+    Metric::duration(id, "A time of the network").headline(HeadlineSamples::AsFound)
 }
 
 const TCP: Metric = time("net.rtt.tcp");
@@ -14,13 +14,14 @@ const UNIX: Metric = time("net.rtt.unix");
 const STACK: Metric = time("net.stack.tcp");
 const CONNECT: Metric = time("net.connect");
 const CLOSE: Metric = time("net.close");
-const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive").headline(Treatment::AsFound);
-const WAY: Metric = Metric::rate("net.bandwidth.tcp.way", "Bytes that arrive").headline(Treatment::AsFound);
+const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive").headline(HeadlineSamples::AsFound);
+const SEND_METHOD_RATE: Metric =
+    Metric::rate("net.bandwidth.tcp.way", "Bytes that arrive").headline(HeadlineSamples::AsFound);
 const LOST: Metric = time("net.bandwidth.udp.lost").unit(Unit::Ratio, Better::Lower);
 const KIB: u64 = 1 << 10;
 
 fn network() -> Run {
-    testing::run(&[TCP, UNIX, STACK, CONNECT, CLOSE, RATE, WAY, LOST])
+    testing::empty_run(&[TCP, UNIX, STACK, CONNECT, CLOSE, RATE, SEND_METHOD_RATE, LOST])
 }
 
 /// Five rounds around a value, by 1 %.
@@ -32,22 +33,25 @@ fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
     add_scalars(run, metric, case, &rounds(value));
 }
 
-fn placed(placement: &'static str) -> Case {
-    Case::new().at(kelvin_model::Point::named("placement", placement))
+fn placement_case(placement: &'static str) -> Case {
+    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement))
 }
 
 fn streams(message: u64, streams: u64, placement: &'static str) -> Case {
-    Case::new().with("message", message).with("streams", streams).at(kelvin_model::Point::named("placement", placement))
-}
-
-fn by_way(message: u64, way: &'static str) -> Case {
     Case::new()
-        .with("message", message)
-        .at(kelvin_model::Point::named("placement", "two_cpus"))
-        .at(kelvin_model::Point::named("way", way))
+        .with_number("message", message)
+        .with_number("streams", streams)
+        .with_word(kelvin_model::AxisWord::from_names("placement", placement))
 }
 
-fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
+fn send_method_case(message: u64, way: &'static str) -> Case {
+    Case::new()
+        .with_number("message", message)
+        .with_word(kelvin_model::AxisWord::from_names("placement", "two_cpus"))
+        .with_word(kelvin_model::AxisWord::from_names("way", way))
+}
+
+fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
@@ -62,39 +66,42 @@ fn add_streams(run: &mut Run) {
 }
 
 #[test]
-fn calls_are_compared_with_a_round_trip() {
+fn calls_are_compared_with_round_trip() {
     let mut run = network();
-    add(&mut run, &TCP, placed("same_cpu").with("message", 64), 10_000.0);
-    add(&mut run, &TCP, placed("two_cpus").with("message", 64), 40_000.0);
-    add(&mut run, &UNIX, placed("same_cpu").with("message", 64), 10_050.0);
-    add(&mut run, &STACK, Case::new().with("message", 64), 3500.0);
-    add(&mut run, &CONNECT, placed("same_cpu"), 20_000.0);
-    add(&mut run, &CLOSE, placed("same_cpu"), 4000.0);
+    add(&mut run, &TCP, placement_case("same_cpu").with_number("message", 64), 10_000.0);
+    add(&mut run, &TCP, placement_case("two_cpus").with_number("message", 64), 40_000.0);
+    add(&mut run, &UNIX, placement_case("same_cpu").with_number("message", 64), 10_050.0);
+    add(&mut run, &STACK, Case::new().with_number("message", 64), 3500.0);
+    add(&mut run, &CONNECT, placement_case("same_cpu"), 20_000.0);
+    add(&mut run, &CLOSE, placement_case("same_cpu"), 4000.0);
     let study = testing::study(&run, "net.rtt").unwrap();
     let all = &study.conclusions;
-    let share = saying(all, "on one CPU is sending and receiving, not switching: 70 % (");
+    let share = conclusion_with(all, "on one CPU is sending and receiving, not switching: 70 % (");
     assert!(share.holds == Some(true) && share.text.ends_with("7.00 µs against 10.0 µs"), "{share:?}");
     assert!(
         share.test.contains("ratio of medians of 5 against 5 rounds; p < 0.001 among all conclusions"),
         "{share:?}"
     );
-    let between = saying(all, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");
+    let between =
+        conclusion_with(all, "over TCP takes longer between two CPUs than on one: 4.00 times as long (95 %: ");
     assert!(between.holds == Some(true) && between.text.ends_with("40.0 µs against 10.0 µs"), "{between:?}");
     // Half a percent apart with one of noise: nothing follows.
-    assert_eq!(saying(all, "takes less time over Unix sockets than over TCP").holds, None);
-    assert_eq!(saying(all, "a TCP connect on one CPU costs more").holds, Some(true));
-    assert_eq!(saying(all, "a TCP close on one CPU costs more").holds, Some(false));
+    assert_eq!(conclusion_with(all, "takes less time over Unix sockets than over TCP").holds, None);
+    assert_eq!(conclusion_with(all, "a TCP connect on one CPU costs more").holds, Some(true));
+    assert_eq!(conclusion_with(all, "a TCP close on one CPU costs more").holds, Some(false));
     assert_eq!(all.len(), 5, "{all:#?}");
 }
 
 #[test]
-fn bytes_cost_more_than_calls_from_where_they_do() {
+fn byte_cost_size_is_found() {
     let mut run = network();
     add_streams(&mut run);
     let study = testing::study(&run, "net.bandwidth").unwrap();
     // A message of 64 B takes 506.4 ns; one of n bytes twice that where 500 + n / 10 is 1012.8: at 5128.
-    let even =
-        saying(&study.conclusions, "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB up");
+    let even = conclusion_with(
+        &study.conclusions,
+        "bytes cost more than calls in a TCP stream from messages of about 5.01 KiB up",
+    );
     assert_eq!(even.holds, Some(true));
     assert!(
         even.text.contains(
@@ -107,7 +114,7 @@ fn bytes_cost_more_than_calls_from_where_they_do() {
 }
 
 #[test]
-fn calls_that_always_cost_more_are_said_to() {
+fn calls_always_costlier_is_reported() {
     let mut run = network();
     for message in [64, 256, 1024] {
         add(&mut run, &RATE, streams(message, 1, "two_cpus"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
@@ -127,30 +134,31 @@ fn calls_that_always_cost_more_are_said_to() {
 }
 
 #[test]
-fn more_streams_other_ways_and_losses_are_told_with_their_size() {
+fn stream_method_and_loss_effects_are_sized() {
     let mut run = network();
     add_streams(&mut run);
     let usual = 65_536.0 * 1e9 / 7053.6;
-    add(&mut run, &WAY, by_way(64 * KIB, "send"), usual);
-    add(&mut run, &WAY, by_way(64 * KIB, "sendfile"), 1.2 * usual);
-    add(&mut run, &WAY, by_way(64 * KIB, "zerocopy"), 0.8 * usual);
-    add(&mut run, &LOST, placed("two_cpus").with("message", 1472), 0.2);
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "send"), usual);
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "sendfile"), 1.2 * usual);
+    add(&mut run, &SEND_METHOD_RATE, send_method_case(64 * KIB, "zerocopy"), 0.8 * usual);
+    add(&mut run, &LOST, placement_case("two_cpus").with_number("message", 1472), 0.2);
     let study = testing::study(&run, "net.bandwidth").unwrap();
     let all = &study.conclusions;
-    let small = saying(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");
+    let small =
+        conclusion_with(all, "2 TCP streams in messages of 4 KiB, each between two CPUs, carry more than one: ");
     assert!(small.holds == Some(true) && small.text.contains("9.00 GB/s against 4.50 GB/s"), "{small:?}");
     assert_eq!(
-        saying(all, "2 TCP streams in messages of 64 KiB, each between two CPUs, carry more than one").holds,
+        conclusion_with(all, "2 TCP streams in messages of 64 KiB, each between two CPUs, carry more than one").holds,
         Some(false)
     );
-    assert_eq!(saying(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
-    assert_eq!(saying(all, "zerocopy carries more than send").holds, Some(false));
-    let lost = saying(all, "more than 1.0 % of datagrams of 1472 B are lost between two CPUs of this machine");
+    assert_eq!(conclusion_with(all, "sendfile carries more than send in messages of 64 KiB").holds, Some(true));
+    assert_eq!(conclusion_with(all, "zerocopy carries more than send").holds, Some(false));
+    let lost = conclusion_with(all, "more than 1.0 % of datagrams of 1472 B are lost between two CPUs of this machine");
     assert!(lost.holds == Some(true) && lost.text.contains("20 % ("), "{lost:?}");
 }
 
 #[test]
-fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
+fn placement_gain_of_streams_is_reported() {
     let mut run = network();
     add_streams(&mut run);
     for (count, rate) in [(1, 8e9), (2, 16e9)] {
@@ -158,12 +166,15 @@ fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
     }
     let study = testing::study(&run, "net.bandwidth").unwrap();
     let all = &study.conclusions;
-    let one = saying(all, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
+    let one = conclusion_with(all, "a TCP stream in messages of 64 KiB carries more on one CPU than between two: ");
     assert_eq!(one.holds, Some(false), "{one:?}");
-    let two =
-        saying(all, "2 TCP streams in messages of 64 KiB carry more each on one CPU than each between two: 1.78 times");
+    let two = conclusion_with(
+        all,
+        "2 TCP streams in messages of 64 KiB carry more each on one CPU than each between two: 1.78 times",
+    );
     assert!(two.holds == Some(true) && two.text.ends_with("16.0 GB/s against 9.00 GB/s"), "{two:?}");
-    let more = saying(all, "2 TCP streams in messages of 64 KiB, each on one CPU, carry more than one: 2.00 times");
+    let more =
+        conclusion_with(all, "2 TCP streams in messages of 64 KiB, each on one CPU, carry more than one: 2.00 times");
     assert_eq!(more.holds, Some(true));
     // The paragraph has that of the most streams.
     let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
@@ -174,14 +185,14 @@ fn where_the_ends_of_streams_are_is_told_with_what_it_is_worth() {
         add(&mut alone, &RATE, streams(message, 1, "same_cpu"), message as f64 * 1e9 / (500.0 + 0.1 * message as f64));
     }
     let study = testing::study(&alone, "net.bandwidth").unwrap();
-    assert_eq!(saying(&study.conclusions, "bytes cost more than calls in a TCP stream").holds, Some(true));
+    assert_eq!(conclusion_with(&study.conclusions, "bytes cost more than calls in a TCP stream").holds, Some(true));
 }
 
 #[test]
-fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
+fn cpu_limited_streams_are_reported_once() {
     const BUSY: Metric = time("net.bandwidth.tcp.busy").unit(Unit::Ratio, Better::Neither);
     let limited = |shares: &[f64]| {
-        let mut run = testing::run(&[BUSY]);
+        let mut run = testing::empty_run(&[BUSY]);
         for (message, share) in [64, 4 * KIB, 64 * KIB].into_iter().zip(shares) {
             add(&mut run, &BUSY, streams(message, 1, "two_cpus"), *share);
         }
@@ -199,7 +210,7 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
     assert_eq!(limited(&[1.0, 0.5, 1.0]).1, Some(false));
     // About as full as the limit.
     assert_eq!(limited(&[1.0, 0.95, 1.0]).1, None);
-    let mut run = testing::run(&[BUSY]);
+    let mut run = testing::empty_run(&[BUSY]);
     add(&mut run, &BUSY, streams(64, 1, "two_cpus"), 1.0);
     let said = analyse(&run).findings.into_iter().find(|finding| finding.text.starts_with("Network: ")).unwrap().text;
     assert!(
@@ -209,19 +220,24 @@ fn streams_that_are_all_limited_by_a_cpu_are_said_to_be_once() {
 }
 
 #[test]
-fn the_ceiling_of_streams_is_what_their_bytes_cost() {
+fn stream_ceiling_is_byte_cost() {
     const SEND: Metric = time("net.stream.tcp");
     const RECEIVE: Metric = time("net.stream.tcp.receive");
-    let mut run = testing::run(&[SEND, RECEIVE, RATE]);
+    let mut run = testing::empty_run(&[SEND, RECEIVE, RATE]);
     for message in [64, 4 * KIB, 64 * KIB] {
         // A byte costs 0.1 ns here and 0.06 ns there; calls cost the same at every size.
-        add(&mut run, &SEND, Case::new().with("message", message), 300.0 + 0.1 * message as f64);
-        add(&mut run, &RECEIVE, Case::new().with("message", message), 500.0 + 0.06 * message as f64);
+        add(&mut run, &SEND, Case::new().with_number("message", message), 300.0 + 0.1 * message as f64);
+        add(&mut run, &RECEIVE, Case::new().with_number("message", message), 500.0 + 0.06 * message as f64);
     }
     let around = |cpus: u32, streams, placement, truth: f64| {
         let mut run = run.clone();
         run.outline.machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
-        add(&mut run, &RATE, placed(placement).with("streams", streams).with("message", 64 * KIB), 5e9);
+        add(
+            &mut run,
+            &RATE,
+            placement_case(placement).with_number("streams", streams).with_number("message", 64 * KIB),
+            5e9,
+        );
         let [found] = &analyse(&run).ceilings[..] else { panic!("one line has one ceiling") };
         assert!(found.low < truth && truth < found.high && found.high < 1.1 * found.low, "{found:?} around {truth}");
     };
@@ -232,21 +248,26 @@ fn the_ceiling_of_streams_is_what_their_bytes_cost() {
     // Both ends of one on one CPU, of two on a CPU each.
     around(2, 1, "same_cpu", 6.25e9);
     around(2, 2, "same_cpu", 12.5e9);
-    let mut without_costs = testing::run(&[RATE]);
-    add(&mut without_costs, &RATE, placed("two_cpus").with("streams", 1).with("message", 64 * KIB), 5e9);
+    let mut without_costs = testing::empty_run(&[RATE]);
+    add(
+        &mut without_costs,
+        &RATE,
+        placement_case("two_cpus").with_number("streams", 1).with_number("message", 64 * KIB),
+        5e9,
+    );
     assert_eq!(analyse(&without_costs).ceilings, []);
 }
 
 #[test]
-fn the_paragraph_says_only_what_holds() {
+fn network_paragraph_has_supported_claims_only() {
     let mut run = network();
     assert!(testing::study(&run, "net.rtt").is_none() && testing::study(&run, "net.bandwidth").is_none());
     let network_of =
         |run: &Run| analyse(run).findings.into_iter().find(|finding| finding.text.starts_with("Network: "));
     assert!(network_of(&run).is_none());
     add_streams(&mut run);
-    add(&mut run, &TCP, placed("same_cpu").with("message", 64), 10_000.0);
-    add(&mut run, &CONNECT, placed("same_cpu"), 5000.0);
+    add(&mut run, &TCP, placement_case("same_cpu").with_number("message", 64), 10_000.0);
+    add(&mut run, &CONNECT, placement_case("same_cpu"), 5000.0);
     let said = network_of(&run).unwrap().text;
     assert!(said.starts_with("Network: bytes cost more than calls in a TCP stream from messages of"), "{said}");
     // Connecting costs less than a round trip here, and two streams carry no more in large messages.

@@ -2,10 +2,10 @@
 
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Metric, Treatment, Unit};
+use kelvin_model::{Better, Case, HeadlineSamples, Metric, Unit};
 
 const fn metric(id: &'static str) -> Metric {
-    Metric::duration(id, "A share of pages").unit(Unit::Ratio, Better::Neither).headline(Treatment::AsFound)
+    Metric::duration(id, "A share of pages").unit(Unit::Ratio, Better::Neither).headline(HeadlineSamples::AsFound)
 }
 
 const PRESENT: Metric = metric("mem.page.present");
@@ -13,9 +13,9 @@ const ZERO: Metric = metric("mem.page.zero");
 const EXCLUSIVE: Metric = metric("mem.page.exclusive");
 
 #[test]
-fn a_claim_holds_if_all_rounds_agree_fails_if_none_does_and_is_open_otherwise() {
-    let mut run = testing::run(&[PRESENT, ZERO, EXCLUSIVE]);
-    let kind = |word| Case::new().at(kelvin_model::Point::named("kind", word));
+fn page_claim_follows_agreement_of_rounds() {
+    let mut run = testing::empty_run(&[PRESENT, ZERO, EXCLUSIVE]);
+    let kind = |word| Case::new().with_word(kelvin_model::AxisWord::from_names("kind", word));
     add_scalars(&mut run, &PRESENT, kind("untouched"), &[0.0, 0.0, 0.002]);
     add_scalars(&mut run, &ZERO, kind("read"), &[0.0, 0.5, 0.9]);
     add_scalars(&mut run, &EXCLUSIVE, kind("written"), &[1.0, 1.0, 0.25]);
@@ -27,6 +27,6 @@ fn a_claim_holds_if_all_rounds_agree_fails_if_none_does_and_is_open_otherwise() 
 }
 
 #[test]
-fn without_the_study_there_is_no_conclusion() {
-    assert_eq!(testing::study(&testing::run(&[PRESENT]), "mem.page"), None);
+fn no_page_metrics_give_no_study() {
+    assert_eq!(testing::study(&testing::empty_run(&[PRESENT]), "mem.page"), None);
 }

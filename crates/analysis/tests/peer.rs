@@ -1,18 +1,18 @@
 //! Conclusions on the network to another host.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_model::{
-    Basis, Better, Bound, BoundRecord, Case, Metric, Prediction, PredictionRecord, Run, Treatment, Unit,
+    Better, Bound, BoundRecord, Case, HeadlineSamples, Metric, Prediction, PredictionBasis, PredictionRecord, Run, Unit,
 };
 
 const fn time(id: &'static str) -> Metric {
-    Metric::duration(id, "A time of the network").headline(Treatment::AsFound)
+    Metric::duration(id, "A time of the network").headline(HeadlineSamples::AsFound)
 }
 
 const fn rate(id: &'static str) -> Metric {
-    Metric::rate(id, "Bytes that arrive").headline(Treatment::AsFound)
+    Metric::rate(id, "Bytes that arrive").headline(HeadlineSamples::AsFound)
 }
 
 const fn share(id: &'static str) -> Metric {
@@ -20,19 +20,29 @@ const fn share(id: &'static str) -> Metric {
 }
 
 const RATE: Metric = rate("net.peer.bandwidth");
-const HERE: Metric = share("net.peer.bandwidth.busy_here");
-const THERE: Metric = share("net.peer.bandwidth.busy_there");
+const LOCAL_CPU: Metric = share("net.peer.bandwidth.busy_here");
+const REMOTE_CPU: Metric = share("net.peer.bandwidth.busy_there");
 const PING: Metric = time("net.peer.ping");
-const TRIP: Metric = time("net.peer.rtt");
-const LOADED: Metric = time("net.peer.loaded");
-const LOST: Metric = share("net.peer.bandwidth.udp.lost");
+const ROUND_TRIP: Metric = time("net.peer.rtt");
+const LOADED_ROUND_TRIP: Metric = time("net.peer.loaded");
+const LOST_SHARE: Metric = share("net.peer.bandwidth.udp.lost");
 const OFFERED_SENT: Metric = rate("net.peer.offered.sent");
 const OFFERED_LOST: Metric = share("net.peer.offered.lost");
 /// What a gigabit link carries of TCP.
-const LINK: f64 = 117.685e6;
+const GIGABIT_RATE: f64 = 117.685e6;
 
 fn network() -> Run {
-    testing::run(&[RATE, HERE, THERE, PING, TRIP, LOADED, LOST, OFFERED_SENT, OFFERED_LOST])
+    testing::empty_run(&[
+        RATE,
+        LOCAL_CPU,
+        REMOTE_CPU,
+        PING,
+        ROUND_TRIP,
+        LOADED_ROUND_TRIP,
+        LOST_SHARE,
+        OFFERED_SENT,
+        OFFERED_LOST,
+    ])
 }
 
 /// Five rounds around a value, by 1 %.
@@ -41,14 +51,14 @@ fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
 }
 
 fn streams(count: u64) -> Case {
-    Case::new().with("streams", count)
+    Case::new().with_number("streams", count)
 }
 
 /// Streams at a rate, with the share of a CPU of either host that they use.
 fn add_streams(run: &mut Run, case: &Case, rate: f64, [here, there]: [f64; 2]) {
     add(run, &RATE, case.clone(), rate);
-    add(run, &HERE, case.clone(), here);
-    add(run, &THERE, case.clone(), there);
+    add(run, &LOCAL_CPU, case.clone(), here);
+    add(run, &REMOTE_CPU, case.clone(), there);
 }
 
 fn predict(run: &mut Run, case: Case, value: f64) {
@@ -56,7 +66,7 @@ fn predict(run: &mut Run, case: Case, value: f64) {
         value,
         low: 0.75 * value,
         high: value,
-        basis: Basis::Derived,
+        basis: PredictionBasis::Derived,
         formula: "link".into(),
         inputs: Vec::new(),
         derivation: "125.0 MB/s x 1448 / 1538 = 117.7 MB/s".into(),
@@ -69,11 +79,11 @@ fn predict(run: &mut Run, case: Case, value: f64) {
     run.predictions.push(record);
 }
 
-fn conclusions(run: &Run) -> Vec<Concluded> {
+fn conclusions(run: &Run) -> Vec<StatedConclusion> {
     testing::study(run, "net.peer").map_or_else(Vec::new, |study| study.conclusions)
 }
 
-fn saying<'c>(conclusions: &'c [Concluded], words: &str) -> &'c Concluded {
+fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {
     conclusions.iter().find(|one| one.text.contains(words)).unwrap_or_else(|| panic!("no {words:?}: {conclusions:#?}"))
 }
 
@@ -83,15 +93,15 @@ fn paragraph(run: &Run) -> Option<String> {
 }
 
 #[test]
-fn a_saturated_link_is_distinguished_from_a_saturated_host() {
+fn saturated_link_and_host_are_distinguished() {
     let mut run = network();
-    add_streams(&mut run, &streams(1), 0.98 * LINK, [0.3, 0.4]);
-    predict(&mut run, streams(1), LINK);
+    add_streams(&mut run, &streams(1), 0.98 * GIGABIT_RATE, [0.3, 0.4]);
+    predict(&mut run, streams(1), GIGABIT_RATE);
     let all = conclusions(&run);
-    let carried = saying(&all, "1 TCP stream to the agent used at least 75 % of the link: 98 % (");
+    let carried = conclusion_with(&all, "1 TCP stream to the agent used at least 75 % of the link: 98 % (");
     assert!(carried.holds == Some(true) && carried.text.ends_with("115 MB/s of 118 MB/s"), "{carried:?}");
     assert!(carried.test.contains("over 125.0 MB/s x 1448 / 1538"), "{carried:?}");
-    let limit = saying(&all, "1 TCP stream to the agent is CPU-limited on neither host: ");
+    let limit = conclusion_with(&all, "1 TCP stream to the agent is CPU-limited on neither host: ");
     assert!(limit.holds == Some(true) && limit.text.contains(": the test uses 30 % ("), "{limit:?}");
     assert!(limit.text.contains("and 40 % ("), "{limit:?}");
     assert_eq!(all.len(), 2, "{all:#?}");
@@ -99,15 +109,15 @@ fn a_saturated_link_is_distinguished_from_a_saturated_host() {
     assert!(said.contains("), 98 % of the link and is CPU-limited on neither host (the test uses"), "{said}");
 
     let mut full = network();
-    add_streams(&mut full, &streams(1), 0.4 * LINK, [0.3, 1.0]);
-    predict(&mut full, streams(1), LINK);
+    add_streams(&mut full, &streams(1), 0.4 * GIGABIT_RATE, [0.3, 1.0]);
+    predict(&mut full, streams(1), GIGABIT_RATE);
     let all = conclusions(&full);
-    assert_eq!(saying(&all, "of the link").holds, Some(false));
-    assert_eq!(saying(&all, "is CPU-limited on the agent's host: ").holds, Some(true));
+    assert_eq!(conclusion_with(&all, "of the link").holds, Some(false));
+    assert_eq!(conclusion_with(&all, "is CPU-limited on the agent's host: ").holds, Some(true));
 }
 
 #[test]
-fn the_host_with_the_saturated_cpu_is_named() {
+fn host_with_saturated_cpu_is_named() {
     let said = |busy: [f64; 2]| {
         let mut run = network();
         add_streams(&mut run, &streams(1), 1e9, busy);
@@ -123,19 +133,20 @@ fn the_host_with_the_saturated_cpu_is_named() {
 }
 
 #[test]
-fn the_fastest_number_of_streams_of_each_direction_counts() {
+fn fastest_stream_count_per_direction_is_used() {
     let mut run = network();
-    let directed = |count, direction| streams(count).at(kelvin_model::Point::named("direction", direction));
+    let directed =
+        |count, direction| streams(count).with_word(kelvin_model::AxisWord::from_names("direction", direction));
     add_streams(&mut run, &directed(1, "to_agent"), 1e9, [1.0, 0.5]);
     add_streams(&mut run, &directed(4, "to_agent"), 2e9, [1.0, 1.0]);
     add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
     add_streams(&mut run, &directed(4, "from_agent"), 2.9e9, [0.5, 1.0]);
     let all = conclusions(&run);
-    saying(&all, "4 TCP streams to the agent are CPU-limited on both hosts: ");
-    saying(&all, "1 TCP stream from the agent is CPU-limited on the agent's host: ");
-    let more = saying(&all, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
+    conclusion_with(&all, "4 TCP streams to the agent are CPU-limited on both hosts: ");
+    conclusion_with(&all, "1 TCP stream from the agent is CPU-limited on the agent's host: ");
+    let more = conclusion_with(&all, "4 TCP streams to the agent carry more than one: 2.00 times as much (95 %: ");
     assert!(more.holds == Some(true) && more.text.ends_with("2.00 GB/s against 1.00 GB/s"), "{more:?}");
-    assert_eq!(saying(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
+    assert_eq!(conclusion_with(&all, "4 TCP streams from the agent carry more than one").holds, Some(false));
     assert_eq!(all.len(), 4, "{all:#?}");
     let said = paragraph(&run).unwrap();
     assert!(said.contains("4 TCP streams to the agent carry 2.00 GB/s (") && said.contains("both hosts"), "{said}");
@@ -143,32 +154,37 @@ fn the_fastest_number_of_streams_of_each_direction_counts() {
 }
 
 #[test]
-fn a_program_losses_and_queueing_are_reported_with_their_size() {
+fn program_loss_and_queueing_effects_are_sized() {
     let mut run = network();
     let (small, trip) = (
-        Case::new().with("message", 64),
-        Case::new().at(kelvin_model::Point::named("protocol", "tcp")).with("message", 64),
+        Case::new().with_number("message", 64),
+        Case::new().with_word(kelvin_model::AxisWord::from_names("protocol", "tcp")).with_number("message", 64),
     );
     add(&mut run, &PING, small, 100_000.0);
-    add(&mut run, &TRIP, trip, 130_000.0);
-    add(&mut run, &LOADED, Case::new(), 30e6);
-    add(&mut run, &LOST, Case::new().with("message", 1472), 0.3);
+    add(&mut run, &ROUND_TRIP, trip, 130_000.0);
+    add(&mut run, &LOADED_ROUND_TRIP, Case::new(), 30e6);
+    add(&mut run, &LOST_SHARE, Case::new().with_number("message", 1472), 0.3);
     for (offered, lost) in [(10_000_000, 0.0), (100_000_000, 0.002), (1_000_000_000, 0.4)] {
-        add(&mut run, &OFFERED_SENT, Case::new().with("offered", offered), offered as f64 / 8.0);
-        add(&mut run, &OFFERED_LOST, Case::new().with("offered", offered), lost);
+        add(&mut run, &OFFERED_SENT, Case::new().with_number("offered", offered), offered as f64 / 8.0);
+        add(&mut run, &OFFERED_LOST, Case::new().with_number("offered", offered), lost);
     }
     let all = conclusions(&run);
-    let program =
-        saying(&all, "over TCP to a program on that host takes longer than an echo request to its kernel: 1.30 ");
+    let program = conclusion_with(
+        &all,
+        "over TCP to a program on that host takes longer than an echo request to its kernel: 1.30 ",
+    );
     assert!(program.holds == Some(true) && program.text.ends_with("130 µs against 100 µs"), "{program:?}");
-    let waiting = saying(&all, "queues in buffers and takes more than 2 times as long: 231 times as long (95 %: ");
+    let waiting =
+        conclusion_with(&all, "queues in buffers and takes more than 2 times as long: 231 times as long (95 %: ");
     assert!(waiting.holds == Some(true) && waiting.text.ends_with("30.0 ms against 130 µs"), "{waiting:?}");
-    let lost =
-        saying(&all, "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %");
+    let lost = conclusion_with(
+        &all,
+        "more than 1.0 % of datagrams of 1472 B to the agent are lost if the sender does not wait: 30 %",
+    );
     assert_eq!(lost.holds, Some(true));
-    let arrives = saying(&all, "paced at 12.5 MB/s (100 Mbit/s offered) at most 1.0 % are lost: 0.2 % (");
+    let arrives = conclusion_with(&all, "paced at 12.5 MB/s (100 Mbit/s offered) at most 1.0 % are lost: 0.2 % (");
     assert_eq!(arrives.holds, Some(true));
-    assert_eq!(saying(&all, "(1000 Mbit/s offered) at most").holds, Some(false));
+    assert_eq!(conclusion_with(&all, "(1000 Mbit/s offered) at most").holds, Some(false));
     // Of all that arrive the highest is said.
     let said = paragraph(&run).unwrap();
     assert!(said.contains("(100 Mbit/s offered)") && !said.contains("(10.0 Mbit/s offered)"), "{said}");
@@ -176,7 +192,7 @@ fn a_program_losses_and_queueing_are_reported_with_their_size() {
 }
 
 #[test]
-fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
+fn peer_paragraph_is_separate_and_once() {
     let mut run = network();
     assert!(testing::study(&run, "net.peer").is_none() && paragraph(&run).is_none());
     add(&mut run, &RATE, streams(1), 1e9);
@@ -186,8 +202,8 @@ fn the_paragraph_is_in_the_verdict_once_and_apart_from_that_of_this_machine() {
         paragraph(&run).unwrap(),
         "Network to the other host: 1 TCP stream to the agent carries 1.00 GB/s (989 MB/s to 1.01 GB/s)."
     );
-    add(&mut run, &HERE, streams(1), 1.0);
-    add(&mut run, &THERE, streams(1), 0.1);
+    add(&mut run, &LOCAL_CPU, streams(1), 1.0);
+    add(&mut run, &REMOTE_CPU, streams(1), 0.1);
     let analysis = analyse(&run);
     let said = paragraph(&run).unwrap();
     assert!(

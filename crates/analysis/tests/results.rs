@@ -1,13 +1,15 @@
 //! Outcomes, warnings, predictions, cycles: each rule on a run built for it.
 
-use kelvin_analysis::testing::{self, add, add_rounds, add_scalars, attempt};
+use kelvin_analysis::testing::{self, add_measurement, add_rounds, add_scalars, round_with_outcome};
 use kelvin_analysis::{
-    Analysis, Headlines, Importance, IntervalKind, MetricResult, ModesOf, Outcome, Summary, Verdict, Warning, analyse,
+    Analysis, Headlines, Importance, IntervalKind, MetricResult, ModeUnit, Outcome, RangeVerdict, Summary, Warning,
+    analyse,
 };
 use kelvin_model::{
-    Amounts, Attempt, Axis, AxisScale, Basis, Better, Bound, BoundRecord, Case, CauseVerdict, Estimate, Explanation,
-    Fact, Hazard, JudgedCause, Learned, Metric, Name, NoPrediction, Part, PartOf, Prediction, PredictionRecord, Reason,
-    Run, RunStatus, Severity, Share, Unit, WHY_FORMAT,
+    AmountShare, AmountUnit, Axis, AxisScale, Better, Bound, BoundRecord, Case, CauseResult, CauseVerdict,
+    EXPLANATION_FORMAT, Estimate, ExplainedPart, Explanation, Fact, Hazard, Metric, Name, NoPrediction, PartKind,
+    Prediction, PredictionBasis, PredictionRecord, RoundOutcome, Run, RunStatus, Severity, SkipReason, SpreadHistory,
+    Unit,
 };
 use kelvin_stats::Random;
 
@@ -16,18 +18,18 @@ const BYTES: Axis = Axis::new("bytes", "bytes", AxisScale::Bytes);
 const VALUE: Metric = Metric::duration("test.value", "A value").bounds(None, None);
 
 fn scalars(values: &[f64]) -> Run {
-    let mut run = testing::run(&[VALUE]);
+    let mut run = testing::empty_run(&[VALUE]);
     add_scalars(&mut run, &VALUE, Case::new(), values);
     run
 }
 
-fn only(analysis: &Analysis) -> &MetricResult {
+fn only_result(analysis: &Analysis) -> &MetricResult {
     assert_eq!(analysis.results.len(), 1);
     &analysis.results[0]
 }
 
 fn summary(run: &Run) -> Summary {
-    only(&analyse(run)).outcome.summary().unwrap().clone()
+    only_result(&analyse(run)).outcome.summary().unwrap().clone()
 }
 
 fn noise(random: &mut Random, n: usize, level: f64, std: f64) -> Vec<f64> {
@@ -35,44 +37,44 @@ fn noise(random: &mut Random, n: usize, level: f64, std: f64) -> Vec<f64> {
 }
 
 #[test]
-fn what_was_not_measured_says_why() {
-    let mut run = testing::run(&[CALL]);
-    let failed = |why: &str| Attempt::Failed(why.into());
-    add(&mut run, &CALL, Case::new().with("a", 1), vec![]);
-    run.measurements[0].skipped = Some(Reason::new("needs root"));
-    let declined = Attempt::Skipped(Reason::new("no such device"));
-    add(&mut run, &CALL, Case::new().with("a", 2), vec![attempt(0, declined)]);
+fn unmeasured_metric_has_reason() {
+    let mut run = testing::empty_run(&[CALL]);
+    let failed = |why: &str| RoundOutcome::Failed(why.into());
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 1), vec![]);
+    run.measurements[0].skipped = Some(SkipReason::new("needs root"));
+    let declined = RoundOutcome::Skipped(SkipReason::new("no such device"));
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 2), vec![round_with_outcome(0, declined)]);
     let attempts = [failed("late"), failed("signal 11"), failed("signal 11")];
-    let rounds = attempts.into_iter().enumerate().map(|(i, a)| attempt(i, a)).collect();
-    add(&mut run, &CALL, Case::new().with("a", 3), rounds);
-    add(&mut run, &CALL, Case::new().with("a", 4), vec![]);
-    add(&mut run, &CALL, Case::new().with("a", 5), vec![testing::round(0, vec![])]);
+    let rounds = attempts.into_iter().enumerate().map(|(i, a)| round_with_outcome(i, a)).collect();
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 3), rounds);
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 4), vec![]);
+    add_measurement(&mut run, &CALL, Case::new().with_number("a", 5), vec![testing::round(0, vec![])]);
     let outcomes: Vec<Outcome> = analyse(&run).results.into_iter().map(|result| result.outcome).collect();
     assert_eq!(
         outcomes,
         [
-            Outcome::Skipped(Reason::new("needs root")),
-            Outcome::Skipped(Reason::new("no such device")),
+            Outcome::Skipped(SkipReason::new("needs root")),
+            Outcome::Skipped(SkipReason::new("no such device")),
             Outcome::Failed("signal 11".into()),
             Outcome::NotReached,
-            Outcome::Skipped(Reason::new("its 1 rounds gave no sample of this metric at this case")),
+            Outcome::Skipped(SkipReason::new("its 1 rounds gave no sample of this metric at this case")),
         ]
     );
 }
 
 #[test]
-fn a_failed_round_costs_that_round() {
+fn failed_round_is_excluded_alone() {
     let mut run = scalars(&[10.0, 10.1, 9.9, 10.0]);
-    run.measurements[0].rounds.push(attempt(4, Attempt::Failed("killed".into())));
+    run.measurements[0].rounds.push(round_with_outcome(4, RoundOutcome::Failed("killed".into())));
     let analysis = analyse(&run);
-    let found = only(&analysis).outcome.summary().unwrap();
+    let found = only_result(&analysis).outcome.summary().unwrap();
     assert_eq!((found.rounds, found.failed_rounds), (4, 1));
     let failed = Warning::FailedRounds { text: "1 of 5 rounds failed".into() };
-    assert!(only(&analysis).warnings.contains(&failed), "{:?}", only(&analysis).warnings);
+    assert!(only_result(&analysis).warnings.contains(&failed), "{:?}", only_result(&analysis).warnings);
 }
 
 #[test]
-fn intervals_are_ranges_with_few_rounds_and_nothing_with_one() {
+fn few_rounds_give_range_one_gives_none() {
     assert_eq!(summary(&scalars(&[10.0])).interval, None);
     let range = summary(&scalars(&[10.0, 12.0, 11.0])).interval.unwrap();
     assert_eq!((range.kind, range.level), (IntervalKind::Range, 1.0));
@@ -84,25 +86,25 @@ fn intervals_are_ranges_with_few_rounds_and_nothing_with_one() {
 }
 
 #[test]
-fn what_earlier_runs_taught_widens_the_interval() {
+fn history_widens_interval() {
     let mut run = scalars(&[10.0, 10.01, 9.99, 10.0, 10.01, 9.99]);
     let alone = summary(&run);
     let headlines = vec![9.5, 10.5, 10.0, 9.8, 10.3];
     run.outline.learned =
-        vec![Learned { metric: VALUE.id, case: Case::new(), headlines, within: vec![alone.within_variance; 5] }];
+        vec![SpreadHistory { metric: VALUE.id, case: Case::new(), headlines, within: vec![alone.within_variance; 5] }];
     let taught = summary(&run);
     assert_eq!((alone.learned_runs, taught.learned_runs), (0, 5));
     let (alone, taught) = (alone.interval.unwrap().half_width(), taught.interval.unwrap().half_width());
     // Alone it is 2.3 of 0.5 % for the clock, and hardly more.
     assert!((0.11..0.12).contains(&alone) && (0.8..1.5).contains(&taught), "{alone} {taught}");
-    run.outline.learned[0].case = Case::new().with("size", 1);
+    run.outline.learned[0].case = Case::new().with_number("size", 1);
     assert_eq!(summary(&run).learned_runs, 0, "another case teaches nothing");
 }
 
 #[test]
-fn modes_explain_a_wide_interval() {
+fn modes_suppress_wide_interval_warning() {
     let mut random = Random::new(1);
-    let mut run = testing::run(&[CALL]);
+    let mut run = testing::empty_run(&[CALL]);
     let rounds: Vec<Vec<f64>> = (0..6)
         .map(|_| {
             let share = 0.4 + 0.2 * random.uniform();
@@ -111,7 +113,7 @@ fn modes_explain_a_wide_interval() {
         .collect();
     add_rounds(&mut run, &CALL, Case::new(), &rounds);
     let analysis = analyse(&run);
-    let result = only(&analysis);
+    let result = only_result(&analysis);
     let modes = &result.outcome.summary().unwrap().modes;
     assert_eq!(modes.len(), 2, "{modes:?}");
     assert!(modes[0].share >= modes[1].share && modes[1].share > 0.3);
@@ -127,35 +129,35 @@ fn modes_explain_a_wide_interval() {
 }
 
 #[test]
-fn a_pattern_of_operations_is_no_doubt_and_stretches_are() {
+fn persistent_modes_warn_alternating_do_not() {
     let rounds = |slow: fn(usize) -> bool| -> Vec<Vec<f64>> {
         let mut random = Random::new(5);
         let mut value = |at: usize| if slow(at) { 130.0 } else { 100.0 } + 0.3 * random.normal();
         (0..8).map(|_| (0..150).map(&mut value).collect()).collect()
     };
     let summed = |slow: fn(usize) -> bool| {
-        let mut run = testing::run(&[CALL]);
+        let mut run = testing::empty_run(&[CALL]);
         add_rounds(&mut run, &CALL, Case::new(), &rounds(slow));
-        let result = only(&analyse(&run)).clone();
+        let result = only_result(&analyse(&run)).clone();
         let summary = result.outcome.summary().unwrap();
         (summary.modes_of, summary.modes.len(), result.warnings)
     };
     // Every third operation, and the same number in stretches of twenty.
     let (of, modes, warnings) = summed(|at| at % 3 == 0);
-    assert_eq!((of, modes), (ModesOf::Samples, 2));
+    assert_eq!((of, modes), (ModeUnit::Samples, 2));
     assert!(!warnings.iter().any(|warning| matches!(warning, Warning::Modes { .. })), "{warnings:?}");
     let (of, modes, warnings) = summed(|at| at % 60 < 20);
-    assert_eq!((of, modes), (ModesOf::Stretches, 2));
+    assert_eq!((of, modes), (ModeUnit::Stretches, 2));
     assert!(matches!(&warnings[0], Warning::Modes { text } if text.contains("in stretches")), "{warnings:?}");
 }
 
 #[test]
-fn a_value_that_changes_from_round_to_round_is_two_modes_and_no_mean() {
+fn bimodal_rounds_give_two_modes() {
     let analysis = analyse(&scalars(&[12.1, 118.0, 11.9, 12.4, 121.0, 12.0]));
-    let result = only(&analysis);
+    let result = only_result(&analysis);
     let summary = result.outcome.summary().unwrap();
     let modes: Vec<(f64, f64)> = summary.modes.iter().map(|mode| (mode.center, mode.share)).collect();
-    assert_eq!(summary.modes_of, ModesOf::Rounds);
+    assert_eq!(summary.modes_of, ModeUnit::Rounds);
     assert_eq!(modes, [(12.05, 4.0 / 6.0), (119.5, 2.0 / 6.0)]);
     // The headline is of the dominant mode, and so is its interval, which reaches to nothing between the two.
     assert_eq!(summary.headline, 12.05);
@@ -170,16 +172,16 @@ fn a_value_that_changes_from_round_to_round_is_two_modes_and_no_mean() {
 }
 
 #[test]
-fn a_value_that_changes_from_run_to_run_is_two_modes_of_the_runs() {
+fn bimodal_runs_give_two_modes() {
     let mut run = scalars(&[12.1, 12.0, 11.9, 12.4, 12.2, 12.0]);
     let headlines = vec![12.0, 119.0, 12.1, 121.0, 11.9];
     let within = vec![0.01; headlines.len()];
     let metric = VALUE.id;
-    run.outline.learned.push(Learned { metric, case: Case::new(), headlines, within });
+    run.outline.learned.push(SpreadHistory { metric, case: Case::new(), headlines, within });
     let analysis = analyse(&run);
-    let result = only(&analysis);
+    let result = only_result(&analysis);
     let summary = result.outcome.summary().unwrap();
-    assert_eq!(summary.modes_of, ModesOf::Runs);
+    assert_eq!(summary.modes_of, ModeUnit::Runs);
     let shares: Vec<f64> = summary.modes.iter().map(|mode| mode.share).collect();
     assert_eq!(shares, [4.0 / 6.0, 2.0 / 6.0]);
     // The distance between the modes is no error of either.
@@ -188,51 +190,55 @@ fn a_value_that_changes_from_run_to_run_is_two_modes_of_the_runs() {
 }
 
 #[test]
-fn drift_is_said_and_explains_a_wide_interval() {
+fn drift_warns_and_suppresses_wide_interval() {
     let rising: Vec<f64> = (0..6).map(|i| 100.0 + 2.0 * f64::from(i)).collect();
     let analysis = analyse(&scalars(&rising));
-    let [Warning::Drift { text }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
+    let [Warning::Drift { text }] = &only_result(&analysis).warnings[..] else {
+        panic!("{:?}", only_result(&analysis).warnings)
+    };
     assert_eq!(text, "the value rose by 9.5 % over the run (p = 0.003, Mann-Kendall test over 6 rounds)");
     let slight: Vec<f64> = rising.iter().map(|value| 100.0 + value / 100.0).collect();
-    assert_eq!(only(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not reported");
+    assert_eq!(only_result(&analyse(&scalars(&slight))).warnings, [], "a drift that does not matter is not reported");
 }
 
 #[test]
-fn a_wide_interval_without_a_cause_is_said() {
+fn unexplained_wide_interval_warns() {
     let analysis = analyse(&scalars(&[100.0, 110.0, 95.0, 104.0, 91.0, 108.0]));
-    let [Warning::Wide { text, .. }] = &only(&analysis).warnings[..] else { panic!("{:?}", only(&analysis).warnings) };
+    let [Warning::Wide { text, .. }] = &only_result(&analysis).warnings[..] else {
+        panic!("{:?}", only_result(&analysis).warnings)
+    };
     assert!(text.contains("the target of 2.0 % was not reached"), "{text}");
-    assert_eq!(only(&analyse(&scalars(&[100.0, 100.1, 99.9, 100.2, 99.8, 100.0]))).warnings, []);
+    assert_eq!(only_result(&analyse(&scalars(&[100.0, 100.1, 99.9, 100.2, 99.8, 100.0]))).warnings, []);
 }
 
 #[test]
-fn halves_that_differ_are_said() {
+fn differing_halves_warn() {
     let analysis = analyse(&scalars(&[100.1, 100.0, 99.9, 100.2, 105.0, 105.2, 104.9, 105.1]));
     let halves = |warning: &Warning| matches!(warning, Warning::HalvesDiffer { text } if text.contains("4.9 % higher"));
-    assert!(only(&analysis).warnings.iter().any(halves), "{:?}", only(&analysis).warnings);
+    assert!(only_result(&analysis).warnings.iter().any(halves), "{:?}", only_result(&analysis).warnings);
 }
 
 #[test]
-fn samples_that_hang_together_are_worth_few() {
-    let mut run = testing::run(&[CALL]);
+fn correlated_samples_warn_of_few_effective() {
+    let mut run = testing::empty_run(&[CALL]);
     let rounds: Vec<Vec<f64>> =
         (0..4).map(|_| (0..200).map(|i| if i < 100 { 100.0 } else { 101.0 }).collect()).collect();
     add_rounds(&mut run, &CALL, Case::new(), &rounds);
     let analysis = analyse(&run);
-    let found = only(&analysis).outcome.summary().unwrap();
+    let found = only_result(&analysis).outcome.summary().unwrap();
     assert!(found.effective_samples < 20.0, "{}", found.effective_samples);
     let few = |warning: &Warning| matches!(warning, Warning::FewEffectiveSamples { .. });
-    assert!(only(&analysis).warnings.iter().any(few));
+    assert!(only_result(&analysis).warnings.iter().any(few));
     let mut random = Random::new(2);
-    let mut run = testing::run(&[CALL]);
+    let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &[(); 4].map(|()| noise(&mut random, 200, 100.0, 0.1)));
-    assert_eq!(only(&analyse(&run)).warnings, []);
+    assert_eq!(only_result(&analyse(&run)).warnings, []);
 }
 
 #[test]
 fn impossible_values_are_invalid() {
     let copy = Metric::rate("test.copy", "Bytes copied per second").bounds(Some(0.0), Some(50e9));
-    let mut run = testing::run(&[copy, CALL]);
+    let mut run = testing::empty_run(&[copy, CALL]);
     add_scalars(&mut run, &copy, Case::new(), &[80e9; 4]);
     add_scalars(&mut run, &CALL, Case::new(), &[-1.0; 4]);
     let analysis = analyse(&run);
@@ -242,16 +248,16 @@ fn impossible_values_are_invalid() {
     let Outcome::Invalid(floor) = &analysis.results[1].outcome else { panic!() };
     assert_eq!((floor.value, floor.bound), (-1.0, 0.0));
     assert!(floor.likely_cause.contains("subtracted"));
-    assert_eq!(Headlines::of(&run).get("test.copy", &Case::new()), None);
+    assert_eq!(Headlines::from_run(&run).get("test.copy", &Case::new()), None);
     assert!(analysis.verdict.iter().any(|line| line.contains("impossible")), "{:?}", analysis.verdict);
 }
 
 /// A hardware bound of one machine at one case.
 #[test]
-fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
-    let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).over([BYTES]);
-    let mut run = testing::run(&[rate]);
-    let at = |bytes: u64| Case::new().with("bytes", bytes);
+fn value_above_hardware_bound_is_invalid() {
+    let rate = Metric::rate("test.rate", "Bytes that arrive").bounds(Some(0.0), None).with_axes([BYTES]);
+    let mut run = testing::empty_run(&[rate]);
+    let at = |bytes: u64| Case::new().with_number("bytes", bytes);
     for bytes in [1, 2] {
         add_scalars(&mut run, &rate, at(bytes), &[130e6; 4]);
     }
@@ -267,9 +273,9 @@ fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
     assert_eq!((ceiling.value, ceiling.bound), (130e6, 119e6));
     assert_eq!(ceiling.derivation.as_deref(), Some("eth0 carries 125 MB/s"));
     assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
-    assert_eq!(Headlines::of(&run).get("test.rate", &at(1)), None);
-    assert!(Headlines::of(&run).get("test.rate", &at(2)).is_some());
-    let kelvin_model::Lacking::Nothing(why) = Headlines::of(&run).lacking("test.rate", &at(1)) else {
+    assert_eq!(Headlines::from_run(&run).get("test.rate", &at(1)), None);
+    assert!(Headlines::from_run(&run).get("test.rate", &at(2)).is_some());
+    let kelvin_model::MissingInput::NoFigure(why) = Headlines::from_run(&run).missing_input("test.rate", &at(1)) else {
         panic!("there is something to go by")
     };
     assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
@@ -282,27 +288,37 @@ fn what_is_above_a_bound_of_the_hardware_is_invalid_and_nothing_rests_on_it() {
 }
 
 #[test]
-fn cycles_come_from_the_measured_frequency_or_the_chain() {
+fn cycles_use_measured_frequency_or_chain() {
     let frequency = Metric::duration("cpu.frequency", "Core frequency").unit(Unit::Hertz, Better::Higher);
-    let mut run = testing::run(&[CALL, frequency]);
+    let mut run = testing::empty_run(&[CALL, frequency]);
     add_rounds(&mut run, &CALL, Case::new(), &vec![vec![10.0; 20]; 4]);
     let cycles = |run: &Run| analyse(run).results[0].cycles.unwrap();
     assert!((cycles(&run) - 41.28).abs() < 1e-6, "{}", cycles(&run));
-    add_scalars(&mut run, &frequency, Case::new().at(kelvin_model::Point::named("load", "all")), &[3.0e9; 4]);
+    add_scalars(
+        &mut run,
+        &frequency,
+        Case::new().with_word(kelvin_model::AxisWord::from_names("load", "all")),
+        &[3.0e9; 4],
+    );
     assert!((cycles(&run) - 41.28).abs() < 1e-6, "the frequency under full load is not that of one CPU");
-    add_scalars(&mut run, &frequency, Case::new().at(kelvin_model::Point::named("load", "one")), &[4.2e9; 4]);
+    add_scalars(
+        &mut run,
+        &frequency,
+        Case::new().with_word(kelvin_model::AxisWord::from_names("load", "one")),
+        &[4.2e9; 4],
+    );
     assert!((cycles(&run) - 42.0).abs() < 1e-6);
     run.outline.metrics[0] = CALL.not_in_cycles();
     assert_eq!(analyse(&run).results[0].cycles, None);
 }
 
 #[test]
-fn a_call_below_one_cycle_is_implausible() {
-    let mut run = testing::run(&[CALL]);
+fn call_below_one_cycle_is_implausible() {
+    let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &vec![vec![0.1; 20]; 4]);
     let analysis = analyse(&run);
-    let [Warning::Implausible { text }] = &only(&analysis).warnings[..] else {
-        panic!("{:?}", only(&analysis).warnings)
+    let [Warning::Implausible { text }] = &only_result(&analysis).warnings[..] else {
+        panic!("{:?}", only_result(&analysis).warnings)
     };
     assert!(text.starts_with("0.41 core cycles"), "{text}");
 }
@@ -312,7 +328,7 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
         value,
         low,
         high,
-        basis: Basis::Published,
+        basis: PredictionBasis::Published,
         formula: "published".into(),
         inputs: Vec::new(),
         derivation: "50 ns published".into(),
@@ -329,8 +345,8 @@ fn predicted(run: &mut Run, value: f64, low: f64, high: f64) {
 /// What an experiment shows of a figure: each cause that is shown takes 40 % of it, and so much of it is left.
 fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, CauseVerdict)], left: f64) -> Explanation {
     let around = |value: f64| Estimate { value, low: value * 0.95, high: value * 1.05, is_range: false };
-    let share = |value: f64| Share { amount: around(value * figure), share: around(value) };
-    let cause = |(id, verdict): &(&'static str, CauseVerdict)| JudgedCause {
+    let share = |value: f64| AmountShare { amount: around(value * figure), share: around(value) };
+    let cause = |(id, verdict): &(&'static str, CauseVerdict)| CauseResult {
         id: Name::new(id),
         what: Name::new(id),
         helps: Name::new("nothing"),
@@ -342,7 +358,7 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
     };
     let shown = verdicts.iter().filter(|one| one.1 == CauseVerdict::Shown);
     Explanation {
-        why_format: WHY_FORMAT,
+        why_format: EXPLANATION_FORMAT,
         kelvin: "0.1.0".into(),
         probe: metric.id,
         metric: *metric,
@@ -350,13 +366,13 @@ fn explanation_of(metric: &Metric, figure: f64, verdicts: &[(&'static str, Cause
         passes: 8,
         seconds: 1.0,
         figure: around(figure),
-        amounts: Amounts::Operation,
+        amounts: AmountUnit::Operation,
         whole: around(figure),
         predicted: None,
         not_predicted: None,
         predicted_without: None,
-        parts: shown.map(|one| Part { of: PartOf::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
-        not_explained: Share { amount: around(left), share: around(left / figure) },
+        parts: shown.map(|one| ExplainedPart { of: PartKind::Cause(Name::new(one.0)), share: share(0.4) }).collect(),
+        not_explained: AmountShare { amount: around(left), share: around(left / figure) },
         is_explained: left == 0.0,
         causes: verdicts.iter().map(cause).collect(),
     }
@@ -376,19 +392,19 @@ fn hazard(id: &'static str, severity: Severity, affects: &[&'static str]) -> Haz
 }
 
 #[test]
-fn a_measurement_is_compared_by_its_interval() {
+fn verdict_uses_measured_interval() {
     let mut run = scalars(&[95.0, 95.5, 94.5, 95.2, 94.8, 95.0]);
     run.outline.hazards = vec![
         hazard("mitigations", Severity::Note, &["test."]),
         hazard("elsewhere", Severity::Serious, &["net."]),
         hazard("virtual_machine", Severity::Warning, &[]),
     ];
-    let verdict = |run: &Run| only(&analyse(run)).verdict;
-    assert_eq!(verdict(&run), Verdict::NotPredicted);
+    let verdict = |run: &Run| only_result(&analyse(run)).verdict;
+    assert_eq!(verdict(&run), RangeVerdict::NotPredicted);
     predicted(&mut run, 50.0, 40.0, 70.0);
     let analysis = analyse(&run);
-    let result = only(&analysis);
-    assert_eq!((result.verdict, result.ratio), (Verdict::Above, Some(1.9)));
+    let result = only_result(&analysis);
+    assert_eq!((result.verdict, result.ratio), (RangeVerdict::Above, Some(1.9)));
     let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
     assert_eq!(explained, ["mitigations", "virtual_machine"], "hazards of just this first, others not at all");
     let line = "test.value: 95.0 ns, slower than predicted: 1.90 times the predicted 50.0 ns; no cause was tried (kelvin why \
@@ -409,28 +425,28 @@ fn a_measurement_is_compared_by_its_interval() {
     says(tried(&nothing, 0.0), "not explained; ruled out: weather; not decided: waking");
     says(tried(&[], 0.0), "not explained: no cause could be tried on this machine");
     predicted(&mut run, 200.0, 150.0, 250.0);
-    assert_eq!(verdict(&run), Verdict::Below);
+    assert_eq!(verdict(&run), RangeVerdict::Below);
     predicted(&mut run, 90.0, 85.0, 94.9);
-    assert_eq!(verdict(&run), Verdict::AsPredicted, "the interval touches the range");
-    assert!(only(&analyse(&run)).explained_by.is_empty());
+    assert_eq!(verdict(&run), RangeVerdict::AsPredicted, "the interval touches the range");
+    assert!(only_result(&analyse(&run)).explained_by.is_empty());
     run.measurements[0].rounds.clear();
-    assert_eq!(verdict(&run), Verdict::NotMeasured);
+    assert_eq!(verdict(&run), RangeVerdict::NotMeasured);
 }
 
 #[test]
-fn the_reason_for_no_prediction_is_kept() {
+fn no_prediction_reason_is_kept() {
     let mut run = scalars(&[1.0, 1.0]);
-    let none_because = Some(NoPrediction::because("this CPU is in no table"));
+    let none_because = Some(NoPrediction::new("this CPU is in no table"));
     run.predictions = vec![PredictionRecord { metric: VALUE.id, case: Case::new(), prediction: None, none_because }];
-    assert_eq!(only(&analyse(&run)).none_because.as_deref(), Some("this CPU is in no table"));
+    assert_eq!(only_result(&analyse(&run)).none_because.as_deref(), Some("this CPU is in no table"));
 }
 
 #[test]
-fn the_verdict_begins_with_the_machine_and_has_the_five_findings_that_matter_most() {
+fn verdict_has_machine_and_five_findings() {
     let metrics: Vec<Metric> = (0..30)
         .map(|i| Metric { id: Name::intern(&format!("test.m{i}")), ..CALL.bounds(Some(0.0), Some(1.0)) })
         .collect();
-    let mut run = testing::run(&metrics);
+    let mut run = testing::empty_run(&metrics);
     metrics.iter().for_each(|metric| add_scalars(&mut run, metric, Case::new(), &[5.0; 4]));
     let machine = &mut run.outline.machine;
     machine.cpu.model_name = Fact::known("AMD EPYC 9R45".into(), "cpuid");
@@ -448,7 +464,7 @@ fn the_verdict_begins_with_the_machine_and_has_the_five_findings_that_matter_mos
 }
 
 #[test]
-fn a_changed_clock_and_a_partial_run_are_findings() {
+fn changed_clock_and_partial_run_are_findings() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
     run.outline.clock.source_after = Some("hpet".into());
     run.status = RunStatus::Partial("interrupted".into());
@@ -458,9 +474,9 @@ fn a_changed_clock_and_a_partial_run_are_findings() {
 }
 
 #[test]
-fn an_analysis_survives_json() {
+fn analysis_round_trips_json() {
     let mut random = Random::new(3);
-    let mut run = testing::run(&[CALL]);
+    let mut run = testing::empty_run(&[CALL]);
     add_rounds(&mut run, &CALL, Case::new(), &[(); 6].map(|()| noise(&mut random, 50, 100.0, 1.0)));
     let analysis = analyse(&run);
     let json = serde_json::to_string(&analysis).unwrap();
@@ -468,17 +484,22 @@ fn an_analysis_survives_json() {
 }
 
 #[test]
-fn drift_that_chance_explains_is_a_detail() {
+fn chance_level_drift_is_detail() {
     let drifting = |figures: u64, drifts: u64| {
-        let mut run = testing::run(&[VALUE]);
+        let mut run = testing::empty_run(&[VALUE]);
         for case in 0..figures {
             let rising: Vec<f64> =
                 (0..6).map(|i| 100.0 + f64::from(if case < drifts { 2 * i } else { i % 2 })).collect();
-            add_scalars(&mut run, &VALUE, Case::new().with("size", case), &rising);
+            add_scalars(&mut run, &VALUE, Case::new().with_number("size", case), &rising);
         }
         // What was not measured cannot drift by chance.
-        let skipped = Attempt::Skipped(Reason::new("left out"));
-        add(&mut run, &VALUE, Case::new().with("size", figures), vec![attempt(0, skipped)]);
+        let skipped = RoundOutcome::Skipped(SkipReason::new("left out"));
+        add_measurement(
+            &mut run,
+            &VALUE,
+            Case::new().with_number("size", figures),
+            vec![round_with_outcome(0, skipped)],
+        );
         let findings = analyse(&run).findings;
         findings.into_iter().find(|finding| finding.text.contains("drifted over the run")).unwrap()
     };
@@ -490,10 +511,15 @@ fn drift_that_chance_explains_is_a_detail() {
 }
 
 #[test]
-fn serious_hazards_and_what_failed_are_in_the_verdict() {
+fn verdict_has_serious_hazards_and_failures() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
     run.outline.hazards = vec![hazard("battery", Severity::Serious, &[]), hazard("smt", Severity::Warning, &[])];
-    add(&mut run, &VALUE, Case::new().with("size", 1), vec![attempt(0, Attempt::Failed("late".into()))]);
+    add_measurement(
+        &mut run,
+        &VALUE,
+        Case::new().with_number("size", 1),
+        vec![round_with_outcome(0, RoundOutcome::Failed("late".into()))],
+    );
     let analysis = analyse(&run);
     assert_eq!(analysis.verdict[1..], ["Battery is in force: slows system calls.", "1 of 2 figures failed."]);
     assert_eq!(analysis.findings[0].metrics, [VALUE.id]);
@@ -501,7 +527,7 @@ fn serious_hazards_and_what_failed_are_in_the_verdict() {
 }
 
 #[test]
-fn a_busy_machine_is_one_finding_however_many_hazards_show_it() {
+fn busy_machine_is_one_finding() {
     let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
     let busy = ["load", "pressure_cpu", "other_work"];
     run.outline.hazards = busy.map(|id| hazard(id, Severity::Serious, &[])).to_vec();
@@ -511,7 +537,7 @@ fn a_busy_machine_is_one_finding_however_many_hazards_show_it() {
 }
 
 #[test]
-fn amount_of_other_work_is_a_difference_only_by_its_severity() {
+fn other_work_differs_only_by_severity() {
     let differ = |severities: [Severity; 2]| {
         let sides = [(severities[0], "8.55"), (severities[1], "8.91")].map(|(severity, amount)| {
             let mut run = scalars(&[1.0, 1.0, 1.0, 1.0]);
@@ -519,7 +545,7 @@ fn amount_of_other_work_is_a_difference_only_by_its_severity() {
             run.outline.hazards = vec![load];
             run.outline
         });
-        kelvin_analysis::what_differs(&sides[0], &sides[1])
+        kelvin_analysis::fact_differences(&sides[0], &sides[1])
     };
     assert_eq!(differ([Severity::Serious, Severity::Serious]), []);
     let [load] = &differ([Severity::Warning, Severity::Serious])[..] else { panic!("one difference") };

@@ -1,52 +1,52 @@
 //! Rivals: what belongs together is one row, and a missing comparison has its reason.
 
-use kelvin_analysis::testing::{self, add, add_scalars};
-use kelvin_analysis::{BesideRival, Outcome, RivalOutcome, Verdict, analyse};
-use kelvin_model::{Attempt, Better, Case, Metric, Reason, Treatment, Unit};
+use kelvin_analysis::testing::{self, add_measurement, add_scalars};
+use kelvin_analysis::{Outcome, RangeVerdict, RivalOutcome, RivalResult, analyse};
+use kelvin_model::{Better, Case, HeadlineSamples, Metric, RoundOutcome, SkipReason, Unit};
 
-const fn as_found(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound)
+const fn as_found_metric(metric: Metric) -> Metric {
+    metric.headline(HeadlineSamples::AsFound)
 }
 
 const RATIO: Metric =
-    as_found(Metric::rate("file.rivals.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
-const KELVIN: Metric = as_found(Metric::rate("file.rivals.cached.kelvin", "kelvin"));
-const OTHER: Metric = as_found(Metric::rate("file.rivals.cached.other", "the other"));
+    as_found_metric(Metric::rate("file.rivals.cached", "kelvin over the other")).unit(Unit::Ratio, Better::Neither);
+const KELVIN: Metric = as_found_metric(Metric::rate("file.rivals.cached.kelvin", "kelvin"));
+const OTHER: Metric = as_found_metric(Metric::rate("file.rivals.cached.other", "the other"));
 
 fn case(program: &'static str) -> Case {
-    Case::new().at(kelvin_model::Point::named("program", program)).with("block", 4096)
+    Case::new().with_word(kelvin_model::AxisWord::from_names("program", program)).with_number("block", 4096)
 }
 
 #[test]
-fn the_ratio_is_that_of_pairs_and_not_of_the_two_figures() {
-    let mut run = testing::run(&[RATIO, KELVIN, OTHER]);
+fn ratio_is_of_pairs() {
+    let mut run = testing::empty_run(&[RATIO, KELVIN, OTHER]);
     // The machine became slower for both sides: each pair still says 1.25.
     let slower = [1.0, 0.9, 0.8, 0.7, 0.6, 0.5];
     add_scalars(&mut run, &RATIO, case("fio"), &[1.24, 1.25, 1.26, 1.25, 1.24, 1.26]);
     add_scalars(&mut run, &KELVIN, case("fio"), &slower.map(|by| by * 5e9));
     add_scalars(&mut run, &OTHER, case("fio"), &slower.map(|by| by * 4e9));
-    let missing = Attempt::Skipped(Reason::new("needs the program dd"));
+    let missing = RoundOutcome::Skipped(SkipReason::new("needs the program dd"));
     for metric in [&RATIO, &KELVIN, &OTHER] {
-        add(&mut run, metric, case("dd"), vec![testing::attempt(0, missing.clone())]);
+        add_measurement(&mut run, metric, case("dd"), vec![testing::round_with_outcome(0, missing.clone())]);
     }
     let analysis = analyse(&run);
     let [fio, dd] = &analysis.rivals[..] else { panic!("{:#?}", analysis.rivals) };
-    assert_eq!((fio.program.as_str(), &fio.case), ("fio", &Case::new().with("block", 4096)));
+    assert_eq!((fio.program.as_str(), &fio.case), ("fio", &Case::new().with_number("block", 4096)));
     let RivalOutcome::Compared(compared) = &fio.outcome else { panic!("{fio:#?}") };
     let interval = compared.ratio.interval.unwrap();
     assert!((compared.ratio.value - 1.25).abs() < 1e-9 && interval.half_width() < 0.05, "{compared:#?}");
     let of_sides = compared.kelvin.interval.unwrap().half_width() / compared.kelvin.value;
     assert!(of_sides > 10.0 * interval.half_width() / 1.25, "{of_sides}");
-    assert_eq!((compared.expected, compared.verdict), (None, Verdict::NotPredicted));
-    assert_eq!(dd.outcome, RivalOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs the program dd")))));
-    assert!(analysis.results.iter().all(BesideRival::is_part));
+    assert_eq!((compared.expected, compared.verdict), (None, RangeVerdict::NotPredicted));
+    assert_eq!(dd.outcome, RivalOutcome::Missing(Box::new(Outcome::Skipped(SkipReason::new("needs the program dd")))));
+    assert!(analysis.results.iter().all(RivalResult::is_rival_metric));
 }
 
 #[test]
-fn a_run_without_other_programs_has_no_comparison() {
+fn run_without_rivals_has_no_comparison() {
     let null = Metric::duration("file.rivalsonal", "something else");
-    let mut run = testing::run(&[null]);
+    let mut run = testing::empty_run(&[null]);
     add_scalars(&mut run, &null, Case::new(), &[1.0, 1.1, 1.2]);
     let analysis = analyse(&run);
-    assert!(analysis.rivals.is_empty() && !analysis.results.iter().any(BesideRival::is_part));
+    assert!(analysis.rivals.is_empty() && !analysis.results.iter().any(RivalResult::is_rival_metric));
 }

@@ -2,28 +2,32 @@
 
 use std::slice;
 
-use kelvin_analysis::testing::{self, BLOCK, CHAIN, CLOCK_PAIR, ITERATIONS, LOOP};
-use kelvin_analysis::{Analysis, Compare, Headlines, Outcome, SideOf, Subject, Summary, Warning, analyse};
+use kelvin_analysis::testing::{
+    self, BATCH_ITERATIONS, BLOCK_NANOSECONDS, CHAIN_NANOSECONDS, CLOCK_PAIR_NANOSECONDS, LOOP_NANOSECONDS,
+};
+use kelvin_analysis::{
+    Analysis, ComparisonRequest, ComparisonSubject, Headlines, Outcome, SideInput, Summary, Warning, analyse,
+};
 use kelvin_model::{
-    Attempt, Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Comparison, KnownFrom, Lacking, Learned, Metric,
-    Overhead, Readings, Reason, Run, Tags, Treatment, Unit,
+    Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Comparison, HeadlineSamples, Metric, MissingInput,
+    Overhead, Readings, RoundOutcome, Run, SampleTags, SkipReason, SpreadHistory, SpreadSource, Unit,
 };
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");
 const QUIET: Metric = Metric::duration("test.quiet", "Another one");
-const GUARDED_BY_THE_KERNEL: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
-    .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Kernel]));
+const KERNEL_GUARDED: Metric = Metric::duration("test.guarded", "Guarded by three canaries")
+    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Kernel]));
 
-fn near(value: f64, expected: f64) -> bool {
+fn is_near(value: f64, expected: f64) -> bool {
     (value - expected).abs() <= 1e-9 * expected.abs()
 }
 
 /// Five rounds of the same batches of one metric.
 fn run_of(metric: &Metric, batches: &Batches) -> Run {
-    let mut run = testing::run(&[*metric]);
+    let mut run = testing::empty_run(&[*metric]);
     let rounds = (0..5).map(|i| testing::round(i, vec![testing::reading(metric, Readings::Batches(batches.clone()))]));
-    testing::add(&mut run, metric, Case::new(), rounds.collect());
+    testing::add_measurement(&mut run, metric, Case::new(), rounds.collect());
     run
 }
 
@@ -34,9 +38,9 @@ fn summary(analysis: &Analysis) -> &Summary {
     }
 }
 
-fn compared([base, other]: [&Run; 2], learned: &[Learned], learned_in_cycles: &[Learned]) -> Comparison {
-    let side = |run| SideOf { name: "a run".into(), of: Subject::Runs(slice::from_ref(run)) };
-    Compare { base: side(base), other: side(other), learned, learned_in_cycles, threshold: 0.01 }.compare()
+fn compared([base, other]: [&Run; 2], learned: &[SpreadHistory], learned_in_cycles: &[SpreadHistory]) -> Comparison {
+    let side = |run| SideInput { name: "a run".into(), subject: ComparisonSubject::Runs(slice::from_ref(run)) };
+    ComparisonRequest { base: side(base), other: side(other), learned, learned_in_cycles, threshold: 0.01 }.compare()
 }
 
 fn headline_of(metric: &Metric, batches: &Batches) -> f64 {
@@ -45,13 +49,13 @@ fn headline_of(metric: &Metric, batches: &Batches) -> f64 {
 }
 
 #[test]
-fn overhead_is_subtracted_as_the_metric_says() {
+fn metric_overhead_is_subtracted() {
     let batches = testing::batches(&[95.0; 10]);
-    assert!(near(headline_of(&CALL, &batches), 95.0));
+    assert!(is_near(headline_of(&CALL, &batches), 95.0));
     let with_loop = CALL.overhead(Overhead::ClockPairAndLoop);
-    assert!(near(headline_of(&with_loop, &batches), 95.0 - LOOP));
+    assert!(is_near(headline_of(&with_loop, &batches), 95.0 - LOOP_NANOSECONDS));
     let raw = CALL.overhead(Overhead::None);
-    assert!(near(headline_of(&raw, &batches), 95.0 + CLOCK_PAIR / ITERATIONS as f64));
+    assert!(is_near(headline_of(&raw, &batches), 95.0 + CLOCK_PAIR_NANOSECONDS / BATCH_ITERATIONS as f64));
 }
 
 #[test]
@@ -59,56 +63,56 @@ fn rates_are_work_over_time() {
     let mut batches = testing::batches(&[100.0; 10]);
     batches.work_per_iteration = 4096.0;
     let bytes = Metric::rate("test.copy", "Bytes copied per second");
-    assert!(near(headline_of(&bytes, &batches), 40.96e9));
+    assert!(is_near(headline_of(&bytes, &batches), 40.96e9));
     let calls = CALL.unit(Unit::PerSecond, Better::Higher);
-    assert!(near(headline_of(&calls, &batches), 40.96e9));
+    assert!(is_near(headline_of(&calls, &batches), 40.96e9));
     batches.work_per_iteration = 0.0;
-    assert!(near(headline_of(&calls, &batches), 1e7), "without stated work one operation counts");
+    assert!(is_near(headline_of(&calls, &batches), 1e7), "without stated work one operation counts");
 }
 
 #[test]
-fn a_rate_without_time_is_counted_and_said() {
+fn zero_time_rate_is_counted_and_reported() {
     let mut batches = testing::batches(&[100.0; 10]);
     batches.work_per_iteration = 1.0;
-    batches.nanoseconds[3] = CLOCK_PAIR / 2.0;
+    batches.nanoseconds[3] = CLOCK_PAIR_NANOSECONDS / 2.0;
     let analysis = analyse(&run_of(&Metric::rate("test.copy", "Bytes copied per second"), &batches));
     assert_eq!(summary(&analysis).distribution.n, 45);
     assert_eq!(summary(&analysis).notes, ["5 samples took no longer than the overhead subtracted, and gave no rate"]);
 }
 
 #[test]
-fn warm_up_is_not_summarised_and_contamination_disturbs() {
+fn warm_up_is_excluded_contamination_disturbs() {
     let mut batches = testing::batches(&[500.0, 100.0, 100.0, 900.0, 100.0, 100.0, 100.0, 100.0]);
-    batches.tags[0] = Tags::WARM_UP;
-    batches.tags[3] = Tags::PREEMPTED;
+    batches.tags[0] = SampleTags::WARM_UP;
+    batches.tags[3] = SampleTags::PREEMPTED;
     let analysis = analyse(&run_of(&CALL, &batches));
     let found = summary(&analysis);
     assert_eq!((found.as_found.n, found.undisturbed.unwrap().n), (35, 30));
     assert_eq!(found.distribution.max, 100.0);
-    assert!(near(found.kept_share, 30.0 / 35.0));
+    assert!(is_near(found.kept_share, 30.0 / 35.0));
     let tags: Vec<(&str, u64)> = found.tags.iter().map(|count| (count.tag.as_str(), count.count)).collect();
     assert_eq!(tags, [("warm-up", 5), ("preempted", 5)]);
     assert_eq!(analysis.undisturbed_share, Some(30.0 / 35.0));
-    let sleeper = CALL.contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED);
+    let sleeper = CALL.contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED);
     assert_eq!(summary(&analyse(&run_of(&sleeper, &batches))).kept_share, 1.0);
 }
 
 #[test]
-fn only_canaries_tell_what_is_disturbed() {
+fn canaries_alone_decide_disturbance() {
     // Batch 2 is slow by itself and stays; batches 4 and 5 are on either side of an odd canary and go, fast or slow.
     let mut batches = testing::batches(&[100.0, 100.0, 700.0, 100.0, 80.0, 300.0, 100.0, 100.0, 100.0]);
-    batches.canaries.get_mut(&Canary::Block).unwrap()[5] = 1.8 * BLOCK;
+    batches.canaries.get_mut(&Canary::Block).unwrap()[5] = 1.8 * BLOCK_NANOSECONDS;
     let analysis = analyse(&run_of(&CALL, &batches));
     let found = summary(&analysis);
     assert_eq!((found.distribution.min, found.distribution.max, found.distribution.n), (100.0, 700.0, 35));
     assert_eq!(found.as_found.n, 45);
     // A metric guarded by another canary is unaffected.
-    let other = CALL.canaries(Canaries::of(&[Canary::Chain]));
+    let other = CALL.canaries(Canaries::from_canaries(&[Canary::Chain]));
     assert_eq!(summary(&analyse(&run_of(&other, &batches))).kept_share, 1.0);
 }
 
 #[test]
-fn work_that_sets_the_frequency_of_its_core_is_steady_at_that_frequency() {
+fn own_frequency_work_is_steady_there() {
     // Wide vector units: the core is 7 % slower beside all of it, and a sibling thread disturbs one batch. Another metric shows the
     // frequency of the run.
     let quiet = testing::batches(&[100.0; 40]);
@@ -119,10 +123,10 @@ fn work_that_sets_the_frequency_of_its_core_is_steady_at_that_frequency() {
     wide.canaries.get_mut(&Canary::Block).unwrap()[6] *= 1.6;
     let other = Metric::duration("test.other", "Another metric");
     let kept_share = |metric: Metric| {
-        let mut run = testing::run(&[metric, other]);
+        let mut run = testing::empty_run(&[metric, other]);
         for (metric, batches) in [(&metric, &wide), (&other, &quiet)] {
             let round = |i| testing::round(i, vec![testing::reading(metric, Readings::Batches(batches.clone()))]);
-            testing::add(&mut run, metric, Case::new(), (0..6).map(round).collect());
+            testing::add_measurement(&mut run, metric, Case::new(), (0..6).map(round).collect());
         }
         let analysis = analyse(&run);
         assert_eq!(analysis.results[0].metric.id, metric.id);
@@ -130,28 +134,28 @@ fn work_that_sets_the_frequency_of_its_core_is_steady_at_that_frequency() {
     };
     assert_eq!(kept_share(CALL), 0.0);
     // The first batch follows a reading at the other frequency, and the last one comes before the sibling's.
-    assert!(near(kept_share(CALL.own_frequency()), 4.0 / 6.0));
+    assert!(is_near(kept_share(CALL.own_frequency()), 4.0 / 6.0));
 }
 
 #[test]
-fn a_canary_read_every_few_batches_judges_all_between() {
+fn sparse_canary_judges_batches_between() {
     let mut batches = testing::batches(&[100.0; 12]);
     batches.canary_stride = 3;
-    for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+    for (canary, steady) in [(Canary::Chain, CHAIN_NANOSECONDS), (Canary::Block, BLOCK_NANOSECONDS)] {
         batches.canaries.insert(canary, vec![steady; 5]);
     }
-    batches.canaries.get_mut(&Canary::Chain).unwrap()[0] = 1.2 * CHAIN;
-    assert!(near(summary(&analyse(&run_of(&CALL, &batches))).kept_share, 9.0 / 12.0));
+    batches.canaries.get_mut(&Canary::Chain).unwrap()[0] = 1.2 * CHAIN_NANOSECONDS;
+    assert!(is_near(summary(&analyse(&run_of(&CALL, &batches))).kept_share, 9.0 / 12.0));
 }
 
 #[test]
-fn samples_that_a_round_waited_for_are_undisturbed_and_no_part_of_what_was_found() {
+fn awaited_samples_are_undisturbed_not_found() {
     // Six samples beside a busy sibling, then a disturbed and four undisturbed ones beyond the round's time.
     let mut batches = testing::batches(&[160.0, 160.0, 160.0, 160.0, 160.0, 160.0, 160.0, 100.0, 100.0, 100.0, 100.0]);
     for at in 0..7 {
-        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = 1.6 * BLOCK;
+        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = 1.6 * BLOCK_NANOSECONDS;
     }
-    batches.tags[6..].iter_mut().for_each(|tags| *tags = Tags::AWAITED);
+    batches.tags[6..].iter_mut().for_each(|tags| *tags = SampleTags::AWAITED);
     let analysis = analyse(&run_of(&CALL, &batches));
     let found = summary(&analysis);
     assert_eq!((found.as_found.n, found.as_found.value), (30, 160.0));
@@ -162,102 +166,105 @@ fn samples_that_a_round_waited_for_are_undisturbed_and_no_part_of_what_was_found
 }
 
 #[test]
-fn too_few_undisturbed_samples_are_not_a_headline() {
+fn too_few_undisturbed_give_no_headline() {
     let mut noisy = testing::batches(&[100.0; 40]);
     for at in 0..38 {
-        noisy.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN * (1.1 + at as f32 / 20.0);
+        noisy.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN_NANOSECONDS * (1.1 + at as f32 / 20.0);
     }
     let rounds = |disturbed: usize| {
-        let mut run = testing::run(&[CALL]);
+        let mut run = testing::empty_run(&[CALL]);
         let reading = |i| if i < disturbed { noisy.clone() } else { testing::batches(&[100.0; 40]) };
         let round = |i| testing::round(i, vec![testing::reading(&CALL, Readings::Batches(reading(i)))]);
-        testing::add(&mut run, &CALL, Case::new(), (0..6).map(round).collect());
+        testing::add_measurement(&mut run, &CALL, Case::new(), (0..6).map(round).collect());
         analyse(&run)
     };
     let known = rounds(4);
     assert!(matches!(&known.results[0].outcome, Outcome::Measured(s) if s.round_headlines.len() == 2 && s.rounds == 6));
     let unknown = rounds(5);
     let Outcome::NotKnown(found) = &unknown.results[0].outcome else { panic!("{:?}", unknown.results[0].outcome) };
-    assert_eq!((found.treatment, found.undisturbed), (Treatment::AsFound, None));
+    assert_eq!((found.treatment, found.undisturbed), (HeadlineSamples::AsFound, None));
     assert_eq!(found.headline, found.as_found.value);
     assert!(matches!(&unknown.results[0].warnings[..], [Warning::Disturbed { text }] if text.contains("never quiet")));
     assert_eq!(unknown.results[0].cycles, None);
 }
 
 #[test]
-fn a_case_that_is_told_as_found_is_not_judged_by_canaries() {
+fn as_found_case_ignores_canaries() {
     const PLACEMENT: Axis = Axis::new("placement", "placement", AxisScale::Category);
-    let metric = CALL.over([PLACEMENT]).as_found_where(kelvin_model::Point::new(PLACEMENT, "two_cpus"));
+    let metric = CALL.with_axes([PLACEMENT]).as_found_where(kelvin_model::AxisWord::new(PLACEMENT, "two_cpus"));
     let mut noisy = testing::batches(&[100.0; 40]);
     noisy.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().skip(1).step_by(2).for_each(|chain| *chain *= 1.5);
-    let mut run = testing::run(&[metric]);
+    let mut run = testing::empty_run(&[metric]);
     for placement in ["same_cpu", "two_cpus"] {
         let round = |i| testing::round(i, vec![testing::reading(&metric, Readings::Batches(noisy.clone()))]);
-        let case = Case::new().at(kelvin_model::Point::named("placement", placement));
-        testing::add(&mut run, &metric, case, (0..5).map(round).collect());
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+        testing::add_measurement(&mut run, &metric, case, (0..5).map(round).collect());
     }
     let analysis = analyse(&run);
     let [guarded, as_found] = [0, 1].map(|at| &analysis.results[at]);
     assert!(matches!(guarded.outcome, Outcome::NotKnown(_)), "{:?}", guarded.outcome);
-    assert_eq!((guarded.metric.headline, guarded.metric.canaries), (Treatment::Undisturbed, Canaries::CORE));
+    assert_eq!((guarded.metric.headline, guarded.metric.canaries), (HeadlineSamples::Undisturbed, Canaries::CORE));
     assert!(
-        matches!(&as_found.outcome, Outcome::Measured(summary) if summary.treatment == Treatment::AsFound && summary.undisturbed.is_none()),
+        matches!(&as_found.outcome, Outcome::Measured(summary) if summary.treatment == HeadlineSamples::AsFound && summary.undisturbed.is_none()),
         "{:?}",
         as_found.outcome
     );
-    assert_eq!((as_found.metric.headline, as_found.metric.canaries), (Treatment::AsFound, Canaries::NONE));
+    assert_eq!((as_found.metric.headline, as_found.metric.canaries), (HeadlineSamples::AsFound, Canaries::NONE));
 }
 
 #[test]
-fn what_there_is_without_a_headline_is_told_exactly() {
+fn missing_headline_has_exact_reason() {
     let shaken = |chains: std::ops::Range<usize>| {
         let mut batches = testing::batches(&(100..141).map(f64::from).collect::<Vec<f64>>());
         for at in chains {
-            batches.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN * (1.1 + at as f32 / 20.0);
+            batches.canaries.get_mut(&Canary::Chain).unwrap()[at] = CHAIN_NANOSECONDS * (1.1 + at as f32 / 20.0);
         }
         batches
     };
     let lacking = |noisy: &Batches| {
-        let mut run = testing::run(&[CALL, QUIET]);
+        let mut run = testing::empty_run(&[CALL, QUIET]);
         let calm =
             |i| testing::round(i, vec![testing::reading(&QUIET, Readings::Batches(testing::batches(&[1.0; 40])))]);
         let loud = |i| testing::round(i, vec![testing::reading(&CALL, Readings::Batches(noisy.clone()))]);
         // The other metric shows what the canaries read on a quiet machine.
-        testing::add(&mut run, &QUIET, Case::new(), (0..6).map(calm).collect());
-        testing::add(&mut run, &CALL, Case::new(), (0..6).map(loud).collect());
-        let headlines = Headlines::of(&run);
+        testing::add_measurement(&mut run, &QUIET, Case::new(), (0..6).map(calm).collect());
+        testing::add_measurement(&mut run, &CALL, Case::new(), (0..6).map(loud).collect());
+        let headlines = Headlines::from_run(&run);
         assert!(headlines.get("test.call", &Case::new()).is_none());
-        headlines.lacking("test.call", &Case::new())
+        headlines.missing_input("test.call", &Case::new())
     };
-    let Lacking::AsFound(found) = lacking(&shaken(0..42)) else { panic!("it was measured") };
-    assert_eq!((found.value, found.why.as_str()), (120.0, "never undisturbed"));
+    let MissingInput::AsFound(found) = lacking(&shaken(0..42)) else { panic!("it was measured") };
+    assert_eq!((found.value, found.reason.as_str()), (120.0, "never undisturbed"));
     assert_eq!((found.low, found.high), (102.0, 138.0), "nine in ten of 100 to 140");
     // The last of 41 batches of each round alone has calm on either side.
-    let Lacking::AsFound(found) = lacking(&shaken(0..40)) else { panic!("it was measured") };
-    assert_eq!(found.why, "undisturbed in 2.4 % of its samples, enough of them in 0 of 6 rounds where 2 are needed");
+    let MissingInput::AsFound(found) = lacking(&shaken(0..40)) else { panic!("it was measured") };
+    assert_eq!(found.reason, "undisturbed in 2.4 % of its samples, enough of them in 0 of 6 rounds where 2 are needed");
 
-    let of = |attempt: Attempt| {
-        let mut run = testing::run(&[CALL]);
-        testing::add(&mut run, &CALL, Case::new(), vec![testing::attempt(0, attempt)]);
-        Headlines::of(&run).lacking("test.call", &Case::new())
+    let of = |attempt: RoundOutcome| {
+        let mut run = testing::empty_run(&[CALL]);
+        testing::add_measurement(&mut run, &CALL, Case::new(), vec![testing::round_with_outcome(0, attempt)]);
+        Headlines::from_run(&run).missing_input("test.call", &Case::new())
     };
-    let nothing = |what: &str| Lacking::Nothing(what.into());
-    assert_eq!(of(Attempt::Failed("no memory".into())), nothing("failed: no memory"));
-    assert_eq!(of(Attempt::Skipped(Reason::new("no disk"))), nothing("was skipped: no disk"));
+    let nothing = |what: &str| MissingInput::NoFigure(what.into());
+    assert_eq!(of(RoundOutcome::Failed("no memory".into())), nothing("failed: no memory"));
+    assert_eq!(of(RoundOutcome::Skipped(SkipReason::new("no disk"))), nothing("was skipped: no disk"));
     let run = run_of(&Metric { floor: Some(200.0), ..CALL }, &testing::batches(&[95.0; 10]));
-    let impossible = Headlines::of(&run).lacking("test.call", &Case::new());
+    let impossible = Headlines::from_run(&run).missing_input("test.call", &Case::new());
     assert_eq!(impossible, nothing("came out at 95.0 ns, beyond what is possible (200 ns)"));
-    assert_eq!(Headlines::of(&run).lacking("test.other", &Case::new()), nothing("this run did not measure"));
+    assert_eq!(
+        Headlines::from_run(&run).missing_input("test.other", &Case::new()),
+        nothing("this run did not measure")
+    );
 }
 
 #[test]
-fn both_figures_are_kept_and_the_metric_chooses() {
+fn metric_chooses_headline_of_both_figures() {
     let mut batches =
         testing::batches(&[100.0, 100.0, 100.0, 100.0, 100.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0, 300.0]);
     for at in 6..=12 {
-        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = BLOCK * (1.3 + at as f32 / 10.0);
+        batches.canaries.get_mut(&Canary::Block).unwrap()[at] = BLOCK_NANOSECONDS * (1.3 + at as f32 / 10.0);
     }
-    for (metric, headline) in [(CALL, 100.0), (CALL.headline(Treatment::AsFound), 300.0)] {
+    for (metric, headline) in [(CALL, 100.0), (CALL.headline(HeadlineSamples::AsFound), 300.0)] {
         let analysis = analyse(&run_of(&metric, &batches));
         let found = summary(&analysis);
         assert_eq!((found.headline, found.treatment), (headline, metric.headline));
@@ -266,30 +273,30 @@ fn both_figures_are_kept_and_the_metric_chooses() {
 }
 
 #[test]
-fn cycles_are_normalised_to_the_reference_frequency() {
+fn cycles_normalised_to_reference_frequency() {
     // Half of the time the core runs a tenth slower; all canaries and the metric follow it.
     let slow: Vec<bool> = (0..40).map(|batch| batch >= 24).collect();
     let mut batches = testing::batches(&slow.iter().map(|&slow| if slow { 110.0 } else { 100.0 }).collect::<Vec<_>>());
-    for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+    for (canary, steady) in [(Canary::Chain, CHAIN_NANOSECONDS), (Canary::Block, BLOCK_NANOSECONDS)] {
         for at in 25..=40 {
             batches.canaries.get_mut(&canary).unwrap()[at] = 1.1 * steady;
         }
     }
-    let metric = CALL.headline(Treatment::CycleNormalised);
+    let metric = CALL.headline(HeadlineSamples::CycleNormalised);
     let analysis = analyse(&run_of(&metric, &batches));
     let found = summary(&analysis);
     // The batch at the step lies between two frequencies and is set apart; all others are worth 100 ns.
     assert_eq!(found.distribution.n, 5 * 39);
     assert!((found.distribution.min - 100.0).abs() < 1e-4 && (found.distribution.max - 100.0).abs() < 1e-4);
     // A sibling that halves the throughput is still seen.
-    batches.canaries.get_mut(&Canary::Block).unwrap()[30] = 2.0 * BLOCK;
+    batches.canaries.get_mut(&Canary::Block).unwrap()[30] = 2.0 * BLOCK_NANOSECONDS;
     assert_eq!(summary(&analyse(&run_of(&metric, &batches))).distribution.n, 5 * 37);
     // The same metric without normalising loses all of the slow half.
     assert_eq!(summary(&analyse(&run_of(&CALL, &batches))).distribution.n, 5 * 24);
 }
 
 #[test]
-fn intervals_are_as_wide_as_the_frequency_moved() {
+fn moving_frequency_widens_interval() {
     // Steps of 3.5 %, which all canaries and the metric follow, each for ten batches: `at_first` of a hundred at the first.
     let moved_and_half_width = |at_first: usize, metric: &Metric| {
         let slowness = |batch: usize| match batch {
@@ -298,7 +305,7 @@ fn intervals_are_as_wide_as_the_frequency_moved() {
             _ => 1.07,
         };
         let mut batches = testing::batches(&(0..100).map(|batch| 100.0 * slowness(batch)).collect::<Vec<f64>>());
-        for (canary, steady) in [(Canary::Chain, CHAIN), (Canary::Block, BLOCK)] {
+        for (canary, steady) in [(Canary::Chain, CHAIN_NANOSECONDS), (Canary::Block, BLOCK_NANOSECONDS)] {
             let column = batches.canaries.get_mut(&canary).unwrap();
             column.iter_mut().enumerate().for_each(|(at, reading)| *reading = steady * slowness(at.min(99)) as f32);
         }
@@ -309,7 +316,7 @@ fn intervals_are_as_wide_as_the_frequency_moved() {
         (analysis.frequency_moved, (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline)
     };
     let half_width = |at_first, metric: &Metric| moved_and_half_width(at_first, metric).1;
-    let cycles = CALL.headline(Treatment::CycleNormalised);
+    let cycles = CALL.headline(HeadlineSamples::CycleNormalised);
     let moved = |at_first| moved_and_half_width(at_first, &cycles).0;
     assert_eq!(moved(100), None);
     // 15 of 101 readings were 3.5 % slower, 16 were 7 %.
@@ -323,11 +330,11 @@ fn intervals_are_as_wide_as_the_frequency_moved() {
     // What the work itself does to the frequency is none of the core's.
     assert_eq!(moved_and_half_width(70, &CALL.own_frequency()).0, None);
     // What is told as found shows by itself how it moved.
-    assert!(half_width(70, &CALL.headline(Treatment::AsFound)) < 0.015);
+    assert!(half_width(70, &CALL.headline(HeadlineSamples::AsFound)) < 0.015);
 }
 
 #[test]
-fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
+fn cycle_metrics_compared_at_one_frequency() {
     // A core 7 % slower, on which the same takes 5 % more cycles.
     let run = |metric: &Metric, slowness: f64, cycles: f64| {
         let mut batches = testing::batches(&[100.0 * cycles * slowness; 100]);
@@ -337,7 +344,7 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
     let between = |[base, other]: [Run; 2]| compared([&base, &other], &[], &[]);
     let of_one_machine = |metric: &Metric| between([run(metric, 1.0, 1.0), run(metric, 1.07, 1.05)]);
     let close = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-3;
-    let found = of_one_machine(&CALL.headline(Treatment::CycleNormalised));
+    let found = of_one_machine(&CALL.headline(HeadlineSamples::CycleNormalised));
     assert!(close(found.frequency.unwrap(), 1.0 / 1.07), "{:?}", found.frequency);
     let figure = &found.figures[0];
     assert!(close(figure.ratio.value, 1.05) && close(figure.other / figure.base, 1.05), "{figure:?}");
@@ -347,28 +354,28 @@ fn a_fixed_number_of_core_cycles_is_compared_at_one_frequency() {
         run.outline.machine.identity = "another".into();
         run
     };
-    let metric = CALL.headline(Treatment::CycleNormalised);
+    let metric = CALL.headline(HeadlineSamples::CycleNormalised);
     let comparison = between([run(&metric, 1.0, 1.0), other_machine(run(&metric, 1.07, 1.05))]);
     assert_eq!(comparison.frequency, None);
     assert!(close(comparison.figures[0].ratio.value, 1.07 * 1.05), "{comparison:?}");
     // What is none is told as it was.
-    let figure = &of_one_machine(&CALL.headline(Treatment::AsFound)).figures[0];
+    let figure = &of_one_machine(&CALL.headline(HeadlineSamples::AsFound)).figures[0];
     assert!(close(figure.ratio.value, 1.07 * 1.05), "{figure:?}");
 }
 
 #[test]
-fn what_cycles_differ_by_from_run_to_run_is_learned_without_the_frequency() {
-    let metric = CALL.headline(Treatment::CycleNormalised);
+fn cycle_history_excludes_frequency() {
+    let metric = CALL.headline(HeadlineSamples::CycleNormalised);
     let base = run_of(&metric, &testing::batches(&[100.0; 100]));
     let other = run_of(&metric, &testing::batches(&[103.0; 100]));
     let learned = |headlines: [f64; 8]| {
-        [Learned { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within: vec![0.0; 8] }]
+        [SpreadHistory { metric: metric.id, case: Case::new(), headlines: headlines.to_vec(), within: vec![0.0; 8] }]
     };
     let moving = learned([100.0, 107.0, 100.0, 107.0, 93.0, 107.0, 100.0, 93.0]);
     let steady = learned([1.0, 1.001, 1.0, 0.999, 1.0, 1.001, 0.999, 1.0]);
-    let half_width = |learned: &[Learned], in_cycles: &[Learned]| {
+    let half_width = |learned: &[SpreadHistory], in_cycles: &[SpreadHistory]| {
         let figure = compared([&base, &other], learned, in_cycles).figures.remove(0);
-        assert!(matches!(figure.between, KnownFrom::Runs(8) | KnownFrom::Assumed(_)), "{figure:?}");
+        assert!(matches!(figure.between, SpreadSource::Runs(8) | SpreadSource::Assumed(_)), "{figure:?}");
         (figure.ratio.high / figure.ratio.low).ln() / 2.0
     };
     assert!(half_width(&moving, &steady) < 0.005, "{}", half_width(&moving, &steady));
@@ -376,7 +383,7 @@ fn what_cycles_differ_by_from_run_to_run_is_learned_without_the_frequency() {
 }
 
 #[test]
-fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may_meet_them() {
+fn neighbours_widen_as_found_interval() {
     // In six of ten readings the block takes half as long again; the samples are no different, so that their own spread is none.
     let beside = |slower: f32| {
         let mut batches = testing::batches(&[100.0; 100]);
@@ -390,7 +397,7 @@ fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may
         let interval = summary(&analysis).interval.unwrap();
         (interval.upper - interval.lower) / 2.0 / summary(&analysis).headline
     };
-    let found = CALL.headline(Treatment::AsFound);
+    let found = CALL.headline(HeadlineSamples::AsFound);
     let logarithm = 60.0 / 101.0 * 1.5_f64.ln();
     let slowed = |slower| analysed(&found, slower).slowed.unwrap();
     assert!((slowed(1.5) - (logarithm.exp() - 1.0)).abs() < 1e-4, "{}", slowed(1.5));
@@ -409,12 +416,12 @@ fn beside_neighbours_the_interval_of_what_is_found_is_as_wide_as_another_run_may
     assert!(half_width(&found, 1.0) < 0.015);
     // What neighbours disturb does not count for the other.
     assert!(half_width(&CALL, 1.5) < 0.015);
-    let counted = CALL.unit(Unit::Count, Better::Neither).headline(Treatment::AsFound);
+    let counted = CALL.unit(Unit::Count, Better::Neither).headline(HeadlineSamples::AsFound);
     assert_eq!(half_width(&counted, 1.5), 0.0);
 }
 
 #[test]
-fn without_canaries_tags_alone_judge_and_that_is_said() {
+fn tags_judge_without_canaries() {
     let mut batches = testing::batches(&[100.0; 20]);
     batches.canaries.clear();
     let analysis = analyse(&run_of(&CALL, &batches));
@@ -425,19 +432,19 @@ fn without_canaries_tags_alone_judge_and_that_is_said() {
 }
 
 #[test]
-fn the_reference_is_the_dominant_steady_state() {
+fn reference_is_dominant_steady_state() {
     // A third of the readings are a passing boost, an eighth is disturbed, the rest is steady.
     let mut batches = testing::batches(&vec![100.0; 2399]);
     for (at, reading) in batches.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().enumerate() {
         *reading = match at % 24 {
-            0..8 => 0.9 * CHAIN,
-            8..11 => CHAIN * (1.2 + at as f32 / 2000.0),
-            _ => CHAIN * (1.0 + 0.0005 * ((at * 7 % 5) as f32 - 2.0)),
+            0..8 => 0.9 * CHAIN_NANOSECONDS,
+            8..11 => CHAIN_NANOSECONDS * (1.2 + at as f32 / 2000.0),
+            _ => CHAIN_NANOSECONDS * (1.0 + 0.0005 * ((at * 7 % 5) as f32 - 2.0)),
         };
     }
     let analysis = analyse(&run_of(&CALL, &batches));
     let chain = analysis.canaries.iter().find(|history| history.canary == Canary::Chain).unwrap();
-    assert!((chain.reference / f64::from(CHAIN) - 1.0).abs() < 1e-3, "{}", chain.reference);
+    assert!((chain.reference / f64::from(CHAIN_NANOSECONDS) - 1.0).abs() < 1e-3, "{}", chain.reference);
     assert_eq!(chain.tolerance, 0.015);
     assert!((chain.steady_share - 13.0 / 24.0).abs() < 1e-6, "{}", chain.steady_share);
     assert!(chain.points.len() <= 2000 && chain.points.len() > 1500, "{}", chain.points.len());
@@ -448,24 +455,24 @@ fn the_reference_is_the_dominant_steady_state() {
 }
 
 #[test]
-fn headlines_are_those_of_the_analysis() {
+fn headlines_match_analysis() {
     let run = run_of(&CALL, &testing::batches(&[95.0; 10]));
-    let headlines = Headlines::of(&run);
+    let headlines = Headlines::from_run(&run);
     let found = headlines.get("test.call", &Case::new()).unwrap();
     // What the clock may differ by in the next run is none of this one's.
-    assert!(near(found.value, 95.0) && found.half_width == 0.0, "{found:?}");
-    assert_eq!(headlines.get("test.call", &Case::new().with("size", 1)), None);
+    assert!(is_near(found.value, 95.0) && found.half_width == 0.0, "{found:?}");
+    assert_eq!(headlines.get("test.call", &Case::new().with_number("size", 1)), None);
     assert_eq!(headlines.get("test.other", &Case::new()), None);
-    assert!(near(headlines.core_hertz().unwrap(), 4.128e9));
+    assert!(is_near(headlines.core_hertz().unwrap(), 4.128e9));
 }
 
 #[test]
-fn the_tolerance_follows_the_spread_of_the_steady_state() {
+fn tolerance_follows_steady_state_spread() {
     let tolerance = |spread: f64| {
         let mut random = kelvin_stats::Random::new(5);
         let mut batches = testing::batches(&vec![100.0; 3000]);
         for reading in batches.canaries.get_mut(&Canary::Chain).unwrap() {
-            *reading = CHAIN * (1.0 + spread * random.normal()) as f32;
+            *reading = CHAIN_NANOSECONDS * (1.0 + spread * random.normal()) as f32;
         }
         analyse(&run_of(&CALL, &batches)).canaries[0].tolerance
     };
@@ -475,16 +482,17 @@ fn the_tolerance_follows_the_spread_of_the_steady_state() {
 }
 
 #[test]
-fn the_block_tolerates_what_a_batch_leaves_behind_but_not_in_runs_of_the_kernel_canary() {
+fn block_tolerance_excludes_kernel_canary_runs() {
     let kept_share = |canaries: &[Canary]| {
         let mut batches = testing::batches(&[100.0; 400]);
         for &canary in canaries {
-            batches.canaries.insert(canary, vec![BLOCK; 401]);
+            batches.canaries.insert(canary, vec![BLOCK_NANOSECONDS; 401]);
         }
         // Every fourth reading 3 % off: half of the batches have one on a side.
-        batches
-            .canaries
-            .insert(Canary::Block, (0..=400).map(|at| BLOCK * if at % 4 == 2 { 1.03 } else { 1.0 }).collect());
+        batches.canaries.insert(
+            Canary::Block,
+            (0..=400).map(|at| BLOCK_NANOSECONDS * if at % 4 == 2 { 1.03 } else { 1.0 }).collect(),
+        );
         summary(&analyse(&run_of(&CALL, &batches))).kept_share
     };
     assert_eq!(kept_share(&[]), 1.0);
@@ -492,18 +500,18 @@ fn the_block_tolerates_what_a_batch_leaves_behind_but_not_in_runs_of_the_kernel_
 }
 
 #[test]
-fn a_neighbour_who_is_there_most_of_the_time_does_not_become_the_reference() {
+fn frequent_neighbour_is_not_reference() {
     // In four fifths of the batches a sibling thread is busy: everything but the chain is slower, by no fixed amount.
     let mut random = Random::new(11);
     let slowness: Vec<f64> = (0..400).map(|i| if i % 100 < 20 { 1.0 } else { 1.25 + 0.2 * random.uniform() }).collect();
     let values: Vec<f64> = slowness.iter().map(|slowness| 100.0 * slowness).collect();
     let mut batches = testing::batches(&values);
     for canary in [Canary::Block, Canary::Kernel] {
-        let column =
-            (0..=400).map(|at| (f64::from(BLOCK) * slowness[at.min(399)] * (1.0 + 0.003 * random.normal())) as f32);
+        let column = (0..=400)
+            .map(|at| (f64::from(BLOCK_NANOSECONDS) * slowness[at.min(399)] * (1.0 + 0.003 * random.normal())) as f32);
         batches.canaries.insert(canary, column.collect());
     }
-    let analysis = analyse(&run_of(&GUARDED_BY_THE_KERNEL, &batches));
+    let analysis = analyse(&run_of(&KERNEL_GUARDED, &batches));
     let found = summary(&analysis);
     assert!((found.headline - 100.0).abs() < 1.0, "{}", found.headline);
     assert!((0.17..0.2).contains(&found.kept_share), "{}", found.kept_share);
@@ -511,18 +519,18 @@ fn a_neighbour_who_is_there_most_of_the_time_does_not_become_the_reference() {
 }
 
 #[test]
-fn a_core_that_was_shared_all_along_is_known_by_earlier_runs() {
+fn always_shared_core_known_by_history() {
     let batches = |slowness: f32| {
         let mut batches = testing::batches(&[100.0; 400]);
-        batches.canaries.insert(Canary::Chain, vec![CHAIN; 401]);
-        batches.canaries.insert(Canary::Block, vec![BLOCK * slowness; 401]);
+        batches.canaries.insert(Canary::Chain, vec![CHAIN_NANOSECONDS; 401]);
+        batches.canaries.insert(Canary::Block, vec![BLOCK_NANOSECONDS * slowness; 401]);
         batches
     };
-    let alone = analyse(&run_of(&GUARDED_BY_THE_KERNEL, &batches(1.0)));
-    let whole = f64::from(BLOCK / CHAIN);
+    let alone = analyse(&run_of(&KERNEL_GUARDED, &batches(1.0)));
+    let whole = f64::from(BLOCK_NANOSECONDS / CHAIN_NANOSECONDS);
     assert!((alone.block_over_chain.unwrap() / whole - 1.0).abs() < 1e-6);
     let after = |earlier: Vec<f64>, slowness: f32| {
-        let mut run = run_of(&GUARDED_BY_THE_KERNEL, &batches(slowness));
+        let mut run = run_of(&KERNEL_GUARDED, &batches(slowness));
         run.outline.learned_core = earlier;
         analyse(&run)
     };
@@ -544,9 +552,9 @@ fn a_core_that_was_shared_all_along_is_known_by_earlier_runs() {
 }
 
 #[test]
-fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case() {
-    static METRIC: Metric = Metric::duration("os.test", "A test").canaries(Canaries::of(&[Canary::Kernel]));
-    let mut run = testing::run(&[METRIC]);
+fn case_canary_uses_own_reference() {
+    static METRIC: Metric = Metric::duration("os.test", "A test").canaries(Canaries::from_canaries(&[Canary::Kernel]));
+    let mut run = testing::empty_run(&[METRIC]);
     // Beside the first case a reading takes 900 ns, beside the second, which leaves cold caches, 1500; one of them each
     // is off.
     for (n, steady) in [(1, 900.0f32), (2, 1500.0)] {
@@ -556,7 +564,7 @@ fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case(
         batches.canaries.insert(Canary::Kernel, column);
         let rounds = (0..6)
             .map(|index| testing::round(index, vec![testing::reading(&METRIC, Readings::Batches(batches.clone()))]));
-        testing::add(&mut run, &METRIC, Case::new().with("n", n), rounds.collect());
+        testing::add_measurement(&mut run, &METRIC, Case::new().with_number("n", n), rounds.collect());
     }
     let analysis = analyse(&run);
     for result in &analysis.results {
@@ -568,15 +576,15 @@ fn a_canary_that_sees_what_the_work_leaves_behind_is_judged_beside_its_own_case(
 }
 
 #[test]
-fn how_samples_go_along_with_a_canary_is_told() {
+fn canary_correlation_is_reported() {
     static METRIC: Metric =
-        Metric::duration("os.test", "A test").canaries(Canaries::of(&[Canary::Chain, Canary::Block]));
-    let mut run = testing::run(&[METRIC]);
+        Metric::duration("os.test", "A test").canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block]));
+    let mut run = testing::empty_run(&[METRIC]);
     // Sample and chain rise together; the block does not move, so that no correlation with it exists.
     let values: Vec<f64> = (0..40).map(|i| 10.0 + f64::from(i)).collect();
     let mut batches = testing::batches(&values);
-    batches.canaries.insert(Canary::Chain, (0..41).map(|i| CHAIN + i as f32).collect());
-    testing::add(
+    batches.canaries.insert(Canary::Chain, (0..41).map(|i| CHAIN_NANOSECONDS + i as f32).collect());
+    testing::add_measurement(
         &mut run,
         &METRIC,
         Case::new(),

@@ -1,14 +1,14 @@
 //! Conclusions on calls, tasks and switches, and on what times depend on.
 
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_analysis::{Concluded, Study};
-use kelvin_catalogue::Placement::{SameCpu, TwoCpus};
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, Via};
+use kelvin_analysis::{StatedConclusion, Study};
+use kelvin_catalogue::PairPlacement::{SameCpu, TwoCpus};
+use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_catalogue::mem::PageSize;
 use kelvin_catalogue::os::{
-    NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SWITCH_ONE_WAY, SWITCH_PROCESS_PIPE, SWITCH_THREAD_PIPE,
-    SYSCALL_NULL, THREAD_CREATE, Woken,
+    NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SWITCH_PROCESS_PIPE, SWITCH_THREAD_PIPE,
+    SYSCALL_NULL, THREAD_CREATE, WokenTask,
 };
 use kelvin_model::{Case, Metric, Run};
 
@@ -27,7 +27,7 @@ fn run(rows: &[Row], noise: f64) -> Run {
             metrics.push(**metric);
         }
     }
-    let mut run = testing::run(&metrics);
+    let mut run = testing::empty_run(&metrics);
     for (place, (metric, case, value)) in rows.iter().enumerate() {
         // Each case has rounds in an order of its own.
         let mut rounds = rounds(*value, noise);
@@ -41,80 +41,92 @@ fn study(rows: &[Row], noise: f64, id: &str) -> Option<Study> {
     testing::study(&run(rows, noise), id)
 }
 
-fn conclusions(rows: &[Row], noise: f64, id: &str) -> Vec<Concluded> {
+fn conclusions(rows: &[Row], noise: f64, id: &str) -> Vec<StatedConclusion> {
     study(rows, noise, id).map_or_else(Vec::new, |study| study.conclusions)
 }
 
 /// That one conclusion is labelled so and begins so, in no more words than a reader takes in.
-fn says(one: &Concluded, holds: Option<bool>, begins: &str) {
+fn assert_conclusion(one: &StatedConclusion, holds: Option<bool>, begins: &str) {
     assert_eq!(one.holds, holds, "{} ({})", one.text, one.test);
     assert!(one.text.starts_with(begins), "{}", one.text);
     assert!(!one.text.contains("  ") && !one.text.contains("NaN"), "{}", one.text);
 }
 
-fn small(metric: &'static Metric, value: f64) -> Row {
+fn small_process(metric: &'static Metric, value: f64) -> Row {
     (metric, Case::new(), value)
 }
 
-fn function(arguments: u64, value: f64) -> Row {
-    (&CALL_ARGS, Case::new().with(ARGUMENTS, arguments).at(Via::Direct), value)
+fn function_call(arguments: u64, value: f64) -> Row {
+    (&CALL_ARGS, Case::new().with_number(ARGUMENTS, arguments).with_word(CallKind::Direct), value)
 }
 
 #[test]
-fn a_system_call_is_so_many_function_calls() {
-    let system = |value: f64| (&SYSCALL_NULL, Case::new().at(NullCall::Getppid), value);
-    let found = conclusions(&[function(0, 1.5), system(90.0)], 0.01, "os");
+fn system_call_is_compared_with_function_call() {
+    let system = |value: f64| (&SYSCALL_NULL, Case::new().with_word(NullCall::Getppid), value);
+    let found = conclusions(&[function_call(0, 1.5), system(90.0)], 0.01, "os");
     assert_eq!(found.len(), 1, "{found:#?}");
-    says(&found[0], Some(true), "a system call takes longer than a function call: 60.0 times as long (95 %: ");
+    assert_conclusion(
+        &found[0],
+        Some(true),
+        "a system call takes longer than a function call: 60.0 times as long (95 %: ",
+    );
     assert!(
         found[0].text.ends_with("90.0 ns against 1.50 ns") || found[0].text.contains(" ns against 1."),
         "{}",
         found[0].text
     );
-    says(&conclusions(&[function(0, 90.0), system(45.0)], 0.01, "os")[0], Some(false), "a system call takes longer");
+    assert_conclusion(
+        &conclusions(&[function_call(0, 90.0), system(45.0)], 0.01, "os")[0],
+        Some(false),
+        "a system call takes longer",
+    );
     assert!(conclusions(&[system(90.0)], 0.01, "os").is_empty());
 }
 
 #[test]
-fn a_fork_is_so_many_threads_by_its_memory() {
+fn fork_is_compared_with_thread_by_memory() {
     let resident = |mib: u64, pages, value: f64| -> Row {
-        (&PROCESS_FORK_RSS, Case::new().at(pages).with(RESIDENT, mib << 20), value)
+        (&PROCESS_FORK_RSS, Case::new().with_word(pages).with_number(RESIDENT, mib << 20), value)
     };
     let rows = [
-        small(&THREAD_CREATE, 10e3),
-        small(&PROCESS_FORK, 40e3),
+        small_process(&THREAD_CREATE, 10e3),
+        small_process(&PROCESS_FORK, 40e3),
         resident(1, PageSize::Base, 50e3),
         resident(64, PageSize::Base, 800e3),
         resident(64, PageSize::Huge, 60e3),
     ];
     let found = conclusions(&rows, 0.01, "os");
     assert_eq!(found.len(), 4, "{found:#?}");
-    says(&found[0], Some(true), "a fork of a small process takes longer than creating a thread: 4.00 times as long");
+    assert_conclusion(
+        &found[0],
+        Some(true),
+        "a fork of a small process takes longer than creating a thread: 4.00 times as long",
+    );
     let of_64 = "a fork of a process with 64 MiB in base pages takes longer than creating a thread: 80.0 times as long";
-    says(&found[1], Some(true), of_64);
-    says(&found[3], Some(true), "a fork of a process with 64 MiB in huge pages takes longer");
+    assert_conclusion(&found[1], Some(true), of_64);
+    assert_conclusion(&found[3], Some(true), "a fork of a process with 64 MiB in huge pages takes longer");
 }
 
 #[test]
-fn switches_of_processes_and_threads_differ_are_the_same_or_neither_is_known() {
+fn switch_comparison_can_differ_match_or_undecide() {
     let switch = |process: f64, noise: f64| {
-        let rows = [small(&SWITCH_THREAD_PIPE, 700.0), small(&SWITCH_PROCESS_PIPE, process)];
+        let rows = [small_process(&SWITCH_THREAD_PIPE, 700.0), small_process(&SWITCH_PROCESS_PIPE, process)];
         conclusions(&rows, noise, "os").remove(0)
     };
     let begins = "a switch between processes by pipes takes longer than between threads: ";
-    says(&switch(910.0, 0.01), Some(true), &format!("{begins}1.30 times as long (95 %: "));
-    says(&switch(500.0, 0.01), Some(false), begins);
+    assert_conclusion(&switch(910.0, 0.01), Some(true), &format!("{begins}1.30 times as long (95 %: "));
+    assert_conclusion(&switch(500.0, 0.01), Some(false), begins);
     let same = switch(700.0, 0.005);
-    says(&same, None, begins);
+    assert_conclusion(&same, None, begins);
     assert_eq!(same.same_within(), Some(0.05));
     let open = switch(720.0, 0.5);
-    says(&open, None, begins);
+    assert_conclusion(&open, None, begins);
     assert_eq!(open.same_within(), None);
 }
 
 #[test]
-fn what_is_only_an_input_is_not_concluded_from() {
-    let mut run = run(&[small(&SWITCH_THREAD_PIPE, 700.0), small(&SWITCH_PROCESS_PIPE, 910.0)], 0.01);
+fn input_only_metric_gives_no_conclusion() {
+    let mut run = run(&[small_process(&SWITCH_THREAD_PIPE, 700.0), small_process(&SWITCH_PROCESS_PIPE, 910.0)], 0.01);
     run.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
     assert!(testing::study(&run, "os").is_none());
     run.measurements[0].planned.only_input = false;
@@ -122,70 +134,80 @@ fn what_is_only_an_input_is_not_concluded_from() {
 }
 
 #[test]
-fn wake_ups_are_compared_by_the_same_means_and_on_the_same_cpus() {
-    let woken = |woken, placement, value: f64| -> Row { (&SWITCH_ONE_WAY, Case::new().at(woken).at(placement), value) };
+fn wake_ups_compared_by_channel_and_cpus() {
+    let woken = |woken, placement, value: f64| -> Row {
+        (&ONE_WAY_WAKE_UP, Case::new().with_word(woken).with_word(placement), value)
+    };
     let rows = [
-        woken(Woken::ThreadPipe, SameCpu, 1000.0),
-        woken(Woken::ProcessPipe, SameCpu, 1200.0),
-        woken(Woken::ThreadCondvar, TwoCpus, 30e3),
-        woken(Woken::ProcessCondvar, TwoCpus, 30e3),
-        woken(Woken::ThreadFutex, SameCpu, 900.0),
+        woken(WokenTask::ThreadPipe, SameCpu, 1000.0),
+        woken(WokenTask::ProcessPipe, SameCpu, 1200.0),
+        woken(WokenTask::ThreadCondvar, TwoCpus, 30e3),
+        woken(WokenTask::ProcessCondvar, TwoCpus, 30e3),
+        woken(WokenTask::ThreadFutex, SameCpu, 900.0),
     ];
     let found = conclusions(&rows, 0.005, "os.switch.one_way");
     assert_eq!(found.len(), 2, "{found:#?}");
-    says(&found[0], Some(true), "on one CPU a pipe wakes a process later than a thread: 1.20 times as long");
-    says(&found[1], None, "between two CPUs a condition variable wakes a process later than a thread: 1.00 times");
+    assert_conclusion(
+        &found[0],
+        Some(true),
+        "on one CPU a pipe wakes a process later than a thread: 1.20 times as long",
+    );
+    assert_conclusion(
+        &found[1],
+        None,
+        "between two CPUs a condition variable wakes a process later than a thread: 1.00 times",
+    );
     assert_eq!(found[1].same_within(), Some(0.05));
 }
 
 /// Times of calls with 0 to 7 arguments.
-fn arguments(times: [f64; 8], noise: f64) -> Vec<Concluded> {
-    let rows: Vec<Row> = times.into_iter().enumerate().map(|(place, time)| function(place as u64, time)).collect();
+fn argument_conclusions(times: [f64; 8], noise: f64) -> Vec<StatedConclusion> {
+    let rows: Vec<Row> = times.into_iter().enumerate().map(|(place, time)| function_call(place as u64, time)).collect();
     conclusions(&rows, noise, "cpu.call.args")
 }
 
 #[test]
-fn arguments_are_free_or_linear_or_neither() {
-    let free = arguments([1.5, 1.5, 1.51, 1.5, 1.5, 1.5, 1.49, 1.5], 0.005);
+fn argument_cost_is_free_linear_or_neither() {
+    let free = argument_conclusions([1.5, 1.5, 1.51, 1.5, 1.5, 1.5, 1.49, 1.5], 0.005);
     assert_eq!(free.len(), 1, "{free:#?}");
-    says(&free[0], Some(true), "up to 7 arguments are free in a direct call: ");
-    let linear = arguments([2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5], 0.005);
+    assert_conclusion(&free[0], Some(true), "up to 7 arguments are free in a direct call: ");
+    let linear = argument_conclusions([2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5], 0.005);
     assert_eq!(linear.len(), 2, "{linear:#?}");
-    says(&linear[0], Some(false), "up to 7 arguments are free in a direct call: 2.7");
-    says(&linear[1], Some(true), "each argument costs the same in a direct call, 0.50");
+    assert_conclusion(&linear[0], Some(false), "up to 7 arguments are free in a direct call: 2.7");
+    assert_conclusion(&linear[1], Some(true), "each argument costs the same in a direct call, 0.50");
     // Free until their sum takes longer than the call.
-    let later = arguments([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.8, 2.1], 0.005);
+    let later = argument_conclusions([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.8, 2.1], 0.005);
     assert_eq!(later.iter().map(|one| one.holds).collect::<Vec<_>>(), [Some(false), Some(false)], "{later:#?}");
-    let noisy = arguments([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5], 0.4);
+    let noisy = argument_conclusions([1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5], 0.4);
     assert_eq!(noisy.iter().map(|one| one.holds).collect::<Vec<_>>(), [None, None], "{noisy:#?}");
     assert!(noisy.iter().all(|one| one.test.contains("pass by pass in 6 passes")), "{noisy:#?}");
 }
 
 /// Reads of the next byte by millions of bytes of the file.
-fn bytes(times: &[(u64, f64)], noise: f64) -> Option<Study> {
-    let case = |millions: u64| Case::new().at(ByteCall::Read).with(FILE_BYTES, millions * 1_000_000);
+fn byte_study(times: &[(u64, f64)], noise: f64) -> Option<Study> {
+    let case = |millions: u64| Case::new().with_word(ByteCall::Read).with_number(FILE_BYTES, millions * 1_000_000);
     let rows: Vec<Row> = times.iter().map(|&(millions, time)| -> Row { (&BYTE_CALLS, case(millions), time) }).collect();
     study(&rows, noise, "file.byte_calls")
 }
 
 #[test]
-fn a_byte_costs_the_same_at_every_size_or_not() {
-    let one = |times: &[(u64, f64)], noise| bytes(times, noise).unwrap().conclusions.remove(0);
+fn byte_call_cost_by_file_size() {
+    let one = |times: &[(u64, f64)], noise| byte_study(times, noise).unwrap().conclusions.remove(0);
     let begins = "a read of the next byte costs the same in files of 1 MB to 256 MB: ";
-    says(&one(&[(1, 200.0), (16, 201.0), (256, 202.0)], 0.005), Some(true), begins);
+    assert_conclusion(&one(&[(1, 200.0), (16, 201.0), (256, 202.0)], 0.005), Some(true), begins);
     let grown = one(&[(1, 200.0), (16, 220.0), (256, 260.0)], 0.005);
-    says(&grown, Some(false), &format!("{begins}1.3"));
+    assert_conclusion(&grown, Some(false), &format!("{begins}1.3"));
     assert!(grown.text.ends_with("with 256 MB"), "{}", grown.text);
     // A bump between ends that are the same, of which no slope would tell.
     let bump = one(&[(1, 200.0), (16, 260.0), (256, 200.0)], 0.005);
-    says(&bump, Some(false), &format!("{begins}1.3"));
-    says(&one(&[(1, 200.0), (16, 205.0), (256, 200.0)], 0.3), None, begins);
-    assert!(bytes(&[(1, 200.0)], 0.01).unwrap().conclusions.is_empty(), "one size tells nothing of others");
+    assert_conclusion(&bump, Some(false), &format!("{begins}1.3"));
+    assert_conclusion(&one(&[(1, 200.0), (16, 205.0), (256, 200.0)], 0.3), None, begins);
+    assert!(byte_study(&[(1, 200.0)], 0.01).unwrap().conclusions.is_empty(), "one size tells nothing of others");
 }
 
 #[test]
-fn rates_of_calls_stand_beside_their_times() {
-    let case = |millions: u64| Case::new().at(ByteCall::Read).with(FILE_BYTES, millions * 1_000_000);
+fn call_rates_are_tabulated() {
+    let case = |millions: u64| Case::new().with_word(ByteCall::Read).with_number(FILE_BYTES, millions * 1_000_000);
     let rows: [Row; 2] = [(&BYTE_CALLS, case(1), 200.0), (&BYTE_CALLS, case(256), 400.0)];
     let found = kelvin_analysis::analyse(&run(&rows, 0.01));
     let table = &found.studies[0].tables[0];
@@ -198,21 +220,21 @@ fn rates_of_calls_stand_beside_their_times() {
     let time = found.results[0].outcome.summary().unwrap().interval.unwrap();
     assert!((interval.upper / interval.lower - time.upper / time.lower).abs() < 1e-9, "{interval:?} and {time:?}");
     // A seek moves no byte.
-    let seek = (&BYTE_CALLS, Case::new().at(ByteCall::Lseek).with(FILE_BYTES, 1 << 20), 100.0);
+    let seek = (&BYTE_CALLS, Case::new().with_word(ByteCall::Lseek).with_number(FILE_BYTES, 1 << 20), 100.0);
     assert!(study(&[seek], 0.01, "file.byte_calls").is_none());
 }
 
 #[test]
-fn each_mib_of_a_fork_costs_the_same_or_not() {
+fn fork_cost_per_mib_is_tested() {
     let forks = |times: &[(u64, f64)]| {
-        let case = |mib: u64| Case::new().at(PageSize::Base).with(RESIDENT, mib << 20);
+        let case = |mib: u64| Case::new().with_word(PageSize::Base).with_number(RESIDENT, mib << 20);
         let rows: Vec<Row> = times.iter().map(|&(mib, time)| -> Row { (&PROCESS_FORK_RSS, case(mib), time) }).collect();
         conclusions(&rows, 0.005, "os.process.fork_rss")
     };
     let linear = forks(&[(1, 32e3), (16, 212e3), (64, 788e3), (256, 3092e3)]);
     let begins = "each MiB costs the same in a fork with base pages, 12.0 µs (95 %: ";
-    says(&linear[0], Some(true), begins);
+    assert_conclusion(&linear[0], Some(true), begins);
     let steeper = forks(&[(1, 32e3), (16, 212e3), (64, 788e3), (256, 9092e3)]);
-    says(&steeper[0], Some(false), "each MiB costs the same in a fork with base pages, ");
+    assert_conclusion(&steeper[0], Some(false), "each MiB costs the same in a fork with base pages, ");
     assert!(forks(&[(1, 32e3), (16, 212e3)]).is_empty(), "two points lie on every line");
 }

@@ -1,12 +1,12 @@
 //! Conclusions of the tasks study.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Fact, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
 
 const fn metric(id: &'static str) -> Metric {
-    Metric::duration(id, "A time of the tasks study").headline(Treatment::AsFound)
+    Metric::duration(id, "A time of the tasks study").headline(HeadlineSamples::AsFound)
 }
 
 const ELAPSED: Metric = metric("os.tasks.elapsed");
@@ -15,10 +15,10 @@ const EFFICIENCY: Metric = metric("os.tasks.efficiency").unit(Unit::Ratio, Bette
 
 /// A machine of four CPUs: elapsed seconds by kind and number of tasks, each in six rounds with 0.2 % of noise.
 fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
-    let mut run = testing::run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
+    let mut run = testing::empty_run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
     run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
-        let case = Case::new().at(kelvin_model::Point::named("kind", kind)).with("tasks", tasks);
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind)).with_number("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
         let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
         add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);
@@ -29,13 +29,13 @@ fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
     run
 }
 
-fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
+fn conclusion_with<'a>(all: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
 
 #[test]
-fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
+fn speed_up_efficiency_and_unaccounted_time_reported() {
     let elapsed = [
         ("threads", 1, 8.0),
         ("threads", 4, 2.1),
@@ -47,32 +47,32 @@ fn speed_up_efficiency_and_the_part_that_time_cannot_see() {
     let study = testing::study(&run(&elapsed, 0.05), "os.tasks").unwrap();
     assert_eq!(study.id, *"os.tasks");
     let all = &study.conclusions;
-    let faster = conclusion(all, "4 threads finish the work earlier than one: 3.81 times as fast");
+    let faster = conclusion_with(all, "4 threads finish the work earlier than one: 3.81 times as fast");
     assert_eq!(faster.holds, Some(true));
-    assert_eq!(conclusion(all, "4 threads use the CPUs").holds, Some(true));
-    assert_eq!(conclusion(all, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");
-    assert_eq!(conclusion(all, "more threads than CPUs").holds, None);
-    let processes = conclusion(all, "more processes than CPUs");
+    assert_eq!(conclusion_with(all, "4 threads use the CPUs").holds, Some(true));
+    assert_eq!(conclusion_with(all, "4 processes use the CPUs").holds, Some(false), "80 % is less than 90 %");
+    assert_eq!(conclusion_with(all, "more threads than CPUs").holds, None);
+    let processes = conclusion_with(all, "more processes than CPUs");
     assert_eq!(processes.holds, Some(false));
     assert!(processes.text.contains("20 % later"), "{}", processes.text);
-    let differ = conclusion(all, "threads and processes differ");
+    let differ = conclusion_with(all, "threads and processes differ");
     assert_eq!(differ.holds, Some(true));
     assert!(differ.text.contains("4 processes take 1.19 times as long"), "{}", differ.text);
-    assert_eq!(conclusion(all, "4 threads, more than 1.0 %").holds, Some(true));
-    assert!(conclusion(all, "4 threads, more than 1.0 %").text.contains("processes): 5.0 %"));
+    assert_eq!(conclusion_with(all, "4 threads, more than 1.0 %").holds, Some(true));
+    assert!(conclusion_with(all, "4 threads, more than 1.0 %").text.contains("processes): 5.0 %"));
 }
 
 #[test]
-fn equal_threads_and_processes_are_left_open() {
+fn equal_threads_and_processes_are_undecided() {
     let elapsed = [("threads", 1, 8.0), ("threads", 4, 2.0), ("processes", 4, 2.0)];
     let study = testing::study(&run(&elapsed, 0.0), "os.tasks").unwrap();
-    assert_eq!(conclusion(&study.conclusions, "threads and processes differ").holds, None);
-    assert_eq!(conclusion(&study.conclusions, "4 threads, more than 1.0 %").holds, Some(false));
+    assert_eq!(conclusion_with(&study.conclusions, "threads and processes differ").holds, None);
+    assert_eq!(conclusion_with(&study.conclusions, "4 threads, more than 1.0 %").holds, Some(false));
 }
 
 #[test]
-fn without_the_study_there_is_none() {
-    assert_eq!(testing::study(&testing::run(&[]), "os.tasks"), None);
+fn no_task_metrics_give_no_study() {
+    assert_eq!(testing::study(&testing::empty_run(&[]), "os.tasks"), None);
     assert_eq!(testing::study(&run(&[("threads", 2, 4.0)], 0.0), "os.tasks"), None);
     let whole = run(&[("threads", 1, 8.0), ("threads", 4, 2.0)], 0.0);
     let analysis = analyse(&whole);
@@ -82,16 +82,17 @@ fn without_the_study_there_is_none() {
 
 /// The times of one task and of four are of other rounds than those in which both were held against each other.
 #[test]
-fn the_efficiency_of_a_conclusion_is_that_of_the_table() {
+fn conclusion_efficiency_matches_table() {
     let mut run = run(&[("threads", 1, 8.0), ("threads", 4, 3.2)], 0.0);
-    let case = Case::new().at(kelvin_model::Point::named("kind", "threads")).with("tasks", 4);
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "threads")).with_number("tasks", 4);
     run.measurements.retain(|one| one.planned.metrics != [EFFICIENCY.id]);
     let measured = [0.570, 0.575, 0.573, 0.571, 0.576, 0.574];
     add_scalars(&mut run, &EFFICIENCY, case, &measured);
     let study = testing::study(&run, "os.tasks").unwrap();
-    let efficient = conclusion(&study.conclusions, "4 threads use the CPUs with an efficiency of at least 90 %: 57 %");
+    let efficient =
+        conclusion_with(&study.conclusions, "4 threads use the CPUs with an efficiency of at least 90 %: 57 %");
     assert_eq!(efficient.holds, Some(false));
     assert!(efficient.test.contains("over one task alone, just before in the same process"), "{}", efficient.test);
-    let faster = conclusion(&study.conclusions, "4 threads finish the work earlier than one: 2.29 times as fast");
+    let faster = conclusion_with(&study.conclusions, "4 threads finish the work earlier than one: 2.29 times as fast");
     assert_eq!(faster.holds, Some(true));
 }

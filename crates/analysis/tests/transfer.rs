@@ -1,12 +1,14 @@
 //! The study of transfers over runs whose factors are known by construction.
 
-use kelvin_analysis::testing::{add, add_scalars, attempt, reading, round, run, study};
+use kelvin_analysis::testing::{add_measurement, add_scalars, empty_run, reading, round, round_with_outcome, study};
 use kelvin_analysis::{Study, analyse};
 use kelvin_catalogue::transfer::{
-    COLD, Connection, EQUAL_BYTES, Files, Mode, PUBLISHED_BUFFER, Receiver, Reply, Sender, Setting, TIME, best, cell,
+    COLD_TIME, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
+    SenderMethod, TIME, TransferFiles, WaitMode, best_cell, cell,
 };
 use kelvin_model::{
-    Attempt, Case, Change, Claim, Hazard, Name, Readings, Run, Severity, Test, TransferClaim, TransferFactor,
+    Case, Claim, Hazard, Name, Readings, RoundOutcome, Run, Severity, TestEvidence, TimeChange, TransferClaim,
+    TransferFactor,
 };
 
 /// Rounds of a case with this time, half a percent around it, in an order of its own.
@@ -21,16 +23,16 @@ fn measured(run: &mut Run, case: &Case, time: f64) {
 }
 
 /// 20 us for each file and a byte in half a nanosecond.
-fn plain(files: Files) -> f64 {
-    let (count, bytes) = files.amount();
+fn linear_cost(files: TransferFiles) -> f64 {
+    let (count, bytes) = files.count_and_bytes();
     20_000.0 * count as f64 + 0.5 * bytes as f64
 }
 
-fn published(window: u64) -> Setting {
-    Setting { connection: Connection::Persistent, window, buffer: PUBLISHED_BUFFER }
+fn published_setting(window: u64) -> CellSetting {
+    CellSetting { connection: ConnectionPolicy::Persistent, window, buffer: PUBLISHED_BUFFER }
 }
 
-fn factors(study: &Study, wanted: TransferFactor) -> Vec<(Option<bool>, Vec<Change>, String)> {
+fn factors(study: &Study, wanted: TransferFactor) -> Vec<(Option<bool>, Vec<TimeChange>, String)> {
     let of = |claim: &Claim| match claim {
         Claim::Transfer(TransferClaim::Factor { factor, over, .. }) if *factor == wanted => {
             Some(over.iter().map(|one| one.change).collect())
@@ -42,23 +44,23 @@ fn factors(study: &Study, wanted: TransferFactor) -> Vec<(Option<bool>, Vec<Chan
 }
 
 /// The four pairs as published: mmap at the receiver takes this part of the time, at the sender that one.
-fn pairs(run: &mut Run, [sender, receiver]: [f64; 2], setting: Setting) {
-    for &files in Files::ALL {
-        for (send, by_sender) in [(Sender::ReadWrite, 1.0), (Sender::Mmap, sender)] {
-            for (receive, by_receiver) in [(Receiver::ReadWrite, 1.0), (Receiver::Mmap, receiver)] {
-                let time = plain(files) * by_sender * by_receiver;
-                measured(run, &cell(send, receive, setting).at(files), time);
+fn add_published_pairs(run: &mut Run, [sender, receiver]: [f64; 2], setting: CellSetting) {
+    for &files in TransferFiles::ALL {
+        for (send, by_sender) in [(SenderMethod::ReadWrite, 1.0), (SenderMethod::Mmap, sender)] {
+            for (receive, by_receiver) in [(ReceiverMethod::ReadWrite, 1.0), (ReceiverMethod::Mmap, receiver)] {
+                let time = linear_cost(files) * by_sender * by_receiver;
+                measured(run, &cell(send, receive, setting).with_word(files), time);
             }
         }
     }
 }
 
 #[test]
-fn the_end_whose_method_changes_more_decides() {
-    let mut run = run(&[TIME]);
-    pairs(&mut run, [1.1, 0.5], published(256));
-    let [(window, buffer), _] = EQUAL_BYTES;
-    pairs(&mut run, [0.6, 1.2], Setting { window, buffer, ..published(0) });
+fn end_with_larger_effect_decides() {
+    let mut run = empty_run(&[TIME]);
+    add_published_pairs(&mut run, [1.1, 0.5], published_setting(256));
+    let [(window, buffer), _] = EQUAL_CALL_SIZES;
+    add_published_pairs(&mut run, [0.6, 1.2], CellSetting { window, buffer, ..published_setting(0) });
     let study = study(&run, "transfer").unwrap();
     let ends = |claim: &Claim| match claim {
         Claim::Transfer(TransferClaim::Ends { ends, interaction, receiver_decides, published, .. }) => {
@@ -89,17 +91,28 @@ fn the_end_whose_method_changes_more_decides() {
 }
 
 #[test]
-fn what_holds_of_some_files_alone_is_said_of_them() {
-    let mut run = run(&[TIME]);
-    let times = |files| if files == Files::Small { [1.0, 1.5] } else { [1.0, 0.5] };
-    for &files in Files::ALL {
-        let [usual, mapped] = times(files).map(|share| share * plain(files));
-        measured(&mut run, &cell(Sender::ReadWrite, Receiver::ReadWrite, published(256)).at(files), usual);
-        measured(&mut run, &cell(Sender::Mmap, Receiver::Mmap, published(256)).at(files), mapped);
+fn claim_names_files_it_holds_for() {
+    let mut run = empty_run(&[TIME]);
+    let times = |files| if files == TransferFiles::Small { [1.0, 1.5] } else { [1.0, 0.5] };
+    for &files in TransferFiles::ALL {
+        let [usual, mapped] = times(files).map(|share| share * linear_cost(files));
+        measured(
+            &mut run,
+            &cell(SenderMethod::ReadWrite, ReceiverMethod::ReadWrite, published_setting(256)).with_word(files),
+            usual,
+        );
+        measured(
+            &mut run,
+            &cell(SenderMethod::Mmap, ReceiverMethod::Mmap, published_setting(256)).with_word(files),
+            mapped,
+        );
     }
     let study = study(&run, "transfer").unwrap();
     let [(holds, changes, text)] = &factors(&study, TransferFactor::Mmap)[..] else { panic!("{study:?}") };
-    assert_eq!((*holds, &changes[..]), (Some(true), &[Change::Longer, Change::Shorter, Change::Shorter][..]));
+    assert_eq!(
+        (*holds, &changes[..]),
+        (Some(true), &[TimeChange::Longer, TimeChange::Shorter, TimeChange::Shorter][..])
+    );
     assert_eq!(
         text,
         "mmap at both ends is faster than read/write, 256 pages against 512 B a call, with 1 file of 12 MB and 2 files of 182 MB, and \
@@ -107,7 +120,7 @@ fn what_holds_of_some_files_alone_is_said_of_them() {
          as long (0.50 to 0.50; published 0.16); 2 files of 182 MB 0.50 times as long (0.50 to 0.50; published 0.15); the published \
          means say otherwise of 10 files of 2.4 kB, not explained: with --dir on tmpfs the same study tells whether the file system is the reason"
     );
-    assert!(matches!(study.conclusions[0].evidence, Test::Ratios { count: 3, rounds: 6 }));
+    assert!(matches!(study.conclusions[0].evidence, TestEvidence::Ratios { count: 3, rounds: 6 }));
     // Where the files were written to memory, the file system is not asked about again.
     run.outline.hazards.push(Hazard {
         id: Name::new("scratch_in_memory"),
@@ -130,15 +143,19 @@ fn what_holds_of_some_files_alone_is_said_of_them() {
 }
 
 #[test]
-fn what_each_connection_and_each_reply_costs_is_told_for_small_files() {
-    let mut run = run(&[TIME]);
-    for &files in Files::ALL {
-        let (count, _) = files.amount();
-        measured(&mut run, &best().at(files), plain(files));
-        let more = |each: f64, times: u64| plain(files) + each * times as f64;
-        measured(&mut run, &best().at(Connection::PerFile).at(files), more(50_000.0, count - 1));
-        measured(&mut run, &best().at(Reply::PerFile).at(files), more(30_000.0, count));
-        measured(&mut run, &best().at(Mode::Signal).at(files), plain(files));
+fn connection_and_reply_cost_for_small_files() {
+    let mut run = empty_run(&[TIME]);
+    for &files in TransferFiles::ALL {
+        let (count, _) = files.count_and_bytes();
+        measured(&mut run, &best_cell().with_word(files), linear_cost(files));
+        let more = |each: f64, times: u64| linear_cost(files) + each * times as f64;
+        measured(
+            &mut run,
+            &best_cell().with_word(ConnectionPolicy::PerFile).with_word(files),
+            more(50_000.0, count - 1),
+        );
+        measured(&mut run, &best_cell().with_word(ReplyPolicy::PerFile).with_word(files), more(30_000.0, count));
+        measured(&mut run, &best_cell().with_word(WaitMode::Signal).with_word(files), linear_cost(files));
     }
     let study = study(&run, "transfer").unwrap();
     let each = |wanted: TransferFactor| {
@@ -152,7 +169,7 @@ fn what_each_connection_and_each_reply_costs_is_told_for_small_files() {
     assert_eq!(each(TransferFactor::ConnectionForEach).unwrap(), [Some(50.0), None, None]);
     assert_eq!(each(TransferFactor::Replies).unwrap(), [Some(30.0), None, None]);
     let [(holds, changes, text)] = &factors(&study, TransferFactor::Mode)[..] else { panic!("{study:?}") };
-    assert_eq!((*holds, &changes[..]), (Some(false), &[Change::Same; 3][..]));
+    assert_eq!((*holds, &changes[..]), (Some(false), &[TimeChange::Same; 3][..]));
     assert!(
         text.starts_with("calls that do not block, and signals, in place of calls that block cost time: "),
         "{text}"
@@ -165,11 +182,16 @@ fn what_each_connection_and_each_reply_costs_is_told_for_small_files() {
 }
 
 #[test]
-fn tables_have_every_cell_with_the_published_mean_beside_and_the_cost_of_a_file_and_of_a_byte() {
-    let mut run = run(&[TIME, COLD]);
-    pairs(&mut run, [1.0, 1.0], published(256));
-    for &files in Files::ALL {
-        add_scalars(&mut run, &COLD, best().at(files), &SPREAD.map(|share| 3.0 * share * plain(files)));
+fn tables_have_cells_published_means_costs() {
+    let mut run = empty_run(&[TIME, COLD_TIME]);
+    add_published_pairs(&mut run, [1.0, 1.0], published_setting(256));
+    for &files in TransferFiles::ALL {
+        add_scalars(
+            &mut run,
+            &COLD_TIME,
+            best_cell().with_word(files),
+            &SPREAD.map(|share| 3.0 * share * linear_cost(files)),
+        );
     }
     let analysis = analyse(&run);
     let study = analysis.studies.iter().find(|study| study.id == *"transfer").unwrap();
@@ -184,7 +206,7 @@ fn tables_have_every_cell_with_the_published_mean_beside_and_the_cost_of_a_file_
     let value = |row: usize, label: &str| small.rows[row].cells[at(label)].map(|figure| figure.value);
     assert_eq!(small.rows[0].label, "rw/rw, 256 pages, 512 B");
     assert_eq!((value(0, "published"), value(0, "trials")), (Some(1.666e6), Some(6.0)));
-    assert!((value(0, "median").unwrap() / plain(Files::Small) - 1.0).abs() < 0.001);
+    assert!((value(0, "median").unwrap() / linear_cost(TransferFiles::Small) - 1.0).abs() < 0.001);
     assert_eq!(value(0, "rate"), None, "it was not measured");
     assert_eq!(small.bars.map(|bars| bars.map(|at| small.columns[at].label.as_str())), Some(["median", "published"]));
     let costs = study.tables.last().unwrap();
@@ -193,30 +215,30 @@ fn tables_have_every_cell_with_the_published_mean_beside_and_the_cost_of_a_file_
 }
 
 #[test]
-fn a_single_round_has_tables_and_no_conclusions() {
-    let mut run = run(&[TIME]);
-    add_scalars(&mut run, &TIME, best().at(Files::One), &[1e6]);
+fn single_round_has_tables_without_conclusions() {
+    let mut run = empty_run(&[TIME]);
+    add_scalars(&mut run, &TIME, best_cell().with_word(TransferFiles::One), &[1e6]);
     let analysis = analyse(&run);
     assert!(analysis.studies[0].conclusions.is_empty() && analysis.studies[0].tables.len() == 1);
-    assert!(analyse(&kelvin_analysis::testing::run(&[TIME])).studies.is_empty());
+    assert!(analyse(&kelvin_analysis::testing::empty_run(&[TIME])).studies.is_empty());
 }
 
 #[test]
-fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
+fn larger_calls_gain_is_not_mapping_gain() {
     // By calls of 1 MiB a fifth of the time, by mapping this much of that.
     let concluded = |by_mapping: f64| {
-        let mut run = run(&[TIME]);
-        let (window, buffer) = EQUAL_BYTES[1];
-        for &files in Files::ALL {
-            let copying = |setting| cell(Sender::ReadWrite, Receiver::ReadWrite, setting).at(files);
-            measured(&mut run, &copying(published(window)), plain(files));
-            measured(&mut run, &copying(Setting { buffer, ..published(window) }), 0.2 * plain(files));
-            let mapped = cell(Sender::Mmap, Receiver::Mmap, published(window)).at(files);
-            measured(&mut run, &mapped, 0.2 * by_mapping * plain(files));
+        let mut run = empty_run(&[TIME]);
+        let (window, buffer) = EQUAL_CALL_SIZES[1];
+        for &files in TransferFiles::ALL {
+            let copying = |setting| cell(SenderMethod::ReadWrite, ReceiverMethod::ReadWrite, setting).with_word(files);
+            measured(&mut run, &copying(published_setting(window)), linear_cost(files));
+            measured(&mut run, &copying(CellSetting { buffer, ..published_setting(window) }), 0.2 * linear_cost(files));
+            let mapped = cell(SenderMethod::Mmap, ReceiverMethod::Mmap, published_setting(window)).with_word(files);
+            measured(&mut run, &mapped, 0.2 * by_mapping * linear_cost(files));
         }
         let study = study(&run, "transfer").unwrap();
         let is_gain =
-            |one: &&kelvin_analysis::Concluded| matches!(one.claim, Claim::Transfer(TransferClaim::Gain { .. }));
+            |one: &&kelvin_analysis::StatedConclusion| matches!(one.claim, Claim::Transfer(TransferClaim::Gain { .. }));
         let gain = study.conclusions.iter().find(is_gain).unwrap();
         (gain.holds, gain.text.clone())
     };
@@ -235,25 +257,35 @@ fn a_gain_of_more_bytes_a_call_is_not_taken_for_one_of_mapping() {
 }
 
 #[test]
-fn a_round_that_failed_in_the_middle_shifts_no_pair_after_it() {
+fn failed_round_keeps_later_pairs_aligned() {
     // The machine becomes slower from pass to pass, for all cells alike; each of them fails in another pass.
     let slower = |pass: usize| 1.0 + 0.3 * pass as f64;
-    let mut run = run(&[TIME]);
+    let mut run = empty_run(&[TIME]);
     let mut add_cell = |case: Case, time: f64, failing: usize| {
         let at = run.measurements.len();
         let of_pass = |pass: usize| {
             let time = time * slower(pass) * SPREAD[(pass + at) % SPREAD.len()];
             let measured = || round(pass, vec![reading(&TIME, Readings::Scalars(vec![time]))]);
-            if pass == failing { attempt(pass, Attempt::Failed("it crashed".into())) } else { measured() }
+            if pass == failing {
+                round_with_outcome(pass, RoundOutcome::Failed("it crashed".into()))
+            } else {
+                measured()
+            }
         };
-        add(&mut run, &TIME, case, (0..12).map(of_pass).collect());
+        add_measurement(&mut run, &TIME, case, (0..12).map(of_pass).collect());
     };
-    for &files in Files::ALL {
-        let pairs = [(Sender::ReadWrite, 1.0), (Sender::Mmap, 1.1)].into_iter().flat_map(|(sender, by_sender)| {
-            [(Receiver::ReadWrite, 1.0), (Receiver::Mmap, 0.5)].map(|(one, by)| (sender, one, by_sender * by))
-        });
+    for &files in TransferFiles::ALL {
+        let pairs =
+            [(SenderMethod::ReadWrite, 1.0), (SenderMethod::Mmap, 1.1)].into_iter().flat_map(|(sender, by_sender)| {
+                [(ReceiverMethod::ReadWrite, 1.0), (ReceiverMethod::Mmap, 0.5)]
+                    .map(|(one, by)| (sender, one, by_sender * by))
+            });
         for (place, (sender, receiver, by)) in pairs.enumerate() {
-            add_cell(cell(sender, receiver, published(256)).at(files), plain(files) * by, place + 4);
+            add_cell(
+                cell(sender, receiver, published_setting(256)).with_word(files),
+                linear_cost(files) * by,
+                place + 4,
+            );
         }
     }
     let study = study(&run, "transfer").unwrap();

@@ -1,11 +1,11 @@
 //! Conclusions on the search for the best setting.
 
-use kelvin_analysis::Concluded;
+use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Metric, Run, Treatment, Unit};
+use kelvin_model::{Better, Case, HeadlineSamples, Metric, Run, Unit};
 
 const fn metric(id: &'static str, unit: Unit) -> Metric {
-    Metric::duration(id, "What a search found").unit(unit, Better::Neither).headline(Treatment::AsFound)
+    Metric::duration(id, "What a search found").unit(unit, Better::Neither).headline(HeadlineSamples::AsFound)
 }
 
 const RATE: Metric = metric("file.tune", Unit::BytesPerSecond);
@@ -15,13 +15,14 @@ const THREADS: Metric = metric("file.tune.threads", Unit::Count);
 const DEPTH: Metric = metric("file.tune.depth", Unit::Count);
 
 /// An engine in a cache state, its rate and gain (in five rounds with 1 % of noise), and the blocks that its searches found.
-type Way = (&'static str, &'static str, f64, f64, [f64; 5]);
+type EngineRate = (&'static str, &'static str, f64, f64, [f64; 5]);
 
-fn run(ways: &[Way]) -> Run {
-    let mut run = testing::run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
+fn run(ways: &[EngineRate]) -> Run {
+    let mut run = testing::empty_run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
     for &(cache, engine, rate, gain, blocks) in ways {
-        let case =
-            Case::new().at(kelvin_model::Point::named("cache", cache)).at(kelvin_model::Point::named("engine", engine));
+        let case = Case::new()
+            .with_word(kelvin_model::AxisWord::from_names("cache", cache))
+            .with_word(kelvin_model::AxisWord::from_names("engine", engine));
         let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
         add_scalars(&mut run, &RATE, case.clone(), &noisy(rate));
         add_scalars(&mut run, &GAIN, case.clone(), &noisy(gain));
@@ -34,13 +35,13 @@ fn run(ways: &[Way]) -> Run {
 
 const KIB: f64 = 1024.0;
 
-fn conclusion<'a>(all: &'a [Concluded], words: &str) -> &'a Concluded {
+fn conclusion_with<'a>(all: &'a [StatedConclusion], words: &str) -> &'a StatedConclusion {
     let found = all.iter().find(|conclusion| conclusion.text.contains(words));
     found.unwrap_or_else(|| panic!("no conclusion about {words:?} in {all:#?}"))
 }
 
 #[test]
-fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
+fn best_setting_per_state_has_gain() {
     let blocks = [256.0 * KIB, 256.0 * KIB, 64.0 * KIB, 256.0 * KIB, 1024.0 * KIB];
     let study = testing::study(
         &run(&[
@@ -54,7 +55,7 @@ fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
     .unwrap();
     let all = &study.conclusions;
     assert_eq!(all.len(), 4);
-    let cached = conclusion(all, "cached: pread (");
+    let cached = conclusion_with(all, "cached: pread (");
     assert!(cached.text.contains("blocks of 256 KiB, threads: 2, queue depth per thread: 16"), "{}", cached.text);
     assert!(
         cached.text.contains("1.80 times as fast (95 %: 1.7") && cached.text.ends_with("20.0 GB/s"),
@@ -63,14 +64,14 @@ fn the_best_setting_of_each_state_is_told_with_what_it_gains() {
     );
     assert!(cached.test.contains("3 of 5, 5 of 5, 5 of 5"), "{}", cached.test);
     assert_eq!(cached.holds, Some(true));
-    assert_eq!(conclusion(all, "cached: pread is fastest of 2 engines").holds, Some(true));
-    assert_eq!(conclusion(all, "direct: io_uring (").holds, None);
-    let alike = conclusion(all, "direct: io_uring is fastest");
+    assert_eq!(conclusion_with(all, "cached: pread is fastest of 2 engines").holds, Some(true));
+    assert_eq!(conclusion_with(all, "direct: io_uring (").holds, None);
+    let alike = conclusion_with(all, "direct: io_uring is fastest");
     assert!(alike.text.ends_with("possibly as fast: pread") && alike.holds.is_none(), "{alike:?}");
 }
 
 #[test]
-fn without_a_search_there_is_no_study() {
-    assert_eq!(testing::study(&testing::run(&[]), "file.tune"), None);
+fn no_search_gives_no_study() {
+    assert_eq!(testing::study(&testing::empty_run(&[]), "file.tune"), None);
     assert_eq!(testing::study(&run(&[]), "file.tune"), None);
 }

@@ -1,13 +1,13 @@
 //! The processor: clocks, frequency, loops, calls.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Overhead, Treatment, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Name, Overhead, Unit};
 
-use crate::words::words;
+use crate::axis_words::words;
 
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[
     &CLOCK_PAIR,
-    &CLOCK_PAIR_SHOWN,
+    &CLOCK_PAIR_DIFFERENCE,
     &CLOCK_GETTIME,
     &FREQUENCY,
     &LATENCY_ADD,
@@ -23,7 +23,7 @@ pub const ARGUMENTS: Axis = Axis::new("arguments", "integer arguments", AxisScal
 
 words! {
     /// How a call reaches its callee.
-    pub enum Via: "via", "kind of call" {
+    pub enum CallKind: "via", "kind of call" {
         /// To the address in the instruction.
         Direct = "direct",
         /// Through a register.
@@ -63,19 +63,19 @@ pub const LATENCY: Name = Name::new("cpu.latency");
 /// An empty start/stop pair of the run's clock.
 pub static CLOCK_PAIR: Metric = Metric::duration("cpu.clock.pair", "An empty start/stop pair of the run's clock")
     .overhead(Overhead::None)
-    .headline(Treatment::CycleNormalised)
+    .headline(HeadlineSamples::CycleNormalised)
     .baseline();
 
 /// The difference between its two readings.
-pub static CLOCK_PAIR_SHOWN: Metric =
+pub static CLOCK_PAIR_DIFFERENCE: Metric =
     Metric::duration("cpu.clock.pair.shown", "Difference between the two readings of an empty start/stop pair")
         .overhead(Overhead::None)
-        .headline(Treatment::AsFound);
+        .headline(HeadlineSamples::AsFound);
 
 /// Reading the time.
 pub static CLOCK_GETTIME: Metric = Metric::duration("cpu.clock.gettime", "clock_gettime through the C library")
-    .over([KernelClock::AXIS])
-    .headline(Treatment::CycleNormalised);
+    .with_axes([KernelClock::AXIS])
+    .headline(HeadlineSamples::CycleNormalised);
 
 /// The core's frequency.
 pub static FREQUENCY: Metric = Metric::rate(
@@ -84,36 +84,36 @@ pub static FREQUENCY: Metric = Metric::rate(
                                                               time",
 )
 .unit(Unit::Hertz, Better::Higher)
-.over([BusyCpus::AXIS])
-.headline(Treatment::AsFound)
+.with_axes([BusyCpus::AXIS])
+.headline(HeadlineSamples::AsFound)
 .canaries(Canaries::NONE)
 .bounds(Some(0.0), Some(20e9));
 
 /// An add.
 pub static LATENCY_ADD: Metric =
-    Metric::duration("cpu.latency.add", "A dependent add").headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.add", "A dependent add").headline(HeadlineSamples::CycleNormalised);
 
 /// A multiply.
 pub static LATENCY_MULTIPLY: Metric =
-    Metric::duration("cpu.latency.multiply", "A dependent 64-bit multiply").headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.multiply", "A dependent 64-bit multiply").headline(HeadlineSamples::CycleNormalised);
 
 /// A load from L1.
 pub static LATENCY_LOAD: Metric =
-    Metric::duration("cpu.latency.load", "A dependent load from L1").headline(Treatment::CycleNormalised);
+    Metric::duration("cpu.latency.load", "A dependent load from L1").headline(HeadlineSamples::CycleNormalised);
 
 /// An iteration of a loop.
 pub static LOOP: Metric = Metric::duration("cpu.loop", "One iteration of a minimal counted loop")
-    .headline(Treatment::CycleNormalised)
+    .headline(HeadlineSamples::CycleNormalised)
     .baseline();
 
 /// A procedure call.
 pub static CALL_ARGS: Metric = Metric::duration("cpu.call.args", "One procedure call and its return")
-    .over([ARGUMENTS, Via::AXIS])
-    .headline(Treatment::CycleNormalised)
+    .with_axes([ARGUMENTS, CallKind::AXIS])
+    .headline(HeadlineSamples::CycleNormalised)
     .baseline();
 
 /// A mispredicted branch.
 pub static BRANCH_MISPREDICT: Metric =
     Metric::duration("cpu.branch.mispredict", "A mispredicted conditional branch, beyond a predicted one")
         .overhead(Overhead::None)
-        .headline(Treatment::CycleNormalised);
+        .headline(HeadlineSamples::CycleNormalised);

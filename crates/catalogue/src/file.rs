@@ -1,37 +1,37 @@
 //! Files and disks: every way to read and write, the device, and the file system's own work.
 
 mod device;
-mod names;
-mod others;
+mod metadata;
 mod reads;
+mod remote_and_rivals;
 
-use kelvin_model::{Axis, AxisScale, Canaries, Metric, Overhead, Tags, Treatment};
+use kelvin_model::{Axis, AxisScale, Canaries, HeadlineSamples, Metric, Overhead, SampleTags};
 
-use crate::words::words;
+use crate::axis_words::words;
 
 pub use device::*;
-pub use names::*;
-pub use others::*;
+pub use metadata::*;
 pub use reads::*;
+pub use remote_and_rivals::*;
 
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[
     &DEVICE_READ,
     &DEVICE_READ_HUGE,
-    &DEVICE_REPEAT,
+    &DEVICE_REPEAT_READ,
     &DEVICE_LATENCY,
     &DEVICE_MEAN_LATENCY,
     &DEVICE_REQUESTS,
     &DEVICE_WRITE,
-    &DEVICE_ACCEPT,
+    &DEVICE_ACCEPT_LATENCY,
     &DEVICE_WRITE_LATENCY,
     &READ_AHEAD,
     &PAGE_READ,
     &PAGE_WRITE,
     &BLOCKSIZE_READ,
     &BLOCKSIZE_WRITE,
-    &SEQRAND,
-    &SEQRAND_P99,
+    &READ_ORDER,
+    &READ_ORDER_P99,
     &DEPTH_RATE,
     &DEPTH_LATENCY,
     &DEPTH_ACHIEVED,
@@ -39,18 +39,18 @@ pub static ALL: &[&Metric] = &[
     &THREADS,
     &BYTE_CALLS,
     &ENGINES,
-    &WHOLE,
-    &WHOLE_REQUEST,
-    &WHOLE_BYTE,
+    &WHOLE_FILE,
+    &WHOLE_FILE_REQUEST,
+    &WHOLE_FILE_BYTE,
     &CACHE_SIZE,
     &CACHE_SIZE_BLOCK,
-    &CACHE_SIZE_STAYED,
-    &IDLE,
+    &CACHE_SIZE_RETAINED,
+    &IDLE_RETAINED,
     &IDLE_TIME,
-    &NEW,
-    &SYNC,
-    &ENTRY_MAKE,
-    &ENTRY_GIVE_BACK,
+    &NEW_FILE,
+    &SYNC_WRITE,
+    &ENTRY_CREATE,
+    &ENTRY_FREE,
     &ENTRY_ADD,
     &ENTRY_REMOVE,
     &METADATA_CREATE,
@@ -63,11 +63,11 @@ pub static ALL: &[&Metric] = &[
     &REMOTE_ATTRIBUTES,
     &REMOTE_RATE,
     &REMOTE_READ_AHEAD,
-    &REMOTE,
-    &REMOTE_LOCAL,
+    &REMOTE_BLOCK,
+    &LOCAL_BLOCK,
     &REMOTE_SHARE,
     &REMOTE_REQUESTS,
-    &TUNE,
+    &TUNE_RATE,
     &TUNE_GAIN,
     &TUNE_BLOCK,
     &TUNE_THREADS,
@@ -110,11 +110,15 @@ words! {
 }
 
 /// Samples count as found, whatever happens meanwhile.
-const fn as_found(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound).overhead(Overhead::None).canaries(Canaries::NONE).contaminants(Tags::NONE)
+const fn as_found_metric(metric: Metric) -> Metric {
+    metric
+        .headline(HeadlineSamples::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(SampleTags::NONE)
 }
 
 /// The disk is measured: samples count as found, and waiting for it is no disturbance.
-const fn of_disk(metric: Metric) -> Metric {
-    as_found(metric).not_in_cycles()
+const fn disk_metric(metric: Metric) -> Metric {
+    as_found_metric(metric).not_in_cycles()
 }

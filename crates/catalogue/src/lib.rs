@@ -8,14 +8,14 @@
 //! [`os::SYSCALL_NULL`]. A numeric parameter is an [`Axis`](kelvin_model::Axis); one of words is an enum.
 #![forbid(unsafe_code)]
 
-mod generation;
+mod axis_words;
+mod core_generation;
 mod rivals;
-mod runs;
-mod shared;
-mod words;
+mod run_variation;
+mod shared_axes;
 
 pub mod command;
-pub mod controls;
+pub mod controlled_causes;
 pub mod cpu;
 pub mod file;
 pub mod load;
@@ -27,10 +27,10 @@ pub mod truth;
 
 use kelvin_model::{Metric, Name};
 
-pub use generation::Contradiction;
-pub use rivals::{BESIDE_RIVALS, BesideRivals, Rival};
-pub use runs::RunVariation;
-pub use shared::Placement;
+pub use core_generation::ModelContradiction;
+pub use rivals::{RIVAL_COMPARISONS, Rival, RivalComparison};
+pub use run_variation::RunVariation;
+pub use shared_axes::PairPlacement;
 
 /// All metrics, area by area.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -40,13 +40,13 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         mem::ALL,
         file::ALL,
         net::ALL,
-        transfer::IN_MEMORY,
-        transfer::NOT_IN_MEMORY,
-        load::OF_USERS,
-        load::OF_MORE_WORKERS,
-        load::OF_RESOURCES,
-        load::hosts::OF_HOSTS,
-        load::OF_CAPACITIES,
+        transfer::CACHED_METRICS,
+        transfer::COLD_METRICS,
+        load::USER_METRICS,
+        load::MORE_WORKERS_METRICS,
+        load::RESOURCE_METRICS,
+        load::hosts::HOST_METRICS,
+        load::CAPACITY_METRICS,
         truth::ALL,
     ]
     .into_iter()
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_the_names_of_a_metrics_axes_are_unique() {
+    fn metric_ids_and_axis_names_are_unique() {
         let mut ids = BTreeSet::new();
         for metric in all() {
             assert!(ids.insert(metric.id), "{} is defined twice", metric.id);

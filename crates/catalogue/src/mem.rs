@@ -1,8 +1,10 @@
 //! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Metric, Name, Need, Overhead, Tags, Treatment, Unit};
+use kelvin_model::{
+    Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Name, Need, Overhead, SampleTags, Unit,
+};
 
-use crate::words::words;
+use crate::axis_words::words;
 
 /// The metrics of this area, in the order of reports.
 pub static ALL: &[&Metric] = &[
@@ -14,7 +16,7 @@ pub static ALL: &[&Metric] = &[
     &FAULT_MINOR,
     &FAULT_MAJOR,
     &FIRST_TOUCH,
-    &FIRST_TOUCH_AGAIN,
+    &REPEATED_FIRST_TOUCH,
     &BANDWIDTH_READ,
     &BANDWIDTH_WRITE,
     &BANDWIDTH_COPY,
@@ -48,9 +50,9 @@ pub const CHAINS: Axis = Axis::new("chains", "independent chains", AxisScale::Lo
 /// Pages, with one line loaded in each.
 pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
 /// Bytes from one touch of a file to the next.
-pub const STEP: Axis = Axis::new("step_bytes", "stride of the touches, bytes", AxisScale::Bytes);
+pub const TOUCH_STEP: Axis = Axis::new("step_bytes", "stride of the touches, bytes", AxisScale::Bytes);
 /// Bandwidth injected by other CPUs, in percent of what they could move.
-pub const INJECTED: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
+pub const INJECTED_LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
 /// The CPU that a cache line comes from, and the one that it goes to.
 pub const FROM_CPU: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
 /// See [`FROM_CPU`].
@@ -72,7 +74,7 @@ words! {
 
 words! {
     /// The pages that a program asks the kernel for.
-    pub enum AskedPages: "pages", "page size" {
+    pub enum RequestedPages: "pages", "page size" {
         /// Those that it gives to any program, as to malloc.
         Default = "default",
         /// Transparent huge pages (MADV_HUGEPAGE).
@@ -82,7 +84,7 @@ words! {
 
 words! {
     /// The CPUs that move memory.
-    pub enum Cpus: "cpus", "CPUs" {
+    pub enum MemoryCpus: "cpus", "CPUs" {
         /// The one that probes run on.
         One = "one",
         /// All that may be used, at once.
@@ -116,11 +118,11 @@ words! {
 
 words! {
     /// Where the two words lie that two CPUs write to.
-    pub enum Lines: "lines", "placement of the two words" {
+    pub enum LinePlacement: "lines", "placement of the two words" {
         /// In one cache line.
         Same = "same",
         /// In two lines, 128 bytes apart.
-        Apart = "apart",
+        Separate = "apart",
     }
 }
 
@@ -128,7 +130,7 @@ words! {
     /// How a word is incremented.
     pub enum IncrementKind: "increment", "kind of increment" {
         /// By a load, an add and a store.
-        Plain = "plain",
+        NonAtomic = "plain",
         /// By one locked instruction.
         Atomic = "atomic",
     }
@@ -155,147 +157,152 @@ words! {
 }
 
 /// The probe of all operations on memory by bandwidth.
-pub const BANDWIDTH: Name = Name::new("mem.bandwidth");
+pub const BANDWIDTH_PROBE: Name = Name::new("mem.bandwidth");
 /// The probe of latency and bandwidth under load.
-pub const LOADED: Name = Name::new("mem.bandwidth.loaded");
+pub const LOADED_PROBE: Name = Name::new("mem.bandwidth.loaded");
 /// The probe of NUMA nodes.
-pub const NODE: Name = Name::new("mem.node");
+pub const NODE_PROBE: Name = Name::new("mem.node");
 /// The study of what a mapped page is.
-pub const PAGE: Name = Name::new("mem.page");
+pub const PAGE_STUDY: Name = Name::new("mem.page");
 
 /// Dependent loads in random order.
 pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
-    .over([PageSize::AXIS, BYTES])
-    .version(LATENCY_AS_HELD)
+    .with_axes([PageSize::AXIS, BYTES])
+    .version(LATENCY_UNFLUSHED_VERSION)
     .baseline();
-/// From this version on sets above [`LATENCY_FLUSHED`] are as caches hold them; before, they were flushed from the caches whether these
+/// From this version on sets above [`LATENCY_FLUSHED_BYTES`] are as caches hold them; before, they were flushed from the caches whether these
 /// could hold them or not.
-pub const LATENCY_AS_HELD: u32 = 2;
-/// See [`LATENCY_AS_HELD`].
-pub const LATENCY_FLUSHED: u64 = 64 << 20;
+pub const LATENCY_UNFLUSHED_VERSION: u32 = 2;
+/// See [`LATENCY_UNFLUSHED_VERSION`].
+pub const LATENCY_FLUSHED_BYTES: u64 = 64 << 20;
 
 /// Chains of dependent loads in random order, independent of each other.
 pub static LATENCY_PARALLEL: Metric = Metric::duration(
     "mem.latency.parallel",
     "A load from memory, of so many independent chains of dependent loads followed at once",
 )
-.over([PageSize::AXIS, BYTES, CHAINS]);
+.with_axes([PageSize::AXIS, BYTES, CHAINS]);
 
 /// Dependent loads in order.
 pub static LATENCY_STRIDE: Metric =
     Metric::duration("mem.latency.stride", "A dependent load, this many bytes before the last one")
-        .over([BYTES, STRIDE]);
+        .with_axes([BYTES, STRIDE]);
 
 /// Loads over more pages than the TLB holds.
-pub static TLB: Metric =
-    Metric::duration("mem.tlb", "A dependent load over this many base pages, one line in each").over([TOUCHED_PAGES]);
+pub static TLB: Metric = Metric::duration("mem.tlb", "A dependent load over this many base pages, one line in each")
+    .with_axes([TOUCHED_PAGES]);
 
 /// The same lines, packed.
 pub static TLB_PACKED: Metric =
-    Metric::duration("mem.tlb.packed", "A dependent load over as many adjacent lines").over([TOUCHED_PAGES]);
+    Metric::duration("mem.tlb.packed", "A dependent load over as many adjacent lines").with_axes([TOUCHED_PAGES]);
 
 /// Minor page faults.
 pub static FAULT_MINOR: Metric =
     Metric::duration("mem.fault.minor", "A minor page fault, including the touch that causes it")
-        .over([FaultPage::AXIS]);
+        .with_axes([FaultPage::AXIS]);
 
 /// Major page faults.
 pub static FAULT_MAJOR: Metric =
     Metric::duration("mem.fault.major", "The first touch of a mapped file page that is not in memory")
-        .over([ReadAhead::AXIS, STEP])
-        .headline(Treatment::AsFound)
+        .with_axes([ReadAhead::AXIS, TOUCH_STEP])
+        .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
+        .contaminants(SampleTags::NONE)
         .not_in_cycles()
         .baseline();
 
 /// The host, where there is one, is part of the figure, and no canary sees it.
-const fn of_new_memory(id: &'static str, summary: &'static str) -> Metric {
+const fn new_memory_metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .headline(Treatment::AsFound)
+        .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
+        .contaminants(SampleTags::NONE)
 }
 
 /// The first touch of memory new to a process.
 pub static FIRST_TOUCH: Metric =
-    of_new_memory("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
+    new_memory_metric("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
 
 /// The same after the process has given it back.
-pub static FIRST_TOUCH_AGAIN: Metric = of_new_memory(
+pub static REPEATED_FIRST_TOUCH: Metric = new_memory_metric(
     "mem.first_touch.again",
     "The first touch of a page of the same 128 MiB, given back to the kernel just before",
 );
 
 /// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance. Vector units of 512 bits, and all
 /// cores at once, run at a frequency of their own.
-const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    Metric::rate(id, summary).over([BYTES, Cpus::AXIS]).own_frequency()
+const fn bandwidth_metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).with_axes([BYTES, MemoryCpus::AXIS]).own_frequency()
 }
 
 /// Reading.
 pub static BANDWIDTH_READ: Metric =
-    bandwidth("mem.bandwidth.read", "Bytes read per second, sequentially, each once").baseline();
+    bandwidth_metric("mem.bandwidth.read", "Bytes read per second, sequentially, each once").baseline();
 
 /// Writing by ordinary stores.
 pub static BANDWIDTH_WRITE: Metric =
-    bandwidth("mem.bandwidth.write", "Bytes written per second by ordinary stores, sequentially, each once").baseline();
+    bandwidth_metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, sequentially, each once")
+        .baseline();
 
 /// Copying.
 pub static BANDWIDTH_COPY: Metric =
-    bandwidth("mem.bandwidth.copy", "Bytes per second of a copy, read and written").version(2);
+    bandwidth_metric("mem.bandwidth.copy", "Bytes per second of a copy, read and written").version(2);
 
 /// Filling.
-pub static BANDWIDTH_FILL: Metric =
-    bandwidth("mem.bandwidth.fill", "Bytes per second of memory set to a constant, not zero, by the fastest means")
-        .version(3);
+pub static BANDWIDTH_FILL: Metric = bandwidth_metric(
+    "mem.bandwidth.fill",
+    "Bytes per second of memory set to a constant, not zero, by the fastest means",
+)
+.version(3);
 
 /// Clearing.
 pub static BANDWIDTH_ZERO: Metric =
-    bandwidth("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
+    bandwidth_metric("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
 
 /// Writing around the caches.
-pub static BANDWIDTH_NTWRITE: Metric =
-    bandwidth("mem.bandwidth.ntwrite", "Bytes written per second by non-temporal stores, which bypass the caches")
-        .version(2);
+pub static BANDWIDTH_NTWRITE: Metric = bandwidth_metric(
+    "mem.bandwidth.ntwrite",
+    "Bytes written per second by non-temporal stores, which bypass the caches",
+)
+.version(2);
 
 /// STREAM's triad.
 pub static BANDWIDTH_TRIAD: Metric =
-    bandwidth("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], read and written").version(2);
+    bandwidth_metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], read and written").version(2);
 
 /// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
 /// are as found, because with two kinds of cores no single canary reference is right for both.
-const fn between_cpus(id: &'static str, summary: &'static str) -> Metric {
+const fn core_to_core_metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .headline(Treatment::AsFound)
+        .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
-        .contaminants(Tags::PREEMPTED)
+        .contaminants(SampleTags::PREEMPTED)
         .not_in_cycles()
         .needs(Need::SecondCpu)
 }
 
 /// Core-to-core latency within the crew that moves memory.
-pub static BANDWIDTH_CORE_TO_CORE: Metric = between_cpus(
+pub static BANDWIDTH_CORE_TO_CORE: Metric = core_to_core_metric(
     "mem.bandwidth.core_to_core",
     "From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory",
 )
-.over([BYTES, Cpus::AXIS])
-.only(Cpus::All.point());
+.with_axes([BYTES, MemoryCpus::AXIS])
+.only_at(MemoryCpus::All.point());
 
 /// Copying as ordinary programs do.
 pub static BANDWIDTH_MEMCPY: Metric = Metric::rate(
     "mem.bandwidth.memcpy",
     "Bytes per second of a copy by the C library's memcpy on one CPU, read and written",
 )
-.over([BYTES, AskedPages::AXIS])
+.with_axes([BYTES, RequestedPages::AXIS])
 .own_frequency();
 
 /// Latency while other CPUs stream.
 pub static LOADED_LATENCY: Metric =
     Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through memory")
-        .over([INJECTED, BYTES])
+        .with_axes([INJECTED_LOAD, BYTES])
         .version(2)
         .needs(Need::SecondCpu);
 
@@ -304,65 +311,70 @@ pub static LOADED_BANDWIDTH: Metric = Metric::rate(
     "mem.loaded.bandwidth",
     "Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads",
 )
-.over([INJECTED, BYTES])
+.with_axes([INJECTED_LOAD, BYTES])
 .version(2)
 .unit(Unit::BytesPerSecond, Better::Neither)
-.headline(Treatment::AsFound)
+.headline(HeadlineSamples::AsFound)
 .needs(Need::SecondCpu);
 
 /// A cache line from core to core.
-pub static CORE_TO_CORE: Metric = between_cpus(
+pub static CORE_TO_CORE: Metric = core_to_core_metric(
     "mem.core_to_core",
     "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
 )
-.over([FROM_CPU, TO_CPU]);
+.with_axes([FROM_CPU, TO_CPU]);
 
 /// Two CPUs that write to one line.
-pub static FALSE_SHARING: Metric = between_cpus(
+pub static FALSE_SHARING: Metric = core_to_core_metric(
     "mem.false_sharing",
     "One increment by each of two CPUs at once, of words in the same line or 128 bytes apart",
 )
-.over([Lines::AXIS, IncrementKind::AXIS]);
+.with_axes([LinePlacement::AXIS, IncrementKind::AXIS]);
 
 /// The probe, not the harness, chooses the CPU, and one canary reference need not be right for all nodes.
-const fn across_nodes(metric: Metric) -> Metric {
-    metric.over([FROM_NODE, TO_NODE, BYTES]).headline(Treatment::AsFound).contaminants(Tags::PREEMPTED).not_in_cycles()
+const fn node_metric(metric: Metric) -> Metric {
+    metric
+        .with_axes([FROM_NODE, TO_NODE, BYTES])
+        .headline(HeadlineSamples::AsFound)
+        .contaminants(SampleTags::PREEMPTED)
+        .not_in_cycles()
 }
 
 /// Latency from node to node.
-pub static NODE_LATENCY: Metric = across_nodes(Metric::duration("mem.node.latency", "A dependent load from memory"));
+pub static NODE_LATENCY: Metric = node_metric(Metric::duration("mem.node.latency", "A dependent load from memory"));
 
 /// Bandwidth from node to node.
 pub static NODE_BANDWIDTH: Metric =
-    across_nodes(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
+    node_metric(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
 
-const fn share_of_pages(id: &'static str, summary: &'static str) -> Metric {
+const fn page_share_metric(id: &'static str, summary: &'static str) -> Metric {
     Metric::duration(id, summary)
-        .over([MappedPage::AXIS])
+        .with_axes([MappedPage::AXIS])
         .unit(Unit::Ratio, Better::Neither)
-        .headline(Treatment::AsFound)
+        .headline(HeadlineSamples::AsFound)
         .overhead(Overhead::None)
         .canaries(Canaries::NONE)
-        .contaminants(Tags::NONE)
+        .contaminants(SampleTags::NONE)
         .bounds(Some(0.0), Some(1.0))
 }
 
 /// Pages in memory.
-pub static PAGE_PRESENT: Metric = share_of_pages("mem.page.present", "Share of the pages that are present in memory");
+pub static PAGE_PRESENT: Metric =
+    page_share_metric("mem.page.present", "Share of the pages that are present in memory");
 
 /// Pages of files.
 pub static PAGE_FILE: Metric =
-    share_of_pages("mem.page.file", "Share of the pages that belong to a file or to shared memory");
+    page_share_metric("mem.page.file", "Share of the pages that belong to a file or to shared memory");
 
 /// Pages of one process alone.
-pub static PAGE_EXCLUSIVE: Metric = share_of_pages(
+pub static PAGE_EXCLUSIVE: Metric = page_share_metric(
     "mem.page.exclusive",
     "Share of the pages that no other process \
                                                                           maps",
 );
 
 /// Huge pages.
-pub static PAGE_HUGE: Metric = share_of_pages("mem.page.huge", "Share of the pages mapped by a huge page");
+pub static PAGE_HUGE: Metric = page_share_metric("mem.page.huge", "Share of the pages mapped by a huge page");
 
 /// The zero page.
-pub static PAGE_ZERO: Metric = share_of_pages("mem.page.zero", "Share of the pages that are the kernel's zero page");
+pub static PAGE_ZERO: Metric = page_share_metric("mem.page.zero", "Share of the pages that are the kernel's zero page");

@@ -2,7 +2,7 @@
 
 use kelvin_model::{Better, Metric, Unit};
 
-use crate::words::words;
+use crate::axis_words::words;
 use crate::{file, net, os};
 
 words! {
@@ -25,7 +25,7 @@ words! {
 
 /// What a comparison with other programs measures.
 #[derive(Debug)]
-pub struct BesideRivals {
+pub struct RivalComparison {
     /// How many times as fast kelvin is: its rate over the other program's, or the other's time over kelvin's.
     pub ratio: &'static Metric,
     /// kelvin's figure.
@@ -35,15 +35,15 @@ pub struct BesideRivals {
 }
 
 /// All comparisons with other programs.
-pub static BESIDE_RIVALS: [&BesideRivals; 5] = [
-    &file::BESIDE_RIVALS_CACHED,
-    &file::BESIDE_RIVALS_DIRECT,
-    &os::BESIDE_RIVALS_SYSCALL,
-    &os::BESIDE_RIVALS_PIPE,
-    &net::BESIDE_RIVALS_TCP,
+pub static RIVAL_COMPARISONS: [&RivalComparison; 5] = [
+    &file::RIVAL_COMPARISON_CACHED,
+    &file::RIVAL_COMPARISON_DIRECT,
+    &os::RIVAL_COMPARISON_SYSCALL,
+    &os::RIVAL_COMPARISON_PIPE,
+    &net::RIVAL_COMPARISON_TCP,
 ];
 
 /// A ratio of two speeds.
-pub(crate) const fn ratio(metric: Metric) -> Metric {
+pub(crate) const fn speed_ratio_metric(metric: Metric) -> Metric {
     metric.unit(Unit::Ratio, Better::Neither)
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use kelvin_harness::{Probe, Setup};
-use kelvin_model::{Case, Difference, Machine, Metric, MetricAt, Point, Reason};
+use kelvin_model::{AxisWord, Case, FigureDifference, Machine, Metric, MetricCase, SkipReason};
 
 /// Something that can make a figure larger than it would be without it.
 #[derive(Debug)]
@@ -22,41 +22,43 @@ pub struct Cause {
     /// What is wrong to conclude from it.
     pub pitfalls: &'static [&'static str],
     /// What helps against it.
-    pub helps: &'static str,
+    pub remedy: &'static str,
     /// The metrics that it can touch.
-    pub touches: Touches,
+    pub affected: AffectedMetrics,
     /// The ways in which it is shown, the most direct one first. Where there are several, as much counts as all of them show.
     pub mechanisms: &'static [Mechanism],
     /// A figure that it cannot touch.
-    pub bystander: fn(&Scene<'_>) -> MetricAt,
+    pub negative_control: fn(&CauseContext<'_>) -> MetricCase,
     /// Its size by a formula over lower metrics, where one is known.
-    pub size: fn(&Scene<'_>) -> Option<Difference>,
+    pub size: fn(&CauseContext<'_>) -> Option<FigureDifference>,
 }
 
 impl Cause {
     /// Whether it can touch a figure.
-    pub fn can_touch(&self, scene: &Scene<'_>) -> bool {
-        match self.touches {
-            Touches::These(touches) => touches.iter().any(|touch| touch.is_of(scene.metric, scene.case)),
-            Touches::AllWhere(is_here) => is_here(scene),
+    pub fn can_affect(&self, scene: &CauseContext<'_>) -> bool {
+        match self.affected {
+            AffectedMetrics::Listed(touches) => {
+                touches.iter().any(|touch| touch.is_metric_at(scene.metric, scene.case))
+            }
+            AffectedMetrics::AllWhere(is_here) => is_here(scene),
         }
     }
 }
 
 /// Which metrics a cause can touch.
 #[derive(Clone, Copy, Debug)]
-pub enum Touches {
+pub enum AffectedMetrics {
     /// These.
-    These(&'static [Touch]),
+    Listed(&'static [AffectedMetric]),
     /// All, on a machine where this is so: elsewhere there is nothing to be tried.
-    AllWhere(fn(&Scene<'_>) -> bool),
+    AllWhere(fn(&CauseContext<'_>) -> bool),
 }
 
-impl Touches {
+impl AffectedMetrics {
     /// The metrics, if not all.
-    pub fn these(self) -> Option<&'static [Touch]> {
+    pub fn listed(self) -> Option<&'static [AffectedMetric]> {
         match self {
-            Self::These(touches) => Some(touches),
+            Self::Listed(touches) => Some(touches),
             Self::AllWhere(_) => None,
         }
     }
@@ -64,26 +66,26 @@ impl Touches {
 
 /// A metric that a cause can touch.
 #[derive(Clone, Copy, Debug)]
-pub struct Touch {
+pub struct AffectedMetric {
     /// The metric.
     pub metric: &'static Metric,
     /// The axis word at which alone it can.
-    pub only: Option<Point>,
+    pub only: Option<AxisWord>,
 }
 
-impl Touch {
+impl AffectedMetric {
     /// Whether a metric at a case is this one.
-    fn is_of(&self, metric: &Metric, case: &Case) -> bool {
-        self.metric.id == metric.id && self.only.is_none_or(|there| there.is_of(case))
+    fn is_metric_at(&self, metric: &Metric, case: &Case) -> bool {
+        self.metric.id == metric.id && self.only.is_none_or(|there| there.is_in_case(case))
     }
 
     /// A metric at all its cases.
-    pub const fn always(metric: &'static Metric) -> Self {
+    pub const fn at_all_cases(metric: &'static Metric) -> Self {
         Self { metric, only: None }
     }
 
     /// A metric at an axis word.
-    pub const fn at(metric: &'static Metric, only: Point) -> Self {
+    pub const fn at_word(metric: &'static Metric, only: AxisWord) -> Self {
         Self { metric, only: Some(only) }
     }
 }
@@ -94,7 +96,7 @@ pub struct Mechanism {
     /// What it shows, in words: `gone with both CPUs kept awake`.
     pub how: &'static str,
     /// By what.
-    pub means: Means,
+    pub source: AmountSource,
     /// Why it may do nothing in a virtual machine, where a substitute takes its place.
     pub idle_in_guest: Option<&'static str>,
     /// Whether it only takes the place of one that does nothing.
@@ -103,38 +105,38 @@ pub struct Mechanism {
 
 impl Mechanism {
     /// One that does the same everywhere, and takes no other's place.
-    pub(crate) const fn new(how: &'static str, means: Means) -> Self {
-        Self { how, means, idle_in_guest: None, is_substitute: false }
+    pub(crate) const fn new(how: &'static str, means: AmountSource) -> Self {
+        Self { how, source: means, idle_in_guest: None, is_substitute: false }
     }
 }
 
 /// By what a cause is shown.
 #[derive(Debug)]
-pub enum Means {
+pub enum AmountSource {
     /// The figure without it.
-    Without(Control),
+    Without(Intervention),
     /// The figure with little and with much of it.
-    Sweep([Control; 2]),
+    Sweep([Intervention; 2]),
     /// The figure with the first less that with the second, which takes more away.
-    Beyond([Control; 2]),
+    Excess([Intervention; 2]),
     /// The difference of two other figures.
-    Difference(fn(&Scene<'_>) -> Option<Difference>),
+    Difference(fn(&CauseContext<'_>) -> Option<FigureDifference>),
 }
 
-impl Means {
+impl AmountSource {
     /// Its controls.
-    pub(crate) fn controls(&self) -> &[Control] {
+    pub(crate) fn interventions(&self) -> &[Intervention] {
         match self {
             Self::Without(control) => std::slice::from_ref(control),
-            Self::Sweep(controls) | Self::Beyond(controls) => controls,
+            Self::Sweep(controls) | Self::Excess(controls) => controls,
             Self::Difference(_) => &[],
         }
     }
 
     /// The control under which what the cause cannot touch must not move.
-    pub(crate) fn intervention(&self) -> Option<Control> {
+    pub(crate) fn main_intervention(&self) -> Option<Intervention> {
         match self {
-            Self::Without(control) | Self::Beyond([_, control]) => Some(*control),
+            Self::Without(control) | Self::Excess([_, control]) => Some(*control),
             Self::Sweep(_) | Self::Difference(_) => None,
         }
     }
@@ -142,19 +144,19 @@ impl Means {
 
 /// An intervention that is made before a round and undone after it.
 #[derive(Clone, Copy, Debug)]
-pub struct Control {
+pub struct Intervention {
     /// A word for data.
     pub id: &'static str,
     /// Makes it.
     ///
     /// # Errors
     /// Why it cannot be made here.
-    pub apply: fn(&Scene<'_>, &mut Conditions) -> Result<(), Reason>,
+    pub apply: fn(&CauseContext<'_>, &mut RoundConditions) -> Result<(), SkipReason>,
 }
 
 /// The figure that is asked about, and where.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct CauseContext<'a> {
     /// The machine.
     pub machine: &'a Machine,
     /// The setup as found.
@@ -167,7 +169,7 @@ pub struct Scene<'a> {
     pub case: &'a Case,
 }
 
-impl Scene<'_> {
+impl CauseContext<'_> {
     /// The CPU quota of this process's control groups, in CPUs, if they have one.
     pub fn cpu_quota(&self) -> Option<f64> {
         self.machine.limits.cpu_quota.get().copied().flatten()
@@ -181,41 +183,45 @@ impl Scene<'_> {
 }
 
 /// Under what a round is made. Dropped, it undoes what was done for it.
-pub struct Conditions {
+pub struct RoundConditions {
     /// The case.
     pub case: Case,
     /// The setup.
     pub setup: Setup,
-    held: Vec<Box<dyn Any>>,
-    kept: Kept,
+    held_for_round: Vec<Box<dyn Any>>,
+    experiment: ExperimentState,
 }
 
 /// What controls make once and keep until the experiment is over, by their causes' ids.
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Rc<RefCell<HashMap<&'static str, Rc<dyn Any>>>>);
+pub(crate) struct ExperimentState(Rc<RefCell<HashMap<&'static str, Rc<dyn Any>>>>);
 
-impl Conditions {
+impl RoundConditions {
     /// As found.
-    pub(crate) fn as_found(case: &Case, setup: &Setup, kept: &Kept) -> Self {
-        Self { case: case.clone(), setup: setup.clone(), held: Vec::new(), kept: kept.clone() }
+    pub(crate) fn as_found(case: &Case, setup: &Setup, kept: &ExperimentState) -> Self {
+        Self { case: case.clone(), setup: setup.clone(), held_for_round: Vec::new(), experiment: kept.clone() }
     }
 
     /// Keeps something that undoes itself by drop until the round is over.
-    pub fn hold(&mut self, held: impl Any) {
-        self.held.push(Box::new(held));
+    pub fn keep_for_round(&mut self, held: impl Any) {
+        self.held_for_round.push(Box::new(held));
     }
 
     /// Makes something that undoes itself by drop, and keeps it until the experiment is over.
     ///
     /// # Errors
     /// Those of making it.
-    pub fn keep<T: Any>(&self, id: &'static str, make: impl FnOnce() -> Result<T, Reason>) -> Result<Rc<T>, Reason> {
-        let known = self.kept.0.borrow().get(id).and_then(|known| Rc::clone(known).downcast::<T>().ok());
+    pub fn keep_for_experiment<T: Any>(
+        &self,
+        id: &'static str,
+        make: impl FnOnce() -> Result<T, SkipReason>,
+    ) -> Result<Rc<T>, SkipReason> {
+        let known = self.experiment.0.borrow().get(id).and_then(|known| Rc::clone(known).downcast::<T>().ok());
         if let Some(known) = known {
             return Ok(known);
         }
         let made = Rc::new(make()?);
-        self.kept.0.borrow_mut().insert(id, Rc::clone(&made) as Rc<dyn Any>);
+        self.experiment.0.borrow_mut().insert(id, Rc::clone(&made) as Rc<dyn Any>);
         Ok(made)
     }
 }

@@ -1,10 +1,12 @@
 //! An empty page cache: what is not in memory has to come from the device, or from whatever stands for one.
 
-use kelvin_catalogue::file::{BLOCKSIZE_READ, CacheState, SEQRAND, THREADS};
+use kelvin_catalogue::file::{BLOCKSIZE_READ, CacheState, READ_ORDER, THREADS};
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "cold_cache",
@@ -16,26 +18,29 @@ pub(crate) static CAUSE: Cause = Cause {
         "In a virtual machine the host may hold the file in a cache of its own: this is what the device takes as the guest sees it.",
         "An uncached read also allocates the pages that it fills, which a cached one finds: that is part of what is shown.",
     ],
-    helps: "read ahead of need (larger blocks, POSIX_FADV_WILLNEED, several requests in flight), or keep the file in memory",
-    touches: Touches::These(&[
-        Touch::at(&SEQRAND, UNCACHED),
-        Touch::at(&SEQRAND, DIRECT),
-        Touch::at(&BLOCKSIZE_READ, UNCACHED),
-        Touch::at(&BLOCKSIZE_READ, DIRECT),
-        Touch::at(&THREADS, UNCACHED),
-        Touch::at(&THREADS, DIRECT),
+    remedy: "read ahead of need (larger blocks, POSIX_FADV_WILLNEED, several requests in flight), or keep the file in memory",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_word(&READ_ORDER, UNCACHED_READ),
+        AffectedMetric::at_word(&READ_ORDER, DIRECT_READ),
+        AffectedMetric::at_word(&BLOCKSIZE_READ, UNCACHED_READ),
+        AffectedMetric::at_word(&BLOCKSIZE_READ, DIRECT_READ),
+        AffectedMetric::at_word(&THREADS, UNCACHED_READ),
+        AffectedMetric::at_word(&THREADS, DIRECT_READ),
     ]),
-    mechanisms: &[Mechanism::new("with all of it in the page cache", Means::Without(Control { id: "cached", apply }))],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    mechanisms: &[Mechanism::new(
+        "with all of it in the page cache",
+        AmountSource::Without(Intervention { id: "cached", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
-const UNCACHED: kelvin_model::Point = CacheState::Uncached.point();
-const DIRECT: kelvin_model::Point = CacheState::Direct.point();
+const UNCACHED_READ: kelvin_model::AxisWord = CacheState::Uncached.point();
+const DIRECT_READ: kelvin_model::AxisWord = CacheState::Direct.point();
 
-fn apply(_: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     if CacheState::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().at(CacheState::Cached);
+        conditions.case = conditions.case.clone().with_word(CacheState::Cached);
     }
     Ok(())
 }

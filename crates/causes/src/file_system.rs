@@ -3,15 +3,17 @@
 use std::path::Path;
 
 use kelvin_catalogue::file::{
-    ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE, METADATA_CREATE, METADATA_LIST, METADATA_OPEN,
-    METADATA_RENAME, METADATA_STAT, METADATA_UNLINK, NEW, SYNC,
+    ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, METADATA_CREATE, METADATA_LIST, METADATA_OPEN, METADATA_RENAME,
+    METADATA_STAT, METADATA_UNLINK, NEW_FILE, SYNC_WRITE,
 };
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_file::temporary::Scratch;
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_file::temporary_files::ScratchDirectory;
+use kelvin_model::{Case, MetricCase, SkipReason};
 use kelvin_sys::fs::kind;
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "file_system",
@@ -25,39 +27,40 @@ pub(crate) static CAUSE: Cause = Cause {
          the other file system takes beyond that is shown.",
         "A flush to a disk has no counterpart in memory, and is not tried.",
     ],
-    helps: "keep what need not last in /dev/shm or another tmpfs, or change files in larger steps",
-    touches: Touches::These(&[
-        Touch::always(&METADATA_CREATE),
-        Touch::always(&METADATA_STAT),
-        Touch::always(&METADATA_OPEN),
-        Touch::always(&METADATA_RENAME),
-        Touch::always(&METADATA_LIST),
-        Touch::always(&METADATA_UNLINK),
-        Touch::always(&ENTRY_MAKE),
-        Touch::always(&ENTRY_GIVE_BACK),
-        Touch::always(&ENTRY_ADD),
-        Touch::always(&ENTRY_REMOVE),
-        Touch::always(&NEW),
-        Touch::always(&SYNC),
+    remedy: "keep what need not last in /dev/shm or another tmpfs, or change files in larger steps",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&METADATA_CREATE),
+        AffectedMetric::at_all_cases(&METADATA_STAT),
+        AffectedMetric::at_all_cases(&METADATA_OPEN),
+        AffectedMetric::at_all_cases(&METADATA_RENAME),
+        AffectedMetric::at_all_cases(&METADATA_LIST),
+        AffectedMetric::at_all_cases(&METADATA_UNLINK),
+        AffectedMetric::at_all_cases(&ENTRY_CREATE),
+        AffectedMetric::at_all_cases(&ENTRY_FREE),
+        AffectedMetric::at_all_cases(&ENTRY_ADD),
+        AffectedMetric::at_all_cases(&ENTRY_REMOVE),
+        AffectedMetric::at_all_cases(&NEW_FILE),
+        AffectedMetric::at_all_cases(&SYNC_WRITE),
     ]),
-    mechanisms: &[Mechanism::new("in /dev/shm", Means::Without(Control { id: "in_memory", apply }))],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    mechanisms: &[Mechanism::new("in /dev/shm", AmountSource::Without(Intervention { id: "in_memory", apply }))],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
 /// Where every Linux has a tmpfs.
-const IN_MEMORY: &str = "/dev/shm";
+const TMPFS_PATH: &str = "/dev/shm";
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    let here = kind(Path::new(&scene.setup.scratch)).map_err(|error| Reason::new(error.to_string()))?;
-    if here.lives_in_memory() {
-        return Err(Reason::new(format!("the scratch directory is in memory already ({})", here.name())));
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let here = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
+    if here.is_in_memory() {
+        return Err(SkipReason::new(format!("the scratch directory is in memory already ({})", here.name())));
     }
-    let cannot = |error: std::io::Error| Reason::new(format!("needs a directory in {IN_MEMORY}: {error}"));
-    if !kind(Path::new(IN_MEMORY)).map_err(cannot)?.lives_in_memory() {
-        return Err(Reason::new(format!("needs a file system in memory at {IN_MEMORY}")));
+    let cannot = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
+    if !kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory() {
+        return Err(SkipReason::new(format!("needs a file system in memory at {TMPFS_PATH}")));
     }
-    let scratch = conditions.keep(CAUSE.id, || Scratch::make(Path::new(IN_MEMORY)).map_err(cannot))?;
+    let scratch =
+        conditions.keep_for_experiment(CAUSE.id, || ScratchDirectory::create(Path::new(TMPFS_PATH)).map_err(cannot))?;
     conditions.setup.scratch = scratch.path().into();
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
 
-use kelvin_catalogue::file::{FlushedBy, SYNC};
+use kelvin_catalogue::file::{FlushMethod, SYNC_WRITE};
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "flush",
@@ -16,22 +18,22 @@ pub(crate) static CAUSE: Cause = Cause {
         "It says what durability costs, not that it is not needed.",
         "It is not told here what of it is the device's and what the file system's: set file.device.write_latency beside it.",
     ],
-    helps: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
+    remedy: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
             given",
-    touches: Touches::These(&[
-        Touch::at(&SYNC, FlushedBy::Fdatasync.point()),
-        Touch::at(&SYNC, FlushedBy::Fsync.point()),
-        Touch::at(&SYNC, FlushedBy::Dsync.point()),
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fdatasync.point()),
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fsync.point()),
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Dsync.point()),
     ]),
-    mechanisms: &[Mechanism::new("without the flush", Means::Without(Control { id: "no_flush", apply }))],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    mechanisms: &[Mechanism::new("without the flush", AmountSource::Without(Intervention { id: "no_flush", apply }))],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
-fn apply(_: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     // Its own case only: the bystander has no such axis.
-    if FlushedBy::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().at(FlushedBy::Nothing);
+    if FlushMethod::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().with_word(FlushMethod::Nothing);
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! Memory that nobody had in use just before: no cache has it, and a host may have taken it back.
 
-use kelvin_catalogue::mem::{FIRST_TOUCH, FIRST_TOUCH_AGAIN};
+use kelvin_catalogue::mem::{FIRST_TOUCH, REPEATED_FIRST_TOUCH};
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_model::{Case, Difference, MetricAt, Reason};
+use kelvin_model::{Case, FigureDifference, MetricCase, SkipReason};
 use kelvin_sys::mapping::{self, page_bytes};
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::{Arena, PagePolicy};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "fresh_memory",
@@ -20,28 +22,31 @@ pub(crate) static CAUSE: Cause = Cause {
         "Which free memory the kernel hands out is its own choice: it need not be what was given back last.",
         "On a machine that was busy until now most free memory was in use just before: then there is nothing to take away.",
     ],
-    helps: "keep memory that is needed again rather than give it back, or touch it before it is needed (MAP_POPULATE); in a virtual machine, \
+    remedy: "keep memory that is needed again rather than give it back, or touch it before it is needed (MAP_POPULATE); in a virtual machine, \
             switch off free page reporting where memory is the machine's own",
-    touches: Touches::These(&[Touch::always(&FIRST_TOUCH)]),
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_all_cases(&FIRST_TOUCH)]),
     mechanisms: &[
-        Mechanism::new("of memory given back just before", Means::Without(Control { id: "memory_at_hand", apply })),
-        Mechanism::new("less the same memory, touched again", Means::Difference(beyond_the_same)),
+        Mechanism::new(
+            "of memory given back just before",
+            AmountSource::Without(Intervention { id: "memory_at_hand", apply }),
+        ),
+        Mechanism::new("less the same memory, touched again", AmountSource::Difference(first_touch_difference)),
     ],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
 /// Bytes that are touched and given back: twice those of the figure, of which others take some meanwhile.
-const BYTES: usize = 256 << 20;
+const TOUCHED_BYTES: usize = 256 << 20;
 
-fn apply(_: &Scene<'_>, _: &mut Conditions) -> Result<(), Reason> {
-    let cannot = |error: kelvin_sys::Error| Reason::new(format!("no memory can be had for it: {error}"));
-    let mut arena = Arena::map(BYTES, Pages::Base).map_err(cannot)?;
-    mapping::write(&mut arena, page_bytes(), BYTES / page_bytes());
+fn apply(_: &CauseContext<'_>, _: &mut RoundConditions) -> Result<(), SkipReason> {
+    let cannot = |error: kelvin_sys::Error| SkipReason::new(format!("no memory can be had for it: {error}"));
+    let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base).map_err(cannot)?;
+    mapping::write_pages(&mut arena, page_bytes(), TOUCHED_BYTES / page_bytes());
     Ok(())
 }
 
-fn beyond_the_same(scene: &Scene<'_>) -> Option<Difference> {
-    let of = |metric| MetricAt { metric, case: scene.case.clone() };
-    Some(Difference { of: of(FIRST_TOUCH.id), less: of(FIRST_TOUCH_AGAIN.id), times: 1.0 })
+fn first_touch_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
+    let of = |metric| MetricCase { metric, case: scene.case.clone() };
+    Some(FigureDifference { of: of(FIRST_TOUCH.id), less: of(REPEATED_FIRST_TOUCH.id), times: 1.0 })
 }

@@ -1,22 +1,22 @@
 //! Waking an idle CPU: an interrupt to it, and its exit from an idle state; in a virtual machine often through the host, which has
 //! given the CPU to others.
 
-use kelvin_catalogue::Placement;
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED,
-    RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR,
+    LOADED_ROUND_TRIP, RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
 };
 use kelvin_catalogue::os::{
     IPC_FUTEX_BANDWIDTH, IPC_FUTEX_LATENCY, IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, IPC_UNIX_BANDWIDTH, IPC_UNIX_LATENCY,
-    SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, TIMER_WAKEUP, TokenMeans,
+    SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, TIMER_WAKEUP, TokenChannel,
 };
-use kelvin_model::{Case, Difference, Metric, MetricAt};
+use kelvin_model::{Case, FigureDifference, Metric, MetricCase};
 
-use crate::cause::{Cause, Control, Means, Mechanism, Scene, Touch, Touches};
-use crate::controls::{AWAKE, NO_IDLE_STATES};
+use crate::cause::{AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism};
+use crate::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
 
 /// The placement at which another CPU is woken.
-pub(crate) const BETWEEN: kelvin_model::Point = Placement::TwoCpus.point();
+pub(crate) const TWO_CPUS: kelvin_model::AxisWord = PairPlacement::TwoCpus.point();
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "idle_wake",
@@ -33,13 +33,13 @@ pub(crate) static CAUSE: Cause = Cause {
         "A spinner takes turns with what it keeps awake: a figure of one CPU that never goes idle must not move, and is measured beside it.",
         "What sysfs says of idle states is often wrong by ten times, and says nothing of the host.",
     ],
-    helps: "spin before sleeping (net.core.busy_poll for sockets), or keep both ends on one CPU",
-    touches: Touches::These(&WAKING),
+    remedy: "spin before sleeping (net.core.busy_poll for sockets), or keep both ends on one CPU",
+    affected: AffectedMetrics::Listed(&WAKING_METRICS),
     mechanisms: &[
-        Mechanism::new("with the CPUs kept awake by spinners", Means::Without(AWAKE)),
+        Mechanism::new("with the CPUs kept awake by spinners", AmountSource::Without(KEEP_AWAKE)),
         Mechanism {
             how: "with /dev/cpu_dma_latency at 0",
-            means: Means::Without(NO_IDLE_STATES),
+            source: AmountSource::Without(NO_IDLE_STATES),
             idle_in_guest: Some(
                 "it does nothing here: the kernel has no idle state to avoid, and the host halts the CPU",
             ),
@@ -47,41 +47,41 @@ pub(crate) static CAUSE: Cause = Cause {
         },
         Mechanism {
             how: "from 1 us to 1 ms of idleness before it",
-            means: Means::Sweep([SHORT_GAP, LONG_GAP]),
+            source: AmountSource::Sweep([SHORT_GAP, LONG_GAP]),
             idle_in_guest: None,
             is_substitute: true,
         },
     ],
-    bystander,
-    size,
+    negative_control,
+    size: size_by_formula,
 };
 
 /// Metrics of which an operation wakes another CPU, or its own.
-static WAKING: [Touch; 21] = [
-    Touch::at(&RTT_TCP, BETWEEN),
-    Touch::at(&RTT_UDP, BETWEEN),
-    Touch::at(&RTT_UNIX, BETWEEN),
-    Touch::at(&CONNECT, BETWEEN),
-    Touch::at(&CLOSE, BETWEEN),
-    Touch::at(&CRR, BETWEEN),
-    Touch::at(&LOADED, BETWEEN),
-    Touch::at(&BANDWIDTH_UNIX, BETWEEN),
-    Touch::at(&BANDWIDTH_TCP, BETWEEN),
-    Touch::at(&BANDWIDTH_TCP_WAY, BETWEEN),
-    Touch::at(&BANDWIDTH_TCP_SYSTEM, BETWEEN),
-    Touch::at(&BANDWIDTH_UDP, BETWEEN),
-    Touch::always(&WAKE_TCP),
-    Touch::at(&IPC_PIPE_LATENCY, BETWEEN),
-    Touch::at(&IPC_UNIX_LATENCY, BETWEEN),
-    Touch::at(&IPC_FUTEX_LATENCY, BETWEEN),
-    Touch::at(&IPC_PIPE_BANDWIDTH, BETWEEN),
-    Touch::at(&IPC_UNIX_BANDWIDTH, BETWEEN),
-    Touch::at(&IPC_FUTEX_BANDWIDTH, BETWEEN),
-    Touch::always(&SWITCH_CROSS_CPU),
-    Touch::always(&TIMER_WAKEUP),
+static WAKING_METRICS: [AffectedMetric; 21] = [
+    AffectedMetric::at_word(&RTT_TCP, TWO_CPUS),
+    AffectedMetric::at_word(&RTT_UDP, TWO_CPUS),
+    AffectedMetric::at_word(&RTT_UNIX, TWO_CPUS),
+    AffectedMetric::at_word(&CONNECT, TWO_CPUS),
+    AffectedMetric::at_word(&CLOSE, TWO_CPUS),
+    AffectedMetric::at_word(&CRR, TWO_CPUS),
+    AffectedMetric::at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
+    AffectedMetric::at_word(&BANDWIDTH_UNIX, TWO_CPUS),
+    AffectedMetric::at_word(&BANDWIDTH_TCP, TWO_CPUS),
+    AffectedMetric::at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
+    AffectedMetric::at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
+    AffectedMetric::at_word(&BANDWIDTH_UDP, TWO_CPUS),
+    AffectedMetric::at_all_cases(&WAKE_TCP),
+    AffectedMetric::at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
+    AffectedMetric::at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
+    AffectedMetric::at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
+    AffectedMetric::at_word(&IPC_PIPE_BANDWIDTH, TWO_CPUS),
+    AffectedMetric::at_word(&IPC_UNIX_BANDWIDTH, TWO_CPUS),
+    AffectedMetric::at_word(&IPC_FUTEX_BANDWIDTH, TWO_CPUS),
+    AffectedMetric::at_all_cases(&SWITCH_CROSS_CPU),
+    AffectedMetric::at_all_cases(&TIMER_WAKEUP),
 ];
 
-const SHORT_GAP: Control = Control {
+const SHORT_GAP: Intervention = Intervention {
     id: "idle_for_1us",
     apply: |_, conditions| {
         conditions.setup.gap = 1_000;
@@ -89,7 +89,7 @@ const SHORT_GAP: Control = Control {
     },
 };
 
-const LONG_GAP: Control = Control {
+const LONG_GAP: Intervention = Intervention {
     id: "idle_for_1ms",
     apply: |_, conditions| {
         conditions.setup.gap = 1_000_000;
@@ -98,24 +98,24 @@ const LONG_GAP: Control = Control {
 };
 
 /// Metrics of which an operation wakes the other CPU and is answered by it.
-static THERE_AND_BACK: [&Metric; 6] =
+static ROUND_TRIP_METRICS: [&Metric; 6] =
     [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY];
 
 /// A switch on one CPU, which never goes idle between the two.
-pub(crate) fn bystander(_: &Scene<'_>) -> MetricAt {
-    MetricAt { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }
+pub(crate) fn negative_control(_: &CauseContext<'_>) -> MetricCase {
+    MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() }
 }
 
 /// A remote wake-up less the switch that it contains, there and back.
-fn size(scene: &Scene<'_>) -> Option<Difference> {
-    let is_there_and_back = THERE_AND_BACK.iter().any(|metric| metric.id == scene.metric.id);
+fn size_by_formula(scene: &CauseContext<'_>) -> Option<FigureDifference> {
+    let is_there_and_back = ROUND_TRIP_METRICS.iter().any(|metric| metric.id == scene.metric.id);
     let (means, switch) = match scene.metric.id == IPC_FUTEX_LATENCY.id {
-        true => (TokenMeans::Futex, &SWITCH_PROCESS_FUTEX),
-        false => (TokenMeans::Pipe, &SWITCH_PROCESS_PIPE),
+        true => (TokenChannel::Futex, &SWITCH_PROCESS_FUTEX),
+        false => (TokenChannel::Pipe, &SWITCH_PROCESS_PIPE),
     };
-    is_there_and_back.then(|| Difference {
-        of: MetricAt { metric: SWITCH_CROSS_CPU.id, case: Case::new().at(means) },
-        less: MetricAt { metric: switch.id, case: Case::new() },
+    is_there_and_back.then(|| FigureDifference {
+        of: MetricCase { metric: SWITCH_CROSS_CPU.id, case: Case::new().with_word(means) },
+        less: MetricCase { metric: switch.id, case: Case::new() },
         times: 2.0,
     })
 }

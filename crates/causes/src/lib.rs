@@ -4,29 +4,31 @@
 //! intervention that ends by drop: whatever ends a round or this process, nothing of it stays.
 #![forbid(unsafe_code)]
 
+mod address_translation;
 mod cause;
+mod cgroup_quota;
 mod cold_cache;
 mod congestion_control;
-mod controls;
+mod experiment;
 mod file_system;
 mod flush;
 mod fresh_memory;
-mod group_quota;
 mod idle_wake;
+mod interventions;
 mod memory_limit;
 mod neighbour;
 mod other_work;
 mod page_tables;
 mod read_ahead;
 mod remote_interrupt;
-mod session;
 mod socket_buffers;
 mod timer_slack;
-mod translation;
 mod zero_copy;
 
-pub use cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
-pub use session::{Passed, Question, Session};
+pub use cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+pub use experiment::{ExperimentRunner, ExperimentSubject, PassOutcome};
 
 /// All causes, in the order in which they are told.
 pub fn all() -> &'static [&'static Cause] {
@@ -37,7 +39,7 @@ static ALL: [&Cause; 17] = [
     &idle_wake::CAUSE,
     &remote_interrupt::CAUSE,
     &timer_slack::CAUSE,
-    &translation::CAUSE,
+    &address_translation::CAUSE,
     &page_tables::CAUSE,
     &fresh_memory::CAUSE,
     &congestion_control::CAUSE,
@@ -47,7 +49,7 @@ static ALL: [&Cause; 17] = [
     &file_system::CAUSE,
     &flush::CAUSE,
     &read_ahead::CAUSE,
-    &group_quota::CAUSE,
+    &cgroup_quota::CAUSE,
     &memory_limit::CAUSE,
     &other_work::CAUSE,
     &neighbour::CAUSE,
@@ -64,18 +66,18 @@ mod tests {
         let ids: BTreeSet<&str> = all().iter().map(|cause| cause.id).collect();
         assert_eq!(ids.len(), all().len());
         for cause in all() {
-            let texts = [cause.what, cause.how, cause.cost, cause.helps];
+            let texts = [cause.what, cause.how, cause.cost, cause.remedy];
             assert!(texts.iter().chain(cause.pitfalls).all(|text| !text.is_empty()), "{}", cause.id);
-            assert!(cause.touches.these().is_none_or(|these| !these.is_empty()), "{}", cause.id);
+            assert!(cause.affected.listed().is_none_or(|these| !these.is_empty()), "{}", cause.id);
             assert!(!cause.mechanisms.is_empty(), "{}", cause.id);
         }
     }
 
     #[test]
-    fn one_word_stands_for_one_control() {
-        let controls = || all().iter().flat_map(|cause| cause.mechanisms).flat_map(|one| one.means.controls());
+    fn intervention_ids_are_unique() {
+        let controls = || all().iter().flat_map(|cause| cause.mechanisms).flat_map(|one| one.source.interventions());
         for control in controls() {
-            let same: Vec<&Control> = controls().filter(|other| other.id == control.id).collect();
+            let same: Vec<&Intervention> = controls().filter(|other| other.id == control.id).collect();
             assert!(same.iter().all(|other| std::ptr::fn_addr_eq(other.apply, control.apply)), "{}", control.id);
         }
     }

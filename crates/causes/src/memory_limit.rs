@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::cpu::CLOCK_PAIR;
-use kelvin_file::group::{Controller, own};
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_file::cgroup::{Controller, own_cgroup};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touches};
-use crate::controls::above_limits;
+use crate::cause::{AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions};
+use crate::interventions::nearest_unlimited;
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "memory_limit",
@@ -22,27 +22,27 @@ pub(crate) static CAUSE: Cause = Cause {
         "Pages of a file belong to the group that touched them first: what is in memory already costs no group anything.",
         "A limit that is met by other processes of the group is met by the counter too.",
     ],
-    helps: "raise the limit (memory.max, or memory.limit_in_bytes), or touch less memory",
-    touches: Touches::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
+    remedy: "raise the limit (memory.max, or memory.limit_in_bytes), or touch less memory",
+    affected: AffectedMetrics::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
     mechanisms: &[Mechanism::new(
         "in a control group without a memory limit",
-        Means::Without(Control { id: "no_memory_limit", apply }),
+        AmountSource::Without(Intervention { id: "no_memory_limit", apply }),
     )],
-    bystander: |_| MetricAt { metric: CLOCK_PAIR.id, case: Case::new() },
+    negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
     size: |_| None,
 };
 
 /// Rounds under the control after which as many were made as found: what they meet is counted by then.
-const ENOUGH: u32 = 2;
+const MIN_CONTROLLED_ROUNDS: u32 = 2;
 
-fn apply(_: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    let group = own(Controller::Memory).map_err(|error| Reason::new(error.to_string()))?;
-    let above = above_limits(&group, is_limited)
-        .ok_or_else(|| Reason::new("needs a control group above that has no memory limit"))?;
-    let tried = conditions.keep(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
+fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let group = own_cgroup(Controller::Memory).map_err(|error| SkipReason::new(error.to_string()))?;
+    let above = nearest_unlimited(&group, is_limited)
+        .ok_or_else(|| SkipReason::new("needs a control group above that has no memory limit"))?;
+    let tried = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
     tried.set(tried.get() + 1);
-    if tried.get() > ENOUGH && times_met(&group) == Some(0) {
-        return Err(Reason::new("its counter shows that the limit was never met"));
+    if tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0) {
+        return Err(SkipReason::new("its counter shows that the limit was never met"));
     }
     conditions.setup.groups = vec![above.into()];
     Ok(())
@@ -53,25 +53,25 @@ fn is_limited(group: &Path) -> bool {
     const NONE: u64 = 1 << 60;
     ["memory.limit_in_bytes", "memory.max", "memory.high"]
         .iter()
-        .filter_map(|file| read(&group.join(file))?.trim().parse::<u64>().ok())
+        .filter_map(|file| read_text(&group.join(file))?.trim().parse::<u64>().ok())
         .any(|bytes| bytes < NONE)
 }
 
 /// How often the limits of a group and of those around it were met, by their counters of either version; `None` where there is none.
-fn times_met(group: &Path) -> Option<u64> {
+fn limit_hits(group: &Path) -> Option<u64> {
     let groups = group.ancestors().filter(|one| is_limited(one));
     let of_one = |group: &Path| {
-        let events = read(&group.join("memory.events"));
+        let events = read_text(&group.join("memory.events"));
         let count = |text: &str, name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap_or(0)
         };
         let v2 = events.map(|text| count(&text, "max ") + count(&text, "high "));
-        v2.or_else(|| read(&group.join("memory.failcnt"))?.trim().parse().ok())
+        v2.or_else(|| read_text(&group.join("memory.failcnt"))?.trim().parse().ok())
     };
     groups.map(of_one).try_fold(0, |sum, one| Some(sum + one?))
 }
 
-fn read(file: &PathBuf) -> Option<String> {
+fn read_text(file: &PathBuf) -> Option<String> {
     fs::read_to_string(file).ok()
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_and_their_counters_are_read_in_either_version() {
+    fn memory_limits_and_counters_parse_in_both_versions() {
         let root = tempfile::tempdir().unwrap();
         let group = root.path().join("inner");
         fs::create_dir(&group).unwrap();
@@ -91,10 +91,10 @@ mod tests {
         assert!(!is_limited(&group));
         write("memory.limit_in_bytes", "1073741824\n");
         assert!(is_limited(&group));
-        assert_eq!(times_met(&group), None);
+        assert_eq!(limit_hits(&group), None);
         write("memory.failcnt", "7\n");
-        assert_eq!(times_met(&group), Some(7));
+        assert_eq!(limit_hits(&group), Some(7));
         write("memory.events", "low 9\nhigh 1\nmax 3\noom 4\n");
-        assert_eq!(times_met(&group), Some(4));
+        assert_eq!(limit_hits(&group), Some(4));
     }
 }

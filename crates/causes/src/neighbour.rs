@@ -3,12 +3,14 @@
 use kelvin_catalogue::cpu::LATENCY_ADD;
 use kelvin_catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
-    BANDWIDTH_WRITE, BANDWIDTH_ZERO, Cpus, LATENCY, LATENCY_STRIDE, TLB, TLB_PACKED,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO, LATENCY, LATENCY_STRIDE, MemoryCpus, TLB, TLB_PACKED,
 };
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
-use crate::controls::{Purpose, Spinners};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+use crate::interventions::{SpinPurpose, Spinners};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "neighbour",
@@ -21,41 +23,41 @@ pub(crate) static CAUSE: Cause = Cause {
         "It takes away what runs on the CPUs of this machine. What another virtual machine does on the same host is not in its hands.",
         "Where the other CPU is the second thread of the same core, the loop itself takes a little of that core.",
     ],
-    helps: "run it alone, or keep what else runs to CPUs of another socket or another part of the last cache",
-    touches: Touches::These(&[
-        Touch::always(&LATENCY),
-        Touch::always(&LATENCY_STRIDE),
-        Touch::always(&TLB),
-        Touch::always(&TLB_PACKED),
-        Touch::at(&BANDWIDTH_READ, ALONE),
-        Touch::at(&BANDWIDTH_WRITE, ALONE),
-        Touch::at(&BANDWIDTH_COPY, ALONE),
-        Touch::always(&BANDWIDTH_MEMCPY),
-        Touch::at(&BANDWIDTH_FILL, ALONE),
-        Touch::at(&BANDWIDTH_ZERO, ALONE),
-        Touch::at(&BANDWIDTH_NTWRITE, ALONE),
-        Touch::at(&BANDWIDTH_TRIAD, ALONE),
+    remedy: "run it alone, or keep what else runs to CPUs of another socket or another part of the last cache",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&LATENCY),
+        AffectedMetric::at_all_cases(&LATENCY_STRIDE),
+        AffectedMetric::at_all_cases(&TLB),
+        AffectedMetric::at_all_cases(&TLB_PACKED),
+        AffectedMetric::at_word(&BANDWIDTH_READ, ONE_CPU),
+        AffectedMetric::at_word(&BANDWIDTH_WRITE, ONE_CPU),
+        AffectedMetric::at_word(&BANDWIDTH_COPY, ONE_CPU),
+        AffectedMetric::at_all_cases(&BANDWIDTH_MEMCPY),
+        AffectedMetric::at_word(&BANDWIDTH_FILL, ONE_CPU),
+        AffectedMetric::at_word(&BANDWIDTH_ZERO, ONE_CPU),
+        AffectedMetric::at_word(&BANDWIDTH_NTWRITE, ONE_CPU),
+        AffectedMetric::at_word(&BANDWIDTH_TRIAD, ONE_CPU),
     ]),
     mechanisms: &[Mechanism::new(
         "with the other CPUs held by a loop that moves nothing",
-        Means::Without(Control { id: "others_held", apply }),
+        AmountSource::Without(Intervention { id: "others_held", apply }),
     )],
     // A chain of single adds leaves a second thread of its core nothing to take away.
-    bystander: |_| MetricAt { metric: LATENCY_ADD.id, case: Case::new() },
+    negative_control: |_| MetricCase { metric: LATENCY_ADD.id, case: Case::new() },
     size: |_| None,
 };
 
-const ALONE: kelvin_model::Point = Cpus::One.point();
+const ONE_CPU: kelvin_model::AxisWord = MemoryCpus::One.point();
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     let placement = &scene.setup.placement;
     let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
     if others.is_empty() {
-        return Err(Reason::new("this process may use one CPU, and hold no other"));
+        return Err(SkipReason::new("this process may use one CPU, and hold no other"));
     }
     if scene.cpu_quota().is_some() {
-        return Err(Reason::new("a loop on the other CPUs would use up the CPU quota of this control group"));
+        return Err(SkipReason::new("a loop on the other CPUs would use up the CPU quota of this control group"));
     }
-    conditions.hold(Spinners::on(&others, Purpose::Hold)?);
+    conditions.keep_for_round(Spinners::start(&others, SpinPurpose::HoldCpu)?);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Other work on the same CPUs: programs that run meanwhile take turns with the one that is measured.
 
-use kelvin_catalogue::file::NEW;
+use kelvin_catalogue::file::NEW_FILE;
 use kelvin_catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO, FAULT_MINOR, LATENCY, LATENCY_STRIDE,
@@ -8,9 +8,11 @@ use kelvin_catalogue::mem::{
 use kelvin_catalogue::os::{
     NullCall, PROCESS_EXEC, PROCESS_FORK, PROCESS_FORK_RSS, PROCESS_SHELL, PROCESS_SPAWN, SYSCALL_NULL, THREAD_CREATE,
 };
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "other_work",
@@ -22,38 +24,41 @@ pub(crate) static CAUSE: Cause = Cause {
         "It does not touch the median of operations that are much shorter than a turn: few of them meet one.",
         "It takes away turns on a CPU, and not what others do to shared caches and memory.",
     ],
-    helps: "run it alone, or pin what else runs to other CPUs",
-    touches: Touches::These(&[
-        Touch::always(&PROCESS_FORK),
-        Touch::always(&PROCESS_FORK_RSS),
-        Touch::always(&PROCESS_SPAWN),
-        Touch::always(&PROCESS_EXEC),
-        Touch::always(&PROCESS_SHELL),
-        Touch::always(&THREAD_CREATE),
-        Touch::always(&NEW),
-        Touch::always(&LATENCY),
-        Touch::always(&LATENCY_STRIDE),
-        Touch::always(&FAULT_MINOR),
-        Touch::always(&BANDWIDTH_READ),
-        Touch::always(&BANDWIDTH_WRITE),
-        Touch::always(&BANDWIDTH_COPY),
-        Touch::always(&BANDWIDTH_MEMCPY),
-        Touch::always(&BANDWIDTH_FILL),
-        Touch::always(&BANDWIDTH_ZERO),
-        Touch::always(&BANDWIDTH_NTWRITE),
-        Touch::always(&BANDWIDTH_TRIAD),
+    remedy: "run it alone, or pin what else runs to other CPUs",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&PROCESS_FORK),
+        AffectedMetric::at_all_cases(&PROCESS_FORK_RSS),
+        AffectedMetric::at_all_cases(&PROCESS_SPAWN),
+        AffectedMetric::at_all_cases(&PROCESS_EXEC),
+        AffectedMetric::at_all_cases(&PROCESS_SHELL),
+        AffectedMetric::at_all_cases(&THREAD_CREATE),
+        AffectedMetric::at_all_cases(&NEW_FILE),
+        AffectedMetric::at_all_cases(&LATENCY),
+        AffectedMetric::at_all_cases(&LATENCY_STRIDE),
+        AffectedMetric::at_all_cases(&FAULT_MINOR),
+        AffectedMetric::at_all_cases(&BANDWIDTH_READ),
+        AffectedMetric::at_all_cases(&BANDWIDTH_WRITE),
+        AffectedMetric::at_all_cases(&BANDWIDTH_COPY),
+        AffectedMetric::at_all_cases(&BANDWIDTH_MEMCPY),
+        AffectedMetric::at_all_cases(&BANDWIDTH_FILL),
+        AffectedMetric::at_all_cases(&BANDWIDTH_ZERO),
+        AffectedMetric::at_all_cases(&BANDWIDTH_NTWRITE),
+        AffectedMetric::at_all_cases(&BANDWIDTH_TRIAD),
     ]),
-    mechanisms: &[Mechanism::new("at real-time priority", Means::Without(Control { id: "realtime", apply }))],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    mechanisms: &[Mechanism::new(
+        "at real-time priority",
+        AmountSource::Without(Intervention { id: "realtime", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     if scene.setup.realtime {
-        return Err(Reason::new("the figure is measured at real-time priority already"));
+        return Err(SkipReason::new("the figure is measured at real-time priority already"));
     }
     if scene.cpu_quota().is_some() {
-        return Err(Reason::new("real-time priority would lift the CPU quota as well"));
+        return Err(SkipReason::new("real-time priority would lift the CPU quota as well"));
     }
     conditions.setup.realtime = true;
     Ok(())

@@ -2,9 +2,11 @@
 
 use kelvin_catalogue::mem::{HUGE_PAGE, PageSize};
 use kelvin_catalogue::os::{NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SYSCALL_NULL};
-use kelvin_model::{Case, Difference, MetricAt, Reason};
+use kelvin_model::{Case, FigureDifference, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "page_tables",
@@ -17,28 +19,28 @@ pub(crate) static CAUSE: Cause = Cause {
         "A huge page keeps a page table in reserve, which a fork makes as well: a part of the cost is left with huge pages.",
         "Copying is not all of it: a write of either process afterwards faults, and copies its page.",
     ],
-    helps: "start processes by posix_spawn or vfork, which copy no page tables, from a small helper, or keep large memory in huge pages",
-    touches: Touches::These(&[Touch::at(&PROCESS_FORK_RSS, PageSize::Base.point())]),
+    remedy: "start processes by posix_spawn or vfork, which copy no page tables, from a small helper, or keep large memory in huge pages",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&PROCESS_FORK_RSS, PageSize::Base.point())]),
     mechanisms: &[
-        Mechanism::new("with huge pages", Means::Without(Control { id: "fork_of_huge_pages", apply })),
-        Mechanism::new("the fork less that of a small process", Means::Difference(beyond_a_small_one)),
+        Mechanism::new("with huge pages", AmountSource::Without(Intervention { id: "fork_of_huge_pages", apply })),
+        Mechanism::new("the fork less that of a small process", AmountSource::Difference(fork_difference)),
     ],
-    bystander: |_| MetricAt { metric: SYSCALL_NULL.id, case: Case::new().at(NullCall::Getppid) },
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
     size: |_| None,
 };
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    if RESIDENT.of(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
-        return Err(Reason::new("its memory is smaller than a huge page"));
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
+        return Err(SkipReason::new("its memory is smaller than a huge page"));
     }
     // Its own case only: the bystander has no such axis.
     if PageSize::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().at(PageSize::Huge);
+        conditions.case = conditions.case.clone().with_word(PageSize::Huge);
     }
     Ok(())
 }
 
-fn beyond_a_small_one(scene: &Scene<'_>) -> Option<Difference> {
-    let of = MetricAt { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
-    Some(Difference { of, less: MetricAt { metric: PROCESS_FORK.id, case: Case::new() }, times: 1.0 })
+fn fork_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
+    let of = MetricCase { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
+    Some(FigureDifference { of, less: MetricCase { metric: PROCESS_FORK.id, case: Case::new() }, times: 1.0 })
 }

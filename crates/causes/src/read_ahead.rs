@@ -1,9 +1,11 @@
 //! Read-ahead: the kernel reads what it expects to be asked for next, which pays where it is, and costs where it is not.
 
-use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead, STEP};
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead, TOUCH_STEP};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "read_ahead",
@@ -14,24 +16,27 @@ pub(crate) static CAUSE: Cause = Cause {
     pitfalls: &[
         "Where touches follow each other closely it is the other way round: without read-ahead each of them goes to the device.",
     ],
-    helps: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
-    touches: Touches::These(&[Touch::at(&FAULT_MAJOR, ReadAhead::On.point())]),
-    mechanisms: &[Mechanism::new("with MADV_RANDOM", Means::Without(Control { id: "no_read_ahead", apply }))],
-    bystander: |_| MetricAt { metric: FAULT_MINOR.id, case: Case::new().at(FaultPage::Anonymous) },
+    remedy: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&FAULT_MAJOR, ReadAhead::On.point())]),
+    mechanisms: &[Mechanism::new(
+        "with MADV_RANDOM",
+        AmountSource::Without(Intervention { id: "no_read_ahead", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: FAULT_MINOR.id, case: Case::new().with_word(FaultPage::Anonymous) },
     size: |_| None,
 };
 
 /// Steps from here on are touches of their own; shorter ones are a pass in order, which without read-ahead is another experiment.
-const APART: u64 = 1 << 20;
+const MIN_SPARSE_STEP: u64 = 1 << 20;
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    if STEP.of(scene.case).is_some_and(|step| step < APART) {
-        return Err(Reason::new(
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if TOUCH_STEP.number_in(scene.case).is_some_and(|step| step < MIN_SPARSE_STEP) {
+        return Err(SkipReason::new(
             "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off",
         ));
     }
     if ReadAhead::of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().at(ReadAhead::Off);
+        conditions.case = conditions.case.clone().with_word(ReadAhead::Off);
     }
     Ok(())
 }

@@ -2,14 +2,14 @@
 //! the hypervisor.
 
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED, RTT_TCP,
-    RTT_UDP, RTT_UNIX, WAKE_TCP,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UNIX, CLOSE, CONNECT, CRR, LOADED_ROUND_TRIP,
+    RTT_TCP, RTT_UDP, RTT_UNIX, WAKE_TCP,
 };
 use kelvin_catalogue::os::{IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU};
 
-use crate::cause::{Cause, Means, Mechanism, Touch, Touches};
-use crate::controls::{AWAKE, NO_IDLE_STATES};
-use crate::idle_wake::{BETWEEN, bystander};
+use crate::cause::{AffectedMetric, AffectedMetrics, AmountSource, Cause, Mechanism};
+use crate::idle_wake::{TWO_CPUS, negative_control};
+use crate::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "remote_interrupt",
@@ -19,29 +19,29 @@ pub(crate) static CAUSE: Cause = Cause {
           beyond CPUs that spinners keep awake: neither leaves an idle state, and only the first does without the interrupt.",
     cost: "That of waking an idle CPU.",
     pitfalls: &["Part of the difference is the preemption of the spinner, of the order of a switch on one CPU."],
-    helps: "let idle CPUs poll for a while (guest_halt_poll_ns of the module haltpoll), or keep both ends on one CPU",
-    touches: Touches::These(&[
-        Touch::at(&RTT_TCP, BETWEEN),
-        Touch::at(&RTT_UDP, BETWEEN),
-        Touch::at(&RTT_UNIX, BETWEEN),
-        Touch::at(&CONNECT, BETWEEN),
-        Touch::at(&CLOSE, BETWEEN),
-        Touch::at(&CRR, BETWEEN),
-        Touch::at(&LOADED, BETWEEN),
-        Touch::at(&BANDWIDTH_TCP, BETWEEN),
-        Touch::at(&BANDWIDTH_TCP_WAY, BETWEEN),
-        Touch::at(&BANDWIDTH_TCP_SYSTEM, BETWEEN),
-        Touch::at(&BANDWIDTH_UNIX, BETWEEN),
-        Touch::always(&WAKE_TCP),
-        Touch::at(&IPC_PIPE_LATENCY, BETWEEN),
-        Touch::at(&IPC_UNIX_LATENCY, BETWEEN),
-        Touch::at(&IPC_FUTEX_LATENCY, BETWEEN),
-        Touch::always(&SWITCH_CROSS_CPU),
+    remedy: "let idle CPUs poll for a while (guest_halt_poll_ns of the module haltpoll), or keep both ends on one CPU",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_word(&RTT_TCP, TWO_CPUS),
+        AffectedMetric::at_word(&RTT_UDP, TWO_CPUS),
+        AffectedMetric::at_word(&RTT_UNIX, TWO_CPUS),
+        AffectedMetric::at_word(&CONNECT, TWO_CPUS),
+        AffectedMetric::at_word(&CLOSE, TWO_CPUS),
+        AffectedMetric::at_word(&CRR, TWO_CPUS),
+        AffectedMetric::at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
+        AffectedMetric::at_word(&BANDWIDTH_TCP, TWO_CPUS),
+        AffectedMetric::at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
+        AffectedMetric::at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
+        AffectedMetric::at_word(&BANDWIDTH_UNIX, TWO_CPUS),
+        AffectedMetric::at_all_cases(&WAKE_TCP),
+        AffectedMetric::at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
+        AffectedMetric::at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
+        AffectedMetric::at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
+        AffectedMetric::at_all_cases(&SWITCH_CROSS_CPU),
     ]),
     mechanisms: &[Mechanism::new(
         "with idle CPUs that poll, beyond CPUs kept awake",
-        Means::Beyond([AWAKE, NO_IDLE_STATES]),
+        AmountSource::Excess([KEEP_AWAKE, NO_IDLE_STATES]),
     )],
-    bystander,
+    negative_control,
     size: |_| None,
 };

@@ -1,11 +1,13 @@
 //! Socket buffers: a sender that has filled them waits until the receiver has taken something out.
 
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UNIX, MESSAGE, STACK_UDP,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UNIX, MESSAGE, STACK_UDP,
 };
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "socket_buffers",
@@ -16,26 +18,29 @@ pub(crate) static CAUSE: Cause = Cause {
     pitfalls: &[
         "The kernel grants less where net.core.wmem_max or rmem_max is smaller, and says so in the notes of a run.",
     ],
-    helps: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem (of Unix sockets, which are not adjusted: \
+    remedy: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem (of Unix sockets, which are not adjusted: \
             net.core.wmem_default)",
-    touches: Touches::These(&[
-        Touch::always(&BANDWIDTH_TCP),
-        Touch::always(&BANDWIDTH_TCP_WAY),
-        Touch::always(&BANDWIDTH_TCP_SYSTEM),
-        Touch::always(&BANDWIDTH_UNIX),
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP),
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_METHOD),
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_SYSTEM),
+        AffectedMetric::at_all_cases(&BANDWIDTH_UNIX),
     ]),
-    mechanisms: &[Mechanism::new("with other socket buffers", Means::Without(Control { id: "other_buffers", apply }))],
-    bystander: |_| MetricAt { metric: STACK_UDP.id, case: Case::new().with(MESSAGE, 64) },
+    mechanisms: &[Mechanism::new(
+        "with other socket buffers",
+        AmountSource::Without(Intervention { id: "other_buffers", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) },
     size: |_| None,
 };
 
 /// Enough for a path of 1 ms at 30 Gbit/s; one within a machine needs less.
-const AMPLE: u32 = 4 << 20;
+const AMPLE_BUFFER_BYTES: u32 = 4 << 20;
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
     conditions.setup.sockets.buffers = match scene.setup.sockets.buffers {
         Some(_) => None,
-        None => Some(AMPLE),
+        None => Some(AMPLE_BUFFER_BYTES),
     };
     conditions.setup.sockets.over_system = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
     Ok(())

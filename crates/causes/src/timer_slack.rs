@@ -1,9 +1,11 @@
 //! Timer slack: the kernel may end a wait later than asked, so that one interrupt ends several.
 
 use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE, TIMER_SLACK, TIMER_WAKEUP};
-use kelvin_model::{Case, MetricAt, Reason};
+use kelvin_model::{Case, MetricCase, SkipReason};
 
-use crate::cause::{Cause, Conditions, Control, Means, Mechanism, Scene, Touch, Touches};
+use crate::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "timer_slack",
@@ -16,26 +18,26 @@ pub(crate) static CAUSE: Cause = Cause {
         "A real-time thread has no slack, whatever was asked for: at real-time priority there is nothing to take away.",
         "A CPU that is interrupted all the time anyway ends waits early: then it takes less than its size.",
     ],
-    helps: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",
-    touches: Touches::These(&[Touch::always(&TIMER_WAKEUP)]),
+    remedy: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_all_cases(&TIMER_WAKEUP)]),
     mechanisms: &[Mechanism::new(
         "with a timer slack of 1 ns",
-        Means::Without(Control { id: "no_timer_slack", apply }),
+        AmountSource::Without(Intervention { id: "no_timer_slack", apply }),
     )],
-    bystander: |_| MetricAt { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() },
+    negative_control: |_| MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() },
     size: |_| None,
 };
 
 /// The least that the kernel keeps: 0 stands for the default.
-const LEAST: u64 = 1;
+const MIN_SLACK_NANOSECONDS: u64 = 1;
 
-fn apply(scene: &Scene<'_>, conditions: &mut Conditions) -> Result<(), Reason> {
-    if TIMER_SLACK.of(scene.case).is_some_and(|slack| slack <= LEAST) {
-        return Err(Reason::new("the wait has no timer slack already"));
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if TIMER_SLACK.number_in(scene.case).is_some_and(|slack| slack <= MIN_SLACK_NANOSECONDS) {
+        return Err(SkipReason::new("the wait has no timer slack already"));
     }
     // Its own case only: the bystander has no such axis.
-    if TIMER_SLACK.of(&conditions.case).is_some() {
-        conditions.case = conditions.case.clone().with(TIMER_SLACK, LEAST);
+    if TIMER_SLACK.number_in(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().with_number(TIMER_SLACK, MIN_SLACK_NANOSECONDS);
     }
     Ok(())
 }

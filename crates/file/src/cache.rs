@@ -6,18 +6,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kelvin_sys::interrupt;
-use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, has_no_mappings, page_bytes};
+use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable, page_bytes};
+use kelvin_sys::stop_signals;
 
-use crate::engine::{Engine, How};
-use crate::pace::{Paced, Until};
-use crate::requests::{Order, Requests};
+use crate::block_requests::{BlockOrder, BlockRequests};
+use crate::end_condition::{DeadlineObserver, EndCondition};
+use crate::engine::{Engine, ReadOptions};
 use crate::target::{Access, Target};
-use crate::{Error, Pages, Result};
+use crate::{Error, PagePolicy, Result};
 
 /// How much of a file is to be in memory when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum PageCacheState {
     /// Whatever is there.
     AsFound,
     /// All of it: it is read once before.
@@ -29,7 +29,7 @@ pub enum State {
     Direct,
 }
 
-impl State {
+impl PageCacheState {
     /// How the file is opened for it.
     pub fn access(self) -> Access {
         match self {
@@ -71,26 +71,26 @@ impl Residency {
             None => Some(share(self.mincore)),
             Some(cachestat) => {
                 let apart = cachestat.abs_diff(self.mincore);
-                (apart as f64 <= AGREEMENT * self.pages as f64).then(|| share(cachestat.min(self.mincore)))
+                (apart as f64 <= MAX_DISAGREEMENT * self.pages as f64).then(|| share(cachestat.min(self.mincore)))
             }
         }
     }
 
     /// Whether all pages are in memory, by every call available.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         let (mincore, cachestat) = (self.mincore >= self.pages, self.cachestat.map(|pages| pages >= self.pages));
         // On overlayfs cachestat reports 0 of a file that is all there.
         mincore && (cachestat != Some(false) || self.cachestat == Some(0))
     }
 
     /// Whether no page is in memory, by every call available.
-    pub fn is_none(&self) -> bool {
+    pub fn is_absent(&self) -> bool {
         self.mincore == 0 && self.cachestat.unwrap_or(0) == 0
     }
 }
 
 /// By how much of all pages the two calls may differ: they are made at different moments.
-const AGREEMENT: f64 = 0.01;
+const MAX_DISAGREEMENT: f64 = 0.01;
 
 impl fmt::Display for Residency {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +103,7 @@ impl fmt::Display for Residency {
 }
 
 /// Bytes of a file that are mapped at a time for mincore.
-const WINDOW: u64 = 1 << 30;
+const MINCORE_WINDOW: u64 = 1 << 30;
 
 /// How much of a file is in memory now: nothing of one that cannot be mapped.
 ///
@@ -114,10 +114,10 @@ pub fn residency(target: &Target) -> Result<Residency> {
     let failed = |error| Error::call("find what is in memory of", target.path(), error);
     let page = page_bytes() as u64;
     let mut mincore = 0;
-    for start in (0..target.bytes()).step_by(WINDOW as usize) {
-        let bytes = (target.bytes() - start).min(WINDOW);
-        let mapping = match FileMapping::of(&file, start, bytes as usize) {
-            Err(error) if has_no_mappings(&error) => break,
+    for start in (0..target.bytes()).step_by(MINCORE_WINDOW as usize) {
+        let bytes = (target.bytes() - start).min(MINCORE_WINDOW);
+        let mapping = match FileMapping::range(&file, start, bytes as usize) {
+            Err(error) if is_unmappable(&error) => break,
             mapping => mapping.map_err(failed)?,
         };
         mincore += mapping.resident(0, bytes as usize).map_err(failed)?.iter().filter(|&&page| page).count() as u64;
@@ -131,15 +131,15 @@ pub fn residency(target: &Target) -> Result<Residency> {
 }
 
 /// Places of a file that a glance samples, and the bytes of each.
-const PLACES: usize = 64;
-const LOOK: usize = 256 << 10;
+const SAMPLE_COUNT: usize = 64;
+const SAMPLE_BYTES: usize = 256 << 10;
 
 /// The approximate share of a file in memory, 0 to 1, from a few places of it: enough to choose a way to read it, and much
 /// faster than [`residency`]. Nothing of a file that cannot be mapped.
 ///
 /// # Errors
 /// A file that cannot be opened, or is too large to be mapped.
-pub fn glance(target: &Target) -> Result<f64> {
+pub fn sample_residency(target: &Target) -> Result<f64> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("find what is in memory of", target.path(), error);
     let whole = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
@@ -147,13 +147,13 @@ pub fn glance(target: &Target) -> Result<f64> {
         return Ok(1.0);
     }
     let mapping = match FileMapping::whole(&file, whole) {
-        Err(error) if has_no_mappings(&error) => return Ok(0.0),
+        Err(error) if is_unmappable(&error) => return Ok(0.0),
         mapping => mapping.map_err(failed)?,
     };
-    let step = (whole / PLACES).max(LOOK).next_multiple_of(LOOK);
+    let step = (whole / SAMPLE_COUNT).max(SAMPLE_BYTES).next_multiple_of(SAMPLE_BYTES);
     let (mut seen, mut resident) = (0, 0);
     for start in (0..whole).step_by(step) {
-        let pages = mapping.resident(start, LOOK.min(whole - start)).map_err(failed)?;
+        let pages = mapping.resident(start, SAMPLE_BYTES.min(whole - start)).map_err(failed)?;
         seen += pages.len();
         resident += pages.iter().filter(|&&page| page).count();
     }
@@ -162,39 +162,44 @@ pub fn glance(target: &Target) -> Result<f64> {
 
 /// Attempts to drop a file from the page cache, and the pause after the first: pages still being read ahead or written, or sent by a
 /// socket, are not dropped. A socket may wait long for a CPU, so that each pause is longer than the one before: 2.4 s in all.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(5);
-const GROWTH: f64 = 1.3;
+const MAX_DROP_ATTEMPTS: u32 = 20;
+const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(5);
+const RETRY_PAUSE_GROWTH: f64 = 1.3;
 /// Times that a file is read to have all of it in memory: its first pages may be dropped while the rest is read, and proactive
 /// reclaim may take a page at any moment.
-const FILLS: u32 = 5;
+const MAX_FILL_ATTEMPTS: u32 = 5;
 /// Bytes of a block by which a file is brought into memory.
-const BLOCK: usize = 1 << 20;
+const FILL_BLOCK: usize = 1 << 20;
 
 /// Establishes a state, and proves it.
 ///
 /// # Errors
 /// A state that cannot be reached: memory too small for the file, a file system in memory, pages that are pinned.
-pub fn bring(target: &Target, state: State) -> Result<Residency> {
+pub fn set_cache_state(target: &Target, state: PageCacheState) -> Result<Residency> {
     match state {
-        State::AsFound => residency(target),
-        State::Cached => fill(target),
-        State::Uncached | State::Direct => empty(target, state),
+        PageCacheState::AsFound => residency(target),
+        PageCacheState::Cached => fill_cache(target),
+        PageCacheState::Uncached | PageCacheState::Direct => evict(target, state),
     }
 }
 
 /// Reads the pages missing in memory.
-fn fill(target: &Target) -> Result<Residency> {
+fn fill_cache(target: &Target) -> Result<Residency> {
     let read = |_| {
-        let how = How { access: Access::Buffered, block: BLOCK, order: Order::Sequential, pages: Pages::Base };
-        let mut requests = Requests::new(0..target.bytes(), BLOCK, Order::Sequential);
+        let how = ReadOptions {
+            access: Access::Buffered,
+            block: FILL_BLOCK,
+            order: BlockOrder::Sequential,
+            pages: PagePolicy::Base,
+        };
+        let mut requests = BlockRequests::new(0..target.bytes(), FILL_BLOCK, BlockOrder::Sequential);
         Engine::Pread
             .open(target, how)?
-            .read(&mut requests, &mut Paced::new(Until::Passes(1), &AtomicBool::new(false)))?;
-        interrupt::requested().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+            .read(&mut requests, &mut DeadlineObserver::new(EndCondition::Passes(1), &AtomicBool::new(false)))?;
+        stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
     };
-    let found = after(target, FILLS, Residency::is_whole, read)?;
-    if found.is_whole() {
+    let found = retry_until(target, MAX_FILL_ATTEMPTS, Residency::is_complete, read)?;
+    if found.is_complete() {
         return Ok(found);
     }
     let why = match kelvin_sys::fs::kind(target.path()) {
@@ -207,35 +212,35 @@ fn fill(target: &Target) -> Result<Residency> {
         }
         _ => "is there enough memory for it?".into(),
     };
-    Err(unreached(target, State::Cached, format!("after it was read, {found}; {why}")))
+    Err(cache_state_error(target, PageCacheState::Cached, format!("after it was read, {found}; {why}")))
 }
 
 /// Drops the file from the page cache.
-fn empty(target: &Target, state: State) -> Result<Residency> {
+fn evict(target: &Target, state: PageCacheState) -> Result<Residency> {
     let file = target.open(Access::Buffered)?;
     let failed = |error| Error::call("drop from memory", target.path(), error);
-    let in_memory = kelvin_sys::fs::kind(target.path()).ok().filter(|kind| kind.lives_in_memory());
+    let in_memory = kelvin_sys::fs::kind(target.path()).ok().filter(|kind| kind.is_in_memory());
     let drop = |attempt: u32| {
         if attempt == 0 {
             // Dirty pages cannot be dropped.
             file.sync_all().map_err(failed)?;
         } else {
-            std::thread::sleep(PAUSE.mul_f64(GROWTH.powi(attempt as i32 - 1)));
+            std::thread::sleep(FIRST_RETRY_PAUSE.mul_f64(RETRY_PAUSE_GROWTH.powi(attempt as i32 - 1)));
         }
         drop_cached(&file, target.bytes() as usize).map_err(failed)
     };
     // No pause drops what lives in memory.
-    let attempts = if in_memory.is_some() { 1 } else { ATTEMPTS };
-    let found = after(target, attempts, Residency::is_none, drop)?;
-    if found.is_none() {
+    let attempts = if in_memory.is_some() { 1 } else { MAX_DROP_ATTEMPTS };
+    let found = retry_until(target, attempts, Residency::is_absent, drop)?;
+    if found.is_absent() {
         return Ok(found);
     }
     let why = in_memory.map_or_else(String::new, |kind| format!(": {} lives in memory", kind.name()));
-    Err(unreached(target, state, format!("after it was dropped, {found}{why}")))
+    Err(cache_state_error(target, state, format!("after it was dropped, {found}{why}")))
 }
 
 /// What is in memory in the end state, or after so many attempts.
-fn after(
+fn retry_until(
     target: &Target,
     attempts: u32,
     is_reached: fn(&Residency) -> bool,
@@ -251,8 +256,8 @@ fn after(
     residency(target)
 }
 
-fn unreached(target: &Target, wanted: State, found: String) -> Error {
-    Error::Cache { path: target.path().to_owned(), wanted, found }
+fn cache_state_error(target: &Target, wanted: PageCacheState, found: String) -> Error {
+    Error::CacheStateNotReached { path: target.path().to_owned(), wanted, found }
 }
 
 /// The switch by which the kernel drops what it caches (Documentation/admin-guide/sysctl/vm.rst).
@@ -265,13 +270,13 @@ pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 ///
 /// # Errors
 /// Missing rights: only root may.
-pub fn drop_all(target: &Target) -> Result<()> {
+pub fn drop_all_caches(target: &Target) -> Result<()> {
     let file = target.open(Access::Buffered)?;
     file.sync_all().map_err(|error| Error::call("write back", target.path(), error))?;
-    drop_by(Path::new(DROP_CACHES))
+    write_drop_caches(Path::new(DROP_CACHES))
 }
 
-fn drop_by(switch: &Path) -> Result<()> {
+fn write_drop_caches(switch: &Path) -> Result<()> {
     let written = std::fs::File::options().write(true).open(switch).and_then(|mut file| file.write_all(b"3\n"));
     written.map_err(|error| Error::call("drop the machine's caches (root only) by", switch, error))
 }
@@ -288,54 +293,55 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_dropped_and_brought_back() {
+    fn file_is_evicted_and_cached_again() {
         let (_file, target) = file(5_000_001);
         let pages = 5_000_001u64.div_ceil(page_bytes() as u64);
         for _ in 0..3 {
-            let none = bring(&target, State::Uncached).unwrap();
-            assert_eq!(glance(&target).unwrap(), 0.0);
-            assert!(none.is_none() && none.pages == pages && none.share() == Some(0.0), "{none}");
-            let whole = bring(&target, State::Cached).unwrap();
-            assert!(whole.is_whole() && whole.mincore == pages && whole.share() == Some(1.0), "{whole}");
-            assert_eq!(glance(&target).unwrap(), 1.0);
+            let none = set_cache_state(&target, PageCacheState::Uncached).unwrap();
+            assert_eq!(sample_residency(&target).unwrap(), 0.0);
+            assert!(none.is_absent() && none.pages == pages && none.share() == Some(0.0), "{none}");
+            let whole = set_cache_state(&target, PageCacheState::Cached).unwrap();
+            assert!(whole.is_complete() && whole.mincore == pages && whole.share() == Some(1.0), "{whole}");
+            assert_eq!(sample_residency(&target).unwrap(), 1.0);
         }
     }
 
     #[test]
-    fn an_empty_file_is_in_any_state() {
+    fn empty_file_has_any_cache_state() {
         let (_file, target) = file(0);
-        for state in [State::Cached, State::Uncached] {
-            assert_eq!(bring(&target, state).unwrap().pages, 0);
+        for state in [PageCacheState::Cached, PageCacheState::Uncached] {
+            assert_eq!(set_cache_state(&target, state).unwrap().pages, 0);
         }
     }
 
     #[test]
-    fn what_lives_in_memory_is_not_dropped() {
-        let Some(shm) = kelvin_testing::in_memory("dropping what lives in memory") else { return };
+    fn tmpfs_file_is_not_evicted() {
+        let Some(shm) = kelvin_testing::memory_dir("dropping what lives in memory") else { return };
         let file = tempfile::NamedTempFile::new_in(shm).unwrap();
         std::fs::write(file.path(), [1; 10_000]).unwrap();
-        let error = bring(&Target::find(file.path()).unwrap(), State::Uncached).unwrap_err().to_string();
+        let error =
+            set_cache_state(&Target::find(file.path()).unwrap(), PageCacheState::Uncached).unwrap_err().to_string();
         assert!(error.contains("is not uncached") && error.contains("tmpfs lives in memory"), "{error}");
     }
 
     #[test]
-    fn all_caches_are_dropped_by_a_three_and_not_without_a_switch() {
+    fn drop_all_caches_writes_three() {
         // The real switch would slow down whatever else is running.
         let switch = tempfile::NamedTempFile::new().unwrap();
-        drop_by(switch.path()).unwrap();
+        write_drop_caches(switch.path()).unwrap();
         assert_eq!(std::fs::read_to_string(switch.path()).unwrap(), "3\n");
-        let error = drop_by(&switch.path().join("none")).unwrap_err().to_string();
+        let error = write_drop_caches(&switch.path().join("none")).unwrap_err().to_string();
         assert!(error.starts_with("cannot drop the machine's caches (root only) by /"), "{error}");
     }
 
     #[test]
-    fn two_witnesses_that_differ_prove_nothing() {
+    fn disagreeing_counts_have_no_share() {
         let of = |mincore, cachestat| Residency { pages: 1000, mincore, cachestat };
         assert_eq!(of(1000, Some(995)).share(), Some(0.995));
         assert_eq!(of(1000, Some(0)).share(), None);
         assert_eq!(of(250, None).share(), Some(0.25));
         // As on overlayfs: all there, though cachestat reports nothing.
-        assert!(of(1000, Some(0)).is_whole() && !of(1000, Some(0)).is_none());
-        assert!(!of(1000, Some(500)).is_whole() && !of(999, None).is_whole() && of(0, None).is_none());
+        assert!(of(1000, Some(0)).is_complete() && !of(1000, Some(0)).is_absent());
+        assert!(!of(1000, Some(500)).is_complete() && !of(999, None).is_complete() && of(0, None).is_absent());
     }
 }

@@ -7,14 +7,14 @@ use crate::target::{Access, Target};
 
 /// Bytes that a block device has moved since the system started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct DeviceTraffic {
     /// Bytes read from it.
     pub read: u64,
     /// Bytes written to it.
     pub written: u64,
 }
 
-impl Moved {
+impl DeviceTraffic {
     /// What was moved since an earlier reading.
     pub fn since(self, earlier: Self) -> Self {
         Self { read: self.read.wrapping_sub(earlier.read), written: self.written.wrapping_sub(earlier.written) }
@@ -30,37 +30,37 @@ pub struct Device {
 }
 
 /// The unit of the counters of a block device, whatever its sector (Documentation/block/stat.rst).
-const SECTOR: u64 = 512;
+const STAT_SECTOR_BYTES: u64 = 512;
 
 impl Device {
     /// The device of a file; the reason, where there is none or it cannot be found.
     ///
     /// # Errors
     /// A file system that is on no block device, or on one that the kernel does not show here.
-    pub fn below(target: &Target) -> Result<Self, String> {
+    pub fn of_file(target: &Target) -> Result<Self, String> {
         let mount = mount_of(target).map_err(|error| format!("the mount of its file is unknown: {error}"))?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::find(Path::new("/"), target.device(), (&mount, &mounts))
+        Self::find_in(Path::new("/"), target.device(), (&mount, &mounts))
     }
 
-    fn find(root: &Path, device: u64, (mount, mounts): (&str, &str)) -> Result<Self, String> {
+    fn find_in(root: &Path, device: u64, (mount, mounts): (&str, &str)) -> Result<Self, String> {
         let numbers = format!("{}:{}", kelvin_sys::fs::major(device), kelvin_sys::fs::minor(device));
         let directory = root.join("sys/dev/block").join(&numbers);
-        if let Some(found) = Self::at(&directory) {
+        if let Some(found) = Self::from_sysfs(&directory) {
             return Ok(found);
         }
         // A file system whose files have device numbers of their own (btrfs: of their subvolume, which are not those in the
         // list of mounts either) names its source in that list.
         let source = mounts
             .lines()
-            .find_map(|line| source_of(line, mount))
+            .find_map(|line| mount_source(line, mount))
             .ok_or_else(|| format!("its file system has device number {numbers}, which no block device has"))?;
         let Some(name) = source.strip_prefix("/dev/") else {
             return Err(format!("its file system is on {source}, which is no block device"));
         };
-        let found = Self::at(&root.join("sys/class/block").join(name))
+        let found = Self::from_sysfs(&root.join("sys/class/block").join(name))
             .ok_or_else(|| format!("the kernel does not show the counters of {source} here"))?;
-        match shared_with(root, &found.name) {
+        match count_stacked_devices(root, &found.name) {
             0 => Ok(found),
             others => {
                 Err(format!("its file system is on {source} and {others} more, and any of them may have its bytes"))
@@ -68,7 +68,7 @@ impl Device {
         }
     }
 
-    fn at(directory: &Path) -> Option<Self> {
+    fn from_sysfs(directory: &Path) -> Option<Self> {
         let name = std::fs::canonicalize(directory).ok()?.file_name()?.to_string_lossy().into_owned();
         let stat = directory.join("stat");
         stat.exists().then_some(Self { name, stat })
@@ -78,9 +78,9 @@ impl Device {
     ///
     /// # Errors
     /// Counters that cannot be read.
-    pub fn moved(&self) -> std::io::Result<Moved> {
+    pub fn traffic(&self) -> std::io::Result<DeviceTraffic> {
         let text = std::fs::read_to_string(&self.stat)?;
-        parse(&text).ok_or_else(|| std::io::Error::other(format!("{} is malformed", self.stat.display())))
+        parse_stat(&text).ok_or_else(|| std::io::Error::other(format!("{} is malformed", self.stat.display())))
     }
 }
 
@@ -93,7 +93,7 @@ fn mount_of(target: &Target) -> std::io::Result<String> {
 }
 
 /// How many devices beside this one hold the same file system (btrfs over several).
-fn shared_with(root: &Path, name: &str) -> usize {
+fn count_stacked_devices(root: &Path, name: &str) -> usize {
     let systems = std::fs::read_dir(root.join("sys/fs/btrfs")).into_iter().flatten().flatten();
     let devices = |system: std::fs::DirEntry| -> Vec<std::ffi::OsString> {
         let entries = std::fs::read_dir(system.path().join("devices")).into_iter().flatten().flatten();
@@ -104,13 +104,14 @@ fn shared_with(root: &Path, name: &str) -> usize {
 }
 
 /// The counters of a `stat` file: reads, merged, sectors read, ms, writes, merged, sectors written, ...
-fn parse(text: &str) -> Option<Moved> {
-    let field = |index: usize| text.split_ascii_whitespace().nth(index)?.parse::<u64>().ok()?.checked_mul(SECTOR);
-    Some(Moved { read: field(2)?, written: field(6)? })
+fn parse_stat(text: &str) -> Option<DeviceTraffic> {
+    let field =
+        |index: usize| text.split_ascii_whitespace().nth(index)?.parse::<u64>().ok()?.checked_mul(STAT_SECTOR_BYTES);
+    Some(DeviceTraffic { read: field(2)?, written: field(6)? })
 }
 
 /// The source of the mount on a line of mountinfo, if it has this id.
-fn source_of<'a>(line: &'a str, mount: &str) -> Option<&'a str> {
+fn mount_source<'a>(line: &'a str, mount: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(" - ")?;
     (before.split(' ').next()? == mount).then(|| after.split(' ').nth(1))?
 }
@@ -120,18 +121,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_are_sectors_of_512_bytes() {
+    fn stat_counters_are_512_byte_sectors() {
         let text = "  1000  20  3000  40  5  6  700  8  0  10  11  0 0 0 0 1 2\n";
-        assert_eq!(parse(text), Some(Moved { read: 3000 * 512, written: 700 * 512 }));
+        assert_eq!(parse_stat(text), Some(DeviceTraffic { read: 3000 * 512, written: 700 * 512 }));
         for wrong in ["", "1 2 3", "1 2 x 4 5 6 7", "1 2 18446744073709551615 4 5 6 7"] {
-            assert_eq!(parse(wrong), None, "{wrong}");
+            assert_eq!(parse_stat(wrong), None, "{wrong}");
         }
-        let earlier = Moved { read: 10, written: 30 };
-        assert_eq!(Moved { read: 25, written: 30 }.since(earlier), Moved { read: 15, written: 0 });
+        let earlier = DeviceTraffic { read: 10, written: 30 };
+        assert_eq!(DeviceTraffic { read: 25, written: 30 }.since(earlier), DeviceTraffic { read: 15, written: 0 });
     }
 
     #[test]
-    fn a_device_is_found_by_its_number_or_by_the_source_of_its_mount() {
+    fn device_is_found_by_number_or_mount_source() {
         let root = tempfile::tempdir().unwrap();
         let real = root.path().join("sys/devices/virtual/block/loop3");
         for directory in ["sys/dev/block", "sys/class/block"] {
@@ -144,20 +145,20 @@ mod tests {
         let mounts = "36 35 0:45 /sub /mnt rw shared:1 - btrfs /dev/loop3 rw,space_cache=v2\n\
                       37 35 0:46 / /remote rw - fuse.sshfs host:/dir rw\n";
         let number = |major: u64, minor: u64| (major << 8) | minor;
-        let by_number = Device::find(root.path(), number(7, 3), ("36", mounts)).unwrap();
+        let by_number = Device::find_in(root.path(), number(7, 3), ("36", mounts)).unwrap();
         assert_eq!(
-            (by_number.name.as_str(), by_number.moved().unwrap()),
-            ("loop3", Moved { read: 4096, written: 8192 })
+            (by_number.name.as_str(), by_number.traffic().unwrap()),
+            ("loop3", DeviceTraffic { read: 4096, written: 8192 })
         );
         // The files of a subvolume have another device number than its mount.
-        assert_eq!(Device::find(root.path(), number(0, 48), ("36", mounts)).unwrap().name, "loop3");
-        let says = |mount| Device::find(root.path(), number(0, 47), (mount, mounts)).unwrap_err();
+        assert_eq!(Device::find_in(root.path(), number(0, 48), ("36", mounts)).unwrap().name, "loop3");
+        let says = |mount| Device::find_in(root.path(), number(0, 47), (mount, mounts)).unwrap_err();
         assert!(says("37").contains("host:/dir, which is no block device"));
         assert!(says("38").contains("0:47, which no block device has"));
         // One of several devices does not count all that is read.
         let devices = root.path().join("sys/fs/btrfs/0a1b/devices");
         std::fs::create_dir_all(devices.join("loop3")).unwrap();
-        assert!(Device::find(root.path(), number(0, 48), ("36", mounts)).is_ok());
+        assert!(Device::find_in(root.path(), number(0, 48), ("36", mounts)).is_ok());
         std::fs::create_dir_all(devices.join("loop4")).unwrap();
         assert!(says("36").contains("is on /dev/loop3 and 1 more"));
     }

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use kelvin_sys::kernels::xor;
 
-use crate::observe::Observer;
-use crate::requests::Request;
+use crate::block_requests::BlockRequest;
+use crate::observer::Observer;
 
 /// The XOR of all 32-bit little-endian words of the added bytes; an incomplete last word is padded with zeros.
 ///
@@ -41,14 +41,14 @@ impl fmt::Display for Digest {
 
 /// Adds the digest to another observer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Digesting<O> {
+pub struct DigestObserver<O> {
     /// The other one.
     pub inner: O,
     /// The digest so far.
     pub digest: Digest,
 }
 
-impl<O: Observer> Observer for Digesting<O> {
+impl<O: Observer> Observer for DigestObserver<O> {
     type Stamp = O::Stamp;
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl<O: Observer> Observer for Digesting<O> {
     }
 
     #[inline(always)]
-    fn end(&mut self, stamp: O::Stamp, request: Request, data: &[u8]) -> ControlFlow<()> {
+    fn end(&mut self, stamp: O::Stamp, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
         self.digest.add(request.offset, data);
         self.inner.end(stamp, request, data)
     }
@@ -66,7 +66,7 @@ impl<O: Observer> Observer for Digesting<O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::requests::{Order, Requests};
+    use crate::block_requests::{BlockOrder, BlockRequests};
     use proptest::prelude::*;
 
     /// The definition: zeros after the end, words from the beginning.
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn known_answers() {
+    fn digest_of_known_blocks() {
         let of = |bytes: &[u8]| {
             let mut digest = Digest::default();
             digest.add(0, bytes);
@@ -92,9 +92,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_of_any_size_in_any_order_make_the_same_digest(bytes: Vec<u8>, block in 1usize..300, seed: u64) {
+        fn digest_is_independent_of_block_order(bytes: Vec<u8>, block in 1usize..300, seed: u64) {
             let mut digest = Digest::default();
-            for request in Requests::new(0..bytes.len() as u64, block, Order::Random { seed }) {
+            for request in BlockRequests::new(0..bytes.len() as u64, block, BlockOrder::Random { seed }) {
                 digest.add(request.offset, &bytes[request.offset as usize..][..request.bytes]);
             }
             prop_assert_eq!(digest.value(), defined(&bytes));

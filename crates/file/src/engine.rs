@@ -1,16 +1,16 @@
 //! The ways of reading blocks of a file into memory, by name.
 
-use kelvin_sys::mapping::expect;
-use kelvin_sys::uring::{Direction, Setup};
+use kelvin_sys::mapping::advise_access;
+use kelvin_sys::uring::{IoDirection, RingSetup};
 
-use crate::crew::Mover;
-use crate::engines::plain::Call;
-use crate::engines::{buffered, mapped, plain, ring, streamed};
-use crate::observe::Observer;
-use crate::requests::{Order, Requests};
+use crate::block_requests::{BlockOrder, BlockRequests};
+use crate::engines::syscalls::IoCall;
+use crate::engines::{buf_reader, mmap, stdio, syscalls, uring};
+use crate::observer::Observer;
+use crate::reader_threads::IoWorker;
 use crate::target::{Access, Target};
 use crate::{Error, Result};
-use kelvin_sys::memory::Pages;
+use kelvin_sys::memory::PagePolicy;
 
 /// A way of reading blocks of a file into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,8 +80,8 @@ impl Engine {
     ///
     /// # Errors
     /// A file that cannot be opened so.
-    pub fn open(self, target: &Target, how: How) -> Result<Reader> {
-        let How { access, block, order, pages } = how;
+    pub fn open(self, target: &Target, how: ReadOptions) -> Result<Reader> {
+        let ReadOptions { access, block, order, pages } = how;
         if access == Access::Direct && !self.can_be_direct() {
             return Err(Error::setting("engine", format!("{self} reads through the page cache, and cannot bypass it")));
         }
@@ -90,25 +90,33 @@ impl Engine {
         }
         let file = target.open(access)?;
         if access == Access::Buffered {
-            expect(&file, order == Order::Sequential)
+            advise_access(&file, order == BlockOrder::Sequential)
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
-        let plain =
-            |call, file| plain::Plain::new((call, target.clone(), file), (block, access, pages)).map(OpenReader::Plain);
+        let plain = |call, file| {
+            syscalls::SyscallEngine::new((call, target.clone(), file), (block, access, pages))
+                .map(EngineReader::Syscall)
+        };
         Ok(Reader(match self {
-            Self::Read => plain(Call::Read, file)?,
-            Self::Pread => plain(Call::Pread, file)?,
-            Self::Readv => plain(Call::Readv, file)?,
-            Self::Stdio => OpenReader::Streamed(streamed::Streamed::new(target.clone(), file, block)?),
-            Self::BufReader => OpenReader::Buffered(buffered::Buffered::new(target.clone(), file, block)),
+            Self::Read => plain(IoCall::Read, file)?,
+            Self::Pread => plain(IoCall::Pread, file)?,
+            Self::Readv => plain(IoCall::Readv, file)?,
+            Self::Stdio => EngineReader::Stdio(stdio::StdioEngine::new(target.clone(), file, block)?),
+            Self::BufReader => EngineReader::BufReader(buf_reader::BufReaderEngine::new(target.clone(), file, block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
                 let buffer = if self == Self::MmapInPlace { 0 } else { block };
-                let reading = mapped::Reading { populate: self == Self::MmapPopulate, buffer, order };
-                OpenReader::Mapped(mapped::Mapped::new(target.clone(), &file, reading)?)
+                let reading = mmap::MmapOptions { populate: self == Self::MmapPopulate, buffer, order };
+                EngineReader::Mmap(mmap::MmapEngine::new(target.clone(), &file, reading)?)
             }
             Self::Uring { depth, registered } => {
-                let setup = Setup { depth, block, registered, pages };
-                OpenReader::Ring(Box::new(ring::Ringed::new(target.clone(), file, setup, Direction::Read, access)?))
+                let setup = RingSetup { depth, block, registered, pages };
+                EngineReader::Uring(Box::new(uring::UringEngine::new(
+                    target.clone(),
+                    file,
+                    setup,
+                    IoDirection::Read,
+                    access,
+                )?))
             }
         }))
     }
@@ -126,7 +134,7 @@ macro_rules! named {
                 match self {
                     Self::Uring { registered, .. } => Ok(Self::Uring { depth, registered }),
                     other if depth == 1 => Ok(other),
-                    other => Err(Error::one_at_a_time(other.name(), depth)),
+                    other => Err(Error::depth_unsupported(other.name(), depth)),
                 }
             }
 
@@ -167,28 +175,28 @@ named!(Engine, "reading");
 
 /// How a file is opened to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct How {
+pub struct ReadOptions {
     /// Through the page cache or past it.
     pub access: Access,
     /// Bytes of a block at most.
     pub block: usize,
     /// The order in which blocks will be requested.
-    pub order: Order,
+    pub order: BlockOrder,
     /// The pages of the buffer that blocks are read into by its own call or ring; other ways have buffers of their own.
-    pub pages: Pages,
+    pub pages: PagePolicy,
 }
 
 /// A file that is open to be read in one way.
 #[derive(Debug)]
-pub struct Reader(OpenReader);
+pub struct Reader(EngineReader);
 
 #[derive(Debug)]
-enum OpenReader {
-    Plain(plain::Plain),
-    Streamed(streamed::Streamed),
-    Buffered(buffered::Buffered),
-    Mapped(mapped::Mapped),
-    Ring(Box<ring::Ringed>),
+enum EngineReader {
+    Syscall(syscalls::SyscallEngine),
+    Stdio(stdio::StdioEngine),
+    BufReader(buf_reader::BufReaderEngine),
+    Mmap(mmap::MmapEngine),
+    Uring(Box<uring::UringEngine>),
 }
 
 impl Reader {
@@ -197,13 +205,13 @@ impl Reader {
     /// # Errors
     /// A request that failed, or read less than requested.
     #[inline]
-    pub fn read<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+    pub fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
         match &mut self.0 {
-            OpenReader::Plain(plain) => plain.make(requests, observer, |_, _| {}),
-            OpenReader::Streamed(streamed) => streamed.read(requests, observer),
-            OpenReader::Buffered(buffered) => buffered.read(requests, observer),
-            OpenReader::Mapped(mapped) => mapped.read(requests, observer),
-            OpenReader::Ring(ring) => ring.make(requests, observer, |_, _| {}),
+            EngineReader::Syscall(plain) => plain.run_requests(requests, observer, |_, _| {}),
+            EngineReader::Stdio(streamed) => streamed.read(requests, observer),
+            EngineReader::BufReader(buffered) => buffered.read(requests, observer),
+            EngineReader::Mmap(mapped) => mapped.read(requests, observer),
+            EngineReader::Uring(ring) => ring.run_requests(requests, observer, |_, _| {}),
         }
     }
 
@@ -211,18 +219,20 @@ impl Reader {
     ///
     /// # Errors
     /// Those of madvise.
-    pub fn forget(&mut self) -> Result<()> {
+    pub fn unmap_pages(&mut self) -> Result<()> {
         match &mut self.0 {
-            OpenReader::Mapped(mapped) => mapped.forget(),
-            OpenReader::Plain(_) | OpenReader::Streamed(_) | OpenReader::Buffered(_) | OpenReader::Ring(_) => Ok(()),
+            EngineReader::Mmap(mapped) => mapped.unmap_pages(),
+            EngineReader::Syscall(_) | EngineReader::Stdio(_) | EngineReader::BufReader(_) | EngineReader::Uring(_) => {
+                Ok(())
+            }
         }
     }
 
     /// What was done that its name does not say.
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {
-            OpenReader::Ring(ring) => ring.notes(),
-            OpenReader::Plain(plain) => plain.notes(),
+            EngineReader::Uring(ring) => ring.notes(),
+            EngineReader::Syscall(plain) => plain.notes(),
             _ => Vec::new(),
         }
     }
@@ -230,18 +240,18 @@ impl Reader {
     /// The mean queue depth, counted at completions; `None` where it is always one.
     pub fn achieved_depth(&self) -> Option<f64> {
         match &self.0 {
-            OpenReader::Ring(ring) => ring.achieved_depth(),
+            EngineReader::Uring(ring) => ring.achieved_depth(),
             _ => None,
         }
     }
 }
 
-impl Mover for Reader {
-    fn make<O: Observer>(&mut self, requests: &mut Requests, observer: &mut O) -> Result<()> {
+impl IoWorker for Reader {
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
         self.read(requests, observer)
     }
 
-    fn end(&self) -> Result<()> {
+    fn finish(&self) -> Result<()> {
         Ok(())
     }
 

@@ -1,18 +1,21 @@
 //! One file for each family of ways.
 
-pub(crate) mod buffered;
-pub(crate) mod mapped;
-pub(crate) mod plain;
-pub(crate) mod ring;
-pub(crate) mod streamed;
+pub(crate) mod buf_reader;
+pub(crate) mod mmap;
+pub(crate) mod stdio;
+pub(crate) mod syscalls;
+pub(crate) mod uring;
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
     use std::ops::ControlFlow;
 
-    use crate::digest::Digesting;
-    use crate::{Access, Engine, Error, How, Observer, Order, Pages, Request, Requests, Tally, Target};
+    use crate::digest::DigestObserver;
+    use crate::{
+        Access, BlockOrder, BlockRequest, BlockRequests, Engine, Error, IoTally, Observer, PagePolicy, ReadOptions,
+        Target,
+    };
 
     /// A file whose bytes are their own offsets.
     fn file(bytes: usize) -> (tempfile::NamedTempFile, Vec<u8>) {
@@ -31,19 +34,19 @@ mod tests {
     }
 
     /// Reassembles what it observes.
-    struct Collect {
+    struct CollectingObserver {
         content: Vec<u8>,
         left: usize,
     }
 
-    impl Observer for Collect {
+    impl Observer for CollectingObserver {
         type Stamp = u8;
 
         fn begin(&mut self) -> u8 {
             7
         }
 
-        fn end(&mut self, stamp: u8, request: Request, data: &[u8]) -> ControlFlow<()> {
+        fn end(&mut self, stamp: u8, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
             assert_eq!((stamp, data.len()), (7, request.bytes));
             self.content[request.offset as usize..][..data.len()].copy_from_slice(data);
             // Requests in flight when there is enough complete all the same.
@@ -53,12 +56,14 @@ mod tests {
     }
 
     /// Reads by every way available here; says which are not.
-    fn by_all(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
+    fn for_all_engines(target: &Target, access: Access, block: usize, mut check: impl FnMut(Engine, crate::Reader)) {
         for engine in engines().into_iter().filter(|engine| access == Access::Buffered || engine.can_be_direct()) {
-            match engine.open(target, How { access, block, order: Order::Sequential, pages: Pages::Base }) {
+            match engine
+                .open(target, ReadOptions { access, block, order: BlockOrder::Sequential, pages: PagePolicy::Base })
+            {
                 Ok(reader) => check(engine, reader),
-                Err(error) if error.is_absence() => {
-                    kelvin_testing::Missing::said(error).skips(format!("reading by {engine}"))
+                Err(error) if error.is_unsupported() => {
+                    kelvin_testing::MissingRequirement::from_message(error).report_skip(format!("reading by {engine}"))
                 }
                 Err(error) => panic!("{engine}: {error}"),
             }
@@ -66,14 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn every_way_reads_every_byte_in_its_place() {
+    fn all_engines_read_all_bytes() {
         for (bytes, block) in [(0, 4096), (1, 1), (1000, 1), (100_000, 4096), (100_001, 777), (5_000_000, 1 << 20)] {
             let (file, content) = file(bytes);
             let target = Target::find(file.path()).unwrap();
-            for order in [Order::Sequential, Order::Random { seed: 5 }] {
-                by_all(&target, Access::Buffered, block, |engine, mut reader| {
-                    let mut all = Collect { content: vec![0; bytes], left: usize::MAX };
-                    let mut requests = Requests::new(0..bytes as u64, block, order);
+            for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 5 }] {
+                for_all_engines(&target, Access::Buffered, block, |engine, mut reader| {
+                    let mut all = CollectingObserver { content: vec![0; bytes], left: usize::MAX };
+                    let mut requests = BlockRequests::new(0..bytes as u64, block, order);
                     reader.read(&mut requests, &mut all).unwrap();
                     assert!(all.content == content, "{engine} {block} {order:?}");
                 });
@@ -82,27 +87,27 @@ mod tests {
     }
 
     #[test]
-    fn every_direct_way_reads_every_byte_up_to_the_end_of_the_file() {
+    fn direct_engines_read_unaligned_end() {
         let (file, content) = file(1_000_123);
         let target = Target::find(file.path()).unwrap();
-        by_all(&target, Access::Direct, 16384, |engine, mut reader| {
-            for order in [Order::Sequential, Order::Random { seed: 9 }] {
-                let mut all = Collect { content: vec![0; content.len()], left: usize::MAX };
-                reader.read(&mut Requests::new(0..content.len() as u64, 16384, order), &mut all).unwrap();
+        for_all_engines(&target, Access::Direct, 16384, |engine, mut reader| {
+            for order in [BlockOrder::Sequential, BlockOrder::Random { seed: 9 }] {
+                let mut all = CollectingObserver { content: vec![0; content.len()], left: usize::MAX };
+                reader.read(&mut BlockRequests::new(0..content.len() as u64, 16384, order), &mut all).unwrap();
                 assert!(all.content == content, "{engine} {order:?}");
             }
         });
     }
 
     #[test]
-    fn a_part_of_a_file_and_several_passes() {
+    fn range_is_read_for_several_passes() {
         let (file, content) = file(300_000);
         let target = Target::find(file.path()).unwrap();
-        by_all(&target, Access::Buffered, 10_000, |engine, mut reader| {
-            let mut requests = Requests::new(20_000..250_000, 10_000, Order::Sequential).passes(3);
-            let mut observer = Digesting::<Tally>::default();
+        for_all_engines(&target, Access::Buffered, 10_000, |engine, mut reader| {
+            let mut requests = BlockRequests::new(20_000..250_000, 10_000, BlockOrder::Sequential).passes(3);
+            let mut observer = DigestObserver::<IoTally>::default();
             reader.read(&mut requests, &mut observer).unwrap();
-            assert_eq!(observer.inner, Tally { bytes: 3 * 230_000, requests: 69 }, "{engine}");
+            assert_eq!(observer.inner, IoTally { bytes: 3 * 230_000, requests: 69 }, "{engine}");
             let mut expected = crate::Digest::default();
             expected.add(20_000, &content[20_000..250_000]);
             assert_eq!(observer.digest, expected, "{engine}");
@@ -110,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_has_enough_ends_the_work_and_it_can_go_on() {
+    fn stopped_reader_can_resume() {
         let (file, content) = file(1_000_000);
         let target = Target::find(file.path()).unwrap();
-        by_all(&target, Access::Buffered, 1000, |engine, mut reader| {
-            let mut all = Collect { content: vec![0; content.len()], left: 100 };
-            let mut requests = Requests::new(0..content.len() as u64, 1000, Order::Sequential);
+        for_all_engines(&target, Access::Buffered, 1000, |engine, mut reader| {
+            let mut all = CollectingObserver { content: vec![0; content.len()], left: 100 };
+            let mut requests = BlockRequests::new(0..content.len() as u64, 1000, BlockOrder::Sequential);
             reader.read(&mut requests, &mut all).unwrap();
             assert_eq!(all.left, 0, "{engine}");
             all.left = usize::MAX;
@@ -125,24 +130,29 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_becomes_shorter_is_an_error_that_says_so() {
-        by_all_truncated(|engine, error| assert!(matches!(error, Error::Truncated { .. }), "{engine}: {error}"));
+    fn truncated_file_is_an_error() {
+        for_all_truncated(|engine, error| assert!(matches!(error, Error::Truncated { .. }), "{engine}: {error}"));
     }
 
-    fn by_all_truncated(check: impl Fn(Engine, Error)) {
-        let how = How { access: Access::Buffered, block: 4096, order: Order::Sequential, pages: Pages::Base };
+    fn for_all_truncated(check: impl Fn(Engine, Error)) {
+        let how = ReadOptions {
+            access: Access::Buffered,
+            block: 4096,
+            order: BlockOrder::Sequential,
+            pages: PagePolicy::Base,
+        };
         for engine in engines() {
             let (file, _) = file(1_000_000);
             let target = Target::find(file.path()).unwrap();
             let Ok(mut reader) = engine.open(&target, how) else { continue };
             file.as_file().set_len(500_000).unwrap();
-            let mut requests = Requests::new(0..1_000_000, 4096, Order::Sequential);
-            check(engine, reader.read(&mut requests, &mut Digesting::<Tally>::default()).unwrap_err());
+            let mut requests = BlockRequests::new(0..1_000_000, 4096, BlockOrder::Sequential);
+            check(engine, reader.read(&mut requests, &mut DigestObserver::<IoTally>::default()).unwrap_err());
         }
     }
 
     #[test]
-    fn names_are_read_back() {
+    fn engine_names_round_trip() {
         for engine in Engine::ALL {
             assert_eq!(engine.name().parse(), Ok(engine));
         }

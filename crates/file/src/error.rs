@@ -3,14 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cache::State;
+use crate::cache::PageCacheState;
 
 /// Why a file could not be worked on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
     #[error("cannot {doing} {}: {source}", path.display())]
-    Call {
+    Syscall {
         /// The operation: `open`, `read 4096 bytes at 8192 of`.
         doing: String,
         /// The file.
@@ -20,7 +20,7 @@ pub enum Error {
     },
     /// It is no regular file.
     #[error("{} is {kind}, and no regular file", path.display())]
-    Special {
+    NotRegular {
         /// The file.
         path: PathBuf,
         /// `a directory`, `a pipe`.
@@ -28,13 +28,13 @@ pub enum Error {
     },
     /// It is there already, and was not to be replaced.
     #[error("{} exists, and is replaced only with --overwrite", path.display())]
-    Exists {
+    AlreadyExists {
         /// The file.
         path: PathBuf,
     },
     /// What is to be copied is already there, under this name or another one.
     #[error("{} and {} are the same file: there is nothing to copy", other.display(), path.display())]
-    Same {
+    SameFile {
         /// The target.
         path: PathBuf,
         /// The source.
@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// A copy is not the same as its source.
     #[error("{} differs from {} from byte {at} on, and was removed", path.display(), original.display())]
-    Differs {
+    ContentDiffers {
         /// The copy.
         path: PathBuf,
         /// The source.
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// Another user put it there, and would choose what is overwritten, or read what is written.
     #[error("{} was put there by another user ({user}): choose another place, or remove it", path.display())]
-    Planted {
+    UntrustedOwner {
         /// What was put there.
         path: PathBuf,
         /// By whom.
@@ -88,7 +88,7 @@ pub enum Error {
     },
     /// It has fewer bytes than its size says.
     #[error("{} states {bytes} bytes and has fewer, as files of the kernel do (/sys, /proc)", path.display())]
-    Overstated {
+    SizeOverstated {
         /// The file.
         path: PathBuf,
         /// The size that it states.
@@ -104,7 +104,7 @@ pub enum Error {
     },
     /// It has more bytes than its size says.
     #[error("{} has more than the {bytes} bytes that it states: its size is known only when it was read to its end", path.display())]
-    Unstated {
+    SizeUnderstated {
         /// The file.
         path: PathBuf,
         /// The size that it states.
@@ -112,7 +112,7 @@ pub enum Error {
     },
     /// Direct I/O is unavailable, or is none.
     #[error("{} cannot be read or written past the page cache: {why}", path.display())]
-    NoDirect {
+    DirectUnsupported {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -120,16 +120,16 @@ pub enum Error {
     },
     /// It cannot be mapped.
     #[error("{} cannot be mapped: its file system has no mappings of it", path.display())]
-    NoMapping {
+    MmapUnsupported {
         /// The file.
         path: PathBuf,
     },
     /// io_uring is unavailable.
     #[error("io_uring is unavailable here: {0}")]
-    NoRing(String),
+    UringUnavailable(String),
     /// A setting that is out of its range, or does not go with the others.
     #[error("{name}: {why}")]
-    Setting {
+    InvalidSetting {
         /// Which: `threads`, `block`.
         name: &'static str,
         /// What is wrong with it, and what would be right.
@@ -137,20 +137,20 @@ pub enum Error {
     },
     /// No control group can be made.
     #[error("cannot use a control group here: {0}")]
-    NoGroup(String),
+    CgroupUnavailable(String),
     /// The requested state of the page cache could not be reached, or not be proven.
     #[error("{} is not {}: {found}", path.display(), wanted.name())]
-    Cache {
+    CacheStateNotReached {
         /// The file.
         path: PathBuf,
         /// The state requested.
-        wanted: State,
+        wanted: PageCacheState,
         /// What was found instead.
         found: String,
     },
     /// A thread could not be started.
     #[error("{0}")]
-    Thread(io::Error),
+    ThreadStart(io::Error),
     /// A signal stopped it.
     #[error("interrupted by {0}")]
     Interrupted(&'static str),
@@ -159,45 +159,55 @@ pub enum Error {
 impl Error {
     /// A failed call on a file.
     pub fn call(doing: impl Into<String>, path: &Path, source: io::Error) -> Self {
-        Self::Call { doing: doing.into(), path: path.to_owned(), source }
+        Self::Syscall { doing: doing.into(), path: path.to_owned(), source }
     }
 
     /// An invalid setting.
     pub(crate) fn setting(name: &'static str, why: impl Into<String>) -> Self {
-        Self::Setting { name, why: why.into() }
+        Self::InvalidSetting { name, why: why.into() }
     }
 
     /// A depth for a way that waits for each request.
-    pub(crate) fn one_at_a_time(engine: &str, depth: u32) -> Self {
+    pub(crate) fn depth_unsupported(engine: &str, depth: u32) -> Self {
         let why = format!("{engine} has a queue depth of 1, not {depth}: only io_uring goes deeper");
         Self::setting("depth", why)
     }
 
     /// The same of the file by another name: the one that the user gave.
-    pub(crate) fn naming(mut self, name: &Path) -> Self {
+    pub(crate) fn with_path(mut self, name: &Path) -> Self {
         match &mut self {
-            Self::Call { path, .. }
-            | Self::Special { path, .. }
-            | Self::Exists { path }
-            | Self::Same { path, .. }
-            | Self::Differs { path, .. }
+            Self::Syscall { path, .. }
+            | Self::NotRegular { path, .. }
+            | Self::AlreadyExists { path }
+            | Self::SameFile { path, .. }
+            | Self::ContentDiffers { path, .. }
             | Self::NoDirectory { path, .. }
-            | Self::Planted { path, .. }
+            | Self::UntrustedOwner { path, .. }
             | Self::TooLarge { path, .. }
             | Self::Truncated { path, .. }
-            | Self::Overstated { path, .. }
+            | Self::SizeOverstated { path, .. }
             | Self::Changed { path, .. }
-            | Self::Unstated { path, .. }
-            | Self::NoDirect { path, .. }
-            | Self::NoMapping { path }
-            | Self::Cache { path, .. } => *path = name.to_owned(),
-            Self::NoRing(_) | Self::NoGroup(_) | Self::Setting { .. } | Self::Thread(_) | Self::Interrupted(_) => {}
+            | Self::SizeUnderstated { path, .. }
+            | Self::DirectUnsupported { path, .. }
+            | Self::MmapUnsupported { path }
+            | Self::CacheStateNotReached { path, .. } => *path = name.to_owned(),
+            Self::UringUnavailable(_)
+            | Self::CgroupUnavailable(_)
+            | Self::InvalidSetting { .. }
+            | Self::ThreadStart(_)
+            | Self::Interrupted(_) => {}
         }
         self
     }
 
     /// Whether something is unavailable here, as opposed to broken.
-    pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoDirect { .. } | Self::NoMapping { .. } | Self::NoRing(_) | Self::NoGroup(_))
+    pub fn is_unsupported(&self) -> bool {
+        matches!(
+            self,
+            Self::DirectUnsupported { .. }
+                | Self::MmapUnsupported { .. }
+                | Self::UringUnavailable(_)
+                | Self::CgroupUnavailable(_)
+        )
     }
 }

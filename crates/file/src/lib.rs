@@ -1,45 +1,45 @@
 //! Files read and written in every way there is, with proof of where the bytes came from.
 //!
-//! A [`Target`] is a file that may be read; [`Requests`] say which blocks of it in which order; an [`Engine`] is a way of
-//! reading them; an [`Observer`] sees each. [`job`] combines these for many threads, with the state of the page cache before
+//! A [`Target`] is a file that may be read; [`BlockRequests`] say which blocks of it in which order; an [`Engine`] is a way of
+//! reading them; an [`Observer`] sees each. [`read_job`] combines these for many threads, with the state of the page cache before
 //! and after, the device's own count of bytes, and every latency; [`mod@write`] does the same for a new file, and [`mod@copy`] for
 //! one that is copied to another.
 #![forbid(unsafe_code)]
 
+pub mod atomic_file;
+mod block_requests;
 pub mod cache;
-pub mod capacity;
+pub mod cgroup;
 pub mod copy;
-mod crew;
 pub mod device;
 pub mod digest;
-mod done;
+mod end_condition;
 mod engine;
 mod engines;
 mod error;
-pub mod fast;
-pub mod group;
-pub mod halving;
-pub mod job;
-pub mod noise;
-mod observe;
-mod pace;
-pub mod rename;
-mod requests;
-mod search;
-pub mod start_line;
+pub mod fast_digest;
+mod io_result;
+mod method_search;
+mod observer;
+pub mod output_file;
+pub mod page_cache_size;
+pub mod random_data;
+pub mod read_job;
+mod reader_threads;
+pub mod rename_noreplace;
+pub mod start_barrier;
+pub mod successive_halving;
 mod target;
-pub mod temporary;
-pub mod unfinished;
-pub mod user_file;
-pub mod write;
-mod writer;
+pub mod temporary_files;
+mod write_engine;
+pub mod write_job;
 
+pub use block_requests::{BlockOrder, BlockRequest, BlockRequests};
 pub use digest::Digest;
-pub use engine::{Engine, How, Reader};
+pub use engine::{Engine, ReadOptions, Reader};
 pub use error::Error;
-pub use kelvin_sys::memory::Pages;
-pub use observe::{Latencies, Observer, Tally, recording_cost};
-pub use requests::{Order, Request, Requests};
+pub use kelvin_sys::memory::PagePolicy;
+pub use observer::{IoTally, LatencyObserver, Observer, recording_cost};
 pub use target::{Access, Target, may_overstate};
 
 /// The result of work on a file.

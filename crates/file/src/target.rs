@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use kelvin_sys::direct::{self, Support};
-use kelvin_sys::uring::Direction;
+use kelvin_sys::direct_io::{self, DirectIoSupport};
+use kelvin_sys::uring::IoDirection;
 
-use crate::requests::Request;
+use crate::block_requests::BlockRequest;
 use crate::{Error, Result};
 
 /// Whether the page cache takes part.
@@ -38,8 +38,8 @@ impl Target {
     /// A path that does not exist, may not be read, or is no regular file.
     pub fn find(path: &Path) -> Result<Self> {
         let found = std::fs::metadata(path).map_err(|error| Error::call("find", path, error))?;
-        if let Some(kind) = special(&found) {
-            return Err(Error::Special { path: path.to_owned(), kind });
+        if let Some(kind) = special_kind(&found) {
+            return Err(Error::NotRegular { path: path.to_owned(), kind });
         }
         let target = Self {
             path: path.to_owned(),
@@ -97,9 +97,9 @@ impl Target {
             Access::Direct => {
                 self.alignment()?;
                 options
-                    .custom_flags(direct::FLAG | flags)
+                    .custom_flags(direct_io::O_DIRECT | flags)
                     .open(&self.path)
-                    .map_err(|error| self.no_direct(format!("the file system refuses: {error}")))?
+                    .map_err(|error| self.direct_unsupported(format!("the file system refuses: {error}")))?
             }
         };
         let found = file.metadata().map_err(|error| Error::call("look at", &self.path, error))?;
@@ -114,28 +114,30 @@ impl Target {
     /// # Errors
     /// A file system that has no direct I/O, or serves it from memory.
     pub fn alignment(&self) -> Result<u64> {
-        match direct::support(&self.path).map_err(|error| Error::call("look at", &self.path, error))? {
-            Support::Aligned { offset, .. } => Ok(u64::from(offset)),
-            Support::None => Err(self.no_direct("the kernel reports no direct I/O for this file".into())),
+        match direct_io::direct_io_support(&self.path).map_err(|error| Error::call("look at", &self.path, error))? {
+            DirectIoSupport::Aligned { offset, .. } => Ok(u64::from(offset)),
+            DirectIoSupport::None => {
+                Err(self.direct_unsupported("the kernel reports no direct I/O for this file".into()))
+            }
             // A page suits every device.
-            Support::Unknown if !self.lives_in_memory() => Ok(kelvin_sys::mapping::page_bytes() as u64),
-            Support::Unknown => Err(self.no_direct("its file system lives in memory".into())),
+            DirectIoSupport::Unknown if !self.is_in_memory() => Ok(kelvin_sys::mapping::page_bytes() as u64),
+            DirectIoSupport::Unknown => Err(self.direct_unsupported("its file system lives in memory".into())),
         }
     }
 
-    fn lives_in_memory(&self) -> bool {
-        kelvin_sys::fs::kind(&self.path).is_ok_and(|kind| kind.lives_in_memory())
+    fn is_in_memory(&self) -> bool {
+        kelvin_sys::fs::kind(&self.path).is_ok_and(|kind| kind.is_in_memory())
     }
 
-    fn no_direct(&self, why: String) -> Error {
-        Error::NoDirect { path: self.path.clone(), why }
+    fn direct_unsupported(&self, why: String) -> Error {
+        Error::DirectUnsupported { path: self.path.clone(), why }
     }
 
     /// That nothing is behind the end that it states: files of /proc state 0 bytes, and some of other machines or programs a size that
     /// is out of date.
     ///
     /// # Errors
-    /// [`Error::Unstated`]; those of open and read.
+    /// [`Error::SizeUnderstated`]; those of open and read.
     pub fn check_end(&self) -> Result<()> {
         let file = self.open(Access::Buffered)?;
         let behind = loop {
@@ -146,7 +148,7 @@ impl Target {
         };
         match behind.map_err(|error| self.read_error(self.bytes, 1, error))? {
             0 => Ok(()),
-            _ => Err(Error::Unstated { path: self.path.clone(), bytes: self.bytes }),
+            _ => Err(Error::SizeUnderstated { path: self.path.clone(), bytes: self.bytes }),
         }
     }
 
@@ -170,14 +172,14 @@ impl Target {
 
     /// A failed read of a part of it.
     pub(crate) fn read_error(&self, offset: u64, bytes: usize, source: std::io::Error) -> Error {
-        self.failed(Direction::Read, Request { offset, bytes }, source)
+        self.io_error(IoDirection::Read, BlockRequest { offset, bytes }, source)
     }
 
     /// A failed request for a part of it.
-    pub(crate) fn failed(&self, direction: Direction, part: Request, source: std::io::Error) -> Error {
+    pub(crate) fn io_error(&self, direction: IoDirection, part: BlockRequest, source: std::io::Error) -> Error {
         let doing = match direction {
-            Direction::Read => "read",
-            Direction::Write => "write",
+            IoDirection::Read => "read",
+            IoDirection::Write => "write",
         };
         Error::call(format!("{doing} {} bytes at {} of", part.bytes, part.offset), &self.path, source)
     }
@@ -186,16 +188,16 @@ impl Target {
     pub(crate) fn truncated(&self, offset: u64) -> Error {
         let (path, bytes) = (self.path.clone(), self.bytes);
         match may_overstate(&path) {
-            true => Error::Overstated { path, bytes },
+            true => Error::SizeOverstated { path, bytes },
             false => Error::Truncated { path, offset, bytes },
         }
     }
 
     /// A request that moved nothing, though there was something to move.
-    pub(crate) fn nothing_moved(&self, direction: Direction, part: Request) -> Error {
+    pub(crate) fn zero_bytes_error(&self, direction: IoDirection, part: BlockRequest) -> Error {
         match direction {
-            Direction::Read => self.truncated(part.offset),
-            Direction::Write => self.failed(direction, part, std::io::ErrorKind::WriteZero.into()),
+            IoDirection::Read => self.truncated(part.offset),
+            IoDirection::Write => self.io_error(direction, part, std::io::ErrorKind::WriteZero.into()),
         }
     }
 }
@@ -206,10 +208,10 @@ pub fn may_overstate(path: &Path) -> bool {
 }
 
 /// O_NONBLOCK of open(2) on Linux: without meaning for regular files.
-const NONBLOCK: i32 = kelvin_sys::fs::NONBLOCK;
+const NONBLOCK: i32 = kelvin_sys::fs::O_NONBLOCK;
 
 /// The kind of a file that is no regular one.
-pub(crate) fn special(found: &Metadata) -> Option<&'static str> {
+pub(crate) fn special_kind(found: &Metadata) -> Option<&'static str> {
     let kind = found.file_type();
     match () {
         () if kind.is_file() => None,
@@ -228,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_are_found() {
+    fn non_regular_files_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let says = |path: &Path| Target::find(path).unwrap_err().to_string();
         assert!(says(directory.path()).ends_with("is a directory, and no regular file"));
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_seen() {
+    fn modified_file_is_detected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "some words").unwrap();
@@ -255,10 +257,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_states_no_size_and_has_content_is_refused() {
+    fn zero_size_file_with_content_is_refused() {
         let stated = Target::find(Path::new("/proc/version")).unwrap();
         assert_eq!(stated.bytes(), 0);
-        assert!(matches!(stated.check_end(), Err(Error::Unstated { bytes: 0, .. })));
+        assert!(matches!(stated.check_end(), Err(Error::SizeUnderstated { bytes: 0, .. })));
         let file = tempfile::NamedTempFile::new().unwrap();
         Target::find(file.path()).unwrap().check_end().unwrap();
         std::fs::write(file.path(), "some words").unwrap();
@@ -269,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_no_direct_input() {
-        let Some(shm) = kelvin_testing::in_memory("direct reads of what lives in memory") else { return };
+    fn tmpfs_has_no_direct_io() {
+        let Some(shm) = kelvin_testing::memory_dir("direct reads of what lives in memory") else { return };
         let file = tempfile::NamedTempFile::new_in(shm).unwrap();
         let target = Target::find(file.path()).unwrap();
-        assert!(matches!(target.open(Access::Direct), Err(Error::NoDirect { .. })));
+        assert!(matches!(target.open(Access::Direct), Err(Error::DirectUnsupported { .. })));
     }
 }

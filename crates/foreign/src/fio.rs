@@ -10,99 +10,112 @@ use kelvin_catalogue::file::{
 use kelvin_model::Case;
 use serde::Deserialize;
 
-use crate::json::{holds, is_only_object, only_object};
-use crate::table::{Found, LEAST_BYTES, Row, version};
+use crate::json::{deserializes_to, is_only_object, only_object};
+use crate::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, version_prefix};
 
-const SAME_READ: &str =
+const SAME_READ_REASON: &str =
     "a read of 4 KiB past the page cache at a random place, as many in flight as asked for, by one thread";
-static RATE: Row = Row::same("randread, bs=4k, direct=1, iodepth=N: iops", &DEPTH_RATE, SAME_READ);
-static LATENCY: Row = Row::same("randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", &DEPTH_LATENCY, SAME_READ);
-static ALONE: Row = Row::same(
+static RATE: MetricMapping =
+    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: iops", &DEPTH_RATE, SAME_READ_REASON);
+static LATENCY: MetricMapping =
+    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", &DEPTH_LATENCY, SAME_READ_REASON);
+static DEPTH_1_LATENCY: MetricMapping = MetricMapping::mapped(
     "randread, bs=4k, direct=1, iodepth=1: mean of lat_ns",
     &DEVICE_MEAN_LATENCY,
     "the same at queue depth 1 is a metric of its own too",
 );
-static REQUESTS: Row = Row::same(
+static DEPTH_64_RATE: MetricMapping = MetricMapping::mapped(
     "randread, bs=4k, direct=1, iodepth=64: iops",
     &DEVICE_REQUESTS,
     "the same at queue depth 64 is a metric of its own too",
 );
-static READ: Row = Row::same(
+static SEQUENTIAL_READ: MetricMapping = MetricMapping::mapped(
     "read, bs=1m, direct=1, iodepth=16: bw_bytes",
     &DEVICE_READ,
     "in order past the page cache, with 16 requests of 1 MiB in flight, in both",
 );
-static WRITE: Row = Row::same(
+static SEQUENTIAL_WRITE: MetricMapping = MetricMapping::mapped(
     "write, bs=1m, direct=1, iodepth=16: bw_bytes",
     &DEVICE_WRITE,
     "in order past the page cache, with 16 requests of 1 MiB in flight, not flushed, in both",
 );
-static FAILED: Row = Row::other("a job that failed", "it measured nothing");
-static CACHED: Row = Row::other("a job through the page cache", "what of the file was in memory is not in the results");
-static TOGETHER: Row = Row::other("jobs at the same time", "each is disturbed by the others; give each stonewall");
-static SEVERAL: Row = Row::other("numjobs above 1", "the queues of several processes; kelvin's is that of one thread");
-static ENGINE: Row = Row::other(
+static FAILED_JOB: MetricMapping = MetricMapping::unmapped("a job that failed", "it measured nothing");
+static CACHED_IO: MetricMapping =
+    MetricMapping::unmapped("a job through the page cache", "what of the file was in memory is not in the results");
+static CONCURRENT_JOBS: MetricMapping =
+    MetricMapping::unmapped("jobs at the same time", "each is disturbed by the others; give each stonewall");
+static SEVERAL_PROCESSES: MetricMapping =
+    MetricMapping::unmapped("numjobs above 1", "the queues of several processes; kelvin's is that of one thread");
+static UNKNOWN_ENGINE: MetricMapping = MetricMapping::unmapped(
     "an engine other than libaio, io_uring, psync, sync, pvsync, pvsync2",
     "whether it keeps requests in flight is not known",
 );
-static NO_QUEUE: Row =
-    Row::other("a synchronous engine with iodepth above 1", "it has one request in flight, whatever is asked for");
-static NOT_REACHED: Row =
-    Row::other("a queue that was not as deep as asked for", "requested and achieved depth are two figures");
-static OPTIONS: Row = Row::other(
+static SYNC_ENGINE_WITH_DEPTH: MetricMapping = MetricMapping::unmapped(
+    "a synchronous engine with iodepth above 1",
+    "it has one request in flight, whatever is asked for",
+);
+static DEPTH_NOT_REACHED: MetricMapping = MetricMapping::unmapped(
+    "a queue that was not as deep as asked for",
+    "requested and achieved depth are two figures",
+);
+static UNKNOWN_OPTIONS: MetricMapping = MetricMapping::unmapped(
     "a job with options beyond those of order, block, queue, size and time",
     "what they change is not known",
 );
-static GROUPED: Row = Row::other(
+static GROUPED_JOBS: MetricMapping = MetricMapping::unmapped(
     "several jobs in one result (group_reporting)",
     "its rate is the sum of them; leave group_reporting out",
 );
-static BRIEF: Row =
-    Row::other("a job of less than half a second", "the caches of the device decide what so few requests take");
-static SMALL: Row = Row::other(
+static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
+    "a job of less than half a second",
+    "the caches of the device decide what so few requests take",
+);
+static TOO_SMALL: MetricMapping = MetricMapping::unmapped(
     "a job within less than 16 MiB (size, filesize)",
     "it asks for the same few blocks over and over, which the caches of the device hold",
 );
-static FILES: Row = Row::other("a job on several files", "each has a place of its own in the queue of the device");
-static MIXED: Row = Row::other("reads and writes in one result (unified_rw_reporting)", "they are different work");
-static WORK: Row = Row::other(
+static SEVERAL_FILES: MetricMapping =
+    MetricMapping::unmapped("a job on several files", "each has a place of its own in the queue of the device");
+static MIXED_IO: MetricMapping =
+    MetricMapping::unmapped("reads and writes in one result (unified_rw_reporting)", "they are different work");
+static OTHER_WORK: MetricMapping = MetricMapping::unmapped(
     "another order, block or queue depth",
     "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16",
 );
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[
+pub(crate) static MAPPINGS: &[MetricMapping] = &[
     RATE,
     LATENCY,
-    ALONE,
-    REQUESTS,
-    READ,
-    WRITE,
-    FAILED,
-    CACHED,
-    TOGETHER,
-    SEVERAL,
-    ENGINE,
-    NO_QUEUE,
-    NOT_REACHED,
-    OPTIONS,
-    GROUPED,
-    BRIEF,
-    SMALL,
-    FILES,
-    MIXED,
-    WORK,
+    DEPTH_1_LATENCY,
+    DEPTH_64_RATE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    FAILED_JOB,
+    CACHED_IO,
+    CONCURRENT_JOBS,
+    SEVERAL_PROCESSES,
+    UNKNOWN_ENGINE,
+    SYNC_ENGINE_WITH_DEPTH,
+    DEPTH_NOT_REACHED,
+    UNKNOWN_OPTIONS,
+    GROUPED_JOBS,
+    TOO_SHORT,
+    TOO_SMALL,
+    SEVERAL_FILES,
+    MIXED_IO,
+    OTHER_WORK,
 ];
 
 /// What fio's results do not say, of a command line and of a job file alike.
-const NOT_NAMED: &str =
+const UNLISTED_OPTIONS_NOTE: &str =
     "fio names no option without a value in its results, such as zero_buffers: what one changes cannot be seen";
 
 /// The shortest time for which a job counts, in milliseconds.
-const LEAST_MILLISECONDS: f64 = 500.0;
+const MIN_MILLISECONDS: f64 = 500.0;
 
 /// Options that do not change what is measured, or that are looked at.
-const KNOWN: [&str; 26] = [
+const KNOWN_OPTIONS: [&str; 26] = [
     "name",
     "filename",
     "directory",
@@ -132,7 +145,7 @@ const KNOWN: [&str; 26] = [
 ];
 
 #[derive(Deserialize)]
-struct File {
+struct FioOutput {
     #[serde(rename = "fio version")]
     version: String,
     timestamp: Option<i64>,
@@ -148,8 +161,8 @@ struct Job {
     error: i64,
     #[serde(rename = "job options", default)]
     options: BTreeMap<String, String>,
-    read: Option<Direction>,
-    write: Option<Direction>,
+    read: Option<DirectionStats>,
+    write: Option<DirectionStats>,
     mixed: Option<serde::de::IgnoredAny>,
     /// Milliseconds of all jobs of the result together; fio before 3.8 does not say it.
     job_runtime: Option<f64>,
@@ -158,7 +171,7 @@ struct Job {
 }
 
 #[derive(Default, Deserialize)]
-struct Direction {
+struct DirectionStats {
     iops: f64,
     /// A second; fio before 3.2 has only the KiB of `bw`.
     bw_bytes: Option<f64>,
@@ -168,7 +181,7 @@ struct Direction {
     lat_ns: Latency,
 }
 
-impl Direction {
+impl DirectionStats {
     fn bytes_a_second(&self) -> Option<f64> {
         self.bw_bytes.or_else(|| Some(self.bw? * 1024.0))
     }
@@ -196,23 +209,26 @@ struct Signature {
 }
 
 fn is_signed_object(text: &str) -> bool {
-    holds(text, |signature: &Signature| signature.version.starts_with("fio-"))
+    deserializes_to(text, |signature: &Signature| signature.version.starts_with("fio-"))
 }
 
 /// Whether it was written by a fio whose times had other names and units.
 fn is_before_3(object: &str) -> bool {
-    holds(object, |signature: &Signature| ["fio-1.", "fio-2."].iter().any(|old| signature.version.starts_with(old)))
+    deserializes_to(object, |signature: &Signature| {
+        ["fio-1.", "fio-2."].iter().any(|old| signature.version.starts_with(old))
+    })
 }
 
-pub(crate) fn read(text: &str) -> Result<Found, String> {
+pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
     let object = only_object(text, is_signed_object)?;
-    let file: File = serde_json::from_str(object).map_err(|error| match is_before_3(object) {
+    let file: FioOutput = serde_json::from_str(object).map_err(|error| match is_before_3(object) {
         true => format!("{error} (fio 3 or newer is needed)"),
         false => error.to_string(),
     })?;
     let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
-    let mut found = Found { version: version(file.version.trim_start_matches("fio-")), ..Found::default() };
-    found.made_at = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
+    let mut found =
+        ParsedResults { version: version_prefix(file.version.trim_start_matches("fio-")), ..ParsedResults::default() };
+    found.measured_at_ms = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
     let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
     let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
     for (index, job) in jobs.iter().enumerate() {
@@ -221,143 +237,147 @@ pub(crate) fn read(text: &str) -> Result<Found, String> {
         // Its own options count before the global ones.
         let mut options = file.global.clone();
         options.extend(job.options.clone());
-        of_job(job, &options, is_alone, &mut found);
+        add_job(job, &options, is_alone, &mut found);
     }
     Ok(found)
 }
 
-fn of_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: &mut Found) {
-    let (work, depth) = match asked(job, options, is_alone) {
-        Err(NotOurs::Row(row)) => return found.leave_out(row),
-        Err(NotOurs::Option(name)) => return found.leave_out_by(&OPTIONS, &name),
+fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: &mut ParsedResults) {
+    let (work, depth) = match classify_job(job, options, is_alone) {
+        Err(NotImported::Row(row)) => return found.add_not_imported(row),
+        Err(NotImported::Option(name)) => return found.add_unknown_option(&UNKNOWN_OPTIONS, &name),
         Ok(asked) => asked,
     };
-    let side = if matches!(work, Work::Write) { &job.write } else { &job.read };
-    let Some(done) = side else { return found.leave_out(&MIXED) };
-    for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED), (is_brief(done), &BRIEF)] {
+    let side = if matches!(work, MappedWork::Write) { &job.write } else { &job.read };
+    let Some(done) = side else { return found.add_not_imported(&MIXED_IO) };
+    for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED_JOBS), (is_brief(done), &TOO_SHORT)] {
         if is_other {
-            return found.leave_out(row);
+            return found.add_not_imported(row);
         }
     }
-    found.note(NOT_NAMED);
-    let keep_rate = |found: &mut Found, row: &Row| match done.bytes_a_second() {
-        Some(rate) => found.keep(row, Case::new(), rate),
-        None => found.not_read(row),
+    found.add_note(UNLISTED_OPTIONS_NOTE);
+    let keep_rate = |found: &mut ParsedResults, row: &MetricMapping| match done.bytes_a_second() {
+        Some(rate) => found.add_value(row, Case::new(), rate),
+        None => found.add_unreadable(row),
     };
     match work {
-        Work::RandomRead => {
-            let at = || Case::new().with(QUEUE_DEPTH, depth);
-            found.keep(&RATE, at(), done.iops);
-            found.keep(&LATENCY, at(), done.lat_ns.mean);
+        MappedWork::RandomRead => {
+            let at = || Case::new().with_number(QUEUE_DEPTH, depth);
+            found.add_value(&RATE, at(), done.iops);
+            found.add_value(&LATENCY, at(), done.lat_ns.mean);
             match depth {
-                1 => found.keep(&ALONE, Case::new(), done.lat_ns.mean),
-                64 => found.keep(&REQUESTS, Case::new(), done.iops),
+                1 => found.add_value(&DEPTH_1_LATENCY, Case::new(), done.lat_ns.mean),
+                64 => found.add_value(&DEPTH_64_RATE, Case::new(), done.iops),
                 _ => {}
             }
         }
-        Work::Read => keep_rate(found, &READ),
-        Work::Write => keep_rate(found, &WRITE),
+        MappedWork::Read => keep_rate(found, &SEQUENTIAL_READ),
+        MappedWork::Write => keep_rate(found, &SEQUENTIAL_WRITE),
     }
 }
 
 /// Whether it was too short, by its own time.
-fn is_brief(done: &Direction) -> bool {
-    done.runtime.is_some_and(|taken| taken < LEAST_MILLISECONDS)
+fn is_brief(done: &DirectionStats) -> bool {
+    done.runtime.is_some_and(|taken| taken < MIN_MILLISECONDS)
 }
 
 /// Whether jobs were added up: they took longer together than the result says, or, where fio does not say how long, had more in flight
 /// than one may have.
-fn is_of_several(job: &Job, done: &Direction, depth: u64) -> bool {
+fn is_of_several(job: &Job, done: &DirectionStats, depth: u64) -> bool {
     match (job.job_runtime, done.runtime) {
-        (Some(together), Some(taken)) => together > 1.2 * taken + LEAST_MILLISECONDS,
+        (Some(together), Some(taken)) => together > 1.2 * taken + MIN_MILLISECONDS,
         _ => done.in_flight() > 1.2 * depth as f64,
     }
 }
 
 /// Why a job is no metric of kelvin.
 #[derive(Debug)]
-enum NotOurs {
-    Row(&'static Row),
+enum NotImported {
+    Row(&'static MetricMapping),
     /// An option that is not known.
     Option(String),
 }
 
-impl From<&'static Row> for NotOurs {
-    fn from(row: &'static Row) -> Self {
+impl From<&'static MetricMapping> for NotImported {
+    fn from(row: &'static MetricMapping) -> Self {
         Self::Row(row)
     }
 }
 
 /// Work that is a metric of kelvin.
 #[derive(Clone, Copy)]
-enum Work {
+enum MappedWork {
     RandomRead,
     Read,
     Write,
 }
 
 /// What a job did and how many requests it had in flight, or why that is no metric of kelvin.
-fn asked(job: &Job, options: &BTreeMap<String, String>, is_alone: bool) -> Result<(Work, u64), NotOurs> {
+fn classify_job(
+    job: &Job,
+    options: &BTreeMap<String, String>,
+    is_alone: bool,
+) -> Result<(MappedWork, u64), NotImported> {
     let of = |names: &[&str], usual: &str| -> String {
         let named = names.iter().find_map(|name| options.get(*name));
         named.map_or(usual, String::as_str).to_ascii_lowercase()
     };
-    let require = |holds: bool, row: &'static Row| if holds { Ok(()) } else { Err(NotOurs::Row(row)) };
-    require(job.error == 0, &FAILED)?;
-    require(is_alone, &TOGETHER)?;
-    require(job.mixed.is_none(), &MIXED)?;
-    if let Some(unknown) = options.keys().find(|option| !KNOWN.contains(&option.as_str())) {
-        return Err(NotOurs::Option(unknown.clone()));
+    let require = |holds: bool, row: &'static MetricMapping| if holds { Ok(()) } else { Err(NotImported::Row(row)) };
+    require(job.error == 0, &FAILED_JOB)?;
+    require(is_alone, &CONCURRENT_JOBS)?;
+    require(job.mixed.is_none(), &MIXED_IO)?;
+    if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.contains(&option.as_str())) {
+        return Err(NotImported::Option(unknown.clone()));
     }
     // Without a backslash a colon parts names.
     let has_several = |names: &String| names.replace("\\:", "").contains(':');
-    require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &FILES)?;
-    require(of(&["numjobs"], "1") == "1", &SEVERAL)?;
-    require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED)?;
+    require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &SEVERAL_FILES)?;
+    require(of(&["numjobs"], "1") == "1", &SEVERAL_PROCESSES)?;
+    require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED_IO)?;
     for name in ["size", "filesize"] {
         let Some(size) = options.get(name) else { continue };
-        match least(&size.to_ascii_lowercase()) {
-            Some(size) => require(size >= LEAST_BYTES, &SMALL)?,
-            None => return Err(NotOurs::Option(name.into())),
+        match min_size(&size.to_ascii_lowercase()) {
+            Some(size) => require(size >= MIN_FILE_BYTES, &TOO_SMALL)?,
+            None => return Err(NotImported::Option(name.into())),
         }
     }
-    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotOurs::Row(&WORK))?;
+    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotImported::Row(&OTHER_WORK))?;
     match of(&["ioengine"], "psync").as_str() {
-        "libaio" | "io_uring" => require(reached(job, depth), &NOT_REACHED)?,
-        "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &NO_QUEUE)?,
-        _ => return Err(NotOurs::Row(&ENGINE)),
+        "libaio" | "io_uring" => require(has_reached_depth(job, depth), &DEPTH_NOT_REACHED)?,
+        "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &SYNC_ENGINE_WITH_DEPTH)?,
+        _ => return Err(NotImported::Row(&UNKNOWN_ENGINE)),
     }
-    match (of(&["rw", "readwrite"], "read").as_str(), bytes(&of(&["bs", "blocksize"], "4k")), depth) {
-        ("randread", Some(4096), 1..) => Ok((Work::RandomRead, depth)),
-        ("read", Some(1_048_576), 16) => Ok((Work::Read, depth)),
-        ("write", Some(1_048_576), 16) => Ok((Work::Write, depth)),
-        _ => Err(NotOurs::Row(&WORK)),
+    match (of(&["rw", "readwrite"], "read").as_str(), parse_size(&of(&["bs", "blocksize"], "4k")), depth) {
+        ("randread", Some(4096), 1..) => Ok((MappedWork::RandomRead, depth)),
+        ("read", Some(1_048_576), 16) => Ok((MappedWork::Read, depth)),
+        ("write", Some(1_048_576), 16) => Ok((MappedWork::Write, depth)),
+        _ => Err(NotImported::Row(&OTHER_WORK)),
     }
 }
 
 /// Share of the time, in percent, for which the queue must have been as deep as asked for.
-const MOSTLY: f64 = 90.0;
+const MIN_DEPTH_PERCENT: f64 = 90.0;
 
 /// Whether the queue was as deep as asked for, by fio's own count: it counts depths from a power of two to below the next together, and
 /// all from 64 on.
-fn reached(job: &Job, depth: u64) -> bool {
+fn has_reached_depth(job: &Job, depth: u64) -> bool {
     let Some(power) = depth.checked_ilog2() else { return false };
     let level = if power >= 6 { ">=64".to_owned() } else { (1_u64 << power).to_string() };
-    job.iodepth_level.get(&level).is_some_and(|share| *share >= MOSTLY)
+    job.iodepth_level.get(&level).is_some_and(|share| *share >= MIN_DEPTH_PERCENT)
 }
 
 /// The least bytes that a size leaves a job: of a range the lower end; a share of the device in percent is taken for enough.
-fn least(size: &str) -> Option<u64> {
+fn min_size(size: &str) -> Option<u64> {
     let share = size.strip_suffix('%').map(|percent| percent.parse::<f64>());
     match share {
-        Some(percent) => percent.ok().map(|_| LEAST_BYTES),
-        None => bytes(size.split('-').next().unwrap_or(size)),
+        Some(percent) => percent.ok().map(|_| MIN_FILE_BYTES),
+        None => parse_size(size.split('-').next().unwrap_or(size)),
     }
 }
 
 /// A size as fio reads it with its usual `kb_base` of 1024, which turns both kinds of prefixes about: k, kb and ki are binary, kib is
 /// decimal (`__get_mult_bytes` in fio's parse.c).
-fn bytes(text: &str) -> Option<u64> {
+fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[digits.len()..];
     let power = match unit.chars().next() {
@@ -378,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_binary() {
+    fn sizes_have_binary_prefixes() {
         for (text, size) in [
             ("4k", 4096),
             ("4kb", 4096),
@@ -391,17 +411,17 @@ mod tests {
             ("4kib", 4000),
             ("1mib", 1_000_000),
         ] {
-            assert_eq!(bytes(text), Some(size), "{text}");
+            assert_eq!(parse_size(text), Some(size), "{text}");
         }
         for text in
             ["", "k", "4k,8k", "4k-8k", "99999999999999999999", "4q", "4bb", "4kk", "4ib", "1z", "0.5m", "99999p"]
         {
-            assert_eq!(bytes(text), None, "{text}");
+            assert_eq!(parse_size(text), None, "{text}");
         }
     }
 
     /// One job, with other options and another queue than the usual ones.
-    fn job(options: &str, level: &str) -> Result<Found, String> {
+    fn job(options: &str, level: &str) -> Result<ParsedResults, String> {
         let side = r#"{"iops":1000.0,"bw_bytes":4096000,"lat_ns":{"mean":8000.0}}"#;
         let job = format!(
             r#"{{"groupid":0,"error":0,"job options":{{{options}}},"read":{side},"write":{side},"iodepth_level":{{"{level}":99.0}}}}"#
@@ -412,52 +432,55 @@ mod tests {
     const QUEUED: &str = r#""rw":"randread","bs":"4k","ioengine":"io_uring","direct":"1""#;
 
     #[test]
-    fn a_queue_counts_where_it_was_reached() {
-        let depths = |found: Found| found.values.iter().map(|value| value.case.to_string()).collect::<Vec<_>>();
+    fn queue_depth_must_be_reached() {
+        let depths = |found: ParsedResults| found.values.iter().map(|value| value.case.to_string()).collect::<Vec<_>>();
         let queued = |depth: &str, level: &str| job(&format!(r#"{QUEUED},"iodepth":"{depth}""#), level).unwrap();
         assert_eq!(depths(queued("12", "8")), ["depth=12", "depth=12"]);
         assert_eq!(depths(queued("64", ">=64")), ["depth=64", "depth=64", ""]);
-        assert_eq!(queued("12", "8").left_out, [NOT_NAMED], "flags without a value are in no result");
-        assert_eq!(queued("12", "4").left_out, [NOT_REACHED.left_out()]);
-        assert_eq!(queued("0", "1").left_out, [NOT_REACHED.left_out()]);
+        assert_eq!(queued("12", "8").not_imported, [UNLISTED_OPTIONS_NOTE], "flags without a value are in no result");
+        assert_eq!(queued("12", "4").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
+        assert_eq!(queued("0", "1").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
     }
 
     #[test]
-    fn what_is_something_else_is_left_out_with_its_reason() {
+    fn other_work_is_omitted_with_reason() {
         for size in ["16m", "1G", "10%", "1TiB", "16Mi", "1g-2g"] {
             assert_eq!(job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().values.len(), 3, "{size}");
         }
         for (options, row) in [
-            (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL),
-            (r#""rw":"randread","bs":"4k""#.into(), &CACHED),
-            (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), &NO_QUEUE),
-            (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), &ENGINE),
-            (r#""rw":"randwrite","direct":"1""#.into(), &WORK),
-            (r#""rw":"randread:8","direct":"1""#.into(), &WORK),
-            (r#""rw":"randrw","direct":"1""#.into(), &WORK),
-            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &WORK),
-            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &FILES),
-            (r#""rw":"read","bs":"1m","direct":"1""#.into(), &WORK),
-            (format!(r#"{QUEUED},"size":"4k""#), &SMALL),
-            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &SMALL),
-            (format!(r#"{QUEUED},"size":"1000000""#), &SMALL),
-            (format!(r#"{QUEUED},"filesize":"1m-64m""#), &SMALL),
-            (format!(r#"{QUEUED},"size":"8Mi""#), &SMALL),
-            (format!(r#"{QUEUED},"size":"16MiB""#), &SMALL),
-            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), &WORK),
+            (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL_PROCESSES),
+            (r#""rw":"randread","bs":"4k""#.into(), &CACHED_IO),
+            (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), &SYNC_ENGINE_WITH_DEPTH),
+            (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), &UNKNOWN_ENGINE),
+            (r#""rw":"randwrite","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randread:8","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randrw","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &OTHER_WORK),
+            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &SEVERAL_FILES),
+            (r#""rw":"read","bs":"1m","direct":"1""#.into(), &OTHER_WORK),
+            (format!(r#"{QUEUED},"size":"4k""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"1000000""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"filesize":"1m-64m""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"8Mi""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"16MiB""#), &TOO_SMALL),
+            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), &OTHER_WORK),
         ] {
             let found = job(&options, "1").unwrap();
             assert!(found.values.is_empty(), "{options}");
-            assert_eq!(found.left_out, [row.left_out()], "{options}");
+            assert_eq!(found.not_imported, [row.not_imported_text()], "{options}");
         }
-        let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().left_out.remove(0);
+        let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().not_imported.remove(0);
         for option in
             ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
         {
-            assert!(unknown(option).starts_with(&format!("not imported: {} ({option}): ", OPTIONS.theirs)), "{option}");
+            assert!(
+                unknown(option).starts_with(&format!("not imported: {} ({option}): ", UNKNOWN_OPTIONS.theirs)),
+                "{option}"
+            );
         }
         for size in ["2z", "0.5m", "1m,2m", "x%"] {
-            let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().left_out.remove(0);
+            let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().not_imported.remove(0);
             assert!(left_out.contains("(size)"), "{size}: {left_out}");
         }
         assert!(unknown("a b").contains("size and time: "), "only a name is shown");
@@ -483,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_several_jobs_or_of_a_moment_is_left_out() {
+    fn grouped_or_short_results_are_omitted() {
         let text = |runtime: u32, together: u32| {
             let side =
                 format!(r#"{{"iops":1000.0,"bw_bytes":4096000,"runtime":{runtime},"lat_ns":{{"mean":8000.0}}}}"#);
@@ -493,8 +516,8 @@ mod tests {
             )
         };
         assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
-        assert_eq!(read(&text(1004, 2003)).unwrap().left_out, [GROUPED.left_out()]);
-        assert_eq!(read(&text(20, 20)).unwrap().left_out, [BRIEF.left_out()]);
+        assert_eq!(read(&text(1004, 2003)).unwrap().not_imported, [GROUPED_JOBS.not_imported_text()]);
+        assert_eq!(read(&text(20, 20)).unwrap().not_imported, [TOO_SHORT.not_imported_text()]);
         // A fio before 3.8 has no time of all together: of Ubuntu 18.04 and CentOS 8.
         let older = |jobs: f64| {
             let side =
@@ -506,7 +529,7 @@ mod tests {
             read(&text).unwrap()
         };
         assert_eq!(older(1.0).values.len(), 3);
-        assert_eq!(older(2.0).left_out, [GROUPED.left_out()], "two jobs by one thread each");
+        assert_eq!(older(2.0).not_imported, [GROUPED_JOBS.not_imported_text()], "two jobs by one thread each");
         let refused =
             |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
         assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));

@@ -10,64 +10,91 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::json::{holds, is_only_object, only_object};
+use crate::json::{deserializes_to, is_only_object, only_object};
 use crate::lmbench::architecture;
-use crate::table::{Found, Row, version};
+use crate::mapping::{MetricMapping, ParsedResults, version_prefix};
 
-static STREAM: Row = Row::same(
+static TCP_STREAM: MetricMapping = MetricMapping::mapped(
     "TCP to another host: end.sum_received.bits_per_second",
     &PEER_BANDWIDTH,
     "bytes that arrive at the other end, counted there, from a sender that never waits",
 );
-static NOT_SAID: Row = Row::same(
+static MAYBE_LIMITED: MetricMapping = MetricMapping::mapped(
     "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
     &PEER_BANDWIDTH_PERHAPS_LIMITED,
     "a metric of its own, as a limit may be what was measured",
 );
-static LOCAL: Row =
-    Row::other("TCP within one host", "where sender and receiver run is left to the scheduler, and decides the rate");
-static DATAGRAMS: Row = Row::other("UDP", "iperf3 paces its datagrams; kelvin's sender never waits");
-static SCTP: Row = Row::other("another protocol than TCP", "kelvin measures none");
-static LIMITED: Row = Row::other("a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit");
-static BOTH_WAYS: Row = Row::other("both directions at once (--bidir)", "kelvin's streams go one way");
-static WINDOW: Row = Row::other(
+static SAME_HOST: MetricMapping = MetricMapping::unmapped(
+    "TCP within one host",
+    "where sender and receiver run is left to the scheduler, and decides the rate",
+);
+static UDP: MetricMapping = MetricMapping::unmapped("UDP", "iperf3 paces its datagrams; kelvin's sender never waits");
+static SCTP: MetricMapping = MetricMapping::unmapped("another protocol than TCP", "kelvin measures none");
+static RATE_LIMITED: MetricMapping =
+    MetricMapping::unmapped("a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit");
+static BIDIRECTIONAL: MetricMapping =
+    MetricMapping::unmapped("both directions at once (--bidir)", "kelvin's streams go one way");
+static SOCKET_BUFFER: MetricMapping = MetricMapping::unmapped(
     "a socket buffer of a size of its own (--window)",
     "it limits what is in flight; kelvin leaves it to the system",
 );
-static BLOCK: Row =
-    Row::other("blocks of another size than 128 KiB (--length)", "short calls limit the rate; kelvin's are long");
-static AMOUNT: Row = Row::other(
+static OTHER_BLOCK_SIZE: MetricMapping = MetricMapping::unmapped(
+    "blocks of another size than 128 KiB (--length)",
+    "short calls limit the rate; kelvin's are long",
+);
+static BYTE_LIMITED: MetricMapping = MetricMapping::unmapped(
     "a limited number of bytes or blocks (--bytes, --blockcount)",
     "it ends while the connection still speeds up, and much of it may lie in buffers",
 );
-static FILE: Row = Row::other("the content of a file (--file)", "its end and its disk limit the stream");
-static SEGMENT: Row =
-    Row::other("a maximum segment of its own (--set-mss)", "kelvin's segments are as long as the path allows");
-static CLASS: Row =
-    Row::other("a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's");
-static BRIEF: Row = Row::other(
+static FILE_CONTENT: MetricMapping =
+    MetricMapping::unmapped("the content of a file (--file)", "its end and its disk limit the stream");
+static OTHER_MSS: MetricMapping = MetricMapping::unmapped(
+    "a maximum segment of its own (--set-mss)",
+    "kelvin's segments are as long as the path allows",
+);
+static TYPE_OF_SERVICE: MetricMapping =
+    MetricMapping::unmapped("a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's");
+static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
     "a test that ended before 90 % of its time, or within half a second",
     "the connection still speeds up, and much of it may lie in buffers",
 );
-static OF_SENDER: Row =
-    Row::other("the server's file of --reverse", "it has no count of the receiver's: import the client's file");
-static ONE_THREAD: Row =
-    Row::other("several streams by an iperf3 before 3.16", "one thread sends them all; kelvin's have a thread each");
+static SENDER_SIDE_FILE: MetricMapping = MetricMapping::unmapped(
+    "the server's file of --reverse",
+    "it has no count of the receiver's: import the client's file",
+);
+static SINGLE_THREADED_STREAMS: MetricMapping = MetricMapping::unmapped(
+    "several streams by an iperf3 before 3.16",
+    "one thread sends them all; kelvin's have a thread each",
+);
 
 /// All of it.
-pub(crate) static TABLE: &[Row] = &[
-    STREAM, NOT_SAID, LOCAL, DATAGRAMS, SCTP, LIMITED, BOTH_WAYS, WINDOW, BLOCK, AMOUNT, FILE, SEGMENT, CLASS, BRIEF,
-    OF_SENDER, ONE_THREAD,
+pub(crate) static MAPPINGS: &[MetricMapping] = &[
+    TCP_STREAM,
+    MAYBE_LIMITED,
+    SAME_HOST,
+    UDP,
+    SCTP,
+    RATE_LIMITED,
+    BIDIRECTIONAL,
+    SOCKET_BUFFER,
+    OTHER_BLOCK_SIZE,
+    BYTE_LIMITED,
+    FILE_CONTENT,
+    OTHER_MSS,
+    TYPE_OF_SERVICE,
+    TOO_SHORT,
+    SENDER_SIDE_FILE,
+    SINGLE_THREADED_STREAMS,
 ];
 
 /// The block that iperf3 sends unless it is asked for another one, in bytes.
-const BLOCK_BYTES: u64 = 128 << 10;
+const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;
 
 /// The shortest time for which the rate is that of the stream and not of its beginning, in seconds.
-const LEAST_SECONDS: f64 = 0.5;
+const MIN_SECONDS: f64 = 0.5;
 
 #[derive(Deserialize)]
-struct File {
+struct Iperf3Output {
     start: Start,
     #[serde(default)]
     end: End,
@@ -79,7 +106,7 @@ struct Start {
     version: String,
     #[serde(default)]
     system_info: String,
-    timestamp: Option<Stamp>,
+    timestamp: Option<StartTime>,
     #[serde(default)]
     connected: Vec<Connected>,
     /// Of a client.
@@ -96,7 +123,7 @@ struct Start {
 }
 
 #[derive(Deserialize)]
-struct Stamp {
+struct StartTime {
     timesecs: i64,
 }
 
@@ -142,13 +169,13 @@ struct End {
     sum_received: Option<Sum>,
     sum_received_bidir_reverse: Option<serde::de::IgnoredAny>,
     #[serde(default)]
-    streams: Vec<OfStream>,
-    /// As [`OfStream::diskfile`].
+    streams: Vec<StreamEnd>,
+    /// As [`StreamEnd::diskfile`].
     diskfile: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct OfStream {
+struct StreamEnd {
     /// Only of an end that reads or writes a file.
     diskfile: Option<serde::de::IgnoredAny>,
 }
@@ -161,7 +188,7 @@ struct Sum {
 
 /// The end of the connection that wrote the file.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+enum FileRole {
     Client,
     Server,
 }
@@ -175,24 +202,24 @@ pub(crate) fn is_signed(text: &str) -> bool {
 fn is_signed_object(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Signature {
-        start: Who,
+        start: StartVersion,
     }
-    holds(text, |signature: &Signature| signature.start.is_iperf3())
+    deserializes_to(text, |signature: &Signature| signature.start.is_iperf3())
 }
 
 #[derive(Deserialize)]
-struct Who {
+struct StartVersion {
     version: String,
 }
 
-impl Who {
+impl StartVersion {
     fn is_iperf3(&self) -> bool {
         self.version.starts_with("iperf 3")
     }
 }
 
 fn is_start(data: &str) -> bool {
-    holds(data, Who::is_iperf3)
+    deserializes_to(data, StartVersion::is_iperf3)
 }
 
 /// The data of a line of `--json-stream` with this event.
@@ -207,79 +234,82 @@ fn event<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     (line.event == name).then(|| line.data.get())
 }
 
-pub(crate) fn read(text: &str) -> Result<Found, String> {
-    let File { start, end, error } = parse(text)?;
+pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
+    let Iperf3Output { start, end, error } = parse(text)?;
     if error.is_some() {
         return Err("it says that the test failed (error)".into());
     }
     let test = start.test_start.as_ref().ok_or("start.test_start is missing")?;
-    let mut found = Found { version: version(start.version.trim_start_matches("iperf ")), ..Found::default() };
-    found.made_at = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
-    machine(&start.system_info, &mut found);
+    let mut found = ParsedResults {
+        version: version_prefix(start.version.trim_start_matches("iperf ")),
+        ..ParsedResults::default()
+    };
+    found.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
+    add_machine(&start.system_info, &mut found);
     let role = match (&start.connecting_to, &start.accepted_connection) {
-        (Some(_), None) => Role::Client,
-        (None, Some(_)) => Role::Server,
+        (Some(_), None) => FileRole::Client,
+        (None, Some(_)) => FileRole::Server,
         _ => {
             return Err(
                 "it does not say whose it is: start.connecting_to or start.accepted_connection is missing".into()
             );
         }
     };
-    if let Some(row) =
-        differs(&start, test, &end).or_else(|| (role == Role::Server && test.reverse != 0).then_some(&OF_SENDER))
+    if let Some(row) = other_work(&start, test, &end)
+        .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some(&SENDER_SIDE_FILE))
     {
-        found.leave_out(row);
+        found.add_not_imported(row);
         return Ok(found);
     }
     let sum = end.sum_received.as_ref().ok_or("end.sum_received is missing: the receiver's count")?;
     let seconds = sum.seconds.ok_or("end.sum_received.seconds is missing")?;
-    if seconds < LEAST_SECONDS.max(0.9 * test.duration) {
-        found.leave_out(&BRIEF);
+    if seconds < MIN_SECONDS.max(0.9 * test.duration) {
+        found.add_not_imported(&TOO_SHORT);
         return Ok(found);
     }
     // The client sends unless it is asked to receive.
-    let direction = match role == Role::Client && test.reverse == 0 {
+    let direction = match role == FileRole::Client && test.reverse == 0 {
         true => StreamDirection::ToAgent,
         false => StreamDirection::FromAgent,
     };
-    let not_said = not_said(&start, test, role);
-    let case = Case::new().with(STREAMS, test.num_streams).at(direction);
-    found.keep(if not_said.is_empty() { &STREAM } else { &NOT_SAID }, case, sum.bits_per_second / 8.0);
+    let not_said = possible_limits(&start, test, role);
+    let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
+    found.add_value(if not_said.is_empty() { &TCP_STREAM } else { &MAYBE_LIMITED }, case, sum.bits_per_second / 8.0);
     if !not_said.is_empty() {
         let options = not_said.join(" or ");
-        found.note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
+        found.add_note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
     }
-    found.note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
+    found.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
     Ok(found)
 }
 
 /// The options that may have limited the stream and of which the file does not tell whether they were asked for.
-fn not_said(start: &Start, test: &Test, role: Role) -> Vec<&'static str> {
+fn possible_limits(start: &Start, test: &Test, role: FileRole) -> Vec<&'static str> {
     let options = [
         (test.target_bitrate.or(start.target_bitrate).is_none(), "--bitrate"),
         (start.sock_bufsize.is_none(), "--window"),
         (test.fqrate.or(start.fq_rate).is_none(), "--fq-rate"),
         // The end that reads or writes the file says so, and a server is not told.
-        (role == Role::Server, "--file"),
+        (role == FileRole::Server, "--file"),
     ];
     options.into_iter().filter_map(|(is_missing, option)| is_missing.then_some(option)).collect()
 }
 
 /// What a file holds: one object, or events of which the first and the last are what it consists of.
-fn parse(text: &str) -> Result<File, String> {
+fn parse(text: &str) -> Result<Iperf3Output, String> {
     let starts: Vec<&str> =
         text.lines().filter_map(|line| event(line, "start")).filter(|data| is_start(data)).collect();
     match starts[..] {
         [] => {
             let object = only_object(text, is_signed_object)?;
-            fields(object).map_err(|error| error.to_string())
+            parse_object(object).map_err(|error| error.to_string())
         }
         [start] => {
             let of = |name| text.lines().find_map(|line| event(line, name));
             let end = of("end").ok_or("the event \"end\" is missing: the test did not end")?;
-            Ok(File {
-                start: fields(start).map_err(|error| format!("event \"start\": {error}"))?,
-                end: fields(end).map_err(|error| format!("event \"end\": {error}"))?,
+            Ok(Iperf3Output {
+                start: parse_object(start).map_err(|error| format!("event \"start\": {error}"))?,
+                end: parse_object(end).map_err(|error| format!("event \"end\": {error}"))?,
                 error: of("error").map(str::to_owned),
             })
         }
@@ -288,16 +318,16 @@ fn parse(text: &str) -> Result<File, String> {
 }
 
 /// The fields of an object, in which iperf3 writes some once for each stream.
-fn fields<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+fn parse_object<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).and_then(serde_json::from_value::<T>)
 }
 
 /// Why it is no stream of kelvin's.
-fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
+fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static MetricMapping> {
     let is_local = start.connected.is_empty() || start.connected.iter().any(Connected::is_local);
     match test.protocol.as_str() {
         "TCP" => {}
-        "UDP" => return Some(&DATAGRAMS),
+        "UDP" => return Some(&UDP),
         _ => return Some(&SCTP),
     }
     let limits = [test.target_bitrate, start.target_bitrate, test.fqrate, start.fq_rate];
@@ -305,16 +335,16 @@ fn differs(start: &Start, test: &Test, end: &End) -> Option<&'static Row> {
     let is_both_ways =
         test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
     [
-        (is_local, &LOCAL),
-        (is_both_ways, &BOTH_WAYS),
-        (limits.into_iter().flatten().any(|limit| limit != 0.0), &LIMITED),
-        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &WINDOW),
-        (test.blksize != Some(BLOCK_BYTES), &BLOCK),
-        (test.bytes != 0.0 || test.blocks != 0.0, &AMOUNT),
-        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), &FILE),
-        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &SEGMENT),
-        (test.tos != 0, &CLASS),
-        (test.num_streams != 1 && !has_threads(&start.version), &ONE_THREAD),
+        (is_local, &SAME_HOST),
+        (is_both_ways, &BIDIRECTIONAL),
+        (limits.into_iter().flatten().any(|limit| limit != 0.0), &RATE_LIMITED),
+        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &SOCKET_BUFFER),
+        (test.blksize != Some(DEFAULT_BLOCK_BYTES), &OTHER_BLOCK_SIZE),
+        (test.bytes != 0.0 || test.blocks != 0.0, &BYTE_LIMITED),
+        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), &FILE_CONTENT),
+        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &OTHER_MSS),
+        (test.tos != 0, &TYPE_OF_SERVICE),
+        (test.num_streams != 1 && !has_threads(&start.version), &SINGLE_THREADED_STREAMS),
     ]
     .into_iter()
     .find_map(|(differs, row)| differs.then_some(row))
@@ -330,11 +360,11 @@ fn has_threads(version: &str) -> bool {
 
 /// Of what uname says, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
 /// ends with the operating system.
-fn machine(system_info: &str, found: &mut Found) {
-    const SOURCE: &str = "iperf3";
+fn add_machine(system_info: &str, found: &mut ParsedResults) {
+    const FACT_SOURCE: &str = "iperf3";
     let words: Vec<&str> = system_info.split_whitespace().collect();
     if let ["Linux", _host, release, ..] = words[..] {
-        found.machine.kernel.release = Fact::known(version(release), SOURCE);
+        found.machine.kernel.release = Fact::known(version_prefix(release), FACT_SOURCE);
     }
     // Behind the name of the host, which may be any word.
     if let Some(architecture) = words.iter().skip(3).rev().find_map(|word| architecture(word)) {
@@ -347,13 +377,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_have_threads_from_a_version_on() {
+    fn streams_have_threads_since_3_16() {
         let versions = ["iperf 3.12", "iperf 3.9", "iperf 3.16", "iperf 3.17.1+", "iperf 4.0", "iperf 3."];
         assert_eq!(versions.map(has_threads), [false, false, true, true, false, false]);
     }
 
     #[test]
-    fn a_machine_is_known_by_both_forms_of_uname() {
+    fn both_uname_forms_are_parsed() {
         for (text, architecture) in [
             ("Linux host 6.1.0 #1 SMP x86_64", "x86_64"),
             ("Linux host 4.4.0 #1 SMP x86_64 x86_64 x86_64 GNU/Linux\n", "x86_64"),
@@ -361,8 +391,8 @@ mod tests {
             ("Linux x86_64 5.4.0 #2 SMP riscv64", ""),
             ("", ""),
         ] {
-            let mut found = Found::default();
-            machine(text, &mut found);
+            let mut found = ParsedResults::default();
+            add_machine(text, &mut found);
             assert_eq!(found.machine.architecture, *architecture, "{text}");
         }
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// Most places at which an object may begin and not end: text of a user has a few, a hostile file has millions.
-const MOST_BEGINNINGS: usize = 64;
+const MAX_OBJECT_STARTS: usize = 64;
 
 /// The only object in a text for which `is_signed` holds, whatever stands before and after it.
 ///
@@ -34,7 +34,7 @@ fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, 
         let line = rest.lines().next().unwrap_or_default();
         let next = at + line.len() + usize::from(rest.len() > line.len());
         let indent = line.len() - line.trim_start().len();
-        if !line.trim_start().starts_with('{') || beginnings >= MOST_BEGINNINGS {
+        if !line.trim_start().starts_with('{') || beginnings >= MAX_OBJECT_STARTS {
             at = next.max(at + 1);
             continue;
         }
@@ -49,7 +49,9 @@ fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, 
             Some(Err(error)) => {
                 beginnings += 1;
                 let line = text[..begin].lines().count() + error.line();
-                broken.get_or_insert_with(|| format!("its JSON is broken near line {line}: {}", plain(&error)));
+                broken.get_or_insert_with(|| {
+                    format!("its JSON is broken near line {line}: {}", error_without_position(&error))
+                });
                 at = next.max(at + 1);
             }
             None => at = text.len(),
@@ -62,7 +64,7 @@ fn signed_objects(text: &str, is_signed: fn(&str) -> bool) -> Result<Vec<&str>, 
 }
 
 /// What is wrong, without the place, which is counted from where the object begins.
-fn plain(error: &serde_json::Error) -> String {
+fn error_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()
 }
@@ -81,7 +83,7 @@ pub(crate) fn from_line<'a>(text: &'a str, begins: &str) -> Result<&'a str, Stri
 }
 
 /// Whether an object deserializes to something: what programs sign with.
-pub(crate) fn holds<'a, T: Deserialize<'a>>(text: &'a str, is_it: impl Fn(&T) -> bool) -> bool {
+pub(crate) fn deserializes_to<'a, T: Deserialize<'a>>(text: &'a str, is_it: impl Fn(&T) -> bool) -> bool {
     serde_json::from_str::<T>(text).is_ok_and(|found| is_it(&found))
 }
 
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_is_found_between_other_text() {
+    fn object_is_found_in_other_text() {
         let object = "{\n \"signed\": {\"a\": [1]}\n}";
         for text in [
             object.to_owned(),
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn none_several_and_a_broken_one_are_said() {
+    fn missing_repeated_or_broken_object_is_error() {
         let told = |text: &str| only_object(text, is_signed).unwrap_err();
         assert_eq!(told("nothing"), "it holds no JSON object that names the program and its version");
         assert_eq!(told("{\"signed\": 1}\n{\"signed\": 2}"), "it holds 2 results: keep one of them, alone in its file");
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_begins_with_its_own_first_line() {
+    fn text_begins_at_signature_line() {
         assert_eq!(from_line("WARNING: a\nprogram 1\nx", "program "), Ok("program 1\nx"));
         assert_eq!(from_line("program 1\n", "program "), Ok("program 1\n"));
         assert!(from_line("a program 1\n", "program ").is_err());

@@ -12,17 +12,17 @@ mod fio;
 mod iperf3;
 mod json;
 mod lmbench;
+mod mapping;
 mod run;
 mod sysbench;
-mod table;
 
 use kelvin_model::Run;
 
-pub use run::Import;
-pub use table::Row;
+pub use mapping::MetricMapping;
+pub use run::ImportInfo;
 
 /// Maximum bytes of a file: these programs write far less.
-pub const LIMIT: u64 = 64 << 20;
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// A program whose results can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ pub enum Error {
         problem: String,
     },
     /// Nothing of it is a metric of kelvin.
-    #[error("nothing in it means the same as a metric of kelvin{}", reasons(.0))]
+    #[error("nothing in it means the same as a metric of kelvin{}", reasons_text(.0))]
     Nothing(Vec<String>),
 }
 
-fn reasons(left_out: &[String]) -> String {
+fn reasons_text(left_out: &[String]) -> String {
     left_out.iter().map(|one| format!("; {one}")).collect()
 }
 
@@ -72,8 +72,8 @@ impl Tool {
     }
 
     /// The program that signed a file: only its own words at their place count, so that none is taken for another's.
-    pub fn that_wrote(file: &[u8]) -> Option<Self> {
-        let text = &decode::text(file)?;
+    pub fn detect(file: &[u8]) -> Option<Self> {
+        let text = &decode::decode_text(file)?;
         Self::ALL.into_iter().find(|tool| match tool {
             Self::Lmbench => lmbench::is_signed(text),
             Self::Fio => fio::is_signed(text),
@@ -83,24 +83,24 @@ impl Tool {
     }
 
     /// The program whose words stand somewhere in a file, behind or before text of others: to be recommended, not to be taken.
-    pub fn quoted_in(file: &[u8]) -> Option<Self> {
-        let text = &decode::text(file)?;
+    pub fn detect_quoted(file: &[u8]) -> Option<Self> {
+        let text = &decode::decode_text(file)?;
         let begins_a_line = |words: &str| text.lines().any(|line| line.trim_start().starts_with(words));
         Self::ALL.into_iter().find(|tool| match tool {
-            Self::Lmbench => begins_a_line(lmbench::BEGINS),
+            Self::Lmbench => begins_a_line(lmbench::SIGNATURE),
             Self::Fio => begins_a_line("\"fio version\"") || begins_a_line("{\"fio version\""),
             Self::Iperf3 => text.contains("\"iperf 3"),
-            Self::Sysbench => begins_a_line(sysbench::BEGINS),
+            Self::Sysbench => begins_a_line(sysbench::SIGNATURE),
         })
     }
 
     /// What of its results is a metric of kelvin, and what is not, each with the reason.
-    pub fn table(self) -> Vec<Row> {
+    pub fn table(self) -> Vec<MetricMapping> {
         match self {
-            Self::Lmbench => lmbench::TABLE.iter().map(|line| line.row).collect(),
-            Self::Fio => fio::TABLE.to_vec(),
-            Self::Iperf3 => iperf3::TABLE.to_vec(),
-            Self::Sysbench => sysbench::TABLE.to_vec(),
+            Self::Lmbench => lmbench::MAPPINGS.iter().map(|line| line.row).collect(),
+            Self::Fio => fio::MAPPINGS.to_vec(),
+            Self::Iperf3 => iperf3::MAPPINGS.to_vec(),
+            Self::Sysbench => sysbench::MAPPINGS.to_vec(),
         }
     }
 
@@ -108,9 +108,9 @@ impl Tool {
     ///
     /// # Errors
     /// If it is not of this program, or holds nothing that is a metric of kelvin.
-    pub fn read(self, file: &[u8], import: &Import<'_>) -> Result<Run, Error> {
+    pub fn read(self, file: &[u8], import: &ImportInfo<'_>) -> Result<Run, Error> {
         let not_of = |problem: String| Error::NotOf { tool: self, problem };
-        let text = &decode::text(file).ok_or_else(|| not_of("it is no text".into()))?;
+        let text = &decode::decode_text(file).ok_or_else(|| not_of("it is no text".into()))?;
         let found = match self {
             Self::Lmbench => lmbench::read(text),
             Self::Fio => fio::read(text),
@@ -119,8 +119,8 @@ impl Tool {
         };
         let found = found.map_err(not_of)?;
         if found.values.is_empty() {
-            return Err(Error::Nothing(found.left_out));
+            return Err(Error::Nothing(found.not_imported));
         }
-        Ok(run::of(self, file, found, import))
+        Ok(run::build_run(self, file, found, import))
     }
 }

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 use kelvin_model::{
-    Attempt, Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, FORMAT, Fact, Foreign, Labels, Measurement, Metric,
-    Name, Outline, Overhead, OverheadReading, Planned, Reading, Readings, Round, Run, RunSettings, RunStatus, Tags,
-    Treatment,
+    Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, HeadlineSamples, Labels, Measurement, Metric,
+    MetricReadings, Name, Overhead, OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome,
+    Run, RunHeader, RunSettings, RunStatus, SampleTags,
 };
 use sha2::{Digest, Sha256};
 
 use crate::Tool;
-use crate::table::{Found, Value};
+use crate::mapping::{ImportedValue, ParsedResults};
 
 /// What a run has of the import, beside what is in its file.
 #[derive(Clone, Copy, Debug)]
-pub struct Import<'a> {
+pub struct ImportInfo<'a> {
     /// When the file was written, where it does not say when it was measured.
     pub written: Timestamp,
     /// Version of the kelvin that imports it.
@@ -23,12 +23,12 @@ pub struct Import<'a> {
 }
 
 /// Stands for the identity of a machine, and its architecture, where a file does not tell it.
-const UNKNOWN: &str = "unknown";
+const UNKNOWN_IDENTITY: &str = "unknown";
 
 /// The run: one probe named for the program, one round with one value of each metric.
-pub(crate) fn of(tool: Tool, file: &[u8], found: Found, import: &Import<'_>) -> Run {
-    let said = found.made_at.and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let mut notes = found.left_out.clone();
+pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &ImportInfo<'_>) -> Run {
+    let said = found.measured_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let mut notes = found.not_imported.clone();
     if said.is_none() {
         notes.push(
             "the file does not say when it was measured: the run has the time at which the file was written".into(),
@@ -37,21 +37,21 @@ pub(crate) fn of(tool: Tool, file: &[u8], found: Found, import: &Import<'_>) -> 
     let started = said.unwrap_or(import.written);
     let started = started.round(Unit::Second).unwrap_or(started);
     let probe = Name::new(tool.name());
-    let mut cases: BTreeMap<&Case, Vec<&Value>> = BTreeMap::new();
+    let mut cases: BTreeMap<&Case, Vec<&ImportedValue>> = BTreeMap::new();
     for value in &found.values {
         cases.entry(&value.case).or_default().push(value);
     }
     let measurements: Vec<Measurement> =
-        cases.into_iter().map(|(case, values)| measured(probe, case, &values)).collect();
+        cases.into_iter().map(|(case, values)| build_measurement(probe, case, &values)).collect();
     let mut machine = found.machine;
     // A word must stand there, and no machine has these.
-    machine.identity = UNKNOWN.into();
+    machine.identity = UNKNOWN_IDENTITY.into();
     if machine.architecture.is_empty() {
-        machine.architecture = Name::new(UNKNOWN);
+        machine.architecture = Name::new(UNKNOWN_IDENTITY);
     }
-    let outline = Outline {
-        format: FORMAT,
-        id: id(tool, file, started),
+    let outline = RunHeader {
+        format: RUN_FORMAT,
+        id: run_id(tool, file, started),
         started: started.to_string(),
         kelvin: import.kelvin.to_owned(),
         command: vec![tool.name().into()],
@@ -82,38 +82,39 @@ pub(crate) fn of(tool: Tool, file: &[u8], found: Found, import: &Import<'_>) -> 
 
 /// As those of kelvin's own runs, time first, so that it sorts among them; then the file's digest, so that the same file is the same
 /// run; then who measured it.
-fn id(tool: Tool, file: &[u8], started: Timestamp) -> String {
+fn run_id(tool: Tool, file: &[u8], started: Timestamp) -> String {
     let digest = Sha256::digest(file);
     let digest: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
     format!("{:x}-{digest}-{}", started.as_millisecond().max(0), tool.name())
 }
 
 /// The metrics, without what only kelvin's own samples have.
-fn metrics(values: &[Value]) -> Vec<Metric> {
+fn metrics(values: &[ImportedValue]) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = Vec::new();
     for value in values {
         if metrics.iter().all(|known| known.id != value.metric.id) {
-            let metric = value.metric.headline(Treatment::AsFound).canaries(Canaries::NONE).overhead(Overhead::None);
-            metrics.push(metric.contaminants(Tags::NONE));
+            let metric =
+                value.metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE).overhead(Overhead::None);
+            metrics.push(metric.contaminants(SampleTags::NONE));
         }
     }
     metrics
 }
 
-fn measured(probe: Name, case: &Case, values: &[&Value]) -> Measurement {
-    let planned = Planned {
+fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Measurement {
+    let planned = PlannedMeasurement {
         probe,
         metrics: values.iter().map(|value| value.metric.id).collect(),
         case: case.clone(),
         only_input: false,
     };
-    let reading = |value: &&Value| Reading {
+    let reading = |value: &&ImportedValue| MetricReadings {
         metric: value.metric.id,
         readings: Readings::Scalars(vec![value.value]),
         overhead: OverheadReading::default(),
         notes: Vec::new(),
     };
-    let attempt = Attempt::Measured(values.iter().map(reading).collect());
+    let attempt = RoundOutcome::Measured(values.iter().map(reading).collect());
     let round = Round { index: 0, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt };
     Measurement { planned, rounds: vec![round], skipped: None }
 }

@@ -1,8 +1,8 @@
 //! Files that the programs themselves wrote, whole and mutated.
 
 use jiff::Timestamp;
-use kelvin_foreign::{Error, Import, Tool};
-use kelvin_model::{Attempt, Readings, Run};
+use kelvin_foreign::{Error, ImportInfo, Tool};
+use kelvin_model::{Readings, RoundOutcome, Run};
 
 const FILES: [(Tool, &str); 8] = [
     (Tool::Lmbench, include_str!("data/lmbench.out")),
@@ -16,11 +16,11 @@ const FILES: [(Tool, &str); 8] = [
 ];
 
 fn read(tool: Tool, file: &[u8]) -> Result<Run, Error> {
-    tool.read(file, &Import { written: Timestamp::UNIX_EPOCH, kelvin: "0.1.0" })
+    tool.read(file, &ImportInfo { written: Timestamp::UNIX_EPOCH, kelvin: "0.1.0" })
 }
 
 /// What a run holds, a line each, or why there is none.
-fn told(run: &Result<Run, Error>) -> String {
+fn result_text(run: &Result<Run, Error>) -> String {
     let run = match run {
         Ok(run) => run,
         Err(error) => return error.to_string(),
@@ -43,7 +43,7 @@ fn told(run: &Result<Run, Error>) -> String {
 
 fn values(run: &Run) -> impl Iterator<Item = (String, f64)> + '_ {
     run.measurements.iter().flat_map(|measurement| {
-        let Attempt::Measured(readings) = &measurement.rounds[0].attempt else { panic!("{measurement:?}") };
+        let RoundOutcome::Measured(readings) = &measurement.rounds[0].attempt else { panic!("{measurement:?}") };
         readings.iter().map(move |reading| {
             let Readings::Scalars(values) = &reading.readings else { panic!("{reading:?}") };
             (format!("{} {}", reading.metric, measurement.planned.case), values[0])
@@ -52,41 +52,41 @@ fn values(run: &Run) -> impl Iterator<Item = (String, f64)> + '_ {
 }
 
 #[test]
-fn each_file_gives_what_is_a_metric_and_says_what_is_not() {
-    let all: Vec<String> = FILES.iter().map(|(tool, file)| told(&read(*tool, file.as_bytes()))).collect();
+fn each_file_gives_metrics_and_omissions() {
+    let all: Vec<String> = FILES.iter().map(|(tool, file)| result_text(&read(*tool, file.as_bytes()))).collect();
     insta::assert_snapshot!(all.join("\n\n"));
 }
 
 #[test]
-fn a_file_is_known_by_who_wrote_it_and_by_nobody_else() {
+fn only_its_tool_recognizes_a_file() {
     for (tool, file) in FILES {
-        assert_eq!(Tool::that_wrote(file.as_bytes()), Some(tool));
+        assert_eq!(Tool::detect(file.as_bytes()), Some(tool));
         for other in Tool::ALL.into_iter().filter(|other| *other != tool) {
             assert!(matches!(read(other, file.as_bytes()), Err(Error::NotOf { .. })), "{other:?} of {tool:?}");
         }
         // Behind something else it is a quotation.
-        assert_eq!(Tool::that_wrote(format!("see:\n{file}").as_bytes()), None);
+        assert_eq!(Tool::detect(format!("see:\n{file}").as_bytes()), None);
     }
     let nobodys = ["", "{}", "[]", "null", "{\"format\": 1}", "sysbench 1.0", "fio-3.33", "{\"fio version\": 3}"];
-    assert!(nobodys.iter().all(|text| Tool::that_wrote(text.as_bytes()).is_none()));
-    assert_eq!(Tool::that_wrote(&[0xff, 0xfe]), None);
+    assert!(nobodys.iter().all(|text| Tool::detect(text.as_bytes()).is_none()));
+    assert_eq!(Tool::detect(&[0xff, 0xfe]), None);
 }
 
 #[test]
-fn text_around_is_left_out_by_its_program_and_only_recommended_to_others() {
+fn surrounding_text_is_ignored_by_its_tool() {
     for (tool, file) in FILES {
-        let alone = told(&read(tool, file.as_bytes()));
+        let alone = result_text(&read(tool, file.as_bytes()));
         // Of sysbench's and lmbench's text nobody knows where it ends.
         let after = if matches!(tool, Tool::Fio | Tool::Iperf3) { "\nend: { of it }\n" } else { "" };
         let around = format!("\u{feff}warning: {{ a }}\nand {}\n{file}{after}", tool.name());
-        assert_eq!(Tool::that_wrote(around.as_bytes()), None);
-        assert_eq!(Tool::quoted_in(around.as_bytes()), Some(tool));
-        assert_eq!(told(&read(tool, around.as_bytes())), alone, "{tool:?}");
+        assert_eq!(Tool::detect(around.as_bytes()), None);
+        assert_eq!(Tool::detect_quoted(around.as_bytes()), Some(tool));
+        assert_eq!(result_text(&read(tool, around.as_bytes())), alone, "{tool:?}");
         let twice = read(tool, format!("{file}\n{file}").as_bytes());
         assert!(matches!(&twice, Err(Error::NotOf { problem, .. }) if problem.contains("2 results")), "{twice:?}");
     }
     let quoted = [&b"iperf 3"[..], b"{\"format\": 1}", b"", b"see fio-3.33"];
-    assert!(quoted.iter().all(|file| Tool::quoted_in(file).is_none()));
+    assert!(quoted.iter().all(|file| Tool::detect_quoted(file).is_none()));
 }
 
 /// A client's file of iperf3 3.16 with parts replaced.
@@ -104,7 +104,7 @@ fn iperf3(replacements: &[(&str, &str)]) -> Result<Run, Error> {
 }
 
 #[test]
-fn an_iperf3_of_other_work_is_no_plain_stream() {
+fn other_iperf3_work_is_not_a_stream() {
     let kept = |run: Result<Run, Error>| values(&run.unwrap()).map(|(name, _)| name).collect::<Vec<_>>();
     let plain = ["net.peer.bandwidth direction=to_agent streams=1"];
     let from_agent = ["net.peer.bandwidth direction=from_agent streams=1"];
@@ -155,7 +155,7 @@ fn an_iperf3_of_other_work_is_no_plain_stream() {
 }
 
 #[test]
-fn an_iperf3_that_does_not_say_its_limits_is_a_metric_of_its_own() {
+fn possibly_limited_iperf3_is_separate_metric() {
     let is_of = |run: &Run, option: &str| run.notes.iter().any(|note| note.contains(option));
     assert!(!is_of(&iperf3(&[]).unwrap(), "--fq-rate"));
     for (part, option) in [
@@ -175,7 +175,7 @@ fn an_iperf3_that_does_not_say_its_limits_is_a_metric_of_its_own() {
 }
 
 #[test]
-fn events_of_an_iperf3_are_its_result() {
+fn iperf3_json_stream_equals_json() {
     let event = |name: &str, data: &str| format!("{{\"event\":\"{name}\",\"data\":{data}}}\n");
     let start = event("start", r#"{"connected":[{"local_host":"192.0.2.1","remote_host":"192.0.2.2"}],"version":"iperf 3.17",
         "connecting_to":{},"sock_bufsize":0,"test_start":{"protocol":"TCP","num_streams":2,"blksize":131072,"duration":10,
@@ -183,7 +183,7 @@ fn events_of_an_iperf3_are_its_result() {
     let end = event("end", r#"{"sum_received":{"seconds":10,"bits_per_second":8e9}}"#);
     let interval = event("interval", "{}");
     let whole = format!("{start}{interval}{end}");
-    assert_eq!(Tool::that_wrote(whole.as_bytes()), Some(Tool::Iperf3));
+    assert_eq!(Tool::detect(whole.as_bytes()), Some(Tool::Iperf3));
     let run = read(Tool::Iperf3, whole.as_bytes()).unwrap();
     assert_eq!(values(&run).collect::<Vec<_>>(), [("net.peer.bandwidth direction=to_agent streams=2".into(), 1e9)]);
     let cut = read(Tool::Iperf3, format!("{start}{interval}").as_bytes()).unwrap_err();
@@ -204,7 +204,7 @@ fn as_sysbench_1_1(file: &str) -> String {
 }
 
 #[test]
-fn files_of_sysbench_1_1_are_those_of_1_0() {
+fn sysbench_1_1_equals_1_0() {
     let file = include_str!("data/sysbench-fileio.txt");
     let [older, newer] = [file, &as_sysbench_1_1(file)].map(|file| read(Tool::Sysbench, file.as_bytes()).unwrap());
     assert_eq!(newer.outline.foreign.as_ref().unwrap().version, "1.1.0-3ceba0b");
@@ -213,7 +213,7 @@ fn files_of_sysbench_1_1_are_those_of_1_0() {
 }
 
 #[test]
-fn a_sysbench_of_other_work_is_no_read_at_a_random_place() {
+fn other_sysbench_work_is_not_random_read() {
     let older = include_str!("data/sysbench-fileio.txt");
     let newer = &as_sysbench_1_1(older);
     let (begins, fails) = ("Running the test with following options:", "FATAL: Failed to read file!");
@@ -231,26 +231,26 @@ fn a_sysbench_of_other_work_is_no_read_at_a_random_place() {
         ("Threads started!", &failure, "test failed (FATAL: Failed to read file!)"),
     ] {
         for file in [older, newer] {
-            is_refused(file, (part, other), reason);
+            assert_refused(file, (part, other), reason);
         }
     }
-    is_refused(older, ("1.0001s", "0.0043s"), "half a second");
-    is_refused(newer, ("992.26", "4.26"), "half a second");
-    is_refused(older, ("reads/s:", "reads/s: about"), "reads/s: its value cannot be read");
-    is_refused(newer, ("read:  IOPS=", "read:  IOPS=about "), "reads/s: its value cannot be read");
-    is_refused(newer, ("read:  IOPS=21783.60", "read:  IOPS=0.00"), "its value is 0");
+    assert_refused(older, ("1.0001s", "0.0043s"), "half a second");
+    assert_refused(newer, ("992.26", "4.26"), "half a second");
+    assert_refused(older, ("reads/s:", "reads/s: about"), "reads/s: its value cannot be read");
+    assert_refused(newer, ("read:  IOPS=", "read:  IOPS=about "), "reads/s: its value cannot be read");
+    assert_refused(newer, ("read:  IOPS=21783.60", "read:  IOPS=0.00"), "its value is 0");
 }
 
 /// That nothing is imported of a file of sysbench with another part, for this reason.
 #[track_caller]
-fn is_refused(file: &str, (part, other): (&str, &str), reason: &str) {
+fn assert_refused(file: &str, (part, other): (&str, &str), reason: &str) {
     assert!(file.contains(part), "{part}");
     let error = read(Tool::Sysbench, file.replacen(part, other, 1).as_bytes()).unwrap_err().to_string();
     assert!(error.contains(reason) && !error.contains('\n'), "{other}: {error}");
 }
 
 #[test]
-fn an_lmbench_of_several_copies_is_not_imported() {
+fn parallel_lmbench_is_not_imported() {
     let file = include_str!("data/lmbench.out");
     let of =
         |line: &str| read(Tool::Lmbench, file.replacen("[SYNC_MAX: 1]", line, 1).as_bytes()).unwrap_err().to_string();
@@ -259,7 +259,7 @@ fn an_lmbench_of_several_copies_is_not_imported() {
 }
 
 #[test]
-fn a_line_of_an_lmbench_that_cannot_be_read_is_said() {
+fn unreadable_lmbench_line_is_reported() {
     let file = include_str!("data/lmbench.out");
     let line = file.lines().find(|line| line.starts_with("Simple syscall")).unwrap();
     let run = read(Tool::Lmbench, file.replacen(line, "Simple syscall: 61.2 nanoseconds", 1).as_bytes()).unwrap();
@@ -268,25 +268,25 @@ fn a_line_of_an_lmbench_that_cannot_be_read_is_said() {
 }
 
 #[test]
-fn an_encoding_of_another_shell_or_of_a_name_changes_nothing() {
+fn encoding_does_not_change_results() {
     for (tool, file) in FILES {
-        let alone = told(&read(tool, file.as_bytes()));
+        let alone = result_text(&read(tool, file.as_bytes()));
         let encoded = |mark: [u8; 2], unit: fn(u16) -> [u8; 2]| -> Vec<u8> {
             mark.into_iter().chain(file.encode_utf16().flat_map(unit)).collect()
         };
         let marked = [b"\xef\xbb\xbf", file.as_bytes()].concat();
         for bytes in [marked, encoded([0xff, 0xfe], u16::to_le_bytes), encoded([0xfe, 0xff], u16::to_be_bytes)] {
-            assert_eq!(Tool::that_wrote(&bytes), Some(tool));
-            assert_eq!(told(&read(tool, &bytes)), alone, "{tool:?}");
+            assert_eq!(Tool::detect(&bytes), Some(tool));
+            assert_eq!(result_text(&read(tool, &bytes)), alone, "{tool:?}");
         }
         let latin = [b"job \"caf\xe9\"\n", file.as_bytes()].concat();
-        assert_eq!(Tool::quoted_in(&latin), Some(tool));
-        assert_eq!(told(&read(tool, &latin)), alone, "{tool:?}");
+        assert_eq!(Tool::detect_quoted(&latin), Some(tool));
+        assert_eq!(result_text(&read(tool, &latin)), alone, "{tool:?}");
     }
 }
 
 #[test]
-fn the_same_file_is_the_same_run() {
+fn same_file_is_same_run() {
     let file = FILES[1].1.as_bytes();
     let [one, other] = [read(Tool::Fio, file), read(Tool::Fio, file)].map(Result::unwrap);
     assert_eq!(one, other);
@@ -295,7 +295,7 @@ fn the_same_file_is_the_same_run() {
 }
 
 #[test]
-fn no_name_of_a_host_or_file_is_kept() {
+fn host_and_file_names_are_dropped() {
     for (tool, file) in FILES {
         let Ok(run) = read(tool, file.as_bytes()) else { continue };
         let kept = format!("{run:?}");
@@ -306,7 +306,7 @@ fn no_name_of_a_host_or_file_is_kept() {
 }
 
 #[test]
-fn every_table_says_why_and_names_what_is_imported() {
+fn every_mapping_has_a_reason() {
     for tool in Tool::ALL {
         let table = tool.table();
         assert!(table.iter().all(|row| !row.theirs.is_empty() && row.why.len() > 10));
@@ -327,7 +327,7 @@ impl Random {
 }
 
 /// Replacements that parsers stumble over.
-const TOKENS: [&str; 16] = [
+const HOSTILE_TOKENS: [&str; 16] = [
     "-1",
     "0",
     "1e999",
@@ -346,7 +346,7 @@ const TOKENS: [&str; 16] = [
     "]\n[",
 ];
 
-fn mutated(file: &str, random: &mut Random) -> Vec<u8> {
+fn mutate(file: &str, random: &mut Random) -> Vec<u8> {
     let mut bytes = file.as_bytes().to_vec();
     for _ in 0..=random.below(4) {
         let at = random.below(bytes.len());
@@ -354,13 +354,13 @@ fn mutated(file: &str, random: &mut Random) -> Vec<u8> {
             0 => bytes[at] ^= 1 << random.below(8),
             1 => bytes.truncate(at),
             2 => {
-                let token = TOKENS[random.below(TOKENS.len())].bytes();
+                let token = HOSTILE_TOKENS[random.below(HOSTILE_TOKENS.len())].bytes();
                 bytes.splice(at..(at + random.below(8)).min(bytes.len()), token);
             }
             3 => {
                 // A number becomes another one.
                 let end = (at..bytes.len()).find(|&i| !bytes[i].is_ascii_digit()).unwrap_or(bytes.len());
-                bytes.splice(at..end, TOKENS[random.below(6)].bytes());
+                bytes.splice(at..end, HOSTILE_TOKENS[random.below(6)].bytes());
             }
             _ => {
                 let from = random.below(bytes.len());
@@ -376,13 +376,13 @@ fn mutated(file: &str, random: &mut Random) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_a_file_holds_a_run_has_numbers_and_nothing_panics() {
+fn mutated_files_never_panic() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let mut runs = 0;
     for (tool, file) in FILES {
         for _ in 0..400 {
-            let bytes = mutated(file, &mut random);
-            let _ = Tool::that_wrote(&bytes);
+            let bytes = mutate(file, &mut random);
+            let _ = Tool::detect(&bytes);
             let Ok(run) = read(tool, &bytes) else { continue };
             runs += 1;
             assert!(values(&run).all(|(_, value)| value.is_finite() && value > 0.0));

@@ -1,75 +1,76 @@
 //! A probe's interface to the harness: the only way to make readings.
 
-mod taken;
+mod sample_buffer;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use kelvin_model::{
-    Canaries as Guards, Canary, Metric, OverheadReading, Reading, Readings, SteadyCore, Tags, Treatment,
+    Canaries as Guards, Canary, CoreSteadyState, HeadlineSamples, Metric, MetricReadings, OverheadReading, Readings,
+    SampleTags,
 };
 use kelvin_stats::median;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
-use kelvin_sys::spawn::Thread;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use crate::canary::Canaries;
-use crate::crew::Crew;
-use crate::protocol::{Beyond, Request};
-use crate::setup::{OtherHost, Setup, SocketOptions};
-use crate::stop::Stop;
-use crate::watch::Watch;
+use crate::canary::CanaryReader;
+use crate::interference::InterferenceMonitor;
+use crate::probe_error::ProbeError;
+use crate::protocol::{Extension, RoundRequest};
+use crate::setup::{AgentEndpoint, Setup, TcpOptions};
+use crate::worker_group::WorkerGroup;
 
-use self::taken::{Quiet, Sampling, Taken};
+use self::sample_buffer::{SampleBuffer, SamplingSpec, UndisturbedCriterion};
 
 /// Minimum time of a batch, in nanoseconds and in clock pairs: the longer applies.
-const BATCH_NANOSECONDS: f64 = 50_000.0;
-const BATCH_PAIRS: f64 = 1000.0;
+const MIN_BATCH_TIME: f64 = 50_000.0;
+const MIN_BATCH_CLOCK_PAIRS: f64 = 1000.0;
 /// Maximum samples that one round keeps of one metric; with more time, batches grow instead.
-const MOST_SAMPLES: usize = 400;
+const MAX_SAMPLES: usize = 400;
 /// Share of the time slice after which warm-up ends in any case.
-const WARM_SHARE: f64 = 0.25;
+const MAX_WARM_UP_SHARE: f64 = 0.25;
 /// Individually timed operations of at least this many nanoseconds are not re-warmed after the canaries: what those
 /// evict (128 KiB at most) costs less than 1 % of it.
-const REWARM_LIMIT: f64 = 1_000_000.0;
+const REWARM_THRESHOLD: f64 = 1_000_000.0;
 /// Minimum nanoseconds between two readings of the canaries when operations are timed one by one.
 const CANARY_PERIOD: f64 = 60_000.0;
 /// Back-to-back operations between two checks of the thread's counters and the canaries: so many that less than 1 % of
 /// the samples follow a check.
-const LOOKED_AFTER: usize = 128;
+const CHECK_STRIDE: usize = 128;
 /// Back-to-back operations dropped after a canary reading, until its delay no longer affects the partner.
-const REWARMED_IN_TURN: u64 = 8;
+const BACK_TO_BACK_REWARM: u64 = 8;
 /// Where few samples are undisturbed after this share of a slice, the rest of it is spent on waiting for such.
-const HALFWAY: f64 = 0.5;
+const GIVE_UP_SHARE: f64 = 0.5;
 /// Where the samples between two readings of the canaries take longer than this share of what a round may go on for, it does not:
 /// they outlast what a neighbour leaves free.
-const WORTH_WAITING: f64 = 0.25;
+const MAX_GROUP_SHARE: f64 = 0.25;
 
 /// What is timed: it does a number of iterations, and returns the ticks of each metric.
-type Timed<'t, const K: usize> = dyn FnMut(Clock, u64) -> Result<[f64; K], Stop> + 't;
+type TimedOperation<'t, const K: usize> = dyn FnMut(Clock, u64) -> Result<[f64; K], ProbeError> + 't;
 
 /// One round of one probe at one case, inside its own process.
 pub struct Bench<'a> {
-    request: &'a Request,
+    request: &'a RoundRequest,
     clock: Clock,
     nanoseconds_per_tick: f64,
     metrics: usize,
     overhead: OverheadReading,
-    canaries: Canaries,
+    canaries: CanaryReader,
     /// The threads that work with this one now.
-    crew: Option<Arc<Crew>>,
-    watch: Watch,
-    readings: Vec<Reading>,
+    workers: Option<Arc<WorkerGroup>>,
+    interference: InterferenceMonitor,
+    readings: Vec<MetricReadings>,
     notes: Vec<String>,
     /// Nanoseconds by which the round may still go on beyond its time, and by which it has.
-    may_go_on: f64,
-    went_on: f64,
+    extension_left: f64,
+    extended_by: f64,
 }
 
 impl<'a> Bench<'a> {
     /// A bench for a request; `metrics` is how many metrics share the probe's time.
-    pub(crate) fn new(request: &'a Request, clock: Clock, metrics: usize) -> Self {
+    pub(crate) fn new(request: &'a RoundRequest, clock: Clock, metrics: usize) -> Self {
         let setup = &request.setup;
         let nanoseconds_per_tick = 1e9 / setup.clock.hertz;
         Self {
@@ -78,13 +79,13 @@ impl<'a> Bench<'a> {
             nanoseconds_per_tick,
             metrics: metrics.max(1),
             overhead: measure_overhead(clock, nanoseconds_per_tick),
-            canaries: Canaries::new(clock, nanoseconds_per_tick, setup.canaries),
-            crew: None,
-            watch: Watch::new(setup.placement.cpu, setup.throttle_file.as_deref()),
+            canaries: CanaryReader::new(clock, nanoseconds_per_tick, setup.canaries),
+            workers: None,
+            interference: InterferenceMonitor::new(setup.placement.cpu, setup.throttle_file.as_deref()),
             readings: Vec::new(),
             notes: Vec::new(),
-            may_go_on: 0.0,
-            went_on: 0.0,
+            extension_left: 0.0,
+            extended_by: 0.0,
         }
     }
 
@@ -92,7 +93,11 @@ impl<'a> Bench<'a> {
     ///
     /// The batch size is found by doubling. Canaries are read between batches, and a few untimed iterations re-warm
     /// what they evicted.
-    pub fn time(&mut self, metric: &Metric, operation: impl FnMut(u64) -> Result<(), Stop>) -> Result<(), Stop> {
+    pub fn time(
+        &mut self,
+        metric: &Metric,
+        operation: impl FnMut(u64) -> Result<(), ProbeError>,
+    ) -> Result<(), ProbeError> {
         self.time_work(metric, 0.0, operation)
     }
 
@@ -101,17 +106,17 @@ impl<'a> Bench<'a> {
         &mut self,
         metric: &Metric,
         work: f64,
-        mut operation: impl FnMut(u64) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        mut operation: impl FnMut(u64) -> Result<(), ProbeError>,
+    ) -> Result<(), ProbeError> {
         let mut timed = |clock: Clock, iterations: u64| {
             let start = clock.start();
             operation(iterations)?;
             Ok([clock.stop().wrapping_sub(start) as f64])
         };
-        let slice = self.share(1);
-        let begun = self.clock.deadline();
-        let iterations = self.find_batch_size(self.least_batch(slice), &mut timed)?;
-        let sampling = Sampling::of_batches(begun, slice, iterations, work);
+        let slice = self.slice_share(1);
+        let begun = self.clock.deadline_nanoseconds();
+        let iterations = self.find_batch_size(self.min_batch_time(slice), &mut timed)?;
+        let sampling = SamplingSpec::batched(begun, slice, iterations, work);
         self.sample([metric], &sampling, &mut timed)
     }
 
@@ -120,19 +125,19 @@ impl<'a> Bench<'a> {
     pub fn time_each<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
-        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
-    ) -> Result<(), Stop> {
+        operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
+    ) -> Result<(), ProbeError> {
         self.time_each_work(metrics, 0.0, operation)
     }
 
     /// The same for operations with a partner task, which would notice a pause: they run back to back. Now and then the
     /// thread's counters and the canaries are read, and apply to all samples since.
-    pub fn time_in_turn<const K: usize>(
+    pub fn time_back_to_back<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
-        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
-    ) -> Result<(), Stop> {
-        self.time_one_by_one(metrics, (0.0, LOOKED_AFTER), operation)
+        operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
+    ) -> Result<(), ProbeError> {
+        self.time_single_operations(metrics, (0.0, CHECK_STRIDE), operation)
     }
 
     /// The same as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
@@ -140,19 +145,19 @@ impl<'a> Bench<'a> {
         &mut self,
         metrics: [&Metric; K],
         work: f64,
-        operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
-    ) -> Result<(), Stop> {
-        self.time_one_by_one(metrics, (work, 1), operation)
+        operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
+    ) -> Result<(), ProbeError> {
+        self.time_single_operations(metrics, (work, 1), operation)
     }
 
-    fn time_one_by_one<const K: usize>(
+    fn time_single_operations<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
         (work, looked_after): (f64, usize),
-        mut operation: impl FnMut(Clock) -> Result<[u64; K], Stop>,
-    ) -> Result<(), Stop> {
-        let slice = self.share(K);
-        let begun = self.clock.deadline();
+        mut operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
+    ) -> Result<(), ProbeError> {
+        let slice = self.slice_share(K);
+        let begun = self.clock.deadline_nanoseconds();
         let gap = self.ticks(self.setup().gap);
         let mut timed = |clock: Clock, count: u64| {
             for _ in 1..count {
@@ -162,21 +167,30 @@ impl<'a> Bench<'a> {
             Ok(operation(clock)?.map(|ticks| ticks as f64))
         };
         timed(self.clock, 1)?;
-        let mut whole = (self.clock.deadline() - begun).max(1) as f64;
+        let mut whole = (self.clock.deadline_nanoseconds() - begun).max(1) as f64;
         // The first may be exceptionally slow; a second is worth its time unless it would use up the slice.
-        if whole < WARM_SHARE * slice {
-            let second = self.clock.deadline();
+        if whole < MAX_WARM_UP_SHARE * slice {
+            let second = self.clock.deadline_nanoseconds();
             timed(self.clock, 1)?;
-            whole = (self.clock.deadline() - second).max(1) as f64;
+            whole = (self.clock.deadline_nanoseconds() - second).max(1) as f64;
         }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
-        let most = MOST_SAMPLES * stride.max(2);
+        let most = MAX_SAMPLES * stride.max(2);
         let rewarm = match looked_after {
-            1 => u64::from(whole < REWARM_LIMIT),
-            _ => REWARMED_IN_TURN,
+            1 => u64::from(whole < REWARM_THRESHOLD),
+            _ => BACK_TO_BACK_REWARM,
         };
         let stride = stride.max(looked_after);
-        let sampling = Sampling { begun, slice, iterations: 1, rewarm, stride, most, work, looked_after };
+        let sampling = SamplingSpec {
+            start: begun,
+            slice,
+            iterations: 1,
+            rewarm,
+            stride,
+            max_samples: most,
+            work,
+            check_stride: looked_after,
+        };
         self.sample(metrics, &sampling, &mut timed)
     }
 
@@ -187,12 +201,12 @@ impl<'a> Bench<'a> {
     pub fn time_parts<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
-        mut operation: impl FnMut(Clock, u64) -> Result<[f64; K], Stop>,
-    ) -> Result<(), Stop> {
-        let slice = self.share(K);
-        let begun = self.clock.deadline();
-        let iterations = self.find_batch_size(self.least_batch(slice), &mut operation)?;
-        let sampling = Sampling::of_batches(begun, slice, iterations, 0.0);
+        mut operation: impl FnMut(Clock, u64) -> Result<[f64; K], ProbeError>,
+    ) -> Result<(), ProbeError> {
+        let slice = self.slice_share(K);
+        let begun = self.clock.deadline_nanoseconds();
+        let iterations = self.find_batch_size(self.min_batch_time(slice), &mut operation)?;
+        let sampling = SamplingSpec::batched(begun, slice, iterations, 0.0);
         self.sample(metrics, &sampling, &mut operation)
     }
 
@@ -201,40 +215,40 @@ impl<'a> Bench<'a> {
     ///
     /// The calling thread does its own CPU's part: a second thread waiting there would compete with it. Canaries are
     /// read on all CPUs, one after the other (a few at a time of many), and the longest reading counts.
-    pub fn together(
+    pub fn run_workers(
         &mut self,
         cpus: &[u32],
         operation: impl Fn(usize, u64) + Sync,
-        lead: impl FnOnce(&mut Self, &mut dyn FnMut(u64) -> Result<(), Stop>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+        lead: impl FnOnce(&mut Self, &mut dyn FnMut(u64) -> Result<(), ProbeError>) -> Result<(), ProbeError>,
+    ) -> Result<(), ProbeError> {
         let own = cpus.iter().position(|&cpu| cpu == self.cpu());
         let others = || cpus.iter().enumerate().filter(|&(member, _)| Some(member) != own);
-        let crew = Arc::new(Crew::new(others().count()));
+        let crew = Arc::new(WorkerGroup::new(others().count()));
         std::thread::scope(|scope| {
             for (number, (member, &cpu)) in others().enumerate() {
                 let (crew, operation) = (&crew, &operation);
                 let canaries = self.canaries;
-                let work = move || crew.work(number, cpu, canaries, &|iterations| operation(member, iterations));
+                let work = move || crew.run_worker(number, cpu, canaries, &|iterations| operation(member, iterations));
                 // Those that were started wait for a round, until they are dismissed.
-                Thread::named("worker").start_in(scope, work).inspect_err(|_| crew.dismiss())?;
+                ThreadBuilder::named("worker").start_in(scope, work).inspect_err(|_| crew.stop_workers())?;
             }
-            self.crew = Some(Arc::clone(&crew));
+            self.workers = Some(Arc::clone(&crew));
             let outcome = lead(self, &mut |iterations| {
-                crew.round(iterations, || {
+                crew.run_round(iterations, || {
                     if let Some(member) = own {
                         operation(member, iterations);
                     }
                 })
             });
-            self.crew = None;
-            crew.dismiss();
+            self.workers = None;
+            crew.stop_workers();
             outcome
         })
     }
 
     /// Records values already in the metric's unit: counters, or one figure of the whole round.
     pub fn record(&mut self, metric: &Metric, values: Vec<f64>) {
-        self.keep(metric, Readings::Scalars(values));
+        self.push_reading(metric, Readings::Scalars(values));
     }
 
     /// Adds a note to the next recorded reading: a proof by counters, something degraded.
@@ -243,7 +257,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Adds a note to the last recorded reading: what is known only after timing, such as counters.
-    pub fn note_on_last(&mut self, text: impl Into<String>) {
+    pub fn note_last_reading(&mut self, text: impl Into<String>) {
         match self.readings.last_mut() {
             Some(reading) => reading.notes.push(text.into()),
             None => self.note(text),
@@ -256,9 +270,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Core cycles of a 64-bit multiply, as found before the run; in an emulator there is no such number.
-    pub fn multiply_cycles(&self) -> Result<u32, Stop> {
+    pub fn multiply_cycles(&self) -> Result<u32, ProbeError> {
         let cycles = &self.setup().clock.multiply_cycles;
-        cycles.get().copied().ok_or_else(|| Stop::skip(cycles.source_or_reason()))
+        cycles.get().copied().ok_or_else(|| ProbeError::skip(cycles.source_or_reason()))
     }
 
     /// Ticks of the clock in nanoseconds.
@@ -292,8 +306,8 @@ impl<'a> Bench<'a> {
     }
 
     /// A second CPU, for the partner of a pair.
-    pub fn partner_cpu(&self) -> Result<u32, Stop> {
-        self.setup().placement.partner.ok_or_else(|| Stop::skip("needs two CPUs; this process may use one"))
+    pub fn partner_cpu(&self) -> Result<u32, ProbeError> {
+        self.setup().placement.partner.ok_or_else(|| ProbeError::skip("needs two CPUs; this process may use one"))
     }
 
     /// CPUs for multi-CPU work; this process itself is pinned to one of them.
@@ -320,21 +334,24 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// A reason to skip, if none was named.
-    pub fn remote(&self) -> Result<&Path, Stop> {
+    pub fn remote(&self) -> Result<&Path, ProbeError> {
         let named = self.setup().remote.as_deref().map(Path::new);
-        named.ok_or_else(|| Stop::skip("needs a directory mounted from another machine: give --remote DIR"))
+        named.ok_or_else(|| ProbeError::skip("needs a directory mounted from another machine: give --remote DIR"))
     }
 
     /// An agent on another host to measure against.
     ///
     /// # Errors
     /// A reason to skip, if none was named.
-    pub fn agent(&self) -> Result<&OtherHost, Stop> {
-        self.setup().agent.as_ref().ok_or_else(|| Stop::skip("needs `kelvin agent` on another host: give --peer HOST"))
+    pub fn agent(&self) -> Result<&AgentEndpoint, ProbeError> {
+        self.setup()
+            .agent
+            .as_ref()
+            .ok_or_else(|| ProbeError::skip("needs `kelvin agent` on another host: give --peer HOST"))
     }
 
     /// Socket options of TCP streams.
-    pub fn sockets(&self) -> &SocketOptions {
+    pub fn sockets(&self) -> &TcpOptions {
         &self.setup().sockets
     }
 
@@ -342,8 +359,8 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// A reason to skip, if it would exceed the limit.
-    pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
-        self.setup().may_write(bytes)
+    pub fn reserve_write(&self, bytes: u64) -> Result<(), ProbeError> {
+        self.setup().reserve_write(bytes)
     }
 
     fn setup(&self) -> &'a Setup {
@@ -351,36 +368,40 @@ impl<'a> Bench<'a> {
     }
 
     /// Nanoseconds by which the round went on beyond its time.
-    pub(crate) fn beyond(&self) -> u64 {
-        self.went_on as u64
+    pub(crate) fn extended_by(&self) -> u64 {
+        self.extended_by as u64
     }
 
     /// The readings so far.
-    pub(crate) fn into_readings(self) -> Vec<Reading> {
+    pub(crate) fn into_readings(self) -> Vec<MetricReadings> {
         self.readings
     }
 
     /// Nanoseconds for `count` of the probe's metrics, which share its slice equally.
-    fn share(&self, count: usize) -> f64 {
+    fn slice_share(&self, count: usize) -> f64 {
         self.slice() * count as f64 / self.metrics.max(count) as f64
     }
 
     /// Minimum time of a batch in a slice, in nanoseconds.
-    fn least_batch(&self, slice: f64) -> f64 {
-        BATCH_NANOSECONDS.max(BATCH_PAIRS * self.overhead.clock_pair).max(slice / MOST_SAMPLES as f64)
+    fn min_batch_time(&self, slice: f64) -> f64 {
+        MIN_BATCH_TIME.max(MIN_BATCH_CLOCK_PAIRS * self.overhead.clock_pair).max(slice / MAX_SAMPLES as f64)
     }
 
     /// Doubles the iterations until two batches in a row take at least `least` nanoseconds: a single one may have been
     /// interrupted.
-    fn find_batch_size<const K: usize>(&self, least: f64, timed: &mut Timed<'_, K>) -> Result<u64, Stop> {
+    fn find_batch_size<const K: usize>(
+        &self,
+        least: f64,
+        timed: &mut TimedOperation<'_, K>,
+    ) -> Result<u64, ProbeError> {
         let mut iterations = 1;
-        let mut reaches = |iterations| -> Result<bool, Stop> {
+        let mut reaches = |iterations| -> Result<bool, ProbeError> {
             let longest = timed(self.clock, iterations)?.into_iter().fold(0.0, f64::max);
             Ok(longest * self.nanoseconds_per_tick >= least)
         };
         while !(reaches(iterations)? && reaches(iterations)?) {
             iterations = iterations.checked_mul(2).ok_or_else(|| {
-                Stop::fail(
+                ProbeError::fail(
                     "the operation takes no time: 2^63 iterations are shorter than the minimum \
                                            batch",
                 )
@@ -394,51 +415,52 @@ impl<'a> Bench<'a> {
     fn sample<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
-        sampling: &Sampling,
-        timed: &mut Timed<'_, K>,
-    ) -> Result<(), Stop> {
-        let metric = metrics[0].at(&self.request.case);
+        sampling: &SamplingSpec,
+        timed: &mut TimedOperation<'_, K>,
+    ) -> Result<(), ProbeError> {
+        let metric = metrics[0].for_case(&self.request.case);
         let guards = metric.canaries;
-        let beyond = self.request.beyond.filter(|_| SteadyCore::guards(guards, metric.headline));
-        let treatment = if metric.own_frequency { Treatment::CycleNormalised } else { metric.headline };
-        let quiet = beyond.map(|Beyond { core, .. }| Quiet { core, treatment });
-        let mut halfway = Some(HALFWAY * sampling.slice);
-        let mut taken = Taken::default();
+        let beyond = self.request.beyond.filter(|_| CoreSteadyState::is_guarding(guards, metric.headline));
+        let treatment = if metric.own_frequency { HeadlineSamples::CycleNormalised } else { metric.headline };
+        let quiet = beyond.map(|Extension { core, .. }| UndisturbedCriterion { core, treatment });
+        let mut halfway = Some(GIVE_UP_SHARE * sampling.slice);
+        let mut taken = SampleBuffer::default();
         let spent = loop {
-            let spent = (self.clock.deadline() - sampling.begun) as f64;
+            let spent = (self.clock.deadline_nanoseconds() - sampling.start) as f64;
             if taken.is_enough(sampling, spent) {
                 break spent;
             }
             if taken.tags.len().is_multiple_of(sampling.stride) {
                 self.read_canaries(guards, &mut taken.canaries)?;
-                if taken.shows_what_is_found() && halfway.take_if(|halfway| spent >= *halfway).is_some() {
+                if taken.has_min_samples() && halfway.take_if(|halfway| spent >= *halfway).is_some() {
                     // What is found is known by then: what is left is better spent on waiting.
-                    let is_disturbed = |quiet| taken.undisturbed(quiet, sampling.stride) < taken.wanted(1.0);
+                    let is_disturbed =
+                        |quiet| taken.count_undisturbed(quiet, sampling.stride) < taken.undisturbed_goal(1.0);
                     if quiet.as_ref().is_some_and(is_disturbed) {
-                        taken.unread();
+                        taken.drop_last_canaries();
                         break spent;
                     }
                 }
                 self.rewarm(guards, sampling, timed)?;
             }
             let state = taken.warm_up.tags();
-            self.take(&mut taken, state, sampling, timed)?;
-            taken.settle(spent >= WARM_SHARE * sampling.slice);
+            self.take_sample(&mut taken, state, sampling, timed)?;
+            taken.update_warm_up(spent >= MAX_WARM_UP_SHARE * sampling.slice);
         };
-        self.look_at_all(&mut taken);
+        self.tag_remaining(&mut taken);
         self.read_canaries(guards, &mut taken.canaries)?;
         if let Some((beyond, quiet)) = beyond.zip(quiet) {
             let left = (sampling.slice - spent).max(0.0);
-            self.may_go_on += beyond.most as f64 * self.share(K) / self.slice();
-            let worth = WORTH_WAITING * (left + beyond.most as f64);
+            self.extension_left += beyond.most as f64 * self.slice_share(K) / self.slice();
+            let worth = MAX_GROUP_SHARE * (left + beyond.most as f64);
             let went_on =
-                self.go_on((guards, &quiet), (left + self.may_go_on, worth), &mut taken, (sampling, timed))?;
+                self.extend((guards, &quiet), (left + self.extension_left, worth), &mut taken, (sampling, timed))?;
             let beyond = (went_on - left).max(0.0);
-            self.may_go_on -= beyond;
-            self.went_on += beyond;
+            self.extension_left -= beyond;
+            self.extended_by += beyond;
         }
         for (metric, batches) in metrics.into_iter().zip(taken.into_batches(sampling)) {
-            self.keep(metric, Readings::Batches(batches));
+            self.push_reading(metric, Readings::Batches(batches));
         }
         Ok(())
     }
@@ -446,39 +468,39 @@ impl<'a> Bench<'a> {
     /// Goes on until enough samples are undisturbed, for at most so many nanoseconds, where those between two readings of the canaries
     /// take no longer than is worth it; for how long it did. While the core is disturbed the work goes on all the same, so that its
     /// caches and its partner stay as they are, but is forgotten.
-    fn go_on<const K: usize>(
+    fn extend<const K: usize>(
         &mut self,
-        (guards, quiet): (Guards, &Quiet),
+        (guards, quiet): (Guards, &UndisturbedCriterion),
         (most, worth): (f64, f64),
-        taken: &mut Taken<K>,
-        (sampling, timed): (&Sampling, &mut Timed<'_, K>),
-    ) -> Result<f64, Stop> {
+        taken: &mut SampleBuffer<K>,
+        (sampling, timed): (&SamplingSpec, &mut TimedOperation<'_, K>),
+    ) -> Result<f64, ProbeError> {
         let stride = sampling.stride;
-        let begun = self.clock.deadline();
-        let group = (begun - sampling.begun) as f64 / taken.tags.len() as f64 * stride as f64;
+        let begun = self.clock.deadline_nanoseconds();
+        let group = (begun - sampling.start) as f64 / taken.tags.len() as f64 * stride as f64;
         if group > worth {
             return Ok(0.0);
         }
-        let wanted = taken.wanted(sampling.slice / (begun - sampling.begun) as f64);
+        let wanted = taken.undisturbed_goal(sampling.slice / (begun - sampling.start) as f64);
         let mut spent = 0.0;
-        while taken.undisturbed(quiet, stride) < wanted && spent + group <= most {
+        while taken.count_undisturbed(quiet, stride) < wanted && spent + group <= most {
             if !taken.tags.len().is_multiple_of(stride) {
                 // These samples follow the last reading but one.
-                taken.unread();
+                taken.drop_last_canaries();
             }
             self.rewarm(guards, sampling, timed)?;
             loop {
-                self.take(taken, Tags::AWAITED, sampling, timed)?;
+                self.take_sample(taken, SampleTags::AWAITED, sampling, timed)?;
                 if taken.tags.len().is_multiple_of(stride) {
                     break;
                 }
             }
-            self.look(taken, 1);
+            self.tag_if_due(taken, 1);
             self.read_canaries(guards, &mut taken.canaries)?;
-            taken.forget_disturbed(quiet, stride);
-            spent = (self.clock.deadline() - begun) as f64;
+            taken.drop_disturbed_group(quiet, stride);
+            spent = (self.clock.deadline_nanoseconds() - begun) as f64;
         }
-        self.look_at_all(taken);
+        self.tag_remaining(taken);
         Ok(spent)
     }
 
@@ -486,9 +508,9 @@ impl<'a> Bench<'a> {
     fn rewarm<const K: usize>(
         &self,
         guards: Guards,
-        sampling: &Sampling,
-        timed: &mut Timed<'_, K>,
-    ) -> Result<(), Stop> {
+        sampling: &SamplingSpec,
+        timed: &mut TimedOperation<'_, K>,
+    ) -> Result<(), ProbeError> {
         if sampling.rewarm > 0 && guards != Guards::NONE {
             timed(self.clock, sampling.rewarm)?;
         }
@@ -496,47 +518,47 @@ impl<'a> Bench<'a> {
     }
 
     /// Takes one sample of each metric.
-    fn take<const K: usize>(
+    fn take_sample<const K: usize>(
         &mut self,
-        taken: &mut Taken<K>,
-        state: Tags,
-        sampling: &Sampling,
-        timed: &mut Timed<'_, K>,
-    ) -> Result<(), Stop> {
-        if taken.watched == taken.tags.len() {
-            self.watch.begin();
+        taken: &mut SampleBuffer<K>,
+        state: SampleTags,
+        sampling: &SamplingSpec,
+        timed: &mut TimedOperation<'_, K>,
+    ) -> Result<(), ProbeError> {
+        if taken.thread_checked == taken.tags.len() {
+            self.interference.reset();
         }
         let ticks = timed(self.clock, sampling.iterations)?;
         taken.add(ticks.map(|ticks| ticks * self.nanoseconds_per_tick), state);
-        self.look(taken, sampling.looked_after);
+        self.tag_if_due(taken, sampling.check_stride);
         Ok(())
     }
 
     /// Tags the samples since the last check, if that was so many samples ago.
-    fn look<const K: usize>(&mut self, taken: &mut Taken<K>, after: usize) {
-        if taken.tags.len() - taken.watched < after {
+    fn tag_if_due<const K: usize>(&mut self, taken: &mut SampleBuffer<K>, after: usize) {
+        if taken.tags.len() - taken.thread_checked < after {
             return;
         }
-        self.look_at_thread(&mut taken.tags[taken.watched..]);
-        taken.watched = taken.tags.len();
-        if self.watch.due() {
-            self.look_at_files(&mut taken.tags[taken.looked..]);
-            taken.looked = taken.tags.len();
+        self.tag_thread_events(&mut taken.tags[taken.thread_checked..]);
+        taken.thread_checked = taken.tags.len();
+        if self.interference.is_file_check_due() {
+            self.tag_file_events(&mut taken.tags[taken.files_checked..]);
+            taken.files_checked = taken.tags.len();
         }
     }
 
     /// Tags the remaining samples.
-    fn look_at_all<const K: usize>(&mut self, taken: &mut Taken<K>) {
-        if taken.watched < taken.tags.len() {
-            self.look_at_thread(&mut taken.tags[taken.watched..]);
+    fn tag_remaining<const K: usize>(&mut self, taken: &mut SampleBuffer<K>) {
+        if taken.thread_checked < taken.tags.len() {
+            self.tag_thread_events(&mut taken.tags[taken.thread_checked..]);
         }
-        self.look_at_files(&mut taken.tags[taken.looked..]);
-        (taken.watched, taken.looked) = (taken.tags.len(), taken.tags.len());
+        self.tag_file_events(&mut taken.tags[taken.files_checked..]);
+        (taken.thread_checked, taken.files_checked) = (taken.tags.len(), taken.tags.len());
     }
 
     /// Reads the canaries on every working CPU.
-    fn read_canaries(&mut self, wanted: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), Stop> {
-        match &self.crew {
+    fn read_canaries(&mut self, wanted: Guards, columns: &mut BTreeMap<Canary, Vec<f32>>) -> Result<(), ProbeError> {
+        match &self.workers {
             Some(crew) => crew.read_canaries(self.canaries, wanted, columns)?,
             None => self.canaries.read(wanted, columns),
         }
@@ -544,20 +566,20 @@ impl<'a> Bench<'a> {
     }
 
     /// Tags the samples since the last check with the thread's counters.
-    fn look_at_thread(&mut self, since: &mut [Tags]) {
-        let tags = self.watch.batch();
+    fn tag_thread_events(&mut self, since: &mut [SampleTags]) {
+        let tags = self.interference.take_thread_tags();
         since.iter_mut().for_each(|tag| *tag |= tags);
     }
 
     /// Tags the samples since the last check with the counters in files.
-    fn look_at_files(&mut self, since: &mut [Tags]) {
-        let tags = self.watch.files();
+    fn tag_file_events(&mut self, since: &mut [SampleTags]) {
+        let tags = self.interference.take_file_tags();
         since.iter_mut().for_each(|tag| *tag |= tags);
     }
 
-    fn keep(&mut self, metric: &Metric, readings: Readings) {
+    fn push_reading(&mut self, metric: &Metric, readings: Readings) {
         let notes = std::mem::take(&mut self.notes);
-        self.readings.push(Reading { metric: metric.id, readings, overhead: self.overhead, notes });
+        self.readings.push(MetricReadings { metric: metric.id, readings, overhead: self.overhead, notes });
     }
 }
 
@@ -575,9 +597,9 @@ fn spin(clock: Clock, ticks: u64) {
 
 /// The cost of an empty clock pair and of a loop iteration, in this process.
 fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading {
-    const PAIRS: usize = 501;
-    const LOOP: u64 = 8192;
-    let mut pairs = vec![0.0; PAIRS];
+    const OVERHEAD_PAIRS: usize = 501;
+    const OVERHEAD_LOOP_ITERATIONS: u64 = 8192;
+    let mut pairs = vec![0.0; OVERHEAD_PAIRS];
     for pair in &mut pairs {
         let start = clock.start();
         *pair = clock.stop().wrapping_sub(start) as f64;
@@ -586,8 +608,8 @@ fn measure_overhead(clock: Clock, nanoseconds_per_tick: f64) -> OverheadReading 
     let loops: Vec<f64> = (0..15)
         .map(|_| {
             let start = clock.start();
-            kernels::counted_loop(LOOP);
-            (clock.stop().wrapping_sub(start) as f64 - clock_pair) / LOOP as f64
+            kernels::counted_loop(OVERHEAD_LOOP_ITERATIONS);
+            (clock.stop().wrapping_sub(start) as f64 - clock_pair) / OVERHEAD_LOOP_ITERATIONS as f64
         })
         .collect();
     OverheadReading {

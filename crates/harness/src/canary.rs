@@ -7,25 +7,25 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
 /// Turns of the block in one reading of its canary: 16384 adds.
-const BLOCK_TURNS: u64 = 16384 / kernels::BLOCK;
+const BLOCK_ITERATIONS: u64 = 16384 / kernels::BLOCK_LENGTH;
 /// Turns of the chain in one reading of its canary.
-const CHAIN_TURNS: u64 = CANARY_CHAIN_MULTIPLIES as u64 / kernels::CHAIN;
+const CHAIN_ITERATIONS: u64 = CANARY_CHAIN_MULTIPLIES as u64 / kernels::CHAIN_LENGTH;
 
 /// The canaries of one process.
 #[derive(Clone, Copy)]
-pub(crate) struct Canaries {
+pub(crate) struct CanaryReader {
     clock: Clock,
     nanoseconds_per_tick: f64,
     enabled: bool,
 }
 
-impl Canaries {
+impl CanaryReader {
     pub(crate) fn new(clock: Clock, nanoseconds_per_tick: f64, enabled: bool) -> Self {
         Self { clock, nanoseconds_per_tick, enabled }
     }
 
     /// Whether they are read at all.
-    pub(crate) fn are_read(&self) -> bool {
+    pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
     }
 
@@ -40,16 +40,16 @@ impl Canaries {
             return;
         }
         for canary in wanted.iter() {
-            if let Some(nanoseconds) = self.time(canary) {
+            if let Some(nanoseconds) = self.time_canary(canary) {
                 keep(canary, nanoseconds);
             }
         }
     }
 
-    fn time(&self, canary: Canary) -> Option<f32> {
+    fn time_canary(&self, canary: Canary) -> Option<f32> {
         let ticks = match canary {
-            Canary::Chain => timed(self.clock, CHAIN_TURNS, kernels::chain_multiply),
-            Canary::Block => timed(self.clock, BLOCK_TURNS, kernels::independent_adds),
+            Canary::Chain => warm_kernel_ticks(self.clock, CHAIN_ITERATIONS, kernels::chain_multiply),
+            Canary::Block => warm_kernel_ticks(self.clock, BLOCK_ITERATIONS, kernels::independent_adds),
             Canary::Cache | Canary::Kernel => return None,
         };
         Some((ticks as f64 * self.nanoseconds_per_tick) as f32)
@@ -58,14 +58,14 @@ impl Canaries {
 
 /// Ticks of so many turns of a kernel. What was measured before may have evicted the instructions of the kernel and of reading the clock;
 /// a turn before brings them back.
-fn timed(clock: Clock, turns: u64, kernel: impl Fn(u64)) -> u64 {
-    timed_once(clock, 1, &kernel);
-    timed_once(clock, turns, &kernel)
+fn warm_kernel_ticks(clock: Clock, turns: u64, kernel: impl Fn(u64)) -> u64 {
+    kernel_ticks(clock, 1, &kernel);
+    kernel_ticks(clock, turns, &kernel)
 }
 
 /// Not inlined: a copy of the instructions would not be brought back by running another.
 #[inline(never)]
-fn timed_once(clock: Clock, turns: u64, kernel: &impl Fn(u64)) -> u64 {
+fn kernel_ticks(clock: Clock, turns: u64, kernel: &impl Fn(u64)) -> u64 {
     let begun = clock.start();
     kernel(turns);
     clock.stop() - begun

@@ -3,19 +3,19 @@
 use std::io;
 
 use kelvin_model::{ClockInfo, ClockKind, Fact};
-use kelvin_sys::clock::{self, Calibration, Clock};
+use kelvin_sys::clock::{self, Clock, ClockCalibration};
 use kelvin_sys::cpu;
-use kelvin_sys::spawn::Thread;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use crate::cycle::multiply_cycles;
+use crate::multiply_latency::multiply_cycles;
 
 /// Seconds of calibrating.
-const CALIBRATION: f64 = 0.05;
+const CALIBRATION_SECONDS: f64 = 0.05;
 /// Empty pairs of readings, of which the median counts.
-const PAIRS: usize = 1001;
+const CLOCK_PAIR_SAMPLES: usize = 1001;
 /// Where the kernel lists its clock sources and the current one.
-const AVAILABLE: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-const CURRENT: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const AVAILABLE_CLOCKSOURCES: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+const CURRENT_CLOCKSOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Why there is no calibrated clock.
 #[derive(Debug, thiserror::Error)]
@@ -37,25 +37,25 @@ pub enum ClockError {
 }
 
 /// What a thread on the probes' CPU finds out.
-struct Calibrated {
-    calibration: Calibration,
+struct CalibratedClock {
+    calibration: ClockCalibration,
     pair: u64,
     cycles: Result<u32, String>,
 }
 
 /// The best clock available, and if it is not the counter, why.
 pub fn best_clock() -> (ClockKind, Clock, Option<String>) {
-    let note = clock::counter_unusable(std::fs::read_to_string(AVAILABLE).ok().as_deref());
+    let note = clock::counter_unusable(std::fs::read_to_string(AVAILABLE_CLOCKSOURCES).ok().as_deref());
     let kind = match (&note, cfg!(target_arch = "aarch64")) {
         (Some(_), _) => ClockKind::MonotonicRaw,
         (None, true) => ClockKind::VirtualCounter,
         (None, false) => ClockKind::Tsc,
     };
-    (kind, of_kind(kind), note)
+    (kind, clock_of_kind(kind), note)
 }
 
 /// The clock of a kind.
-pub(crate) fn of_kind(kind: ClockKind) -> Clock {
+pub(crate) fn clock_of_kind(kind: ClockKind) -> Clock {
     if kind == ClockKind::MonotonicRaw { Clock::MonotonicRaw } else { Clock::Counter }
 }
 
@@ -66,7 +66,8 @@ pub(crate) fn of_kind(kind: ClockKind) -> Clock {
 pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
     let (kind, chosen, note) = best_clock();
     // In a separate thread, so that this process keeps all its CPUs.
-    let thread = Thread::named("clock").start(move || calibrate_on(cpu, chosen)).map_err(ClockError::NoThread)?;
+    let thread =
+        ThreadBuilder::named("clock").start(move || calibrate_on(cpu, chosen)).map_err(ClockError::NoThread)?;
     let found = thread.join().map_err(|_| ClockError::Panicked)?.map_err(|source| ClockError::Pin { cpu, source })?;
     let hertz = found.calibration.hertz;
     Ok(ClockInfo {
@@ -86,17 +87,17 @@ pub fn calibrate_clock(cpu: u32) -> Result<ClockInfo, ClockError> {
 
 /// The kernel's current clock source.
 pub fn clock_source() -> Option<String> {
-    std::fs::read_to_string(CURRENT).ok().map(|text| text.trim().to_owned())
+    std::fs::read_to_string(CURRENT_CLOCKSOURCE).ok().map(|text| text.trim().to_owned())
 }
 
-fn calibrate_on(cpu: u32, clock: Clock) -> io::Result<Calibrated> {
+fn calibrate_on(cpu: u32, clock: Clock) -> io::Result<CalibratedClock> {
     cpu::pin(&[cpu])?;
-    let calibration = clock::calibrate(clock, CALIBRATION);
+    let calibration = clock::calibrate(clock, CALIBRATION_SECONDS);
     let pair = |_| {
         let start = clock.start();
         clock.stop() - start
     };
-    let mut pairs: Vec<u64> = (0..PAIRS).map(pair).collect();
+    let mut pairs: Vec<u64> = (0..CLOCK_PAIR_SAMPLES).map(pair).collect();
     pairs.sort_unstable();
-    Ok(Calibrated { calibration, pair: pairs[PAIRS / 2], cycles: multiply_cycles(clock) })
+    Ok(CalibratedClock { calibration, pair: pairs[CLOCK_PAIR_SAMPLES / 2], cycles: multiply_cycles(clock) })
 }

@@ -3,73 +3,84 @@
 
 use std::cell::RefCell;
 
-use kelvin_model::units::plain;
+use kelvin_model::units::value_text;
 use kelvin_model::{
-    AsFound, Better, BoundRecord, Case, Input, Lacking, Machine, MeasuredValue, Metric, NoPrediction, PathToAgent,
-    Prediction,
+    AsFoundValue, Better, BoundRecord, Case, Input, Machine, MeasuredValue, Metric, MissingInput, NetworkPath,
+    NoPrediction, Prediction,
 };
-use kelvin_stats::{LEVEL, RANGE, normal_quantile};
+use kelvin_stats::{CONFIDENCE_LEVEL, PREDICTION_LEVEL, normal_quantile};
 
-use crate::bound::Hardware;
-use crate::elsewhere::Elsewhere;
+use crate::bound::HardwareFacts;
+use crate::reference_machines::ReferenceMachines;
 
 /// A look-up by metric id and case.
-type LookUp<'a, T> = &'a dyn Fn(&str, &Case) -> T;
+type Lookup<'a, T> = &'a dyn Fn(&str, &Case) -> T;
 
 /// Inputs of predictions: the hardware, and the headlines of this run.
-pub struct Facts<'a> {
-    hardware: Hardware<'a>,
-    measured: LookUp<'a, Option<MeasuredValue>>,
-    lacking: Option<LookUp<'a, Lacking>>,
-    elsewhere: Option<&'a Elsewhere>,
+pub struct PredictionInputs<'a> {
+    hardware: HardwareFacts<'a>,
+    measured: Lookup<'a, Option<MeasuredValue>>,
+    missing_figure: Option<Lookup<'a, MissingInput>>,
+    references: Option<&'a ReferenceMachines>,
     bounds: &'a [BoundRecord],
     /// Where in the range of its samples an input known only as found is taken.
-    end: End,
+    sample_end: SampleEnd,
     /// The inputs taken as found so far, each once.
-    taken: RefCell<Vec<String>>,
+    inputs_as_found: RefCell<Vec<String>>,
     /// The inputs with a headline asked for so far, each once.
-    asked_for: RefCell<Vec<String>>,
+    requested_inputs: RefCell<Vec<String>>,
     /// Reasons of formulas that lacked an input.
-    missing: RefCell<Vec<String>>,
+    missing_reasons: RefCell<Vec<String>>,
     /// The input that is taken at an end of its interval, and which end: 1 or -1.
-    moved: Option<(&'a str, f64)>,
+    shifted_input: Option<(&'a str, f64)>,
 }
 
 /// Where among its samples an input known only as found is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum SampleEnd {
     Figure,
     /// At the machine's best, which is nearest to undisturbed.
     Best,
     Worst,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> PredictionInputs<'a> {
     /// Facts from a machine and a look-up of headlines by metric id and case.
-    pub fn new(machine: &'a Machine, measured: LookUp<'a, Option<MeasuredValue>>) -> Self {
-        let hardware = Hardware { machine, way: None };
+    pub fn new(machine: &'a Machine, measured: Lookup<'a, Option<MeasuredValue>>) -> Self {
+        let hardware = HardwareFacts { machine, network_path: None };
         let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (lacking, elsewhere, bounds, end, moved) = (None, None, &[][..], End::Figure, None);
-        Self { hardware, measured, lacking, elsewhere, bounds, end, taken, asked_for, missing, moved }
+        let (lacking, elsewhere, bounds, end, moved) = (None, None, &[][..], SampleEnd::Figure, None);
+        Self {
+            hardware,
+            measured,
+            missing_figure: lacking,
+            references: elsewhere,
+            bounds,
+            sample_end: end,
+            inputs_as_found: taken,
+            requested_inputs: asked_for,
+            missing_reasons: missing,
+            shifted_input: moved,
+        }
     }
 
     /// The same facts with the network path to the peer, if there is one.
-    pub fn by_way(self, way: Option<&'a PathToAgent>) -> Self {
-        Self { hardware: Hardware { way, ..self.hardware }, ..self }
+    pub fn with_path(self, way: Option<&'a NetworkPath>) -> Self {
+        Self { hardware: HardwareFacts { network_path: way, ..self.hardware }, ..self }
     }
 
     /// The same facts with what the run has of metrics without a headline.
-    pub fn or(self, lacking: LookUp<'a, Lacking>) -> Self {
-        Self { lacking: Some(lacking), ..self }
+    pub fn with_missing(self, lacking: Lookup<'a, MissingInput>) -> Self {
+        Self { missing_figure: Some(lacking), ..self }
     }
 
     /// The same facts with what other machines tell.
-    pub fn beside(self, elsewhere: &'a Elsewhere) -> Self {
-        Self { elsewhere: Some(elsewhere), ..self }
+    pub fn with_references(self, elsewhere: &'a ReferenceMachines) -> Self {
+        Self { references: Some(elsewhere), ..self }
     }
 
     /// The same facts with the most that the hardware carries, which no prediction exceeds.
-    pub fn within(self, bounds: &'a [BoundRecord]) -> Self {
+    pub fn with_bounds(self, bounds: &'a [BoundRecord]) -> Self {
         Self { bounds, ..self }
     }
 
@@ -79,7 +90,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The machine, and the network path to the peer.
-    pub fn hardware(&self) -> Hardware<'a> {
+    pub fn hardware(&self) -> HardwareFacts<'a> {
         self.hardware
     }
 
@@ -89,25 +100,26 @@ impl<'a> Facts<'a> {
         let name = if case.is_empty() { metric.id.to_string() } else { format!("{} ({case})", metric.id) };
         let input = |name, value, source| Input { name, value, unit: metric.unit, source };
         if let Some(found) = (self.measured)(metric.id.as_str(), case) {
-            let moved = self.moved.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * found.half_width);
-            once(&self.asked_for, &name);
+            let moved =
+                self.shifted_input.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * found.half_width);
+            push_unique(&self.requested_inputs, &name);
             return Ok(input(name, found.value + moved, "measured in this run".into()));
         }
-        match self.lacking.map(|lacking| lacking(metric.id.as_str(), case)) {
-            Some(Lacking::AsFound(found)) => {
-                once(&self.taken, &name);
-                let source = format!("measured in this run, as found: {}", found.why);
-                Ok(input(name, self.end.of(&found, metric.better), source))
+        match self.missing_figure.map(|lacking| lacking(metric.id.as_str(), case)) {
+            Some(MissingInput::AsFound(found)) => {
+                push_unique(&self.inputs_as_found, &name);
+                let source = format!("measured in this run, as found: {}", found.reason);
+                Ok(input(name, self.sample_end.value_of(&found, metric.better), source))
             }
-            Some(Lacking::Nothing(what)) => Err(self.lacks(&name, &what)),
-            None => Err(self.lacks(&name, "this run did not measure")),
+            Some(MissingInput::NoFigure(what)) => Err(self.missing_input(&name, &what)),
+            None => Err(self.missing_input(&name, "this run did not measure")),
         }
     }
 
     /// Why there is no prediction without an input.
-    fn lacks(&self, name: &str, what: &str) -> NoPrediction {
-        let reason = NoPrediction::because(format!("it is derived from {name}, which {what}"));
-        once(&self.missing, &reason.0);
+    fn missing_input(&self, name: &str, what: &str) -> NoPrediction {
+        let reason = NoPrediction::new(format!("it is derived from {name}, which {what}"));
+        push_unique(&self.missing_reasons, &reason.0);
         reason
     }
 
@@ -118,24 +130,31 @@ impl<'a> Facts<'a> {
     ///
     /// # Errors
     /// The formula's reason for no prediction.
-    pub(crate) fn by_formula(
+    pub(crate) fn predict_by_formula(
         &self,
-        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
-    ) -> Result<Formula, NoPrediction> {
+        formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
+    ) -> Result<FormulaPrediction, NoPrediction> {
         let at = |end, moved: Option<(&str, f64)>| {
             let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
-            let facts = Facts { end, moved, taken, asked_for, missing, ..*self };
+            let facts = PredictionInputs {
+                sample_end: end,
+                shifted_input: moved,
+                inputs_as_found: taken,
+                requested_inputs: asked_for,
+                missing_reasons: missing,
+                ..*self
+            };
             let prediction = formula(&facts);
-            facts.missing.borrow().iter().for_each(|reason| once(&self.missing, reason));
-            (prediction, facts.taken.into_inner(), facts.asked_for.into_inner())
+            facts.missing_reasons.borrow().iter().for_each(|reason| push_unique(&self.missing_reasons, reason));
+            (prediction, facts.inputs_as_found.into_inner(), facts.requested_inputs.into_inner())
         };
-        let (prediction, taken, asked_for) = at(End::Figure, None);
+        let (prediction, taken, asked_for) = at(SampleEnd::Figure, None);
         let mut prediction = prediction?;
-        let by_intervals = uncertain(&asked_for, |moved| at(End::Figure, Some(moved)).0.ok());
+        let by_intervals = input_uncertainty(&asked_for, |moved| at(SampleEnd::Figure, Some(moved)).0.ok());
         if taken.is_empty() {
-            return Ok(Formula { prediction, uncertain: Some(by_intervals) });
+            return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
         }
-        let ends = [End::Best, End::Worst].map(|end| at(end, None).0.ok());
+        let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| at(end, None).0.ok());
         // Other work disturbs them all alike.
         let as_found = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
         let as_found = if let [Some(best), Some(worst)] = as_found { Some((worst / best).ln() / 2.0) } else { None };
@@ -147,7 +166,7 @@ impl<'a> Facts<'a> {
         prediction
             .derivation
             .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", taken.join(", ")));
-        Ok(Formula { prediction, uncertain: as_found.map(|as_found| as_found.hypot(by_intervals)) })
+        Ok(FormulaPrediction { prediction, log_half_range: as_found.map(|as_found| as_found.hypot(by_intervals)) })
     }
 
     /// A prediction of a metric at a case: by a formula over these facts, in the range that other machines tell, or where it has
@@ -158,13 +177,13 @@ impl<'a> Facts<'a> {
     pub(crate) fn predict(
         &self,
         (metric, case): (&Metric, &Case),
-        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
+        formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        self.unbounded((metric, case), formula).map(|prediction| self.bounded(prediction, metric, case))
+        self.predict_unbounded((metric, case), formula).map(|prediction| self.clamp_to_bound(prediction, metric, case))
     }
 
     /// A prediction, and the most that the hardware carries where that is less.
-    fn bounded(&self, prediction: Prediction, metric: &Metric, case: &Case) -> Prediction {
+    fn clamp_to_bound(&self, prediction: Prediction, metric: &Metric, case: &Case) -> Prediction {
         let bound = self.bounds.iter().find(|record| record.metric == metric.id && record.case == *case);
         let Some(bound) = bound.map(|record| &record.bound).filter(|bound| bound.most < prediction.high) else {
             return prediction;
@@ -173,65 +192,66 @@ impl<'a> Facts<'a> {
             return Prediction { high: bound.most, ..prediction };
         }
         let Prediction { value, low, mut derivation, mut inputs, .. } = prediction;
-        derivation.push_str(&format!("; at most {}: {}", plain(bound.most, metric.unit), bound.derivation));
+        derivation.push_str(&format!("; at most {}: {}", value_text(bound.most, metric.unit), bound.derivation));
         inputs.extend(bound.inputs.iter().cloned());
         let (low, value) = (low * bound.most / value, bound.most);
         Prediction { value, low, high: value, derivation, inputs, ..prediction }
     }
 
     /// The same, whatever the hardware carries.
-    fn unbounded(
+    fn predict_unbounded(
         &self,
         (metric, case): (&Metric, &Case),
-        formula: impl Fn(&Facts<'_>) -> Result<Prediction, NoPrediction>,
+        formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        let first = self.elsewhere.filter(|elsewhere| elsewhere.comes_first(metric));
-        let without = || NoPrediction::because("the figure of other machines tells more than its formula");
-        match first.map(|elsewhere| elsewhere.of_a_class(self, metric, case, without())) {
+        let first = self.references.filter(|elsewhere| elsewhere.prefers_proxy(metric));
+        let without = || NoPrediction::new("the figure of other machines tells more than its formula");
+        match first.map(|elsewhere| elsewhere.predict_from_peers(self, metric, case, without())) {
             Some(Ok(prediction)) => return Ok(prediction),
             // Its yardstick was not measured: by the formula it would have another prediction than where it was.
             Some(Err(reason)) if reason != without() => return Err(reason),
             Some(Err(_)) | None => {}
         }
-        match (self.by_formula(formula), self.elsewhere) {
-            (Ok(Formula { prediction, uncertain: Some(inputs) }), Some(elsewhere)) => {
-                Ok(elsewhere.calibrated(prediction, metric, case, inputs))
+        match (self.predict_by_formula(formula), self.references) {
+            (Ok(FormulaPrediction { prediction, log_half_range: Some(inputs) }), Some(elsewhere)) => {
+                Ok(elsewhere.calibrate(prediction, metric, case, inputs))
             }
-            (Ok(Formula { prediction, .. }), _) => Ok(prediction),
+            (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
-            (Err(why), Some(_)) if self.missing.borrow().contains(&why.0) => Err(why),
-            (Err(why), Some(elsewhere)) => elsewhere.of_a_class(self, metric, case, why),
+            (Err(why), Some(_)) if self.missing_reasons.borrow().contains(&why.0) => Err(why),
+            (Err(why), Some(elsewhere)) => elsewhere.predict_from_peers(self, metric, case, why),
             (Err(why), None) => Err(why),
         }
     }
 }
 
 /// What a formula gives.
-pub(crate) struct Formula {
+pub(crate) struct FormulaPrediction {
     pub(crate) prediction: Prediction,
     /// Half of the range that follows from the intervals of its inputs, and from the samples of those taken as found, as a natural
     /// logarithm; `None` where the formula fails at the best or the worst of these.
-    uncertain: Option<f64>,
+    log_half_range: Option<f64>,
 }
 
 /// How uncertain a prediction is by its inputs: each in turn is moved to either end of its interval, and what that changes adds up as
 /// independent errors do.
-fn uncertain(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> f64 {
+fn input_uncertainty(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Prediction>) -> f64 {
     let value = |input, end| moved((input, end)).map(|prediction| prediction.value).filter(|value| *value > 0.0);
     let changes = inputs.iter().filter_map(|input| Some((value(input, 1.0)? / value(input, -1.0)?).ln() / 2.0));
-    let of_level = normal_quantile(f64::midpoint(1.0, RANGE)) / normal_quantile(f64::midpoint(1.0, LEVEL));
+    let of_level =
+        normal_quantile(f64::midpoint(1.0, PREDICTION_LEVEL)) / normal_quantile(f64::midpoint(1.0, CONFIDENCE_LEVEL));
     changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level
 }
 
-fn once(labels: &RefCell<Vec<String>>, label: &str) {
+fn push_unique(labels: &RefCell<Vec<String>>, label: &str) {
     let mut labels = labels.borrow_mut();
     if !labels.iter().any(|known| known == label) {
         labels.push(label.to_owned());
     }
 }
 
-impl End {
-    fn of(self, found: &AsFound, better: Better) -> f64 {
+impl SampleEnd {
+    fn value_of(self, found: &AsFoundValue, better: Better) -> f64 {
         match (self, better) {
             (Self::Figure, _) => found.value,
             (Self::Best, Better::Higher) | (Self::Worst, Better::Lower | Better::Neither) => found.high,
@@ -242,14 +262,14 @@ impl End {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Basis;
+    use kelvin_model::PredictionBasis;
 
     use super::*;
 
     static CALL: Metric = Metric::duration("test.call", "A call");
     static COPY: Metric = Metric::rate("test.copy", "A copy");
     /// A read of 1000 bytes: a call and a copy.
-    fn read(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+    fn read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
         let case = Case::new();
         let (call, copy) = (facts.measured(&CALL, &case)?, facts.measured(&COPY, &case)?);
         let value = call.value + 1e12 / copy.value;
@@ -257,7 +277,7 @@ mod tests {
             value,
             low: value / 2.0,
             high: value * 2.0,
-            basis: Basis::Derived,
+            basis: PredictionBasis::Derived,
             formula: "call + bytes / copy".into(),
             inputs: vec![call, copy],
             derivation: format!("{value} ns"),
@@ -268,18 +288,24 @@ mod tests {
         })
     }
 
-    fn predicted(measured: LookUp<'_, Option<f64>>, lacking: LookUp<'_, Lacking>) -> Result<Prediction, NoPrediction> {
+    fn predicted(
+        measured: Lookup<'_, Option<f64>>,
+        lacking: Lookup<'_, MissingInput>,
+    ) -> Result<Prediction, NoPrediction> {
         let machine = Machine::default();
         let measured = |id: &str, case: &Case| measured(id, case).map(|value| MeasuredValue { value, half_width: 0.0 });
-        Facts::new(&machine, &measured).or(lacking).by_formula(read).map(|formula| formula.prediction)
+        PredictionInputs::new(&machine, &measured)
+            .with_missing(lacking)
+            .predict_by_formula(read)
+            .map(|formula| formula.prediction)
     }
 
-    fn noisy(value: f64, low: f64, high: f64) -> Lacking {
-        Lacking::AsFound(AsFound { value, low, high, why: "never undisturbed".into() })
+    fn noisy(value: f64, low: f64, high: f64) -> MissingInput {
+        MissingInput::AsFound(AsFoundValue { value, low, high, reason: "never undisturbed".into() })
     }
 
     #[test]
-    fn a_never_undisturbed_input_is_taken_as_found_and_widens_the_range() {
+    fn input_as_found_widens_range() {
         let call = |id: &str, _: &Case| (id == "test.copy").then_some(10e9);
         let found = predicted(&call, &|_, _| noisy(200.0, 100.0, 500.0)).unwrap();
         // 100 ns of copy, and the call: 300 ns, of 200 to 600 ns, each with a factor of two either way.
@@ -296,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_a_rate_goes_with_the_best_of_a_duration() {
+    fn best_rate_pairs_with_best_duration() {
         let both =
             |id: &str, _: &Case| if id == "test.call" { noisy(200.0, 100.0, 500.0) } else { noisy(10e9, 5e9, 20e9) };
         let found = predicted(&|_, _| None, &both).unwrap();
@@ -306,12 +332,16 @@ mod tests {
     }
 
     #[test]
-    fn inputs_as_found_make_a_prediction_as_uncertain_as_their_samples_and_as_the_others_intervals() {
+    fn input_intervals_and_samples_add_uncertainty() {
         let machine = Machine::default();
-        let uncertain = |half_width: f64, found: Lacking| {
+        let uncertain = |half_width: f64, found: MissingInput| {
             let copy = |id: &str, _: &Case| (id == "test.copy").then_some(MeasuredValue { value: 10e9, half_width });
             let lacking = |_: &str, _: &Case| found.clone();
-            Facts::new(&machine, &copy).or(&lacking).by_formula(read).unwrap().uncertain
+            PredictionInputs::new(&machine, &copy)
+                .with_missing(&lacking)
+                .predict_by_formula(read)
+                .unwrap()
+                .log_half_range
         };
         // A call of 100 to 500 ns, and a copy of 100 ns.
         let by_call = 3f64.ln() / 2.0;
@@ -322,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_input_is_named_with_its_reason() {
+    fn missing_input_is_reported_with_reason() {
         let all = |id: &str, _: &Case| Some(if id == "test.call" { 200.0 } else { 10e9 });
         let found = predicted(&all, &|_, _| panic!("no input is missing")).unwrap();
         assert_eq!((found.low, found.high, found.derivation.as_str()), (150.0, 600.0, "300 ns"));
-        let failed = predicted(&|_, _| None, &|_, _| Lacking::Nothing("failed: no memory".into())).unwrap_err();
+        let failed = predicted(&|_, _| None, &|_, _| MissingInput::NoFigure("failed: no memory".into())).unwrap_err();
         assert_eq!(failed.0, "it is derived from test.call, which failed: no memory");
         let machine = Machine::default();
-        let none = Facts::new(&machine, &|_, _| None).by_formula(read).err().unwrap();
+        let none = PredictionInputs::new(&machine, &|_, _| None).predict_by_formula(read).err().unwrap();
         assert_eq!(none.0, "it is derived from test.call, which this run did not measure");
     }
 }

@@ -1,47 +1,49 @@
 //! How kelvin measures: probes run in fresh processes, in batches, over rounds interleaved through the run, with
 //! canaries between batches, until every interval is narrow enough or time runs out.
 //!
-//! The parent side is [`supervise`]; the child side, in which a probe runs, is [`serve`]; a probe sees only [`Bench`].
+//! The parent side is [`supervise()`]; the child side, in which a probe runs, is [`run_probe_process`]; a probe sees only [`Bench`].
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bound;
+mod budget_fit;
 mod canary;
 mod clock;
-mod cost;
-mod crew;
-mod cycle;
-mod elsewhere;
+mod cpu_select;
+mod expected_cost;
 mod facts;
-mod laboratory;
-mod launch;
-mod ledger;
+mod interference;
+mod launcher;
+mod multiply_latency;
 mod plan;
 mod probe;
+mod probe_error;
+mod probe_process;
+mod probe_runner;
 mod protocol;
-mod quiet;
-mod room;
+mod reference_machines;
 mod schedule;
-mod serve;
 mod setup;
-mod stop;
 mod supervise;
-mod watch;
+mod worker_group;
+mod write_quota;
 
 pub use bench::Bench;
-pub use bound::{Bounded, Hardware, bounds};
+pub use bound::{BoundedMetric, HardwareFacts, bound_records};
 pub use clock::{ClockError, best_clock, calibrate_clock, clock_source};
-pub use cost::Cost;
-pub use elsewhere::{At, Elsewhere, Figure, Headlines, OtherMachine, Rules, Sizes, Yardstick};
-pub use facts::Facts;
-/// The source of [`Facts`].
+pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
+pub use expected_cost::ExpectedCost;
+pub use facts::PredictionInputs;
+/// The source of [`PredictionInputs`].
 pub use kelvin_model::MeasuredValue;
-pub use laboratory::{Laboratory, Wanted};
-pub use plan::{Plan, Rank, Room, Sources, USUAL_ROUND, Unit, UnknownName};
-pub use probe::{Effort, Method, Probe, ProbeKind, predictions};
-pub use quiet::{looked_at_within, undisturbed_shares};
-pub use schedule::Limit;
-pub use serve::serve;
-pub use setup::{OtherHost, Placement, Setup, SocketOptions};
-pub use stop::Stop;
-pub use supervise::{Judge, Options, Sink, supervise};
+pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName};
+pub use probe::{Effort, Method, Probe, ProbeKind, prediction_records};
+pub use probe_error::ProbeError;
+pub use probe_process::run_probe_process;
+pub use probe_runner::{ProbeRunner, RoundSpec};
+pub use reference_machines::{
+    HeadlineTable, Proxy, ProxyCases, ReferenceHeadline, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
+};
+pub use schedule::BudgetLimit;
+pub use setup::{AgentEndpoint, Placement, Setup, TcpOptions};
+pub use supervise::{EventSink, RunObserver, SuperviseOptions, supervise};

@@ -6,22 +6,24 @@ use std::fmt;
 use std::time::Duration;
 
 use kelvin_model::units::seconds;
-use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, NoPrediction, Planned, Reason, Unit as Measure};
+use kelvin_model::{
+    Case, Machine, MeasuredValue, Metric, Name, NoPrediction, PlannedMeasurement, SkipReason, Unit as Measure,
+};
 use strsim::levenshtein;
 
-use crate::cost::{Cost, nanoseconds};
-use crate::elsewhere::Elsewhere;
-use crate::facts::Facts;
+use crate::budget_fit::{UnitCost, over_budget};
+use crate::expected_cost::{ExpectedCost, as_nanoseconds};
+use crate::facts::PredictionInputs;
 use crate::probe::{Effort, Probe, ProbeKind};
-use crate::room::{Need, without_room};
-use crate::schedule::{EQUAL_SHARE, LEAST_SLICE, ROUNDS_OF_INPUT};
+use crate::reference_machines::ReferenceMachines;
+use crate::schedule::{EQUAL_PASS_SHARE, INPUT_ROUNDS, MIN_SLICE};
 
 /// What a round of most probes takes beside its timing: a process started, set up and ended, and its readings stored.
-pub const USUAL_ROUND: Duration = Duration::from_millis(5);
+pub const DEFAULT_ROUND_COST: Duration = Duration::from_millis(5);
 
 /// One probe at one case.
 #[derive(Clone, Debug)]
-pub struct Unit {
+pub struct PlanUnit {
     /// The probe.
     pub probe: &'static Probe,
     /// The case.
@@ -31,18 +33,26 @@ pub struct Unit {
     /// Units of one block lie next to each other in a pass, since they are compared with each other.
     pub block: u32,
     /// How much it matters where time is short.
-    pub rank: Rank,
+    pub rank: PlanRank,
     /// What its rounds are expected to take beside their timing.
-    pub expected: Cost,
+    pub expected_cost: ExpectedCost,
     /// What its predictions need: metrics, each with a case. Nothing for an input, of which nobody asked for a prediction.
-    pub rests_on: BTreeSet<(Name, Case)>,
+    pub required_inputs: BTreeSet<(Name, Case)>,
 }
 
-impl Unit {
+impl PlanUnit {
     /// A unit that is asked for and of which nothing is known.
     pub fn new(probe: &'static Probe, case: Case) -> Self {
-        let (rank, expected) = (Rank::Thorough, Cost::guessed(USUAL_ROUND));
-        Self { probe, case, only_input: false, block: 0, rank, expected, rests_on: BTreeSet::new() }
+        let (rank, expected) = (PlanRank::Thorough, ExpectedCost::estimated(DEFAULT_ROUND_COST));
+        Self {
+            probe,
+            case,
+            only_input: false,
+            block: 0,
+            rank,
+            expected_cost: expected,
+            required_inputs: BTreeSet::new(),
+        }
     }
 
     /// Whether it is asked for, or an input of what is needed.
@@ -52,23 +62,23 @@ impl Unit {
 }
 
 /// What the predictions of some units need.
-fn needed<'u>(units: impl IntoIterator<Item = &'u Unit>) -> BTreeSet<(Name, Case)> {
-    units.into_iter().flat_map(|unit| unit.rests_on.iter().cloned()).collect()
+fn required_inputs<'u>(units: impl IntoIterator<Item = &'u PlanUnit>) -> BTreeSet<(Name, Case)> {
+    units.into_iter().flat_map(|unit| unit.required_inputs.iter().cloned()).collect()
 }
 
 /// What plans are made from.
 #[derive(Clone, Copy)]
-pub struct Sources<'a> {
+pub struct PlanContext<'a> {
     /// All probes, in the order of reports.
     pub probes: &'a [&'static Probe],
     /// The machine.
     pub machine: &'a Machine,
     /// What other machines tell of planned figures: a prediction by a figure that moves with it needs that one measured.
     /// Without, predictions are by formulas alone.
-    pub elsewhere: Option<fn(&Machine, &[Planned]) -> Elsewhere>,
+    pub references: Option<fn(&Machine, &[PlannedMeasurement]) -> ReferenceMachines>,
 }
 
-impl fmt::Debug for Sources<'_> {
+impl fmt::Debug for PlanContext<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids: Vec<&str> = self.probes.iter().map(|probe| probe.id).collect();
         out.debug_struct("Sources").field("probes", &ids).finish_non_exhaustive()
@@ -77,7 +87,7 @@ impl fmt::Debug for Sources<'_> {
 
 /// How much a case matters where time is short, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
+pub enum PlanRank {
     /// A quick run measures it, and an earlier study has published it.
     Baseline,
     /// A quick run measures it.
@@ -90,13 +100,13 @@ pub enum Rank {
     Thorough,
 }
 
-impl Rank {
+impl PlanRank {
     /// The ranks of the cases of a probe that are asked for.
-    fn of(probe: &Probe, machine: &Machine) -> impl Fn(&Case) -> Self {
+    fn ranks_of_cases(probe: &Probe, machine: &Machine) -> impl Fn(&Case) -> Self {
         let [quick, usual] = [Effort::Quick, Effort::Default].map(|effort| (probe.cases)(machine, effort));
         let is_baseline = probe.metrics.iter().any(|metric| metric.baseline);
         // It takes next to no time of its own, and what its first round made is of use to the last ones alone.
-        let only_waits = probe.waits();
+        let only_waits = probe.spans_run();
         move |case| match () {
             () if only_waits => Self::Baseline,
             () if quick.contains(case) && is_baseline => Self::Baseline,
@@ -109,7 +119,7 @@ impl Rank {
 
 /// The time of a run and what it must hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct TimeBudget {
     /// Time for rounds.
     pub time: Duration,
     /// Minimum of rounds of each case.
@@ -120,9 +130,9 @@ pub struct Room {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The units, in the order of reports.
-    pub units: Vec<Unit>,
+    pub units: Vec<PlanUnit>,
     /// What is left out at this effort, with the reason.
-    pub left_out: Vec<(&'static Probe, Case, Reason)>,
+    pub left_out: Vec<(&'static Probe, Case, SkipReason)>,
 }
 
 /// A name on the command line that selects nothing.
@@ -137,8 +147,8 @@ pub struct UnknownName {
 
 impl UnknownName {
     /// The error of a name that selects none of these probes.
-    pub fn among(name: &str, probes: &[&'static Probe]) -> Self {
-        Self { name: name.to_owned(), nearest: nearest(name, probes) }
+    pub fn new(name: &str, probes: &[&'static Probe]) -> Self {
+        Self { name: name.to_owned(), nearest: nearest_names(name, probes) }
     }
 }
 
@@ -156,21 +166,26 @@ impl Plan {
     ///
     /// # Errors
     /// A name that selects nothing.
-    pub fn new(sources: &Sources<'_>, kind: ProbeKind, names: &[String], effort: Effort) -> Result<Self, UnknownName> {
-        let Sources { probes, machine, .. } = *sources;
+    pub fn new(
+        sources: &PlanContext<'_>,
+        kind: ProbeKind,
+        names: &[String],
+        effort: Effort,
+    ) -> Result<Self, UnknownName> {
+        let PlanContext { probes, machine, .. } = *sources;
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
-                return Err(UnknownName::among(name, &known(probes, kind)));
+                return Err(UnknownName::new(name, &probes_of_kind(probes, kind)));
             }
         }
         let asked = |probe: &Probe| {
             probe.kind == kind && (names.is_empty() || names.iter().any(|name| probe.is_selected_by(name)))
         };
         let of_asked = |probe: &&'static Probe| {
-            let (probe, rank) = (*probe, Rank::of(probe, machine));
+            let (probe, rank) = (*probe, PlanRank::ranks_of_cases(probe, machine));
             let units = (probe.cases)(machine, effort).into_iter();
-            units.map(|case| Unit { rank: rank(&case), ..Unit::new(probe, case) }).collect::<Vec<_>>()
+            units.map(|case| PlanUnit { rank: rank(&case), ..PlanUnit::new(probe, case) }).collect::<Vec<_>>()
         };
         let mut plan = Self { units: Vec::new(), left_out: Vec::new() };
         plan.units = probes.iter().filter(|probe| asked(probe)).flat_map(of_asked).collect();
@@ -180,46 +195,50 @@ impl Plan {
             eligible.iter().filter(|one| asked(one)).flat_map(|one| one.inputs).copied().collect();
         let may_be_input = |probe: &Probe| probe.kind == ProbeKind::Measure || inputs.contains(probe.id);
         let others = probes.iter().filter(|probe| !asked(probe) && may_be_input(probe));
-        let of_others = others.flat_map(|probe| figures(probe, (probe.cases)(machine, of_inputs)));
-        let of_plan = plan.units.iter().flat_map(|unit| figures(unit.probe, [unit.case.clone()]));
+        let of_others = others.flat_map(|probe| metric_cases(probe, (probe.cases)(machine, of_inputs)));
+        let of_plan = plan.units.iter().flat_map(|unit| metric_cases(unit.probe, [unit.case.clone()]));
         let can_be_had: BTreeSet<(Name, Case)> = of_others.chain(of_plan).collect();
-        let rests_on = plan.rest_on(sources, &can_be_had);
+        let rests_on = plan.resolve_inputs(sources, &can_be_had);
         let mut of_asked = std::mem::take(&mut plan.units).into_iter().peekable();
         for probe in probes.iter().copied() {
             if asked(probe) {
                 plan.units.extend(std::iter::from_fn(|| of_asked.next_if(|unit| unit.probe.id == probe.id)));
             } else if may_be_input(probe) {
-                let unit = |case| Unit { only_input: true, rank: Rank::Input, ..Unit::new(probe, case) };
+                let unit = |case| PlanUnit { only_input: true, rank: PlanRank::Input, ..PlanUnit::new(probe, case) };
                 plan.units.extend(input_cases(probe, machine, of_inputs, &rests_on).into_iter().map(unit));
             }
         }
         if effort < Effort::Default {
-            eligible.iter().filter(|probe| asked(probe)).for_each(|probe| plan.leave_out(probe, machine, effort));
+            eligible.iter().filter(|probe| asked(probe)).for_each(|probe| plan.omit_cases(probe, machine, effort));
         }
         Ok(plan)
     }
 
     /// Notes what the predictions of each unit need, and returns all of it. What those of inputs need does not count: nobody asked for an
     /// input's own prediction. Of the figures that can be had at this effort: a formula that has no other one may go by another input.
-    fn rest_on(&mut self, sources: &Sources<'_>, can_be_had: &BTreeSet<(Name, Case)>) -> BTreeSet<(Name, Case)> {
-        let Sources { probes, machine, elsewhere } = *sources;
+    fn resolve_inputs(
+        &mut self,
+        sources: &PlanContext<'_>,
+        can_be_had: &BTreeSet<(Name, Case)>,
+    ) -> BTreeSet<(Name, Case)> {
+        let PlanContext { probes, machine, references: elsewhere } = *sources;
         let elsewhere = elsewhere.map(|of| of(machine, &self.planned()));
         let asked_for = RefCell::new(BTreeSet::new());
         let measured = |id: &str, case: &Case| {
             let figure = (Name::intern(id), case.clone());
             can_be_had.contains(&figure).then(|| asked_for.borrow_mut().insert(figure))?;
-            plausible(probes, id)
+            placeholder_value(probes, id)
         };
         for unit in &mut self.units {
-            let facts = Facts::new(machine, &measured);
-            let facts = elsewhere.iter().fold(facts, |facts, elsewhere| facts.beside(elsewhere));
-            for metric in unit.probe.metrics.iter().filter(|metric| metric.is_of(&unit.case)) {
+            let facts = PredictionInputs::new(machine, &measured);
+            let facts = elsewhere.iter().fold(facts, |facts, elsewhere| facts.with_references(elsewhere));
+            for metric in unit.probe.metrics.iter().filter(|metric| metric.is_measured_at(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
                 let _ = facts.predict((metric, &unit.case), |facts| (unit.probe.predict)(facts, metric, &unit.case));
             }
-            unit.rests_on = asked_for.take();
+            unit.required_inputs = asked_for.take();
         }
-        needed(&self.units)
+        required_inputs(&self.units)
     }
 
     /// The figures that are asked for and of which no formula tells, whatever else is measured, with the reason.
@@ -228,11 +247,11 @@ impl Plan {
         probes: &[&'static Probe],
         machine: &Machine,
     ) -> Vec<(&'static Metric, Case, NoPrediction)> {
-        let measured = |id: &str, _: &Case| plausible(probes, id);
-        let facts = Facts::new(machine, &measured);
-        let of = |unit: &Unit| {
+        let measured = |id: &str, _: &Case| placeholder_value(probes, id);
+        let facts = PredictionInputs::new(machine, &measured);
+        let of = |unit: &PlanUnit| {
             let (probe, case) = (unit.probe, unit.case.clone());
-            let metrics = probe.metrics.iter().copied().filter(|metric| metric.is_of(&case));
+            let metrics = probe.metrics.iter().copied().filter(|metric| metric.is_measured_at(&case));
             let reason = |metric| Some((metric, case.clone(), (probe.predict)(&facts, metric, &case).err()?));
             metrics.filter_map(reason).collect::<Vec<_>>()
         };
@@ -240,24 +259,24 @@ impl Plan {
     }
 
     /// Notes the cases of a probe that a default run measures and this one does not.
-    fn leave_out(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
+    fn omit_cases(&mut self, probe: &'static Probe, machine: &Machine, effort: Effort) {
         let chosen = (probe.cases)(machine, effort);
         let usual = (probe.cases)(machine, Effort::Default);
         let left_out = usual.into_iter().filter(|case| !chosen.contains(case));
-        let reason = || Reason::new("omitted by --quick; a default run measures it");
+        let reason = || SkipReason::new("omitted by --quick; a default run measures it");
         self.left_out.extend(left_out.map(|case| (probe, case, reason())));
     }
 
     /// This plan with these cases only of what was asked for, and with no more inputs than their predictions need, which may be cases of
     /// the same probe.
     #[must_use]
-    pub fn only(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
+    pub fn retain_cases(mut self, is_wanted: impl Fn(&Case) -> bool) -> Self {
         for unit in self.units.iter_mut().filter(|unit| !unit.only_input && !is_wanted(&unit.case)) {
             // Nobody asks for an input's own prediction.
-            (unit.only_input, unit.rank, unit.rests_on) = (true, Rank::Input, BTreeSet::new());
+            (unit.only_input, unit.rank, unit.required_inputs) = (true, PlanRank::Input, BTreeSet::new());
         }
         self.left_out.retain(|(_, case, _)| is_wanted(case));
-        let needed = needed(&self.units);
+        let needed = required_inputs(&self.units);
         self.units.retain(|unit| unit.is_needed(&needed));
         self
     }
@@ -266,15 +285,15 @@ impl Plan {
     /// probe, then the next of each. What does not fit is left out, and the inputs that only its predictions need are: they keep nothing
     /// out.
     #[must_use]
-    pub fn within(mut self, room: Room) -> Self {
-        let all = self.expected(room.rounds).div_f64(EQUAL_SHARE);
-        let budget = EQUAL_SHARE * nanoseconds(room.time);
-        let without = self.without_room(self.needs(room.rounds), budget);
-        let reason = Reason::new(format!(
+    pub fn fit_to_budget(mut self, room: TimeBudget) -> Self {
+        let all = self.expected_duration(room.rounds).div_f64(EQUAL_PASS_SHARE);
+        let budget = EQUAL_PASS_SHARE * as_nanoseconds(room.time);
+        let without = self.units_over_budget(self.unit_costs(room.rounds), budget);
+        let reason = SkipReason::new(format!(
             "no time for it beside what is more important; all cases take about {}",
             seconds(all.as_secs_f64())
         ));
-        let left_out = |(at, unit): (usize, Unit)| match without.contains(&at) {
+        let left_out = |(at, unit): (usize, PlanUnit)| match without.contains(&at) {
             true => Err(unit),
             false => Ok(unit),
         };
@@ -287,49 +306,49 @@ impl Plan {
     }
 
     /// The units that do not fit into a budget in nanoseconds, and the inputs that only they need.
-    fn without_room(&self, mut needs: Vec<Need>, budget: f64) -> BTreeSet<usize> {
+    fn units_over_budget(&self, mut needs: Vec<UnitCost>, budget: f64) -> BTreeSet<usize> {
         let mut unneeded = BTreeSet::new();
         loop {
             let without: BTreeSet<usize> =
-                without_room(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
+                over_budget(&needs, budget, budget).into_iter().chain(unneeded.clone()).collect();
             let kept = || (0..self.units.len()).filter(|at| !without.contains(at));
-            let needed = needed(kept().map(|at| &self.units[at]));
+            let needed = required_inputs(kept().map(|at| &self.units[at]));
             let more: Vec<usize> = kept().filter(|&at| !self.units[at].is_needed(&needed)).collect();
             if more.is_empty() {
                 return without;
             }
-            more.iter().for_each(|&at| needs[at].time = 0.0);
+            more.iter().for_each(|&at| needs[at].remaining = 0.0);
             unneeded.extend(more);
         }
     }
 
     /// This plan with what the rounds of each unit are expected to take beside their timing.
     #[must_use]
-    pub fn expecting(mut self, expected: impl Fn(&Probe, &Case) -> Cost) -> Self {
-        self.units.iter_mut().for_each(|unit| unit.expected = expected(unit.probe, &unit.case));
+    pub fn with_expected_costs(mut self, expected: impl Fn(&Probe, &Case) -> ExpectedCost) -> Self {
+        self.units.iter_mut().for_each(|unit| unit.expected_cost = expected(unit.probe, &unit.case));
         self
     }
 
     /// What so many rounds of everything are expected to take.
-    pub fn expected(&self, rounds: u32) -> Duration {
-        Duration::from_nanos(self.needs(rounds).iter().map(|need| need.time).sum::<f64>() as u64)
+    pub fn expected_duration(&self, rounds: u32) -> Duration {
+        Duration::from_nanos(self.unit_costs(rounds).iter().map(|need| need.remaining).sum::<f64>() as u64)
     }
 
     /// What so many rounds of each unit are expected to need.
-    fn needs(&self, rounds: u32) -> Vec<Need> {
-        let need = |(unit, place): (&Unit, usize)| {
-            let rounds = if unit.only_input { rounds.min(ROUNDS_OF_INPUT) } else { rounds };
-            let time = unit.expected.of_rounds(rounds) + f64::from(rounds) * LEAST_SLICE;
-            Need { place, whole: time, time }
+    fn unit_costs(&self, rounds: u32) -> Vec<UnitCost> {
+        let need = |(unit, place): (&PlanUnit, usize)| {
+            let rounds = if unit.only_input { rounds.min(INPUT_ROUNDS) } else { rounds };
+            let time = unit.expected_cost.total_for_rounds(rounds) + f64::from(rounds) * MIN_SLICE;
+            UnitCost { priority: place, total: time, remaining: time }
         };
-        self.units.iter().zip(self.places()).map(need).collect()
+        self.units.iter().zip(self.priorities()).map(need).collect()
     }
 
     /// The place of each unit in the order of importance: by rank; among equals the first case of each probe comes before the second
     /// of any, since a few points of every curve say more than all of one.
-    pub(crate) fn places(&self) -> Vec<usize> {
-        let mut met: BTreeMap<(&str, Rank), usize> = BTreeMap::new();
-        let mut order: Vec<(Rank, usize, usize)> = Vec::new();
+    pub(crate) fn priorities(&self) -> Vec<usize> {
+        let mut met: BTreeMap<(&str, PlanRank), usize> = BTreeMap::new();
+        let mut order: Vec<(PlanRank, usize, usize)> = Vec::new();
         for (at, unit) in self.units.iter().enumerate() {
             let nth = met.entry((unit.probe.id, unit.rank)).or_default();
             order.push((unit.rank, *nth, at));
@@ -343,16 +362,16 @@ impl Plan {
 
     /// This plan with the units that are asked for in blocks, by their cases.
     #[must_use]
-    pub fn in_blocks(mut self, block: impl Fn(&Case) -> u32) -> Self {
+    pub fn with_blocks(mut self, block: impl Fn(&Case) -> u32) -> Self {
         self.units.iter_mut().filter(|unit| !unit.only_input).for_each(|unit| unit.block = block(&unit.case));
         self
     }
 
     /// This plan merged with another. What both measure is measured once, in full if either does so.
     #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn merge(mut self, other: Self) -> Self {
         for unit in other.units {
-            let same = |known: &&mut Unit| known.probe.id == unit.probe.id && known.case == unit.case;
+            let same = |known: &&mut PlanUnit| known.probe.id == unit.probe.id && known.case == unit.case;
             match self.units.iter_mut().find(same) {
                 Some(known) => {
                     known.only_input &= unit.only_input;
@@ -381,23 +400,23 @@ impl Plan {
     }
 
     /// The plan as it is stored with the run; what is left out is part of it.
-    pub fn planned(&self) -> Vec<Planned> {
+    pub fn planned(&self) -> Vec<PlannedMeasurement> {
         let units = self.units.iter().map(|unit| (unit.probe, unit.case.clone(), unit.only_input));
-        let mut planned: Vec<Planned> =
-            units.map(|(probe, case, only_input)| self::planned(probe, case, only_input)).collect();
+        let mut planned: Vec<PlannedMeasurement> =
+            units.map(|(probe, case, only_input)| self::planned_entry(probe, case, only_input)).collect();
         for (probe, case, _) in &self.left_out {
             let last = planned.iter().rposition(|entry| *entry.probe == *probe.id);
             let at = last.map_or(planned.len(), |at| at + 1);
-            planned.insert(at, self::planned(probe, case.clone(), false));
+            planned.insert(at, self::planned_entry(probe, case.clone(), false));
         }
         planned
     }
 }
 
 /// What a probe measures at these cases.
-fn figures(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) -> Vec<(Name, Case)> {
+fn metric_cases(probe: &'static Probe, cases: impl IntoIterator<Item = Case>) -> Vec<(Name, Case)> {
     let of = |case: Case| {
-        let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&case));
+        let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case));
         metrics.map(|metric| (metric.id, case.clone())).collect::<Vec<_>>()
     };
     cases.into_iter().flat_map(of).collect()
@@ -412,7 +431,7 @@ fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, needed: &BTreeS
 }
 
 /// A plausible value, so that a prediction goes on to its next input.
-fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
+fn placeholder_value(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
     let metric = probes.iter().flat_map(|probe| probe.metrics).find(|metric| metric.id == *id)?;
     let value = match metric.unit {
         Measure::Nanoseconds => 100.0,
@@ -427,20 +446,20 @@ fn plausible(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
     Some(MeasuredValue { value, half_width: 0.0 })
 }
 
-fn planned(probe: &Probe, case: Case, only_input: bool) -> Planned {
-    let metrics = probe.metrics.iter().filter(|metric| metric.is_of(&case)).map(|metric| metric.id).collect();
-    Planned { probe: Name::new(probe.id), metrics, case, only_input }
+fn planned_entry(probe: &Probe, case: Case, only_input: bool) -> PlannedMeasurement {
+    let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case)).map(|metric| metric.id).collect();
+    PlannedMeasurement { probe: Name::new(probe.id), metrics, case, only_input }
 }
 
 /// The probes that a name may mean, among those of a plain run and the studies: both are selected by name.
-fn known(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
+fn probes_of_kind(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
     let asked = [ProbeKind::Measure, ProbeKind::Study];
     let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
     probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
 }
 
 /// Up to three ids or leading parts of ids similar to a name, in whatever case it is; the one that is the same but for its case alone.
-fn nearest(name: &str, probes: &[&'static Probe]) -> Vec<String> {
+fn nearest_names(name: &str, probes: &[&'static Probe]) -> Vec<String> {
     let name = &name.to_lowercase();
     let ids =
         |probe: &&'static Probe| std::iter::once(probe.id).chain(probe.metrics.iter().map(|metric| metric.id.as_str()));
@@ -468,17 +487,17 @@ mod tests {
 
     mod inputs {
         use super::*;
-        use crate::{Bench, Method, Stop};
+        use crate::{Bench, Method, ProbeError};
         use kelvin_model::{Axis, AxisScale, Metric, Prediction};
 
         const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
-        static BASE: Metric = Metric::duration("test.base", "a base").over([SIZE]);
+        static BASE: Metric = Metric::duration("test.base", "a base").with_axes([SIZE]);
         static MIDDLE: Metric = Metric::duration("test.middle", "in the middle");
-        static TOP: Metric = Metric::duration("test.top", "on top").over([SIZE]);
+        static TOP: Metric = Metric::duration("test.top", "on top").with_axes([SIZE]);
         const METHOD: Method = Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] };
 
         fn of_size(size: u64) -> Case {
-            Case::new().with(SIZE, size)
+            Case::new().with_number(SIZE, size)
         }
 
         fn sizes(_: &Machine, effort: Effort) -> Vec<Case> {
@@ -486,24 +505,24 @@ mod tests {
             if effort == Effort::Quick { all[..1].to_vec() } else { all.to_vec() }
         }
 
-        fn nothing(_: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+        fn nothing(_: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
             Ok(())
         }
 
-        fn none(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-            Err(NoPrediction::because("a test"))
+        fn none(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+            Err(NoPrediction::new("a test"))
         }
 
         /// Asks for the middle, then for the base at size 4.
-        fn of_top(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+        fn of_top(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
             facts.measured(&MIDDLE, &Case::new())?;
             facts.measured(&BASE, &of_size(4))?;
-            Err(NoPrediction::because("a test"))
+            Err(NoPrediction::new("a test"))
         }
 
-        fn of_middle(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+        fn of_middle(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
             facts.measured(&BASE, &of_size(2))?;
-            Err(NoPrediction::because("a test"))
+            Err(NoPrediction::new("a test"))
         }
 
         const fn probe(
@@ -516,9 +535,9 @@ mod tests {
         }
 
         /// Asks for itself at half the size.
-        fn of_base(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-            facts.measured(&BASE, &of_size(SIZE.of(case).unwrap_or(0) / 2))?;
-            Err(NoPrediction::because("a test"))
+        fn of_base(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+            facts.measured(&BASE, &of_size(SIZE.number_in(case).unwrap_or(0) / 2))?;
+            Err(NoPrediction::new("a test"))
         }
 
         static BASE_PROBE: Probe = Probe { predict: of_base, ..probe("test.base", &[&BASE], &[]) };
@@ -531,8 +550,8 @@ mod tests {
             Probe { predict: of_top, ..probe("test.top", &[&TOP], &["test.middle", "test.base"]) };
         static SILENT_PROBE: Probe = probe("other.top", &[&TOP], &["test.base"]);
 
-        fn sources<'a>(probes: &'a [&'static Probe], machine: &'a Machine) -> Sources<'a> {
-            Sources { probes, machine, elsewhere: None }
+        fn sources<'a>(probes: &'a [&'static Probe], machine: &'a Machine) -> PlanContext<'a> {
+            PlanContext { probes, machine, references: None }
         }
 
         fn base_sizes(name: &str) -> Vec<u64> {
@@ -540,51 +559,51 @@ mod tests {
             let (names, machine) = ([name.to_owned()], Machine::default());
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
             let base = plan.units.iter().filter(|unit| unit.probe.id == "test.base");
-            base.filter_map(|unit| SIZE.of(&unit.case)).collect()
+            base.filter_map(|unit| SIZE.number_in(&unit.case)).collect()
         }
 
         #[test]
-        fn an_input_is_measured_where_predictions_ask_for_it_and_no_more() {
+        fn inputs_are_planned_at_required_cases_only() {
             // At size 2 the base would like to be measured at 1 as well, and the middle below the top at 2.
             assert_eq!(base_sizes("test.middle"), [2]);
             assert_eq!(base_sizes("test.top"), [4]);
         }
 
         #[test]
-        fn an_input_that_no_prediction_asks_for_is_not_measured() {
+        fn unrequested_input_is_not_planned() {
             assert!(base_sizes("other.top").is_empty());
         }
 
         /// Asks for the base at its own size.
-        fn of_above(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+        fn of_above(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
             facts.measured(&BASE, case)?;
-            Err(NoPrediction::because("a test"))
+            Err(NoPrediction::new("a test"))
         }
 
         #[test]
-        fn a_plan_of_some_cases_has_the_inputs_of_those_and_no_others() {
-            static ABOVE: Metric = Metric::duration("above.top", "above").over([SIZE]);
+        fn retained_cases_keep_only_their_inputs() {
+            static ABOVE: Metric = Metric::duration("above.top", "above").with_axes([SIZE]);
             static LEAF: Probe = probe("test.base", &[&BASE], &[]);
             static PROBE: Probe = Probe { predict: of_above, ..probe("above.top", &[&ABOVE], &["test.base"]) };
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
             let names = ["above".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Quick).unwrap();
             assert_eq!((plan.units.len(), plan.left_out.len()), (2, 3));
-            let first = plan.clone().only(|case| *case == of_size(1));
+            let first = plan.clone().retain_cases(|case| *case == of_size(1));
             assert_eq!((first.units.len(), first.left_out.len()), (2, 0));
-            let other = plan.only(|case| *case == of_size(2));
+            let other = plan.retain_cases(|case| *case == of_size(2));
             assert_eq!((other.units.len(), other.left_out.len()), (0, 1), "no input of what is not asked for");
         }
 
         /// Asks for the base at size 4, and without it at size 1.
-        fn of_either(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+        fn of_either(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
             facts.measured(&BASE, &of_size(4)).or_else(|_| facts.measured(&BASE, &of_size(1)))?;
-            Err(NoPrediction::because("a test"))
+            Err(NoPrediction::new("a test"))
         }
 
         #[test]
-        fn input_that_an_effort_does_not_measure_gives_way_to_the_next() {
-            static EITHER: Metric = Metric::duration("above.either", "either").over([SIZE]);
+        fn unmeasured_input_falls_back_to_next() {
+            static EITHER: Metric = Metric::duration("above.either", "either").with_axes([SIZE]);
             static LEAF: Probe = probe("test.base", &[&BASE], &[]);
             static PROBE: Probe = Probe { predict: of_either, ..probe("above.either", &[&EITHER], &["test.base"]) };
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
@@ -598,12 +617,12 @@ mod tests {
         }
 
         #[test]
-        fn an_input_may_be_another_case_of_the_same_probe() {
+        fn input_may_be_case_of_same_probe() {
             let (probes, machine) = ([&BASE_PROBE], Machine::default());
             let names = ["test.base".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
-            let plan = plan.only(|case| *case == of_size(4));
-            let units: Vec<_> = plan.units.iter().map(|unit| (SIZE.of(&unit.case), unit.only_input)).collect();
+            let plan = plan.retain_cases(|case| *case == of_size(4));
+            let units: Vec<_> = plan.units.iter().map(|unit| (SIZE.number_in(&unit.case), unit.only_input)).collect();
             // Half the size; what that rests on itself nobody asked for.
             assert_eq!(units, [(Some(2), true), (Some(4), false)]);
         }
@@ -613,14 +632,15 @@ mod tests {
             let (probes, machine) = ([&BASE_PROBE, &MIDDLE_PROBE, &TOP_PROBE], Machine::default());
             let names = ["test.top".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Default).unwrap();
-            let expected = |probe: &Probe, case: &Case| match (probe.id, SIZE.of(case)) {
-                ("test.top", Some(2)) => Cost::guessed(Duration::from_millis(2495)),
-                _ => Cost::guessed(Duration::from_millis(95)),
+            let expected = |probe: &Probe, case: &Case| match (probe.id, SIZE.number_in(case)) {
+                ("test.top", Some(2)) => ExpectedCost::estimated(Duration::from_millis(2495)),
+                _ => ExpectedCost::estimated(Duration::from_millis(95)),
             };
-            let room = Room { time: Duration::from_secs_f64(time / EQUAL_SHARE + 1e-3), rounds: 4 };
-            let plan = plan.expecting(expected).within(room);
-            let (inputs, top): (Vec<Unit>, Vec<Unit>) = plan.units.into_iter().partition(|unit| unit.only_input);
-            let size = |case: &Case| SIZE.of(case).unwrap();
+            let room = TimeBudget { time: Duration::from_secs_f64(time / EQUAL_PASS_SHARE + 1e-3), rounds: 4 };
+            let plan = plan.with_expected_costs(expected).fit_to_budget(room);
+            let (inputs, top): (Vec<PlanUnit>, Vec<PlanUnit>) =
+                plan.units.into_iter().partition(|unit| unit.only_input);
+            let size = |case: &Case| SIZE.number_in(case).unwrap();
             let left_out = plan.left_out.iter().map(|(_, case, _)| size(case)).collect();
             (
                 top.iter().map(|unit| size(&unit.case)).collect(),
@@ -630,7 +650,7 @@ mod tests {
         }
 
         #[test]
-        fn what_does_not_fit_is_left_out_by_rank_and_its_inputs_with_it() {
+        fn over_budget_units_are_dropped_by_rank() {
             // A quick run measures size 1; the inputs come next, then the other sizes.
             let inputs = vec!["test.base", "test.middle"];
             assert_eq!(within(12.0), (vec![1, 2, 3, 4], inputs.clone(), vec![]));
@@ -642,15 +662,17 @@ mod tests {
         }
 
         #[test]
-        fn what_is_left_out_is_planned_with_its_metrics_though_nothing_of_its_probe_is_left() {
+        fn omitted_probe_keeps_its_metrics_in_plan() {
             let plan = Plan {
-                units: vec![Unit::new(&BASE_PROBE, of_size(1)), Unit::new(&MIDDLE_PROBE, Case::new())],
+                units: vec![PlanUnit::new(&BASE_PROBE, of_size(1)), PlanUnit::new(&MIDDLE_PROBE, Case::new())],
                 left_out: [(&TOP_PROBE, 3), (&BASE_PROBE, 2)]
-                    .map(|(probe, size)| (probe, of_size(size), Reason::new("a test")))
+                    .map(|(probe, size)| (probe, of_size(size), SkipReason::new("a test")))
                     .into(),
             };
             let planned = plan.planned();
-            let of = |entry: &Planned| (entry.probe.to_string(), entry.metrics.clone(), SIZE.of(&entry.case));
+            let of = |entry: &PlannedMeasurement| {
+                (entry.probe.to_string(), entry.metrics.clone(), SIZE.number_in(&entry.case))
+            };
             let one = |probe: &Probe, metric: &Metric, size| (probe.id.to_owned(), vec![metric.id], size);
             let expected = [
                 one(&BASE_PROBE, &BASE, Some(1)),
@@ -663,26 +685,26 @@ mod tests {
         }
 
         #[test]
-        fn the_first_cases_of_all_probes_come_before_the_second_of_any() {
-            let unit = |probe, size, rank| Unit { rank, ..Unit::new(probe, of_size(size)) };
+        fn first_cases_precede_second_cases() {
+            let unit = |probe, size, rank| PlanUnit { rank, ..PlanUnit::new(probe, of_size(size)) };
             let units = vec![
-                unit(&BASE_PROBE, 1, Rank::Default),
-                unit(&BASE_PROBE, 2, Rank::Quick),
-                unit(&BASE_PROBE, 3, Rank::Quick),
-                unit(&TOP_PROBE, 1, Rank::Quick),
-                unit(&TOP_PROBE, 2, Rank::Baseline),
+                unit(&BASE_PROBE, 1, PlanRank::Default),
+                unit(&BASE_PROBE, 2, PlanRank::Quick),
+                unit(&BASE_PROBE, 3, PlanRank::Quick),
+                unit(&TOP_PROBE, 1, PlanRank::Quick),
+                unit(&TOP_PROBE, 2, PlanRank::Baseline),
             ];
-            assert_eq!(Plan { units, left_out: Vec::new() }.places(), [4, 1, 3, 2, 0]);
+            assert_eq!(Plan { units, left_out: Vec::new() }.priorities(), [4, 1, 3, 2, 0]);
         }
 
         #[test]
-        fn what_is_asked_for_by_name_is_measured_in_full() {
+        fn named_probe_is_planned_in_full() {
             assert_eq!(base_sizes("test"), [1, 2, 3, 4]);
         }
     }
 
     #[test]
-    fn two_plans_measure_once_what_both_measure() {
+    fn merged_plans_share_units() {
         static PROBE: Probe = Probe {
             id: "a.probe",
             summary: "",
@@ -692,18 +714,21 @@ mod tests {
             inputs: &[],
             cases: |_, _| Vec::new(),
             run: |_, _| Ok(()),
-            predict: |_, _, _| Err(kelvin_model::NoPrediction::because("a test")),
+            predict: |_, _, _| Err(kelvin_model::NoPrediction::new("a test")),
         };
-        let case = |n| Case::new().with(N, n);
+        let case = |n| Case::new().with_number(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {
-            units: cases.iter().map(|&(n, only_input)| Unit { only_input, ..Unit::new(&PROBE, case(n)) }).collect(),
-            left_out: left_out.iter().map(|&n| (&PROBE, case(n), Reason::new("a test"))).collect(),
+            units: cases
+                .iter()
+                .map(|&(n, only_input)| PlanUnit { only_input, ..PlanUnit::new(&PROBE, case(n)) })
+                .collect(),
+            left_out: left_out.iter().map(|&n| (&PROBE, case(n), SkipReason::new("a test"))).collect(),
         };
-        let both = plan(&[(1, true), (2, false)], &[3]).and(plan(&[(1, false), (2, true), (3, true)], &[4]));
+        let both = plan(&[(1, true), (2, false)], &[3]).merge(plan(&[(1, false), (2, true), (3, true)], &[4]));
         let units: Vec<(u64, bool)> =
-            both.units.iter().map(|unit| (N.of(&unit.case).unwrap(), unit.only_input)).collect();
+            both.units.iter().map(|unit| (N.number_in(&unit.case).unwrap(), unit.only_input)).collect();
         assert_eq!(units, [(1, false), (2, false), (3, true)]);
-        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| N.of(case).unwrap()).collect();
+        let left_out: Vec<u64> = both.left_out.iter().map(|(_, case, _)| N.number_in(case).unwrap()).collect();
         assert_eq!(left_out, [4]);
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_model::{Case, Machine, Metric, Name, Need, NoPrediction, Planned, Prediction, PredictionRecord, leads};
+use kelvin_model::{
+    Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, is_dotted_prefix,
+};
 
 use crate::bench::Bench;
-use crate::facts::Facts;
-use crate::stop::Stop;
+use crate::facts::PredictionInputs;
+use crate::probe_error::ProbeError;
 
 /// Code that measures one metric, one curve, or a few metrics that one operation yields.
 #[derive(Debug)]
@@ -27,20 +29,20 @@ pub struct Probe {
     /// effort is reported.
     pub cases: fn(&Machine, Effort) -> Vec<Case>,
     /// Measures one case once, in a process of its own.
-    pub run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+    pub run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
     /// Predicts one of its metrics at one case from facts and lower metrics; pure.
-    pub predict: fn(&Facts<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
+    pub predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 }
 
 impl Probe {
     /// Whether a name on the command line selects it: its id, a prefix of it up to a dot, or those of one of its
     /// metrics.
     pub fn is_selected_by(&self, name: &str) -> bool {
-        leads(name, self.id) || self.metrics.iter().any(|metric| leads(name, &metric.id))
+        is_dotted_prefix(name, self.id) || self.metrics.iter().any(|metric| is_dotted_prefix(name, &metric.id))
     }
 
     /// Whether its first round comes before all others of a run, and the rest after them.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn spans_run(&self) -> bool {
         self.metrics.iter().any(|metric| metric.needs == Some(Need::IdleTime))
     }
 
@@ -50,7 +52,7 @@ impl Probe {
     }
 
     /// Its prediction for one of its metrics at one case, or the reason for none.
-    fn predict(&self, facts: &Facts<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
+    fn predict(&self, facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
         let (prediction, none_because) =
             match facts.predict((metric, case), |facts| (self.predict)(facts, metric, case)) {
                 Ok(prediction) => (Some(prediction), None),
@@ -61,8 +63,12 @@ impl Probe {
 }
 
 /// The predictions of everything planned, from what was measured.
-pub fn predictions(probes: &[&Probe], plan: &[Planned], facts: &Facts<'_>) -> Vec<PredictionRecord> {
-    let of = |planned: &Planned| -> Vec<PredictionRecord> {
+pub fn prediction_records(
+    probes: &[&Probe],
+    plan: &[PlannedMeasurement],
+    facts: &PredictionInputs<'_>,
+) -> Vec<PredictionRecord> {
+    let of = |planned: &PlannedMeasurement| -> Vec<PredictionRecord> {
         let Some(probe) = probes.iter().find(|probe| planned.probe == *probe.id) else { return Vec::new() };
         let metrics = probe.metrics.iter().filter(|metric| planned.metrics.contains(&metric.id));
         metrics.map(|metric| probe.predict(facts, metric, &planned.case)).collect()

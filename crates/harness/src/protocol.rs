@@ -4,7 +4,7 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so a stray print can never pass for a reading.
 
-use kelvin_model::{Attempt, Case, SteadyCore};
+use kelvin_model::{Case, CoreSteadyState, RoundOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::setup::Setup;
@@ -14,14 +14,14 @@ pub(crate) const MAGIC: &[u8] = b"kelvin-readings-1\n";
 
 /// One round of one probe at one case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct RoundRequest {
     pub probe: String,
     pub case: Case,
     pub round: u32,
     /// Nanoseconds for timing, warm-up included.
     pub slice: u64,
     /// How far it may go on beyond that.
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<Extension>,
     /// Nanoseconds after which the round is given up.
     pub limit: u64,
     pub seed: u64,
@@ -32,30 +32,30 @@ pub(crate) struct Request {
 
 /// How far a round may go on beyond its time, until it has undisturbed samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Beyond {
+pub(crate) struct Extension {
     /// Nanoseconds, of all its metrics together.
     pub most: u64,
     /// How the core reads that is left alone.
-    pub core: SteadyCore,
+    pub core: CoreSteadyState,
 }
 
 /// What came of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Answer {
-    pub attempt: Attempt,
+pub(crate) struct RoundResponse {
+    pub attempt: RoundOutcome,
     /// Nanoseconds by which it went on beyond its time.
     pub beyond: u64,
 }
 
-impl From<Attempt> for Answer {
+impl From<RoundOutcome> for RoundResponse {
     /// Of a round that took no more than its time.
-    fn from(attempt: Attempt) -> Self {
+    fn from(attempt: RoundOutcome) -> Self {
         Self { attempt, beyond: 0 }
     }
 }
 
 /// The bytes of an answer.
-pub(crate) fn frame(answer: &Answer) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn encode_response(answer: &RoundResponse) -> Result<Vec<u8>, serde_json::Error> {
     let body = serde_json::to_vec(answer)?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(format!("{}\n", body.len()).as_bytes());
@@ -64,11 +64,13 @@ pub(crate) fn frame(answer: &Answer) -> Result<Vec<u8>, serde_json::Error> {
 }
 
 /// Reads an answer, or says what came instead.
-pub(crate) fn unframe(bytes: &[u8]) -> Result<Answer, String> {
-    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| garbage(bytes))?;
-    let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| garbage(rest))?;
-    let length: usize =
-        std::str::from_utf8(&rest[..line]).ok().and_then(|text| text.parse().ok()).ok_or_else(|| garbage(rest))?;
+pub(crate) fn decode_response(bytes: &[u8]) -> Result<RoundResponse, String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| describe_garbage(bytes))?;
+    let line = rest.iter().position(|&byte| byte == b'\n').ok_or_else(|| describe_garbage(rest))?;
+    let length: usize = std::str::from_utf8(&rest[..line])
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| describe_garbage(rest))?;
     let body = &rest[line + 1..];
     if body.len() != length {
         return Err(format!("it announced {length} bytes of readings but sent {}", body.len()));
@@ -76,7 +78,7 @@ pub(crate) fn unframe(bytes: &[u8]) -> Result<Answer, String> {
     serde_json::from_slice(body).map_err(|error| format!("its readings cannot be parsed: {error}"))
 }
 
-fn garbage(bytes: &[u8]) -> String {
+fn describe_garbage(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "it ended without readings".into();
     }
@@ -87,22 +89,22 @@ fn garbage(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_model::Reason;
+    use kelvin_model::SkipReason;
 
     #[test]
-    fn an_answer_survives_the_round_trip() {
-        let answer = Answer { attempt: Attempt::Skipped(Reason::new("no second CPU")), beyond: 7 };
-        assert_eq!(unframe(&frame(&answer).unwrap()), Ok(answer));
+    fn response_round_trips() {
+        let answer = RoundResponse { attempt: RoundOutcome::Skipped(SkipReason::new("no second CPU")), beyond: 7 };
+        assert_eq!(decode_response(&encode_response(&answer).unwrap()), Ok(answer));
     }
 
     #[test]
-    fn garbage_is_quoted() {
-        assert_eq!(unframe(b"").unwrap_err(), "it ended without readings");
-        assert_eq!(unframe(b"hello\n").unwrap_err(), "it printed \"hello\\n\" instead of readings");
-        let mut bytes = frame(&Attempt::Failed("x".into()).into()).unwrap();
+    fn garbage_is_quoted_in_error() {
+        assert_eq!(decode_response(b"").unwrap_err(), "it ended without readings");
+        assert_eq!(decode_response(b"hello\n").unwrap_err(), "it printed \"hello\\n\" instead of readings");
+        let mut bytes = encode_response(&RoundOutcome::Failed("x".into()).into()).unwrap();
         bytes.push(b'!');
-        assert!(unframe(&bytes).unwrap_err().starts_with("it announced"));
+        assert!(decode_response(&bytes).unwrap_err().starts_with("it announced"));
         bytes.truncate(bytes.len() - 4);
-        assert!(unframe(&bytes).unwrap_err().starts_with("it announced"));
+        assert!(decode_response(&bytes).unwrap_err().starts_with("it announced"));
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use kelvin_model::ClockInfo;
 use serde::{Deserialize, Serialize};
 
-use crate::stop::Stop;
+use crate::probe_error::ProbeError;
 
 /// What a probe needs beside its case. The machine is not part of it: cases are chosen, and predictions made, outside
 /// the probe's process.
@@ -29,9 +29,9 @@ pub struct Setup {
     /// Maximum bytes that all rounds together may write to files.
     pub write_limit: u64,
     /// The agent of another host, if one was named.
-    pub agent: Option<OtherHost>,
+    pub agent: Option<AgentEndpoint>,
     /// Socket options of TCP streams.
-    pub sockets: SocketOptions,
+    pub sockets: TcpOptions,
     /// Nanoseconds that the timing thread spins before each operation that is timed by itself: for so long the other end of a pair
     /// has been idle.
     pub gap: u64,
@@ -55,7 +55,7 @@ pub struct Placement {
 
 /// An agent on a peer that probes measure against.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherHost {
+pub struct AgentEndpoint {
     /// Its address and port.
     pub address: std::net::SocketAddr,
     /// The file with its secret. The secret itself is in no request and no run.
@@ -64,7 +64,7 @@ pub struct OtherHost {
 
 /// Socket options of TCP streams, where not the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SocketOptions {
+pub struct TcpOptions {
     /// Congestion control, by name.
     pub congestion_control: Option<String>,
     /// Bytes in each of a socket's two buffers.
@@ -78,8 +78,8 @@ impl Setup {
     ///
     /// # Errors
     /// A reason to skip, if it would exceed the limit.
-    pub fn may_write(&self, bytes: u64) -> Result<(), Stop> {
-        crate::ledger::enter(Path::new(&self.scratch), self.write_limit, bytes)
+    pub fn reserve_write(&self, bytes: u64) -> Result<(), ProbeError> {
+        crate::write_quota::reserve(Path::new(&self.scratch), self.write_limit, bytes)
     }
 }
 
@@ -107,7 +107,7 @@ impl Setup {
             remote: None,
             write_limit: 0,
             agent: None,
-            sockets: SocketOptions::default(),
+            sockets: TcpOptions::default(),
             gap: 0,
             groups: Vec::new(),
             environment: Vec::new(),

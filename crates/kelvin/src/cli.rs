@@ -25,26 +25,26 @@ use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValuePar
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kelvin_model::Name;
-use kelvin_model::quantity::{bytes, duration_within, percentage};
+use kelvin_model::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 use kelvin_store::Tag;
 
-pub use ab::{AbArgs, Means, Setting};
-pub use compare::{CompareArgs, CompareFormat, GateArgs, ShownArgs};
+pub use ab::{AbArgs, Setting, SettingKind};
+pub use compare::{CompareArgs, CompareFormat, CompareOutputArgs, GateArgs};
 pub use file::{
-    AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, HowArgs, ReadArgs, SweepArgs, WriteArgs,
+    AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};
-use report::format_of;
-pub use report::{Format, ReportArgs};
-pub use runs::{RunsArgs, RunsCommand, WrittenBy};
+use report::choose_format;
+pub use report::{ReportArgs, ReportFormat};
+pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
-pub use transfer::{Ack, Lasting, ReceiveArgs, SendArgs, Streams};
+pub use transfer::{AckMode, ConnectionReuse, ReceiveArgs, SendArgs, StreamCount};
 pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyFormat};
 
-use crate::fault::Fault;
+use crate::cli_error::CliError;
 
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
@@ -75,7 +75,7 @@ pub enum Command {
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
                                                      with --thorough; of transfer 20, 5 and 100, of file.whole and file.cache_size 4, 3 \
                                                      and 20; of load 8, 4 and 8 visits]")))]
-    #[command(after_help = crate::commands::study::help())]
+    #[command(after_help = crate::commands::study::help_text())]
     Study(Box<StudyArgs>),
     /// Read, write or copy a file by any method; show where its bytes come from or go to
     #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
@@ -231,7 +231,7 @@ pub enum Command {
     Watch(Box<WatchArgs>),
     /// Nothing: help or version was printed
     #[command(skip)]
-    Nothing,
+    HelpPrinted,
     /// Run one probe once, for the supervisor
     #[command(name = "probe-process", hide = true)]
     ProbeProcess,
@@ -271,7 +271,7 @@ pub enum Command {
 
 impl Command {
     /// Fails where one tag of a run is given two values.
-    fn has_each_tag_once(&self) -> Result<(), Fault> {
+    fn check_unique_tags(&self) -> Result<(), CliError> {
         let tags = match self {
             Self::Run(run) => &run.to.tags,
             Self::Study(study) => &study.to.tags,
@@ -282,7 +282,9 @@ impl Command {
         };
         let is_twice = |(at, tag): &(usize, &Tag)| tags[..*at].iter().any(|other| other.name() == tag.name());
         match tags.iter().enumerate().find(is_twice) {
-            Some((_, tag)) => Err(Fault::new(tag, format!("a run has one value of the tag {}: give one", tag.name()))),
+            Some((_, tag)) => {
+                Err(CliError::new(tag, format!("a run has one value of the tag {}: give one", tag.name())))
+            }
             None => Ok(()),
         }
     }
@@ -292,7 +294,7 @@ impl Command {
 #[derive(Clone, Debug, Args)]
 pub struct StoreArgs {
     /// The store of runs: a file, or a database as postgres://USER@HOST/DATABASE [default: kelvin/runs.sqlite in XDG_DATA_HOME or ~/.local/share]
-    #[arg(long, value_name = "STORE", global = true, value_parser = not_empty())]
+    #[arg(long, value_name = "STORE", global = true, value_parser = nonempty_value())]
     pub store: Option<OsString>,
 }
 
@@ -309,7 +311,7 @@ pub struct DestinationArgs {
     #[arg(long = "tag", value_name = "NAME=VALUE", conflicts_with = "no_store")]
     pub tags: Vec<Tag>,
     /// A note on the run
-    #[arg(long, value_name = "TEXT", value_parser = kelvin_store::note, conflicts_with = "no_store")]
+    #[arg(long, value_name = "TEXT", value_parser = kelvin_store::checked_note, conflicts_with = "no_store")]
     pub note: Option<String>,
     /// Where to write the HTML report
     #[arg(long, value_name = "FILE", default_value = "report.html")]
@@ -337,10 +339,10 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "TIME", value_parser = budget)]
     pub budget: Option<Duration>,
     /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 8; 5 with --quick, 20 with --thorough]
-    #[arg(long, value_name = "N", value_parser = between(2, 1000))]
+    #[arg(long, value_name = "N", value_parser = number_between(2, 1000))]
     pub rounds: Option<u32>,
     /// Target half-width of the 95 % interval, in percent of the value
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent_up_to_50)]
     pub target: f64,
     /// Directory for test files, on any file system
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -367,13 +369,13 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
     pub socket_buffers: Option<u32>,
     /// Limit on what all probes together may write to files
-    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = parse_bytes)]
     pub write_limit: u64,
     /// CPU for single-CPU probes [default: the last, or one that is left alone more]
-    #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "CPU", value_parser = whole_number::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
     /// Random seed [default: from the clock]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Do not time canaries between batches; disturbance then goes undetected
     #[arg(long)]
@@ -390,14 +392,14 @@ pub struct MeasureArgs {
 ///
 /// # Panics
 /// Never: flags that are flattened into several commands all have defaults.
-pub fn usual<A: Args + FromArgMatches>() -> A {
+pub fn defaults<A: Args + FromArgMatches>() -> A {
     let given = A::augment_args(Flags::new("kelvin")).get_matches_from(["kelvin"]);
     A::from_arg_matches(&given).expect("every flag has a default")
 }
 
 /// What the help of a command says of a flag, in one line.
 #[cfg(test)]
-pub fn help_of(command: &str, flag: &str) -> String {
+pub fn flag_help(command: &str, flag: &str) -> String {
     let cli = Cli::command();
     let command = cli.find_subcommand(command).expect("a command");
     let flag = command.get_arguments().find(|argument| argument.get_id() == flag).expect("a flag");
@@ -408,7 +410,7 @@ pub fn help_of(command: &str, flag: &str) -> String {
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// Areas (cpu, os, mem, file, net), probes, metrics, or any leading part of an id [default: all]
-    #[arg(value_parser = of_today)]
+    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// Fewer points and rounds; the report says so
     #[arg(long, conflicts_with = "thorough")]
@@ -440,7 +442,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct StudyArgs {
     /// A study (below), or what a report names: an area, a probe, a metric, or any leading part of an id
-    #[arg(value_parser = of_today)]
+    #[arg(value_parser = resolve_alias)]
     pub name: String,
     /// Measure nothing: judge the published study of that name from its published figures, as text or with --json; there is load
     #[arg(long)]
@@ -472,13 +474,13 @@ pub struct StudyArgs {
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::parse_address)]
     pub listen: SocketAddr,
     /// File with the secret that clients must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Maximum concurrent clients, 1 to 64
-    #[arg(long, value_name = "N", default_value = "4", value_parser = between(1, 64))]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = number_between(1, 64))]
     pub clients: u32,
     /// Let clients study a server of the files in this directory (`kelvin study load --peer`): meanwhile whoever reaches it can read
     /// them, unencrypted by HTTP
@@ -504,7 +506,7 @@ pub struct SelfcheckArgs {
 #[derive(Debug, Args)]
 pub struct ListArgs {
     /// Only these areas, probes or metrics
-    #[arg(value_parser = of_today)]
+    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// List the studies, which a plain run does not measure
     #[arg(long)]
@@ -521,7 +523,7 @@ pub struct ListArgs {
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
     /// A probe, a metric, or an area
-    #[arg(value_parser = of_today)]
+    #[arg(value_parser = resolve_alias)]
     pub name: String,
     /// Print JSON
     #[arg(long)]
@@ -529,8 +531,8 @@ pub struct ExplainArgs {
 }
 
 /// The present name of a metric, which may have been typed by its former one.
-fn of_today(name: &str) -> Result<String, Infallible> {
-    Ok(Name::today(name).into_owned())
+fn resolve_alias(name: &str) -> Result<String, Infallible> {
+    Ok(Name::canonical(name).into_owned())
 }
 
 /// `kelvin machine`.
@@ -553,7 +555,7 @@ pub struct MachineArgs {
 pub struct TuneArgs {
     /// With --measure: what to measure under each change instead of what it touches: areas, probes, metrics, or any leading part of
     /// an id
-    #[arg(requires = "measure", conflicts_with = "restore", value_parser = of_today)]
+    #[arg(requires = "measure", conflicts_with = "restore", value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// Apply the quiet settings, after journalling the present ones
     #[arg(long, conflicts_with = "restore")]
@@ -566,7 +568,7 @@ pub struct TuneArgs {
     #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure", conflicts_with = "restore")]
     pub budget: Option<Duration>,
     /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]
-    #[arg(long, value_name = "N", value_parser = between(2, 1000), requires = "measure", conflicts_with = "restore")]
+    #[arg(long, value_name = "N", value_parser = number_between(2, 1000), requires = "measure", conflicts_with = "restore")]
     pub rounds: Option<u32>,
     /// With --apply or --measure: also the optional changes
     #[arg(long, requires = "changes", conflicts_with = "restore")]
@@ -583,26 +585,26 @@ pub struct TuneArgs {
 ///
 /// # Errors
 /// A usage error, as one line that names the argument and what would be right.
-pub fn parse() -> Result<Command, Fault> {
+pub fn parse() -> Result<Command, CliError> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let command = with_options_of(&words, Cli::command());
-    let words = with_negative_values(words, &command);
+    let command = hide_load_options(&words, Cli::command());
+    let words = join_negative_values(words, &command);
     match command.try_get_matches_from(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli.command.has_each_tag_once().map(|()| cli.command),
+        Ok(cli) => cli.command.check_unique_tags().map(|()| cli.command),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 crate::output::print(|out| write!(out, "{}", error.render()))?;
-                Ok(Command::Nothing)
+                Ok(Command::HelpPrinted)
             }
-            ErrorKind::InvalidUtf8 => Err(not_text(std::env::args_os())),
-            _ => Err(one_line(&error)),
+            ErrorKind::InvalidUtf8 => Err(not_utf8_error(std::env::args_os())),
+            _ => Err(one_line_error(&error)),
         },
     }
 }
 
 /// The words, with a value that begins with a minus and a digit joined to its option: no option is named by a digit, and so the fault
 /// is that of the value, which is told with its option.
-fn with_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> {
+fn join_negative_values(words: Vec<OsString>, command: &Flags) -> Vec<OsString> {
     let options = options_with_values(command);
     let is_negative = |word: &OsString| matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
     let mut joined: Vec<OsString> = Vec::with_capacity(words.len());
@@ -630,7 +632,7 @@ fn options_with_values(command: &Flags) -> BTreeSet<String> {
 }
 
 /// The command line, with the options of the study load in the help of that study and of no other.
-fn with_options_of(words: &[OsString], command: Flags) -> Flags {
+fn hide_load_options(words: &[OsString], command: Flags) -> Flags {
     let is_of_another = match words {
         [_, study, name, ..] => study == "study" && name != "load" && !name.to_string_lossy().starts_with('-'),
         _ => false,
@@ -640,27 +642,28 @@ fn with_options_of(words: &[OsString], command: Flags) -> Flags {
     }
     command.mut_subcommand("study", |study| {
         study.mut_args(|argument| {
-            let is_hidden = argument.is_hide_set() || argument.get_help_heading() == Some(study_load::HEADING);
+            let is_hidden =
+                argument.is_hide_set() || argument.get_help_heading() == Some(study_load::STUDY_LOAD_HEADING);
             argument.hide(is_hidden)
         })
     })
 }
 
 /// An argument other than a file name is not UTF-8. clap does not say which one, so all candidates are named.
-fn not_text(arguments: impl Iterator<Item = OsString>) -> Fault {
+fn not_utf8_error(arguments: impl Iterator<Item = OsString>) -> CliError {
     let odd = arguments.filter(|argument| argument.to_str().is_none()).map(|argument| format!("{argument:?}"));
     let odd = odd.collect::<Vec<_>>().join(", ");
-    Fault::because(format!("{odd}: must be UTF-8; only names of files and directories may be other bytes"))
+    CliError::msg(format!("{odd}: must be UTF-8; only names of files and directories may be other bytes"))
 }
 
 /// clap's error message joined into one line, without the usage text.
-fn one_line(error: &clap::Error) -> Fault {
+fn one_line_error(error: &clap::Error) -> CliError {
     let text = error.render().to_string();
     // The words before the options and the placeholder are the command that lacks a sub-command.
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("kelvin");
     let command: Vec<&str> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<'])).collect();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Fault::because(format!("no command given; `{} --help` lists them", command.join(" ")));
+        return CliError::msg(format!("no command given; `{} --help` lists them", command.join(" ")));
     }
     if error.kind() == ErrorKind::InvalidSubcommand
         && let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand)
@@ -672,7 +675,7 @@ fn one_line(error: &clap::Error) -> Fault {
         let near = of.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Flags::get_name);
         let near = near.filter(|name| distance(name) <= 1 + given.len() / 4).min_by_key(|name| distance(name));
         if let Some(near) = near {
-            return Fault::because(format!("there is no command '{given}'; a similar one is '{near}'"));
+            return CliError::msg(format!("there is no command '{given}'; a similar one is '{near}'"));
         }
     }
     let kept = text
@@ -685,32 +688,32 @@ fn one_line(error: &clap::Error) -> Fault {
         })
         .collect::<Vec<_>>()
         .join(" ");
-    Fault::because(kept.trim_start_matches("error: ").replace(" tip: ", "; "))
+    CliError::msg(kept.trim_start_matches("error: ").replace(" tip: ", "; "))
 }
 
 /// The shortest and the longest time that a command takes.
-const TIMES: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(7 * 86_400)];
+const DURATION_RANGE: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(7 * 86_400)];
 
 /// A time such as `500ms`, `45s`, `10m`, `1.5h`, from a millisecond to a week; a bare number is in seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    duration_within(text, TIMES[0], TIMES[1])
+    parse_duration_within(text, DURATION_RANGE[0], DURATION_RANGE[1])
 }
 
 /// The time of a run that is as long as its minimum of rounds takes.
-pub const MINIMUM: Duration = Duration::ZERO;
+pub const MINIMUM_ROUNDS_BUDGET: Duration = Duration::ZERO;
 
 /// A time of a run.
 fn budget(text: &str) -> Result<Duration, String> {
-    if text == "minimum" { Ok(MINIMUM) } else { duration(text) }
+    if text == "minimum" { Ok(MINIMUM_ROUNDS_BUDGET) } else { duration(text) }
 }
 
 /// A word that may be a name of a file, and is not empty.
-fn not_empty() -> impl TypedValueParser<Value = OsString> {
+fn nonempty_value() -> impl TypedValueParser<Value = OsString> {
     PathBufValueParser::new().map(PathBuf::into_os_string)
 }
 
 /// A whole number from 0.
-fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+fn whole_number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "it must be a whole number from 0, and not too large".to_owned())
 }
 
@@ -722,13 +725,13 @@ fn axis_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A whole number from 1.
-fn from_one(text: &str) -> Result<u64, String> {
+fn positive_number(text: &str) -> Result<u64, String> {
     let number = text.parse().ok().filter(|&number| number > 0);
     number.ok_or_else(|| "it must be a whole number from 1, and not too large".to_owned())
 }
 
 /// A whole number within bounds.
-fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
+fn number_between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
     move |text| match text.parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
         _ => Err(format!("it must be a whole number from {least} to {most}")),
@@ -737,21 +740,21 @@ fn between(least: u32, most: u32) -> impl Fn(&str) -> Result<u32, String> + Clon
 
 /// Bytes of a socket buffer, between what a kernel grants at least and what it can count.
 fn socket_buffers(text: &str) -> Result<u32, String> {
-    let bytes = bytes(text)?;
+    let bytes = parse_bytes(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
     bytes.ok_or_else(|| "it must be between 4k and 1G".into())
 }
 
 /// Bytes of a file that is read in blocks of 4 KiB: 1 MiB to 1 TiB, of whole blocks.
 fn remote_size(text: &str) -> Result<u64, String> {
-    let bytes = bytes(text)?;
+    let bytes = parse_bytes(text)?;
     let is_right = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
     if is_right { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
 }
 
 /// A percentage above 0 and at most 50, as a share.
-fn percent(text: &str) -> Result<f64, String> {
-    let share = percentage(text)?;
+fn percent_up_to_50(text: &str) -> Result<f64, String> {
+    let share = parse_percentage(text)?;
     if share <= 0.5 { Ok(share) } else { Err("it must be above 0 and at most 50".into()) }
 }
 
@@ -760,7 +763,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_and_every_command_has_an_example() {
+    fn every_command_is_valid_and_has_example() {
         let mut command = Cli::command();
         command.clone().debug_assert();
         for sub in command.get_subcommands_mut().filter(|sub| !sub.is_hide_set()) {
@@ -771,7 +774,7 @@ mod tests {
 
     /// Lines laid out by hand must fit a terminal of 80 columns, or clap wraps them anywhere.
     #[test]
-    fn what_is_laid_out_by_hand_fits_eighty_columns() {
+    fn hand_laid_help_fits_80_columns() {
         fn check(command: &clap::Command) {
             let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let by_hand = after.lines().filter(|line| line.starts_with("  "));
@@ -835,23 +838,23 @@ mod tests {
     }
 
     #[test]
-    fn times_and_percentages() {
+    fn times_and_percentages_are_parsed() {
         assert_eq!(duration("45s"), Ok(Duration::from_secs(45)));
         assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
-        assert_eq!((budget("minimum"), budget("45s")), (Ok(MINIMUM), duration("45s")));
+        assert_eq!((budget("minimum"), budget("45s")), (Ok(MINIMUM_ROUNDS_BUDGET), duration("45s")));
         assert!(budget("0s").is_err() && duration("minimum").is_err());
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         for wrong in ["", "m", "-5s", "0s", "0.5ms", "1e99", "nan", "8000h", "5x", "µ"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(percent("2"), Ok(0.02));
-        assert!(percent("0").is_err() && percent("51").is_err() && percent("x").is_err());
+        assert_eq!(percent_up_to_50("2"), Ok(0.02));
+        assert!(percent_up_to_50("0").is_err() && percent_up_to_50("51").is_err() && percent_up_to_50("x").is_err());
     }
 
     #[test]
-    fn buffers_of_sockets_are_sizes_within_what_kernels_grant() {
+    fn socket_buffer_sizes_are_limited() {
         assert_eq!(socket_buffers("4k"), Ok(4096));
         assert_eq!(socket_buffers("1G"), Ok(1 << 30));
         for wrong in ["", "4095", "1025M", "8G", "-1", "much"] {
@@ -860,10 +863,10 @@ mod tests {
     }
 
     #[test]
-    fn help_of_a_study_has_the_options_of_load_only_where_they_hold() {
+    fn load_options_are_only_in_help_of_load() {
         let help = |name: &str| {
             let words = ["kelvin", "study", name, "--help"].map(OsString::from);
-            let error = with_options_of(&words, Cli::command()).try_get_matches_from(&words).unwrap_err();
+            let error = hide_load_options(&words, Cli::command()).try_get_matches_from(&words).unwrap_err();
             error.render().to_string()
         };
         assert!(help("load").contains("--server-memory") && help("load").contains("--budget"));
@@ -872,10 +875,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_one_line_that_names_the_argument() {
+    fn usage_error_is_one_line_naming_argument() {
         let says = |arguments: &[&str], expected: &str| {
             let error = Cli::try_parse_from(arguments).unwrap_err();
-            let fault = format!("{:?}", one_line(&error));
+            let fault = format!("{:?}", one_line_error(&error));
             assert!(fault.contains(expected), "{arguments:?}: {fault}");
             assert!(!fault.contains("\\n"), "{fault}");
         };

@@ -2,26 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use kelvin_analysis::{Found, Gap, analyse, explain};
+use kelvin_analysis::{FindingData, PredictionGap, analyse, explain};
 use kelvin_harness::{Probe, ProbeKind};
 use kelvin_model::{Better, Case, Explanation, Measurement, Metric, Run};
 
-use crate::inquiry::{Inquiry, Pace, Stopped, measured_by};
-use crate::prepare::Prepared;
+use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, find_metric};
+use crate::run_context::RunContext;
 
 /// The part of a run's time for it.
-pub const SHARE: f64 = 0.1;
+pub const GAPS_BUDGET_SHARE: f64 = 0.1;
 /// Less is not worth beginning.
-pub const LEAST: Duration = Duration::from_secs(1);
+pub const MIN_EXPLAIN_TIME: Duration = Duration::from_secs(1);
 /// Gaps that share the time: as many as the verdict tells. What they leave of it goes to the next ones.
-const TOLD: usize = 3;
+const VERDICT_GAPS: usize = 3;
 /// Gaps whose causes are tried at most.
-const MOST: usize = 10;
+const MAX_EXPLAINED_GAPS: usize = 10;
 /// Rounds of a pass, at least: as found and without a cause, of the figure and of what the cause cannot touch.
-const OF_A_PASS: f64 = 4.0;
+const MIN_ROUNDS_PER_PASS: f64 = 4.0;
 
 /// A figure that is not as predicted, whose causes can be tried.
-pub struct Gapped {
+pub struct Outlier {
     /// The probe.
     pub probe: &'static Probe,
     /// The metric.
@@ -32,7 +32,7 @@ pub struct Gapped {
     ratio: f64,
 }
 
-impl Gapped {
+impl Outlier {
     /// By which factor it is worse than predicted; below one, if it is better.
     pub fn times_worse(&self) -> f64 {
         if self.metric.better == Better::Higher { 1.0 / self.ratio } else { self.ratio }
@@ -40,43 +40,47 @@ impl Gapped {
 }
 
 /// The gaps of a run, the most odd first, of the points of a curve one. What the run itself explains is left out.
-pub fn gaps_of(run: &Run) -> Vec<Gapped> {
-    let gap = |found| if let Found::Gap(gap) = found { Some(gap) } else { None };
+pub fn find_gaps(run: &Run) -> Vec<Outlier> {
+    let gap = |found| if let FindingData::Gap(gap) = found { Some(gap) } else { None };
     let gaps = analyse(run).findings.into_iter().filter_map(|finding| gap(finding.found));
-    let asked = |gap: Gap| {
-        let (probe, metric) = measured_by(&gap.at.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
-        Some(Gapped { probe, metric, case: gap.at.case, ratio: gap.ratio })
+    let asked = |gap: PredictionGap| {
+        let (probe, metric) = find_metric(&gap.at.metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)?;
+        Some(Outlier { probe, metric, case: gap.at.case, ratio: gap.ratio })
     };
     gaps.filter(|gap| gap.level.is_none()).filter_map(asked).collect()
 }
 
 /// What is found of their causes within this time, the most odd first: of those that the verdict tells, then of as many more as there is
 /// time for. One that takes longer than what is left of the time is left out.
-pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation> {
-    if time < LEAST {
+pub fn explain_gaps(run: &Run, prepared: &RunContext, time: Duration) -> Vec<Explanation> {
+    if time < MIN_EXPLAIN_TIME {
         return Vec::new();
     }
     let begun = Instant::now();
-    let mut asked = gaps_of(run);
+    let mut asked = find_gaps(run);
     asked.retain(|gap| gap.times_worse() > 1.0);
-    asked.truncate(MOST);
-    let of = asked.len().min(TOLD);
+    asked.truncate(MAX_EXPLAINED_GAPS);
+    let of = asked.len().min(VERDICT_GAPS);
     let mut explanations = Vec::new();
-    for (done, Gapped { probe, metric, case, .. }) in asked.into_iter().enumerate() {
+    for (done, Outlier { probe, metric, case, .. }) in asked.into_iter().enumerate() {
         let left = time.saturating_sub(begun.elapsed());
-        if left < LEAST {
+        if left < MIN_EXPLAIN_TIME {
             break;
         }
         // A larger gap may take the time of the smaller ones rather than get no answer.
-        let (left, passes) = (left.as_secs_f64(), kelvin_stats::LEAST_ROUNDS as u32);
-        if f64::from(passes) * OF_A_PASS * seconds_of_a_round(run, probe, &case) > left {
+        let (left, passes) = (left.as_secs_f64(), kelvin_stats::MIN_INTERVAL_ROUNDS as u32);
+        if f64::from(passes) * MIN_ROUNDS_PER_PASS * mean_round_seconds(run, probe, &case) > left {
             continue;
         }
-        let pace = Pace { seconds: left / of.saturating_sub(done).max(1) as f64, passes, most: left };
+        let pace = ExperimentLimits {
+            seconds: left / of.saturating_sub(done).max(1) as f64,
+            min_passes: passes,
+            max_seconds: left,
+        };
         let seed = run.outline.settings.seed;
-        let found = Inquiry::of((probe, metric, case), &prepared.machine, pace, seed).carry_out(prepared);
+        let found = CauseExperiment::new((probe, metric, case), &prepared.machine, pace, seed).execute(prepared);
         explanations.extend(explain(&found.experiment));
-        if found.stopped == Some(Stopped::Interrupted) {
+        if found.stopped == Some(EarlyStop::Interrupted) {
             break;
         }
     }
@@ -84,7 +88,7 @@ pub fn tried(run: &Run, prepared: &Prepared, time: Duration) -> Vec<Explanation>
 }
 
 /// What a round of a case took in this run, on average.
-fn seconds_of_a_round(run: &Run, probe: &Probe, case: &Case) -> f64 {
+fn mean_round_seconds(run: &Run, probe: &Probe, case: &Case) -> f64 {
     let is_of = |one: &&Measurement| one.planned.probe == *probe.id && one.planned.case == *case;
     let rounds = run.measurements.iter().find(is_of).map_or(&[][..], |one| &one.rounds);
     rounds.iter().map(|round| round.seconds).sum::<f64>() / rounds.len().max(1) as f64
@@ -93,14 +97,14 @@ fn seconds_of_a_round(run: &Run, probe: &Probe, case: &Case) -> f64 {
 #[cfg(test)]
 mod tests {
     use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
-    use kelvin_model::{Attempt, Round};
+    use kelvin_model::{Round, RoundOutcome};
 
     use super::*;
 
     #[test]
-    fn what_a_round_took_is_that_of_its_case() {
-        let mut run = kelvin_analysis::testing::guest::run();
-        let (probe, _) = measured_by(&SWITCH_PROCESS_PIPE.id).unwrap();
+    fn mean_round_seconds_is_of_its_case() {
+        let mut run = kelvin_analysis::testing::guest::guest_run();
+        let (probe, _) = find_metric(&SWITCH_PROCESS_PIPE.id).unwrap();
         let of_it = run.measurements.iter_mut().find(|one| one.planned.probe == *probe.id).unwrap();
         let case = of_it.planned.case.clone();
         let round = |seconds| Round {
@@ -109,10 +113,10 @@ mod tests {
             seconds,
             timing: None,
             cpu: 0,
-            attempt: Attempt::Failed("a test".into()),
+            attempt: RoundOutcome::Failed("a test".into()),
         };
         of_it.rounds = vec![round(1.0), round(3.0)];
-        assert_eq!(seconds_of_a_round(&run, probe, &case), 2.0);
-        assert_eq!(seconds_of_a_round(&run, probe, &case.with("other", 1)), 0.0);
+        assert_eq!(mean_round_seconds(&run, probe, &case), 2.0);
+        assert_eq!(mean_round_seconds(&run, probe, &case.with_number("other", 1)), 0.0);
     }
 }

@@ -3,34 +3,34 @@
 
 mod budget;
 mod byte_progress;
+mod cause_experiment;
+mod class_members;
 mod cli;
+mod cli_error;
 mod commands;
 mod costs;
-mod elsewhere;
-mod fault;
+mod fallback_dirs;
 mod gaps;
-mod inquiry;
-mod keeper;
 mod measure;
-mod members;
-mod other_host;
 mod output;
-mod place;
+mod peer_agent;
+mod placement;
 mod predict;
-mod prepare;
-mod private;
 mod progress;
-mod record;
+mod redact;
+mod run_context;
+mod run_recorder;
+mod run_writer;
 mod selection;
-mod sockets;
+mod socket_options;
 
 use std::process::ExitCode;
 
-use fault::Fault;
+use cli_error::CliError;
 
 fn main() -> ExitCode {
-    let ready = kelvin_sys::interrupt::write_errors_only().map_err(Fault::because);
+    let ready = kelvin_sys::stop_signals::ignore_sigxfsz().map_err(CliError::msg);
     let result = ready.and_then(|()| cli::parse()).and_then(commands::dispatch);
-    let result = result.and_then(|code| output::end().map(|()| code));
+    let result = result.and_then(|code| output::close_stdout().map(|()| code));
     result.unwrap_or_else(|fault| fault.report())
 }

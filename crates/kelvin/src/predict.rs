@@ -1,62 +1,75 @@
 //! What is added to a run after its last round: the measured frequency, hardware bounds, and predictions.
 
 use kelvin_analysis::Headlines;
-use kelvin_harness::{Elsewhere, Facts, Hardware, bounds, predictions};
+use kelvin_harness::{HardwareFacts, PredictionInputs, ReferenceMachines, bound_records, prediction_records};
 use kelvin_model::{
-    BoundRecord, Case, Fact, Machine, MeasuredValue, Outline, PathToAgent, Planned, PredictionRecord, Run,
+    BoundRecord, Case, Fact, Machine, MeasuredValue, NetworkPath, PlannedMeasurement, PredictionRecord, Run, RunHeader,
 };
 
 /// Adds what is known only after the last round: the measured frequency, and predictions.
-pub fn conclude(run: &mut Run) {
-    let headlines = Headlines::of(run);
+pub fn complete_run(run: &mut Run) {
+    let headlines = Headlines::from_run(run);
     if let Some(frequency) = headlines.core_hertz() {
         run.outline.machine.cpu.measured_hz = Fact::known(frequency, "measured: a chain of dependent multiplies");
     }
-    predict(run, &headlines);
+    add_predictions(run, &headlines);
 }
 
 /// Recomputes the hardware bounds of a run, then its predictions, with this program's formulas.
-pub fn anew(run: &mut Run) {
+pub fn repredict(run: &mut Run) {
     let outline = &run.outline;
-    run.outline.bounds = bounds_of(&outline.plan, &outline.machine, outline.way.as_ref());
-    let headlines = Headlines::of(run);
-    predict(run, &headlines);
+    run.outline.bounds = hardware_bounds(&outline.plan, &outline.machine, outline.way.as_ref());
+    let headlines = Headlines::from_run(run);
+    add_predictions(run, &headlines);
 }
 
 /// The hardware bounds of the planned metrics.
-pub fn bounds_of(plan: &[Planned], machine: &Machine, way: Option<&PathToAgent>) -> Vec<BoundRecord> {
-    bounds(&kelvin_probes::bounded(), plan, Hardware { machine, way })
+pub fn hardware_bounds(plan: &[PlannedMeasurement], machine: &Machine, way: Option<&NetworkPath>) -> Vec<BoundRecord> {
+    bound_records(&kelvin_probes::bounded_metrics(), plan, HardwareFacts { machine, network_path: way })
 }
 
-fn predict(run: &mut Run, headlines: &Headlines) {
+fn add_predictions(run: &mut Run, headlines: &Headlines) {
     let measured = |metric: &str, case: &Case| headlines.get(metric, case);
-    let lacking = |metric: &str, case: &Case| headlines.lacking(metric, case);
-    let Outline { machine, plan, way, bounds, .. } = &run.outline;
-    let grounds = Grounds::of(machine, plan, way.as_ref(), bounds.clone());
-    run.predictions = predictions_of(plan, &grounds.facts(&measured).or(&lacking));
+    let lacking = |metric: &str, case: &Case| headlines.missing_input(metric, case);
+    let RunHeader { machine, plan, way, bounds, .. } = &run.outline;
+    let grounds = PredictionContext::new(machine, plan, way.as_ref(), bounds.clone());
+    run.predictions = compute_predictions(plan, &grounds.facts(&measured).with_missing(&lacking));
 }
 
 /// What predictions rest on beside figures: the same for a run and for one figure by itself, so that a figure has one prediction.
-pub struct Grounds<'a> {
+pub struct PredictionContext<'a> {
     machine: &'a Machine,
-    way: Option<&'a PathToAgent>,
-    elsewhere: Elsewhere,
+    network_path: Option<&'a NetworkPath>,
+    reference_machines: ReferenceMachines,
     bounds: Vec<BoundRecord>,
 }
 
-impl<'a> Grounds<'a> {
+impl<'a> PredictionContext<'a> {
     /// Those of what is planned.
-    pub fn of(machine: &'a Machine, plan: &[Planned], way: Option<&'a PathToAgent>, bounds: Vec<BoundRecord>) -> Self {
-        Self { machine, way, elsewhere: kelvin_probes::elsewhere(machine, plan), bounds }
+    pub fn new(
+        machine: &'a Machine,
+        plan: &[PlannedMeasurement],
+        way: Option<&'a NetworkPath>,
+        bounds: Vec<BoundRecord>,
+    ) -> Self {
+        Self {
+            machine,
+            network_path: way,
+            reference_machines: kelvin_probes::reference_machines(machine, plan),
+            bounds,
+        }
     }
 
     /// They, with figures.
-    pub fn facts<'f>(&'f self, measured: &'f dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> Facts<'f> {
-        Facts::new(self.machine, measured).by_way(self.way).beside(&self.elsewhere).within(&self.bounds)
+    pub fn facts<'f>(&'f self, measured: &'f dyn Fn(&str, &Case) -> Option<MeasuredValue>) -> PredictionInputs<'f> {
+        PredictionInputs::new(self.machine, measured)
+            .with_path(self.network_path)
+            .with_references(&self.reference_machines)
+            .with_bounds(&self.bounds)
     }
 }
 
 /// The predictions of these figures.
-pub fn predictions_of(planned: &[Planned], facts: &Facts<'_>) -> Vec<PredictionRecord> {
-    predictions(&kelvin_probes::all(), planned, facts)
+pub fn compute_predictions(planned: &[PlannedMeasurement], facts: &PredictionInputs<'_>) -> Vec<PredictionRecord> {
+    prediction_records(&kelvin_probes::all(), planned, facts)
 }

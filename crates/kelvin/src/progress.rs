@@ -4,20 +4,20 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use crate::output::{self, ERASE};
+use crate::output::{self, ERASE_LINE};
 
-use kelvin_harness::Sink;
+use kelvin_harness::EventSink;
 use kelvin_model::units::seconds;
 use kelvin_model::{Case, Event, Name};
 
 /// Minimum time between two updates.
-const PERIOD: Duration = Duration::from_millis(200);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// Cases that are left out together and named each.
-const NAMED: usize = 4;
+const MAX_NAMED_CASES: usize = 4;
 
 /// A progress line on standard error, erased when it is dropped. Drawn only between rounds.
 #[derive(Debug)]
-pub struct Progress {
+pub struct RunProgressLine {
     shown: bool,
     drawn: Option<Instant>,
     /// Whether a round has begun: what was left out before has been said.
@@ -26,7 +26,7 @@ pub struct Progress {
     left_out: Vec<String>,
 }
 
-impl Progress {
+impl RunProgressLine {
     /// A line, or none if `shown` is false.
     pub fn new(shown: bool) -> Self {
         Self { shown, drawn: None, begun: false, left_out: Vec::new() }
@@ -35,36 +35,36 @@ impl Progress {
     /// Draws how many rounds are done, and the time that is left. How many there will be is not known before the end: each round shows
     /// whether others are worth their time.
     fn draw(&mut self, (probe, case): (&Name, &Case), done: usize, seconds_left: f64) {
-        if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < PERIOD) {
+        if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW_INTERVAL) {
             return;
         }
         self.drawn = Some(Instant::now());
         let what: String = format!("{probe} {case}").chars().take(44).collect();
-        let _ = write!(std::io::stderr(), "{ERASE}{done:>4} rounds, at most {seconds_left:>3.0} s left  {what}");
+        let _ = write!(std::io::stderr(), "{ERASE_LINE}{done:>4} rounds, at most {seconds_left:>3.0} s left  {what}");
     }
 
     /// Says which cases have been left out.
-    fn say_left_out(&mut self) {
+    fn report_left_out(&mut self) {
         let mut names = std::mem::take(&mut self.left_out);
         if names.is_empty() {
             return;
         }
-        if let Some(more @ 1..) = names.len().checked_sub(NAMED) {
-            names.truncate(NAMED);
+        if let Some(more @ 1..) = names.len().checked_sub(MAX_NAMED_CASES) {
+            names.truncate(MAX_NAMED_CASES);
             names.push(format!("and {more} more"));
         }
         self.erase();
-        output::remark_names("kelvin: rounds take longer here than expected; these are left out after all:", &names);
+        output::eprint_names("kelvin: rounds take longer here than expected; these are left out after all:", &names);
     }
 
     fn erase(&self) {
         if self.drawn.is_some() {
-            let _ = write!(std::io::stderr(), "{ERASE}");
+            let _ = write!(std::io::stderr(), "{ERASE_LINE}");
         }
     }
 }
 
-impl Sink for Progress {
+impl EventSink for RunProgressLine {
     fn event(&mut self, event: &Event) {
         match event {
             Event::CaseSkipped { probe, case, .. } if self.begun => {
@@ -73,20 +73,22 @@ impl Sink for Progress {
             Event::Lengthened { seconds: all } => {
                 self.erase();
                 let all = seconds(*all);
-                output::remark(format_args!("kelvin: rounds take long on this machine: the run will take about {all}"));
+                output::eprint_line(format_args!(
+                    "kelvin: rounds take long on this machine: the run will take about {all}"
+                ));
             }
             Event::RoundStarted { probe, case, done, seconds_left, .. } => {
-                self.say_left_out();
+                self.report_left_out();
                 self.begun = true;
                 self.draw((probe, case), *done, *seconds_left);
             }
-            Event::Finished { .. } => self.say_left_out(),
+            Event::Finished { .. } => self.report_left_out(),
             Event::Started(_) | Event::CaseSkipped { .. } | Event::RoundFinished { .. } => {}
         }
     }
 }
 
-impl Drop for Progress {
+impl Drop for RunProgressLine {
     fn drop(&mut self) {
         self.erase();
     }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::file::REMOTE;
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Sources, Unit};
+use kelvin_catalogue::file::REMOTE_BLOCK;
+use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
 use kelvin_model::{Case, Need};
 
 use crate::cli::MeasureArgs;
-use crate::fault::Fault;
-use crate::place::Here;
+use crate::cli_error::CliError;
+use crate::placement::LocalMachine;
 
 /// Studies that a plain run includes if an option names what they need.
 #[derive(Debug)]
-pub struct Needing {
+pub struct OptionStudies {
     /// What their metrics need.
     need: Need,
     /// The option: `--peer HOST`.
@@ -22,14 +22,14 @@ pub struct Needing {
     is_given: fn(&MeasureArgs) -> bool,
 }
 
-static NEEDING: [Needing; 2] = [
-    Needing {
+static OPTION_STUDIES: [OptionStudies; 2] = [
+    OptionStudies {
         need: Need::RemoteDirectory,
         option: "--remote DIR",
         what: "a directory mounted from another machine",
         is_given: |args| args.remote.is_some(),
     },
-    Needing {
+    OptionStudies {
         need: Need::Agent,
         option: "--peer HOST",
         what: "a host running `kelvin agent`",
@@ -37,53 +37,55 @@ static NEEDING: [Needing; 2] = [
     },
 ];
 
-impl Needing {
+impl OptionStudies {
     /// What a probe needs.
-    pub fn of(probe: &Probe) -> Option<&'static Self> {
-        NEEDING.iter().find(|needing| needs(probe, needing.need))
+    pub fn for_probe(probe: &Probe) -> Option<&'static Self> {
+        OPTION_STUDIES.iter().find(|needing| has_need(probe, needing.need))
     }
 
     /// Fails unless the option that these need is given.
     ///
     /// # Errors
     /// If it is not given.
-    pub fn check(&self, name: &str, args: &MeasureArgs) -> Result<(), Fault> {
+    pub fn check_given(&self, name: &str, args: &MeasureArgs) -> Result<(), CliError> {
         match (self.is_given)(args) {
             true => Ok(()),
-            false => Err(Fault::because(format!("{name} needs {}: {}", self.option, self.what))),
+            false => Err(CliError::msg(format!("{name} needs {}: {}", self.option, self.what))),
         }
     }
 }
 
-fn needs(probe: &Probe, need: Need) -> bool {
+fn has_need(probe: &Probe, need: Need) -> bool {
     probe.metrics.iter().any(|metric| metric.needs == Some(need))
 }
 
 /// The studies whose metrics need it.
 pub fn studies_that_need(need: Need) -> Vec<&'static Probe> {
     let all = kelvin_probes::all().into_iter();
-    all.filter(|probe| probe.kind == ProbeKind::Study && needs(probe, need)).collect()
+    all.filter(|probe| probe.kind == ProbeKind::Study && has_need(probe, need)).collect()
 }
 
 /// The plan of the probes of one kind that names select.
 ///
 /// # Errors
 /// A name that selects nothing.
-pub fn plan_of(kind: ProbeKind, names: &[String], here: &Here, effort: Effort) -> Result<Plan, Fault> {
-    let (probes, machine, elsewhere) = (kelvin_probes::all(), &here.machine, Some(kelvin_probes::elsewhere as _));
-    Plan::new(&Sources { probes: &probes, machine, elsewhere }, kind, names, effort).map_err(Fault::because)
+pub fn plan_names(kind: ProbeKind, names: &[String], here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+    let (probes, machine, elsewhere) =
+        (kelvin_probes::all(), &here.machine, Some(kelvin_probes::reference_machines as _));
+    Plan::new(&PlanContext { probes: &probes, machine, references: elsewhere }, kind, names, effort)
+        .map_err(CliError::msg)
 }
 
 /// A plan whose blocks of remote files are of files of the size that an option names, each case once.
 ///
 /// # Errors
 /// A size for a plan without these.
-pub fn at_remote_size(mut plan: Plan, args: &MeasureArgs) -> Result<Plan, Fault> {
+pub fn with_remote_size(mut plan: Plan, args: &MeasureArgs) -> Result<Plan, CliError> {
     let Some(bytes) = args.remote_size else { return Ok(plan) };
-    let is_asked = |unit: &Unit| unit.probe.id == REMOTE.id.as_str() && !unit.only_input;
+    let is_asked = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
     if !plan.units.iter().any(is_asked) {
-        let id = REMOTE.id;
-        return Err(Fault::because(format!("--remote-size: {id} is not measured: name it too, or leave the size out")));
+        let id = REMOTE_BLOCK.id;
+        return Err(CliError::msg(format!("--remote-size: {id} is not measured: name it too, or leave the size out")));
     }
     let mut cases = BTreeSet::new();
     let mut is_new = |case: &mut Case| {
@@ -91,7 +93,7 @@ pub fn at_remote_size(mut plan: Plan, args: &MeasureArgs) -> Result<Plan, Fault>
         cases.insert(case.clone())
     };
     plan.units.retain_mut(|unit| !is_asked(unit) || is_new(&mut unit.case));
-    plan.left_out.retain_mut(|(probe, case, _)| probe.id != REMOTE.id.as_str() || is_new(case));
+    plan.left_out.retain_mut(|(probe, case, _)| probe.id != REMOTE_BLOCK.id.as_str() || is_new(case));
     Ok(plan)
 }
 
@@ -101,7 +103,7 @@ pub struct Selection {
     /// Names of probes of a plain run, and those that select nothing, which [`Plan::new`] refuses.
     plain: Vec<String>,
     /// Names of studies that need an option, with what they need.
-    needing: Vec<(String, &'static Needing)>,
+    option_names: Vec<(String, &'static OptionStudies)>,
     /// Whether no name was given.
     is_all: bool,
 }
@@ -111,19 +113,19 @@ impl Selection {
     ///
     /// # Errors
     /// The name of a study that only `kelvin study` measures; `instead` is the right command.
-    pub fn of(names: &[String], instead: &str) -> Result<Self, Fault> {
+    pub fn parse(names: &[String], instead: &str) -> Result<Self, CliError> {
         let probes = kelvin_probes::all();
         let mut selection = Self { is_all: names.is_empty(), ..Self::default() };
         for name in names {
             let selected = |kind| probes.iter().filter(move |probe| probe.kind == kind && probe.is_selected_by(name));
             let studies: Vec<&Probe> = selected(ProbeKind::Study).copied().collect();
-            let needing = studies.iter().find_map(|probe| Needing::of(probe));
+            let needing = studies.iter().find_map(|probe| OptionStudies::for_probe(probe));
             if selected(ProbeKind::Measure).next().is_some() || studies.is_empty() {
                 selection.plain.push(name.clone());
             } else if let Some(needing) = needing {
-                selection.needing.push((name.clone(), needing));
+                selection.option_names.push((name.clone(), needing));
             } else {
-                return Err(Fault::because(format!("'{name}' is a study: `{instead} {}`", studies[0].id)));
+                return Err(CliError::msg(format!("'{name}' is a study: `{instead} {}`", studies[0].id)));
             }
         }
         Ok(selection)
@@ -133,29 +135,32 @@ impl Selection {
     ///
     /// # Errors
     /// A name that selects nothing, or needs an option that is not given.
-    pub fn plan(&self, args: &MeasureArgs, here: &Here, effort: Effort) -> Result<Plan, Fault> {
-        for (name, needing) in &self.needing {
-            needing.check(name, args)?;
+    pub fn plan(&self, args: &MeasureArgs, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+        for (name, needing) in &self.option_names {
+            needing.check_given(name, args)?;
         }
-        let asked = NEEDING.iter().filter(|needing| (needing.is_given)(args)).flat_map(|needing| self.named(needing));
-        at_remote_size(self.planned(asked.collect(), here, effort)?, args)
+        let asked = OPTION_STUDIES
+            .iter()
+            .filter(|needing| (needing.is_given)(args))
+            .flat_map(|needing| self.names_needing(needing));
+        with_remote_size(self.plan_studies(asked.collect(), here, effort)?, args)
     }
 
     /// The plan of everything that could be measured, whatever the options.
     ///
     /// # Errors
     /// A name that selects nothing.
-    pub fn plan_of_all(&self, here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    pub fn plan_everything(&self, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         let is_within = |probe: &&Probe| self.is_all || self.plain.iter().any(|name| probe.is_selected_by(name));
-        let needing = NEEDING.iter().flat_map(|needing| studies_that_need(needing.need));
+        let needing = OPTION_STUDIES.iter().flat_map(|needing| studies_that_need(needing.need));
         let within = needing.filter(is_within).map(|probe| probe.id.to_string());
-        let asked = self.needing.iter().map(|(name, _)| name.clone()).chain(within);
-        self.planned(asked.collect(), here, effort)
+        let asked = self.option_names.iter().map(|(name, _)| name.clone()).chain(within);
+        self.plan_studies(asked.collect(), here, effort)
     }
 
     /// The names that selected what needs something; all of it if none did.
-    fn named(&self, needing: &Needing) -> Vec<String> {
-        let of_it = self.needing.iter().filter(|(_, other)| other.need == needing.need);
+    fn names_needing(&self, needing: &OptionStudies) -> Vec<String> {
+        let of_it = self.option_names.iter().filter(|(_, other)| other.need == needing.need);
         let named: Vec<String> = of_it.map(|(name, _)| name.clone()).collect();
         match named.is_empty() {
             true => studies_that_need(needing.need).iter().map(|probe| probe.id.to_string()).collect(),
@@ -163,15 +168,16 @@ impl Selection {
         }
     }
 
-    fn planned(&self, studies: Vec<String>, here: &Here, effort: Effort) -> Result<Plan, Fault> {
+    fn plan_studies(&self, studies: Vec<String>, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         let plain = match self.is_all || !self.plain.is_empty() {
-            true => Some(plan_of(ProbeKind::Measure, &self.plain, here, effort)?),
+            true => Some(plan_names(ProbeKind::Measure, &self.plain, here, effort)?),
             false => None,
         };
         // No name selects everything.
-        let studies = if studies.is_empty() { None } else { Some(plan_of(ProbeKind::Study, &studies, here, effort)?) };
+        let studies =
+            if studies.is_empty() { None } else { Some(plan_names(ProbeKind::Study, &studies, here, effort)?) };
         Ok(match (plain, studies) {
-            (Some(plain), Some(studies)) => plain.and(studies),
+            (Some(plain), Some(studies)) => plain.merge(studies),
             (Some(one), None) | (None, Some(one)) => one,
             (None, None) => Plan { units: Vec::new(), left_out: Vec::new() },
         })

@@ -1,41 +1,41 @@
 //! `kelvin ab`: two settings and two commands in turn, what it refuses, and that settings come back.
 
-mod place;
+mod test_dir;
 
 use std::process::{Command, Output};
 
-use kelvin_testing::Missing;
-use place::{KELVIN, PATIENCE, Place, assert_refused, signal, stderr, stdout, within};
+use kelvin_testing::MissingRequirement;
 use serde_json::Value;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, stdout, within};
 
-const SHORT: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
+const SHORT_OPTIONS: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
 
-fn run(place: &Place, arguments: &[&str]) -> Output {
+fn run(place: &TestDir, arguments: &[&str]) -> Output {
     place.command(KELVIN, &[&["ab"], arguments].concat()).output().unwrap()
 }
 
-fn compared(place: &Place, arguments: &[&str]) -> Value {
-    let output = run(place, &[arguments, &SHORT, &["--json"]].concat());
+fn compare_json(place: &TestDir, arguments: &[&str]) -> Value {
+    let output = run(place, &[arguments, &SHORT_OPTIONS, &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// What a script says in namespaces of mounts and of the network of its own, with nothing in /run; `$0` is the program.
-fn alone(script: &str) -> Option<Output> {
+fn run_in_namespaces(script: &str) -> Option<Output> {
     let script = format!("mount -t tmpfs -o mode=755 tmpfs /run || exit 77; {script}");
     let output = Command::new("unshare").args(["--mount", "--net", "sh", "-c", &script, KELVIN]).output().unwrap();
     let is_alone = output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:");
     if !is_alone {
-        Missing::right(format!("namespaces of mounts and network (root): {}", stderr(&output)))
-            .skips("settings of the system that are switched");
+        MissingRequirement::privilege(format!("namespaces of mounts and network (root): {}", stderr(&output)))
+            .report_skip("settings of the system that are switched");
     }
     is_alone.then_some(output)
 }
 
 #[test]
-fn every_figure_of_a_probe_is_compared_in_blocks() {
-    let place = Place::new();
-    let comparison = compared(&place, &["--b", "env.KELVIN_TEST=1", "os.syscall.null", "cpu.call"]);
+fn every_figure_is_compared_in_blocks() {
+    let place = TestDir::new();
+    let comparison = compare_json(&place, &["--b", "env.KELVIN_TEST=1", "os.syscall.null", "cpu.call"]);
     let figures = comparison["figures"].as_array().unwrap();
     let id = |figure: &Value| figure["metric"]["id"].as_str().unwrap().to_owned();
     assert!(
@@ -55,8 +55,8 @@ fn every_figure_of_a_probe_is_compared_in_blocks() {
 }
 
 #[test]
-fn two_commands_are_compared_by_what_they_take() {
-    let place = Place::new();
+fn two_commands_are_compared_by_usage() {
+    let place = TestDir::new();
     // Not a timing that may come out otherwise: a sleep never ends early.
     let arguments = ["--a-cmd", "true", "--b-cmd", "sleep 0.2; exit 0", "--rounds", "6", "--budget", "minimum"];
     let output = run(&place, &[&arguments[..], &["--fail-on", "worse:50%", "--format", "junit"]].concat());
@@ -68,8 +68,8 @@ fn two_commands_are_compared_by_what_they_take() {
 }
 
 #[test]
-fn command_that_alone_exceeds_the_budget_is_killed_and_cannot_be_compared() {
-    let place = Place::new();
+fn command_exceeding_budget_is_killed() {
+    let place = TestDir::new();
     for command in ["echo $$ > id; exec sleep 600", "echo $$ > id; kill -STOP $$"] {
         let output = run(&place, &["--a-cmd", command, "--b-cmd", "true", "--budget", "2s"]);
         assert_refused(&output, &["--a-cmd", "longer than --budget 2s"]);
@@ -79,13 +79,13 @@ fn command_that_alone_exceeds_the_budget_is_killed_and_cannot_be_compared() {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
             stat.map_or(true, |stat| stat.contains(") Z "))
         };
-        assert!(within(PATIENCE, has_ended), "{command}");
+        assert!(within(HANG_TIMEOUT, has_ended), "{command}");
     }
 }
 
 #[test]
 fn command_with_two_modes_is_compared_by_its_mean() {
-    let place = Place::new();
+    let place = TestDir::new();
     // By turns a fifth of a second and nearly a whole one: a sleep never ends early, and what starts it takes little beside either.
     let by_turns = "if rm turn 2>/dev/null; then sleep 0.9; else touch turn; sleep 0.2; fi";
     let arguments = ["--a-cmd", by_turns, "--b-cmd", "sleep 0.5", "--rounds", "6", "--budget", "minimum"];
@@ -112,40 +112,40 @@ fn command_with_two_modes_is_compared_by_its_mean() {
         tries.push(compared());
     }
     if !tries.iter().any(has_two_modes) && tries.iter().all(is_disturbed) {
-        return Missing::machine("other work has the processor").skips("the modes of a command");
+        return MissingRequirement::machine("other work has the processor").report_skip("the modes of a command");
     }
     assert!(tries.iter().any(has_two_modes), "{tries:#?}");
 }
 
 #[test]
-fn command_that_leaves_a_child_behind_has_ended() {
-    let place = Place::new();
+fn command_with_leftover_child_has_ended() {
+    let place = TestDir::new();
     let arguments = ["--a-cmd", "sleep 600 & true", "--b-cmd", "true", "--rounds", "4", "--budget", "minimum"];
     let child = place.command(KELVIN, &[&["ab"], &arguments[..]].concat()).spawn().unwrap();
-    let output = place::finished(child, &arguments);
+    let output = test_dir::wait_for_output(child, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
-fn an_interruption_ends_the_command_that_runs_and_what_it_started() {
-    let place = Place::new();
+fn interruption_ends_command_and_its_children() {
+    let place = TestDir::new();
     let mark = place.path().join("began");
     let command = format!("touch {}; sleep 600", mark.display());
     let mut child = place.command(KELVIN, &["ab", "--a-cmd", &command, "--b-cmd", "true"]).spawn().unwrap();
-    assert!(within(place::PATIENCE, || mark.exists()), "it never began");
+    assert!(within(test_dir::HANG_TIMEOUT, || mark.exists()), "it never began");
     signal(&child, "INT");
-    assert!(within(place::PATIENCE, || child.try_wait().unwrap().is_some()), "it did not end");
+    assert!(within(test_dir::HANG_TIMEOUT, || child.try_wait().unwrap().is_some()), "it did not end");
     assert_eq!(child.wait().unwrap().code(), Some(2));
     // What was killed is gone when the kernel has had the time for it.
     let listed = || Command::new("pgrep").args(["-f", &format!("touch {}", mark.display())]).output().unwrap();
-    assert!(within(place::PATIENCE, || listed().stdout.is_empty()), "{}", stdout(&listed()));
+    assert!(within(test_dir::HANG_TIMEOUT, || listed().stdout.is_empty()), "{}", stdout(&listed()));
 }
 
 #[test]
-fn a_setting_of_the_system_is_switched_and_put_back() {
+fn system_setting_is_switched_and_restored() {
     let ttl = "/proc/sys/net/ipv4/ip_default_ttl";
     let ab = "$0 ab --b net.ipv4.ip_default_ttl=70 os.syscall.null --budget minimum --rounds 4 --json";
-    let Some(output) = alone(&format!("{ab} && cat {ttl} && ls /run/kelvin")) else { return };
+    let Some(output) = run_in_namespaces(&format!("{ab} && cat {ttl} && ls /run/kelvin")) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let (json, rest) = stdout(&output).rsplit_once("}\n").unwrap();
     let comparison: Value = serde_json::from_str(&format!("{json}}}")).unwrap();
@@ -159,14 +159,14 @@ fn a_setting_of_the_system_is_switched_and_put_back() {
          until test -e /run/kelvin/tune.json && grep -q 70 {ttl}; do :; done; kill -9 $!; wait $! 2>/dev/null; \
          $0 ab --b net.ipv4.ip_default_ttl=71 os.syscall.null; $0 tune --restore >/dev/null && cat {ttl} && ls /run/kelvin"
     );
-    let Some(output) = alone(&killed) else { return };
+    let Some(output) = run_in_namespaces(&killed) else { return };
     assert_eq!((output.status.code(), stdout(&output)), (Some(0), "64\n"), "{}", stderr(&output));
     assert!(stderr(&output).contains("run kelvin tune --restore first"), "{}", stderr(&output));
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_by_its_name() {
-    let place = Place::new();
+fn incomparable_settings_are_refused() {
+    let place = TestDir::new();
     let refused = |arguments: &[&str], words: &[&str]| assert_refused(&run(&place, arguments), words);
     refused(&["os.syscall.null"], &["--b"]);
     refused(&["--b", "cpu=0"], &["name what to measure"]);

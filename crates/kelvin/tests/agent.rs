@@ -1,6 +1,6 @@
 //! `kelvin agent` as a whole program: its clients, refusals and exit.
 
-mod running;
+mod server_process;
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,28 +10,28 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use kelvin_testing::Missing;
-use kelvin_wire::address::addresses;
-use kelvin_wire::client::Client;
+use kelvin_testing::MissingRequirement;
+use kelvin_wire::address::resolve;
+use kelvin_wire::client::AgentClient;
 use kelvin_wire::secret::Secret;
-use running::Running;
+use server_process::ServerProcess;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
-impl Running {
+impl ServerProcess {
     fn start(arguments: &[&str]) -> Self {
-        Self::by(Command::new(KELVIN), arguments)
+        Self::start_with(Command::new(KELVIN), arguments)
     }
 
     /// The same by a command that has the program's name as its last argument, or is the program.
-    fn by(command: Command, arguments: &[&str]) -> Self {
-        Self::telling(command, arguments, Stdio::piped())
+    fn start_with(command: Command, arguments: &[&str]) -> Self {
+        Self::start_with_log(command, arguments, Stdio::piped())
     }
 
     /// The same, with its log to this file.
-    fn telling(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
+    fn start_with_log(mut command: Command, arguments: &[&str], log: Stdio) -> Self {
         command.arg("agent").args(arguments);
-        Self::of(command, log)
+        Self::spawn(command, log)
     }
 }
 
@@ -43,14 +43,14 @@ fn token(directory: &Path, content: &str) -> String {
 }
 
 #[test]
-fn an_agent_serves_whoever_knows_the_secret_and_ends_by_a_signal() {
+fn agent_serves_authenticated_clients_until_signal() {
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    let agent = Running::start(&["--listen", "0.0.0.0:0", "--token-file", &token]);
+    let agent = ServerProcess::start(&["--listen", "0.0.0.0:0", "--token-file", &token]);
     let port = agent.address.strip_prefix("0.0.0.0:").unwrap();
-    let here = addresses(&format!("127.0.0.1:{port}")).unwrap();
-    assert!(Client::connect(&here, &Secret::none()).is_err());
-    let mut client = Client::connect(&here, &Secret::read(Path::new(&token)).unwrap()).unwrap();
+    let here = resolve(&format!("127.0.0.1:{port}")).unwrap();
+    assert!(AgentClient::connect(&here, &Secret::none()).is_err());
+    let mut client = AgentClient::connect(&here, &Secret::read(Path::new(&token)).unwrap()).unwrap();
     let mut test = client.echo_tcp(3).unwrap();
     let mut answer = [0; 3];
     test.socket().write_all(b"abc").unwrap();
@@ -71,13 +71,13 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     // Opened anew, so that only this way to it does not wait.
     let again = format!("/proc/self/fd/{}", writer.as_raw_fd());
-    let mut again = File::options().write(true).custom_flags(kelvin_sys::fs::NONBLOCK).open(again).unwrap();
+    let mut again = File::options().write(true).custom_flags(kelvin_sys::fs::O_NONBLOCK).open(again).unwrap();
     while again.write_all(b"x").is_ok() {}
     (reader, writer)
 }
 
 /// Opens so many connections and says what is no frame of a client.
-fn call_wrongly(address: &str, times: usize) {
+fn send_invalid_frames(address: &str, times: usize) {
     for _ in 0..times {
         let mut stream = TcpStream::connect(address).unwrap();
         let text = format!("{{\"protocol\":\"{}\"}}", "\\u001b[2J".repeat(100));
@@ -89,15 +89,15 @@ fn call_wrongly(address: &str, times: usize) {
 }
 
 #[test]
-fn an_agent_whose_log_nobody_reads_goes_on_serving_and_ends() {
+fn unread_log_does_not_block_agent() {
     let (_reader, writer) = full_pipe();
     let full = File::options().write(true).open("/dev/full").unwrap();
     for unread in [Stdio::from(writer), Stdio::from(full)] {
-        let agent = Running::telling(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], unread);
-        let address = addresses(&agent.address).unwrap();
+        let agent = ServerProcess::start_with_log(Command::new(KELVIN), &["--listen", "127.0.0.1:0"], unread);
+        let address = resolve(&agent.address).unwrap();
         for _ in 0..3 {
-            call_wrongly(&agent.address, 200);
-            let mut client = Client::connect(&address, &Secret::none()).unwrap();
+            send_invalid_frames(&agent.address, 200);
+            let mut client = AgentClient::connect(&address, &Secret::none()).unwrap();
             assert_eq!(client.echo_tcp(3).unwrap().finish().unwrap().arrived, 0);
         }
         assert_eq!(agent.end("-TERM").0, Some(0));
@@ -105,10 +105,10 @@ fn an_agent_whose_log_nobody_reads_goes_on_serving_and_ends() {
 }
 
 #[test]
-fn who_does_not_know_the_secret_cannot_fill_the_log() {
-    let agent = Running::start(&["--listen", "127.0.0.1:0"]);
-    call_wrongly(&agent.address, 500);
-    Client::connect(&addresses(&agent.address).unwrap(), &Secret::none())
+fn unauthenticated_clients_cannot_fill_log() {
+    let agent = ServerProcess::start(&["--listen", "127.0.0.1:0"]);
+    send_invalid_frames(&agent.address, 500);
+    AgentClient::connect(&resolve(&agent.address).unwrap(), &Secret::none())
         .unwrap()
         .echo_tcp(5)
         .unwrap()
@@ -121,9 +121,9 @@ fn who_does_not_know_the_secret_cannot_fill_the_log() {
 }
 
 #[test]
-fn without_a_secret_it_serves_this_host() {
-    let agent = Running::start(&["--listen", "127.0.0.1:0"]);
-    Client::connect(&addresses(&agent.address).unwrap(), &Secret::none()).unwrap();
+fn agent_without_secret_serves_loopback_only() {
+    let agent = ServerProcess::start(&["--listen", "127.0.0.1:0"]);
+    AgentClient::connect(&resolve(&agent.address).unwrap(), &Secret::none()).unwrap();
     // The address is taken now.
     let second = Command::new(KELVIN).args(["agent", "--listen", &agent.address]).output().unwrap();
     let said = String::from_utf8(second.stderr).unwrap();
@@ -133,7 +133,7 @@ fn without_a_secret_it_serves_this_host() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn invalid_agent_options_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let short = token(directory.path(), "short");
     let refused = |arguments: &[&str], words: &str| {
@@ -160,22 +160,22 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 /// Another host: a network namespace, joined to this one by a pair of virtual interfaces of which this end is shaped.
-struct Host {
+struct NamespaceHost {
     name: String,
     /// The ends of the pair, here and there.
     near: String,
     far: String,
 }
 
-impl Host {
-    const HERE: &str = "198.18.77.1/30";
-    const THERE: &str = "198.18.77.2";
+impl NamespaceHost {
+    const NEAR_ADDRESS: &str = "198.18.77.1/30";
+    const FAR_ADDRESS: &str = "198.18.77.2";
     /// Addresses of the pair alone.
-    const LINK_HERE: &str = "fe80::4b:1";
-    const LINK_THERE: &str = "fe80::4b:2";
+    const NEAR_LINK_LOCAL: &str = "fe80::4b:1";
+    const FAR_LINK_LOCAL: &str = "fe80::4b:2";
 
     /// Makes it.
-    fn joined(mark: &str) -> Result<Self, Missing> {
+    fn with_link(mark: &str) -> Result<Self, MissingRequirement> {
         let id = std::process::id();
         let host =
             Self { name: format!("kelvin-{mark}{id}"), near: format!("n{mark}{id}"), far: format!("f{mark}{id}") };
@@ -186,25 +186,25 @@ impl Host {
     }
 
     /// Makes it, with so much as the rate of the link.
-    fn behind(rate: &str) -> Result<Self, Missing> {
-        let host = Self::joined("r")?;
+    fn with_rate(rate: &str) -> Result<Self, MissingRequirement> {
+        let host = Self::with_link("r")?;
         let Self { name, near, far } = &host;
-        run(&format!("ip address add {} dev {near}", Self::HERE))?;
+        run(&format!("ip address add {} dev {near}", Self::NEAR_ADDRESS))?;
         run(&format!("ip link set {near} up"))?;
-        run(&format!("ip -netns {name} address add {}/30 dev {far}", Self::THERE))?;
+        run(&format!("ip -netns {name} address add {}/30 dev {far}", Self::FAR_ADDRESS))?;
         run(&format!("ip -netns {name} link set {far} up"))?;
         run(&format!("tc qdisc add dev {near} root tbf rate {rate} burst 128kb latency 50ms"))?;
         Ok(host)
     }
 
     /// Makes it, with nothing but addresses of the link.
-    fn on_one_link() -> Result<Self, Missing> {
-        let host = Self::joined("l")?;
+    fn link_local_only() -> Result<Self, MissingRequirement> {
+        let host = Self::with_link("l")?;
         let Self { name, near, far } = &host;
         run(&format!("ip link set {near} up"))?;
         run(&format!("ip -netns {name} link set {far} up"))?;
-        run(&format!("ip address add {}/64 dev {near} nodad", Self::LINK_HERE))?;
-        run(&format!("ip -netns {name} address add {}/64 dev {far} nodad", Self::LINK_THERE))?;
+        run(&format!("ip address add {}/64 dev {near} nodad", Self::NEAR_LINK_LOCAL))?;
+        run(&format!("ip -netns {name} address add {}/64 dev {far} nodad", Self::FAR_LINK_LOCAL))?;
         Ok(host)
     }
 
@@ -217,17 +217,17 @@ impl Host {
 }
 
 /// Runs a command of a network.
-fn run(line: &str) -> Result<(), Missing> {
+fn run(line: &str) -> Result<(), MissingRequirement> {
     let words: Vec<&str> = line.split(' ').collect();
     let output = Command::new(words[0]).args(&words[1..]).output();
-    let output = output.map_err(|error| Missing::program(words[0], "iproute2", &error))?;
+    let output = output.map_err(|error| MissingRequirement::program(words[0], "iproute2", &error))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(Missing::right(format!("{line} (root may): {}", String::from_utf8_lossy(&output.stderr))))
+    Err(MissingRequirement::privilege(format!("{line} (root may): {}", String::from_utf8_lossy(&output.stderr))))
 }
 
-impl Drop for Host {
+impl Drop for NamespaceHost {
     /// Its end of the pair goes with it, and so does this end.
     fn drop(&mut self) {
         let _ = Command::new("ip").args(["netns", "delete", &self.name]).status();
@@ -235,7 +235,7 @@ impl Drop for Host {
 }
 
 /// What a run with an agent measured, by metric and case.
-fn measured(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
+fn measured_run(arguments: &[&str]) -> (Option<i32>, serde_json::Value, String) {
     let common = [
         "run",
         "os.syscall.null",
@@ -264,7 +264,7 @@ fn result(run: &serde_json::Value, metric: &str, word: &str) -> serde_json::Valu
 }
 
 /// The same run on a machine whose interface had a line of 10 Mbit/s: what arrived cannot have, and nothing is predicted from it.
-fn a_line_that_is_slower_makes_it_impossible(mut run: serde_json::Value, directory: &Path) {
+fn assert_invalid_on_slower_line(mut run: serde_json::Value, directory: &Path) {
     let way = run["run"]["way"].clone();
     assert_eq!(way["protocol"], 4, "{way}");
     assert_eq!(way["mtu_there"]["known"]["value"], 1500, "{way}");
@@ -288,15 +288,16 @@ fn a_line_that_is_slower_makes_it_impossible(mut run: serde_json::Value, directo
 }
 
 #[test]
-fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through() {
-    let host = match Host::behind("100mbit") {
+fn measured_bandwidth_is_below_link_rate() {
+    let host = match NamespaceHost::with_rate("100mbit") {
         Ok(host) => host,
-        Err(missing) => return missing.skips("a link to another host, which is a network namespace"),
+        Err(missing) => return missing.report_skip("a link to another host, which is a network namespace"),
     };
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    let agent = Running::by(host.kelvin(), &["--listen", Host::THERE, "--token-file", &token]);
-    let (status, run, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    let agent =
+        ServerProcess::start_with(host.kelvin(), &["--listen", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
+    let (status, run, said) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
     assert_eq!(status, Some(0), "{said}");
     // What the shaper lets through is headers as well: 1448 of 1514 bytes are payload.
     let rate = result(&run, "net.peer.bandwidth", "")["outcome"]["measured"]["headline"].as_f64().unwrap() * 8.0;
@@ -311,7 +312,7 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
         none.contains(&format!("packets to the agent leave by {}", host.near)) && none.contains("has no device"),
         "{none}"
     );
-    a_line_that_is_slower_makes_it_impossible(run.clone(), directory.path());
+    assert_invalid_on_slower_line(run.clone(), directory.path());
     let headline = |metric: &str| result(&run, metric, "")["outcome"]["measured"]["headline"].as_f64().unwrap();
     for metric in ["net.peer.ping", "net.peer.connect", "net.peer.loaded", "net.peer.bandwidth.busy_there"] {
         assert!(headline(metric) > 0.0, "{metric}");
@@ -336,7 +337,7 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
         assert!(round_trip["outcome"]["measured"].is_object() && predicted, "{round_trip}");
     }
     // Only what is named of what needs the agent.
-    let named = ["run", "net.peer.connect", "--peer", Host::THERE, "--token-file", &token];
+    let named = ["run", "net.peer.connect", "--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token];
     let common = ["--quick", "--budget", "10s", "--rounds", "2", "--no-store", "--no-report", "--json"];
     let output = Command::new(KELVIN).args([&named[..], &common].concat()).stdin(Stdio::null()).output().unwrap();
     let run: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -344,22 +345,22 @@ fn a_link_to_another_host_is_measured_and_carries_no_more_than_it_lets_through()
     let probes: Vec<_> = asked.map(|result| &result["probe"]).collect();
     assert!(!probes.is_empty() && probes.iter().all(|probe| **probe == "net.peer.connect"), "{probes:?}");
     assert_eq!(agent.end("-TERM").0, Some(0));
-    let (status, _, said) = measured(&["--peer", Host::THERE, "--token-file", &token]);
+    let (status, _, said) = measured_run(&["--peer", NamespaceHost::FAR_ADDRESS, "--token-file", &token]);
     assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
     assert!(said.contains("--peer 198.18.77.2: cannot connect to the agent"), "{said}");
 }
 
 #[test]
 #[allow(clippy::print_stderr)]
-fn addresses_of_one_link_keep_their_zone_all_the_way() {
-    let host = match Host::on_one_link() {
+fn link_local_addresses_keep_their_zone() {
+    let host = match NamespaceHost::link_local_only() {
         Ok(host) => host,
-        Err(missing) => return missing.skips("an agent on the same link, by addresses of the link alone"),
+        Err(missing) => return missing.report_skip("an agent on the same link, by addresses of the link alone"),
     };
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    let there = format!("{}%{}", Host::LINK_THERE, host.far);
-    let agent = Running::by(host.kelvin(), &["--listen", &there, "--token-file", &token]);
+    let there = format!("{}%{}", NamespaceHost::FAR_LINK_LOCAL, host.far);
+    let agent = ServerProcess::start_with(host.kelvin(), &["--listen", &there, "--token-file", &token]);
     assert_eq!(agent.address, format!("[{there}]:27315"));
     let number = std::fs::read_to_string(format!("/sys/class/net/{}/ifindex", host.near)).unwrap();
     // By name, and by number; over TCP in both directions, by datagrams, and by connections one after the other.
@@ -367,7 +368,7 @@ fn addresses_of_one_link_keep_their_zone_all_the_way() {
         (host.near.as_str(), &["net.peer.connect", "net.peer.rtt", "net.peer.bandwidth"][..]),
         (number.trim(), &["net.peer.offered", "net.peer.crr"]),
     ] {
-        let peer = format!("{}%{zone}", Host::LINK_THERE);
+        let peer = format!("{}%{zone}", NamespaceHost::FAR_LINK_LOCAL);
         let common = [
             "--quick",
             "--budget",
@@ -391,20 +392,20 @@ fn addresses_of_one_link_keep_their_zone_all_the_way() {
             assert!(outcome["measured"].is_object(), "{metric}: {outcome}");
         }
     }
-    let wrong = measured(&["--peer", Host::LINK_THERE, "--token-file", &token]);
+    let wrong = measured_run(&["--peer", NamespaceHost::FAR_LINK_LOCAL, "--token-file", &token]);
     assert!(wrong.0 == Some(2) && wrong.2.contains("write fe80::4b:2%INTERFACE"), "{}", wrong.2);
     // The log has the client's address as it can be written there.
     let (_, told) = agent.end("-TERM");
-    assert!(told.contains(&format!("kelvin: [{}%{}]:", Host::LINK_HERE, host.far)), "{told}");
+    assert!(told.contains(&format!("kelvin: [{}%{}]:", NamespaceHost::NEAR_LINK_LOCAL, host.far)), "{told}");
 }
 
 #[test]
-fn what_is_wrong_with_an_agent_is_known_before_anything_is_measured() {
+fn agent_errors_precede_measurement() {
     let directory = tempfile::tempdir().unwrap();
     let token = token(directory.path(), "a secret of sixteen bytes, or more");
-    let agent = Running::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
+    let agent = ServerProcess::start(&["--listen", "127.0.0.1:0", "--token-file", &token]);
     let refused = |arguments: &[&str], words: &str| {
-        let (status, _, said) = measured(arguments);
+        let (status, _, said) = measured_run(arguments);
         assert_eq!((status, said.lines().count()), (Some(2), 1), "{said}");
         assert!(said.contains(words), "{said}");
     };

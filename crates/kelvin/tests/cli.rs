@@ -6,11 +6,11 @@ use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// The program in a directory of its own, with a store of its own and nothing of the user's.
-struct Place {
+struct TestDir {
     directory: TempDir,
 }
 
-impl Place {
+impl TestDir {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -37,7 +37,7 @@ fn stderr(output: &Output) -> &str {
 }
 
 /// A wrong command line and what the one line about it must name.
-const MISTAKES: &[(&[&str], &str)] = &[
+const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&[], "--help"),
     (&["frobnicate"], "frobnicate"),
     (&["--frobnicate"], "--frobnicate"),
@@ -185,7 +185,7 @@ const MISTAKES: &[(&[&str], &str)] = &[
 ];
 
 /// What is wrong with the answer to a mistake.
-fn faults_of(output: &Output, expected: &str) -> Vec<&'static str> {
+fn message_defects(output: &Output, expected: &str) -> Vec<&'static str> {
     let said = stderr(output);
     let checks = [
         (output.status.code() != Some(2), "the exit status is not 2"),
@@ -199,12 +199,12 @@ fn faults_of(output: &Output, expected: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_mistake_is_one_line_that_names_it_and_status_2() {
-    let place = Place::new();
+fn usage_errors_are_one_line_and_status_2() {
+    let place = TestDir::new();
     let mut problems = Vec::new();
-    for (arguments, expected) in MISTAKES {
+    for (arguments, expected) in USAGE_ERRORS {
         let output = place.run(arguments);
-        let faults = faults_of(&output, expected);
+        let faults = message_defects(&output, expected);
         if !faults.is_empty() {
             problems.push(format!("{arguments:?}: {}: {:?}", faults.join(", "), stderr(&output)));
         }
@@ -213,8 +213,8 @@ fn every_mistake_is_one_line_that_names_it_and_status_2() {
 }
 
 #[test]
-fn what_sockets_are_asked_for_reaches_them_and_is_told() {
-    let place = Place::new();
+fn socket_options_are_applied_and_reported() {
+    let place = TestDir::new();
     let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
     let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "minimum", "--rounds", "2", "--json", "--no-report"];
     let output = place.run(&[&run[..], &asked].concat());
@@ -225,8 +225,8 @@ fn what_sockets_are_asked_for_reaches_them_and_is_told() {
 }
 
 #[test]
-fn a_mistake_leaves_nothing_behind() {
-    let place = Place::new();
+fn usage_error_leaves_nothing_behind() {
+    let place = TestDir::new();
     for arguments in [&["run", "no.such.probe"][..], &["run", "--cpu", "99999"], &["run", "--budget", "x"]] {
         place.run(arguments);
     }
@@ -260,7 +260,7 @@ const COMMANDS: &[&[&str]] = &[
 
 #[test]
 fn every_command_has_help() {
-    let place = Place::new();
+    let place = TestDir::new();
     let general = place.run(&["--help"]);
     assert_eq!(general.status.code(), Some(0));
     for command in COMMANDS {
@@ -290,7 +290,7 @@ fn too_wide(text: &str, width: usize) -> Vec<&str> {
 
 #[test]
 fn text_for_people_fits_eighty_columns() {
-    let place = Place::new();
+    let place = TestDir::new();
     std::fs::write(place.directory.path().join("data"), [7; 100_000]).unwrap();
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
     let commands: &[&[&str]] = &[
@@ -319,15 +319,15 @@ fn text_for_people_fits_eighty_columns() {
 }
 
 #[test]
-fn the_version_is_that_of_the_package() {
-    let output = Place::new().run(&["--version"]);
+fn version_is_of_the_package() {
+    let output = TestDir::new().run(&["--version"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output), concat!("kelvin ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault() {
-    let place = Place::new();
+fn closed_pipe_is_no_error() {
+    let place = TestDir::new();
     for arguments in [&["list", "--json"][..], &["explain", "os"], &["machine", "--json"]] {
         let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -343,16 +343,16 @@ fn a_reader_that_goes_away_is_no_fault() {
 }
 
 #[test]
-fn a_full_standard_output_is_a_fault() {
+fn full_stdout_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = Place::new().command(&["list"]).stdout(full).output().unwrap();
+    let output = TestDir::new().command(&["list"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
 }
 
 /// The program with its standard streams as the shell redirects them.
-fn redirected(place: &Place, arguments: &[&str], redirection: &str) -> Output {
+fn run_redirected(place: &TestDir, arguments: &[&str], redirection: &str) -> Output {
     let ours = place.command(arguments);
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(ours.get_program()).args(arguments);
@@ -361,8 +361,8 @@ fn redirected(place: &Place, arguments: &[&str], redirection: &str) -> Output {
 }
 
 #[test]
-fn a_closed_standard_stream_is_a_fault_and_not_an_empty_one() {
-    let place = Place::new();
+fn closed_standard_stream_is_an_error() {
+    let place = TestDir::new();
     std::fs::write(place.directory.path().join("one"), "1").unwrap();
     let receive = ["receive", "-", "--once", "--listen", "127.0.0.1:0"];
     for (arguments, redirection, words) in [
@@ -377,21 +377,21 @@ fn a_closed_standard_stream_is_a_fault_and_not_an_empty_one() {
         (&["runs", "import", "-"], "<&-", "cannot read standard input: it is closed"),
         (&["send", "-", "--name", "x", "127.0.0.1:9"], "<&-", "cannot read standard input: it is closed"),
     ] {
-        let output = redirected(&place, arguments, redirection);
+        let output = run_redirected(&place, arguments, redirection);
         assert!(stderr(&output).contains(words), "{arguments:?} {redirection}: {output:?}");
         assert_ne!(output.status.code(), Some(0), "{arguments:?} {redirection}");
     }
     // What is not needed may be closed, and /dev/null is a user's own however it is open.
     for redirection in ["<&-", "2>&-", ">/dev/null", "1<>/dev/null"] {
-        assert_eq!(redirected(&place, &["digest", "one"], redirection).status.code(), Some(0), "{redirection}");
+        assert_eq!(run_redirected(&place, &["digest", "one"], redirection).status.code(), Some(0), "{redirection}");
     }
-    assert_eq!(stdout(&redirected(&place, &["digest"], "0<>/dev/null")), "00000000  -\n");
+    assert_eq!(stdout(&run_redirected(&place, &["digest"], "0<>/dev/null")), "00000000  -\n");
 }
 
 /// What a fork of this program costs depends on what it loads, and the published comparison is with a C program.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
-fn only_the_c_library_is_loaded() {
+fn only_libc_is_loaded() {
     let output = Command::new("ldd").arg(env!("CARGO_BIN_EXE_kelvin")).output().unwrap();
     let loaded = stdout(&output);
     assert!(loaded.contains("libc.so"), "{loaded}");
@@ -399,8 +399,8 @@ fn only_the_c_library_is_loaded() {
 }
 
 #[test]
-fn what_is_listed_can_be_explained() {
-    let place = Place::new();
+fn listed_names_can_be_explained() {
+    let place = TestDir::new();
     let listed: serde_json::Value = serde_json::from_slice(&place.run(&["list", "--json"]).stdout).unwrap();
     let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|line| line["metric"]["id"].as_str().unwrap()).collect();
     assert!(ids.contains(&"os.syscall.null"), "{ids:?}");
@@ -414,8 +414,8 @@ fn what_is_listed_can_be_explained() {
 }
 
 #[test]
-fn a_run_learns_from_those_before_it() {
-    let place = Place::new();
+fn run_learns_from_earlier_runs() {
+    let place = TestDir::new();
     // What a first run learns on a busy machine may be too long for any budget, so that there is none. The frequency is known there too.
     let asked = ["cpu.frequency", "os.syscall.null"];
     let run = || place.run(&[&["run"], &asked[..], &["--quick", "--budget", "minimum", "--no-report"]].concat());
@@ -432,8 +432,8 @@ fn a_run_learns_from_those_before_it() {
 }
 
 #[test]
-fn the_list_says_what_needs_an_option() {
-    let place = Place::new();
+fn list_names_required_options() {
+    let place = TestDir::new();
     let list = |arguments: &[&str]| stdout(&place.run(&[&["list"], arguments].concat())).to_owned();
     let listed = list(&[]);
     let line = |metric: &str| {
@@ -456,8 +456,8 @@ fn the_list_says_what_needs_an_option() {
 }
 
 #[test]
-fn remote_files_have_the_size_that_an_option_names() {
-    let (place, remote) = (Place::new(), tempfile::tempdir().unwrap());
+fn remote_size_sets_remote_file_size() {
+    let (place, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
     let common = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--no-store", "--json"];
     let sizes = |more: &[&str]| -> Vec<(String, u64)> {
@@ -486,8 +486,8 @@ fn remote_files_have_the_size_that_an_option_names() {
 }
 
 #[test]
-fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_was() {
-    let (place, remote) = (Place::new(), tempfile::tempdir().unwrap());
+fn remote_directory_is_measured_and_left_clean() {
+    let (place, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
     let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
     let output = place.run(&[&["run", "os.syscall.null", "--remote", directory], &common[..]].concat());
@@ -509,8 +509,8 @@ fn a_remote_directory_is_measured_beside_the_scratch_directory_and_left_as_it_wa
 }
 
 #[test]
-fn other_programs_are_set_beside_kelvin_where_they_measure_the_same() {
-    let place = Place::new();
+fn rivals_are_compared_with_kelvin() {
+    let place = TestDir::new();
     let wrong = place.run(&["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
@@ -565,8 +565,8 @@ fn other_programs_are_set_beside_kelvin_where_they_measure_the_same() {
 }
 
 #[test]
-fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
-    let place = Place::new();
+fn round_costs_are_learned_from_equal_conditions() {
+    let place = TestDir::new();
     let announced = |directory: &str| {
         std::fs::create_dir_all(place.directory.path().join(directory)).unwrap();
         let asked = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
@@ -578,7 +578,7 @@ fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
         let said = announced("here");
         assert!(said.contains(expected), "{said}");
     }
-    let Some(memory) = kelvin_testing::in_memory("files on another file system") else { return };
+    let Some(memory) = kelvin_testing::memory_dir("files on another file system") else { return };
     let other = memory.join(format!("kelvin-costs-{}", std::process::id()));
     let said = announced(other.to_str().unwrap());
     std::fs::remove_dir(&other).unwrap();
@@ -586,8 +586,8 @@ fn what_rounds_take_is_learned_from_earlier_runs_under_the_same_conditions() {
 }
 
 #[test]
-fn what_a_budget_does_not_hold_is_named_before_the_run_and_in_its_report() {
-    let place = Place::new();
+fn cases_beyond_budget_are_named() {
+    let place = TestDir::new();
     let run = place.run(&["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
     assert!(run.status.success(), "{}", stderr(&run));
     let said = stderr(&run);
@@ -614,8 +614,8 @@ fn what_a_budget_does_not_hold_is_named_before_the_run_and_in_its_report() {
 }
 
 #[test]
-fn one_probe_is_measured_stored_and_reported() {
-    let place = Place::new();
+fn one_probe_is_measured_stored_reported() {
+    let place = TestDir::new();
     let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
     assert!(run.status.success(), "{}{}", stderr(&run), stdout(&run));
     assert!(stdout(&run).contains("syscall.null"), "{}", stdout(&run));
@@ -649,15 +649,15 @@ fn one_probe_is_measured_stored_and_reported() {
 }
 
 /// The readings of all rounds that measured.
-fn measured(report: &serde_json::Value) -> Vec<&Vec<serde_json::Value>> {
+fn measured_readings(report: &serde_json::Value) -> Vec<&Vec<serde_json::Value>> {
     let measurements = report["run"]["measurements"].as_array().unwrap().iter();
     let rounds = measurements.flat_map(|one| one["rounds"].as_array().unwrap());
     rounds.filter_map(|round| round["attempt"]["measured"].as_array()).collect()
 }
 
 #[test]
-fn json_has_samples_only_where_asked_for() {
-    let place = Place::new();
+fn json_has_samples_only_on_request() {
+    let place = TestDir::new();
     let of = |output: &Output| -> serde_json::Value {
         assert!(output.status.success(), "{}", stderr(output));
         serde_json::from_slice(&output.stdout).unwrap()
@@ -668,7 +668,7 @@ fn json_has_samples_only_where_asked_for() {
     let others = commands.map(|command| place.run(command));
     for report in [&without].into_iter().chain(&others).map(of) {
         assert_eq!(report["samples"], false);
-        let measured = measured(&report);
+        let measured = measured_readings(&report);
         assert!(!measured.is_empty() && measured.iter().all(|readings| readings.is_empty()), "{measured:?}");
         assert!(report["analysis"]["results"].as_array().is_some_and(|results| !results.is_empty()));
     }
@@ -676,7 +676,7 @@ fn json_has_samples_only_where_asked_for() {
     with.push(place.run(&[&run[..], &["--with-samples", "--no-store"]].concat()));
     for report in with.iter().map(of) {
         assert_eq!(report["samples"], true);
-        let measured = measured(&report);
+        let measured = measured_readings(&report);
         assert!(!measured.is_empty() && measured.iter().all(|readings| !readings.is_empty()));
     }
 
@@ -688,7 +688,7 @@ fn json_has_samples_only_where_asked_for() {
     for name in ["without.json", "cut-out.json"] {
         for command in [&["runs", "import", name][..], &["report", name], &["compare", name, "last"]] {
             let output = place.run(command);
-            assert_eq!(faults_of(&output, "`kelvin runs export`"), [""; 0], "{command:?}: {}", stderr(&output));
+            assert_eq!(message_defects(&output, "`kelvin runs export`"), [""; 0], "{command:?}: {}", stderr(&output));
             assert!(stderr(&output).contains("--with-samples"), "{}", stderr(&output));
         }
     }

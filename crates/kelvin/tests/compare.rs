@@ -1,31 +1,31 @@
 //! `kelvin compare`: two stored runs, files, ranges; what it refuses, and its gate.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::process::Output;
 
-use place::{KELVIN, Place, assert_refused, stderr, stdout};
 use serde_json::Value;
+use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 
 /// Puts the export of a run that is kept for ever into a place.
-fn kept(place: &Place, name: &str) {
+fn copy_stored_run(place: &TestDir, name: &str) {
     fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
 }
 
 /// What kelvin does; it may print more than a pipe holds.
-fn run(place: &Place, arguments: &[&str]) -> Output {
+fn run(place: &TestDir, arguments: &[&str]) -> Output {
     place.command(KELVIN, arguments).output().unwrap()
 }
 
-fn says(place: &Place, arguments: &[&str]) -> String {
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
     let output = run(place, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
 /// So many short runs of one probe, stored: of one whose samples count as found, whatever else runs here.
-fn measured(place: &Place, times: usize) {
+fn measure_times(place: &TestDir, times: usize) {
     for _ in 0..times {
         let probe = ["run", "file.metadata", "--budget", "minimum", "--rounds", "5", "--no-report", "--quick"];
         let output = run(place, &probe);
@@ -35,11 +35,11 @@ fn measured(place: &Place, times: usize) {
 
 /// Two short runs of one probe, stored; each as a file too that has nothing but one figure, which is what it is said to be: whatever else
 /// runs here while they are made, the files are always the same.
-fn measured_as(place: &Place, files: [(&str, f64); 2]) {
+fn measure_into(place: &TestDir, files: [(&str, f64); 2]) {
     const FIGURE: &str = "file.metadata.create";
-    measured(place, 2);
+    measure_times(place, 2);
     for (run, (file, nanoseconds)) in ["last~1", "last"].into_iter().zip(files) {
-        let mut export: Value = serde_json::from_str(&says(place, &["runs", "export", run])).unwrap();
+        let mut export: Value = serde_json::from_str(&stdout_of(place, &["runs", "export", run])).unwrap();
         for one in export["measurements"].as_array_mut().unwrap() {
             if one["metrics"][0] != FIGURE {
                 one["rounds"] = serde_json::json!([]);
@@ -55,34 +55,34 @@ fn measured_as(place: &Place, files: [(&str, f64); 2]) {
     }
 }
 
-fn compared(place: &Place, sides: [&str; 2]) -> Value {
-    serde_json::from_str(&says(place, &["compare", sides[0], sides[1], "--json"])).unwrap()
+fn compare_json(place: &TestDir, sides: [&str; 2]) -> Value {
+    serde_json::from_str(&stdout_of(place, &["compare", sides[0], sides[1], "--json"])).unwrap()
 }
 
 #[test]
-fn two_whole_runs_are_on_one_screen_and_every_figure_is_in_the_rest() {
-    let place = Place::new();
-    ["intel-guest-3", "intel-guest-2"].iter().for_each(|name| kept(&place, name));
+fn comparison_fits_one_screen() {
+    let place = TestDir::new();
+    ["intel-guest-3", "intel-guest-2"].iter().for_each(|name| copy_stored_run(&place, name));
     let compare = ["compare", "intel-guest-3", "intel-guest-2"];
-    let screen = says(&place, &compare);
+    let screen = stdout_of(&place, &compare);
     assert!(screen.lines().count() <= 60 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     assert!(screen.contains("0 worse, 0 better") && screen.contains("Not compared"), "{screen}");
     assert!(screen.contains("kelvin compare intel-guest-3 intel-guest-2 --full"), "{screen}");
 
-    let comparison: Value = serde_json::from_str(&says(&place, &[&compare[..], &["--json"]].concat())).unwrap();
+    let comparison: Value = serde_json::from_str(&stdout_of(&place, &[&compare[..], &["--json"]].concat())).unwrap();
     let named = |list: &str| comparison[list].as_array().unwrap().clone();
     let (figures, apart) = (named("figures"), named("not_compared"));
     assert!(figures.len() > 100 && !apart.is_empty(), "{} {}", figures.len(), apart.len());
-    let full = says(&place, &[&compare[..], &["--full"]].concat());
+    let full = stdout_of(&place, &[&compare[..], &["--full"]].concat());
     for id in figures.iter().map(|figure| &figure["metric"]["id"]).chain(apart.iter().map(|one| &one["metric"])) {
         assert!(full.contains(id.as_str().unwrap()), "{id}");
     }
 }
 
 #[test]
-fn a_page_has_every_figure_and_the_ladders_of_whole_runs() {
-    let place = Place::new();
-    kept(&place, "intel-guest-3");
+fn comparison_page_has_figures_and_ladders() {
+    let place = TestDir::new();
+    copy_stored_run(&place, "intel-guest-3");
     let whole = fs::read_to_string(place.path().join("intel-guest-3")).unwrap();
     let mut run: Value = serde_json::from_str(&whole).unwrap();
     run["id"] = "1a202edf412-0aaaa".into();
@@ -93,7 +93,7 @@ fn a_page_has_every_figure_and_the_ladders_of_whole_runs() {
     fs::write(place.path().join("few"), run.to_string()).unwrap();
     let page = |sides: [&str; 2]| {
         let [base, other] = sides;
-        assert_eq!(says(&place, &["compare", base, other, "--format", "html", "--output", "page.html"]), "");
+        assert_eq!(stdout_of(&place, &["compare", base, other, "--format", "html", "--output", "page.html"]), "");
         fs::read_to_string(place.path().join("page.html")).unwrap()
     };
     let both = page(["intel-guest-3", "again"]);
@@ -110,9 +110,9 @@ fn a_page_has_every_figure_and_the_ladders_of_whole_runs() {
 }
 
 #[test]
-fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
-    let place = Place::new();
-    measured_as(&place, [("base.json", 15e3), ("slower.json", 75e3)]);
+fn five_times_slower_misses_gate() {
+    let place = TestDir::new();
+    measure_into(&place, [("base.json", 15e3), ("slower.json", 75e3)]);
     let gate = |b: &str, gate: &str| run(&place, &["compare", "base.json", b, "--fail-on", gate]);
     let missed = gate("slower.json", "worse:20%");
     assert_eq!(missed.status.code(), Some(1), "{}{}", stdout(&missed), stderr(&missed));
@@ -156,11 +156,11 @@ fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
     assert_eq!(passed.status.code(), Some(0), "{}{}", stdout(&passed), stderr(&passed));
     assert!(stdout(&passed).contains("Better"), "{}", stdout(&passed));
     // A range of runs is a side too, and one that goes backwards is refused.
-    let comparison = compared(&place, ["slower.json", "last~1..last~1"]);
+    let comparison = compare_json(&place, ["slower.json", "last~1..last~1"]);
     assert_eq!(comparison["other"]["runs"].as_array().unwrap().len(), 1);
     assert_refused(&run(&place, &["compare", "slower.json", "last..last~1"]), &["last..last~1", "later"]);
     assert_refused(&run(&place, &["compare", "last~1..last", "last"]), &["name two that differ"]);
-    let comparison = compared(&place, ["base.json", "slower.json"]);
+    let comparison = compare_json(&place, ["base.json", "slower.json"]);
     assert_eq!(comparison["compare_format"], 1);
     let worst = &comparison["figures"][0];
     assert_eq!((&worst["verdict"], &worst["metric"]["id"]), (&"worse".into(), &"file.metadata.create".into()));
@@ -168,32 +168,32 @@ fn a_figure_that_is_five_times_as_slow_is_worse_and_misses_the_gate() {
 }
 
 /// From what the spread of the probe's own figures is known; of its inputs, some rounds may not count.
-fn known(comparison: &Value) -> Vec<&Value> {
+fn spreads(comparison: &Value) -> Vec<&Value> {
     let figures = comparison["figures"].as_array().unwrap().iter();
     let own = figures.filter(|one| one["metric"]["id"].as_str().unwrap().starts_with("file.metadata."));
     own.map(|one| &one["between"]).collect()
 }
 
 #[test]
-fn the_spread_from_run_to_run_is_that_of_all_other_runs_in_the_store() {
-    let place = Place::new();
-    measured(&place, 6);
+fn spread_is_of_other_stored_runs() {
+    let place = TestDir::new();
+    measure_times(&place, 6);
     // The first two knew of none, and of each other only.
     for pair in [["last~5", "last~4"], ["last~1", "last"], ["last~5..last~4", "last"]] {
-        let comparison = compared(&place, pair);
+        let comparison = compare_json(&place, pair);
         let others = if pair[0].contains("..") { 3 } else { 4 };
-        let knew = known(&comparison);
+        let knew = spreads(&comparison);
         assert!(!knew.is_empty() && knew.iter().all(|one| one["runs"] == others), "{pair:?}: {knew:?}");
     }
     // Three runs are the least that tell anything.
-    let comparison = compared(&place, ["last~5..last~4", "last~1..last"]);
-    assert!(known(&comparison).iter().all(|one| one["runs"] != 2), "{comparison}");
+    let comparison = compare_json(&place, ["last~5..last~4", "last~1..last"]);
+    assert!(spreads(&comparison).iter().all(|one| one["runs"] != 2), "{comparison}");
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_by_its_name() {
-    let place = Place::new();
-    kept(&place, "intel-guest-2");
+fn incomparable_runs_are_refused() {
+    let place = TestDir::new();
+    copy_stored_run(&place, "intel-guest-2");
     let refused = |arguments: &[&str], words: &[&str]| {
         assert_refused(&run(&place, &[&["compare"], arguments].concat()), words);
     };
@@ -235,8 +235,8 @@ fn steps(workflow: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_workflow_measures_compares_and_judges_by_its_policy() {
-    let place = Place::new();
+fn ci_workflow_measures_compares_and_gates() {
+    let place = TestDir::new();
     let contrib = |file: &str| format!("{}/../../contrib/{file}", env!("CARGO_MANIFEST_DIR"));
     let steps = steps(&fs::read_to_string(contrib("github-workflow.yml")).unwrap());
     assert_eq!(steps.len(), 4, "{steps:?}");

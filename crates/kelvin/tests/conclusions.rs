@@ -3,11 +3,11 @@
 #[path = "../../probes/tests/composed/mod.rs"]
 mod composed;
 
-use kelvin_analysis::testing::load::Planted;
+use kelvin_analysis::testing::load::PlantedStudy;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Study, studies};
 use kelvin_harness::Effort;
-use kelvin_model::{Attempt, Case, Claim, Estimate, LoadClaim, Metric, Readings, Run, Unit};
+use kelvin_model::{Case, Claim, Estimate, LoadClaim, Metric, Readings, RoundOutcome, Run, Unit};
 use kelvin_stats::Random;
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ const AREAS: [&str; 19] = [
 ];
 
 /// What is counted whole.
-const COUNTED: [&str; 12] =
+const COUNTED_NOUNS: [&str; 12] =
     ["thread", "threads", "user", "users", "stream", "streams", "CPU", "CPUs", "round", "rounds", "worker", "workers"];
 
 /// How a figure depends on the number of its case in the plan.
@@ -76,19 +76,19 @@ impl Shape {
 }
 
 /// A run of all probes of an area, each metric of a shape of its own.
-fn run_of(area: &str, shapes: &[Shape], seed: u64) -> Run {
+fn run_of_area(area: &str, shapes: &[Shape], seed: u64) -> Run {
     let machine = composed::machine();
     let chosen: Vec<_> = kelvin_probes::all().into_iter().filter(|probe| probe.id.starts_with(area)).collect();
     assert!(!chosen.is_empty(), "{area}");
     let metrics: Vec<Metric> = chosen.iter().flat_map(|probe| probe.metrics).map(|metric| **metric).collect();
-    let mut run = testing::run(&metrics);
+    let mut run = testing::empty_run(&metrics);
     run.outline.machine = machine.clone();
     let mut random = Random::new(seed);
     for probe in chosen {
         for (place, metric) in probe.metrics.iter().enumerate() {
             let cases: Vec<Case> = (probe.cases)(&machine, Effort::Thorough);
             let shape = &shapes[place % shapes.len()];
-            for (number, case) in cases.into_iter().filter(|case| metric.is_of(case)).enumerate() {
+            for (number, case) in cases.into_iter().filter(|case| metric.is_measured_at(case)).enumerate() {
                 add_scalars(&mut run, metric, case, &shape.values(metric, number, &mut random));
             }
         }
@@ -97,11 +97,11 @@ fn run_of(area: &str, shapes: &[Shape], seed: u64) -> Run {
 }
 
 /// The same run, with some of its figures many times as large, or zero.
-fn disfigured(mut run: Run, seed: u64) -> Run {
+fn with_outliers(mut run: Run, seed: u64) -> Run {
     let mut random = Random::new(seed);
     let attempts = run.measurements.iter_mut().flat_map(|one| &mut one.rounds).map(|round| &mut round.attempt);
     let readings = attempts.filter_map(|attempt| match attempt {
-        Attempt::Measured(readings) => Some(readings),
+        RoundOutcome::Measured(readings) => Some(readings),
         _ => None,
     });
     for reading in readings.flatten() {
@@ -124,15 +124,15 @@ fn words(text: &str) -> Vec<&str> {
 }
 
 /// A number in a text that is none.
-fn no_number(text: &str) -> Option<String> {
+fn non_finite_number(text: &str) -> Option<String> {
     let is_none = |word: &&str| ["NaN", "inf", "infinity"].contains(&word.trim_end_matches('%'));
     words(text).into_iter().find(is_none).map(str::to_owned)
 }
 
 /// A part of something that is whole, in a text.
-fn part_of_a_whole(text: &str) -> Option<String> {
+fn fractional_count(text: &str) -> Option<String> {
     let is_part =
-        |pair: &&[&str]| pair[0].contains('.') && pair[0].parse::<f64>().is_ok() && COUNTED.contains(&pair[1]);
+        |pair: &&[&str]| pair[0].contains('.') && pair[0].parse::<f64>().is_ok() && COUNTED_NOUNS.contains(&pair[1]);
     words(text).windows(2).find(is_part).map(|pair| pair.join(" "))
 }
 
@@ -140,7 +140,7 @@ fn part_of_a_whole(text: &str) -> Option<String> {
 const LARGEST_FILE: f64 = 2e6;
 
 /// A figure of a claim that cannot be: a share below nothing, an answer that is larger than its file, times below nothing.
-fn impossible(claim: &Claim) -> Option<String> {
+fn impossible_claim(claim: &Claim) -> Option<String> {
     let negative =
         |of: &[Estimate]| of.iter().find(|one| one.low < 0.0 || one.low > one.high).map(|one| format!("{one:?}"));
     match claim {
@@ -157,12 +157,12 @@ fn impossible(claim: &Claim) -> Option<String> {
     }
 }
 
-fn check(studies: &[Study]) -> Result<(), TestCaseError> {
+fn check_studies(studies: &[Study]) -> Result<(), TestCaseError> {
     for conclusion in studies.iter().flat_map(|study| &study.conclusions) {
         let (text, test, claim) = (&conclusion.text, &conclusion.test, format!("{:?}", conclusion.conclusion));
-        let found = [text, test, &claim].into_iter().find_map(|text| no_number(text));
-        let found = found.or_else(|| part_of_a_whole(text)).or_else(|| part_of_a_whole(test));
-        let found = found.or_else(|| impossible(&conclusion.conclusion.claim));
+        let found = [text, test, &claim].into_iter().find_map(|text| non_finite_number(text));
+        let found = found.or_else(|| fractional_count(text)).or_else(|| fractional_count(test));
+        let found = found.or_else(|| impossible_claim(&conclusion.conclusion.claim));
         prop_assert!(found.is_none(), "{found:?} in: {text} ({test}) {claim}");
     }
     Ok(())
@@ -172,21 +172,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 16, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_conclusion_of_any_figures_has_an_impossible_one(
+    fn conclusions_have_no_impossible_figures(
         area in prop::sample::select(&AREAS[..]), shapes in prop::collection::vec(shapes(), 3), seed: u64,
     ) {
-        check(&studies(&run_of(area, &shapes, seed)))?;
+        check_studies(&studies(&run_of_area(area, &shapes, seed)))?;
     }
 
     #[test]
-    fn no_conclusion_of_any_load_study_has_an_impossible_figure(number in 0u64..1000, seed: u64) {
-        check(&studies(&disfigured(Planted::random(number).study.run(), seed)))?;
+    fn load_conclusions_have_no_impossible_figures(number in 0u64..1000, seed: u64) {
+        check_studies(&studies(&with_outliers(PlantedStudy::random(number).study.run(), seed)))?;
     }
 }
 
 #[test]
-fn what_cannot_be_is_found_in_a_text() {
-    let found = |text| no_number(text).or_else(|| part_of_a_whole(text));
+fn impossible_text_is_found() {
+    let found = |text| non_finite_number(text).or_else(|| fractional_count(text));
     for (text, wrong) in [
         ("it peaks at NaN with 3 threads", Some("NaN")),
         ("from 0.34 threads up", Some("0.34 threads")),

@@ -1,17 +1,17 @@
 //! `kelvin digest` as a whole program: right for every kind of input, remembered, checked, and refused where a file changes.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::io::Write;
 use std::process::Stdio;
 
-use place::{KELVIN, Place, assert_refused, finished, signal, stderr, stdout, wait_until_at_work};
 use serde_json::Value;
+use test_dir::{KELVIN, TestDir, assert_refused, signal, stderr, stdout, wait_for_output, wait_until_at_work};
 
 #[test]
-fn digests_of_several_files_of_standard_input_and_of_holes() {
-    let place = Place::new();
+fn digests_of_files_stdin_and_holes() {
+    let place = TestDir::new();
     let (first, second) = (place.file("first", 1_000_001), place.file("with space", 12_345));
     let several = place.run(&["digest", "first", "with space", "none", "first"]);
     // One that cannot be read costs only itself.
@@ -34,7 +34,7 @@ fn digests_of_several_files_of_standard_input_and_of_holes() {
         input.flush().unwrap();
     }
     drop(input);
-    assert_eq!(stdout(&finished(child, &["digest", "-"])), format!("{first}  -\n"));
+    assert_eq!(stdout(&wait_for_output(child, &["digest", "-"])), format!("{first}  -\n"));
 
     // Holes read as zeros.
     let sparse = fs::File::create(place.path().join("sparse")).unwrap();
@@ -46,8 +46,8 @@ fn digests_of_several_files_of_standard_input_and_of_holes() {
 }
 
 #[test]
-fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
-    let place = Place::new();
+fn fastest_read_setting_is_cached_per_file_system() {
+    let place = TestDir::new();
     // Large enough for a search, and all of it holes but its end: it costs no disk.
     let large = fs::File::create(place.path().join("large")).unwrap();
     large.set_len(300 << 20).unwrap();
@@ -86,8 +86,8 @@ fn how_a_file_is_read_fastest_is_remembered_for_its_file_system() {
 }
 
 #[test]
-fn digests_are_checked_against_a_list() {
-    let place = Place::new();
+fn digest_list_is_checked() {
+    let place = TestDir::new();
     let odd = ["first", "with space", "with\nbreak", "back\\slash"];
     for (number, name) in odd.iter().enumerate() {
         place.file(name, 1000 + number);
@@ -116,8 +116,8 @@ fn digests_are_checked_against_a_list() {
 }
 
 #[test]
-fn a_file_that_grows_while_its_digest_is_made_is_said() {
-    let place = Place::new();
+fn file_growing_during_digest_is_reported() {
+    let place = TestDir::new();
     // Longer at each attempt, until it is still being read when it is stopped.
     for gibibytes in [1u64, 4, 16] {
         let file = fs::File::create(place.path().join("data")).unwrap();
@@ -127,7 +127,7 @@ fn a_file_that_grows_while_its_digest_is_made_is_said() {
         signal(&child, "STOP");
         std::os::unix::fs::FileExt::write_all_at(&file, b"more", gibibytes << 30).unwrap();
         signal(&child, "CONT");
-        let output = finished(child, &["digest", "data"]);
+        let output = wait_for_output(child, &["digest", "data"]);
         // It ended before the file grew.
         if output.status.success() {
             continue;

@@ -1,31 +1,31 @@
 //! Runs for other tools and back: formats of `kelvin report` that others read.
 
-mod place;
+mod test_dir;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use place::{KELVIN, Place, assert_refused, stderr, stdout};
 use serde_json::Value;
+use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 
 /// A place with the export of a run that is kept for ever.
-fn with_kept_run() -> Place {
-    let place = Place::new();
+fn dir_with_stored_run() -> TestDir {
+    let place = TestDir::new();
     fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2").0).unwrap();
     place
 }
 
 /// What `kelvin report` prints of it, and what it remarks.
-fn report(place: &Place, format: &str) -> (String, String) {
+fn report(place: &TestDir, format: &str) -> (String, String) {
     let output = place.command(KELVIN, &["report", "run.json", "--format", format]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{format}: {}", stderr(&output));
     (stdout(&output).to_owned(), stderr(&output).to_owned())
 }
 
 #[test]
-fn a_whole_run_is_in_every_format_of_other_tools() {
-    let place = with_kept_run();
+fn run_exports_to_every_tool_format() {
+    let place = dir_with_stored_run();
     let report_of = |format| report(&place, format);
     let (openmetrics, remark) = report_of("openmetrics");
     let is_headline = |line: &&str| {
@@ -57,8 +57,8 @@ fn a_whole_run_is_in_every_format_of_other_tools() {
 }
 
 #[test]
-fn a_file_of_metrics_is_there_whole_or_not_at_all() {
-    let place = with_kept_run();
+fn openmetrics_file_is_replaced_atomically() {
+    let place = dir_with_stored_run();
     fs::write(place.path().join("kelvin.prom"), "old").unwrap();
     let write = |run: &str| {
         let arguments = ["report", run, "--format", "openmetrics", "--output", "kelvin.prom"];
@@ -73,10 +73,10 @@ fn a_file_of_metrics_is_there_whole_or_not_at_all() {
 }
 
 #[test]
-fn tables_are_files_of_parquet() {
-    let place = with_kept_run();
+fn tables_export_as_parquet() {
+    let place = dir_with_stored_run();
     for format in ["parquet", "parquet-samples"] {
-        says(&place, &["report", "run.json", "--format", format, "--output", format]);
+        stdout_of(&place, &["report", "run.json", "--format", format, "--output", format]);
         let file = fs::read(place.path().join(format)).unwrap();
         // Both ends of a file are its mark.
         assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1") && file.len() > 1000, "{format}");
@@ -84,60 +84,60 @@ fn tables_are_files_of_parquet() {
 }
 
 /// A file that another program wrote.
-fn file_of(place: &Place, name: &str) {
+fn copy_foreign_file(place: &TestDir, name: &str) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/tests/data").join(name);
     fs::copy(data, place.path().join(name)).unwrap();
 }
 
 /// What kelvin prints, without fault.
-fn says(place: &Place, arguments: &[&str]) -> String {
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
     let output = place.command(KELVIN, arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
 #[test]
-fn what_is_exported_imported_and_exported_again_is_the_same_file() {
-    let place = with_kept_run();
-    file_of(&place, "fio.json");
-    says(&place, &["runs", "import", "run.json"]);
-    says(&place, &["runs", "import", "fio.json"]);
-    let ids: Vec<String> = serde_json::from_str::<Vec<Value>>(&says(&place, &["runs", "list", "--json"]))
+fn export_import_export_is_identical() {
+    let place = dir_with_stored_run();
+    copy_foreign_file(&place, "fio.json");
+    stdout_of(&place, &["runs", "import", "run.json"]);
+    stdout_of(&place, &["runs", "import", "fio.json"]);
+    let ids: Vec<String> = serde_json::from_str::<Vec<Value>>(&stdout_of(&place, &["runs", "list", "--json"]))
         .unwrap()
         .iter()
         .map(|run| run["id"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(ids.len(), 2);
     for id in ids {
-        let export = || says(&place, &["runs", "export", &id]);
+        let export = || stdout_of(&place, &["runs", "export", &id]);
         let first = export();
         fs::write(place.path().join("again.json"), &first).unwrap();
-        says(&place, &["runs", "delete", &id]);
-        says(&place, &["runs", "import", "again.json"]);
+        stdout_of(&place, &["runs", "delete", &id]);
+        stdout_of(&place, &["runs", "import", "again.json"]);
         assert!(export() == first, "{id}");
     }
 }
 
 #[test]
-fn a_foreign_run_is_named_as_one_and_compared_without_a_spread() {
-    let place = with_kept_run();
+fn foreign_run_is_compared_without_spread() {
+    let place = dir_with_stored_run();
     for name in ["lmbench.out", "fio.json", "iperf3-reverse.json", "sysbench-fileio.txt"] {
-        file_of(&place, name);
+        copy_foreign_file(&place, name);
         let output = place.run(&["runs", "import", name]);
         let said = stderr(&output);
         assert!(output.status.success() && said.contains(" a foreign run of ") && said.contains("figures: "), "{said}");
         let again = place.run(&["runs", "import", name]);
         assert!(stderr(&again).contains("already stored:"), "{}", stderr(&again));
     }
-    let list = says(&place, &["runs", "list"]);
+    let list = stdout_of(&place, &["runs", "list"]);
     assert_eq!(list.lines().filter(|line| line.contains("  foreign ")).count(), 4, "{list}");
     let id = list.lines().find(|line| line.contains("-lmbench")).unwrap().split(' ').next().unwrap();
     for format in ["terminal", "md", "html"] {
-        let text = says(&place, &["report", id, "--format", format]).replace('\n', " ");
+        let text = stdout_of(&place, &["report", id, "--format", format]).replace('\n', " ");
         assert!(text.contains("foreign run") && text.contains("lmbench 3.0-a9"), "{format}");
     }
     let compared: Value =
-        serde_json::from_str(&says(&place, &["compare", id, "run.json", "--format", "json"])).unwrap();
+        serde_json::from_str(&stdout_of(&place, &["compare", id, "run.json", "--format", "json"])).unwrap();
     assert_eq!(compared["base"]["runs"][0]["foreign"]["tool"], "lmbench");
     let figures = compared["figures"].as_array().unwrap();
     assert!(!figures.is_empty());
@@ -149,9 +149,9 @@ fn a_foreign_run_is_named_as_one_and_compared_without_a_spread() {
 }
 
 #[test]
-fn a_file_that_is_nobodys_is_refused_and_stores_nothing() {
-    let place = Place::new();
-    ["fio.json", "sysbench-cpu.txt"].iter().for_each(|name| file_of(&place, name));
+fn unknown_import_is_refused_and_not_stored() {
+    let place = TestDir::new();
+    ["fio.json", "sysbench-cpu.txt"].iter().for_each(|name| copy_foreign_file(&place, name));
     fs::write(place.path().join("notes"), "fio and sysbench 1.0").unwrap();
     let refused = |arguments: &[&str], words: &[&str]| {
         assert_refused(&place.run(&[&["runs", "import"], arguments].concat()), words);
@@ -163,8 +163,8 @@ fn a_file_that_is_nobodys_is_refused_and_stores_nothing() {
     refused(&["sysbench-cpu.txt"], &["sysbench-cpu.txt", "primes"]);
     refused(&["no-such"], &["no-such"]);
     refused(&[], &["FILE"]);
-    assert_eq!(says(&place, &["runs", "list", "--json"]).trim(), "[]");
-    let table = says(&place, &["runs", "import", "--table"]);
+    assert_eq!(stdout_of(&place, &["runs", "list", "--json"]).trim(), "[]");
+    let table = stdout_of(&place, &["runs", "import", "--table"]);
     assert!(table.contains("os.syscall.null") && table.contains("not imported: "));
     assert!(table.lines().all(|line| line.chars().count() <= 80));
 }

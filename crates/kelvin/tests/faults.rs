@@ -1,30 +1,30 @@
 //! Failures while kelvin runs: failing probes, a killed or interrupted run, a full disk, missing privileges. Each must affect
 //! nothing else, be reported, and leave nothing behind.
 
-mod place;
+mod test_dir;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use kelvin_testing::{Missing, is_root};
-use place::{signal, within};
+use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
 use tempfile::TempDir;
+use test_dir::{signal, within};
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
 /// Time limit before anything here counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory that is the working directory, home and scratch space of the kelvins that a test starts, by which every
 /// process and file that they leave behind is found.
-struct Place {
+struct RunDir {
     directory: TempDir,
 }
 
-impl Place {
+impl RunDir {
     fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap() }
     }
@@ -73,7 +73,7 @@ impl Place {
     /// Waits until no process of this place is left.
     fn assert_no_process_is_left(&self) {
         let left = || self.processes();
-        assert!(within(PATIENCE, || left().is_empty()), "still running: {:?}", left());
+        assert!(within(HANG_TIMEOUT, || left().is_empty()), "still running: {:?}", left());
     }
 
     /// Scratch directories in this place.
@@ -92,8 +92,8 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_probe_that_goes_wrong_costs_only_itself() {
-    let place = Place::new();
+fn failing_probe_costs_only_itself() {
+    let place = RunDir::new();
     let output = place.kelvin(&["selfcheck", "--faults", "--round-limit", "1s"]).output().unwrap();
     let (said, table) = (stderr(&output), stdout(&output));
     assert_eq!(output.status.code(), Some(0), "{said}{table}");
@@ -113,12 +113,15 @@ fn a_probe_that_goes_wrong_costs_only_itself() {
 }
 
 #[test]
-fn a_killed_run_keeps_its_finished_rounds_and_leaves_nothing_running() {
+fn killed_run_keeps_finished_rounds() {
     // Instants from just after the start, at odd distances from anything periodic, to well inside of the run.
     for (milliseconds, rounds) in [(70, 0), (333, 0), (0, 1), (41, 5), (17, 12)] {
-        let place = Place::new();
+        let place = RunDir::new();
         let mut child = place.start();
-        assert!(within(PATIENCE, || rounds == 0 || place.stored_rounds() >= rounds), "{rounds} rounds were not stored");
+        assert!(
+            within(HANG_TIMEOUT, || rounds == 0 || place.stored_rounds() >= rounds),
+            "{rounds} rounds were not stored"
+        );
         std::thread::sleep(Duration::from_millis(milliseconds));
         let before = place.stored_rounds();
         signal(&child, "KILL");
@@ -144,11 +147,11 @@ fn a_killed_run_keeps_its_finished_rounds_and_leaves_nothing_running() {
 }
 
 #[test]
-fn an_interrupted_run_is_stored_as_partial_and_shown() {
+fn interrupted_run_is_stored_as_partial() {
     for name in ["INT", "TERM"] {
-        let place = Place::new();
+        let place = RunDir::new();
         let child = place.kelvin(&["run", "--quick"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        assert!(within(PATIENCE, || place.stored_rounds() >= 3), "no round was stored");
+        assert!(within(HANG_TIMEOUT, || place.stored_rounds() >= 3), "no round was stored");
         signal(&child, name);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -164,7 +167,7 @@ fn an_interrupted_run_is_stored_as_partial_and_shown() {
 
 /// Control groups of kelvin's with one of these controllers, whose process is one of these.
 fn groups_of(processes: &[u32], controllers: &[&str]) -> Vec<PathBuf> {
-    kelvin_testing::groups::named(|name| {
+    kelvin_testing::cgroups::find_named(|name| {
         let mut parts = name.strip_prefix("kelvin-").into_iter().flat_map(|rest| rest.split('-'));
         let [controller, process] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
         controllers.contains(&controller) && process.parse().is_ok_and(|process| processes.contains(&process))
@@ -172,28 +175,28 @@ fn groups_of(processes: &[u32], controllers: &[&str]) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_interrupted_selfcheck_leaves_no_control_group_and_no_mount_behind() {
+fn interrupted_selfcheck_leaves_no_cgroup_or_mount() {
     for controllers in [&["cpu"][..], &["blkio", "io"]] {
-        interrupted_with_a_group_of(controllers);
+        interrupt_selfcheck_with_group(controllers);
     }
 }
 
 /// Interrupts a selfcheck while it has a control group of one of these.
-fn interrupted_with_a_group_of(controllers: &[&str]) {
-    let place = Place::new();
+fn interrupt_selfcheck_with_group(controllers: &[&str]) {
+    let place = RunDir::new();
     let mut child = place.kelvin(&["selfcheck"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut groups = Vec::new();
-    let seen = within(PATIENCE, || {
+    let seen = within(HANG_TIMEOUT, || {
         groups = groups_of(&place.processes(), controllers);
         !groups.is_empty() || child.try_wait().unwrap().is_some()
     });
     assert!(seen, "it hangs");
     if groups.is_empty() {
         let missing = format!("no control group of {controllers:?} can be made here (root may)");
-        return Missing::right(missing).skips("an interrupted selfcheck");
+        return MissingRequirement::privilege(missing).report_skip("an interrupted selfcheck");
     }
     signal(&child, "INT");
-    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()), "it hangs");
+    assert!(within(HANG_TIMEOUT, || child.try_wait().unwrap().is_some()), "it hangs");
     place.assert_no_process_is_left();
     let left: Vec<&PathBuf> = groups.iter().filter(|group| group.exists()).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
@@ -203,7 +206,7 @@ fn interrupted_with_a_group_of(controllers: &[&str]) {
 }
 
 /// Kelvin with a small file system of these options in the directory `small`, of which what is left at the end is printed last.
-fn with_small_disk(place: &Place, options: &str, arguments: &[&str]) -> Output {
+fn run_on_small_disk(place: &RunDir, options: &str, arguments: &[&str]) -> Output {
     std::fs::create_dir(place.path().join("small")).unwrap();
     // In a mount namespace of its own: the file system is gone when the run is.
     let script =
@@ -218,29 +221,34 @@ const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.
 #[test]
 fn a_store_that_a_full_disk_has_no_room_for_leaves_nothing() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips("a new store on a full disk");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a new store on a full disk");
     }
     // Of each page that making it takes, one too few.
     for size in ["4k", "8k", "12k", "16k", "24k", "32k"] {
-        let place = Place::new();
-        let output =
-            with_small_disk(&place, &format!("size={size}"), &["runs", "import", "--store", "small/runs.sqlite", RUN]);
+        let place = RunDir::new();
+        let output = run_on_small_disk(
+            &place,
+            &format!("size={size}"),
+            &["runs", "import", "--store", "small/runs.sqlite", RUN],
+        );
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("full"), "{size}: {}", stderr(&output));
     }
 }
 
 #[test]
-fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
+fn full_store_disk_still_prints_table() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips("a full disk under the store");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a full disk under the store");
     }
     let users = ["study", "load", "--users", "1,2", "--visit", "200ms", "--budget", "1s", "--file-size", "1kB"];
     let study = [&users[..], &["--rounds", "2", "--file-count", "16"]].concat();
     for (measured, what) in [("syscall.null", &["run", "os", "--quick", "--budget", "6s"][..]), ("2 users", &study)] {
-        let place = Place::new();
+        let place = RunDir::new();
         let arguments = [what, &["--no-report", "--store", "small/runs.sqlite"]].concat();
-        let output = with_small_disk(&place, "size=300k", &arguments);
+        let output = run_on_small_disk(&place, "size=300k", &arguments);
         let (said, table) = (stderr(&output), stdout(&output));
         assert_eq!(output.status.code(), Some(2), "{said}{table}");
         assert!(table.contains(measured), "{table}");
@@ -259,11 +267,12 @@ fn a_full_disk_under_the_store_costs_the_store_and_not_the_table() {
 }
 
 #[test]
-fn old_runs_are_listed_and_pruned_on_a_full_disk() {
+fn runs_can_be_pruned_on_full_disk() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips("a store on a full disk");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a store on a full disk");
     }
-    let place = Place::new();
+    let place = RunDir::new();
     std::fs::create_dir(place.path().join("small")).unwrap();
     for name in ["intel-guest-1", "intel-guest-2", "intel-guest-3"] {
         std::fs::write(place.path().join(name), kelvin_testing::stored_run(name).0).unwrap();
@@ -272,12 +281,12 @@ fn old_runs_are_listed_and_pruned_on_a_full_disk() {
     // Blocks of 1 KiB: what is mapped has holes.
     let of_ext4 = "truncate -s 16M image && mkfs.ext4 -q -F -m 0 -b 1024 image && mount -o loop image small";
     for mount in ["mount -t tmpfs -o size=16m kelvin-test small", of_ext4] {
-        pruned_on_a_full_disk(&place, mount);
+        assert_prune_on_full_disk(&place, mount);
     }
 }
 
 /// That the runs of a store can be read and deleted on a disk that is made so in the directory `small`, and filled.
-fn pruned_on_a_full_disk(place: &Place, mount: &str) {
+fn assert_prune_on_full_disk(place: &RunDir, mount: &str) {
     let script = "store=small/runs.sqlite; { $MOUNT; } || exit 77; \
         for run in 1 2 3; do \"$0\" runs import intel-guest-$run --store $store || exit 1; done; \
         fill() { rm -f small/filler; cat /dev/zero > small/filler; truncate -s -$1 small/filler; }; \
@@ -294,7 +303,7 @@ fn pruned_on_a_full_disk(place: &Place, mount: &str) {
     let output = place.command("unshare", &["--mount", "sh", "-c", &script, KELVIN]).output().unwrap();
     let (said, printed) = (stderr(&output), stdout(&output));
     if output.status.code() == Some(77) {
-        return Missing::right(format!("mounting a small file system: {said}")).skips(mount);
+        return MissingRequirement::privilege(format!("mounting a small file system: {said}")).report_skip(mount);
     }
     assert_eq!(output.status.code(), Some(0), "{said}{printed}");
     let full = "the disk that holds small/runs.sqlite is full: `kelvin runs prune` deletes old runs there";
@@ -310,10 +319,10 @@ fn pruned_on_a_full_disk(place: &Place, mount: &str) {
 }
 
 #[test]
-fn a_full_disk_under_the_files_of_a_study_ends_it_with_what_to_do() {
+fn full_study_disk_ends_with_advice() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)")
-            .skips("a full disk under the files of a study");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a full disk under the files of a study");
     }
     let study =
         ["study", "load", "--no-store", "--no-report", "--dir", "small", "--file-size", "1kB", "--file-count", "100"];
@@ -323,8 +332,8 @@ fn a_full_disk_under_the_files_of_a_study_ends_it_with_what_to_do() {
         ("size=1m,nr_inodes=1", &["No space left", "--dir"]),
         ("size=20k", &["there is room for", "--file-size"]),
     ] {
-        let place = Place::new();
-        let output = with_small_disk(&place, options, &study);
+        let place = RunDir::new();
+        let output = run_on_small_disk(&place, options, &study);
         let (said, printed) = (stderr(&output), stdout(&output));
         assert_eq!(output.status.code(), Some(2), "{said}{printed}");
         // One line, behind what the files will take where it is known only by trying that there is no room for them.
@@ -338,8 +347,8 @@ fn a_full_disk_under_the_files_of_a_study_ends_it_with_what_to_do() {
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_said_before_anything_is_measured() {
-    let place = Place::new();
+fn unwritable_store_is_reported_before_measuring() {
+    let place = RunDir::new();
     std::fs::write(place.path().join("data"), "a file where a directory should be").unwrap();
     let output = place.kelvin(&["run", "--quick"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -353,8 +362,8 @@ fn a_store_that_cannot_be_written_is_said_before_anything_is_measured() {
 }
 
 #[test]
-fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
-    let place = Place::new();
+fn one_cpu_skips_two_cpu_cases() {
+    let place = RunDir::new();
     let cpu = kelvin_sys::cpu::allowed().unwrap()[0].to_string();
     let arguments =
         ["-c", &cpu, KELVIN, "run", "os.switch.cross_cpu", "--budget", "2s", "--no-store", "--no-report", "--json"];
@@ -373,9 +382,9 @@ fn on_one_cpu_what_needs_two_is_skipped_with_the_reason() {
 }
 
 /// The program as a user who may start no other process or thread; why not, if that cannot be had.
-fn without_threads(place: &Place, arguments: &[&str]) -> Result<Output, Missing> {
+fn run_without_threads(place: &RunDir, arguments: &[&str]) -> Result<Output, MissingRequirement> {
     if !is_root() {
-        return Err(Missing::right("the right to become another user (root)"));
+        return Err(MissingRequirement::privilege("the right to become another user (root)"));
     }
     let program = place.path().join("kelvin");
     if !program.exists() {
@@ -390,7 +399,7 @@ fn without_threads(place: &Place, arguments: &[&str]) -> Result<Output, Missing>
     let mut command = place.command("setpriv", &[&limited[..], &[program.to_str().unwrap()], arguments].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let has_ended = within(PATIENCE, || child.try_wait().unwrap().is_some());
+    let has_ended = within(HANG_TIMEOUT, || child.try_wait().unwrap().is_some());
     if !has_ended {
         child.kill().unwrap();
     }
@@ -400,8 +409,8 @@ fn without_threads(place: &Place, arguments: &[&str]) -> Result<Output, Missing>
 }
 
 #[test]
-fn where_no_thread_may_be_started_one_line_says_so() {
-    let place = Place::new();
+fn refused_thread_is_one_line() {
+    let place = RunDir::new();
     std::fs::write(place.path().join("data"), vec![7; 9 << 20]).unwrap();
     let no_thread: [&[&str]; 7] = [
         &["serve", ".", "--listen", "127.0.0.1:0"],
@@ -415,9 +424,9 @@ fn where_no_thread_may_be_started_one_line_says_so() {
     let no_process: [&[&str]; 2] =
         [&["serve", ".", "--listen", "127.0.0.1:0", "--model", "fork"], &["ab", "--a-cmd", "true", "--b-cmd", "true"]];
     for arguments in no_thread.iter().chain(&no_process) {
-        let output = match without_threads(&place, arguments) {
+        let output = match run_without_threads(&place, arguments) {
             Ok(output) => output,
-            Err(missing) => return missing.skips("a user who may start no thread"),
+            Err(missing) => return missing.report_skip("a user who may start no thread"),
         };
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
@@ -430,13 +439,13 @@ fn where_no_thread_may_be_started_one_line_says_so() {
         );
     }
     // What needs no other thread goes on with one.
-    let output = without_threads(&place, &["digest", "data"]).unwrap();
+    let output = run_without_threads(&place, &["digest", "data"]).unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]
-fn without_root_a_run_does_its_work() {
-    let place = Place::new();
+fn run_works_without_root() {
+    let place = RunDir::new();
     // A copy that nobody may execute: the build directory may lie where only root may look.
     let program = place.path().join("kelvin");
     std::fs::copy(KELVIN, &program).unwrap();
@@ -503,12 +512,12 @@ impl Drop for MemoryGroup {
 }
 
 #[test]
-fn with_512_mib_of_memory_nothing_is_killed() {
+fn run_fits_in_512_mib() {
     let group = match MemoryGroup::new(512 << 20) {
         Ok(group) => group,
-        Err(reason) => return Missing::right(reason).skips("a run with 512 MiB"),
+        Err(reason) => return MissingRequirement::privilege(reason).report_skip("a run with 512 MiB"),
     };
-    let place = Place::new();
+    let place = RunDir::new();
     // The shell joins the group and becomes kelvin.
     let script = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.path.display());
     let asked = [KELVIN, "run", "mem", "--quick", "--no-store", "--no-report", "--json"];

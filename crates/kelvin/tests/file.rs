@@ -1,7 +1,7 @@
 //! The whole program on files: what is read and written is right to the byte, every mistake and every failure is one line,
 //! and nothing is left behind.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,18 +9,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use kelvin_testing::{Missing, is_root};
-use place::{
-    KELVIN, PATIENCE, Place, assert_refused, defined, finished, names, signal, stderr, stdout, wait_until_at_work,
-    within,
-};
+use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
+use test_dir::{
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, signal, stderr, stdout, wait_for_output, wait_until_at_work,
+    within, xor_digest,
+};
 
 // ---- what is right
 
 #[test]
-fn a_file_is_read_to_the_byte_by_every_engine() {
-    let place = Place::new();
+fn every_engine_reads_every_byte() {
+    let place = TestDir::new();
     let digest = place.file("data", 1_000_003);
     for engine in
         ["read", "pread", "readv", "fread", "bufreader", "mmap", "mmap-populate", "io_uring", "io_uring-fixed"]
@@ -29,7 +29,7 @@ fn a_file_is_read_to_the_byte_by_every_engine() {
             let asked = [&["file", "read", "data", "--engine", engine, "--cache", "cached"], more].concat();
             let output = place.run(&[&asked[..], &["--json"]].concat());
             if stderr(&output).contains("io_uring is unavailable") {
-                Missing::said(stderr(&output)).skips(format!("file read --engine {engine}"));
+                MissingRequirement::from_message(stderr(&output)).report_skip(format!("file read --engine {engine}"));
                 continue;
             }
             let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -43,16 +43,16 @@ fn a_file_is_read_to_the_byte_by_every_engine() {
 }
 
 #[test]
-fn a_part_of_a_file_a_number_of_blocks_and_a_time() {
-    let place = Place::new();
+fn size_count_and_seconds_limit_a_read() {
+    let place = TestDir::new();
     place.file("data", 100_000);
     let content = fs::read(place.path().join("data")).unwrap();
     let part = place.json(&["file", "read", "data", "--size", "50000"]);
-    assert_eq!((&part["bytes"], &part["digest"]), (&50_000.into(), &defined(&content[..50_000]).into()));
+    assert_eq!((&part["bytes"], &part["digest"]), (&50_000.into(), &xor_digest(&content[..50_000]).into()));
     // From the beginning again: two passes and 100 bytes.
     let counted = place.json(&["file", "read", "data", "--count", "2001", "--block", "100"]);
     assert_eq!((&counted["requests"], &counted["passes"]), (&2001.into(), &2.into()));
-    assert_eq!(counted["digest"], defined(&content[..100]), "two passes cancel out");
+    assert_eq!(counted["digest"], xor_digest(&content[..100]), "two passes cancel out");
     let plain = place.json(&["file", "read", "data", "--no-latency", "--no-digest"]);
     assert!(plain.get("latency").is_none() && plain.get("digest").is_none());
     let timed = place.json(&["file", "autosize", "data", "--seconds", "1", "--block", "64k"]);
@@ -63,8 +63,8 @@ fn a_part_of_a_file_a_number_of_blocks_and_a_time() {
 }
 
 #[test]
-fn what_is_written_is_what_was_said_by_every_engine_and_policy() {
-    let place = Place::new();
+fn every_engine_and_policy_writes_correctly() {
+    let place = TestDir::new();
     let mut digests = Vec::new();
     for engine in ["write", "pwrite", "io_uring", "io_uring-fixed"] {
         for sync in ["none", "fsync", "dsync", "direct"] {
@@ -73,7 +73,8 @@ fn what_is_written_is_what_was_said_by_every_engine_and_policy() {
             let amount = ["file", "write", "new", "--size", "300001", "--block", "16k", "--overwrite", "--json"];
             let output = place.run(&[&amount[..], &how].concat());
             if ["io_uring is unavailable", "past the page cache"].iter().any(|no| stderr(&output).contains(no)) {
-                Missing::said(stderr(&output)).skips(format!("file write --engine {engine} --sync {sync}"));
+                MissingRequirement::from_message(stderr(&output))
+                    .report_skip(format!("file write --engine {engine} --sync {sync}"));
                 continue;
             }
             let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
@@ -102,8 +103,8 @@ fn what_is_written_is_what_was_said_by_every_engine_and_policy() {
 }
 
 #[test]
-fn a_file_that_is_there_is_replaced_only_if_that_was_asked_for_and_keeps_its_rights() {
-    let place = Place::new();
+fn overwrite_needs_flag_and_keeps_permissions() {
+    let place = TestDir::new();
     let file = place.path().join("mine");
     fs::write(&file, "the user's").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o604)).unwrap();
@@ -116,8 +117,8 @@ fn a_file_that_is_there_is_replaced_only_if_that_was_asked_for_and_keeps_its_rig
 }
 
 #[test]
-fn nothing_is_written_outside_the_directory_of_the_named_file() {
-    let place = Place::new();
+fn writes_stay_in_target_directory() {
+    let place = TestDir::new();
     fs::create_dir_all(place.path().join("a/b")).unwrap();
     place.file("a/other", 1000);
     place.file("mine", 1000);
@@ -127,12 +128,12 @@ fn nothing_is_written_outside_the_directory_of_the_named_file() {
         let arguments = ["file", "write", name, "--size", "20M", "--overwrite", "--sync", "dsync", "--block", "1M"];
         let child = place.start(&arguments);
         // While it is at work it has a file in that directory and nowhere else.
-        assert!(within(PATIENCE, || names(&place.path().join("a/b")).len() > 1), "nothing was made");
+        assert!(within(HANG_TIMEOUT, || names(&place.path().join("a/b")).len() > 1), "nothing was made");
         assert_eq!(
             (names(&place.path().join("a")), place.names()),
             (vec!["b".into(), "other".into()], vec!["a".into(), "mine".into()])
         );
-        assert_eq!(finished(child, &arguments).status.code(), Some(0));
+        assert_eq!(wait_for_output(child, &arguments).status.code(), Some(0));
         assert_eq!(names(&place.path().join("a/b")), ["link", "new"]);
     }
     // A link could lead anywhere: it is neither followed nor replaced.
@@ -147,7 +148,7 @@ fn nothing_is_written_outside_the_directory_of_the_named_file() {
 // ---- what is refused
 
 /// A wrong command line on the file `data` of 10,000 bytes, and what the one line about it must name.
-const MISTAKES: &[(&[&str], &str)] = &[
+const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&["file"], "kelvin"),
     (&["file", "burn"], "burn"),
     (&["file", "read"], "<FILE>"),
@@ -221,11 +222,11 @@ const MISTAKES: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn every_mistake_is_one_line_that_names_it_and_leaves_nothing_behind() {
-    let place = Place::new();
+fn file_usage_errors_are_one_line() {
+    let place = TestDir::new();
     let digest = place.file("data", 10_000);
     let mut problems = Vec::new();
-    for (arguments, expected) in MISTAKES {
+    for (arguments, expected) in USAGE_ERRORS {
         let output = place.run(arguments);
         let said = stderr(&output);
         // A file of several that cannot be read is a failure, and the work is done all the same.
@@ -244,8 +245,8 @@ fn every_mistake_is_one_line_that_names_it_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn only_regular_files_are_read_and_written_and_nothing_waits_for_a_pipe() {
-    let place = Place::new();
+fn only_regular_files_are_read_or_written() {
+    let place = TestDir::new();
     let pipe = place.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     fs::create_dir(place.path().join("directory")).unwrap();
@@ -280,17 +281,18 @@ fn only_regular_files_are_read_and_written_and_nothing_waits_for_a_pipe() {
 }
 
 #[test]
-fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
-    let place = Place::new();
+fn truncation_during_read_is_reported() {
+    let place = TestDir::new();
     for engine in ["pread", "fread", "mmap", "io_uring"] {
         place.file("data", 4_000_000);
         let arguments = ["file", "read", "data", "--seconds", "20", "--engine", engine];
         let child = place.start(&arguments);
         wait_until_at_work(&child, &place.path().join("data"));
         fs::File::options().write(true).open(place.path().join("data")).unwrap().set_len(1_000_000).unwrap();
-        let output = finished(child, &arguments);
+        let output = wait_for_output(child, &arguments);
         if stderr(&output).contains("io_uring is unavailable") {
-            Missing::said(stderr(&output)).skips(format!("a file that becomes shorter, --engine {engine}"));
+            MissingRequirement::from_message(stderr(&output))
+                .report_skip(format!("a file that becomes shorter, --engine {engine}"));
             continue;
         }
         assert_refused(&output, &["data", "became shorter"]);
@@ -298,7 +300,7 @@ fn a_file_that_becomes_shorter_while_it_is_read_is_said() {
 }
 
 /// Runs kelvin as one who has no rights of root's: as nobody, or as it is where the tests do not run as root.
-fn without_rights(place: &Place, arguments: &[&str]) -> Output {
+fn run_unprivileged(place: &TestDir, arguments: &[&str]) -> Output {
     if !is_root() {
         return place.run(arguments);
     }
@@ -308,15 +310,15 @@ fn without_rights(place: &Place, arguments: &[&str]) -> Output {
     assert!(Command::new("cp").arg(KELVIN).arg(&program).status().unwrap().success());
     let mut command = place.command(program.to_str().unwrap(), arguments);
     command.uid(65534).gid(65534);
-    let output = finished(command.spawn().unwrap(), arguments);
+    let output = wait_for_output(command.spawn().unwrap(), arguments);
     fs::remove_file(program).unwrap();
     output
 }
 
 #[test]
-fn without_rights_it_is_said_and_nothing_is_lost() {
+fn missing_permission_is_reported() {
     // Open to all, and in the usual place for temporary files, for the build directory may be closed to others.
-    let place = Place { directory: tempfile::tempdir().unwrap(), ..Place::new() };
+    let place = TestDir { directory: tempfile::tempdir().unwrap(), ..TestDir::new() };
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let digest = place.file("secret", 1000);
     place.file("fixed", 1000);
@@ -329,16 +331,16 @@ fn without_rights_it_is_said_and_nothing_is_lost() {
     fs::copy(place.path().join("fixed"), place.path().join("open/fixed")).unwrap();
     mode("open/fixed", 0o444);
     let denied = "Permission denied";
-    assert_refused(&without_rights(&place, &["file", "read", "secret"]), &["secret", denied]);
-    let several = without_rights(&place, &["digest", "secret", "fixed"]);
+    assert_refused(&run_unprivileged(&place, &["file", "read", "secret"]), &["secret", denied]);
+    let several = run_unprivileged(&place, &["digest", "secret", "fixed"]);
     assert_eq!(several.status.code(), Some(1), "{}", stderr(&several));
     assert!(stderr(&several).contains("secret") && stdout(&several).ends_with("  fixed\n"), "{}", stderr(&several));
     // A file that may not be written is not replaced, though its directory may be written.
     let replace = ["file", "write", "open/fixed", "--size", "1M", "--overwrite"];
-    assert_refused(&without_rights(&place, &replace), &["open/fixed", denied]);
+    assert_refused(&run_unprivileged(&place, &replace), &["open/fixed", denied]);
     if is_root() {
         let new = ["file", "write", "new", "--size", "1M"];
-        assert_refused(&without_rights(&place, &new), &["new", denied]);
+        assert_refused(&run_unprivileged(&place, &new), &["new", denied]);
     }
     assert_eq!(names(&place.path().join("open")), ["fixed"]);
     assert_eq!(place.names(), ["fixed", "open", "secret"]);
@@ -349,9 +351,9 @@ fn without_rights_it_is_said_and_nothing_is_lost() {
 // ---- what fails
 
 /// Runs a script in a mount namespace of its own: what it mounts is gone when it ends. `$0` is kelvin.
-fn in_namespace(place: &Place, script: &str) -> Output {
+fn run_in_namespace(place: &TestDir, script: &str) -> Output {
     let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
+    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
 }
 
 /// Each line that kelvin said in a script, which printed `refused` and what was left behind after it.
@@ -365,42 +367,43 @@ fn assert_all_refused(output: &Output, count: usize, words: &[&str], left: &str)
 }
 
 #[test]
-fn a_full_file_system_is_said_and_what_was_written_is_removed() {
+fn full_file_system_removes_partial_write() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips("a full file system under file write");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a full file system under file write");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.path().join("small")).unwrap();
     // Where a file also needs room for the list of its blocks, all that is free is a little too much.
     let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent,^64bit -m 0 image && mount -o loop image small && \
                    rm -r small/lost+found && echo old > small/old";
-    let check = in_namespace(&place, prepare);
+    let check = run_in_namespace(&place, prepare);
     if !check.status.success() {
-        return Missing::said(stderr(&check)).skips("a full file system");
+        return MissingRequirement::from_message(stderr(&check)).report_skip("a full file system");
     }
     fs::remove_file(place.path().join("image")).unwrap();
     let script = format!(
         "{prepare} && for how in 'new --engine pwrite' 'new --engine io_uring --depth 4' 'new --threads 2' 'old --overwrite'; do \
          \"$0\" file write small/$how --size $(($(stat -f -c '%f * %S' small))) --sync none; echo refused $?; cat small/*; done"
     );
-    assert_all_refused(&in_namespace(&place, &script), 4, &["small/", "write", "No space left"], "old\n");
+    assert_all_refused(&run_in_namespace(&place, &script), 4, &["small/", "write", "No space left"], "old\n");
 }
 
 #[test]
-fn a_failing_device_is_said_and_what_was_written_is_removed() {
+fn failing_device_removes_partial_write() {
     if !is_root() {
-        return Missing::right("mounting a loop device (root may)").skips("a failing device");
+        return MissingRequirement::privilege("mounting a loop device (root may)").report_skip("a failing device");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.path().join("disk")).unwrap();
     // A device that has become shorter than its file system: what lies beyond its end cannot be read or written. Without a
     // journal, so that it is the file that fails.
     let prepare = "truncate -s 64M image && mkfs.ext4 -q -O ^has_journal image && mount -o loop image disk && \
                    \"$0\" file write disk/old --size 32M --block 1M > old && \
                    truncate -s 4M image && losetup -c \"$(losetup -n -O NAME -j image)\"";
-    let check = in_namespace(&place, prepare);
+    let check = run_in_namespace(&place, prepare);
     if !check.status.success() {
-        return Missing::right(stderr(&check)).skips("a failing device");
+        return MissingRequirement::privilege(stderr(&check)).report_skip("a failing device");
     }
     fs::remove_file(place.path().join("image")).unwrap();
     let writing = format!(
@@ -408,7 +411,7 @@ fn a_failing_device_is_said_and_what_was_written_is_removed() {
          'new --sync direct --engine io_uring --depth 8'; do \
          \"$0\" file write disk/$how --size 20M --block 64k; echo refused $?; ls disk; done"
     );
-    let output = in_namespace(&place, &writing);
+    let output = run_in_namespace(&place, &writing);
     assert_all_refused(&output, 5, &["disk/", "Input/output error"], "lost+found\nold\n");
     fs::remove_file(place.path().join("image")).unwrap();
     let reading = format!(
@@ -416,18 +419,18 @@ fn a_failing_device_is_said_and_what_was_written_is_removed() {
          '--cache uncached --engine fread' '--cache uncached --engine mmap' '--cache uncached --engine mmap-populate'; do \
          \"$0\" file read disk/old --block 64k $how; echo refused $?; done"
     );
-    assert_all_refused(&in_namespace(&place, &reading), 6, &["disk/old", "read", "Input/output error"], "");
+    assert_all_refused(&run_in_namespace(&place, &reading), 6, &["disk/old", "read", "Input/output error"], "");
 }
 
 #[test]
-fn without_io_uring_it_is_said_and_the_digest_is_made_all_the_same() {
-    let place = Place::new();
+fn digest_works_without_io_uring() {
+    let place = TestDir::new();
     let digest = place.file("data", 10_000);
     let run = |arguments: &[&str]| {
         // What a thread may not do, the programs that it starts may not do either.
         std::thread::scope(|scope| {
             let started = scope.spawn(|| {
-                kelvin_sys::filter::refuse(kelvin_sys::filter::IO_URING_SETUP).unwrap();
+                kelvin_sys::seccomp::deny(kelvin_sys::seccomp::IO_URING_SETUP).unwrap();
                 place.run(arguments)
             });
             started.join().unwrap()
@@ -449,8 +452,8 @@ fn without_io_uring_it_is_said_and_the_digest_is_made_all_the_same() {
 }
 
 #[test]
-fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
-    let place = Place::new();
+fn interrupted_write_keeps_old_file() {
+    let place = TestDir::new();
     for (name, engine, sync) in [
         ("INT", "pwrite", "dsync"),
         ("TERM", "io_uring", "dsync"),
@@ -465,15 +468,15 @@ fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
             let mut arguments = vec!["file", "write", "file", "--size", size, "--sync", sync, "--engine", engine];
             arguments.extend(replaced.then_some("--overwrite"));
             let child = place.start(&arguments);
-            let growing = || largest(place.path()) > 20_000;
-            if !within(PATIENCE, growing) {
-                let output = finished(child, &arguments);
+            let growing = || largest_file(place.path()) > 20_000;
+            if !within(HANG_TIMEOUT, growing) {
+                let output = wait_for_output(child, &arguments);
                 assert!(stderr(&output).contains("io_uring is unavailable"), "{}", stderr(&output));
-                Missing::said(stderr(&output)).skips("a signal while writing by io_uring");
+                MissingRequirement::from_message(stderr(&output)).report_skip("a signal while writing by io_uring");
                 continue;
             }
             signal(&child, name);
-            let output = finished(child, &arguments);
+            let output = wait_for_output(child, &arguments);
             assert_refused(&output, &["interrupted by", name]);
             if replaced {
                 assert_eq!(place.names(), ["file"]);
@@ -487,8 +490,8 @@ fn a_signal_while_writing_leaves_nothing_behind_and_the_old_file_as_it_was() {
 }
 
 #[test]
-fn a_signal_ends_a_reader_also_while_it_brings_the_file_into_memory() {
-    let place = Place::new();
+fn signal_ends_reader_while_caching_file() {
+    let place = TestDir::new();
     // Longer than can be read in the time that is given.
     fs::File::create(place.path().join("data")).unwrap().set_len(64 << 30).unwrap();
     for arguments in [
@@ -500,23 +503,23 @@ fn a_signal_ends_a_reader_also_while_it_brings_the_file_into_memory() {
         let child = place.start(arguments);
         wait_until_at_work(&child, &place.path().join("data"));
         signal(&child, "INT");
-        assert_refused(&finished(child, arguments), &["interrupted by SIGINT"]);
+        assert_refused(&wait_for_output(child, arguments), &["interrupted by SIGINT"]);
     }
 }
 
 #[test]
-fn a_killed_writer_has_not_touched_the_file_that_it_was_to_replace() {
-    let place = Place::new();
+fn killed_writer_keeps_old_file() {
+    let place = TestDir::new();
     fs::write(place.path().join("file"), "the user's").unwrap();
     let mut child = place.start(&["file", "write", "file", "--size", "1G", "--sync", "dsync", "--overwrite"]);
-    assert!(within(PATIENCE, || largest(place.path()) > 20_000));
+    assert!(within(HANG_TIMEOUT, || largest_file(place.path()) > 20_000));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
 }
 
 /// Bytes of the largest file in a directory.
-fn largest(directory: &Path) -> u64 {
+fn largest_file(directory: &Path) -> u64 {
     let files: Vec<PathBuf> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     // One may be gone by now.
     files.iter().filter_map(|path| path.metadata().ok()).map(|found| found.len()).max().unwrap_or(0)

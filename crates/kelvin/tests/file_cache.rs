@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use kelvin_testing::{Missing, groups};
+use kelvin_testing::{MissingRequirement, cgroups};
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -20,10 +20,10 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
 }
 
 fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", stderr(output)))
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -34,11 +34,11 @@ fn on_disk() -> tempfile::TempDir {
 
 /// The control groups that a process has made.
 fn groups_of(process: u32) -> Vec<PathBuf> {
-    groups::named(|name| name.starts_with(&format!("kelvin-memory-{process}-")))
+    cgroups::find_named(|name| name.starts_with(&format!("kelvin-memory-{process}-")))
 }
 
 #[test]
-fn the_quick_figure_is_the_least_bound_and_its_terms_add_up() {
+fn quick_size_is_smallest_bound() {
     let found = json(&run(Path::new("."), &["--json"]));
     let bounds = found["bounds"].as_array().unwrap();
     let bytes = |bound: &Value| bound["bytes"].as_u64().unwrap();
@@ -53,12 +53,12 @@ fn the_quick_figure_is_the_least_bound_and_its_terms_add_up() {
 }
 
 #[test]
-fn mistakes_are_refused_before_anything_is_written() {
+fn invalid_options_write_nothing() {
     let directory = on_disk();
     let refused = |directory: &Path, arguments: &[&str], words: &str| {
         let output = run(directory, arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(said(&output).contains(words), "{}", said(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
     };
     refused(directory.path(), &["--limit", "128M"], "--measure");
     refused(directory.path(), &["--measure", "--limit", "1M"], "it must be at least 64 MiB");
@@ -76,12 +76,12 @@ fn run_as_nobody(arguments: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn without_rights_there_is_the_quick_figure_and_the_reason() {
+fn unprivileged_gets_quick_size_and_reason() {
     let directory = on_disk();
     let place = directory.path().to_str().unwrap();
     let Some(output) = run_as_nobody(&["file", "cache", place, "--measure", "--limit", "64M", "--json"]) else {
-        return Missing::right("to become another user, and a program that all users may run")
-            .skips("file cache without rights");
+        return MissingRequirement::privilege("to become another user, and a program that all users may run")
+            .report_skip("file cache without rights");
     };
     let found = json(&output);
     assert!(found["bytes"].as_u64().unwrap() > 1 << 20);
@@ -95,8 +95,8 @@ fn without_rights_there_is_the_quick_figure_and_the_reason() {
     let name = file.path().to_str().unwrap();
     let refused = |arguments: &[&str], words: &str| {
         let output = run_as_nobody(&[&["file", "read", name, "--drop-caches"], arguments].concat()).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        assert!(said(&output).contains(words), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
     };
     refused(&["--cache", "uncached"], "--drop-caches: cannot drop the machine's caches (root only) by /proc/sys/vm");
     refused(&["--cache", "cached"], "--drop-caches: needs --cache uncached, not --cache cached");
@@ -104,7 +104,7 @@ fn without_rights_there_is_the_quick_figure_and_the_reason() {
 }
 
 #[test]
-fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
+fn limit_of_128_mib_is_found() {
     let directory = on_disk();
     let mut measuring = command(directory.path(), &["--measure", "--limit", "128M", "--json"]);
     let child = measuring.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -113,26 +113,26 @@ fn a_limit_of_128_mib_is_found_within_a_tenth_and_nothing_is_left() {
     let measured = json(&output)["measured"].clone();
     if let Some(reason) = measured["outcome"]["not_possible"].as_str() {
         assert_eq!(output.status.code(), Some(1));
-        return Missing::said(reason).skips("file cache under a limit");
+        return MissingRequirement::from_message(reason).report_skip("file cache under a limit");
     }
-    assert!(said(&output).contains("writing one file of 215 MiB in "), "{}", said(&output));
+    assert!(stderr(&output).contains("writing one file of 215 MiB in "), "{}", stderr(&output));
     // Other users of disk and memory can spoil it, which is reported; a wrong size never is.
     let found = &measured["outcome"]["found"];
     assert_eq!(output.status.code(), Some(0), "{measured:#}");
     let bytes = found["bytes"].as_u64().unwrap();
     assert!(bytes.abs_diff(128 << 20) <= (128 << 20) / 10, "{measured:#}");
     assert!(found["agrees"].as_bool().unwrap() && found["resident_bytes"].as_u64().unwrap() <= 128 << 20, "{found}");
-    nothing_is_left(directory.path(), process);
+    assert_nothing_left(directory.path(), process);
 
-    interrupted_leaves_nothing(directory.path());
-    killed_is_tidied_up_by_the_next(directory.path());
+    assert_interrupt_leaves_nothing(directory.path());
+    assert_next_cleans_up_killed(directory.path());
 }
 
 fn is_empty(group: &Path) -> bool {
     std::fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty())
 }
 
-fn within_half_a_minute(what: &str, is_so: impl Fn() -> bool) {
+fn wait_half_a_minute(what: &str, is_so: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while !is_so() {
         assert!(std::time::Instant::now() < deadline, "not within half a minute: {what}");
@@ -144,7 +144,7 @@ fn within_half_a_minute(what: &str, is_so: impl Fn() -> bool) {
 fn start(directory: &Path) -> std::process::Child {
     let mut command = command(directory, &["--measure", "--limit", "128M"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    within_half_a_minute("it reads", || groups_of(child.id()).iter().any(|group| !is_empty(group)));
+    wait_half_a_minute("it reads", || groups_of(child.id()).iter().any(|group| !is_empty(group)));
     child
 }
 
@@ -153,28 +153,28 @@ fn signal(child: &std::process::Child, name: &str) {
 }
 
 /// Nothing in the directory, and no group of the process.
-fn nothing_is_left(directory: &Path, process: u32) {
+fn assert_nothing_left(directory: &Path, process: u32) {
     assert_eq!((std::fs::read_dir(directory).unwrap().count(), groups_of(process)), (0, Vec::new()));
 }
 
-fn interrupted_leaves_nothing(directory: &Path) {
+fn assert_interrupt_leaves_nothing(directory: &Path) {
     let mut child = start(directory);
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(2));
-    nothing_is_left(directory, child.id());
+    assert_nothing_left(directory, child.id());
 }
 
-fn killed_is_tidied_up_by_the_next(directory: &Path) {
+fn assert_next_cleans_up_killed(directory: &Path) {
     let mut child = start(directory);
     child.kill().unwrap();
     child.wait().unwrap();
     let left = groups_of(child.id());
     assert_eq!((std::fs::read_dir(directory).unwrap().count(), left.len()), (1, 1));
-    within_half_a_minute("the reading process has died with it", || is_empty(&left[0]));
+    wait_half_a_minute("the reading process has died with it", || is_empty(&left[0]));
     // What it left is removed by the first step of the next, even if that fails.
     let mut next = start(directory);
     assert_eq!(groups_of(child.id()), Vec::<PathBuf>::new());
     signal(&next, "-TERM");
     next.wait().unwrap();
-    nothing_is_left(directory, next.id());
+    assert_nothing_left(directory, next.id());
 }

@@ -1,24 +1,24 @@
 //! `kelvin file copy` as a whole: every byte in its place by every method, every mistake one line, and nothing left behind.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-use kelvin_testing::mounted::{FileSystemKind, Mounted};
-use kelvin_testing::{Missing, is_root};
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, names, signal, stderr, stdout, within};
+use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
+use kelvin_testing::{MissingRequirement, is_root};
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, signal, stderr, stdout, wait_for_output, within};
 
 /// Methods that any file system has.
-const ANYWHERE: [&str; 4] = ["auto", "rw", "copy_file_range", "sendfile"];
+const PORTABLE_METHODS: [&str; 4] = ["auto", "rw", "copy_file_range", "sendfile"];
 
 #[test]
-fn a_file_is_copied_to_the_byte_by_every_method() {
-    let place = Place::new();
+fn every_method_copies_every_byte() {
+    let place = TestDir::new();
     let digest = place.file("data", 1_000_003);
-    for method in ANYWHERE {
+    for method in PORTABLE_METHODS {
         for more in [&["--block", "64k"][..], &["--block", "777", "--sync", "fsync", "--cache", "cached"]] {
             let asked = ["file", "copy", "data", "new", "--method", method, "--overwrite", "--verify"];
             let found = place.json(&[&asked[..], more].concat());
@@ -37,8 +37,8 @@ fn a_file_is_copied_to_the_byte_by_every_method() {
 }
 
 #[test]
-fn a_copy_says_what_it_is_what_limited_it_and_what_it_should_be() {
-    let place = Place::new();
+fn copy_reports_method_limit_and_expected_rate() {
+    let place = TestDir::new();
     place.file("data", 4 << 20);
     let output = place.run(&["file", "copy", "data", "new", "--method", "rw", "--cache", "cached", "--verify"]);
     let said = stdout(&output);
@@ -65,8 +65,8 @@ fn a_copy_says_what_it_is_what_limited_it_and_what_it_should_be() {
 }
 
 #[test]
-fn a_method_that_cannot_names_itself_and_the_remedy() {
-    let place = Place::new();
+fn impossible_method_names_remedy() {
+    let place = TestDir::new();
     place.file("data", 100_000);
     let shared = place.run(&["file", "copy", "data", "shared", "--method", "reflink", "--json"]);
     if shared.status.success() {
@@ -81,7 +81,7 @@ fn a_method_that_cannot_names_itself_and_the_remedy() {
         &place.run(&["file", "copy", "data", "new", "--method", "reflink", "--block", "4k"]),
         &["--block", "reflink"],
     );
-    let Some(shm) = kelvin_testing::in_memory("copying from one file system to another") else { return };
+    let Some(shm) = kelvin_testing::memory_dir("copying from one file system to another") else { return };
     let there = tempfile::tempdir_in(shm).unwrap();
     let copy = there.path().join("copy");
     let to = |method| ["file", "copy", "data", copy.to_str().unwrap(), "--method", method];
@@ -100,14 +100,14 @@ fn a_method_that_cannot_names_itself_and_the_remedy() {
 
 /// Where a file system shares blocks, a copy takes no room until one of the two is changed, and then only one of them is.
 #[test]
-fn blocks_are_shared_where_a_file_system_can_and_a_change_is_of_one_file() {
+fn reflinked_copy_diverges_on_write() {
     const BYTES: usize = 24 << 20;
-    let base = Place::new();
+    let base = TestDir::new();
     for kind in [FileSystemKind::Xfs, FileSystemKind::Btrfs] {
-        let mounted = match Mounted::of(kind, base.path()) {
+        let mounted = match MountedFs::new(kind, base.path()) {
             Ok(mounted) => mounted,
             Err(missing) => {
-                missing.skips(format!("a copy that shares blocks on {}", kind.name()));
+                missing.report_skip(format!("a copy that shares blocks on {}", kind.name()));
                 continue;
             }
         };
@@ -115,7 +115,7 @@ fn blocks_are_shared_where_a_file_system_can_and_a_change_is_of_one_file() {
         base.file("data", BYTES);
         fs::copy(base.path().join("data"), of("data")).unwrap();
         fs::File::open(of("data")).unwrap().sync_all().unwrap();
-        let free = || kelvin_sys::fs::room(&mounted.path()).unwrap().free_bytes;
+        let free = || kelvin_sys::fs::space(&mounted.path()).unwrap().free_bytes;
         let before = free();
         for method in ["reflink", "auto"] {
             let asked = ["file", "copy", &of("data"), &of(method), "--method", method, "--sync", "fsync", "--verify"];
@@ -134,8 +134,8 @@ fn blocks_are_shared_where_a_file_system_can_and_a_change_is_of_one_file() {
 }
 
 #[test]
-fn only_what_was_allowed_is_replaced_and_never_the_source() {
-    let place = Place::new();
+fn copy_never_replaces_its_source() {
+    let place = TestDir::new();
     let digest = place.file("data", 100_000);
     fs::write(place.path().join("mine"), "the user's").unwrap();
     fs::hard_link(place.path().join("data"), place.path().join("linked")).unwrap();
@@ -161,8 +161,8 @@ fn only_what_was_allowed_is_replaced_and_never_the_source() {
 }
 
 #[test]
-fn only_regular_files_are_copied_and_nothing_waits_for_a_pipe() {
-    let place = Place::new();
+fn only_regular_files_are_copied() {
+    let place = TestDir::new();
     assert!(Command::new("mkfifo").arg(place.path().join("pipe")).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
     for (source, kind) in [
@@ -190,12 +190,12 @@ fn only_regular_files_are_copied_and_nothing_waits_for_a_pipe() {
 }
 
 #[test]
-fn holes_are_kept_and_a_file_that_states_no_size_is_copied_to_its_end() {
-    let place = Place::new();
+fn holes_are_kept_and_sizeless_files_copied() {
+    let place = TestDir::new();
     let sparse = fs::File::create(place.path().join("sparse")).unwrap();
     sparse.set_len(1 << 30).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&sparse, &[7; 5000], 300 << 20).unwrap();
-    for method in ANYWHERE {
+    for method in PORTABLE_METHODS {
         let found = place.json(&["file", "copy", "sparse", "copy", "--method", method, "--overwrite"]);
         let copy = place.path().join("copy").metadata().unwrap();
         assert_eq!((copy.len(), &found["holes"]), (1 << 30, &2.into()), "{method}: {found}");
@@ -219,11 +219,12 @@ fn holes_are_kept_and_a_file_that_states_no_size_is_copied_to_its_end() {
 }
 
 #[test]
-fn a_full_file_system_is_said_and_what_was_copied_is_removed() {
+fn full_file_system_removes_partial_copy() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips("a full file system under file copy");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a full file system under file copy");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.path().join("small")).unwrap();
     // A source that states no size, so that nothing can be known before, and one that is too large.
     place.file("data", 8 << 20);
@@ -233,9 +234,9 @@ fn a_full_file_system_is_said_and_what_was_copied_is_removed() {
                   head -c 4194304 /dev/zero > small/full 2>/dev/null; \"$0\" file copy /proc/version small/new; echo refused $?; \
                   ls small";
     let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    let output = wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
     if stderr(&output).contains("unshare: ") || stderr(&output).contains("mount: ") {
-        return Missing::right(stderr(&output)).skips("a full file system under file copy");
+        return MissingRequirement::privilege(stderr(&output)).report_skip("a full file system under file copy");
     }
     let said: Vec<&str> = stderr(&output).lines().collect();
     assert_eq!(said.len(), 5, "{said:#?}{}", stdout(&output));
@@ -248,12 +249,12 @@ fn a_full_file_system_is_said_and_what_was_copied_is_removed() {
 }
 
 #[test]
-fn a_disk_that_is_full_in_the_middle_is_said_by_every_method() {
+fn every_method_reports_full_disk() {
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)")
-            .skips("a disk that becomes full under file copy");
+        return MissingRequirement::privilege("mounting a small file system (root may)")
+            .report_skip("a disk that becomes full under file copy");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.path().join("small")).unwrap();
     // Where a file also needs room for the list of its blocks, all that is free is a little too much.
     let prepare = "truncate -s 8M image && mkfs.ext4 -q -O ^has_journal,^extent,^64bit -m 0 image && mount -o loop image small && \
@@ -261,11 +262,12 @@ fn a_disk_that_is_full_in_the_middle_is_said_by_every_method() {
                    head -c $(($(stat -f -c '%f * %S' small))) /dev/zero > data";
     let run = |script: &str| {
         let arguments = ["--mount", "sh", "-c", script, KELVIN];
-        finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
+        wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
     };
     let check = run(prepare);
     if !check.status.success() {
-        return Missing::said(stderr(&check)).skips("a disk that becomes full under file copy");
+        return MissingRequirement::from_message(stderr(&check))
+            .report_skip("a disk that becomes full under file copy");
     }
     fs::remove_file(place.path().join("image")).unwrap();
     let copies = ["new --method rw", "new --method sendfile", "new", "old --overwrite --method rw --block 1M"];
@@ -283,8 +285,8 @@ fn a_disk_that_is_full_in_the_middle_is_said_by_every_method() {
 }
 
 #[test]
-fn a_signal_leaves_nothing_behind_and_the_old_file_as_it_was() {
-    let place = Place::new();
+fn interrupted_copy_keeps_old_file() {
+    let place = TestDir::new();
     // Longer than can be copied in the time that is given: on the device block by block, and from a source that has no end.
     let large = fs::File::create(place.path().join("data")).unwrap();
     for block in 0..64 {
@@ -304,9 +306,9 @@ fn a_signal_leaves_nothing_behind_and_the_old_file_as_it_was() {
                 let copies = files.filter(|entry| entry.file_name() != "data" && entry.file_name() != "file");
                 copies.filter_map(|copy| copy.metadata().ok()).any(|found| found.len() > 0)
             };
-            assert!(within(PATIENCE, is_copying), "{method} does not begin");
+            assert!(within(HANG_TIMEOUT, is_copying), "{method} does not begin");
             signal(&child, name);
-            assert_refused(&finished(child, &arguments), &["interrupted by", name]);
+            assert_refused(&wait_for_output(child, &arguments), &["interrupted by", name]);
             if replaced {
                 assert_eq!(place.names(), ["data", "file"]);
                 assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");
@@ -318,14 +320,14 @@ fn a_signal_leaves_nothing_behind_and_the_old_file_as_it_was() {
 }
 
 #[test]
-fn a_killed_copy_has_not_touched_what_it_was_to_replace_and_the_next_one_clears_up() {
-    let place = Place::new();
+fn killed_copy_keeps_old_file() {
+    let place = TestDir::new();
     let digest = place.file("data", 16 << 20);
     fs::write(place.path().join("file"), "the user's").unwrap();
     let arguments =
         ["file", "copy", "data", "file", "--overwrite", "--sync", "dsync", "--block", "512", "--method", "rw"];
     let mut child = place.start(&arguments);
-    assert!(within(PATIENCE, || place.names().len() > 2), "it does not begin");
+    assert!(within(HANG_TIMEOUT, || place.names().len() > 2), "it does not begin");
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "the user's");

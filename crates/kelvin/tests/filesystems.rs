@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kelvin_testing::mounted::{self, FileSystemKind, Mounted};
+use kelvin_testing::mounted_fs::{self, FileSystemKind, MountedFs};
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
@@ -16,21 +16,21 @@ const BYTES: u64 = (8 << 20) + 4096;
 const PAGES: u64 = BYTES.div_ceil(4096);
 
 /// The mounts are one at a time: what is dropped from memory by one test must not be looked for by another.
-static IN_USE: Mutex<()> = Mutex::new(());
+static MOUNT_LOCK: Mutex<()> = Mutex::new(());
 
 /// Where they are mounted.
 fn base() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-struct System(Mounted, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
+struct LockedMount(MountedFs, #[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
-impl System {
+impl LockedMount {
     /// An empty mounted file system; `None`, with the reason printed, if there can be none here.
-    fn of(kind: FileSystemKind) -> Option<Self> {
-        let only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mounted =
-            Mounted::of(kind, base()).inspect_err(|missing| missing.skips(format!("files on {}", kind.name())));
+    fn mount(kind: FileSystemKind) -> Option<Self> {
+        let only = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounted = MountedFs::new(kind, base())
+            .inspect_err(|missing| missing.report_skip(format!("files on {}", kind.name())));
         Some(Self(mounted.ok()?, only))
     }
 
@@ -86,7 +86,7 @@ fn pages(found: &Value) -> [(u64, Option<u64>); 2] {
 
 /// That it was read whole, in this state, by what the witnesses say.
 #[track_caller]
-fn was_read(found: &Value, digest: &str, cached: bool) {
+fn assert_read(found: &Value, digest: &str, cached: bool) {
     assert_eq!((found["digest"].as_str(), found["bytes"].as_u64()), (Some(digest), Some(BYTES)), "{found:#}");
     let [(before, _), _] = pages(found);
     assert_eq!(before, if cached { PAGES } else { 0 }, "{found:#}");
@@ -97,7 +97,7 @@ fn notes(found: &Value) -> String {
 }
 
 /// Whether a digest is found however the file lies in memory.
-fn digests(system: &System, digest: &str) {
+fn assert_digest(system: &LockedMount, digest: &str) {
     for _ in 0..2 {
         let output = system.run(&["digest", "data"]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -106,13 +106,13 @@ fn digests(system: &System, digest: &str) {
 }
 
 /// File systems on a block device have all three states, and the device counts what was not in memory.
-fn on_a_device(kind: FileSystemKind) {
-    let Some(system) = System::of(kind) else { return };
+fn assert_states_on_device(kind: FileSystemKind) {
+    let Some(system) = LockedMount::mount(kind) else { return };
     let digest = system.file();
-    digests(&system, &digest);
+    assert_digest(&system, &digest);
     for (cache, in_memory) in [("cached", true), ("uncached", false), ("direct", false)] {
         let found = system.read(cache);
-        was_read(&found, &digest, in_memory);
+        assert_read(&found, &digest, in_memory);
         assert_eq!(found["file_system"], kind.name());
         // Both witnesses agree, if the kernel has both.
         let [(before, counted), (after, _)] = pages(&found);
@@ -129,26 +129,26 @@ fn on_a_device(kind: FileSystemKind) {
 }
 
 #[test]
-fn ext4_has_all_states_and_its_device_counts() {
-    on_a_device(FileSystemKind::Ext4);
+fn ext4_has_all_cache_states() {
+    assert_states_on_device(FileSystemKind::Ext4);
 }
 
 #[test]
-fn xfs_has_all_states_and_its_device_counts() {
-    on_a_device(FileSystemKind::Xfs);
+fn xfs_has_all_cache_states() {
+    assert_states_on_device(FileSystemKind::Xfs);
 }
 
 #[test]
-fn btrfs_has_all_states_and_its_device_counts() {
-    on_a_device(FileSystemKind::Btrfs);
+fn btrfs_has_all_cache_states() {
+    assert_states_on_device(FileSystemKind::Btrfs);
 }
 
 #[test]
-fn tmpfs_lives_in_memory_and_nothing_else_is_claimed() {
-    let Some(system) = System::of(FileSystemKind::Tmpfs) else { return };
+fn tmpfs_is_always_cached() {
+    let Some(system) = LockedMount::mount(FileSystemKind::Tmpfs) else { return };
     let digest = system.file();
-    digests(&system, &digest);
-    was_read(&system.read("cached"), &digest, true);
+    assert_digest(&system, &digest);
+    assert_read(&system.read("cached"), &digest, true);
     for cache in ["uncached", "direct"] {
         let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", cache]);
         assert!(said.contains(&format!("data is not {cache}")) && said.contains("tmpfs lives in memory"), "{said}");
@@ -159,31 +159,31 @@ fn tmpfs_lives_in_memory_and_nothing_else_is_claimed() {
 }
 
 #[test]
-fn on_overlay_the_witness_that_is_right_is_believed() {
-    let Some(system) = System::of(FileSystemKind::Overlay) else { return };
+fn overlay_residency_is_from_the_reliable_source() {
+    let Some(system) = LockedMount::mount(FileSystemKind::Overlay) else { return };
     let digest = system.file();
-    digests(&system, &digest);
+    assert_digest(&system, &digest);
     let cached = system.read("cached");
-    was_read(&cached, &digest, true);
+    assert_read(&cached, &digest, true);
     // cachestat looks at the file of the overlay, which has no pages of its own, unless the kernel has learned better.
     let [(mincore, cachestat), _] = pages(&cached);
     assert!(mincore == PAGES && cachestat.is_none_or(|counted| counted == 0 || counted == PAGES), "{cached:#}");
     let uncached = system.read("uncached");
-    was_read(&uncached, &digest, false);
+    assert_read(&uncached, &digest, false);
     // It was read through the page cache, so that it is there now.
     assert_eq!(pages(&uncached)[1].0, PAGES, "{uncached:#}");
-    was_read(&system.read("direct"), &digest, false);
+    assert_read(&system.read("direct"), &digest, false);
     // It is on no device itself, and does not claim one.
     assert!(uncached["device"]["unknown"]["reason"].as_str().unwrap().contains("no block device"), "{uncached:#}");
 }
 
 #[test]
-fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
-    let Some(system) = System::of(FileSystemKind::Sshfs) else { return };
+fn sshfs_is_read_in_every_cache_state() {
+    let Some(system) = LockedMount::mount(FileSystemKind::Sshfs) else { return };
     let digest = system.file();
-    digests(&system, &digest);
+    assert_digest(&system, &digest);
     let cached = system.read("cached");
-    was_read(&cached, &digest, true);
+    assert_read(&cached, &digest, true);
     assert!(!notes(&cached).contains("serves this file system"), "{cached:#}");
     for cache in ["uncached", "direct"] {
         let output = system.run(&["file", "read", "data", "--block", "64k", "--cache", cache, "--json"]);
@@ -193,7 +193,7 @@ fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
             continue;
         }
         let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-        was_read(&found, &digest, false);
+        assert_read(&found, &digest, false);
         assert_eq!(found["file_system"], "fuse");
         assert!(notes(&found).contains("another program or machine serves this file system (fuse)"), "{found:#}");
         assert!(found["device"]["unknown"].is_object(), "{found:#}");
@@ -201,21 +201,21 @@ fn sshfs_is_read_in_every_state_and_says_what_it_cannot_know() {
 }
 
 #[test]
-fn a_file_system_that_bypasses_the_page_cache_is_never_called_cached() {
-    let Some(system) = System::of(FileSystemKind::Bindfs) else { return };
+fn page_cache_bypass_is_never_called_cached() {
+    let Some(system) = LockedMount::mount(FileSystemKind::Bindfs) else { return };
     let digest = system.file();
-    digests(&system, &digest);
+    assert_digest(&system, &digest);
     let said = system.refused(&["file", "read", "data", "--block", "64k", "--cache", "cached"]);
     assert!(said.contains("data is not cached") && said.contains("serves this file system (fuse)"), "{said}");
     let found = system.read("uncached");
-    was_read(&found, &digest, false);
+    assert_read(&found, &digest, false);
     assert_eq!(pages(&found)[1].0, 0, "{found:#}");
     assert!(notes(&found).contains("another program or machine serves this file system"), "{found:#}");
 }
 
 #[test]
-fn what_a_served_file_system_keeps_out_of_memory_is_skipped_and_no_failure() {
-    let Some(system) = System::of(FileSystemKind::Bindfs) else { return };
+fn uncacheable_fuse_file_is_skipped() {
+    let Some(system) = LockedMount::mount(FileSystemKind::Bindfs) else { return };
     let run = ["run", "file.page_read", "--quick", "--budget", "minimum", "--rounds", "2", "--no-store", "--no-report"];
     let report = system.json(&run);
     let outcomes: Vec<&Value> =
@@ -230,12 +230,12 @@ fn what_a_served_file_system_keeps_out_of_memory_is_skipped_and_no_failure() {
 }
 
 #[test]
-fn what_another_machine_may_be_using_is_left_where_it_is() {
+fn scratch_on_network_fs_is_left_alone() {
     // As another machine would have made it; none of its locks is seen here.
     let theirs = "kelvin-scratch-0123456789abcdef0123456789abcdef-4026531836-4194999";
     let run = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store", "--no-report"];
     for (kind, stays) in [(FileSystemKind::Sshfs, true), (FileSystemKind::Ext4, false)] {
-        let Some(system) = System::of(kind) else { continue };
+        let Some(system) = LockedMount::mount(kind) else { continue };
         let path = system.0.path().join(theirs);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("lock"), "").unwrap();
@@ -250,11 +250,11 @@ fn what_another_machine_may_be_using_is_left_where_it_is() {
 }
 
 #[test]
-fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
-    let _only = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+fn test_mount_ends_with_killed_test() {
+    let _only = MOUNT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
     for kind in FileSystemKind::ALL {
-        let Ok(mounted) = Mounted::of(kind, base()) else { continue };
+        let Ok(mounted) = MountedFs::new(kind, base()) else { continue };
         let path = mounted.path();
         assert!(mounts().contains(&*path.to_string_lossy()), "{}", kind.name());
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -271,7 +271,7 @@ fn what_is_mounted_for_a_test_goes_with_it_whatever_becomes_of_it() {
     let mounted = Command::new("mount").args(["-t", "tmpfs", "tmpfs"]).arg(left.join("mount")).output();
     let foreign = base.path().join("kelvin-mounted-x");
     fs::create_dir(&foreign).unwrap();
-    mounted::sweep(base.path());
+    mounted_fs::remove_leftovers(base.path());
     assert!(!left.exists() && foreign.exists(), "{mounted:?}");
     assert!(!mounts().contains(&*left.to_string_lossy()));
     assert!(Path::new(&foreign).is_dir());

@@ -1,44 +1,44 @@
 //! `kelvin history`: stored headlines of many runs, from the store to every format, and what it refuses.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::process::Output;
 use std::sync::LazyLock;
 
-use kelvin_model::{Case, Fact, Headline, Metric, Name, Outline, Run, RunStatus};
+use kelvin_model::{Case, Fact, Metric, Name, Run, RunHeader, RunStatus, StoredHeadline};
 use kelvin_store::Store;
 use kelvin_testing::stored_run;
-use place::{KELVIN, Place, assert_refused, stderr, stdout};
 use serde_json::Value;
+use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 
 /// A metric of the run that is kept for ever, and another one.
-const SLOWER: &str = "os.syscall.null";
-const STEADY: &str = "os.process.fork";
+const SLOWER_METRIC: &str = "os.syscall.null";
+const STEADY_METRIC: &str = "os.process.fork";
 /// Runs of a history, and the first of them that is slower, with a newer kernel.
 const RUNS: usize = 14;
 const FIRST_SLOWER: usize = 9;
 
-fn run(place: &Place, arguments: &[&str]) -> Output {
+fn run(place: &TestDir, arguments: &[&str]) -> Output {
     let mut command = place.command(KELVIN, &[&["history"], arguments].concat());
     command.args(["--store", "runs.sqlite"]).env("LC_ALL", "C.UTF-8").output().unwrap()
 }
 
-fn says(place: &Place, arguments: &[&str]) -> String {
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
     let output = run(place, arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
-fn history(place: &Place, arguments: &[&str]) -> Value {
-    serde_json::from_str(&says(place, &[arguments, &["--json"]].concat())).unwrap()
+fn history(place: &TestDir, arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout_of(place, &[arguments, &["--json"]].concat())).unwrap()
 }
 
 /// The outline of a run of a machine that no test runs on, with nothing planned.
-fn outline(number: usize, identity: &str) -> Outline {
-    static KEPT: LazyLock<Outline> =
+fn run_header(number: usize, identity: &str) -> RunHeader {
+    static STORED_HEADER: LazyLock<RunHeader> =
         LazyLock::new(|| kelvin_store::import(stored_run("intel-guest-1").0.as_bytes()).unwrap().outline);
-    let mut outline = KEPT.clone();
+    let mut outline = STORED_HEADER.clone();
     outline.id = format!("{identity}-{number:03}");
     outline.started = format!("2026-10-{:02}T10:00:00Z", 1 + number);
     outline.machine.identity = identity.into();
@@ -56,37 +56,41 @@ fn spread(number: usize) -> f64 {
     1.0 + 0.005 * [0.3, -1.2, 0.9, -0.4, 1.4, -0.8, 0.1, 0.6, -1.6, 1.1, -0.2, 0.7, -0.9, 0.4][number % 14]
 }
 
-fn stored(store: &Store, outline: Outline, values: &[(&str, f64)]) {
+fn store_run(store: &Store, outline: RunHeader, values: &[(&str, f64)]) {
     let metric = |id: &str| *outline.metrics.iter().find(|metric| metric.id == *id).unwrap();
     let headline = |&(id, value): &(&str, f64)| {
         let Metric { id, version, .. } = metric(id);
-        Headline { metric: id, version, case: Case::new(), value, within_variance: 0.0 }
+        StoredHeadline { metric: id, version, case: Case::new(), value, within_variance: 0.0 }
     };
-    let headlines: Vec<Headline> = values.iter().map(headline).collect();
-    let mut run = Run::begin(outline);
+    let headlines: Vec<StoredHeadline> = values.iter().map(headline).collect();
+    let mut run = Run::from_header(outline);
     run.status = RunStatus::Complete;
     store.insert(&run).unwrap();
     store.record_headlines(&run.outline.id, &headlines).unwrap();
 }
 
 /// So many runs of one machine: from one on, system calls take two fifths more, and the kernel is another one.
-fn filled(place: &Place, runs: usize) -> Store {
+fn filled_store(place: &TestDir, runs: usize) -> Store {
     let store = Store::open(place.path().join("runs.sqlite")).unwrap();
     for number in 0..runs {
-        let mut outline = outline(number, if number < FIRST_SLOWER { "aaaa1" } else { "bbbb2" });
+        let mut outline = run_header(number, if number < FIRST_SLOWER { "aaaa1" } else { "bbbb2" });
         let is_slower = number >= FIRST_SLOWER;
         outline.machine.kernel.release = Fact::known(if is_slower { "6.99.1" } else { "6.18.5" }.into(), "uname");
         let slower = if is_slower { 140.0 } else { 100.0 };
-        stored(&store, outline, &[(SLOWER, slower * spread(number)), (STEADY, 5e5 * spread(number + 5))]);
+        store_run(
+            &store,
+            outline,
+            &[(SLOWER_METRIC, slower * spread(number)), (STEADY_METRIC, 5e5 * spread(number + 5))],
+        );
     }
     store
 }
 
 #[test]
-fn a_step_is_found_with_what_changed_and_the_rest_holds_its_level() {
-    let place = Place::new();
-    filled(&place, RUNS);
-    let screen = says(&place, &["--all", "--machine", "aaaa"]);
+fn step_is_found_with_changed_facts() {
+    let place = TestDir::new();
+    filled_store(&place, RUNS);
+    let screen = stdout_of(&place, &["--all", "--machine", "aaaa"]);
     assert!(screen.lines().count() <= 60 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     let text = screen.split_whitespace().collect::<Vec<&str>>().join(" ");
     for words in
@@ -97,24 +101,24 @@ fn a_step_is_found_with_what_changed_and_the_rest_holds_its_level() {
     let history = history(&place, &["os", "--machine", "bbbb2"]);
     assert_eq!((&history["history_format"], history["runs"].as_array().unwrap().len()), (&1.into(), RUNS));
     let [slower, steady] = [0, 1].map(|index| &history["series"][index]);
-    assert_eq!((&slower["metric"]["id"], &steady["metric"]["id"]), (&SLOWER.into(), &STEADY.into()));
+    assert_eq!((&slower["metric"]["id"], &steady["metric"]["id"]), (&SLOWER_METRIC.into(), &STEADY_METRIC.into()));
     let changes = slower["versions"][0]["changes"].as_array().unwrap();
     assert_eq!((changes.len(), &changes[0]["run"], &changes[0]["kind"]), (1, &FIRST_SLOWER.into(), &"step".into()));
     assert_eq!(changes[0]["between"], serde_json::json!([FIRST_SLOWER - 1, FIRST_SLOWER]));
     assert!(steady["versions"][0]["changes"].as_array().unwrap().is_empty(), "{steady}");
     // Only what is named.
-    assert!(!says(&place, &[STEADY, "--machine", "aaaa"]).contains(SLOWER));
+    assert!(!stdout_of(&place, &[STEADY_METRIC, "--machine", "aaaa"]).contains(SLOWER_METRIC));
 }
 
 #[test]
-fn every_format_says_it() {
-    let place = Place::new();
-    filled(&place, RUNS);
+fn step_is_in_every_format() {
+    let place = TestDir::new();
+    filled_store(&place, RUNS);
     for (format, words) in [("md", "#### Last changed for the worse"), ("html", "<svg class=\"drawing\"")] {
-        let said = says(&place, &["--all", "--machine", "aaaa", "--format", format]);
+        let said = stdout_of(&place, &["--all", "--machine", "aaaa", "--format", format]);
         assert!(said.contains(words) && said.contains("6.99.1"), "{format}: {said}");
     }
-    let output = says(&place, &["--all", "--machine", "aaaa", "--format", "html", "-o", "history.html"]);
+    let output = stdout_of(&place, &["--all", "--machine", "aaaa", "--format", "html", "-o", "history.html"]);
     assert!(output.is_empty() && fs::read_to_string(place.path().join("history.html")).unwrap().contains("</html>"));
     let mut ascii = place.command(KELVIN, &["history", "--all", "--machine", "aaaa", "--store", "runs.sqlite"]);
     assert!(ascii.env("LC_ALL", "C").output().unwrap().stdout.is_ascii());
@@ -125,57 +129,62 @@ fn every_format_says_it() {
 }
 
 #[test]
-fn an_alert_is_given_once_when_a_change_becomes_known() {
-    let place = Place::new();
-    let alert = |place: &Place, more: &[&str]| run(place, &[&["--all", "--machine", "aaaa", "--alert"], more].concat());
+fn alert_is_given_once_per_change() {
+    let place = TestDir::new();
+    let alert =
+        |place: &TestDir, more: &[&str]| run(place, &[&["--all", "--machine", "aaaa", "--alert"], more].concat());
     let mut alerts = Vec::new();
     for runs in FIRST_SLOWER..=RUNS {
         // From nothing each time: runs are never changed.
-        let place = Place::new();
-        filled(&place, runs);
+        let place = TestDir::new();
+        filled_store(&place, runs);
         let output = alert(&place, &[]);
         match output.status.code() {
             Some(0) => assert!(stdout(&output).is_empty() && stderr(&output).is_empty()),
             Some(1) => {
-                assert!(stdout(&output).contains(SLOWER) && !stdout(&output).contains(STEADY), "{}", stdout(&output));
+                assert!(
+                    stdout(&output).contains(SLOWER_METRIC) && !stdout(&output).contains(STEADY_METRIC),
+                    "{}",
+                    stdout(&output)
+                );
                 alerts.push(runs);
             }
             code => panic!("{code:?} {}", stderr(&output)),
         }
     }
     assert_eq!(alerts, [FIRST_SLOWER + 3], "with the third run that is slower");
-    filled(&place, RUNS);
+    filled_store(&place, RUNS);
     assert_eq!(alert(&place, &["--since", "2026-10-10"]).status.code(), Some(1));
     assert_eq!(alert(&place, &["60", "--since", "2026-10-10"]).status.code(), Some(2), "50 % at most");
     assert_eq!(alert(&place, &["45", "--since", "2026-10-10"]).status.code(), Some(0));
 }
 
 #[test]
-fn five_machines_tell_where_one_stands_and_four_do_not() {
-    let place = Place::new();
-    let store = filled(&place, RUNS);
+fn rank_needs_five_machines() {
+    let place = TestDir::new();
+    let store = filled_store(&place, RUNS);
     for (machine, value) in [90.0, 110.0, 120.0].into_iter().enumerate() {
-        let mut outline = outline(machine, &format!("other{machine}"));
+        let mut outline = run_header(machine, &format!("other{machine}"));
         outline.machine.cpu.stepping = Fact::known(100 + machine as u64 as u32, "a test");
-        stored(&store, outline, &[(SLOWER, value)]);
+        store_run(&store, outline, &[(SLOWER_METRIC, value)]);
     }
-    assert!(history(&place, &[SLOWER, "--machine", "aaaa"])["series"][0]["among"].is_null());
-    let mut fifth = outline(9, "other9");
+    assert!(history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["among"].is_null());
+    let mut fifth = run_header(9, "other9");
     fifth.machine.cpu.stepping = Fact::known(200, "a test");
-    stored(&store, fifth, &[(SLOWER, 300.0)]);
-    let among = &history(&place, &[SLOWER, "--machine", "aaaa"])["series"][0]["among"];
+    store_run(&store, fifth, &[(SLOWER_METRIC, 300.0)]);
+    let among = &history(&place, &[SLOWER_METRIC, "--machine", "aaaa"])["series"][0]["among"];
     assert_eq!((&among["machines"], &among["better"]), (&5.into(), &0.75.into()));
-    assert!(says(&place, &[SLOWER, "--machine", "aaaa"]).contains("of 4 other machines 75 % are better"));
+    assert!(stdout_of(&place, &[SLOWER_METRIC, "--machine", "aaaa"]).contains("of 4 other machines 75 % are better"));
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_by_its_name() {
-    let place = Place::new();
+fn unknown_history_names_are_refused() {
+    let place = TestDir::new();
     let refused = |arguments: &[&str], words: &[&str]| assert_refused(&run(&place, arguments), words);
     refused(&["--all"], &["no store"]);
     drop(Store::open(place.path().join("runs.sqlite")).unwrap());
     refused(&["--all"], &["no complete run"]);
-    filled(&place, 3);
+    filled_store(&place, 3);
     refused(&[], &["--all"]);
     refused(&["os.syscal.null", "--machine", "aaaa"], &["os.syscal.null", "did you mean os.syscall.null"]);
     refused(&["net", "--machine", "aaaa"], &["net"]);

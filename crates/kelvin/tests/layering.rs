@@ -10,7 +10,7 @@ use serde_json::Value;
 ///
 /// `model`, `stats`, `reference`, `analysis`, `store`, `foreign` and `report` never import what touches a machine: a run made on one machine is
 /// read on another. `probes` never imports what stores or shows.
-const MAY_IMPORT: &[(&str, &[&str])] = &[
+const ALLOWED_IMPORTS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("catalogue", &["model"]),
     ("stats", &[]),
@@ -35,10 +35,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 ];
 
 /// What only tests may import, those of every crate.
-const OF_TESTS: &str = "kelvin-testing";
+const TEST_ONLY_CRATE: &str = "kelvin-testing";
 
 /// Dependencies that only one crate may have: a flag parser belongs to the command line, a database to the store.
-const KEPT_BEHIND: &[(&str, &str)] = &[
+const EXCLUSIVE_DEPENDENCIES: &[(&str, &str)] = &[
     ("clap", "kelvin"),
     ("rusqlite", "kelvin-store"),
     ("tokio-postgres", "kelvin-store"),
@@ -52,16 +52,16 @@ const KEPT_BEHIND: &[(&str, &str)] = &[
 
 /// What panics where a limit forbids more threads, in a crate's code but not its tests, and what is right instead. `scope` and `thread` are
 /// what a scope and the module are called here.
-const PANICS_WITHOUT_THREADS: &[&str] = &["thread::spawn(", "scope.spawn(", ".spawn(move ||", ".spawn(||"];
+const PANICKING_SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn(", ".spawn(move ||", ".spawn(||"];
 /// What starts a thread and says no limit: only the one place that adds it, and one crate that may not import that.
-const WITHOUT_LIMIT: &[&str] = &["thread::Builder", "Builder::new().name(", "spawn_scoped("];
-const STARTS_THREADS: &[&str] = &["crates/sys/src/spawn.rs", "crates/analysis/src/history.rs"];
+const UNCHECKED_SPAWNS: &[&str] = &["thread::Builder", "Builder::new().name(", "spawn_scoped("];
+const THREAD_SPAWNING_FILES: &[&str] = &["crates/sys/src/thread_spawn.rs", "crates/analysis/src/history.rs"];
 /// What starts a process: its error must go through what adds the limit.
-const STARTS_PROCESSES: &str = "Command::new(";
-const OF_PROCESS: &str = "of_process";
+const COMMAND_NEW: &str = "Command::new(";
+const PROCESS_ERROR_HELPER: &str = "of_process";
 
 /// The only crate with unsafe code.
-const UNSAFE: &str = "kelvin-sys";
+const UNSAFE_CRATE: &str = "kelvin-sys";
 
 /// A crate of the workspace as `cargo metadata` describes it.
 struct Package {
@@ -86,7 +86,7 @@ fn packages() -> Vec<Package> {
 fn package(value: &Value) -> Package {
     let is_root = |target: &&Value| array(&target["kind"]).iter().any(|kind| kind == "lib" || kind == "bin");
     let roots = array(&value["targets"]).iter().filter(is_root).map(|target| PathBuf::from(text(&target["src_path"])));
-    let of_its_tests = |one: &&Value| one["kind"] == "dev" && one["name"] == OF_TESTS;
+    let of_its_tests = |one: &&Value| one["kind"] == "dev" && one["name"] == TEST_ONLY_CRATE;
     let dependencies = array(&value["dependencies"]).iter().filter(|one| !of_its_tests(one));
     Package {
         name: text(&value["name"]).to_owned(),
@@ -106,7 +106,7 @@ fn text(value: &Value) -> &str {
 
 /// What of a crate's imports (those of its tests included) the table does not allow, one line each.
 fn violations(packages: &[Package]) -> Vec<String> {
-    let table: BTreeMap<&str, &[&str]> = MAY_IMPORT.iter().copied().collect();
+    let table: BTreeMap<&str, &[&str]> = ALLOWED_IMPORTS.iter().copied().collect();
     let mut violations = Vec::new();
     for package in packages.iter().filter(|package| package.name != "kelvin") {
         let Some(allowed) = package.name.strip_prefix("kelvin-").and_then(|name| table.get(name)) else {
@@ -124,10 +124,10 @@ fn violations(packages: &[Package]) -> Vec<String> {
 }
 
 #[test]
-fn every_crate_imports_only_what_its_layer_allows() {
+fn crates_import_only_lower_layers() {
     let packages = packages();
     let known: BTreeSet<String> = packages.iter().map(|package| package.name.clone()).collect();
-    for (name, _) in MAY_IMPORT {
+    for (name, _) in ALLOWED_IMPORTS {
         assert!(
             known.contains(&format!("kelvin-{name}")),
             "the table names {name}, which is no crate of the workspace"
@@ -137,7 +137,7 @@ fn every_crate_imports_only_what_its_layer_allows() {
 }
 
 #[test]
-fn a_wrong_import_is_found() {
+fn wrong_import_is_found() {
     let package = |name: &str, imports: &[&str]| Package {
         name: name.into(),
         manifest: PathBuf::new(),
@@ -159,8 +159,8 @@ fn a_wrong_import_is_found() {
 }
 
 #[test]
-fn what_belongs_to_one_crate_is_imported_by_no_other() {
-    for (dependency, owner) in KEPT_BEHIND {
+fn exclusive_dependencies_have_one_importer() {
+    for (dependency, owner) in EXCLUSIVE_DEPENDENCIES {
         let having = |package: &&Package| package.dependencies.contains(*dependency);
         let packages = packages();
         let owners: Vec<&str> = packages.iter().filter(having).map(|package| package.name.as_str()).collect();
@@ -184,7 +184,7 @@ fn sources() -> Vec<(String, String)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let mut files = Vec::new();
     packages().iter().for_each(|package| {
-        if package.name != OF_TESTS {
+        if package.name != TEST_ONLY_CRATE {
             collect(&package.manifest.parent().unwrap().join("src"), &mut files);
         }
     });
@@ -199,28 +199,32 @@ fn sources() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_thread_is_started_where_a_refusal_is_an_error() {
+fn thread_spawn_failures_are_errors() {
     let sources = sources();
-    assert!(sources.len() > 300 && sources.iter().any(|(path, _)| path == STARTS_THREADS[0]), "{}", sources.len());
+    assert!(
+        sources.len() > 300 && sources.iter().any(|(path, _)| path == THREAD_SPAWNING_FILES[0]),
+        "{}",
+        sources.len()
+    );
     let mut wrong = Vec::new();
     for (path, code) in &sources {
-        let is_allowed = STARTS_THREADS.contains(&path.as_str());
-        let forbidden = PANICS_WITHOUT_THREADS.iter().chain(WITHOUT_LIMIT.iter().filter(|_| !is_allowed));
+        let is_allowed = THREAD_SPAWNING_FILES.contains(&path.as_str());
+        let forbidden = PANICKING_SPAWNS.iter().chain(UNCHECKED_SPAWNS.iter().filter(|_| !is_allowed));
         wrong.extend(forbidden.filter(|words| code.contains(**words)).map(|words| format!("{path}: {words}")));
     }
     assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::Thread is right");
 }
 
 #[test]
-fn every_process_is_started_where_a_refusal_names_the_limit() {
-    let starts = |(_, code): &&(String, String)| code.contains(STARTS_PROCESSES) && !code.contains(OF_PROCESS);
+fn process_spawn_failures_name_the_limit() {
+    let starts = |(_, code): &&(String, String)| code.contains(COMMAND_NEW) && !code.contains(PROCESS_ERROR_HELPER);
     let wrong: Vec<String> = sources().iter().filter(starts).map(|(path, _)| path.clone()).collect();
     assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::of_process is right");
 }
 
 #[test]
-fn only_one_crate_may_hold_unsafe_code() {
-    for package in packages().iter().filter(|package| package.name != UNSAFE) {
+fn only_sys_has_unsafe_code() {
+    for package in packages().iter().filter(|package| package.name != UNSAFE_CRATE) {
         assert!(!package.roots.is_empty(), "{} has neither a library nor a program", package.name);
         for root in &package.roots {
             let source = std::fs::read_to_string(root).unwrap();
@@ -231,7 +235,7 @@ fn only_one_crate_may_hold_unsafe_code() {
 }
 
 #[test]
-fn every_crate_obeys_the_lints_of_the_workspace() {
+fn every_crate_inherits_workspace_lints() {
     // They are what keeps libraries from printing and exiting.
     for package in packages() {
         let manifest = std::fs::read_to_string(&package.manifest).unwrap();

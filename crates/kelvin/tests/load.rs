@@ -1,6 +1,6 @@
 //! `kelvin load` as a whole program: tables, JSON, gates, lists, logs, mistakes, and Ctrl-C.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -9,11 +9,13 @@ use std::process::{Child, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, handles_interrupts, signal, stderr, stdout, within};
 use serde_json::Value;
+use test_dir::{
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, handles_interrupts, signal, stderr, stdout, wait_for_output, within,
+};
 
 /// Starts a server that answers each path with itself, and /missing with status 404; it ends with the test program.
-fn server() -> SocketAddr {
+fn start_echo_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -43,7 +45,7 @@ fn answer(connection: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A short load on a URL.
-fn load(place: &Place, arguments: &[&str]) -> Output {
+fn load(place: &TestDir, arguments: &[&str]) -> Output {
     place.run(&[&["load"], arguments, &["--duration", "200ms"]].concat())
 }
 
@@ -53,8 +55,8 @@ fn json(output: &Output) -> Value {
 }
 
 #[test]
-fn users_bring_a_table_or_the_same_as_data() {
-    let (place, url) = (Place::new(), format!("http://{}/file", server()));
+fn users_print_table_or_json() {
+    let (place, url) = (TestDir::new(), format!("http://{}/file", start_echo_server()));
     for more in [&["--users", "2"][..], &["--rate", "400"], &["--rate", "100", "--connections", "1"]] {
         let output = load(&place, &[&[url.as_str()], more].concat());
         let wide: Vec<&str> = stdout(&output).lines().filter(|line| line.chars().count() > 80).collect();
@@ -74,8 +76,8 @@ fn users_bring_a_table_or_the_same_as_data() {
 }
 
 #[test]
-fn a_rate_has_the_times_from_when_requests_were_due() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn open_loop_latency_is_from_due_time() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let output = load(&place, &[&url, "--rate", "100", "--no-warm-up"]);
     assert!(stdout(&output).contains("from when it was due"), "{}", stdout(&output));
     let data = json(&load(&place, &[&url, "--rate", "100", "--no-warm-up", "--json"]));
@@ -99,8 +101,8 @@ fn a_rate_has_the_times_from_when_requests_were_due() {
 }
 
 #[test]
-fn users_and_rates_are_measured_in_turn_and_drawn_together() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn users_and_rates_are_plotted_together() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let output = load(&place, &[&url, "--users", "1,2", "--rate", "100,200", "--plot", "plot.svg"]);
     assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""));
     let lines: Vec<&str> = stdout(&output).lines().filter_map(|line| Some(line.split_once("   ")?.0)).collect();
@@ -122,8 +124,8 @@ fn users_and_rates_are_measured_in_turn_and_drawn_together() {
 }
 
 #[test]
-fn beside_a_server_on_this_host_it_keeps_to_one_cpu_unless_told_otherwise() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn generator_is_pinned_beside_local_server() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let allowed = kelvin_sys::cpu::allowed().unwrap();
     let last = allowed.last().unwrap();
     let cpus = |arguments: &[&str]| {
@@ -138,8 +140,8 @@ fn beside_a_server_on_this_host_it_keeps_to_one_cpu_unless_told_otherwise() {
 }
 
 #[test]
-fn a_condition_that_is_met_and_a_load_without_answers_are_exit_status_one() {
-    let (place, address) = (Place::new(), server());
+fn met_fail_condition_is_exit_status_1() {
+    let (place, address) = (TestDir::new(), start_echo_server());
     let output = load(&place, &[&format!("http://{address}/"), "--fail-on", "max>1us", "--fail-on", "errors>0"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).starts_with("kelvin: --fail-on max>1us: max is "), "{}", stderr(&output));
@@ -150,8 +152,8 @@ fn a_condition_that_is_met_and_a_load_without_answers_are_exit_status_one() {
 }
 
 #[test]
-fn files_of_a_list_are_asked_for_and_compared_with_a_directory() {
-    let (place, address) = (Place::new(), server());
+fn listed_files_are_requested_and_verified() {
+    let (place, address) = (TestDir::new(), start_echo_server());
     fs::write(place.path().join("list"), format!("# files\nhttp://{address}/one\n/two\n")).unwrap();
     fs::write(place.path().join("one"), "/one").unwrap();
     fs::write(place.path().join("two"), "/owt").unwrap();
@@ -164,8 +166,8 @@ fn files_of_a_list_are_asked_for_and_compared_with_a_directory() {
 }
 
 #[test]
-fn a_log_is_asked_for_as_it_was() {
-    let (place, address) = (Place::new(), server());
+fn log_is_replayed_in_time() {
+    let (place, address) = (TestDir::new(), start_echo_server());
     let line =
         |second: u32, path: &str| format!("::1 - - [10/Oct/2000:20:55:{second} +0000] \"GET {path} HTTP/1.1\" 200 1\n");
     let log = [line(36, "/a"), line(36, "/b"), line(37, "/missing"), "other\n".to_owned()].concat();
@@ -189,7 +191,7 @@ fn a_log_is_asked_for_as_it_was() {
 
 #[test]
 fn a_log_a_list_and_a_body_may_come_from_standard_input() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
     for (name, content) in [("log", line), ("list", "/a\n")] {
         fs::write(place.path().join(name), content).unwrap();
@@ -204,7 +206,7 @@ fn a_log_a_list_and_a_body_may_come_from_standard_input() {
 
 #[test]
 fn what_was_not_measured_is_null_in_json_and_no_zero() {
-    let (place, address) = (Place::new(), server());
+    let (place, address) = (TestDir::new(), start_echo_server());
     let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
     fs::write(place.path().join("log"), line.repeat(2)).unwrap();
     // The log is over before its first request is on its way.
@@ -227,8 +229,8 @@ fn what_was_not_measured_is_null_in_json_and_no_zero() {
 }
 
 #[test]
-fn the_highest_rate_for_an_objective_is_searched() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn highest_rate_within_slo_is_found() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let output = load(&place, &[&url, "--slo", "max:1us", "--json"]);
     // No rate keeps a microsecond.
     assert_eq!(output.status.code(), Some(1));
@@ -239,9 +241,9 @@ fn the_highest_rate_for_an_objective_is_searched() {
 
 /// In a tenth of a second no request of a rate below ten a second need be due.
 #[test]
-fn a_search_ends_at_a_rate_at_which_nothing_is_due() {
+fn rate_search_ends_where_nothing_is_due() {
     // Only errors: no time of the generator's own can be the reason of a miss, but for one that is kept from its CPU.
-    let (place, url) = (Place::new(), format!("http://{}/missing", server()));
+    let (place, url) = (TestDir::new(), format!("http://{}/missing", start_echo_server()));
     let output = place.run(&["load", &url, "--slo", "p50:1s", "--duration", "100ms"]);
     let told = stderr(&output);
     assert!(told.contains(": missed, no answer, ") && !told.contains("0.00 ns"), "{told}");
@@ -251,8 +253,8 @@ fn a_search_ends_at_a_rate_at_which_nothing_is_due() {
 }
 
 #[test]
-fn one_is_no_plural_and_a_short_time_raises_no_rate() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn counts_of_one_are_singular() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let output =
         place.run(&["load", &url, "--rate", "7", "--duration", "100ms", "--no-warm-up", "--fail-on", "rate>8"]);
     let told = stdout(&output);
@@ -262,8 +264,8 @@ fn one_is_no_plural_and_a_short_time_raises_no_rate() {
 }
 
 #[test]
-fn a_mistake_is_one_line_that_names_it() {
-    let place = Place::new();
+fn load_usage_errors_are_one_line() {
+    let place = TestDir::new();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}/");
     fs::write(place.path().join("empty"), "").unwrap();
@@ -293,18 +295,18 @@ fn a_mistake_is_one_line_that_names_it() {
 }
 
 #[test]
-fn ctrl_c_ends_it_with_what_was_measured() {
-    let (place, url) = (Place::new(), format!("http://{}/", server()));
+fn ctrl_c_prints_measured_part() {
+    let (place, url) = (TestDir::new(), format!("http://{}/", start_echo_server()));
     let child = place.start(&["load", &url, "--duration", "1h", "--no-warm-up"]);
-    assert!(within(PATIENCE, || handles_interrupts(&child)));
+    assert!(within(HANG_TIMEOUT, || handles_interrupts(&child)));
     signal(&child, "INT");
-    let output = finished(child, &["load"]);
+    let output = wait_for_output(child, &["load"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("ended early by SIGINT"), "{}", stdout(&output));
 }
 
 /// Starts a server that answers each request with a beginning and then the same bytes without end; counts the bytes.
-fn endless(beginning: &'static str, more: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
+fn start_endless_server(beginning: &'static str, more: &'static str) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, sent) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default());
     let counter = Arc::clone(&sent);
@@ -326,16 +328,16 @@ fn endless(beginning: &'static str, more: &'static str) -> (SocketAddr, Arc<Atom
 }
 
 /// Bytes of memory that a process had at most.
-fn most_memory(child: &Child) -> u64 {
+fn peak_memory(child: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
 #[test]
-fn answers_without_end_take_no_memory_and_ctrl_c_ends_them() {
+fn endless_answers_use_bounded_memory() {
     const OK: &str = "HTTP/1.1 200 OK\r\n";
-    let place = Place::new();
+    let place = TestDir::new();
     for (beginning, more) in [
         ("", "HTTP/1.1 100 Continue\r\n\r\n"),
         (OK, "X-Header: value\r\n"),
@@ -346,14 +348,14 @@ fn answers_without_end_take_no_memory_and_ctrl_c_ends_them() {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "body"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", "X-Trailer: value\r\n"),
     ] {
-        let (address, sent) = endless(beginning, more);
+        let (address, sent) = start_endless_server(beginning, more);
         let url = format!("http://{address}/");
         let child = place.start(&["load", &url, "--users", "4", "--duration", "1h", "--no-warm-up", "--json"]);
-        assert!(within(PATIENCE, || sent.load(Ordering::Relaxed) > 100_000_000), "{beginning:?} {more:?}");
-        let most = most_memory(&child);
+        assert!(within(HANG_TIMEOUT, || sent.load(Ordering::Relaxed) > 100_000_000), "{beginning:?} {more:?}");
+        let most = peak_memory(&child);
         assert!(most < 60 << 20, "{most} after {beginning:?} {more:?}");
         signal(&child, "INT");
-        let data = json(&finished(child, &["load"]));
+        let data = json(&wait_for_output(child, &["load"]));
         assert_eq!((&data["interrupted"], &data["requests"]), (&"SIGINT".into(), &0.into()), "{data}");
     }
 }

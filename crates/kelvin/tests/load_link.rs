@@ -2,47 +2,47 @@
 //! takes, however often the kernel sends again.
 
 mod link;
-mod place;
-mod running;
+mod server_process;
+mod test_dir;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use kelvin_testing::Missing;
-use link::{Link, Way};
-use place::{Place, stderr};
-use running::Running;
+use kelvin_testing::MissingRequirement;
+use link::{Impairment, Link};
 use serde_json::Value;
+use server_process::ServerProcess;
+use test_dir::{TestDir, stderr};
 
 /// Of a request that is lost the kernel tells once more that it has left, and of one whose answer is delayed as well.
-const TROUBLED: [Way; 2] = [
-    Way { takes: Duration::from_millis(2), loses: 0.08, troubles: 0.03 },
-    Way { takes: Duration::from_millis(2), loses: 0.01, troubles: 0.03 },
+const IMPAIRED: [Impairment; 2] = [
+    Impairment { delay: Duration::from_millis(2), loss: 0.08, reordering: 0.03 },
+    Impairment { delay: Duration::from_millis(2), loss: 0.01, reordering: 0.03 },
 ];
 /// Over which a look at what the server uses is answered in time.
-const UNSTEADY: [Way; 2] = [Way { takes: Duration::from_millis(2), loses: 0.02, troubles: 0.1 }; 2];
-const CLEAN: [Way; 2] = [Way { takes: Duration::from_millis(2), loses: 0.0, troubles: 0.0 }; 2];
+const REORDERING: [Impairment; 2] = [Impairment { delay: Duration::from_millis(2), loss: 0.02, reordering: 0.1 }; 2];
+const CLEAN: [Impairment; 2] = [Impairment { delay: Duration::from_millis(2), loss: 0.0, reordering: 0.0 }; 2];
 /// At which 6 files a second pass.
-const RATE: &str = "1mbit";
+const LINK_RATE: &str = "1mbit";
 const FILE_BYTES: usize = 20_000;
 /// Share of a CPU that whoever has so little to do may use beside what it takes: of whoever never sleeps it is all.
-const IDLE: f64 = 0.1;
+const MAX_IDLE_CPU: f64 = 0.1;
 
 /// A server on the far one, whose looks are answered, and what it serves.
-struct Far {
+struct FarServer {
     link: Link,
-    place: Place,
-    server: Running,
+    place: TestDir,
+    server: ServerProcess,
     resources: String,
 }
 
-impl Far {
-    fn start(ways: [Way; 2], model: &str) -> Result<Self, Missing> {
-        let link = Link::relayed(ways)?;
-        link.limit(RATE)?;
-        let place = Place::new();
+impl FarServer {
+    fn start(ways: [Impairment; 2], model: &str) -> Result<Self, MissingRequirement> {
+        let link = Link::with_impairments(ways)?;
+        link.limit(LINK_RATE)?;
+        let place = TestDir::new();
         let root = place.path().join("root");
         fs::create_dir(&root).unwrap();
         ["a", "b", "c"].iter().for_each(|name| fs::write(root.join(name), vec![7; FILE_BYTES]).unwrap());
@@ -51,10 +51,10 @@ impl Far {
         let token = place.path().join("token");
         fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-        let listen = format!("{}:0", Link::FAR);
+        let listen = format!("{}:0", Link::FAR_ADDRESS);
         let serve =
             ["serve", "root", "--listen", &listen, "--model", model, "--expose-resources", "--token-file", "token"];
-        let mut server = Running::of(Link::kelvin(&place, &link.far, &serve), Stdio::null());
+        let mut server = ServerProcess::spawn(Link::kelvin(&place, &link.far, &serve), Stdio::null());
         let resources = server.line();
         Ok(Self { link, place, server, resources })
     }
@@ -82,20 +82,20 @@ impl Far {
     }
 }
 
-fn figure(of: &Value, name: &str) -> f64 {
+fn number(of: &Value, name: &str) -> f64 {
     of[name].as_f64().unwrap_or_else(|| panic!("no {name}: {of}"))
 }
 
 /// Where a server of each model runs.
-fn servers(ways: [Way; 2], models: &[&'static str]) -> Vec<(&'static str, Far)> {
-    let start = |model| match Far::start(ways, model) {
+fn start_servers(ways: [Impairment; 2], models: &[&'static str]) -> Vec<(&'static str, FarServer)> {
+    let start = |model| match FarServer::start(ways, model) {
         Ok(far) if far.server.address.is_empty() => {
-            Missing::machine("Linux with io_uring").skips(format!("a server of the model {model}"));
+            MissingRequirement::machine("Linux with io_uring").report_skip(format!("a server of the model {model}"));
             None
         }
         Ok(far) => Some((model, far)),
         Err(missing) => {
-            missing.skips(format!("a server of the model {model} over a link that loses frames"));
+            missing.report_skip(format!("a server of the model {model} over a link that loses frames"));
             None
         }
     };
@@ -103,31 +103,31 @@ fn servers(ways: [Way; 2], models: &[&'static str]) -> Vec<(&'static str, Far)> 
 }
 
 #[test]
-fn a_generator_with_little_to_do_uses_little_however_often_the_kernel_sends_again() {
+fn idle_generator_uses_little_cpu_despite_retransmissions() {
     let demands = [&["--users", "12"][..], &["--users", "6", "--think", "500ms", "--spread", "exponential"]];
-    let clean = match Far::start(CLEAN, "epoll") {
+    let clean = match FarServer::start(CLEAN, "epoll") {
         Ok(far) => far.load(demands[0]),
-        Err(missing) => return missing.skips("a link that loses frames"),
+        Err(missing) => return missing.report_skip("a link that loses frames"),
     };
-    let cost = figure(&clean["generator"], "cpu") / figure(&clean, "requests");
-    for (model, far) in servers(TROUBLED, &["epoll", "uring", "pool"]) {
+    let cost = number(&clean["generator"], "cpu") / number(&clean, "requests");
+    for (model, far) in start_servers(IMPAIRED, &["epoll", "uring", "pool"]) {
         for demand in demands {
             let (begun, before) = (Instant::now(), far.server_cpu());
             let load = far.load(demand);
-            let (used, most) = (far.server_cpu() - before, IDLE * begun.elapsed().as_secs_f64());
-            assert!(used <= most + 4.0 * cost * figure(&load, "requests"), "{model}: the server used {used} s: {load}");
+            let (used, most) = (far.server_cpu() - before, MAX_IDLE_CPU * begun.elapsed().as_secs_f64());
+            assert!(used <= most + 4.0 * cost * number(&load, "requests"), "{model}: the server used {used} s: {load}");
             let generator = &load["generator"];
-            let most = IDLE * figure(&load, "seconds") + 4.0 * cost * figure(&load, "requests");
-            assert!(figure(generator, "cpu") <= most, "{model}: more than {most} s: {load}");
-            let futile = figure(generator, "futile");
-            assert!(futile <= 10.0 + figure(&load, "connections"), "{model}: woken up for nothing: {load}");
+            let most = MAX_IDLE_CPU * number(&load, "seconds") + 4.0 * cost * number(&load, "requests");
+            assert!(number(generator, "cpu") <= most, "{model}: more than {most} s: {load}");
+            let futile = number(generator, "futile");
+            assert!(futile <= 10.0 + number(&load, "connections"), "{model}: woken up for nothing: {load}");
         }
     }
 }
 
 #[test]
-fn visits_beside_looks_use_little_however_often_the_kernel_sends_again() {
-    for (model, far) in servers(UNSTEADY, &["epoll"]) {
+fn load_steps_use_little_cpu_despite_retransmissions() {
+    for (model, far) in start_servers(REORDERING, &["epoll"]) {
         let url = format!("http://{}/", far.server.address);
         let of = ["--url", &url, "--url-list", "list", "--resources-token", "token", "--resources", &far.resources];
         let wanted = ["--users", "4,12", "--rounds", "2", "--visit", "1s", "--budget", "1s"];

@@ -1,7 +1,7 @@
 //! The whole program on paths that another user may tamper with: it writes where its user says and nowhere else, nobody can
 //! predict or swap its temporary files, and nothing there makes it wait.
 
-mod place;
+mod test_dir;
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use kelvin_testing::{Missing, is_root};
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, names, stderr, stdout, within};
+use kelvin_testing::{MissingRequirement, is_root};
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, stderr, stdout, wait_for_output, within};
 
 /// An exported run.
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
 /// A run that is over soon.
-const SHORT: [&str; 7] = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store"];
+const SHORT_RUN: [&str; 7] = ["run", "os.syscall.null", "--budget", "1s", "--rounds", "2", "--no-store"];
 /// A process number that no process has.
-const NOBODY: u32 = 4_194_999;
+const UNUSED_PID: u32 = 4_194_999;
 
 /// What `sh` does, in which `$0` is kelvin and `$1` a run.
-fn shell(place: &Place, script: &str) -> Output {
+fn shell(place: &TestDir, script: &str) -> Output {
     let arguments = ["-c", script, KELVIN, RUN];
-    finished(place.command("sh", &arguments).spawn().unwrap(), &[script])
+    wait_for_output(place.command("sh", &arguments).spawn().unwrap(), &[script])
 }
 
 #[track_caller]
-fn done(output: &Output) {
+fn assert_success(output: &Output) {
     assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
 }
 
-fn kind(path: &Path) -> fs::FileType {
+fn file_type(path: &Path) -> fs::FileType {
     path.symlink_metadata().unwrap().file_type()
 }
 
@@ -44,14 +44,14 @@ fn is_page(path: &Path) -> bool {
 }
 
 /// A device of the test's own, where one can be made: whoever would replace one of /dev would break the machine.
-fn device(place: &Place, name: &str, minor: &str) -> PathBuf {
+fn make_device(place: &TestDir, name: &str, minor: &str) -> PathBuf {
     let made = Command::new("mknod").args([name, "c", "1", minor]).current_dir(place.path()).status();
     if made.unwrap().success() { place.path().join(name) } else { Path::new("/dev").join(name) }
 }
 
 /// Runs a command as one who has no rights of root's, where the tests have them: by a copy, for the build directory may lie
 /// where only root may look.
-fn as_nobody(place: &Place, arguments: &[&str]) -> Output {
+fn as_nobody(place: &TestDir, arguments: &[&str]) -> Output {
     if !is_root() {
         return place.run(arguments);
     }
@@ -61,15 +61,15 @@ fn as_nobody(place: &Place, arguments: &[&str]) -> Output {
     }
     let arguments: Vec<&str> = arguments.iter().map(|&word| if word == RUN { "run.json" } else { word }).collect();
     let mut command = place.command(program.to_str().unwrap(), &arguments);
-    let output = finished(command.uid(65534).gid(65534).spawn().unwrap(), &arguments);
+    let output = wait_for_output(command.uid(65534).gid(65534).spawn().unwrap(), &arguments);
     fs::remove_file(program).unwrap();
     fs::remove_file(run).unwrap();
     output
 }
 
 /// A place that everybody may enter.
-fn open_place() -> Place {
-    let place = Place { directory: tempfile::tempdir().unwrap(), ..Place::new() };
+fn open_place() -> TestDir {
+    let place = TestDir { directory: tempfile::tempdir().unwrap(), ..TestDir::new() };
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     place
 }
@@ -77,52 +77,52 @@ fn open_place() -> Place {
 // ---- where what a user names is written
 
 #[test]
-fn devices_and_pipes_are_written_through_by_every_command_that_writes_a_file() {
-    let place = Place::new();
-    let [device, full] = [("null", "3"), ("full", "7")].map(|(name, minor)| device(&place, name, minor));
+fn output_commands_write_to_devices_and_pipes() {
+    let place = TestDir::new();
+    let [device, full] = [("null", "3"), ("full", "7")].map(|(name, minor)| make_device(&place, name, minor));
     let name = device.to_str().unwrap();
     symlink(name, place.path().join("link")).unwrap();
     for to in [name, "link"] {
-        done(&place.run(&["report", RUN, "--format", "html", "--output", to]));
-        done(&place.run(&["report", RUN, "--format", "json", "--output", to]));
-        done(&place.run(&[&SHORT[..], &["--report", to]].concat()));
-        assert!(kind(&device).is_char_device() && kind(&place.path().join("link")).is_symlink(), "{to}");
+        assert_success(&place.run(&["report", RUN, "--format", "html", "--output", to]));
+        assert_success(&place.run(&["report", RUN, "--format", "json", "--output", to]));
+        assert_success(&place.run(&[&SHORT_RUN[..], &["--report", to]].concat()));
+        assert!(file_type(&device).is_char_device() && file_type(&place.path().join("link")).is_symlink(), "{to}");
     }
-    done(&shell(&place, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
+    assert_success(&shell(&place, "\"$0\" runs import \"$1\" && \"$0\" runs export last --output link"));
     let script =
         "mkfifo pipe && { cat pipe > read & \"$0\" report \"$1\" --format html --output pipe || kill $!; wait $!; }";
-    done(&shell(&place, script));
-    assert!(is_page(&place.path().join("read")) && kind(&place.path().join("pipe")).is_fifo());
-    assert!(kind(&device).is_char_device());
+    assert_success(&shell(&place, script));
+    assert!(is_page(&place.path().join("read")) && file_type(&place.path().join("pipe")).is_fifo());
+    assert!(file_type(&device).is_char_device());
     // Its reader is waited for, also by a program that handles signals.
     let child = place.start(&["file", "sweep", "--no-store", "--report", "pipe"]);
-    assert!(within(PATIENCE, || place::handles_interrupts(&child)), "it handles no signal");
-    place::signal(&child, "INT");
-    assert_refused(&finished(child, &["file sweep"]), &["interrupted by SIGINT"]);
+    assert!(within(HANG_TIMEOUT, || test_dir::handles_interrupts(&child)), "it handles no signal");
+    test_dir::signal(&child, "INT");
+    assert_refused(&wait_for_output(child, &["file sweep"]), &["interrupted by SIGINT"]);
     assert_refused(&place.run(&["report", RUN, "--output", full.to_str().unwrap()]), &["full", "No space left"]);
-    assert!(kind(&full).is_char_device());
+    assert!(file_type(&full).is_char_device());
 }
 
 #[test]
-fn a_disk_is_written_through_unless_something_is_mounted_from_it() {
+fn mounted_disk_is_not_written_to() {
     if !is_root() {
-        return Missing::right("a loop device needs root").skips("a disk is written through");
+        return MissingRequirement::privilege("a loop device needs root").report_skip("a disk is written through");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let script = "truncate -s 8M image && mkfs.ext4 -q image && disk=$(losetup --find --show image) && mkdir mounted && \
                   mount $disk mounted && { \"$0\" report \"$1\" --format html --output $disk; echo $?; umount mounted; \
                   \"$0\" report \"$1\" --format html --output $disk; echo $?; test -b $disk && head -c 2 image; losetup -d $disk; }";
     let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
-    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    let output = wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
     if stdout(&output).is_empty() {
-        return Missing::said(stderr(&output)).skips("a disk is written through");
+        return MissingRequirement::from_message(stderr(&output)).report_skip("a disk is written through");
     }
     assert!(stdout(&output) == "2\n0\n<!" && stderr(&output).contains("busy"), "{output:?}");
 }
 
 #[test]
-fn what_a_shell_opened_is_written_where_it_is() {
-    let place = Place::new();
+fn shell_opened_output_is_written_in_place() {
+    let place = TestDir::new();
     let content = |name: &str| fs::read_to_string(place.path().join(name)).unwrap();
     let csv = stdout(&place.run(&["report", RUN, "--format", "csv"])).to_owned();
     // As /dev/stdout is, which the tests leave alone: it must be there when they are over.
@@ -140,13 +140,13 @@ fn what_a_shell_opened_is_written_where_it_is() {
         let script = format!(
             "echo before > file && \"$0\" report \"$1\" --format csv --output {to} {open} && echo behind >> file"
         );
-        done(&shell(&place, &script));
+        assert_success(&shell(&place, &script));
         assert_eq!(content("file"), format!("before\n{csv}behind\n"), "{to}");
     }
-    done(&shell(&place, "\"$0\" report \"$1\" --format csv --output stdout | cat > piped"));
+    assert_success(&shell(&place, "\"$0\" report \"$1\" --format csv --output stdout | cat > piped"));
     assert_eq!(content("piped"), csv);
     // A reader that has seen enough goes away.
-    done(&shell(
+    assert_success(&shell(
         &place,
         "(\"$0\" report \"$1\" --format html --output link; echo $? > status) | head -c 1 > /dev/null",
     ));
@@ -166,13 +166,13 @@ fn what_a_shell_opened_is_written_where_it_is() {
         );
         assert_refused(&output, &[words]);
     }
-    done(&place.run(&["runs", "show"]));
+    assert_success(&place.run(&["runs", "show"]));
     assert_eq!(place.names(), ["data", "file", "link", "piped", "status", "stdout"]);
 }
 
 #[test]
-fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
-    let place = Place::new();
+fn output_symlink_is_kept_and_directory_refused() {
+    let place = TestDir::new();
     fs::create_dir(place.path().join("far")).unwrap();
     for (link, target) in [("link", "far/page"), ("dangling", "far/nothing"), ("away", "no/where"), ("loop", "loop")] {
         symlink(target, place.path().join(link)).unwrap();
@@ -181,8 +181,8 @@ fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
     let _socket = std::os::unix::net::UnixListener::bind(place.path().join("socket")).unwrap();
     let before = place.names();
     let to = |path| place.run(&["report", RUN, "--format", "html", "--output", path]);
-    done(&to("link"));
-    assert!(kind(&place.path().join("link")).is_symlink() && is_page(&place.path().join("far/page")));
+    assert_success(&to("link"));
+    assert!(file_type(&place.path().join("link")).is_symlink() && is_page(&place.path().join("far/page")));
     for (path, words) in [
         ("dangling", "dangling is a symbolic link that leads nowhere"),
         ("away", "away is a symbolic link that leads nowhere"),
@@ -220,11 +220,11 @@ fn a_link_to_a_file_stays_and_what_is_nothing_to_write_is_refused() {
 }
 
 #[test]
-fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
+fn report_has_umask_or_old_permissions() {
     let place = open_place();
     let page = place.path().join("page");
     for (mask, expected) in [("022", 0o644), ("027", 0o640), ("077", 0o600)] {
-        done(&shell(&place, &format!("umask {mask} && \"$0\" report \"$1\" --output page")));
+        assert_success(&shell(&place, &format!("umask {mask} && \"$0\" report \"$1\" --output page")));
         assert_eq!(mode(&page), expected);
         fs::remove_file(&page).unwrap();
     }
@@ -232,7 +232,7 @@ fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
     fs::hard_link(&page, place.path().join("other")).unwrap();
     for rights in [0o600, 0o666] {
         fs::set_permissions(&page, fs::Permissions::from_mode(rights)).unwrap();
-        done(&shell(&place, "umask 077 && \"$0\" report \"$1\" --output page"));
+        assert_success(&shell(&place, "umask 077 && \"$0\" report \"$1\" --output page"));
         assert_eq!(mode(&page), rights);
     }
     assert_eq!(fs::read_to_string(place.path().join("other")).unwrap(), "old");
@@ -244,12 +244,12 @@ fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
     fs::write(&fixed, "fixed").unwrap();
     fs::set_permissions(&fixed, fs::Permissions::from_mode(0o444)).unwrap();
     assert_refused(&output("open/fixed"), &["open/fixed", "Permission denied"]);
-    done(&output("open/new"));
+    assert_success(&output("open/new"));
     if is_root() {
         assert_refused(&output("page"), &["page", "Permission denied"]);
         assert_refused(&output("new"), &["new", "Permission denied"]);
         // Root leaves a file to whom it belongs.
-        done(&place.run(&["report", RUN, "--output", "open/new"]));
+        assert_success(&place.run(&["report", RUN, "--output", "open/new"]));
         assert_eq!(fs::metadata(place.path().join("open/new")).unwrap().uid(), 65534);
     }
     assert_eq!(names(&place.path().join("open")), ["fixed", "new"]);
@@ -257,14 +257,14 @@ fn a_report_has_the_rights_that_are_expected_and_of_an_old_file_those_it_has() {
 }
 
 #[test]
-fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was_there() {
-    let place = Place::new();
+fn longest_name_is_written_full_disk_keeps_old() {
+    let place = TestDir::new();
     let longest = "x".repeat(255);
-    done(&place.run(&["report", RUN, "--output", &longest]));
+    assert_success(&place.run(&["report", RUN, "--output", &longest]));
     assert_refused(&place.run(&["report", RUN, "--output", &"x".repeat(256)]), &["File name too long"]);
     let to = ["report", RUN, "--format", "html", "--output", "page"];
     let children: Vec<_> = (0..8).map(|_| place.start(&to)).collect();
-    children.into_iter().for_each(|child| done(&finished(child, &to)));
+    children.into_iter().for_each(|child| assert_success(&wait_for_output(child, &to)));
     assert!(is_page(&place.path().join("page")));
     assert_eq!(place.names(), ["page".to_owned(), longest]);
     // As on a full disk: no signal, nothing left.
@@ -274,7 +274,7 @@ fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was
         let script = "mkdir small && mount -t tmpfs -o size=64k kelvin-test small && echo old > small/page && \
                       \"$0\" report \"$1\" --format html --output small/page; echo $?; ls -A small; cat small/page";
         let arguments = ["--mount", "sh", "-c", script, KELVIN, RUN];
-        let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+        let output = wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
         assert!(stderr(&output).contains("No space left"), "{}", stderr(&output));
         assert_eq!(stdout(&output), "2\npage\nold\n");
     }
@@ -285,28 +285,28 @@ fn the_longest_name_and_many_at_once_are_written_and_a_full_disk_leaves_what_was
 
 /// A temporary file of a predictable name would be written through a link that somebody put there.
 #[test]
-fn links_under_names_that_can_be_foreseen_are_not_followed() {
-    let place = Place::new();
+fn predictable_symlinks_are_not_followed() {
+    let place = TestDir::new();
     fs::write(place.path().join("victim"), "the user's").unwrap();
     for script in [
         "ln -s victim .page.$$.partial; exec \"$0\" report \"$1\" --output page",
         "ln -s victim .kelvin-$$-0.partial; exec \"$0\" file write data --size 1M --overwrite",
     ] {
-        done(&shell(&place, script));
+        assert_success(&shell(&place, script));
         assert_eq!(fs::read_to_string(place.path().join("victim")).unwrap(), "the user's", "{script}");
     }
 }
 
 #[test]
-fn finding_out_whether_a_report_can_be_written_changes_nothing_and_leaves_nothing() {
-    let place = Place::new();
+fn checking_report_path_changes_nothing() {
+    let place = TestDir::new();
     let page = place.path().join("page");
     fs::write(&page, "old").unwrap();
     let before = page.metadata().unwrap();
     let run = ["run", "os", "--budget", "600s", "--no-store", "--report", "page"];
     let mut child = place.start(&run);
     let measures = || names(place.path()).iter().any(|name| name.starts_with("kelvin-scratch-"));
-    assert!(within(PATIENCE, measures), "it does not begin");
+    assert!(within(HANG_TIMEOUT, measures), "it does not begin");
     let scratch = names(place.path()).into_iter().find(|name| name.starts_with("kelvin-scratch-")).unwrap();
     let rights = mode(&place.path().join(&scratch));
     child.kill().unwrap();
@@ -315,26 +315,26 @@ fn finding_out_whether_a_report_can_be_written_changes_nothing_and_leaves_nothin
     assert_eq!((before.ino(), before.modified().unwrap()), (after.ino(), after.modified().unwrap()));
     assert_eq!((place.names(), rights), (vec![scratch, "page".into()], 0o700));
     // What it left is gone with the next one.
-    done(&place.run(&[&SHORT[..], &["--no-report"]].concat()));
+    assert_success(&place.run(&[&SHORT_RUN[..], &["--no-report"]].concat()));
     assert_eq!(place.names(), ["page"]);
 }
 
 /// Names of a directory and a file that a dead process of this system made.
-fn left_by_the_dead() -> [String; 2] {
+fn names_of_dead_process() -> [String; 2] {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().replace('-', "");
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap();
     let namespace: String = namespace.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    ["kelvin-scratch-", ".kelvin-unfinished-"].map(|prefix| format!("{prefix}{boot}-{namespace}-{NOBODY}"))
+    ["kelvin-scratch-", ".kelvin-unfinished-"].map(|prefix| format!("{prefix}{boot}-{namespace}-{UNUSED_PID}"))
 }
 
 #[test]
-fn what_somebody_plants_for_the_sweep_neither_makes_it_wait_nor_leads_it_elsewhere() {
-    let place = Place::new();
+fn planted_leftovers_do_not_mislead_cleanup() {
+    let place = TestDir::new();
     let victim = place.path().join("victim");
     fs::create_dir(&victim).unwrap();
     fs::write(victim.join("lock"), "").unwrap();
     fs::write(victim.join("data"), "the user's").unwrap();
-    let [directory, file] = left_by_the_dead();
+    let [directory, file] = names_of_dead_process();
     let pipe = |path: PathBuf| assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     // By the names of today and by older ones, with a pipe as lock, and without any.
     for name in [directory.clone(), format!("{directory}-a")] {
@@ -347,9 +347,9 @@ fn what_somebody_plants_for_the_sweep_neither_makes_it_wait_nor_leads_it_elsewhe
     pipe(place.path().join(format!("{file}-a")));
     symlink("victim/data", place.path().join(format!("{file}-b"))).unwrap();
     let before = place.names();
-    done(&place.run(&[&SHORT[..], &["--no-report"]].concat()));
-    done(&place.run(&["report", RUN, "--output", "page"]));
-    done(&place.run(&["file", "write", "page", "--size", "4k", "--overwrite"]));
+    assert_success(&place.run(&[&SHORT_RUN[..], &["--no-report"]].concat()));
+    assert_success(&place.run(&["report", RUN, "--output", "page"]));
+    assert_success(&place.run(&["file", "write", "page", "--size", "4k", "--overwrite"]));
     assert_eq!(fs::read_to_string(victim.join("data")).unwrap(), "the user's");
     assert!(victim.join("lock").exists());
     let mut after = place.names();
@@ -358,32 +358,32 @@ fn what_somebody_plants_for_the_sweep_neither_makes_it_wait_nor_leads_it_elsewhe
 }
 
 #[test]
-fn a_killed_writer_leaves_nothing_by_the_name_of_its_file_and_the_next_one_sweeps_up() {
-    let place = Place::new();
+fn next_writer_removes_files_of_killed_one() {
+    let place = TestDir::new();
     for more in [&[][..], &["--overwrite"]] {
         let write = [&["file", "write", "file", "--size", "1G", "--sync", "dsync"], more].concat();
         let mut child = place.start(&write);
         let grows =
             || unfinished(place.path()).is_some_and(|path| path.metadata().is_ok_and(|found| found.len() > 20_000));
-        assert!(within(PATIENCE, grows), "it does not begin");
+        assert!(within(HANG_TIMEOUT, grows), "it does not begin");
         assert_eq!(mode(&unfinished(place.path()).unwrap()), 0o600);
         assert!(!place.path().join("file").exists());
         // One that writes is left alone by others.
-        done(&place.run(&["file", "write", "second", "--size", "4k"]));
+        assert_success(&place.run(&["file", "write", "second", "--size", "4k"]));
         assert!(unfinished(place.path()).is_some() && child.try_wait().unwrap().is_none());
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(place.names().len(), 2, "{:?}", place.names());
-        done(&place.run(&["file", "write", "second", "--size", "4k", "--overwrite"]));
+        assert_success(&place.run(&["file", "write", "second", "--size", "4k", "--overwrite"]));
         assert_eq!(place.names(), ["second"]);
         fs::remove_file(place.path().join("second")).unwrap();
     }
     // A file that somebody else creates under that name meanwhile is kept.
     let write = ["file", "write", "file", "--size", "64M", "--block", "64k", "--sync", "dsync"];
     let child = place.start(&write);
-    assert!(within(PATIENCE, || unfinished(place.path()).is_some()), "it does not begin");
+    assert!(within(HANG_TIMEOUT, || unfinished(place.path()).is_some()), "it does not begin");
     fs::write(place.path().join("file"), "theirs").unwrap();
-    assert_refused(&finished(child, &write), &["file exists"]);
+    assert_refused(&wait_for_output(child, &write), &["file exists"]);
     assert_eq!(fs::read_to_string(place.path().join("file")).unwrap(), "theirs");
     assert_eq!(place.names(), ["file"]);
 }
@@ -394,8 +394,8 @@ fn unfinished(directory: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_at_once() {
-    let place = Place::new();
+fn oversized_file_is_refused_at_once() {
+    let place = TestDir::new();
     for more in [&[][..], &["--pattern", "0"], &["--overwrite"], &["--sync", "direct"]] {
         let output = place.run(&[&["file", "write", "new", "--size", "100T"], more].concat());
         assert_refused(&output, &["new cannot have 109951162777600 bytes"]);
@@ -403,7 +403,7 @@ fn what_cannot_fit_is_refused_at_once() {
     assert_refused(&place.run(&["file", "write", "new", "--count", "9000000000000"]), &["new cannot have"]);
     let limited = shell(&place, "ulimit -f 8 && \"$0\" file write new --size 1M");
     assert_refused(&limited, &["new cannot have 1048576 bytes", "ulimit -f"]);
-    done(&shell(&place, "ulimit -f 8 && \"$0\" file write new --size 4k"));
+    assert_success(&shell(&place, "ulimit -f 8 && \"$0\" file write new --size 4k"));
     let few = shell(&place, "ulimit -n 16 && \"$0\" load http://127.0.0.1:9/ --users 4");
     assert_refused(&few, &["4 connections need 68 descriptors and 16 are allowed: raise the limit by ulimit -n 68"]);
     assert_eq!(place.names(), ["new"]);
@@ -414,7 +414,7 @@ fn what_cannot_fit_is_refused_at_once() {
 fn a_store_that_may_not_grow_says_by_what_limit() {
     // In blocks of 512 or 1024 bytes: within the first page, the index of the log, and the log.
     for blocks in [1, 8, 16, 32] {
-        let place = Place::new();
+        let place = TestDir::new();
         let limited = shell(&place, &format!("ulimit -f {blocks} && \"$0\" runs import \"$1\" --store store.sqlite"));
         assert_refused(&limited, &["store.sqlite or its log would become larger than the ", "ulimit -f"]);
     }
@@ -423,7 +423,7 @@ fn a_store_that_may_not_grow_says_by_what_limit() {
 /// A store is made by what writes runs to it; a name of one that is read is a typo.
 #[test]
 fn a_store_that_is_read_is_not_made() {
-    let place = Place::new();
+    let place = TestDir::new();
     for words in [
         &["runs", "list"][..],
         &["runs", "show", "last"],
@@ -441,36 +441,36 @@ fn a_store_that_is_read_is_not_made() {
         assert_refused(&output, &["there is no"]);
         assert_eq!(place.names(), [""; 0], "{words:?}");
     }
-    done(&place.run(&["runs", "import", RUN, "--store", "typo.sqlite"]));
-    done(&place.run(&["runs", "list", "--store", "typo.sqlite"]));
+    assert_success(&place.run(&["runs", "import", RUN, "--store", "typo.sqlite"]));
+    assert_success(&place.run(&["runs", "list", "--store", "typo.sqlite"]));
 }
 
 // ---- what is mounted
 
 /// A mount by someone else under the name of kelvin's mount is kept: a link there may lead elsewhere.
 #[test]
-fn nothing_is_unmounted_by_its_path() {
+fn foreign_mounts_are_not_unmounted() {
     if !is_root() {
-        return Missing::right("mounting needs root").skips("nothing is unmounted by its path");
+        return MissingRequirement::privilege("mounting needs root").report_skip("nothing is unmounted by its path");
     }
-    let place = Place::new();
-    let name = format!("kelvin-truth-disk-{NOBODY}");
+    let place = TestDir::new();
+    let name = format!("kelvin-truth-disk-{UNUSED_PID}");
     let script = format!(
         "mkdir {name} && mount -t tmpfs kelvin-test {name} && \"$0\" {} --no-report > /dev/null; grep -c {name} /proc/self/mountinfo; \
          ls -d {name}",
-        SHORT.join(" ")
+        SHORT_RUN.join(" ")
     );
     let arguments = ["--mount", "sh", "-c", &script, KELVIN];
-    let output = finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
+    let output = wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments);
     assert_eq!(stdout(&output), format!("1\n{name}\n"), "{}", stderr(&output));
 }
 
 #[test]
-fn what_is_mounted_to_be_measured_is_seen_by_nobody_else() {
+fn measured_mounts_are_private() {
     if !is_root() {
-        return Missing::right("mounting needs root").skips("what is mounted to be measured");
+        return MissingRequirement::privilege("mounting needs root").report_skip("what is mounted to be measured");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let mut child = place.command(KELVIN, &["selfcheck", "--budget", "2s"]).stdout(Stdio::null()).spawn().unwrap();
     let here = place.path().canonicalize().unwrap();
     let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -485,13 +485,14 @@ fn what_is_mounted_to_be_measured_is_seen_by_nobody_else() {
     assert!(over, "it hangs");
     let ended = within(Duration::from_secs(60), || {
         child.try_wait().unwrap().is_some() || {
-            place::signal(&child, "INT");
+            test_dir::signal(&child, "INT");
             false
         }
     });
     assert!(ended, "it is not interrupted");
     if !seen {
-        Missing::said("the disk of known rate cannot be had here").skips("what is mounted to be measured");
+        MissingRequirement::from_message("the disk of known rate cannot be had here")
+            .report_skip("what is mounted to be measured");
     }
     assert!(place.names().is_empty(), "{:?}", place.names());
 }

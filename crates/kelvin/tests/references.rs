@@ -5,7 +5,7 @@ mod composed;
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::reference::{Unmatched, references, unmatched};
+use kelvin_analysis::reference::{UnmatchedRow, references, unmatched_rows};
 use kelvin_harness::Effort;
 use kelvin_model::{Case, Name, Reference, ReferenceValue};
 
@@ -15,7 +15,7 @@ fn measured() -> BTreeSet<(Name, Case)> {
     let mut all = BTreeSet::new();
     for probe in kelvin_probes::all() {
         for case in (probe.cases)(&machine, Effort::Thorough) {
-            let here = probe.metrics.iter().filter(|metric| metric.is_of(&case));
+            let here = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case));
             all.extend(here.map(|metric| (metric.id, case.clone())));
         }
     }
@@ -27,17 +27,17 @@ fn published() -> impl Iterator<Item = (&'static Reference, &'static ReferenceVa
 }
 
 /// Why a value is said to have no counterpart, if it is.
-fn listed(reference: &Reference, value: &ReferenceValue) -> Option<&'static Unmatched> {
-    let says = |one: &Unmatched| value.spans.as_ref().is_some_and(|spans| spans.contains(one.because));
-    unmatched().iter().find(|one| reference.id == *one.study && value.metric == *one.row && says(one))
+fn listed_as_unmatched(reference: &Reference, value: &ReferenceValue) -> Option<&'static UnmatchedRow> {
+    let says = |one: &UnmatchedRow| value.spans.as_ref().is_some_and(|spans| spans.contains(one.because));
+    unmatched_rows().iter().find(|one| reference.id == *one.study && value.metric == *one.row && says(one))
 }
 
 #[test]
-fn a_published_value_is_of_a_case_that_a_probe_makes_or_listed_as_having_none() {
+fn published_values_have_a_probe_case() {
     let measured = measured();
     for (reference, value) in published() {
         let (metric, case) = (value.metric, &value.case);
-        match (measured.contains(&(metric, case.clone())), listed(reference, value)) {
+        match (measured.contains(&(metric, case.clone())), listed_as_unmatched(reference, value)) {
             (true, None) | (false, Some(_)) => {}
             (false, None) => panic!("{metric} ({case}) of {} is measured by no probe", reference.id),
             (true, Some(one)) => panic!("{one:?} has a counterpart: {metric} ({case})"),
@@ -46,16 +46,16 @@ fn a_published_value_is_of_a_case_that_a_probe_makes_or_listed_as_having_none() 
 }
 
 #[test]
-fn a_published_value_is_in_the_unit_of_its_metric() {
-    for (reference, value) in published().filter(|(reference, value)| listed(reference, value).is_none()) {
+fn published_values_have_the_metric_unit() {
+    for (reference, value) in published().filter(|(reference, value)| listed_as_unmatched(reference, value).is_none()) {
         let metric = kelvin_catalogue::find(value.metric).unwrap();
         assert_eq!(value.unit, metric.unit, "{} of {}", metric.id, reference.id);
     }
 }
 
 #[test]
-fn a_metric_is_a_published_baseline_where_a_study_published_a_case_of_it() {
-    let compared = published().filter(|(reference, value)| listed(reference, value).is_none());
+fn baseline_metrics_are_those_of_published_studies() {
+    let compared = published().filter(|(reference, value)| listed_as_unmatched(reference, value).is_none());
     let compared: BTreeSet<Name> = compared.map(|(_, value)| value.metric).collect();
     let baselines = kelvin_catalogue::all().filter(|metric| metric.baseline).map(|metric| metric.id);
     assert_eq!(baselines.collect::<BTreeSet<Name>>(), compared);

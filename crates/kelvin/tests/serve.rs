@@ -1,6 +1,6 @@
 //! `kelvin serve` as a whole program: its address, the clients that people use, its refusals and its end.
 
-mod running;
+mod server_process;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use kelvin_model::resources::{Look, Served};
-use kelvin_testing::Missing;
-use running::Running;
+use kelvin_model::resources::{ResourceSnapshot, ServerStats};
+use kelvin_testing::MissingRequirement;
+use server_process::ServerProcess;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 
-impl Running {
+impl ServerProcess {
     fn start(root: &Path, arguments: &[&str]) -> Self {
         Self::start_at("127.0.0.1:0", root, arguments)
     }
@@ -24,7 +24,7 @@ impl Running {
     fn start_at(listen: &str, root: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(KELVIN);
         command.arg("serve").arg(root).args(["--listen", listen]).args(arguments);
-        Self::of(command, Stdio::piped())
+        Self::spawn(command, Stdio::piped())
     }
 
     fn url(&self, path: &str) -> String {
@@ -33,23 +33,23 @@ impl Running {
 }
 
 /// What a client does; `None`, and said, where it is not installed.
-fn client(name: &str, package: &str, arguments: &[&str]) -> Option<Output> {
+fn run_client(name: &str, package: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(name).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            Missing::program(name, package, &error).skips(format!("kelvin serve with {name}"));
+            MissingRequirement::program(name, package, &error).report_skip(format!("kelvin serve with {name}"));
             None
         }
     }
 }
 
 fn curl(arguments: &[&str]) -> Option<String> {
-    let output = client("curl", "curl", &[&["-sS", "--max-time", "30"], arguments].concat())?;
+    let output = run_client("curl", "curl", &[&["-sS", "--max-time", "30"], arguments].concat())?;
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn site() -> tempfile::TempDir {
+fn make_site() -> tempfile::TempDir {
     let top = tempfile::tempdir().unwrap();
     fs::write(top.path().join("a b.txt"), "0123456789").unwrap();
     fs::write(top.path().join("large"), vec![7; 5_000_000]).unwrap();
@@ -59,9 +59,9 @@ fn site() -> tempfile::TempDir {
 }
 
 #[test]
-fn curl_gets_files_parts_and_what_has_changed() {
-    let top = site();
-    let server = Running::start(top.path(), &[]);
+fn curl_gets_files_ranges_and_conditionals() {
+    let top = make_site();
+    let server = ServerProcess::start(top.path(), &[]);
     let url = server.url("/a%20b.txt");
     let Some(content) = curl(&[&url]) else { return };
     assert_eq!(content, "0123456789");
@@ -87,14 +87,14 @@ fn curl_gets_files_parts_and_what_has_changed() {
 }
 
 #[test]
-fn a_server_on_loopback_is_not_asked_for_by_foreign_names() {
-    let top = site();
-    let code = |server: &Running, host: &str| {
+fn loopback_server_rejects_foreign_host_names() {
+    let top = make_site();
+    let code = |server: &ServerProcess, host: &str| {
         let host = format!("Host: {host}");
         curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", &host, &server.url("/sub/c.html")])
     };
     let (own, named) =
-        (Running::start(top.path(), &[]), Running::start(top.path(), &["--host", "a.test", "--host", "b"]));
+        (ServerProcess::start(top.path(), &[]), ServerProcess::start(top.path(), &["--host", "a.test", "--host", "b"]));
     for (host, by_own, by_named) in [
         ("localhost:80", "200", "200"),
         ("192.0.2.1", "200", "200"),
@@ -109,29 +109,31 @@ fn a_server_on_loopback_is_not_asked_for_by_foreign_names() {
     }
     assert!(curl(&["-H", "Host: evil.example", &own.url("/")]).unwrap().contains("kelvin serve --host NAME"));
     for (arguments, of_other) in [(&[][..], "200"), (&["--host", "a.test"], "421")] {
-        let open = Running::start_at("0.0.0.0:0", top.path(), arguments);
+        let open = ServerProcess::start_at("0.0.0.0:0", top.path(), arguments);
         assert_eq!(code(&open, "any.example").unwrap(), of_other);
     }
 }
 
 /// What nginx is told: to hand on what it is asked for, by its own words alone.
-const PROXY: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; \
+const NGINX_PROXY_CONF: &str = "daemon off; master_process off; pid nginx.pid; error_log stderr; events {} http { access_log off; \
     client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5; \
     server { listen unix:nginx.socket; location / { proxy_pass http://SERVER; } } }";
 
 #[test]
-fn nginx_hands_on_what_it_is_asked_for() {
-    let (top, place) = (site(), tempfile::tempdir().unwrap());
-    let server = Running::start(top.path(), &[]);
-    fs::write(place.path().join("nginx.conf"), PROXY.replace("SERVER", &server.address)).unwrap();
+fn nginx_proxy_passes_requests() {
+    let (top, place) = (make_site(), tempfile::tempdir().unwrap());
+    let server = ServerProcess::start(top.path(), &[]);
+    fs::write(place.path().join("nginx.conf"), NGINX_PROXY_CONF.replace("SERVER", &server.address)).unwrap();
     let mut command = Command::new("nginx");
     command.current_dir(&place).arg("-p").arg(place.path()).args(["-c", "nginx.conf"]).stderr(Stdio::null());
     let mut nginx = match command.spawn() {
         Ok(nginx) => nginx,
-        Err(error) => return Missing::program("nginx", "nginx", &error).skips("kelvin serve behind nginx"),
+        Err(error) => {
+            return MissingRequirement::program("nginx", "nginx", &error).report_skip("kelvin serve behind nginx");
+        }
     };
     let socket = place.path().join("nginx.socket");
-    until(|| std::os::unix::net::UnixStream::connect(&socket).is_ok());
+    wait_until(|| std::os::unix::net::UnixStream::connect(&socket).is_ok());
     let by = |path: &str| curl(&["--unix-socket", socket.to_str().unwrap(), &format!("http://any.example{path}")]);
     let got = by("/a%20b.txt").map(|small| (small, by("/large").unwrap().len()));
     nginx.kill().unwrap();
@@ -140,24 +142,26 @@ fn nginx_hands_on_what_it_is_asked_for() {
 }
 
 #[test]
-fn other_clients_get_what_they_ask_for() {
-    let top = site();
-    let server = Running::start(top.path(), &["--index", "--threads", "2"]);
-    if let Some(output) =
-        client("wget", "wget", &["-nv", "-r", "-np", "-P", top.path().join("got").to_str().unwrap(), &server.url("/")])
-    {
+fn wget_and_wrk_get_files() {
+    let top = make_site();
+    let server = ServerProcess::start(top.path(), &["--index", "--threads", "2"]);
+    if let Some(output) = run_client(
+        "wget",
+        "wget",
+        &["-nv", "-r", "-np", "-P", top.path().join("got").to_str().unwrap(), &server.url("/")],
+    ) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let got = top.path().join("got").join(&server.address);
         assert_eq!(fs::read_to_string(got.join("a b.txt")).unwrap(), "0123456789");
         assert_eq!(fs::read_to_string(got.join("sub/c.html")).unwrap(), "<p>");
     }
-    if let Some(output) = client("wrk", "wrk", &["-t1", "-c8", "-d1", &server.url("/large")]) {
+    if let Some(output) = run_client("wrk", "wrk", &["-t1", "-c8", "-d1", &server.url("/large")]) {
         let told = String::from_utf8_lossy(&output.stdout);
         assert!(told.contains("requests in") && !told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
     }
     for keeps in [&["-k"][..], &[]] {
         let url = server.url("/sub/c.html");
-        let Some(output) = client("ab", "apache2-utils", &[keeps, &["-q", "-n", "500", "-c", "8", &url]].concat())
+        let Some(output) = run_client("ab", "apache2-utils", &[keeps, &["-q", "-n", "500", "-c", "8", &url]].concat())
         else {
             break;
         };
@@ -172,14 +176,14 @@ fn other_clients_get_what_they_ask_for() {
 struct Client(TcpStream);
 
 impl Client {
-    fn of(server: &Running) -> Self {
+    fn connect(server: &ServerProcess) -> Self {
         let stream = TcpStream::connect(&server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Self(stream)
     }
 
     /// Asks for a file.
-    fn ask(&mut self, path: &str) {
+    fn request(&mut self, path: &str) {
         write!(self.0, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
     }
 
@@ -215,7 +219,7 @@ fn signal(name: &str, process: u32) {
 }
 
 /// Waits for what comes in the time of another process.
-fn until(mut is_so: impl FnMut() -> bool) {
+fn wait_until(mut is_so: impl FnMut() -> bool) {
     let is_over = (0..3000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         is_so()
@@ -224,9 +228,9 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 /// A server of processes with clients that were each served once, and the processes: the one that forks and its children.
-fn forked(root: &Path, clients: usize) -> (Running, Vec<Client>, u32, Vec<u32>) {
-    let server = Running::start(root, &["--model", "fork"]);
-    let mut clients: Vec<Client> = (0..clients).map(|_| Client::of(&server)).collect();
+fn forking_server(root: &Path, clients: usize) -> (ServerProcess, Vec<Client>, u32, Vec<u32>) {
+    let server = ServerProcess::start(root, &["--model", "fork"]);
+    let mut clients: Vec<Client> = (0..clients).map(|_| Client::connect(&server)).collect();
     assert!(clients.iter_mut().all(Client::is_served));
     let forks = children(server.child.id());
     assert_eq!(forks.len(), 1);
@@ -236,14 +240,14 @@ fn forked(root: &Path, clients: usize) -> (Running, Vec<Client>, u32, Vec<u32>) 
 }
 
 #[test]
-fn a_process_that_crashes_ends_its_own_connection() {
-    let top = site();
-    let (server, mut clients, forks, own) = forked(top.path(), 3);
+fn crashed_process_ends_only_its_connection() {
+    let top = make_site();
+    let (server, mut clients, forks, own) = forking_server(top.path(), 3);
     // Of a SIGSEGV that somebody sends, the handler of the Rust runtime makes nothing.
     signal("-ABRT", own[1]);
-    until(|| children(forks).len() == 2);
+    wait_until(|| children(forks).len() == 2);
     assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 2);
-    assert!(Client::of(&server).is_served());
+    assert!(Client::connect(&server).is_served());
     let (status, told) = server.end("-TERM");
     assert_eq!(status, Some(0), "{told}");
     // What a process did is known from those that have ended by themselves.
@@ -251,25 +255,25 @@ fn a_process_that_crashes_ends_its_own_connection() {
 }
 
 #[test]
-fn one_process_that_is_asked_to_end_ends_its_own_connection() {
-    let top = site();
-    let (server, mut clients, forks, own) = forked(top.path(), 2);
+fn terminated_process_ends_only_its_connection() {
+    let top = make_site();
+    let (server, mut clients, forks, own) = forking_server(top.path(), 2);
     signal("-TERM", own[0]);
-    until(|| children(forks).len() == 1);
+    wait_until(|| children(forks).len() == 1);
     assert_eq!(clients.iter_mut().filter_map(|client| client.is_served().then_some(())).count(), 1);
     assert_eq!(server.end("-INT").0, Some(0));
 }
 
 #[test]
-fn no_process_is_left_when_the_server_is_killed() {
-    let top = site();
+fn killed_server_leaves_no_process() {
+    let top = make_site();
     for first in [true, false] {
-        let (mut server, mut clients, forks, own) = forked(top.path(), 3);
+        let (mut server, mut clients, forks, own) = forking_server(top.path(), 3);
         // Either the program itself, or the process that forks.
         signal("-KILL", if first { server.child.id() } else { forks });
-        clients.iter_mut().for_each(|client| until(|| !client.is_served()));
+        clients.iter_mut().for_each(|client| wait_until(|| !client.is_served()));
         // Their new parent may not reap them.
-        until(|| own.iter().chain([&forks]).all(|process| !is_running(*process)));
+        wait_until(|| own.iter().chain([&forks]).all(|process| !is_running(*process)));
         let status = server.child.wait().unwrap();
         let mut told = String::new();
         server.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
@@ -282,10 +286,10 @@ fn is_running(process: u32) -> bool {
 }
 
 #[test]
-fn it_ends_by_a_signal_and_says_what_it_did() {
-    let top = site();
+fn signal_ends_server_with_summary() {
+    let top = make_site();
     for signal in ["-TERM", "-INT"] {
-        let server = Running::start(top.path(), &[]);
+        let server = ServerProcess::start(top.path(), &[]);
         if curl(&[&server.url("/a%20b.txt")]).is_none() {
             return;
         }
@@ -296,7 +300,7 @@ fn it_ends_by_a_signal_and_says_what_it_did() {
 }
 
 #[test]
-fn hangup_reopens_the_directory_and_connections_go_on() {
+fn sighup_reopens_directory_and_keeps_connections() {
     for model in ["epoll", "pool", "fork"] {
         let top = tempfile::tempdir().unwrap();
         let site = |name: &str, content: &str| {
@@ -307,15 +311,15 @@ fn hangup_reopens_the_directory_and_connections_go_on() {
             directory
         };
         let (served, next) = (site("served", "old"), site("next", "new"));
-        let server = Running::start(&served, &["--model", model]);
+        let server = ServerProcess::start(&served, &["--model", model]);
         let which = || {
-            let mut client = Client::of(&server);
-            client.ask("/which");
+            let mut client = Client::connect(&server);
+            client.request("/which");
             let mut answer = [0; 4096];
             let read = client.0.read(&mut answer).unwrap();
             String::from_utf8_lossy(&answer[..read]).into_owned()
         };
-        let mut kept = Client::of(&server);
+        let mut kept = Client::connect(&server);
         assert!(kept.is_served() && which().ends_with("old"), "{model}");
         // A deployment by renaming: the directory that was opened has another name now.
         fs::rename(&served, top.path().join("before")).unwrap();
@@ -326,7 +330,7 @@ fn hangup_reopens_the_directory_and_connections_go_on() {
         assert!(which().ends_with("old"), "{model}");
         fs::rename(&next, &served).unwrap();
         signal("-HUP", server.child.id());
-        until(|| which().ends_with("new"));
+        wait_until(|| which().ends_with("new"));
         assert!(kept.is_served(), "{model}");
         let (status, told) = server.end("-TERM");
         assert_eq!(status, Some(0), "{model}: {told}");
@@ -335,8 +339,8 @@ fn hangup_reopens_the_directory_and_connections_go_on() {
 }
 
 #[test]
-fn signals_that_are_ignored_at_the_start_stay_ignored() {
-    let top = site();
+fn initially_ignored_signals_stay_ignored() {
+    let top = make_site();
     for (ignored, others) in [("HUP", "-INT"), ("INT", "-TERM"), ("TERM", "-INT")] {
         let ignore = format!("--ignore-signal={ignored}");
         for words in [["serve"].as_slice(), &["receive"], &["agent"]] {
@@ -345,7 +349,7 @@ fn signals_that_are_ignored_at_the_start_stay_ignored() {
             if words != ["agent"] {
                 command.arg(top.path());
             }
-            let mut server = Running::of(command, Stdio::piped());
+            let mut server = ServerProcess::spawn(command, Stdio::piped());
             signal(&format!("-{ignored}"), server.child.id());
             std::thread::sleep(Duration::from_millis(300));
             assert!(server.child.try_wait().unwrap().is_none(), "{words:?} ended by SIG{ignored}");
@@ -355,71 +359,71 @@ fn signals_that_are_ignored_at_the_start_stay_ignored() {
 }
 
 /// A server that tells what it uses, and where.
-fn exposed(root: &Path, arguments: &[&str]) -> (Running, String) {
+fn server_with_stats(root: &Path, arguments: &[&str]) -> (ServerProcess, String) {
     let token = root.join("token");
     fs::write(&token, "0123456789abcdef\n").unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
     let exposed = ["--expose-resources", "--token-file", token.to_str().unwrap()];
-    let mut server = Running::start(root, &[&exposed, arguments].concat());
+    let mut server = ServerProcess::start(root, &[&exposed, arguments].concat());
     let looks = server.line();
     (server, looks)
 }
 
 /// What it knows of its requests.
-fn served(looks: &str) -> Served {
+fn parse_stats(looks: &str) -> ServerStats {
     let mut stream = TcpStream::connect(looks).unwrap();
     let fields = "Host: 127.0.0.1\r\nAuthorization: Bearer 0123456789abcdef";
     write!(stream, "GET /.kelvin/resources HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let json = answer.split_once("\r\n\r\n").unwrap().1;
-    Look::from_json(json.as_bytes()).unwrap().served.unwrap()
+    ResourceSnapshot::from_json(json.as_bytes()).unwrap().served.unwrap()
 }
 
 #[test]
-fn connections_send_by_the_congestion_control_that_is_asked_for() {
-    let top = site();
+fn connections_use_requested_congestion_control() {
+    let top = make_site();
     for model in ["epoll", "fork"] {
-        let (server, looks) = exposed(top.path(), &["--model", model, "--congestion-control", "reno"]);
-        assert_eq!(served(&looks).congestion_control.as_deref(), Some("reno"), "{model}");
-        assert!(Client::of(&server).is_served(), "{model}");
+        let (server, looks) = server_with_stats(top.path(), &["--model", model, "--congestion-control", "reno"]);
+        assert_eq!(parse_stats(&looks).congestion_control.as_deref(), Some("reno"), "{model}");
+        assert!(Client::connect(&server).is_served(), "{model}");
     }
 }
 
 #[test]
-fn of_processes_it_is_known_what_they_serve_and_of_one_that_is_killed_nothing_stays_in_flight() {
-    let top = site();
+fn killed_process_leaves_nothing_in_flight() {
+    let top = make_site();
     // More than all buffers between a server and a client who does not read.
     fs::File::create(top.path().join("endless")).unwrap().set_len(1 << 30).unwrap();
-    let (server, looks) = exposed(top.path(), &["--model", "fork"]);
-    let mut clients: Vec<Client> = (0..3).map(|_| Client::of(&server)).collect();
+    let (server, looks) = server_with_stats(top.path(), &["--model", "fork"]);
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&server)).collect();
     assert!(clients.iter_mut().all(Client::is_served));
-    until(|| served(&looks).in_flight_now == 0 && served(&looks).requests == 3);
-    let counted = served(&looks);
+    wait_until(|| parse_stats(&looks).in_flight_now == 0 && parse_stats(&looks).requests == 3);
+    let counted = parse_stats(&looks);
     assert_eq!((counted.bytes, counted.connections, counted.refused), (30, 3, 0));
     assert!(counted.in_flight > 0.0 && counted.worked > 0.0 && counted.held > counted.in_flight, "{counted:?}");
     let own = children(children(server.child.id())[0]);
-    let mut slow = Client::of(&server);
-    slow.ask("/endless");
-    until(|| served(&looks).in_flight_now == 1 && served(&looks).window_limited > 0.0);
-    let (before, after) = (served(&looks), served(&looks));
+    let mut slow = Client::connect(&server);
+    slow.request("/endless");
+    wait_until(|| parse_stats(&looks).in_flight_now == 1 && parse_stats(&looks).window_limited > 0.0);
+    let (before, after) = (parse_stats(&looks), parse_stats(&looks));
     let grown = [after.in_flight - before.in_flight, after.worked - before.worked, after.held - before.held];
     assert!(grown[0] > 0.0 && grown[0] == grown[1] && grown[2] == 4.0 * grown[0], "{before:?} {after:?}");
     let all = children(children(server.child.id())[0]);
     let serving = all.iter().find(|child| !own.contains(child)).unwrap();
     signal("-KILL", *serving);
-    until(|| served(&looks).in_flight_now == 0);
-    let (gone, later) = (served(&looks), served(&looks));
+    wait_until(|| parse_stats(&looks).in_flight_now == 0);
+    let (gone, later) = (parse_stats(&looks), parse_stats(&looks));
     assert_eq!((gone.in_flight, gone.worked, gone.connections), (later.in_flight, later.worked, 4));
     assert!(clients.iter_mut().all(Client::is_served), "the others are served");
-    until(|| served(&looks).requests == 6);
+    wait_until(|| parse_stats(&looks).requests == 6);
     assert_eq!(server.end("-TERM").0, Some(0));
 }
 
 #[test]
-fn what_it_uses_is_told_to_who_has_the_token() {
-    let top = site();
-    let (server, looks) = exposed(top.path(), &[]);
+fn stats_need_the_token() {
+    let top = make_site();
+    let (server, looks) = server_with_stats(top.path(), &[]);
     let url = format!("http://{looks}/.kelvin/resources");
     if curl(&["-o", "/dev/null", &server.url("/large")]).is_none() {
         return;
@@ -427,7 +431,7 @@ fn what_it_uses_is_told_to_who_has_the_token() {
     let bearer = |token: &str| format!("Authorization: Bearer {token}");
     let look = || {
         let json = curl(&["-H", &bearer("0123456789abcdef"), &url]).unwrap();
-        Look::from_json(json.as_bytes()).unwrap()
+        ResourceSnapshot::from_json(json.as_bytes()).unwrap()
     };
     let served = || look().served.unwrap();
     // The server counts an answer when it has given it to the kernel: the client may be faster.
@@ -445,11 +449,11 @@ fn what_it_uses_is_told_to_who_has_the_token() {
 }
 
 #[test]
-fn where_no_ring_is_allowed_it_says_so_in_one_line() {
-    let top = site();
+fn forbidden_io_uring_is_one_line() {
+    let top = make_site();
     let root = top.path().to_owned();
     let refused = std::thread::spawn(move || {
-        kelvin_sys::filter::refuse(kelvin_sys::filter::IO_URING_SETUP).unwrap();
+        kelvin_sys::seccomp::deny(kelvin_sys::seccomp::IO_URING_SETUP).unwrap();
         Command::new(KELVIN)
             .arg("serve")
             .arg(root)
@@ -464,8 +468,8 @@ fn where_no_ring_is_allowed_it_says_so_in_one_line() {
 }
 
 #[test]
-fn what_cannot_be_served_is_one_line() {
-    let top = site();
+fn unservable_directory_is_one_line() {
+    let top = make_site();
     let refused = |arguments: &[&str]| {
         let output = Command::new(KELVIN).arg("serve").args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

@@ -4,23 +4,23 @@
 //! whole; of the others the probes with the longest readings are left out. Each run holds the headlines that the kelvin which made
 //! it found in earlier ones (`learned`), so that what is found today is held against what was found then.
 
-mod place;
+mod test_dir;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use place::{KELVIN, Place, stderr, stdout};
 use serde_json::Value;
+use test_dir::{KELVIN, TestDir, stderr, stdout};
 
 /// The run that is whole, one with the headlines of it, and one with the headlines of that.
-const WHOLE: &str = "intel-guest-3";
-const SECOND: &str = "intel-guest-2";
-const THIRD: &str = "intel-guest-1";
+const FULL_RUN: &str = "intel-guest-3";
+const SECOND_RUN: &str = "intel-guest-2";
+const THIRD_RUN: &str = "intel-guest-1";
 
 /// A metric at a case.
-type Key = (String, String);
+type SeriesKey = (String, String);
 
-fn key(metric: &Value, case: &Value) -> Key {
+fn key(metric: &Value, case: &Value) -> SeriesKey {
     (metric.as_str().unwrap().to_owned(), case.to_string())
 }
 
@@ -29,21 +29,21 @@ fn array(value: &Value) -> &[Value] {
 }
 
 /// Puts the export of a run into a place, and returns what is in it, by the names of today.
-fn unpacked(place: &Place, name: &str) -> Value {
+fn unpack_run(place: &TestDir, name: &str) -> Value {
     let (written, today) = kelvin_testing::stored_run(name);
     fs::write(place.path().join(name), written).unwrap();
     serde_json::from_str(&today).unwrap()
 }
 
 /// What kelvin prints, which must succeed.
-fn says(place: &Place, arguments: &[&str]) -> String {
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
     let output = place.command(KELVIN, arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
 /// The headlines of an analysis as JSON.
-fn headlines(report: &Value) -> BTreeMap<Key, f64> {
+fn headlines(report: &Value) -> BTreeMap<SeriesKey, f64> {
     let of = |result: &Value| {
         let headline = result["outcome"]["measured"]["headline"].as_f64()?;
         Some((key(&result["metric"]["id"], &result["case"]), headline))
@@ -52,15 +52,16 @@ fn headlines(report: &Value) -> BTreeMap<Key, f64> {
 }
 
 /// That every metric of every case in the file has a result, and each its headline among those that a later run knew of it.
-fn is_what_it_was(report: &Value, run: &Value, later: &Value) {
+fn assert_headlines_unchanged(report: &Value, run: &Value, later: &Value) {
     assert!(report["run"] == *run, "what is read is what is in the file");
     let results = array(&report["analysis"]["results"]);
-    let found: BTreeSet<Key> = results.iter().map(|result| key(&result["metric"]["id"], &result["case"])).collect();
+    let found: BTreeSet<SeriesKey> =
+        results.iter().map(|result| key(&result["metric"]["id"], &result["case"])).collect();
     let measured = array(&run["measurements"]).iter();
     let of_case = |one: &Value| array(&one["metrics"]).iter().map(|id| key(id, &one["case"])).collect::<Vec<_>>();
     assert_eq!(found, measured.flat_map(of_case).collect());
     let headlines = headlines(report);
-    let known: BTreeMap<Key, &[Value]> = array(&later["learned"])
+    let known: BTreeMap<SeriesKey, &[Value]> = array(&later["learned"])
         .iter()
         .map(|one| (key(&one["metric"], &one["case"]), array(&one["headlines"])))
         .collect();
@@ -74,21 +75,21 @@ fn is_what_it_was(report: &Value, run: &Value, later: &Value) {
 }
 
 #[test]
-fn what_was_measured_then_comes_to_the_same_today() {
-    let place = Place::new();
-    let [whole, second, third] = [WHOLE, SECOND, THIRD].map(|name| unpacked(&place, name));
-    for (name, run, later) in [(WHOLE, &whole, &second), (SECOND, &second, &third)] {
-        let report: Value = serde_json::from_str(&says(
+fn stored_runs_keep_their_headlines() {
+    let place = TestDir::new();
+    let [whole, second, third] = [FULL_RUN, SECOND_RUN, THIRD_RUN].map(|name| unpack_run(&place, name));
+    for (name, run, later) in [(FULL_RUN, &whole, &second), (SECOND_RUN, &second, &third)] {
+        let report: Value = serde_json::from_str(&stdout_of(
             &place,
             &["report", name, "--format", "json", "--with-private", "--with-samples"],
         ))
         .unwrap();
-        is_what_it_was(&report, run, later);
+        assert_headlines_unchanged(&report, run, later);
     }
 }
 
 /// Samples in a run, by its file.
-fn samples(run: &Value) -> usize {
+fn sample_count(run: &Value) -> usize {
     let rounds = array(&run["measurements"]).iter().flat_map(|one| array(&one["rounds"]));
     let readings = rounds.filter_map(|round| round["attempt"]["measured"].as_array()).flatten();
     let count = |reading: &Value| match &reading["readings"] {
@@ -99,14 +100,15 @@ fn samples(run: &Value) -> usize {
 }
 
 #[test]
-fn through_the_store_all_of_it_is_in_every_format() {
-    let place = Place::new();
-    let run = unpacked(&place, SECOND);
-    says(&place, &["runs", "import", SECOND]);
+fn stored_run_is_whole_in_every_format() {
+    let place = TestDir::new();
+    let run = unpack_run(&place, SECOND_RUN);
+    stdout_of(&place, &["runs", "import", SECOND_RUN]);
     assert!(
-        serde_json::from_str::<Value>(&says(&place, &["runs", "export", "last", "--with-private"])).unwrap() == run
+        serde_json::from_str::<Value>(&stdout_of(&place, &["runs", "export", "last", "--with-private"])).unwrap()
+            == run
     );
-    let report = |format: &str| says(&place, &["report", "--format", format]);
+    let report = |format: &str| stdout_of(&place, &["report", "--format", format]);
     let json: Value = serde_json::from_str(&report("json")).unwrap();
     let headlines = headlines(&json);
 
@@ -120,11 +122,11 @@ fn through_the_store_all_of_it_is_in_every_format() {
     let found = headlines.iter().map(|((metric, _), headline)| (metric.clone(), headline.to_bits()));
     assert_eq!(written, found.collect());
     assert_eq!(table.lines().count(), array(&json["analysis"]["results"]).len() + 1);
-    assert_eq!(report("samples").lines().count(), samples(&run) + 1);
+    assert_eq!(report("samples").lines().count(), sample_count(&run) + 1);
 
     // The others show metrics below the name of their area.
     let metrics: BTreeSet<&str> = headlines.keys().map(|(metric, _)| metric.as_str()).collect();
-    let (terminal, markdown, page) = (says(&place, &["report", "--full"]), report("md"), report("html"));
+    let (terminal, markdown, page) = (stdout_of(&place, &["report", "--full"]), report("md"), report("html"));
     for metric in &metrics {
         let (_, below) = metric.split_once('.').unwrap();
         assert!(terminal.contains(below) && markdown.contains(metric), "{metric}");
@@ -135,6 +137,6 @@ fn through_the_store_all_of_it_is_in_every_format() {
     let probes: BTreeSet<&str> = array(&run["plan"]).iter().map(|one| one["probe"].as_str().unwrap()).collect();
     assert!(probes.len() > 20 && probes.iter().all(|probe| page.contains(probe)), "{probes:?}");
     // What is predicted anew is of the same run.
-    let anew = says(&place, &["report", "--repredict", "--format", "csv"]);
+    let anew = stdout_of(&place, &["report", "--repredict", "--format", "csv"]);
     assert_eq!(anew.lines().count(), table.lines().count());
 }

@@ -1,7 +1,7 @@
 //! `kelvin study load` as a whole program: a server of its own, one that runs already, limits that are planted, mistakes, Ctrl-C.
 
-mod place;
-mod running;
+mod server_process;
+mod test_dir;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Seek};
@@ -10,54 +10,54 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
-use kelvin_file::group::{Controller, Group};
-use kelvin_testing::Missing;
-use place::{KELVIN, PATIENCE, Place, assert_refused, signal, stderr, within};
-use running::Running;
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_testing::MissingRequirement;
 use serde_json::Value;
+use server_process::ServerProcess;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, within};
 
 /// Short visits to few users, whose figures are no measure of anything.
-const SHORT: [&str; 10] =
+const SHORT_OPTIONS: [&str; 10] =
     ["--users", "1,2,4", "--rounds", "2", "--budget", "1s", "--visit", "300ms", "--file-count", "16"];
 
 /// Held for writing while studies are made whose figures count, which have the CPUs of this machine. Others are made beside each other.
-static ALONE: RwLock<()> = RwLock::new(());
+static QUIET_CPU_LOCK: RwLock<()> = RwLock::new(());
 
 /// Studies of servers that a link or their workers limit, and not the CPUs, which they leave idle: what they find counts, and several
 /// tests look at it. They are made beside each other.
-static LIMITED: LazyLock<Limited> = LazyLock::new(Limited::study);
+static LIMITED_STUDIES: LazyLock<LimitedStudies> = LazyLock::new(LimitedStudies::study);
 
-struct Limited {
+struct LimitedStudies {
     /// Behind a limited link, of the default server and of one of processes; or why there can be none here.
-    by_link: Result<[Value; 2], Missing>,
+    by_link: Result<[Value; 2], MissingRequirement>,
     /// By two workers.
     by_workers: Value,
 }
 
-impl Limited {
+impl LimitedStudies {
     const LINK: [&str; 8] = ["--between", "namespaces", "--link", "20M", "--file-size", "100kB", "--file-count", "16"];
     const LINK_BITS: f64 = 20e6;
 
     fn study() -> Self {
-        let _alone = ALONE.write().unwrap_or_else(PoisonError::into_inner);
+        let _alone = QUIET_CPU_LOCK.write().unwrap_or_else(PoisonError::into_inner);
         let of_default = || study(&[&["--users", "1,2,4", "--rounds", "3", "--visit", "1s"][..], &Self::LINK].concat());
         let forks = ["--users", "3", "--rounds", "2", "--visit", "1s", "--server-options", "--model fork"];
         let of_processes = || study(&[&forks[..], &Self::LINK].concat());
         std::thread::scope(|scope| {
-            let behind_link = may_make_namespaces().map(|()| [scope.spawn(of_default), scope.spawn(of_processes)]);
-            let by_workers = decided(of_two_workers);
+            let behind_link = check_namespaces().map(|()| [scope.spawn(of_default), scope.spawn(of_processes)]);
+            let by_workers = retry_unknown(study_of_two_workers);
             Self { by_link: behind_link.map(|studies| studies.map(|study| study.join().unwrap())), by_workers }
         })
     }
 }
 
 /// A study of what is limited. What other work leaves not known is asked again, twice at most; a wrong answer is never made up for.
-fn decided(make: impl Fn() -> Value) -> Value {
+fn retry_unknown(make: impl Fn() -> Value) -> Value {
     let is_known = |study: &Value| limit(study).0.get("unknown").is_none();
     (0..2).map(|_| make()).find(is_known).unwrap_or_else(&make)
 }
 
-fn of_two_workers() -> Value {
+fn study_of_two_workers() -> Value {
     let limit = ["--server-options", "--model pool --threads 2", "--think", "50ms"];
     let files = ["--file-size", "10kB", "--file-count", "16"];
     study(&[&["--users", "1,2,4,6", "--rounds", "3", "--visit", "700ms"][..], &limit, &files].concat())
@@ -65,17 +65,17 @@ fn of_two_workers() -> Value {
 
 /// A whole study whose figures count.
 fn study(arguments: &[&str]) -> Value {
-    made(&Place::new(), arguments)
+    run_study(&TestDir::new(), arguments)
 }
 
 /// A whole study whose figures do not count.
-fn study_beside(place: &Place, arguments: &[&str]) -> Value {
-    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
-    made(place, arguments)
+fn study_without_lock(place: &TestDir, arguments: &[&str]) -> Value {
+    let _others = QUIET_CPU_LOCK.read().unwrap_or_else(PoisonError::into_inner);
+    run_study(place, arguments)
 }
 
 /// A whole study, as data; it is more than a pipe holds.
-fn made(place: &Place, arguments: &[&str]) -> Value {
+fn run_study(place: &TestDir, arguments: &[&str]) -> Value {
     let arguments =
         [&["study", "load", "--no-store", "--no-report", "--json", "--with-samples"][..], arguments].concat();
     let mut printed = tempfile::tempfile().unwrap();
@@ -110,10 +110,10 @@ fn readings<'s>(study: &'s Value, metric: &str) -> Vec<(&'s Value, f64)> {
 }
 
 #[test]
-fn a_server_of_its_own_is_studied_and_nothing_is_left() {
-    let place = Place::new();
+fn own_server_is_studied_and_removed() {
+    let place = TestDir::new();
     let own = ["--file-size", "10kB", "--think", "0,5ms", "--server-options", "--congestion-control reno"];
-    let study = study_beside(&place, &[&SHORT[..], &own].concat());
+    let study = study_without_lock(&place, &[&SHORT_OPTIONS[..], &own].concat());
     let notes = study["run"]["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note == "the server's connections send by reno"), "{notes:?}");
     assert_eq!(study["run"]["status"], "complete");
@@ -147,10 +147,12 @@ fn a_server_of_its_own_is_studied_and_nothing_is_left() {
 }
 
 #[test]
-fn throughput_and_what_was_sent_are_one_flow() {
-    let by_link =
-        LIMITED.by_link.as_ref().inspect_err(|missing| missing.skips("the flow of bytes through a limited link"));
-    for study in by_link.into_iter().flatten().chain([&LIMITED.by_workers]) {
+fn throughput_equals_bytes_sent() {
+    let by_link = LIMITED_STUDIES
+        .by_link
+        .as_ref()
+        .inspect_err(|missing| missing.report_skip("the flow of bytes through a limited link"));
+    for study in by_link.into_iter().flatten().chain([&LIMITED_STUDIES.by_workers]) {
         // Of a visit's 25 answers as many as there are users may be under way when it begins, and when it ends.
         let of_all = |metric| readings(study, metric).into_iter().map(|(_, value)| value).sum::<f64>();
         let (received, sent) = (of_all("load.rate"), of_all("load.sent"));
@@ -163,8 +165,8 @@ fn throughput_and_what_was_sent_are_one_flow() {
 }
 
 #[test]
-fn a_server_that_runs_already_is_studied_by_what_it_tells() {
-    let place = Place::new();
+fn running_server_is_studied_by_its_stats() {
+    let place = TestDir::new();
     let root = place.path().join("root");
     fs::create_dir(&root).unwrap();
     ["a", "b"].iter().for_each(|name| fs::write(root.join(name), vec![7; 5000]).unwrap());
@@ -175,16 +177,17 @@ fn a_server_that_runs_already_is_studied_by_what_it_tells() {
     let token = token.to_str().unwrap();
     let root = root.to_str().unwrap();
     let exposed = ["serve", root, "--listen", "127.0.0.1:0", "--expose-resources", "--token-file", token];
-    let mut server = Running::of(place.command(KELVIN, &exposed), Stdio::null());
+    let mut server = ServerProcess::spawn(place.command(KELVIN, &exposed), Stdio::null());
     let (url, resources) = (format!("http://{}/", server.address), server.line());
     let running = ["--url", &url, "--url-list", "list", "--resources-token", token, "--resources", &resources];
-    let study = study_beside(&place, &[&SHORT[..8], &running[..]].concat());
+    let study = study_without_lock(&place, &[&SHORT_OPTIONS[..8], &running[..]].concat());
     assert_eq!(readings(&study, "load.throughput").len(), 7);
     assert_eq!(readings(&study, "load.rate")[0].0["file_bytes"], 5000);
     let wrong = place.path().join("wrong");
     fs::write(&wrong, "another token of the same sort\n").unwrap();
     let running = ["--url", &url, "--url-list", "list", "--resources-token", "wrong", "--resources", &resources];
-    let refused = place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT[..8], &running].concat());
+    let refused =
+        place.run(&[&["study", "load", "--no-store", "--no-report"][..], &SHORT_OPTIONS[..8], &running].concat());
     assert_refused(&refused, &["it answers 401"]);
 }
 
@@ -195,15 +198,15 @@ fn limit(study: &Value) -> (Value, bool) {
 }
 
 #[test]
-fn a_link_that_is_limited_is_named_with_its_capacity() {
-    let study = match &LIMITED.by_link {
+fn limited_link_is_named_with_capacity() {
+    let study = match &LIMITED_STUDIES.by_link {
         Ok([study, _]) => study,
-        Err(missing) => return missing.skips("a limited link between two namespaces"),
+        Err(missing) => return missing.report_skip("a limited link between two namespaces"),
     };
     let (verdict, _) = limit(study);
     assert_eq!(verdict["resource"]["by"], "link", "{verdict}");
     // 1448 bytes of payload in 1514 of a frame, and some of HTTP's.
-    let payload = Limited::LINK_BITS / 8.0 * 1448.0 / 1514.0;
+    let payload = LimitedStudies::LINK_BITS / 8.0 * 1448.0 / 1514.0;
     let of_link = readings(study, "load.capacity.bytes").into_iter().filter(|(case, _)| case["resource"] == "link");
     let mut rounds: Vec<f64> = of_link.map(|(_, bytes)| bytes).collect();
     rounds.sort_unstable_by(f64::total_cmp);
@@ -214,10 +217,10 @@ fn a_link_that_is_limited_is_named_with_its_capacity() {
 }
 
 #[test]
-fn requests_in_flight_are_littles_law_also_where_processes_serve() {
-    let studies = match &LIMITED.by_link {
+fn requests_in_flight_obey_littles_law() {
+    let studies = match &LIMITED_STUDIES.by_link {
         Ok(studies) => studies,
-        Err(missing) => return missing.skips("Little's law behind a limited link"),
+        Err(missing) => return missing.report_skip("Little's law behind a limited link"),
     };
     for study in studies {
         // Of three users at least two wait for the link: what is not known of a request at either end is little of it.
@@ -235,35 +238,38 @@ fn requests_in_flight_are_littles_law_also_where_processes_serve() {
 }
 
 #[test]
-fn a_control_group_has_all_processes_of_a_server() {
-    let group = match Group::make(Controller::Cpu) {
+fn cgroup_holds_all_server_processes() {
+    let group = match Cgroup::create(Controller::Cpu) {
         Ok(group) => group,
-        Err(error) => return Missing::right(error).skips("a server of processes in a control group"),
+        Err(error) => {
+            return MissingRequirement::privilege(error).report_skip("a server of processes in a control group");
+        }
     };
-    let _others = ALONE.read().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new();
-    let directory = group.door().parent().unwrap().to_str().unwrap().to_owned();
+    let _others = QUIET_CPU_LOCK.read().unwrap_or_else(PoisonError::into_inner);
+    let place = TestDir::new();
+    let directory = group.procs_file().parent().unwrap().to_str().unwrap().to_owned();
     let grouped = ["--server-options", "--model fork", "--server-group", &directory];
     let quiet = ["study", "load", "--no-store", "--no-report"];
-    let mut child = place.start(&[&quiet[..], &grouped, &SHORT].concat());
+    let mut child = place.start(&[&quiet[..], &grouped, &SHORT_OPTIONS].concat());
     // The program, the process that forks, and one that serves.
-    let processes = || fs::read_to_string(group.door()).unwrap().lines().count();
-    assert!(within(PATIENCE, || processes() >= 3));
+    let processes = || fs::read_to_string(group.procs_file()).unwrap().lines().count();
+    assert!(within(HANG_TIMEOUT, || processes() >= 3));
     signal(&child, "INT");
-    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()));
-    assert!(within(PATIENCE, || processes() == 0));
+    assert!(within(HANG_TIMEOUT, || child.try_wait().unwrap().is_some()));
+    assert!(within(HANG_TIMEOUT, || processes() == 0));
 }
 
 #[test]
-fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
-    if let Err(error) = Group::make(Controller::Memory) {
-        return Missing::right(error).skips("a server with little memory");
+fn cached_and_uncached_files_are_compared() {
+    if let Err(error) = Cgroup::create(Controller::Memory) {
+        return MissingRequirement::privilege(error).report_skip("a server with little memory");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     // Beside the files it holds the pages of the program, without which it is killed, and so is the process that reads the disk: those
     // of one for tests are 17 MB.
     let both = ["--cache", "cached,uncached", "--server-memory", "40M", "--file-size", "1MB", "--file-count", "100"];
-    let study = study_beside(&place, &[&["--users", "1,3", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
+    let study =
+        study_without_lock(&place, &[&["--users", "1,3", "--rounds", "2", "--visit", "300ms"], &both[..]].concat());
     for cache in ["cached", "uncached"] {
         let of = |metric| readings(&study, metric).iter().filter(|(case, _)| case["cache"] == cache).count();
         assert_eq!((of("load.throughput"), of("load.host.cpu.user")), (2 * 2 + 1, 2 * 2 + 1), "{cache}");
@@ -280,8 +286,8 @@ fn files_in_memory_and_from_the_disk_are_compared_in_one_study() {
 }
 
 #[test]
-fn few_workers_are_named() {
-    let study = &LIMITED.by_workers;
+fn worker_limit_is_named() {
+    let study = &LIMITED_STUDIES.by_workers;
     let (verdict, _) = limit(study);
     assert_eq!(verdict["resource"]["by"], "workers", "{verdict}");
     // Twice as many were tried, and serve more.
@@ -292,22 +298,22 @@ fn few_workers_are_named() {
     assert_eq!(waiting["users"], 4, "two of four wait for as long as the others stay: {waiting}");
 }
 
-fn may_make_namespaces() -> Result<(), Missing> {
+fn check_namespaces() -> Result<(), MissingRequirement> {
     let done = std::process::Command::new("unshare").args(["--net", "true"]).output();
-    let done = done.map_err(|error| Missing::program("unshare", "util-linux", &error))?;
+    let done = done.map_err(|error| MissingRequirement::program("unshare", "util-linux", &error))?;
     if !done.status.success() {
-        return Err(Missing::right(String::from_utf8_lossy(&done.stderr).trim()));
+        return Err(MissingRequirement::privilege(String::from_utf8_lossy(&done.stderr).trim()));
     }
     for program in ["ip", "tc"] {
         let found = std::process::Command::new(program).arg("-V").output();
-        found.map_err(|error| Missing::program(program, "iproute2", &error))?;
+        found.map_err(|error| MissingRequirement::program(program, "iproute2", &error))?;
     }
     Ok(())
 }
 
 #[test]
-fn mistakes_are_one_line() {
-    let place = Place::new();
+fn study_load_errors_are_one_line() {
+    let place = TestDir::new();
     let refused = |arguments: &[&str], wanted: &[&str]| {
         let output = place.run(&[&["study", "load", "--no-store", "--no-report"][..], arguments].concat());
         assert_refused(&output, wanted);
@@ -336,17 +342,17 @@ fn mistakes_are_one_line() {
 }
 
 #[test]
-fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
-    let place = Place::new();
+fn interrupted_study_keeps_finished_steps() {
+    let place = TestDir::new();
     let quiet = ["study", "load", "--no-store", "--no-report"];
-    let mut child = place.start(&[&quiet[..], &SHORT[..4], &SHORT[8..]].concat());
+    let mut child = place.start(&[&quiet[..], &SHORT_OPTIONS[..4], &SHORT_OPTIONS[8..]].concat());
     // Its first visits follow when it has said how many there will be.
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "kelvin: the server's files take 32 MB until the end: 16 of 2 MB");
     assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
     signal(&child, "INT");
     let mut ended = None;
-    assert!(within(PATIENCE, || {
+    assert!(within(HANG_TIMEOUT, || {
         ended = child.try_wait().unwrap();
         ended.is_some()
     }));
@@ -354,18 +360,18 @@ fn interrupted_it_keeps_what_it_has_and_leaves_nothing_else() {
     assert_eq!(place.names(), Vec::<String>::new());
 
     // Nor while it makes its files.
-    let mut child = place.start(&[&quiet[..], &SHORT[..4]].concat());
-    assert!(within(PATIENCE, || has_children(child.id())), "its server runs");
+    let mut child = place.start(&[&quiet[..], &SHORT_OPTIONS[..4]].concat());
+    assert!(within(HANG_TIMEOUT, || has_children(child.id())), "its server runs");
     signal(&child, "INT");
-    assert!(within(PATIENCE, || child.try_wait().unwrap().is_some()));
+    assert!(within(HANG_TIMEOUT, || child.try_wait().unwrap().is_some()));
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
 #[test]
-fn a_server_that_is_killed_is_said_to_have_been() {
-    let place = Place::new();
+fn killed_server_is_reported() {
+    let place = TestDir::new();
     let quiet = ["study", "load", "--no-store", "--no-report"];
-    let mut study = place.start(&[&quiet[..], &SHORT[..4], &SHORT[8..]].concat());
+    let mut study = place.start(&[&quiet[..], &SHORT_OPTIONS[..4], &SHORT_OPTIONS[8..]].concat());
     let mut lines = BufReader::new(study.stderr.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line.contains(" visits in about ")), "it says how long it takes");
     let server: u32 = children(study.id()).trim().parse().expect("one child, its server");
@@ -380,11 +386,11 @@ fn a_server_that_is_killed_is_said_to_have_been() {
 }
 
 #[test]
-fn a_process_of_the_server_that_is_killed_for_want_of_memory_ends_the_study() {
-    if let Err(error) = Group::make(Controller::Memory) {
-        return Missing::right(error).skips("a server with little memory");
+fn oom_killed_server_process_ends_study() {
+    if let Err(error) = Cgroup::create(Controller::Memory) {
+        return MissingRequirement::privilege(error).report_skip("a server with little memory");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let quiet = ["study", "load", "--no-store", "--no-report", "--cache", "uncached", "--server-memory", "40M"];
     let visits = ["--file-size", "1MB", "--file-count", "100", "--users", "1,2,4", "--rounds", "2", "--visit", "1s"];
     let mut study = place.start(&[&quiet[..], &visits].concat());
@@ -426,8 +432,8 @@ fn children(process: u32) -> String {
 }
 
 #[test]
-fn help_and_explanations_are_there() {
-    let place = Place::new();
+fn study_load_has_help_and_explanation() {
+    let place = TestDir::new();
     for arguments in
         [&["explain", "load.throughput"][..], &["explain", "load.capacity"], &["list", "--studies", "load"]]
     {
@@ -437,8 +443,8 @@ fn help_and_explanations_are_there() {
 }
 
 #[test]
-fn the_published_study_is_told_as_text_or_json() {
-    let place = Place::new();
+fn published_study_prints_text_or_json() {
+    let place = TestDir::new();
     let told = place.json(&["study", "load", "--published"]);
     let conclusions = told["conclusions"].as_array().unwrap();
     assert!(told["id"] == "load" && !conclusions.is_empty() && conclusions[0]["text"].is_string(), "{told}");

@@ -1,8 +1,8 @@
 //! `kelvin study load --peer` and `kelvin agent --serve` as whole programs: two hosts, what is served to whom, and agents that are gone.
 
 mod link;
-mod place;
-mod running;
+mod server_process;
+mod test_dir;
 
 use std::fs;
 use std::io::{Read, Seek, Write};
@@ -10,20 +10,20 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-use kelvin_wire::address::addresses;
-use kelvin_wire::client::Client;
-use kelvin_wire::files::Design;
+use kelvin_wire::address::resolve;
+use kelvin_wire::client::AgentClient;
+use kelvin_wire::file_server::FileServerOptions;
 use kelvin_wire::secret::Secret;
 use link::Link;
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, stderr, within};
-use running::Running;
 use serde_json::Value;
+use server_process::ServerProcess;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, stderr, wait_for_output, within};
 
 const SECRET: &str = "a secret of sixteen bytes, or more";
 
 /// A place with a secret and a directory of so many files of this size.
-fn place(files: usize, bytes: usize) -> Place {
-    let place = Place::new();
+fn dir_with_files(files: usize, bytes: usize) -> TestDir {
+    let place = TestDir::new();
     let token = place.path().join("token");
     fs::write(&token, SECRET).unwrap();
     fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
@@ -33,22 +33,22 @@ fn place(files: usize, bytes: usize) -> Place {
 }
 
 /// The words of an agent that listens there.
-fn words(listen: &str) -> Vec<&str> {
+fn agent_args(listen: &str) -> Vec<&str> {
     vec!["agent", "--serve", "files", "--listen", listen, "--token-file", "token"]
 }
 
-fn agent(place: &Place) -> Running {
-    Running::of(place.command(KELVIN, &words("127.0.0.1:0")), Stdio::piped())
+fn start_agent(place: &TestDir) -> ServerProcess {
+    ServerProcess::spawn(place.command(KELVIN, &agent_args("127.0.0.1:0")), Stdio::piped())
 }
 
 /// The words of a study of an agent's files.
-fn study<'a>(peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+fn study_args<'a>(peer: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let fixed = ["study", "load", "--no-store", "--no-report", "--json", "--peer", peer, "--token-file", "token"];
     [&fixed[..], more].concat()
 }
 
 /// What a study prints, which is more than a pipe holds, and what became of it.
-fn printed(mut command: Command) -> (Output, Value) {
+fn json_output(mut command: Command) -> (Output, Value) {
     let mut printed = tempfile::tempfile().unwrap();
     let output = command.stdout(printed.try_clone().unwrap()).output().unwrap();
     printed.rewind().unwrap();
@@ -58,8 +58,8 @@ fn printed(mut command: Command) -> (Output, Value) {
     (output, study)
 }
 
-fn client(address: &str) -> Client {
-    Client::connect(&addresses(address).unwrap(), &Secret::new(SECRET.as_bytes()).unwrap()).unwrap()
+fn client(address: &str) -> AgentClient {
+    AgentClient::connect(&resolve(address).unwrap(), &Secret::new(SECRET.as_bytes()).unwrap()).unwrap()
 }
 
 /// The processes that a process has started.
@@ -82,18 +82,18 @@ fn get(address: SocketAddr, path: &str) -> String {
 }
 
 #[test]
-fn over_a_limited_link_between_two_hosts_the_link_is_named() {
+fn limited_link_is_named_as_bottleneck() {
     let link = match Link::new().and_then(|link| link.limit("20mbit").map(|()| link)) {
         Ok(link) => link,
-        Err(missing) => return missing.skips("a study of a server on another host"),
+        Err(missing) => return missing.report_skip("a study of a server on another host"),
     };
-    let place = place(16, 100_000);
+    let place = dir_with_files(16, 100_000);
     fs::write(place.path().join("files/other"), [1; 7]).unwrap();
-    let listen = format!("{}:0", Link::FAR);
-    let agent = Running::of(Link::kelvin(&place, &link.far, &words(&listen)), Stdio::piped());
+    let listen = format!("{}:0", Link::FAR_ADDRESS);
+    let agent = ServerProcess::spawn(Link::kelvin(&place, &link.far, &agent_args(&listen)), Stdio::piped());
     let short = ["--users", "1,2,4,8", "--rounds", "3", "--visit", "1s"];
-    let words = study(&agent.address, &short);
-    let (output, study) = printed(Link::kelvin(&place, &link.near, &words));
+    let words = study_args(&agent.address, &short);
+    let (output, study) = json_output(Link::kelvin(&place, &link.near, &words));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(
@@ -105,7 +105,7 @@ fn over_a_limited_link_between_two_hosts_the_link_is_named() {
     assert_eq!(limit["verdict"]["resource"]["by"], "link", "{limit}");
     let measurements = study["run"]["measurements"].as_array().unwrap();
     assert!(measurements.iter().all(|one| one["case"]["between"] == "hosts" && one["case"]["file_bytes"] == 100_000));
-    assert!(within(PATIENCE, || children(agent.child.id()) == 0), "its server ended with the study");
+    assert!(within(HANG_TIMEOUT, || children(agent.child.id()) == 0), "its server ended with the study");
     let (status, log) = agent.end("-TERM");
     assert_eq!(status, Some(0));
     let first = log.lines().next().unwrap_or_default();
@@ -114,15 +114,15 @@ fn over_a_limited_link_between_two_hosts_the_link_is_named() {
 }
 
 #[test]
-fn only_regular_files_of_the_directory_are_served_and_only_while_the_client_is_there() {
-    let place = place(3, 500);
+fn regular_files_are_served_while_client_connected() {
+    let place = dir_with_files(3, 500);
     fs::write(place.path().join("outside"), "secret").unwrap();
     symlink("../outside", place.path().join("files/link")).unwrap();
-    let agent = agent(&place);
-    let mut server = client(&agent.address).serve_files(&Design::default()).unwrap();
+    let agent = start_agent(&place);
+    let mut server = client(&agent.address).serve_files(&FileServerOptions::default()).unwrap();
     let [files, looks] = server.addresses();
-    assert_eq!(server.names().unwrap(), ["file 0", "file 1", "file 2"]);
-    assert_eq!((server.served().files, server.served().bytes, server.served().left_out), (3, 500, 1));
+    assert_eq!(server.file_names().unwrap(), ["file 0", "file 1", "file 2"]);
+    assert_eq!((server.info().files, server.info().bytes, server.info().left_out), (3, 500, 1));
     assert!(get(files, "/file%201").starts_with("HTTP/1.1 200 "));
     for outside in ["/link", "/../outside", "/%2e%2e/outside"] {
         let answer = get(files, outside);
@@ -130,34 +130,38 @@ fn only_regular_files_of_the_directory_are_served_and_only_while_the_client_is_t
     }
     assert!(get(looks, "/.kelvin/resources").starts_with("HTTP/1.1 401 "), "its token is asked for");
     drop(server);
-    assert!(within(PATIENCE, || TcpStream::connect(files).is_err()), "it ends with the client");
-    assert!(within(PATIENCE, || children(agent.child.id()) == 0));
+    assert!(within(HANG_TIMEOUT, || TcpStream::connect(files).is_err()), "it ends with the client");
+    assert!(within(HANG_TIMEOUT, || children(agent.child.id()) == 0));
 }
 
 #[test]
-fn who_asks_for_servers_without_end_has_one() {
-    let place = place(1, 10);
-    let agent = agent(&place);
+fn client_has_at_most_one_server() {
+    let place = dir_with_files(1, 10);
+    let agent = start_agent(&place);
     let mut client = client(&agent.address);
     for _ in 0..20 {
-        let server = client.serve_files(&Design { model: Some("fork".into()), ..Design::default() }).unwrap();
+        let server = client
+            .serve_files(&FileServerOptions { model: Some("fork".into()), ..FileServerOptions::default() })
+            .unwrap();
         assert_eq!(children(agent.child.id()), 1);
-        client = server.end().unwrap();
+        client = server.stop().unwrap();
         assert_eq!(children(agent.child.id()), 0);
     }
-    let refused = client.serve_files(&Design { model: Some("--index".into()), ..Design::default() }).unwrap_err();
+    let refused = client
+        .serve_files(&FileServerOptions { model: Some("--index".into()), ..FileServerOptions::default() })
+        .unwrap_err();
     assert!(refused.to_string().contains("the agent refused: "), "{refused}");
     assert_eq!(children(agent.child.id()), 0);
     assert_eq!(agent.end("-TERM").0, Some(0));
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
-    let place = place(16, 5000);
+fn invalid_peer_studies_are_refused() {
+    let place = dir_with_files(16, 5000);
     let refused = |arguments: &[&str], wanted: &[&str]| assert_refused(&place.run(arguments), wanted);
     refused(&["agent", "--serve", "none"], &["--serve none: No such file"]);
     refused(&["agent", "--serve", "token"], &["--serve: ", "token: Not a directory"]);
-    let agent = agent(&place);
+    let agent = start_agent(&place);
     for (option, value) in [
         ("--between", "namespaces"),
         ("--link", "100M"),
@@ -168,19 +172,19 @@ fn what_cannot_be_is_refused_in_one_line() {
         ("--file-size", "1M"),
         ("--url", "http://127.0.0.1:1/"),
     ] {
-        refused(&study(&agent.address, &[option, value]), &[option, "--peer"]);
+        refused(&study_args(&agent.address, &[option, value]), &[option, "--peer"]);
     }
-    refused(&study(&agent.address, &["--cache", "uncached"]), &["--cache uncached: the agent serves", "may hold"]);
-    let without = Running::of(place.command(KELVIN, &["agent", "--listen", "127.0.0.1:0"]), Stdio::null());
+    refused(&study_args(&agent.address, &["--cache", "uncached"]), &["--cache uncached: the agent serves", "may hold"]);
+    let without = ServerProcess::spawn(place.command(KELVIN, &["agent", "--listen", "127.0.0.1:0"]), Stdio::null());
     let peer = ["study", "load", "--no-store", "--no-report", "--peer", &without.address];
     refused(&peer, &["--peer: the agent refused: it serves no files: start it with --serve DIR"]);
 }
 
 #[test]
-fn files_of_the_disk_are_read_past_the_page_cache_first() {
+fn disk_rate_is_measured_past_page_cache() {
     const FILES: u64 = 4000;
     // Holes, of which there is more than twice the memory.
-    let place = place(0, 0);
+    let place = dir_with_files(0, 0);
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
     let memory = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
@@ -188,9 +192,9 @@ fn files_of_the_disk_are_read_past_the_page_cache_first() {
         let file = fs::File::create(place.path().join(format!("files/{number}"))).unwrap();
         file.set_len(2 * memory / FILES + 1).unwrap();
     }
-    let agent = agent(&place);
+    let agent = start_agent(&place);
     let short = ["--cache", "uncached", "--users", "1,2", "--rounds", "2", "--visit", "300ms"];
-    let (output, study) = printed(place.command(KELVIN, &study(&agent.address, &short)));
+    let (output, study) = json_output(place.command(KELVIN, &study_args(&agent.address, &short)));
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let measurements = study["run"]["measurements"].as_array().unwrap();
     assert!(measurements.iter().all(|one| one["case"]["cache"] == "uncached" && one["case"]["files"] == FILES));
@@ -200,10 +204,10 @@ fn files_of_the_disk_are_read_past_the_page_cache_first() {
 }
 
 #[test]
-fn a_study_whose_agent_is_killed_is_partial_and_says_why() {
-    let place = place(16, 5000);
-    let mut agent = agent(&place);
-    let words = study(&agent.address, &["--users", "1,2", "--rounds", "20", "--visit", "300ms"]);
+fn killed_agent_makes_study_partial() {
+    let place = dir_with_files(16, 5000);
+    let mut agent = start_agent(&place);
+    let words = study_args(&agent.address, &["--users", "1,2", "--rounds", "20", "--visit", "300ms"]);
     let mut file = tempfile::tempfile().unwrap();
     let mut command = place.command(KELVIN, &words);
     let mut study = command.stdout(file.try_clone().unwrap()).spawn().unwrap();
@@ -216,7 +220,7 @@ fn a_study_whose_agent_is_killed_is_partial_and_says_why() {
     }
     agent.child.kill().unwrap();
     agent.child.wait().unwrap();
-    let output = finished(study, &words);
+    let output = wait_for_output(study, &words);
     assert_eq!(output.status.code(), Some(1), "{said}{}", stderr(&output));
     file.rewind().unwrap();
     let study: Value = serde_json::from_reader(file).unwrap();

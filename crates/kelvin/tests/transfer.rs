@@ -1,6 +1,6 @@
 //! `kelvin send` and `kelvin receive` as whole programs: byte for byte, refusals, kills, and full disks.
 
-mod place;
+mod test_dir;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes, Permissions};
@@ -12,24 +12,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use kelvin_testing::{Missing, is_root};
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, names, stderr, stdout, within};
+use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, stderr, stdout, wait_for_output, within};
 
 /// A receiver into the directory `in` of a place, which is killed if the test does not end it.
-struct Running {
+struct TestReceiver {
     child: Option<Child>,
     output: BufReader<std::process::ChildStdout>,
     address: String,
 }
 
-impl Running {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+impl TestReceiver {
+    fn start(place: &TestDir, arguments: &[&str]) -> Self {
         let _ = fs::create_dir(place.path().join("in"));
-        Self::by(place.command(KELVIN, &[&["receive", "in"], arguments].concat()))
+        Self::spawn(place.command(KELVIN, &[&["receive", "in"], arguments].concat()))
     }
 
-    fn by(mut command: Command) -> Self {
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut address = String::new();
@@ -42,8 +42,8 @@ impl Running {
     }
 
     /// What it printed since, and its log and status, once it has ended.
-    fn ended(mut self) -> (Option<i32>, String, String) {
-        let output = finished(self.child.take().unwrap(), &["receive"]);
+    fn wait_output(mut self) -> (Option<i32>, String, String) {
+        let output = wait_for_output(self.child.take().unwrap(), &["receive"]);
         let mut printed = String::new();
         self.output.read_to_string(&mut printed).unwrap();
         (output.status.code(), printed, stderr(&output).to_owned())
@@ -51,12 +51,12 @@ impl Running {
 
     /// Ends it by a signal.
     fn stop(mut self) -> (Option<i32>, String, String) {
-        place::signal(self.child(), "INT");
-        self.ended()
+        test_dir::signal(self.child(), "INT");
+        self.wait_output()
     }
 }
 
-impl Drop for Running {
+impl Drop for TestReceiver {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -65,54 +65,54 @@ impl Drop for Running {
     }
 }
 
-const FROM_HERE: [&str; 2] = ["--listen", "127.0.0.1:0"];
+const LISTEN_LOOPBACK: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-fn send(place: &Place, files: &[&OsStr], to: &str, options: &[&str]) -> Output {
+fn send(place: &TestDir, files: &[&OsStr], to: &str, options: &[&str]) -> Output {
     let mut command = place.command(KELVIN, &["send"]);
     command.args(files).arg(to).args(options);
-    finished(command.spawn().unwrap(), &["send"])
+    wait_for_output(command.spawn().unwrap(), &["send"])
 }
 
-fn sent(place: &Place, files: &[&str], receiver: &Running, options: &[&str]) -> Output {
+fn send_files(place: &TestDir, files: &[&str], receiver: &TestReceiver, options: &[&str]) -> Output {
     let files: Vec<&OsStr> = files.iter().map(OsStr::new).collect();
     send(place, &files, &receiver.address, options)
 }
 
-fn token(place: &Place, name: &str, content: &str) -> String {
+fn write_token(place: &TestDir, name: &str, content: &str) -> String {
     let file = place.path().join(name);
     fs::write(&file, content).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     file.to_str().unwrap().to_owned()
 }
 
-fn arrived(place: &Place) -> Vec<String> {
+fn received_names(place: &TestDir) -> Vec<String> {
     names(&place.path().join("in"))
 }
 
 /// Bytes of a file that takes a while at the limit: some blocks.
-const LARGE: usize = 24 << 20;
-const SLOWLY: [&str; 2] = ["--limit", "8MiB"];
+const LARGE_BYTES: usize = 24 << 20;
+const LIMIT_OPTION: [&str; 2] = ["--limit", "8MiB"];
 
-fn large(place: &Place) -> PathBuf {
-    place.file("large", LARGE);
+fn make_large_file(place: &TestDir) -> PathBuf {
+    place.file("large", LARGE_BYTES);
     place.path().join("large")
 }
 
 /// The one file that is still arriving under this kind of name, with more than so many bytes in it.
-fn unfinished(place: &Place, kind: &str, least: u64) -> Option<PathBuf> {
+fn incoming_file(place: &TestDir, kind: &str, least: u64) -> Option<PathBuf> {
     let entries = fs::read_dir(place.path().join("in")).unwrap().flatten();
     let mut begun = entries.filter(|entry| entry.file_name().as_bytes().starts_with(kind.as_bytes()));
     begun.find(|entry| entry.metadata().is_ok_and(|found| found.len() > least)).map(|entry| entry.path())
 }
 
 /// The part of a large file that has at least one block.
-fn part(place: &Place) -> Option<PathBuf> {
-    unfinished(place, ".kelvin-part-", 4 << 20)
+fn incoming_part(place: &TestDir) -> Option<PathBuf> {
+    incoming_file(place, ".kelvin-part-", 4 << 20)
 }
 
 #[test]
-fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
-    let place = Place::new();
+fn files_of_every_length_arrive_identical() {
+    let place = TestDir::new();
     let lengths = [0, 1, 4095, 4096, 4097, 65_535, 65_536, (1 << 20) + 1];
     let files: Vec<String> = lengths.iter().map(|length| format!("of {length} bytes")).collect();
     files.iter().zip(lengths).for_each(|(name, length)| drop(place.file(name, length)));
@@ -121,10 +121,10 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
     let all: Vec<&OsStr> = files.iter().map(OsStr::new).chain([odd]).collect();
     let connection = &["--connection", "per-file"][..];
     for options in [&[][..], &["--plain"], &["--no-verify"], &["--plain", "--no-verify"], connection] {
-        let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once", "--overwrite"]].concat());
+        let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--once", "--overwrite"]].concat());
         let output = send(&place, &all, &receiver.address, options);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let (status, printed, log) = receiver.ended();
+        let (status, printed, log) = receiver.wait_output();
         assert_eq!(status, Some(0), "{log}");
         // Both ends say the same.
         assert_eq!(printed, stdout(&output));
@@ -145,16 +145,16 @@ fn files_of_every_length_arrive_byte_for_byte_in_every_manner() {
 }
 
 #[test]
-fn time_and_rights_are_kept_and_links_are_sent_by_their_own_name() {
-    let place = Place::new();
+fn mtime_and_permissions_are_kept() {
+    let place = TestDir::new();
     place.file("data", 100);
     let path = place.path().join("data");
     let time = SystemTime::UNIX_EPOCH + Duration::new(1_234_567_890, 123_456_789);
     File::options().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(time)).unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o4751)).unwrap();
     symlink("data", place.path().join("link")).unwrap();
-    let receiver = Running::start(&place, &FROM_HERE);
-    assert!(sent(&place, &["link"], &receiver, &[]).status.success());
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
+    assert!(send_files(&place, &["link"], &receiver, &[]).status.success());
     let found = place.path().join("in/link").symlink_metadata().unwrap();
     assert_eq!((found.mode(), found.mtime(), found.mtime_nsec()), (0o100_751, 1_234_567_890, 123_456_789));
     assert_eq!(fs::read(place.path().join("in/link")).unwrap(), fs::read(path).unwrap());
@@ -167,55 +167,55 @@ fn time_and_rights_are_kept_and_links_are_sent_by_their_own_name() {
 }
 
 #[test]
-fn an_existing_file_costs_only_itself_and_both_ends_say_it() {
-    let place = Place::new();
+fn existing_file_is_refused_alone() {
+    let place = TestDir::new();
     place.file("one", 10);
     place.file("two", 20);
     fs::create_dir(place.path().join("in")).unwrap();
     fs::write(place.path().join("in/one"), "old").unwrap();
-    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once"]].concat());
-    let output = sent(&place, &["one", "two"], &receiver, &["--json"]);
+    let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--once"]].concat());
+    let output = send_files(&place, &["one", "two"], &receiver, &["--json"]);
     let words = "one exists, and is replaced only with --overwrite";
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output), format!("kelvin: one: the other side says: {words}\n"));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&said["files"], &said["bytes"], &said["failed"]), (&1.into(), &20.into(), &1.into()), "{said}");
     assert_eq!((&said["unsent"][0]["file"], said["stages"].as_array().unwrap().len()), (&"one".into(), 10), "{said}");
-    let (status, printed, log) = receiver.ended();
+    let (status, printed, log) = receiver.wait_output();
     assert!(status == Some(1) && log.contains(words) && printed.starts_with("moved 1 file, 20 B"), "{printed}{log}");
     assert_eq!(fs::read_to_string(place.path().join("in/one")).unwrap(), "old");
-    assert_eq!(arrived(&place), ["one", "two"]);
+    assert_eq!(received_names(&place), ["one", "two"]);
 }
 
 #[test]
-fn only_senders_with_the_secret_are_let_in() {
-    let place = Place::new();
+fn sender_without_secret_is_rejected() {
+    let place = TestDir::new();
     place.file("data", 10);
-    let right = token(&place, "right", "a secret of sixteen bytes, or more");
-    let wrong = token(&place, "wrong", "another secret of sixteen bytes, or more");
-    let receiver = Running::start(&place, &["--listen", "0.0.0.0:0", "--token-file", &right]);
+    let right = write_token(&place, "right", "a secret of sixteen bytes, or more");
+    let wrong = write_token(&place, "wrong", "another secret of sixteen bytes, or more");
+    let receiver = TestReceiver::start(&place, &["--listen", "0.0.0.0:0", "--token-file", &right]);
     let address = receiver.address.replace("0.0.0.0", "127.0.0.1");
     let to = |address: &str, options: &[&str]| send(&place, &[OsStr::new("data")], address, options);
     assert_refused(&to(&address, &[]), &["127.0.0.1", "the receiver requires a secret", "--token-file"]);
     assert_refused(&to(&address, &["--token-file", &wrong]), &["the secret differs", "--token-file"]);
-    assert!(arrived(&place).is_empty());
+    assert!(received_names(&place).is_empty());
     assert!(to(&address, &["--token-file", &right]).status.success());
     let (_, _, log) = receiver.stop();
     assert!(log.contains("receiving from senders with the secret") && !log.contains("sixteen"), "{log}");
-    let open = Running::start(&place, &FROM_HERE);
+    let open = TestReceiver::start(&place, &LISTEN_LOOPBACK);
     assert_refused(&to(&open.address, &["--token-file", &right]), &["the receiver has no secret"]);
     // A documentation address (RFC 5737): nothing is sent there.
     assert_refused(&to("192.0.2.1", &[]), &["192.0.2.1:27315 is another host", "--token-file"]);
 }
 
 #[test]
-fn a_mistake_in_an_argument_is_one_line_and_nothing_is_sent() {
-    let place = Place::new();
+fn send_usage_error_sends_nothing() {
+    let place = TestDir::new();
     place.file("data", 10);
     fs::create_dir(place.path().join("other")).unwrap();
     fs::copy(place.path().join("data"), place.path().join("other/data")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path().join("pipe")).status().unwrap().success());
-    let receiver = Running::start(&place, &FROM_HERE);
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
     let to = receiver.address.as_str();
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let cases: &[(&[&str], &str)] = &[
@@ -254,12 +254,12 @@ fn a_mistake_in_an_argument_is_one_line_and_nothing_is_sent() {
     for (arguments, words) in cases {
         assert_refused(&place.run(arguments), &[words]);
     }
-    assert!(arrived(&place).is_empty());
+    assert!(received_names(&place).is_empty());
 }
 
 #[test]
-fn what_is_no_kelvin_is_said_at_both_ends() {
-    let place = Place::new();
+fn non_kelvin_peer_is_reported() {
+    let place = TestDir::new();
     place.file("data", 10);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -270,7 +270,7 @@ fn what_is_no_kelvin_is_said_at_both_ends() {
     });
     assert_refused(&send(&place, &[OsStr::new("data")], &address, &[]), &["the other side is no kelvin receive"]);
     web.join().unwrap();
-    let receiver = Running::start(&place, &FROM_HERE);
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
     let mut stream = TcpStream::connect(&receiver.address).unwrap();
     std::io::Write::write_all(&mut stream, &b"GET / HTTP/1.1\r\n".repeat(9)).unwrap();
     // Until it is closed.
@@ -280,25 +280,25 @@ fn what_is_no_kelvin_is_said_at_both_ends() {
 }
 
 #[test]
-fn what_a_killed_sender_sent_is_left_and_gone_on_with() {
-    let place = Place::new();
-    let path = large(&place);
+fn transfer_of_killed_sender_is_resumed() {
+    let place = TestDir::new();
+    let path = make_large_file(&place);
     place.file("small", 10);
     for signal in ["KILL", "INT"] {
-        let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
-        let sender = place.start(&[&["send", "large", &receiver.address], &SLOWLY[..]].concat());
-        assert!(within(PATIENCE, || part(&place).is_some()));
-        place::signal(&sender, signal);
-        let output = finished(sender, &["send"]);
+        let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--overwrite"]].concat());
+        let sender = place.start(&[&["send", "large", &receiver.address], &LIMIT_OPTION[..]].concat());
+        assert!(within(HANG_TIMEOUT, || incoming_part(&place).is_some()));
+        test_dir::signal(&sender, signal);
+        let output = wait_for_output(sender, &["send"]);
         if signal == "INT" {
             assert_eq!(output.status.code(), Some(1));
             assert_eq!(stderr(&output), "kelvin: large was not moved: interrupted by SIGINT\n");
         }
-        assert!(sent(&place, &["small"], &receiver, &[]).status.success());
-        let output = sent(&place, &["large"], &receiver, &[]);
+        assert!(send_files(&place, &["small"], &receiver, &[]).status.success());
+        let output = send_files(&place, &["large"], &receiver, &[]);
         assert!(stdout(&output).contains(" there from before), in "), "{}{}", stdout(&output), stderr(&output));
         assert!(fs::read(&path).unwrap() == fs::read(place.path().join("in/large")).unwrap());
-        assert_eq!(arrived(&place), ["large", "small"]);
+        assert_eq!(received_names(&place), ["large", "small"]);
         let (status, printed, log) = receiver.stop();
         assert!(status == Some(0) && printed.contains(stdout(&output)), "{printed}");
         assert!(log.contains("large: a part is left, to be gone on with"), "{log}");
@@ -306,70 +306,70 @@ fn what_a_killed_sender_sent_is_left_and_gone_on_with() {
 }
 
 #[test]
-fn a_killed_receiver_leaves_a_part_and_the_sender_says_it() {
-    let place = Place::new();
-    let path = large(&place);
+fn killed_receiver_leaves_part() {
+    let place = TestDir::new();
+    let path = make_large_file(&place);
     for signal in ["KILL", "INT"] {
-        let mut receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
-        let sender = place.start(&[&["send", "large", &receiver.address], &SLOWLY[..]].concat());
-        assert!(within(PATIENCE, || part(&place).is_some()));
-        place::signal(receiver.child(), signal);
-        let output = finished(sender, &["send"]);
+        let mut receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--overwrite"]].concat());
+        let sender = place.start(&[&["send", "large", &receiver.address], &LIMIT_OPTION[..]].concat());
+        assert!(within(HANG_TIMEOUT, || incoming_part(&place).is_some()));
+        test_dir::signal(receiver.child(), signal);
+        let output = wait_for_output(sender, &["send"]);
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(1), 1), "{}", stderr(&output));
         assert!(stderr(&output).starts_with("kelvin: large was not moved: "), "{}", stderr(&output));
-        let (status, ..) = receiver.ended();
+        let (status, ..) = receiver.wait_output();
         assert_eq!(status, if signal == "INT" { Some(0) } else { None });
-        let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
-        let output = sent(&place, &["large"], &receiver, &["--plain"]);
+        let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--overwrite"]].concat());
+        let output = send_files(&place, &["large"], &receiver, &["--plain"]);
         assert!(stdout(&output).contains(" there from before), in "), "{}{}", stdout(&output), stderr(&output));
         assert!(fs::read(&path).unwrap() == fs::read(place.path().join("in/large")).unwrap());
-        assert_eq!(arrived(&place), ["large"]);
+        assert_eq!(received_names(&place), ["large"]);
     }
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_is_an_error_of_that_file() {
-    let place = Place::new();
+fn changed_file_fails_alone() {
+    let place = TestDir::new();
     place.file("small", 10);
     for (length, words) in
         [(0, "its size went from 25165824 to 0 bytes"), (1 << 20, "its size went from 25165824 to 1048576 bytes")]
     {
-        let path = large(&place);
+        let path = make_large_file(&place);
         let file = File::options().write(true).open(&path).unwrap();
-        let receiver = Running::start(&place, &[&FROM_HERE[..], &["--once"]].concat());
-        let sender = place.start(&[&["send", "large", "small", &receiver.address], &SLOWLY[..]].concat());
-        assert!(within(PATIENCE, || part(&place).is_some()));
+        let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--once"]].concat());
+        let sender = place.start(&[&["send", "large", "small", &receiver.address], &LIMIT_OPTION[..]].concat());
+        assert!(within(HANG_TIMEOUT, || incoming_part(&place).is_some()));
         file.set_len(length).unwrap();
-        let output = finished(sender, &["send"]);
+        let output = wait_for_output(sender, &["send"]);
         assert_eq!(output.status.code(), Some(1));
         let said = stderr(&output);
         assert!(said.contains("large was changed while it was read") && said.contains(words), "{said}");
-        let (status, _, log) = receiver.ended();
+        let (status, _, log) = receiver.wait_output();
         assert!(status == Some(1) && log.contains("large: the other side says: ") && log.contains(words), "{log}");
-        assert_eq!(arrived(&place), ["small"]);
+        assert_eq!(received_names(&place), ["small"]);
         fs::remove_file(place.path().join("in/small")).unwrap();
     }
 }
 
 /// Runs a shell script in a mount namespace of its own, which ends with it.
-fn in_namespace(place: &Place, script: &str) -> Output {
+fn run_in_namespace(place: &TestDir, script: &str) -> Output {
     let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    finished(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
+    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
 }
 
 /// Sends a file into a file system of 1 MiB, once seen to be too large and once while it fills up.
 #[test]
-fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
+fn full_disk_is_reported_at_both_ends() {
     let what = "a full file system under receive";
     if !is_root() {
-        return Missing::right("mounting a small file system (root may)").skips(what);
+        return MissingRequirement::privilege("mounting a small file system (root may)").report_skip(what);
     }
-    let place = Place::new();
+    let place = TestDir::new();
     fs::create_dir(place.path().join("in")).unwrap();
     let prepare = "mount -t tmpfs -o size=1m none in";
-    let check = in_namespace(&place, prepare);
+    let check = run_in_namespace(&place, prepare);
     if !check.status.success() {
-        return Missing::said(stderr(&check)).skips(what);
+        return MissingRequirement::from_message(stderr(&check)).report_skip(what);
     }
     place.file("too large", (1 << 20) + 1);
     place.file("fits", 900_000);
@@ -379,7 +379,7 @@ fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
     let script = format!(
         "{prepare} && {listen} && \"$0\" send 'too large' fits small \"$to\"; echo status $?; wait; cat log >&2; ls -A in"
     );
-    let output = in_namespace(&place, &script);
+    let output = run_in_namespace(&place, &script);
     let (said, words) = (stderr(&output), "the receiver says: 1.86 MiB are to come, and there is room for ");
     assert!(said.contains(words), "{said}");
     assert!(stdout(&output).ends_with("status 2\n"), "{}", stdout(&output));
@@ -391,7 +391,7 @@ fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
          while [ \"$(du -sk in | cut -f 1)\" -lt 500 ]; do sleep 0.01; done && kill -STOP $sender && \
          ! cat /dev/zero > in/filler 2> filled; kill -CONT $sender; wait $sender; echo status $?; wait; cat log >&2; ls -A in"
     );
-    let output = in_namespace(&place, &script);
+    let output = run_in_namespace(&place, &script);
     let said = stderr(&output);
     assert!(said.contains("kelvin: held: the other side says: cannot write held: No space left"), "{said}");
     assert_eq!(said.matches("cannot write held: No space left").count(), 2, "{said}");
@@ -403,29 +403,29 @@ fn a_full_disk_is_said_at_both_ends_and_nothing_is_left() {
 }
 
 #[test]
-fn a_planted_link_is_not_followed_and_a_swapped_directory_leads_nowhere() {
-    let place = Place::new();
+fn planted_symlinks_are_not_followed() {
+    let place = TestDir::new();
     place.file("data", 10);
     fs::write(place.path().join("victim"), "the user's").unwrap();
-    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
+    let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--overwrite"]].concat());
     let inner = place.path().join("in");
     symlink("../victim", inner.join("data")).unwrap();
-    let output = sent(&place, &["data"], &receiver, &[]);
+    let output = send_files(&place, &["data"], &receiver, &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("data is a symbolic link, and no regular file"), "{}", stderr(&output));
     fs::remove_file(inner.join("data")).unwrap();
     // Another directory takes its place: files still arrive in the one that was named.
     fs::rename(&inner, place.path().join("moved")).unwrap();
     fs::create_dir(&inner).unwrap();
-    assert!(sent(&place, &["data"], &receiver, &[]).status.success());
+    assert!(send_files(&place, &["data"], &receiver, &[]).status.success());
     assert_eq!((names(&inner), names(&place.path().join("moved"))), (vec![], vec!["data".to_owned()]));
     assert_eq!(fs::read_to_string(place.path().join("victim")).unwrap(), "the user's");
 }
 
 /// As JSON, both ends print one document, and the receiver its address before it.
 #[test]
-fn programs_read_what_was_moved_from_either_end() {
-    let place = Place::new();
+fn both_ends_print_json() {
+    let place = TestDir::new();
     place.file("data", 1000);
     fs::create_dir(place.path().join("in")).unwrap();
     let mut command = place.command(KELVIN, &["receive", "in", "--once", "--json", "--listen", "127.0.0.1:0"]);
@@ -446,7 +446,7 @@ fn programs_read_what_was_moved_from_either_end() {
 }
 
 /// What `find` says of everything below a directory but sizes of directories: names, types, modes, times, sizes, links.
-fn listed(directory: &Path) -> String {
+fn find_listing(directory: &Path) -> String {
     let format = "%P %y %m %T@ %l";
     let output =
         Command::new("find").arg(directory).args(["-mindepth", "1", "-printf", &format!("{format}\\n")]).output();
@@ -456,7 +456,7 @@ fn listed(directory: &Path) -> String {
 }
 
 /// Makes `tree`, with what a tree can have: nested directories, an empty one, a link, a file with holes, a pipe.
-fn make_tree(place: &Place) -> PathBuf {
+fn make_tree(place: &TestDir) -> PathBuf {
     let tree = place.path().join("tree");
     fs::create_dir_all(tree.join("deep/er")).unwrap();
     fs::create_dir(tree.join("empty")).unwrap();
@@ -476,50 +476,50 @@ fn make_tree(place: &Place) -> PathBuf {
 }
 
 #[test]
-fn a_tree_arrives_as_it_was_and_unchanged_files_stay() {
-    let place = Place::new();
+fn tree_arrives_and_unchanged_files_stay() {
+    let place = TestDir::new();
     let tree = make_tree(&place);
-    let receiver = Running::start(&place, &FROM_HERE);
-    let output = sent(&place, &["tree"], &receiver, &["-r", "--links", "--sync"]);
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
+    let output = send_files(&place, &["tree"], &receiver, &["-r", "--links", "--sync"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert!(stdout(&output).starts_with("moved 3 files, 40.3 MiB ("), "{}", stdout(&output));
     assert!(stdout(&output).contains(" of holes), in "), "{}", stdout(&output));
     let there = place.path().join("in/tree");
-    assert_eq!(listed(&there), listed(&tree));
+    assert_eq!(find_listing(&there), find_listing(&tree));
     for name in ["sparse", "deep/many", "deep/er/five"] {
         assert!(fs::read(tree.join(name)).unwrap() == fs::read(there.join(name)).unwrap(), "{name}");
     }
     assert!(there.join("sparse").metadata().unwrap().blocks() < 4096, "its holes were written");
 
-    let again = sent(&place, &["tree"], &receiver, &["-r", "--links", "--update"]);
+    let again = send_files(&place, &["tree"], &receiver, &["-r", "--links", "--update"]);
     assert_eq!((again.status.code(), stdout(&again)), (Some(0), "unchanged: 3 files\nmoved nothing\n"));
     // Without --overwrite each of them is refused.
-    let refused = sent(&place, &["tree"], &receiver, &["-r"]);
+    let refused = send_files(&place, &["tree"], &receiver, &["-r"]);
     assert_eq!((refused.status.code(), stderr(&refused).lines().count()), (Some(1), 3), "{}", stderr(&refused));
     assert!(stdout(&refused).starts_with("left out: 2 symbolic links (--links keeps them)\n"), "{}", stdout(&refused));
-    assert_eq!(listed(&there), listed(&tree));
+    assert_eq!(find_listing(&there), find_listing(&tree));
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
-    let place = Place::new();
+fn dry_run_changes_nothing() {
+    let place = TestDir::new();
     make_tree(&place);
-    let receiver = Running::start(&place, &FROM_HERE);
-    let output = sent(&place, &["tree"], &receiver, &["-r", "--links", "--dry-run"]);
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
+    let output = send_files(&place, &["tree"], &receiver, &["-r", "--links", "--dry-run"]);
     let planned = "would send tree/deep/er/five\nwould send tree/deep/many\nwould send tree/sparse\n";
     assert_eq!((output.status.code(), stdout(&output)), (Some(0), planned), "{}", stderr(&output));
-    assert!(arrived(&place).is_empty());
+    assert!(received_names(&place).is_empty());
 }
 
 #[test]
-fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
-    let place = Place::new();
+fn stdin_stdout_and_discard_work() {
+    let place = TestDir::new();
     place.file("data", 700_000);
     let data = place.path().join("data");
-    let receiver = Running::start(&place, &FROM_HERE);
+    let receiver = TestReceiver::start(&place, &LISTEN_LOOPBACK);
     let mut command = place.command(KELVIN, &["send", "-", "--name", "from a pipe", &receiver.address]);
     command.stdin(Stdio::from(File::open(&data).unwrap()));
-    let output = finished(command.spawn().unwrap(), &["send"]);
+    let output = wait_for_output(command.spawn().unwrap(), &["send"]);
     assert!(
         stdout(&output).starts_with("moved 1 file, 700\u{202f}000 B, in "),
         "{}{}",
@@ -550,12 +550,13 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
     let reader = std::thread::spawn(move || log.lines().map_while(Result::ok).collect::<Vec<_>>());
     let output = send(&place, &[OsStr::new("data")], &address, &[]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let received = finished(child, &["receive"]);
+    let received = wait_for_output(child, &["receive"]);
     assert!(received.status.success());
     assert!(fs::read(&data).unwrap() == fs::read(place.path().join("out")).unwrap());
     assert!(reader.join().unwrap().iter().any(|line| line.starts_with("kelvin: moved 1 file, 700\u{202f}000 B, in ")));
 
-    let nothing = Running::by(place.command(KELVIN, &["receive", "--discard", "--once", "--listen", "127.0.0.1:0"]));
+    let nothing =
+        TestReceiver::spawn(place.command(KELVIN, &["receive", "--discard", "--once", "--listen", "127.0.0.1:0"]));
     let output = send(&place, &[OsStr::new("data")], &nothing.address, &[]);
     assert!(
         stdout(&output).starts_with("moved 1 file, 700\u{202f}000 B, in "),
@@ -563,17 +564,17 @@ fn standard_input_and_output_and_nothing_at_all_are_ends_too() {
         stdout(&output),
         stderr(&output)
     );
-    assert_eq!(nothing.ended().0, Some(0));
+    assert_eq!(nothing.wait_output().0, Some(0));
 }
 
 #[test]
-fn every_method_in_every_mode_moves_every_byte_verified_or_not() {
-    let place = Place::new();
+fn every_send_method_and_mode_moves_every_byte() {
+    let place = TestDir::new();
     // More than a block, so that pieces end within one; a window that no part of it fits; and one that goes with others.
     place.file("large", (4 << 20) + (64 << 10) + 4097);
     place.file("middle", (64 << 10) + 1);
     place.file("small", 5);
-    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--overwrite"]].concat());
+    let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--overwrite"]].concat());
     let mut moved = 0;
     for method in ["auto", "rw", "mmap", "sendfile", "splice", "zerocopy", "uring"] {
         for mode in ["blocking", "nonblocking", "signal", "uring"] {
@@ -593,9 +594,10 @@ fn every_method_in_every_mode_moves_every_byte_verified_or_not() {
             };
             let options =
                 [&["--plain", "--method", method][..], &more, if moved % 2 == 0 { &["--no-verify"] } else { &[] }];
-            let output = sent(&place, &["large", "middle", "small"], &receiver, &options.concat());
+            let output = send_files(&place, &["large", "middle", "small"], &receiver, &options.concat());
             if method == "zerocopy" && mode == "uring" && stderr(&output).contains("since Linux 6.2") {
-                kelvin_testing::Missing::said(stderr(&output)).skips("sends without a copy in a ring");
+                kelvin_testing::MissingRequirement::from_message(stderr(&output))
+                    .report_skip("sends without a copy in a ring");
                 continue;
             }
             assert_eq!(output.status.code(), Some(0), "{options:?}: {}", stderr(&output));
@@ -616,8 +618,8 @@ fn every_method_in_every_mode_moves_every_byte_verified_or_not() {
 }
 
 #[test]
-fn every_method_of_receiving_in_every_mode_keeps_every_byte_verified_or_not() {
-    let place = Place::new();
+fn every_receive_method_and_mode_keeps_every_byte() {
+    let place = TestDir::new();
     place.file("large", (4 << 20) + (64 << 10) + 4097);
     place.file("middle", (64 << 10) + 1);
     place.file("small", 5);
@@ -636,10 +638,10 @@ fn every_method_of_receiving_in_every_mode_keeps_every_byte_verified_or_not() {
                 "mmap" => vec!["--mode", mode, "--window", "3"],
                 _ => vec!["--mode", mode, "--buffer", "100000"],
             };
-            let options = [&FROM_HERE[..], &["--method", method], &more].concat();
-            let receiver = Running::start(&place, &options);
+            let options = [&LISTEN_LOOPBACK[..], &["--method", method], &more].concat();
+            let receiver = TestReceiver::start(&place, &options);
             for sender in [&["--plain"][..], &["--plain", "--no-verify"]] {
-                let output = sent(&place, &files, &receiver, sender);
+                let output = send_files(&place, &files, &receiver, sender);
                 assert_eq!(output.status.code(), Some(0), "{options:?} {sender:?}: {}", stderr(&output));
                 let is_said = stdout(&output).contains(&format!(", received by {method}; "));
                 assert!(is_said != matches!(method, "auto" | "rw"), "{options:?}: {}", stdout(&output));
@@ -658,31 +660,31 @@ fn every_method_of_receiving_in_every_mode_keeps_every_byte_verified_or_not() {
 }
 
 /// What a file of 4 GiB + 1 byte holds beside holes: its beginning, both sides of 4 GiB, where 32 bits end, and so its end.
-const PLACES: [(u64, usize); 3] = [(0, 70_000), ((2 << 30) - 50_000, 100_000), ((4 << 30) - 100_000, 100_001)];
+const DATA_EXTENTS: [(u64, usize); 3] = [(0, 70_000), ((2 << 30) - 50_000, 100_000), ((4 << 30) - 100_000, 100_001)];
 
 #[test]
-fn a_sparse_file_of_more_than_four_gibibytes_goes_by_every_method() {
+fn sparse_file_above_4_gib_is_sent() {
     use std::os::unix::fs::FileExt;
-    let place = Place::new();
+    let place = TestDir::new();
     let data = |offset: u64, bytes: usize| (0..bytes as u64).map(|at| ((offset + at) % 251) as u8).collect::<Vec<u8>>();
     let file = File::create(place.path().join("huge")).unwrap();
-    PLACES.iter().for_each(|&(offset, bytes)| file.write_all_at(&data(offset, bytes), offset).unwrap());
+    DATA_EXTENTS.iter().for_each(|&(offset, bytes)| file.write_all_at(&data(offset, bytes), offset).unwrap());
     let length = (4 << 30) + 1;
     assert_eq!(file.metadata().unwrap().len(), length);
     let senders = ["rw", "mmap", "sendfile", "splice", "zerocopy", "uring"].map(|method| (method, "rw"));
     let receivers = ["mmap", "splice", "uring"].map(|method| ("rw", method));
     for (number, (sender, receiver)) in senders.into_iter().chain(receivers).enumerate() {
-        let receiving = Running::start(&place, &[&FROM_HERE[..], &["--method", receiver]].concat());
+        let receiving = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--method", receiver]].concat());
         let not_verified: &[&str] = if number % 2 == 0 { &[] } else { &["--no-verify"] };
         let options = [&["--plain", "--method", sender][..], not_verified].concat();
-        let output = sent(&place, &["huge"], &receiving, &options);
+        let output = send_files(&place, &["huge"], &receiving, &options);
         assert_eq!(output.status.code(), Some(0), "{sender} {receiver}: {}", stderr(&output));
         let path = place.path().join("in/huge");
         let arrived = File::open(&path).unwrap();
         let found = arrived.metadata().unwrap();
         // Blocks that hold data at all, and no more.
         assert!(found.len() == length && found.blocks() * 512 <= 16 << 20, "{sender} {receiver}: {found:?}");
-        for (offset, bytes) in PLACES {
+        for (offset, bytes) in DATA_EXTENTS {
             let mut content = vec![1; bytes];
             arrived.read_exact_at(&mut content, offset).unwrap();
             assert!(content == data(offset, bytes), "{sender} {receiver} at {offset}");
@@ -698,12 +700,12 @@ fn a_sparse_file_of_more_than_four_gibibytes_goes_by_every_method() {
 }
 
 #[test]
-fn a_receiver_that_was_told_a_method_refuses_what_cannot_come_by_it() {
-    let place = Place::new();
+fn receiver_refuses_incompatible_method() {
+    let place = TestDir::new();
     place.file("data", 100_000);
-    let receiver = Running::start(&place, &[&FROM_HERE[..], &["--method", "mmap"]].concat());
+    let receiver = TestReceiver::start(&place, &[&LISTEN_LOOPBACK[..], &["--method", "mmap"]].concat());
     for options in [&[][..], &["--plain", "--streams", "2"]] {
-        let output = sent(&place, &["data"], &receiver, options);
+        let output = send_files(&place, &["data"], &receiver, options);
         assert_refused(
             &output,
             &["this receiver takes the bytes of files by mmap: send with --plain, and over one stream"],
@@ -730,8 +732,8 @@ fn a_receiver_that_was_told_a_method_refuses_what_cannot_come_by_it() {
 }
 
 #[test]
-fn what_no_method_can_do_is_refused_in_one_line() {
-    let place = Place::new();
+fn impossible_method_options_are_refused() {
+    let place = TestDir::new();
     place.file("data", 10);
     for (options, words) in [
         (&["--method", "mmap"][..], "--plain"),

@@ -1,7 +1,7 @@
 //! Files that come onto, or from, file systems that are unlike a local disk: errors that come when a file is closed, sizes that are not
 //! stated, coarse times, long names, no way to rename or link as others do.
 
-mod place;
+mod test_dir;
 
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read};
@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::sync::Arc;
 
-use kelvin_testing::mounted::{FileSystemKind, Mounted};
-use kelvin_testing::served::{Asked, Behaviour};
-use place::{KELVIN, Place, assert_refused, finished, names, stderr, stdout};
+use kelvin_testing::fuse_server::{FuseBehavior, RequestCounts};
+use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
+use test_dir::{KELVIN, TestDir, assert_refused, names, stderr, stdout, wait_for_output};
 
 /// A file system that this test serves; `None`, with the reason printed, if there can be none here.
-fn served(what: &str, behaviour: Behaviour) -> Option<(Mounted, Arc<Asked>)> {
+fn serve_file_system(what: &str, behaviour: FuseBehavior) -> Option<(MountedFs, Arc<RequestCounts>)> {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Mounted::served(behaviour, base).inspect_err(|missing| missing.skips(what)).ok()
+    MountedFs::serve(behaviour, base).inspect_err(|missing| missing.report_skip(what)).ok()
 }
 
 /// A receiver of one sender, that is killed when the test ends.
-struct Receiving {
+struct TestReceiver {
     child: Option<Child>,
     address: String,
 }
 
-impl Receiving {
-    fn start(place: &Place, arguments: &[&str]) -> Self {
+impl TestReceiver {
+    fn start(place: &TestDir, arguments: &[&str]) -> Self {
         let arguments = [&["receive", "--once", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut child = place.command(KELVIN, &arguments).spawn().unwrap();
         let mut address = String::new();
@@ -37,12 +37,12 @@ impl Receiving {
 
     /// Its exit status and log once its sender was served.
     fn end(mut self) -> (Option<i32>, String) {
-        let output = finished(self.child.take().unwrap(), &["receive"]);
+        let output = wait_for_output(self.child.take().unwrap(), &["receive"]);
         (output.status.code(), stderr(&output).to_owned())
     }
 }
 
-impl Drop for Receiving {
+impl Drop for TestReceiver {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -52,8 +52,8 @@ impl Drop for Receiving {
 }
 
 /// Sends by these arguments to a receiver with those: what the sender printed, and the receiver's status and log.
-fn moved(place: &Place, (receive, send): (&[&str], &[&str])) -> (Output, (Option<i32>, String)) {
-    let receiving = Receiving::start(place, receive);
+fn transfer(place: &TestDir, (receive, send): (&[&str], &[&str])) -> (Output, (Option<i32>, String)) {
+    let receiving = TestReceiver::start(place, receive);
     let arguments = [&["send"], send, &[receiving.address.as_str()]].concat();
     let sent = place.run(&arguments);
     (sent, receiving.end())
@@ -64,10 +64,10 @@ fn read(path: PathBuf) -> Vec<u8> {
 }
 
 #[test]
-fn what_could_not_be_stored_has_no_name_and_replaces_nothing() {
-    let behaviour = Behaviour { most_stored: 1000, ..Behaviour::default() };
-    let Some((mounted, _)) = served("receiving where a close fails", behaviour) else { return };
-    let place = Place::new();
+fn failed_store_replaces_nothing() {
+    let behaviour = FuseBehavior { max_stored: 1000, ..FuseBehavior::default() };
+    let Some((mounted, _)) = serve_file_system("receiving where a close fails", behaviour) else { return };
+    let place = TestDir::new();
     for (name, bytes) in [("small", 100), ("middle", 70_000), ("large", 9 << 20)] {
         place.file(name, bytes);
     }
@@ -81,7 +81,7 @@ fn what_could_not_be_stored_has_no_name_and_replaces_nothing() {
         fs::write(target.join("large"), "good").unwrap();
         fs::write(target.join("middle"), "good").unwrap();
         let send = [how, &["small", "middle", "large"]].concat();
-        let (sent, (status, log)) = moved(&place, (&[into, "--overwrite"], &send));
+        let (sent, (status, log)) = transfer(&place, (&[into, "--overwrite"], &send));
         assert_eq!((sent.status.code(), status), (Some(1), Some(1)), "{how:?}: {}{log}", stderr(&sent));
         for name in ["middle", "large"] {
             assert!(stderr(&sent).contains(name) && stderr(&sent).contains("quota exceeded"), "{}", stderr(&sent));
@@ -93,31 +93,31 @@ fn what_could_not_be_stored_has_no_name_and_replaces_nothing() {
     }
     // New names are not given either.
     fs::remove_file(target.join("large")).unwrap();
-    let (sent, _) = moved(&place, (&[into], &["large"]));
+    let (sent, _) = transfer(&place, (&[into], &["large"]));
     assert_eq!(sent.status.code(), Some(1), "{}", stdout(&sent));
     assert_eq!(names(&target), ["middle", "small"]);
 }
 
 #[test]
-fn small_files_that_could_not_be_stored_have_no_names() {
-    let behaviour = Behaviour { most_stored: 1000, ..Behaviour::default() };
-    let Some((mounted, _)) = served("receiving small files where a close fails", behaviour) else { return };
-    let place = Place::new();
+fn failed_small_files_have_no_names() {
+    let behaviour = FuseBehavior { max_stored: 1000, ..FuseBehavior::default() };
+    let Some((mounted, _)) = serve_file_system("receiving small files where a close fails", behaviour) else { return };
+    let place = TestDir::new();
     fs::create_dir(place.path().join("tree")).unwrap();
     place.file("tree/fits", 900);
     place.file("tree/more", 2000);
     let target = mounted.path();
-    let (sent, _) = moved(&place, (&[target.to_str().unwrap()], &["-r", "tree"]));
+    let (sent, _) = transfer(&place, (&[target.to_str().unwrap()], &["-r", "tree"]));
     assert_eq!(sent.status.code(), Some(1), "{}", stdout(&sent));
     assert!(stderr(&sent).contains("more") && stderr(&sent).contains("quota exceeded"), "{}", stderr(&sent));
     assert_eq!(names(&target.join("tree")), ["fits"]);
 }
 
 #[test]
-fn outputs_that_could_not_be_stored_are_errors() {
-    let behaviour = Behaviour { most_stored: 1000, ..Behaviour::default() };
-    let Some((mounted, _)) = served("outputs where a close fails", behaviour) else { return };
-    let place = Place::new();
+fn failed_output_is_an_error() {
+    let behaviour = FuseBehavior { max_stored: 1000, ..FuseBehavior::default() };
+    let Some((mounted, _)) = serve_file_system("outputs where a close fails", behaviour) else { return };
+    let place = TestDir::new();
     fs::write(place.path().join("run.json"), kelvin_testing::stored_run("intel-guest-2").0).unwrap();
     let at = |name: &str| mounted.path().join(name);
     let [report, written, link, printed] = ["report.html", "data", "link", "printed"].map(at);
@@ -152,11 +152,11 @@ fn outputs_that_could_not_be_stored_are_errors() {
     assert!(stderr(&sent).contains("quota exceeded"), "{}", stderr(&sent));
     let mut rest = String::new();
     log.read_to_string(&mut rest).unwrap();
-    assert_ne!(finished(child, &["receive", "-"]).status.code(), Some(0), "{rest}");
+    assert_ne!(wait_for_output(child, &["receive", "-"]).status.code(), Some(0), "{rest}");
 }
 
 /// A unit of time, in nanoseconds, and a time that it does not divide.
-const COARSE: [(&str, u64, &str); 4] = [
+const COARSE_TIMESTAMPS: [(&str, u64, &str); 4] = [
     ("whole seconds (NFS of ext3, SFTP)", 1_000_000_000, "2020-01-01 00:00:00.5"),
     ("two seconds (FAT)", 2_000_000_000, "2020-01-01 00:00:01.25"),
     ("hundredths of a second (exFAT)", 10_000_000, "2020-01-01 00:00:01.123456789"),
@@ -164,22 +164,24 @@ const COARSE: [(&str, u64, &str); 4] = [
 ];
 
 #[test]
-fn what_is_there_with_a_coarse_time_is_unchanged() {
-    for (kind, time_unit, time) in COARSE {
-        let Some((mounted, _)) = served(kind, Behaviour { time_unit, ..Behaviour::default() }) else { return };
-        settles(&mounted.path(), time);
+fn coarse_timestamps_count_as_unchanged() {
+    for (kind, time_unit, time) in COARSE_TIMESTAMPS {
+        let Some((mounted, _)) = serve_file_system(kind, FuseBehavior { time_unit, ..FuseBehavior::default() }) else {
+            return;
+        };
+        assert_second_send_is_empty(&mounted.path(), time);
     }
     // As ext3 is, and ext4 with small inodes.
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    match Mounted::of_ext4(&["-I", "128"], base) {
-        Ok(mounted) => settles(&mounted.path(), COARSE[0].2),
-        Err(missing) => missing.skips("unchanged files on ext4 with times of whole seconds"),
+    match MountedFs::ext4(&["-I", "128"], base) {
+        Ok(mounted) => assert_second_send_is_empty(&mounted.path(), COARSE_TIMESTAMPS[0].2),
+        Err(missing) => missing.report_skip("unchanged files on ext4 with times of whole seconds"),
     }
 }
 
 /// That a second sending moves nothing, and a changed file is found.
-fn settles(target: &Path, time: &str) {
-    let place = Place::new();
+fn assert_second_send_is_empty(target: &Path, time: &str) {
+    let place = TestDir::new();
     fs::create_dir_all(place.path().join("tree/below")).unwrap();
     for name in ["tree/a", "tree/below/b", "tree/empty"] {
         place.file(name, if name.ends_with("empty") { 0 } else { 100 });
@@ -188,7 +190,7 @@ fn settles(target: &Path, time: &str) {
     }
     let update = |more: &[&str]| {
         let send = [&["-r", "--update", "tree"], more].concat();
-        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap(), "--overwrite"], &send));
+        let (sent, (_, log)) = transfer(&place, (&[target.to_str().unwrap(), "--overwrite"], &send));
         assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
         stdout(&sent).to_owned()
     };
@@ -208,10 +210,10 @@ fn settles(target: &Path, time: &str) {
 }
 
 #[test]
-fn files_that_state_no_size_are_read_until_their_end() {
-    let behaviour = Behaviour { stated_size: Some(0), ..Behaviour::default() };
-    let Some((mounted, _)) = served("sending files that state no size", behaviour) else { return };
-    let place = Place::new();
+fn sizeless_files_are_read_to_eof() {
+    let behaviour = FuseBehavior { stated_size: Some(0), ..FuseBehavior::default() };
+    let Some((mounted, _)) = serve_file_system("sending files that state no size", behaviour) else { return };
+    let place = TestDir::new();
     let target = place.path().join("in");
     let source = mounted.path().join("tree");
     fs::create_dir(&source).unwrap();
@@ -223,7 +225,7 @@ fn files_that_state_no_size_are_read_until_their_end() {
     let tree = source.to_str().unwrap();
     for how in [&["--streams", "1"][..], &["--streams", "3"], &["--connection", "per-file"], &["--plain"]] {
         fs::create_dir(&target).unwrap();
-        let (sent, (_, log)) = moved(&place, (&["in"], &[how, &["-r", tree]].concat()));
+        let (sent, (_, log)) = transfer(&place, (&["in"], &[how, &["-r", tree]].concat()));
         assert_eq!(sent.status.code(), Some(0), "{how:?}: {}{log}", stderr(&sent));
         assert!(stdout(&sent).contains("state a size of 0 bytes: 3 files"), "{}", stdout(&sent));
         for (name, content) in &content {
@@ -234,7 +236,7 @@ fn files_that_state_no_size_are_read_until_their_end() {
     for (name, content) in &content {
         let output = place.run(&["digest", source.join(name).to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(stdout(&output).split("  ").next().unwrap(), place::defined(content), "{name}");
+        assert_eq!(stdout(&output).split("  ").next().unwrap(), test_dir::xor_digest(content), "{name}");
         assert_eq!(stderr(&output).contains("states 0 bytes"), !content.is_empty(), "{}", stderr(&output));
         let output = place.run(&["file", "read", source.join(name).to_str().unwrap(), "--block", "4k"]);
         if !content.is_empty() {
@@ -243,54 +245,56 @@ fn files_that_state_no_size_are_read_until_their_end() {
     }
     let version = place.run(&["digest", "/proc/version"]);
     let content = read("/proc/version".into());
-    assert_eq!(stdout(&version), format!("{}  /proc/version\n", place::defined(&content)));
+    assert_eq!(stdout(&version), format!("{}  /proc/version\n", test_dir::xor_digest(&content)));
     fs::create_dir(&target).unwrap();
-    let (sent, _) = moved(&place, (&["in"], &["/proc/version"]));
+    let (sent, _) = transfer(&place, (&["in"], &["/proc/version"]));
     assert_eq!((sent.status.code(), read(target.join("version"))), (Some(0), content), "{}", stderr(&sent));
 }
 
 #[test]
-fn files_that_cannot_be_mapped_are_read() {
-    let behaviour = Behaviour { is_direct: true, ..Behaviour::default() };
-    let Some((mounted, _)) = served("reading files that cannot be mapped", behaviour) else { return };
-    let place = Place::new();
+fn unmappable_files_are_read() {
+    let behaviour = FuseBehavior { is_direct: true, ..FuseBehavior::default() };
+    let Some((mounted, _)) = serve_file_system("reading files that cannot be mapped", behaviour) else { return };
+    let place = TestDir::new();
     let content: Vec<u8> = (0..9u32 << 20).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
     let source = mounted.path().join("file");
     fs::write(&source, &content).unwrap();
     let source = source.to_str().unwrap();
     let digest = place.run(&["digest", source]);
     assert_eq!(digest.status.code(), Some(0), "{}", stderr(&digest));
-    assert_eq!((stdout(&digest).split("  ").next().unwrap(), stderr(&digest)), (&*place::defined(&content), ""));
+    assert_eq!((stdout(&digest).split("  ").next().unwrap(), stderr(&digest)), (&*test_dir::xor_digest(&content), ""));
     let read_by = |engine| place.run(&["file", "read", source, "--engine", engine, "--block", "4k"]);
     assert_eq!(read_by("pread").status.code(), Some(0), "{}", stderr(&read_by("pread")));
     assert_refused(&read_by("mmap"), &["cannot be mapped"]);
     // Of a plain, verified transfer the first blocks are sent from a mapping by turns.
     for how in [&["--plain"][..], &["--plain", "--no-verify"], &["--plain", "--streams", "2"], &[]] {
         fs::create_dir(place.path().join("in")).unwrap();
-        let (sent, (_, log)) = moved(&place, (&["in"], &[how, &[source]].concat()));
+        let (sent, (_, log)) = transfer(&place, (&["in"], &[how, &[source]].concat()));
         assert_eq!(sent.status.code(), Some(0), "{how:?}: {}{log}", stderr(&sent));
         assert!(read(place.path().join("in/file")) == content, "{how:?}");
         fs::remove_dir_all(place.path().join("in")).unwrap();
     }
     fs::create_dir(place.path().join("in")).unwrap();
-    let (sent, _) = moved(&place, (&["in"], &["--plain", "--method", "mmap", source]));
+    let (sent, _) = transfer(&place, (&["in"], &["--plain", "--method", "mmap", source]));
     assert_eq!(sent.status.code(), Some(1));
     assert!(stderr(&sent).contains("cannot be mapped"), "{}", stderr(&sent));
 }
 
 #[test]
-fn files_with_other_sizes_than_they_state_do_not_arrive() {
+fn files_with_wrong_size_do_not_arrive() {
     // As those of /sys, which state a page, and those of servers whose answers are out of date.
     for (stated, bytes, why) in
         [(4096, 5, "it ended after 5 of 4096 bytes"), (3, 5, "more than the 3 bytes that it states")]
     {
-        let behaviour = Behaviour { stated_size: Some(stated), ..Behaviour::default() };
-        let Some((mounted, _)) = served("sending files with other sizes than they state", behaviour) else { return };
-        let place = Place::new();
+        let behaviour = FuseBehavior { stated_size: Some(stated), ..FuseBehavior::default() };
+        let Some((mounted, _)) = serve_file_system("sending files with other sizes than they state", behaviour) else {
+            return;
+        };
+        let place = TestDir::new();
         fs::create_dir(place.path().join("in")).unwrap();
         let source = mounted.path().join("file");
         fs::write(&source, vec![7; bytes]).unwrap();
-        let (sent, _) = moved(&place, (&["in"], &[source.to_str().unwrap()]));
+        let (sent, _) = transfer(&place, (&["in"], &[source.to_str().unwrap()]));
         assert_eq!((sent.status.code(), names(&place.path().join("in"))), (Some(1), vec![]), "{}", stderr(&sent));
         assert!(stderr(&sent).contains(why), "{}", stderr(&sent));
         assert_ne!(place.run(&["digest", source.to_str().unwrap()]).status.code(), Some(0));
@@ -298,11 +302,11 @@ fn files_with_other_sizes_than_they_state_do_not_arrive() {
 }
 
 #[test]
-fn long_names_arrive_where_they_can_be_and_are_said_elsewhere() {
-    let behaviour = || Behaviour { longest_name: 1000, ..Behaviour::default() };
-    let Some((from, _)) = served("sending long names", behaviour()) else { return };
-    let Some((to, _)) = served("receiving long names", behaviour()) else { return };
-    let place = Place::new();
+fn overlong_names_are_reported() {
+    let behaviour = || FuseBehavior { max_name: 1000, ..FuseBehavior::default() };
+    let Some((from, _)) = serve_file_system("sending long names", behaviour()) else { return };
+    let Some((to, _)) = serve_file_system("receiving long names", behaviour()) else { return };
+    let place = TestDir::new();
     let long = "\u{4e00}".repeat(255);
     let tree = from.path().join("tree");
     fs::create_dir_all(tree.join(&long)).unwrap();
@@ -310,26 +314,28 @@ fn long_names_arrive_where_they_can_be_and_are_said_elsewhere() {
         fs::write(path, "some bytes").unwrap();
     }
     let send = ["-r", tree.to_str().unwrap()];
-    let (sent, (_, log)) = moved(&place, (&[to.path().to_str().unwrap()], &send));
+    let (sent, (_, log)) = transfer(&place, (&[to.path().to_str().unwrap()], &send));
     assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
     let all = ["short".to_owned(), long.clone(), format!("{long}x")];
     assert_eq!(names(&to.path().join("tree")), all);
     assert_eq!(read(to.path().join("tree").join(&long).join("below")), b"some bytes");
     // A local file system takes 255 bytes.
     fs::create_dir(place.path().join("in")).unwrap();
-    let (sent, (_, log)) = moved(&place, (&["in"], &send));
+    let (sent, (_, log)) = transfer(&place, (&["in"], &send));
     assert_eq!(sent.status.code(), Some(1), "{}{log}", stdout(&sent));
     assert!(stderr(&sent).matches("File name too long").count() == 3 && stdout(&sent).contains("moved 1 file"));
     assert_eq!(names(&place.path().join("in/tree")), ["short"]);
 }
 
 #[test]
-fn files_and_links_take_new_names_where_nothing_can_be_renamed_exclusively_or_linked() {
+fn files_arrive_without_exclusive_rename_or_link() {
     use rustix::io::Errno;
     for refuses_links in [None, Some(Errno::ROFS), Some(Errno::NOSYS), Some(Errno::PERM)] {
-        let behaviour = Behaviour { renames_without_replacing: false, refuses_links, ..Behaviour::default() };
-        let Some((mounted, _)) = served("receiving where nothing is renamed exclusively", behaviour) else { return };
-        let (place, target) = (Place::new(), mounted.path());
+        let behaviour = FuseBehavior { renames_without_replacing: false, refuses_links, ..FuseBehavior::default() };
+        let Some((mounted, _)) = serve_file_system("receiving where nothing is renamed exclusively", behaviour) else {
+            return;
+        };
+        let (place, target) = (TestDir::new(), mounted.path());
         fs::create_dir(place.path().join("tree")).unwrap();
         for (name, bytes) in [("tree/small", 10), ("tree/large", 5 << 20), ("tree/taken", 10)] {
             place.file(name, bytes);
@@ -337,7 +343,7 @@ fn files_and_links_take_new_names_where_nothing_can_be_renamed_exclusively_or_li
         std::os::unix::fs::symlink("small", place.path().join("tree/link")).unwrap();
         fs::create_dir(target.join("tree")).unwrap();
         fs::write(target.join("tree/taken"), "theirs").unwrap();
-        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap()], &["-r", "--links", "tree"]));
+        let (sent, (_, log)) = transfer(&place, (&[target.to_str().unwrap()], &["-r", "--links", "tree"]));
         assert_eq!(sent.status.code(), Some(1), "{log}");
         assert!(stderr(&sent).lines().count() == 1 && stderr(&sent).contains("taken exists"), "{}", stderr(&sent));
         assert_eq!(names(&target.join("tree")), ["large", "link", "small", "taken"]);
@@ -350,13 +356,14 @@ fn files_and_links_take_new_names_where_nothing_can_be_renamed_exclusively_or_li
 }
 
 /// File systems on a device that can be copied as it is at an instant.
-const ON_DEVICES: [FileSystemKind; 3] = [FileSystemKind::Ext4, FileSystemKind::Xfs, FileSystemKind::Btrfs];
+const DEVICE_FILE_SYSTEMS: [FileSystemKind; 3] = [FileSystemKind::Ext4, FileSystemKind::Xfs, FileSystemKind::Btrfs];
 
 /// An empty one, and what is on its device once this is called.
-fn on_device(kind: FileSystemKind) -> Option<(Mounted, impl FnOnce(&Mounted) -> Mounted)> {
+fn mount_on_device(kind: FileSystemKind) -> Option<(MountedFs, impl FnOnce(&MountedFs) -> MountedFs)> {
     let base = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let mounted = Mounted::of(kind, base).inspect_err(|missing| missing.skips(format!("a crash of {}", kind.name())));
-    let crash = move |mounted: &Mounted| mounted.as_after_a_crash(kind, base).unwrap();
+    let mounted =
+        MountedFs::new(kind, base).inspect_err(|missing| missing.report_skip(format!("a crash of {}", kind.name())));
+    let crash = move |mounted: &MountedFs| mounted.crash_copy(kind, base).unwrap();
     Some((mounted.ok()?, crash))
 }
 
@@ -365,10 +372,10 @@ fn sync(path: &Path) {
 }
 
 #[test]
-fn what_was_reported_as_flushed_is_there_after_a_crash() {
-    for kind in ON_DEVICES {
-        let Some((mounted, crash)) = on_device(kind) else { continue };
-        let (place, target) = (Place::new(), mounted.path());
+fn flushed_files_survive_a_crash() {
+    for kind in DEVICE_FILE_SYSTEMS {
+        let Some((mounted, crash)) = mount_on_device(kind) else { continue };
+        let (place, target) = (TestDir::new(), mounted.path());
         for directory in ["tree/there/deep", "tree/new/below", "tree/emptied"] {
             fs::create_dir_all(place.path().join(directory)).unwrap();
         }
@@ -382,7 +389,7 @@ fn what_was_reported_as_flushed_is_there_after_a_crash() {
         std::os::unix::fs::symlink("small", place.path().join("tree/there/link")).unwrap();
         fs::set_permissions(place.path().join("tree/new"), Permissions::from_mode(0o750)).unwrap();
         let send = ["-r", "--links", "--sync", "tree"];
-        let (sent, (_, log)) = moved(&place, (&[target.to_str().unwrap()], &send));
+        let (sent, (_, log)) = transfer(&place, (&[target.to_str().unwrap()], &send));
         let crashed = crash(&mounted);
         assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
         for name in files {
@@ -397,10 +404,10 @@ fn what_was_reported_as_flushed_is_there_after_a_crash() {
 }
 
 #[test]
-fn of_a_replaced_file_the_old_or_the_new_one_is_there_after_a_crash() {
-    for kind in ON_DEVICES {
-        let Some((mounted, crash)) = on_device(kind) else { continue };
-        let (place, target) = (Place::new(), mounted.path());
+fn replaced_file_is_whole_after_crash() {
+    for kind in DEVICE_FILE_SYSTEMS {
+        let Some((mounted, crash)) = mount_on_device(kind) else { continue };
+        let (place, target) = (TestDir::new(), mounted.path());
         let files = [("small", 100), ("middle", 200_000), ("large", 5 << 20)];
         for (name, bytes) in files {
             place.file(name, bytes);
@@ -409,7 +416,7 @@ fn of_a_replaced_file_the_old_or_the_new_one_is_there_after_a_crash() {
         place.file("unrelated", 10);
         sync(&target);
         let (sent, (_, log)) =
-            moved(&place, (&[target.to_str().unwrap(), "--overwrite"], &["small", "middle", "large"]));
+            transfer(&place, (&[target.to_str().unwrap(), "--overwrite"], &["small", "middle", "large"]));
         assert_eq!(sent.status.code(), Some(0), "{}{log}", stderr(&sent));
         // Somebody else has the names flushed, and not what is in the files.
         File::open(&target).unwrap().sync_all().unwrap();

@@ -2,46 +2,48 @@
 
 use std::process::{Command, Output};
 
-use kelvin_testing::Missing;
+use kelvin_testing::MissingRequirement;
 use serde_json::Value;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
 /// The settings that there are, before a test makes one.
-const EMPTY: &str = "for place in /run /sys /proc/sys; do mount -t tmpfs -o mode=755 tmpfs $place || exit 77; done";
+const EMPTY_SYSTEM: &str =
+    "for place in /run /sys /proc/sys; do mount -t tmpfs -o mode=755 tmpfs $place || exit 77; done";
 /// One setting, which is not quiet.
-const NOISY: &str = "mkdir -p /sys/kernel/mm/ksm; echo 1 > /sys/kernel/mm/ksm/run";
+const NOISY_SYSTEM: &str = "mkdir -p /sys/kernel/mm/ksm; echo 1 > /sys/kernel/mm/ksm/run";
 
 /// What a script says with such file systems, in which `$0` is the program; `None`, with the reason printed, where no namespace of
 /// mounts may be made.
-fn alone(script: &str) -> Option<Output> {
-    let script = format!("{EMPTY}; {script}");
-    said(Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]))
+fn run_in_namespaces(script: &str) -> Option<Output> {
+    let script = format!("{EMPTY_SYSTEM}; {script}");
+    run_or_skip(Command::new("unshare").args(["--mount", "sh", "-c", &script, KELVIN]))
 }
 
 /// What a command says in namespaces, if they may be made.
-fn said(command: &mut Command) -> Option<Output> {
+fn run_or_skip(command: &mut Command) -> Option<Output> {
     let output = command.output();
     let output = output.map_err(|error| error.to_string()).and_then(|output| match output.status.code() {
         Some(77) | None => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         _ if output.stderr.starts_with(b"unshare:") => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         _ => Ok(output),
     });
-    let missing = |why: String| Missing::right(format!("a namespace of mounts (root): {why}"));
-    output.map_err(|why| missing(why).skips("tune on a machine of its own")).ok()
+    let missing = |why: String| MissingRequirement::privilege(format!("a namespace of mounts (root): {why}"));
+    output.map_err(|why| missing(why).report_skip("tune on a machine of its own")).ok()
 }
 
 /// A setting that is not quiet, and that really changes something: behind its file is a switch of TCP in a network of the test's own.
-const REAL: &str = "mkdir -p /proc/sys/net /sys/kernel/mm/ksm; mount --bind $KELVIN_TEST_NET /proc/sys/net; \
+const REAL_SETTINGS: &str = "mkdir -p /proc/sys/net /sys/kernel/mm/ksm; mount --bind $KELVIN_TEST_NET /proc/sys/net; \
                     echo > /sys/kernel/mm/ksm/run; mount --bind /proc/sys/net/ipv4/tcp_window_scaling /sys/kernel/mm/ksm/run; \
                     ip link set lo up; cd $KELVIN_TEST_WORK";
 
-/// As [`alone`], in a network of its own and a directory of its own, with [`REAL`].
-fn alone_in_a_network(script: &str) -> Option<Output> {
+/// As [`alone`], in a network of its own and a directory of its own, with [`REAL_SETTINGS`].
+fn run_in_net_namespace(script: &str) -> Option<Output> {
     let (network, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let script = format!("mount --bind /proc/sys/net $KELVIN_TEST_NET || exit 77; {EMPTY}; {REAL}; {script}");
+    let script =
+        format!("mount --bind /proc/sys/net $KELVIN_TEST_NET || exit 77; {EMPTY_SYSTEM}; {REAL_SETTINGS}; {script}");
     let mut command = Command::new("unshare");
     command.env("KELVIN_TEST_NET", network.path()).env("KELVIN_TEST_WORK", work.path());
-    said(command.args(["--mount", "--net", "sh", "-c", &script, KELVIN]))
+    run_or_skip(command.args(["--mount", "--net", "sh", "-c", &script, KELVIN]))
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -49,30 +51,34 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn on_a_quiet_machine_there_is_nothing_to_apply() {
-    let Some(output) = alone("$0 tune --apply && test ! -e /run/kelvin") else { return };
+fn quiet_machine_has_nothing_to_apply() {
+    let Some(output) = run_in_namespaces("$0 tune --apply && test ! -e /run/kelvin") else { return };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     assert_eq!(text(&output.stdout), "Nothing to change: this machine is as quiet as settings can make it.\n");
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_not_called_quiet() {
+fn unreadable_settings_are_not_called_quiet() {
     // What not even root can read.
     let unread = "mkdir -p /sys/kernel/mm/ksm/run";
-    let Some(shown) = alone(&format!("{unread}; $0 tune")) else { return };
+    let Some(shown) = run_in_namespaces(&format!("{unread}; $0 tune")) else { return };
     let expected =
         "cannot read /sys/kernel/mm/ksm/run: whether this machine is quiet is not known; try sudo kelvin tune\n";
     assert_eq!((shown.status.code(), text(&shown.stdout)), (Some(0), expected));
-    let Some(applied) = alone(&format!("{unread}; $0 tune --apply")) else { return };
+    let Some(applied) = run_in_namespaces(&format!("{unread}; $0 tune --apply")) else { return };
     assert_eq!((applied.status.code(), text(&applied.stdout)), (Some(2), ""));
     assert_eq!(text(&applied.stderr), format!("kelvin: {expected}"));
 }
 
 #[test]
-fn what_was_applied_already_is_nothing_to_apply_and_is_put_back() {
-    let script =
-        format!("{NOISY}; umask 0; $0 tune --apply && $0 tune --apply && stat -c %a /run/kelvin /run/kelvin/tune.json");
-    let Some(output) = alone(&format!("{script} && $0 tune --restore && cat /sys/kernel/mm/ksm/run")) else { return };
+fn applied_settings_are_restored_once() {
+    let script = format!(
+        "{NOISY_SYSTEM}; umask 0; $0 tune --apply && $0 tune --apply && stat -c %a /run/kelvin /run/kelvin/tune.json"
+    );
+    let Some(output) = run_in_namespaces(&format!("{script} && $0 tune --restore && cat /sys/kernel/mm/ksm/run"))
+    else {
+        return;
+    };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let expected = "/sys/kernel/mm/ksm/run: 1 -> 0\nNothing to change: this machine is as quiet as settings can make it.\n700\n600\n\
                     /sys/kernel/mm/ksm/run: 0 -> 1\n1";
@@ -80,7 +86,7 @@ fn what_was_applied_already_is_nothing_to_apply_and_is_put_back() {
 }
 
 #[test]
-fn a_journal_that_somebody_else_could_have_written_is_refused_in_one_line() {
+fn untrusted_journal_is_refused() {
     let journal = |path: &str, from: &str| {
         format!(
             r#"{{"format":1,"boot":null,"entries":[{{"path":"{path}","from":"{from}","to":"0","why":"","optional":false}}]}}"#
@@ -102,7 +108,7 @@ fn a_journal_that_somebody_else_could_have_written_is_refused_in_one_line() {
         let script = format!(
             "{settings}; {made}; $0 tune --restore; status=$?; cat /run/victim /sys/kernel/mm/ksm/run; exit $status"
         );
-        let Some(output) = alone(&script) else { return };
+        let Some(output) = run_in_namespaces(&script) else { return };
         let said = text(&output.stderr);
         assert_eq!(
             (output.status.code(), said.lines().count(), text(&output.stdout)),
@@ -112,21 +118,23 @@ fn a_journal_that_somebody_else_could_have_written_is_refused_in_one_line() {
         assert!(said.contains(words) && said.contains("put the settings back by hand"), "{words}: {said}");
     }
     // In such a place a journal is not written either.
-    let Some(output) = alone(&format!("{NOISY}; mkdir -m 777 /run/kelvin; $0 tune --apply")) else { return };
+    let Some(output) = run_in_namespaces(&format!("{NOISY_SYSTEM}; mkdir -m 777 /run/kelvin; $0 tune --apply")) else {
+        return;
+    };
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-const SHORT: &str = "--budget minimum --rounds 4";
+const SHORT_OPTIONS: &str = "--budget minimum --rounds 4";
 
 #[test]
-fn what_a_change_is_worth_is_measured_with_it_and_without_and_all_is_as_before() {
-    let tune = format!("$0 tune --measure os.syscall.null net.bandwidth.tcp.system {SHORT} --json");
+fn measuring_a_setting_restores_it() {
+    let tune = format!("$0 tune --measure os.syscall.null net.bandwidth.tcp.system {SHORT_OPTIONS} --json");
     // While it measures, both values are seen.
     let script = format!(
         "{tune} > told & child=$!; while kill -0 $child 2>/dev/null; do cat /sys/kernel/mm/ksm/run; done | sort -u; \
          wait $child && cat /sys/kernel/mm/ksm/run && ls /run/kelvin && cat told"
     );
-    let Some(output) = alone_in_a_network(&script) else { return };
+    let Some(output) = run_in_net_namespace(&script) else { return };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let told = text(&output.stdout).strip_prefix("0\n1\n1\n").unwrap_or_else(|| panic!("{output:?}"));
     let told: Value = serde_json::from_str(told).unwrap();
@@ -144,10 +152,10 @@ fn what_a_change_is_worth_is_measured_with_it_and_without_and_all_is_as_before()
 }
 
 #[test]
-fn what_is_measured_before_it_is_applied_is_applied_and_put_back() {
-    let tune = format!("$0 tune --apply --measure os.syscall.null {SHORT}");
+fn measured_settings_are_applied_and_restored() {
+    let tune = format!("$0 tune --apply --measure os.syscall.null {SHORT_OPTIONS}");
     let setting = "cat /sys/kernel/mm/ksm/run";
-    let Some(output) = alone_in_a_network(&format!("{tune} && {setting} && $0 tune --restore && {setting}")) else {
+    let Some(output) = run_in_net_namespace(&format!("{tune} && {setting} && $0 tune --restore && {setting}")) else {
         return;
     };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
@@ -161,22 +169,24 @@ fn what_is_measured_before_it_is_applied_is_applied_and_put_back() {
 }
 
 #[test]
-fn what_is_interrupted_is_put_back_and_not_applied() {
+fn interrupted_measurement_restores_and_applies_nothing() {
     let tune = "$0 tune --apply --measure os.syscall.null --budget 60s --rounds 1000";
     let script = format!(
         "{tune} >told & child=$!; until grep -q 0 /sys/kernel/mm/ksm/run; do :; done; kill -TERM $child; wait $child; \
          status=$?; cat /sys/kernel/mm/ksm/run; ls /run/kelvin; exit $status"
     );
-    let Some(output) = alone_in_a_network(&script) else { return };
+    let Some(output) = run_in_net_namespace(&script) else { return };
     assert!(matches!(output.status.code(), Some(1 | 2)), "{output:?}");
     assert_eq!(text(&output.stdout), "1\n", "{output:?}");
 }
 
 #[test]
-fn what_cannot_be_shown_in_turn_is_not_measured_and_says_why() {
+fn unswitchable_settings_are_not_measured() {
     let reclaim =
         "mkdir -p /sys/module/damon_reclaim/parameters; echo Y > /sys/module/damon_reclaim/parameters/enabled";
-    let Some(output) = alone(&format!("{reclaim}; $0 tune --measure && test ! -e /run/kelvin")) else { return };
+    let Some(output) = run_in_namespaces(&format!("{reclaim}; $0 tune --measure && test ! -e /run/kelvin")) else {
+        return;
+    };
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     let expected = "/sys/module/damon_reclaim/parameters/enabled: Y -> N\n  idle file cache and memory are no longer reclaimed\n  \
                     not measured: it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds\n\n\
@@ -185,7 +195,7 @@ fn what_cannot_be_shown_in_turn_is_not_measured_and_says_why() {
 }
 
 #[test]
-fn what_goes_with_measuring_is_refused_without_it() {
+fn measure_options_need_measure() {
     for (arguments, words) in [
         (&["os.syscall"][..], "--measure"),
         (&["--apply", "--budget", "10s"], "--measure"),

@@ -1,32 +1,32 @@
 //! `kelvin watch`: turns of a real measurement, what they store, what is told of them and how often, and how it ends.
 
-mod place;
+mod test_dir;
 
 use std::fs::{self, File};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_model::{Case, Fact, Headline, Run, RunStatus};
-use kelvin_store::{Filter, RunLine, Store};
-use kelvin_testing::Missing;
-use place::{KELVIN, PATIENCE, Place, assert_refused, finished, signal, stderr, stdout, within};
+use kelvin_model::{Case, Fact, Run, RunStatus, StoredHeadline};
+use kelvin_store::{RunFilter, RunSummary, Store};
+use kelvin_testing::MissingRequirement;
 use serde_json::Value;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, signal, stderr, stdout, wait_for_output, within};
 
 /// What is cheap, and has a figure however busy the machine is; a share that pays for it soon, and an interval that holds it anywhere.
-fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    paced(["50", "10m"], more)
+fn watch_args<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    watch_args_with_pace(["50", "10m"], more)
 }
 
-fn paced<'a>([share, every]: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
+fn watch_args_with_pace<'a>([share, every]: [&'a str; 2], more: &[&'a str]) -> Vec<&'a str> {
     let usual = ["--cpu-share", share, "--every", every, "--budget", "minimum", "--store", "runs.sqlite"];
     [&["watch", FREQUENCY.id.as_str()], &usual[..], more].concat()
 }
 
 /// One turn, as soon as the CPU time of the last one is paid for.
-fn turn(place: &Place) -> Output {
+fn run_one_cycle(place: &TestDir) -> Output {
     for _ in 0..600 {
-        let output = place.run(&arguments(&["--once", "--tag", "rack=b7"]));
+        let output = place.run(&watch_args(&["--once", "--tag", "rack=b7"]));
         if !stderr(&output).contains("no turn") {
             return output;
         }
@@ -36,20 +36,20 @@ fn turn(place: &Place) -> Output {
     panic!("no turn is ever paid for");
 }
 
-fn store(place: &Place) -> Store {
+fn store(place: &TestDir) -> Store {
     Store::open(place.path().join("runs.sqlite")).unwrap()
 }
 
-fn lines(place: &Place) -> Vec<RunLine> {
-    store(place).list(&Filter::default()).unwrap()
+fn lines(place: &TestDir) -> Vec<RunSummary> {
+    store(place).list(&RunFilter::default()).unwrap()
 }
 
-fn one_busy() -> Case {
-    Case::new().at(BusyCpus::One.point())
+fn busy_case() -> Case {
+    Case::new().with_word(BusyCpus::One.point())
 }
 
 /// Earlier runs like this one: until the last two of them the CPU was ten times as fast as it is now, and the kernel another one.
-fn insert_a_step(store: &Store, like: &Run, now: f64) {
+fn insert_step(store: &Store, like: &Run, now: f64) {
     for number in 0..14 {
         let mut outline = like.outline.clone();
         outline.id = format!("earlier-{number:02}");
@@ -59,38 +59,38 @@ fn insert_a_step(store: &Store, like: &Run, now: f64) {
         outline.bounds.clear();
         let is_slower = number >= 12;
         outline.machine.kernel.release = Fact::known(if is_slower { "6.99.1" } else { "6.18.5" }.into(), "a test");
-        let mut run = Run::begin(outline);
+        let mut run = Run::from_header(outline);
         run.status = RunStatus::Complete;
         let spread = 1.0 + 0.01 * (f64::from(number * 5 % 7) - 3.0);
         let value = spread * now * if is_slower { 1.0 } else { 10.0 };
         store.insert(&run).unwrap();
         let (metric, version) = (FREQUENCY.id, FREQUENCY.version);
-        let headline = Headline { metric, version, case: one_busy(), value, within_variance: 0.0 };
+        let headline = StoredHeadline { metric, version, case: busy_case(), value, within_variance: 0.0 };
         store.record_headlines(&run.outline.id, &[headline]).unwrap();
     }
 }
 
 /// The frequency that the last run has measured.
-fn measured(place: &Place) -> f64 {
+fn last_value(place: &TestDir) -> f64 {
     let report = place.run(&["report", "--store", "runs.sqlite", "--format", "json"]);
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
-    let case = serde_json::to_value(one_busy()).unwrap();
+    let case = serde_json::to_value(busy_case()).unwrap();
     let is_it = |result: &&Value| result["metric"]["id"] == FREQUENCY.id.as_str() && result["case"] == case;
     let result = report["analysis"]["results"].as_array().unwrap().iter().find(is_it).unwrap();
     result["outcome"]["measured"]["headline"].as_f64().unwrap_or_else(|| panic!("{result}"))
 }
 
 #[test]
-fn a_step_is_told_once_with_what_changed() {
-    let place = Place::new();
-    let first = turn(&place);
+fn step_is_reported_once_with_changed_facts() {
+    let place = TestDir::new();
+    let first = run_one_cycle(&place);
     assert_eq!((first.status.code(), stdout(&first)), (Some(0), ""), "{}", stderr(&first));
     let stored = lines(&place);
     assert_eq!((stored.len(), stored[0].mode.as_str()), (1, "watch"));
     assert_eq!(stored[0].labels.tags.get("rack").map(String::as_str), Some("b7"));
-    insert_a_step(&store(&place), &store(&place).load(&stored[0].id).unwrap(), measured(&place));
+    insert_step(&store(&place), &store(&place).load(&stored[0].id).unwrap(), last_value(&place));
     // The slower ones are four with this one, the last two real.
-    let second = turn(&place);
+    let second = run_one_cycle(&place);
     assert_eq!(second.status.code(), Some(1), "{}{}", stdout(&second), stderr(&second));
     let told = stdout(&second);
     assert_eq!(told.lines().count(), 1, "{told}");
@@ -99,41 +99,41 @@ fn a_step_is_told_once_with_what_changed() {
     for words in words {
         assert!(told.contains(words), "no {words:?} in {told}");
     }
-    let third = turn(&place);
+    let third = run_one_cycle(&place);
     assert_eq!((third.status.code(), stdout(&third)), (Some(0), ""), "{}", stderr(&third));
     assert!(lines(&place).iter().all(|line| line.mode == "watch"));
 }
 
 /// A watch that goes on, and what it says on standard error.
-struct Watching<'p> {
+struct WatchProcess<'p> {
     child: Option<Child>,
-    place: &'p Place,
+    place: &'p TestDir,
 }
 
-impl<'p> Watching<'p> {
-    fn start(place: &'p Place, arguments: &[&str]) -> Self {
+impl<'p> WatchProcess<'p> {
+    fn start(place: &'p TestDir, arguments: &[&str]) -> Self {
         let log = File::create(place.path().join("said")).unwrap();
         let child = place.command(KELVIN, arguments).stderr(log).spawn().unwrap();
         Self { child: Some(child), place }
     }
 
-    fn said(&self) -> String {
+    fn stderr(&self) -> String {
         fs::read_to_string(self.place.path().join("said")).unwrap()
     }
 
     #[track_caller]
-    fn waits_until(&self, happened: impl Fn() -> bool) {
-        assert!(within(PATIENCE, happened), "{}", self.said());
+    fn wait_until(&self, happened: impl Fn() -> bool) {
+        assert!(within(HANG_TIMEOUT, happened), "{}", self.stderr());
     }
 
-    fn ended_by(mut self, name: &str) -> Output {
+    fn stop_with(mut self, name: &str) -> Output {
         let child = self.child.take().unwrap();
         signal(&child, name);
-        finished(child, &["watch"])
+        wait_for_output(child, &["watch"])
     }
 }
 
-impl Drop for Watching<'_> {
+impl Drop for WatchProcess<'_> {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -143,11 +143,11 @@ impl Drop for Watching<'_> {
 }
 
 #[test]
-fn there_is_one_watch_which_waits_and_ends_when_asked_to() {
-    let place = Place::new();
-    let watch = Watching::start(&place, &arguments(&[]));
-    watch.waits_until(|| watch.said().contains("the next turn is in"));
-    let said = watch.said();
+fn only_one_watch_runs_until_signal() {
+    let place = TestDir::new();
+    let watch = WatchProcess::start(&place, &watch_args(&[]));
+    watch.wait_until(|| watch.stderr().contains("the next turn is in"));
+    let said = watch.stderr();
     assert!(
         said.contains("watching cpu.frequency, every 10 min 0 s within 50 % of one CPU: 5 min 0 s of CPU time a turn"),
         "{said}"
@@ -156,37 +156,37 @@ fn there_is_one_watch_which_waits_and_ends_when_asked_to() {
         said.contains("kelvin: that took ") && said.contains(" of CPU time, of 5 min 0 s; the next turn is in "),
         "{said}"
     );
-    assert_refused(&place.run(&arguments(&["--once"])), &["another `kelvin watch`", "runs.sqlite"]);
-    let ended = watch.ended_by("INT");
+    assert_refused(&place.run(&watch_args(&["--once"])), &["another `kelvin watch`", "runs.sqlite"]);
+    let ended = watch.stop_with("INT");
     assert_eq!((ended.status.code(), stdout(&ended)), (Some(0), ""));
     assert_eq!(lines(&place).len(), 1);
     // One that begins again waits until its share has paid for the last turn: a minute or longer with this one.
-    let again = Watching::start(&place, &paced(["0.1", "100h"], &[]));
-    again.waits_until(|| again.said().contains("the first turn is in"));
-    assert_eq!(again.ended_by("TERM").status.code(), Some(0));
+    let again = WatchProcess::start(&place, &watch_args_with_pace(["0.1", "100h"], &[]));
+    again.wait_until(|| again.stderr().contains("the first turn is in"));
+    assert_eq!(again.stop_with("TERM").status.code(), Some(0));
     assert_eq!(lines(&place).len(), 1);
 }
 
 #[test]
-fn a_turn_that_is_interrupted_is_stored_as_far_as_it_came() {
+fn interrupted_cycle_is_stored_as_partial() {
     for more in [&[][..], &["--once"]] {
-        let place = Place::new();
-        let watch = Watching::start(&place, &arguments(&[&["--rounds", "1000"], more].concat()));
-        watch.waits_until(|| {
+        let place = TestDir::new();
+        let watch = WatchProcess::start(&place, &watch_args(&[&["--rounds", "1000"], more].concat()));
+        watch.wait_until(|| {
             place.path().join("runs.sqlite").exists() && lines(&place).iter().any(|line| line.measured_rounds > 0)
         });
-        let ended = watch.ended_by("TERM");
+        let ended = watch.stop_with("TERM");
         assert_eq!((ended.status.code(), stdout(&ended)), (Some(0), ""));
         let stored = lines(&place);
-        assert!(matches!(stored[..], [RunLine { status: Some(RunStatus::Partial(_)), .. }]), "{stored:?}");
+        assert!(matches!(stored[..], [RunSummary { status: Some(RunStatus::Partial(_)), .. }]), "{stored:?}");
         let left = place.names();
         assert!(left.iter().all(|name| name.starts_with("runs.sqlite") || name == "said"), "{left:?}");
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_would() {
-    let place = Place::new();
+fn too_short_interval_is_refused_with_minimum() {
+    let place = TestDir::new();
     let refused = |arguments: &[&str], words: &[&str]| {
         let output = place.run(&[&["watch", "--store", "runs.sqlite"], arguments].concat());
         assert_refused(&output, words);
@@ -215,8 +215,8 @@ fn settings<'u>(unit: &'u str, name: &str) -> Vec<&'u str> {
 const PROGRAM: &str = "/usr/local/bin/kelvin";
 
 #[test]
-fn the_units_of_systemd_are_sound_and_make_a_turn() {
-    let place = Place::new();
+fn systemd_units_are_valid_and_run_cycle() {
+    let place = TestDir::new();
     let contrib = |file: &str| {
         let path = format!("{}/../../contrib/{file}", env!("CARGO_MANIFEST_DIR"));
         fs::read_to_string(path).unwrap().replace(PROGRAM, KELVIN)
@@ -243,7 +243,9 @@ fn the_units_of_systemd_are_sound_and_make_a_turn() {
         .current_dir(place.path())
         .output()
     {
-        Err(error) => Missing::program("systemd-analyze", "systemd", &error).skips("the units of systemd"),
+        Err(error) => {
+            MissingRequirement::program("systemd-analyze", "systemd", &error).report_skip("the units of systemd")
+        }
         Ok(output) => {
             assert!(output.status.success() && output.stderr.is_empty(), "{}{}", stdout(&output), stderr(&output))
         }

@@ -1,6 +1,6 @@
 //! `kelvin why`: what it says of real figures, and that nothing of it stays.
 
-mod place;
+mod test_dir;
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -9,21 +9,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use kelvin_file::group::{Controller, Group};
-use kelvin_testing::Missing;
-use kelvin_testing::mounted::{FileSystemKind, Mounted};
-use place::{KELVIN, PATIENCE, Place};
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_testing::MissingRequirement;
+use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 use serde_json::Value;
+use test_dir::{HANG_TIMEOUT, KELVIN, TestDir};
 
 /// Held by whatever plants a cause or measures one: another planted one beside it would be part of the figure.
-static ALONE: Mutex<()> = Mutex::new(());
+static CPU_LOCK: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_cpus() -> MutexGuard<'static, ()> {
+    CPU_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An explanation of a figure, as JSON, and what it says of each cause.
-fn explained(place: &Place, arguments: &[&str]) -> Value {
+fn explain_json(place: &TestDir, arguments: &[&str]) -> Value {
     let output = place.run(&[&["why"], arguments, &["--json"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let explanation: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -45,24 +45,25 @@ fn verdict(explanation: &Value, cause: &str) -> String {
 }
 
 #[test]
-fn a_call_that_wakes_nobody_has_no_cause_of_waking() {
-    let place = Place::new();
-    let explanation = explained(&place, &["os.syscall.null", "call=getppid", "--budget", "minimum", "--rounds", "4"]);
+fn call_without_wakeup_has_no_wakeup_cause() {
+    let place = TestDir::new();
+    let explanation =
+        explain_json(&place, &["os.syscall.null", "call=getppid", "--budget", "minimum", "--rounds", "4"]);
     assert_eq!(explanation["metric"]["id"], "os.syscall.null");
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
     assert_eq!(explanation["passes"], 4);
 }
 
 #[test]
-fn a_round_trip_between_two_cpus_is_explained_or_said_not_to_be() {
-    let _alone = alone();
+fn two_cpu_round_trip_is_explained() {
+    let _alone = lock_cpus();
     if kelvin_sys::cpu::allowed().unwrap().len() < 2 {
-        Missing::machine("this process may use one CPU").skips("why a round trip takes so long");
+        MissingRequirement::machine("this process may use one CPU").report_skip("why a round trip takes so long");
         return;
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let asked = ["net.rtt.tcp", "placement=two_cpus", "--budget", "minimum", "--rounds", "8"];
-    let explanation = explained(&place, &asked);
+    let explanation = explain_json(&place, &asked);
     assert_ne!(verdict(&explanation, "idle_wake"), "absent");
     let first = &explanation["causes"][0]["evidence"][0];
     assert!(first["amount"]["value"].is_number(), "{first}");
@@ -82,19 +83,19 @@ fn share(explanation: &Value, cause: &str) -> Option<f64> {
 }
 
 /// The shares of a cause whose planting fixes none.
-const ANY: RangeInclusive<f64> = 0.0..=100.0;
+const ANY_SHARE: RangeInclusive<f64> = 0.0..=100.0;
 /// Points of a share that decide nothing.
-const POINTS: f64 = 5.0;
+const TOLERANCE_POINTS: f64 = 5.0;
 
 /// Holds that a cause is named, with the share in percent that its planting fixes, if it does: one of these lies no more than 5 points
 /// outside the interval. (How large the others are depends on the machine: `bench/causes.py` holds them against what two measurements find.)
 /// What else the machine does can leave a cause undecided, which is an honest answer: then it is asked again, twice at most. A wrong one is
 /// never made up for.
 fn assert_named(cause: &str, planted: RangeInclusive<f64>, mut explain: impl FnMut() -> Value) -> Value {
-    const OPEN: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
+    const UNDECIDED_VERDICTS: [&str; 3] = ["undecided", "mechanisms_disagree", "void"];
     let mut explanation = explain();
     for _ in 0..2 {
-        if OPEN.contains(&verdict(&explanation, cause).as_str()) {
+        if UNDECIDED_VERDICTS.contains(&verdict(&explanation, cause).as_str()) {
             explanation = explain();
         }
     }
@@ -103,7 +104,7 @@ fn assert_named(cause: &str, planted: RangeInclusive<f64>, mut explain: impl FnM
     let parts = explanation["parts"].as_array().unwrap();
     let part = parts.iter().find(|part| part["of"]["cause"] == cause).unwrap();
     let [low, high] = ["low", "high"].map(|end| 100.0 * part["share"][end].as_f64().unwrap());
-    let is_found = low - POINTS <= *planted.end() && high + POINTS >= *planted.start();
+    let is_found = low - TOLERANCE_POINTS <= *planted.end() && high + TOLERANCE_POINTS >= *planted.start();
     assert!(is_found, "{cause}: {low} to {high} % and not {planted:?} %: {explanation:#}");
     explanation
 }
@@ -116,17 +117,18 @@ fn assert_not_named(explanation: &Value, causes: &[&str]) {
 }
 
 /// The least that is asked of an experiment here.
-const BRIEF: [&str; 4] = ["--budget", "minimum", "--rounds", "8"];
+const SHORT_OPTIONS: [&str; 4] = ["--budget", "minimum", "--rounds", "8"];
 /// For whether something is tried at all.
-const BRIEFEST: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
+const SHORTEST_OPTIONS: [&str; 4] = ["--budget", "minimum", "--rounds", "4"];
 
 /// An explanation by a shell that does something first, such as entering a group; `None`, and said, where it has not the right.
-fn explained_after(place: &Place, first: &str, asked: &str, rounds: [&str; 4]) -> Option<Value> {
+fn explain_after(place: &TestDir, first: &str, asked: &str, rounds: [&str; 4]) -> Option<Value> {
     let script = format!("{first} || exit 77; exec {KELVIN} why {asked} {} --json", rounds.join(" "));
     let output = place.command("unshare", &["--net", "sh", "-c", &script]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) || said.starts_with("unshare:") {
-        Missing::right(format!("a network namespace (root): {said}")).skips(format!("why of {asked}"));
+        MissingRequirement::privilege(format!("a network namespace (root): {said}"))
+            .report_skip(format!("why of {asked}"));
         return None;
     }
     assert!(output.status.success(), "{asked}: {said}");
@@ -136,157 +138,168 @@ fn explained_after(place: &Place, first: &str, asked: &str, rounds: [&str; 4]) -
 /// A tiny socket buffer makes a local stream many times slower whatever the machine: both ends wait for each other after each few
 /// kilobytes. Congestion control has no share in that.
 #[test]
-fn a_tiny_socket_buffer_is_named_and_nothing_else() {
-    let _alone = alone();
-    let place = Place::new();
-    let stream = [&["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB"][..], &BRIEF].concat();
-    let tiny = || explained(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
-    let explanation = assert_named("socket_buffers", ANY, tiny);
+fn tiny_socket_buffer_is_the_only_cause() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
+    let stream =
+        [&["net.bandwidth.tcp", "placement=same_cpu", "streams=1", "message=64KiB"][..], &SHORT_OPTIONS].concat();
+    let tiny = || explain_json(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
+    let explanation = assert_named("socket_buffers", ANY_SHARE, tiny);
     assert_not_named(&explanation, &["congestion_control"]);
     assert_eq!(verdict(&explanation, "idle_wake"), "absent");
 }
 
 /// The same over Unix sockets, whose buffers the kernel never adjusts.
 #[test]
-fn a_tiny_buffer_of_unix_sockets_is_named() {
-    let _alone = alone();
-    let place = Place::new();
-    let stream = [&["net.bandwidth.unix", "placement=same_cpu", "message=64KiB"][..], &BRIEF].concat();
-    let tiny = || explained(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
-    let explanation = assert_named("socket_buffers", ANY, tiny);
+fn tiny_unix_socket_buffer_is_named() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
+    let stream = [&["net.bandwidth.unix", "placement=same_cpu", "message=64KiB"][..], &SHORT_OPTIONS].concat();
+    let tiny = || explain_json(&place, &[&stream[..], &["--socket-buffers", "4k"]].concat());
+    let explanation = assert_named("socket_buffers", ANY_SHARE, tiny);
     assert_eq!(verdict(&explanation, "congestion_control"), "absent");
 }
 
 /// A network of its own, whose system has a congestion control that paces; the same network with one that does
 /// not.
 #[test]
-fn a_congestion_control_of_the_system_that_paces_is_named() {
-    let _alone = alone();
+fn pacing_congestion_control_is_named() {
+    let _alone = lock_cpus();
     let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
     // A network of its own may have the kernel's default and what everybody may choose, of which reno is one everywhere.
     if !["bbr", "reno"].iter().all(|name| known.split_whitespace().any(|one| one == *name)) {
-        return Missing::machine(format!("the kernel has {}", known.trim())).skips("why a stream under BBR is slow");
+        return MissingRequirement::machine(format!("the kernel has {}", known.trim()))
+            .report_skip("why a stream under BBR is slow");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let of = |control: &str| {
         let first = format!("ip link set lo up && echo {control} > /proc/sys/net/ipv4/tcp_congestion_control");
-        explained_after(&place, &first, "net.bandwidth.tcp.system placement=same_cpu message=64KiB --realtime", BRIEF)
+        explain_after(
+            &place,
+            &first,
+            "net.bandwidth.tcp.system placement=same_cpu message=64KiB --realtime",
+            SHORT_OPTIONS,
+        )
     };
     let Some(first) = of("bbr") else { return };
     let mut first = Some(first);
     // Buffers of a fixed size take much of it away too, so that they are no bystander.
-    assert_named("congestion_control", ANY, || first.take().unwrap_or_else(|| of("bbr").unwrap()));
+    assert_named("congestion_control", ANY_SHARE, || first.take().unwrap_or_else(|| of("bbr").unwrap()));
     assert_not_named(&of("reno").unwrap(), &["congestion_control"]);
 }
 
 /// Zero copy over loopback, where the kernel copies: small messages, of which pins and reports are much. At real-time priority both ends
 /// take turns in one order, whatever else runs.
 #[test]
-fn zero_copy_that_copies_is_named_and_only_where_it_is() {
-    let _alone = alone();
+fn copying_zero_copy_is_named() {
+    let _alone = lock_cpus();
     if !kelvin_testing::is_root() {
-        return Missing::right("real-time priority needs CAP_SYS_NICE").skips("why a stream by zero copy is slow");
+        return MissingRequirement::privilege("real-time priority needs CAP_SYS_NICE")
+            .report_skip("why a stream by zero copy is slow");
     }
-    let place = Place::new();
+    let place = TestDir::new();
     let way = |way: &str| {
         let asked = ["net.bandwidth.tcp.way", way, "placement=same_cpu", "message=4KiB", "--realtime"];
-        explained(&place, &[&asked[..], &BRIEF].concat())
+        explain_json(&place, &[&asked[..], &SHORT_OPTIONS].concat())
     };
     let [zero_copy, send] = ["way=zerocopy", "way=send"].map(|one| move || way(one));
-    let explanation = assert_named("zero_copy", ANY, zero_copy);
+    let explanation = assert_named("zero_copy", ANY_SHARE, zero_copy);
     assert_not_named(&explanation, &["congestion_control", "socket_buffers"]);
     assert_eq!(verdict(&send(), "zero_copy"), "absent");
 }
 
 /// Small blocks from the device, each of which takes a hundred times as long as from memory.
 #[test]
-fn going_to_the_device_is_named_and_not_where_all_is_cached() {
-    let _alone = alone();
-    let place = Place::new();
+fn device_access_is_named_unless_cached() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
     let read = |cache: &str, rounds: [&str; 4]| {
-        explained(&place, &[&["file.blocksize.read", cache, "block=4KiB"][..], &rounds].concat())
+        explain_json(&place, &[&["file.blocksize.read", cache, "block=4KiB"][..], &rounds].concat())
     };
-    let explanation = assert_named("cold_cache", ANY, || read("cache=direct", BRIEF));
+    let explanation = assert_named("cold_cache", ANY_SHARE, || read("cache=direct", SHORT_OPTIONS));
     assert_eq!(verdict(&explanation, "read_ahead"), "absent");
-    assert_eq!(verdict(&read("cache=cached", BRIEFEST), "cold_cache"), "absent");
+    assert_eq!(verdict(&read("cache=cached", SHORTEST_OPTIONS), "cold_cache"), "absent");
 }
 
 /// Files in a directory of which every call is answered by another process, against files in memory; and
 /// files that are in memory already: what cannot be taken away is not tried.
 #[test]
-fn a_slow_file_system_is_named_and_one_in_memory_is_not() {
-    let _alone = alone();
-    let Some(memory) = kelvin_testing::in_memory("why of files in memory") else { return };
+fn slow_file_system_is_named() {
+    let _alone = lock_cpus();
+    let Some(memory) = kelvin_testing::memory_dir("why of files in memory") else { return };
     let scratch = tempfile::tempdir_in(memory).unwrap();
-    let place = Place::new();
+    let place = TestDir::new();
     let create = |directory: &Path| {
         let create = ["file.metadata.create", "files=100", "--dir", directory.to_str().unwrap()];
-        explained(&place, &[&create[..], &BRIEF].concat())
+        explain_json(&place, &[&create[..], &SHORT_OPTIONS].concat())
     };
     let in_memory = create(scratch.path());
     assert!(verdict(&in_memory, "file_system").contains("in memory already (tmpfs)"), "{in_memory:#}");
     assert_not_named(&in_memory, &["file_system"]);
-    let slow = match Mounted::of(FileSystemKind::Bindfs, place.path()) {
+    let slow = match MountedFs::new(FileSystemKind::Bindfs, place.path()) {
         Ok(slow) => slow,
-        Err(missing) => return missing.skips("why files of a slow file system take so long"),
+        Err(missing) => return missing.report_skip("why files of a slow file system take so long"),
     };
-    assert_named("file_system", ANY, || create(&slow.path()));
+    assert_named("file_system", ANY_SHARE, || create(&slow.path()));
 }
 
 /// A flush takes many times as long as a write into memory, on every disk.
 #[test]
-fn a_flush_is_named_and_not_where_there_is_none() {
-    let _alone = alone();
-    let place = Place::new();
-    if kelvin_sys::fs::kind(place.path()).unwrap().lives_in_memory() {
-        return Missing::machine("the scratch directory is in memory").skips("why a durable write takes so long");
+fn flush_is_named_only_where_present() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
+    if kelvin_sys::fs::kind(place.path()).unwrap().is_in_memory() {
+        return MissingRequirement::machine("the scratch directory is in memory")
+            .report_skip("why a durable write takes so long");
     }
-    let write =
-        |by: &str, rounds: [&str; 4]| explained(&place, &[&["file.sync", "place=in_place", by][..], &rounds].concat());
-    assert_named("flush", ANY, || write("by=fsync", BRIEF));
-    assert_eq!(verdict(&write("by=none", BRIEFEST), "flush"), "absent");
+    let write = |by: &str, rounds: [&str; 4]| {
+        explain_json(&place, &[&["file.sync", "place=in_place", by][..], &rounds].concat())
+    };
+    assert_named("flush", ANY_SHARE, || write("by=fsync", SHORT_OPTIONS));
+    assert_eq!(verdict(&write("by=none", SHORTEST_OPTIONS), "flush"), "absent");
 }
 
 /// A fork copies an entry for each of 16,384 base pages, or 32 page tables of huge ones.
 #[test]
-fn page_tables_are_named_where_there_are_many() {
-    let _alone = alone();
-    let place = Place::new();
+fn many_page_tables_are_named() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
     let fork = |resident: &str, rounds: [&str; 4]| {
-        explained(&place, &[&["os.process.fork_rss", "pages=base", resident][..], &rounds].concat())
+        explain_json(&place, &[&["os.process.fork_rss", "pages=base", resident][..], &rounds].concat())
     };
-    let base = || fork("resident=64MiB", BRIEF);
+    let base = || fork("resident=64MiB", SHORT_OPTIONS);
     let first = base();
     if verdict(&first, "page_tables") == "one_mechanism" {
-        return Missing::machine("the kernel provides no huge pages").skips("why a fork of a large process is slow");
+        return MissingRequirement::machine("the kernel provides no huge pages")
+            .report_skip("why a fork of a large process is slow");
     }
     let mut first = Some(first);
-    assert_named("page_tables", ANY, || first.take().unwrap_or_else(base));
-    let small = fork("resident=1MiB", BRIEFEST);
+    assert_named("page_tables", ANY_SHARE, || first.take().unwrap_or_else(base));
+    let small = fork("resident=1MiB", SHORTEST_OPTIONS);
     assert_not_named(&small, &["page_tables"]);
     assert!(small["causes"].to_string().contains("smaller than a huge page"), "{small:#}");
 }
 
 #[test]
-fn memory_that_was_not_in_use_is_looked_for_in_a_first_touch_alone() {
-    let _alone = alone();
-    let place = Place::new();
+fn fresh_memory_is_tried_for_first_touch_only() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
     let few = ["--budget", "minimum", "--rounds", "4"];
-    let explanation = explained(&place, &[&["mem.first_touch"][..], &few].concat());
+    let explanation = explain_json(&place, &[&["mem.first_touch"][..], &few].concat());
     let cause = explanation["causes"].as_array().unwrap().iter().find(|one| one["id"] == "fresh_memory").unwrap();
     let ways = cause["evidence"].as_array().unwrap();
     // How much it takes is this machine's; both ways were tried.
     assert!(ways.len() == 2 && ways.iter().all(|one| one["amount"]["value"].is_number()), "{cause:#}");
-    let again = explained(&place, &[&["mem.first_touch.again"][..], &few].concat());
+    let again = explain_json(&place, &[&["mem.first_touch.again"][..], &few].concat());
     assert_eq!(verdict(&again, "fresh_memory"), "absent");
 }
 
 /// The kernel's default slack can be taken away, and none cannot.
 #[test]
-fn timer_slack_is_tried_where_there_is_some() {
-    let _alone = alone();
-    let place = Place::new();
-    let sleep = |slack: &str| explained(&place, &[&["os.timer.wakeup", slack][..], &BRIEFEST].concat());
+fn timer_slack_is_tried_where_present() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
+    let sleep = |slack: &str| explain_json(&place, &[&["os.timer.wakeup", slack][..], &SHORTEST_OPTIONS].concat());
     let usual = sleep("slack=50000");
     let causes = usual["causes"].as_array().unwrap();
     let slack = causes.iter().find(|cause| cause["id"] == "timer_slack").unwrap();
@@ -296,10 +309,10 @@ fn timer_slack_is_tried_where_there_is_some() {
 
 /// Where it may, it holds the other CPUs and watches a chain of adds meanwhile; else it says what that needs.
 #[test]
-fn the_other_cpus_are_held_or_it_says_what_that_needs() {
-    let _alone = alone();
-    let set = [&["mem.latency", "pages=base", "bytes=32KiB"][..], &BRIEFEST].concat();
-    let explanation = explained(&Place::new(), &set);
+fn holding_other_cpus_works_or_names_need() {
+    let _alone = lock_cpus();
+    let set = [&["mem.latency", "pages=base", "bytes=32KiB"][..], &SHORTEST_OPTIONS].concat();
+    let explanation = explain_json(&TestDir::new(), &set);
     let causes = explanation["causes"].as_array().unwrap();
     let neighbour = causes.iter().find(|cause| cause["id"] == "neighbour").unwrap();
     let evidence = &neighbour["evidence"][0];
@@ -313,25 +326,27 @@ fn the_other_cpus_are_held_or_it_says_what_that_needs() {
 
 /// Touches of a mapped file far apart, each of which makes the kernel read what nobody asks for.
 #[test]
-fn read_ahead_is_named() {
-    let _alone = alone();
-    let place = Place::new();
-    let touches = [&["mem.fault.major", "read_ahead=on", "step_bytes=16MiB"][..], &BRIEF].concat();
-    assert_named("read_ahead", ANY, || explained(&place, &touches));
+fn readahead_is_named() {
+    let _alone = lock_cpus();
+    let place = TestDir::new();
+    let touches = [&["mem.fault.major", "read_ahead=on", "step_bytes=16MiB"][..], &SHORT_OPTIONS].concat();
+    assert_named("read_ahead", ANY_SHARE, || explain_json(&place, &touches));
 }
 
 /// A tenth of a CPU, and an operation that takes several times its part of a period: it stands still for nine tenths, whatever else runs.
 #[test]
-fn a_quota_is_named() {
-    let _alone = alone();
-    let group = match Group::make(Controller::Cpu) {
+fn cpu_quota_is_named() {
+    let _alone = lock_cpus();
+    let group = match Cgroup::create(Controller::Cpu) {
         Ok(group) => group,
-        Err(error) => return Missing::right(error).skips("why a new file under a quota takes so long"),
+        Err(error) => {
+            return MissingRequirement::privilege(error).report_skip("why a new file under a quota takes so long");
+        }
     };
     group.limit_cpu(2000, Duration::from_millis(20)).unwrap();
-    let place = Place::new();
-    let entering = format!("echo 0 > {}", group.door().display());
-    let file = || explained_after(&place, &entering, "file.new filled=write block=1MiB bytes=16MiB", BRIEFEST);
+    let place = TestDir::new();
+    let entering = format!("echo 0 > {}", group.procs_file().display());
+    let file = || explain_after(&place, &entering, "file.new filled=write block=1MiB bytes=16MiB", SHORTEST_OPTIONS);
     let Some(first) = file() else { return };
     let mut first = Some(first);
     let explanation = assert_named("group_quota", 90.0..=90.0, || first.take().unwrap_or_else(|| file().unwrap()));
@@ -340,37 +355,42 @@ fn a_quota_is_named() {
 
 /// A file read in order through a page cache that may not hold half of it; and pages of which all fit.
 #[test]
-fn a_memory_limit_is_tried_where_it_is_met_and_not_where_it_is_not() {
-    let _alone = alone();
-    let group = match Group::make(Controller::Memory) {
+fn memory_limit_is_tried_where_reached() {
+    let _alone = lock_cpus();
+    let group = match Cgroup::create(Controller::Memory) {
         Ok(group) => group,
-        Err(error) => return Missing::right(error).skips("why reads under a memory limit take so long"),
+        Err(error) => {
+            return MissingRequirement::privilege(error).report_skip("why reads under a memory limit take so long");
+        }
     };
-    let place = Place::new();
-    let entering = format!("echo 0 > {}", group.door().display());
+    let place = TestDir::new();
+    let entering = format!("echo 0 > {}", group.procs_file().display());
     group.limit_memory(1 << 30).unwrap();
-    let Some(fits) = explained_after(&place, &entering, "mem.fault.minor kind=anonymous", BRIEFEST) else { return };
+    let Some(fits) = explain_after(&place, &entering, "mem.fault.minor kind=anonymous", SHORTEST_OPTIONS) else {
+        return;
+    };
     assert!(verdict(&fits, "memory_limit").contains("never met"), "{fits:#}");
     group.limit_memory(32 << 20).unwrap();
     // How much it takes depends on what the kernel reclaims, and more passes than this would take minutes.
     let read = "file.seqrand order=sequential cache=uncached bytes=64MiB";
-    let limited = explained_after(&place, &entering, read, BRIEFEST).unwrap();
+    let limited = explain_after(&place, &entering, read, SHORTEST_OPTIONS).unwrap();
     assert!(["shown", "undecided"].contains(&verdict(&limited, "memory_limit").as_str()), "{limited:#}");
-    assert_eq!(verdict(&explained_after(&place, "true", read, BRIEFEST).unwrap(), "memory_limit"), "absent");
+    assert_eq!(verdict(&explain_after(&place, "true", read, SHORTEST_OPTIONS).unwrap(), "memory_limit"), "absent");
 }
 
 /// A busy loop on the CPU that probes run on, with nine times the weight of an ordinary program (sched_prio_to_weight of -10 and 0: 9548
 /// and 1024), beside an operation that takes longer than its turns. It takes 90 % of the time, and all that else runs there takes more.
 #[test]
-fn other_work_on_the_cpu_is_named() {
-    let _alone = alone();
+fn competing_cpu_load_is_named() {
+    let _alone = lock_cpus();
     if !kelvin_testing::is_root() {
-        return Missing::right("real-time priority needs CAP_SYS_NICE").skips("why a fork beside other work is slow");
+        return MissingRequirement::privilege("real-time priority needs CAP_SYS_NICE")
+            .report_skip("why a fork beside other work is slow");
     }
     let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _ended = Ended(&stop);
+        let _ended = StopOnDrop(&stop);
         let (heavy, is_heavy) = std::sync::mpsc::channel();
         let stop = &stop;
         scope.spawn(move || {
@@ -384,15 +404,15 @@ fn other_work_on_the_cpu_is_named() {
         });
         let said = is_heavy.recv().unwrap();
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-        let fork = [&["os.process.fork_rss", "pages=base", "resident=64MiB"][..], &BRIEFEST].concat();
-        assert_named("other_work", 90.0..=100.0, || explained(&Place::new(), &fork));
+        let fork = [&["os.process.fork_rss", "pages=base", "resident=64MiB"][..], &SHORTEST_OPTIONS].concat();
+        assert_named("other_work", 90.0..=100.0, || explain_json(&TestDir::new(), &fork));
     });
 }
 
 /// Ends a loop, whatever becomes of its test.
-struct Ended<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ended<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -400,10 +420,12 @@ impl Drop for Ended<'_> {
 
 /// A set whose pages the TLBs hold waits for no walk.
 #[test]
-fn translation_has_no_share_in_a_small_set() {
-    let _alone = alone();
-    let explanation =
-        explained(&Place::new(), &["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "8"]);
+fn small_working_set_has_no_tlb_share() {
+    let _alone = lock_cpus();
+    let explanation = explain_json(
+        &TestDir::new(),
+        &["mem.latency", "pages=base", "bytes=32KiB", "--budget", "minimum", "--rounds", "8"],
+    );
     assert_eq!(share(&explanation, "translation"), None, "{explanation:#}");
     assert!(
         explanation["causes"][0]["evidence"][0]["without_because"]
@@ -414,8 +436,8 @@ fn translation_has_no_share_in_a_small_set() {
 }
 
 #[test]
-fn a_table_fits_eighty_columns() {
-    let place = Place::new();
+fn why_table_fits_80_columns() {
+    let place = TestDir::new();
     let output = place.run(&["why", "os.syscall.null", "call=getppid", "--budget", "minimum", "--rounds", "4"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -423,7 +445,7 @@ fn a_table_fits_eighty_columns() {
 }
 
 /// A run of forks as an exported file, which are predicted to take a nanosecond.
-fn far_from_predicted(place: &Place) -> Value {
+fn mispredicted_run(place: &TestDir) -> Value {
     // Without canaries whatever runs beside this leaves it a figure.
     let run =
         place.run(&["run", "os.process.fork", "--no-canaries", "--budget", "minimum", "--rounds", "4", "--no-report"]);
@@ -441,9 +463,9 @@ fn far_from_predicted(place: &Place) -> Value {
 }
 
 #[test]
-fn every_gap_of_a_run_is_tried_and_only_on_its_machine() {
-    let place = Place::new();
-    let mut run = far_from_predicted(&place);
+fn gaps_are_explained_on_their_machine_only() {
+    let place = TestDir::new();
+    let mut run = mispredicted_run(&place);
     let write = |run: &Value| std::fs::write(place.path().join("run.json"), run.to_string()).unwrap();
     write(&run);
     let asked = |more: &[&str]| {
@@ -475,21 +497,21 @@ fn every_gap_of_a_run_is_tried_and_only_on_its_machine() {
 }
 
 #[test]
-fn the_causes_are_listed() {
-    let output = Place::new().run(&["why", "--causes"]);
+fn causes_option_lists_all_causes() {
+    let output = TestDir::new().run(&["why", "--causes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("waking an idle CPU (idle_wake)") && text.contains("net.rtt.tcp"), "{text}");
 }
 
 #[test]
-fn an_interrupt_ends_it_and_leaves_nothing() {
-    let place = Place::new();
+fn interrupted_why_leaves_nothing() {
+    let place = TestDir::new();
     let mut child = place.start(&["why", "net.rtt.tcp", "placement=same_cpu", "--budget", "60s"]);
     // Its scratch directory is made once it watches for signals.
     let begun = Instant::now();
     let entries =
         || std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
-    while entries().is_empty() && begun.elapsed() < PATIENCE {
+    while entries().is_empty() && begun.elapsed() < HANG_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
@@ -497,5 +519,5 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
     // With a figure the status is 1, without one it is 2.
     let status = child.wait().unwrap();
     assert!(matches!(status.code(), Some(1 | 2)), "{status}");
-    assert!(begun.elapsed() < PATIENCE / 2 && entries().is_empty(), "{:?}", entries());
+    assert!(begun.elapsed() < HANG_TIMEOUT / 2 && entries().is_empty(), "{:?}", entries());
 }

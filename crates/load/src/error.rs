@@ -3,21 +3,21 @@
 use std::io;
 use std::net::SocketAddr;
 
-use kelvin_wire::address::Shown;
+use kelvin_wire::address::DisplayAddr;
 
 /// Why a load could not be measured; what happens to single requests is counted instead.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server's name has no address.
     #[error("{url}: {why}")]
-    Name {
+    Resolve {
         /// As it was given.
         url: String,
         /// What the system says.
         why: String,
     },
     /// No first connection to the server.
-    #[error("{url}: cannot connect to {}: {source}", Shown(*.address))]
+    #[error("{url}: cannot connect to {}: {source}", DisplayAddr(*.address))]
     Connect {
         /// As it was given.
         url: String,
@@ -43,6 +43,6 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error of a call of the generator itself.
-pub(crate) fn call<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
+pub(crate) fn call_error<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Error {
     move |source| Error::Call { doing, source: source.into() }
 }

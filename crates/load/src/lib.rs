@@ -1,34 +1,34 @@
 //! Requests to any HTTP server, by users in a closed loop or at a rate, and how long their answers take.
 //!
-//! [`load`] measures what a [`Setup`] asks for of the [`Peer`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`exchange`];
+//! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
 //! one thread drives any number of connections by epoll. Redirects are not followed.
 #![forbid(unsafe_code)]
 
-mod chunks;
+pub mod access_pattern;
+mod chunked;
 mod connection;
+mod connection_pool;
 mod engine;
 pub mod error;
-pub mod exchange;
-pub mod files;
-pub mod gate;
-mod own;
-pub mod pattern;
+mod generator_usage;
 mod poll;
+pub mod rate_search;
 pub mod replay;
 pub mod request;
+mod request_stats;
+pub mod response_parser;
 pub mod schedule;
-pub mod search;
+pub mod server_url;
 pub mod setup;
-mod tally;
-pub mod target;
+pub mod slo;
 #[cfg(test)]
 mod tests;
 pub mod tls;
-mod traffic;
+mod transport;
+pub mod url_list;
 pub mod verify;
-mod wire;
 
-pub use engine::load;
+pub use engine::run_load;
 pub use error::{Error, Result};
-pub use setup::{Demand, Setup};
-pub use wire::Peer;
+pub use setup::{Demand, LoadSetup};
+pub use transport::ServerEndpoint;

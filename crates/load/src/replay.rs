@@ -6,10 +6,10 @@ use std::time::Duration;
 use http::uri::PathAndQuery;
 use jiff::fmt::strtime;
 
-use crate::gate::LONGEST_TIME;
+use crate::slo::MAX_DURATION;
 
 /// What compressed files begin with: those of gzip, xz and zstd, as rotated logs are.
-const COMPRESSED: [&[u8]; 3] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
+const COMPRESSED_MAGICS: [&[u8]; 3] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
 
 /// What a log asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,12 +21,12 @@ pub struct Replay {
     /// How long it takes: from the begin of the first second of the log to the end of the last one.
     pub duration: Duration,
     /// The lines of which nothing is sent.
-    pub left_out: LeftOut,
+    pub skipped: SkippedLines,
 }
 
 /// Lines of a log of which nothing is sent, by the reason; empty ones are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedLines {
     /// They ask for something else than GET: no log has the bodies of other methods.
     pub other_methods: u64,
     /// Nothing was asked for: a connection that timed out, or bytes that are no HTTP.
@@ -37,23 +37,23 @@ pub struct LeftOut {
     pub other_lines: u64,
 }
 
-impl LeftOut {
+impl SkippedLines {
     /// All together.
-    pub fn count(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.other_methods + self.no_requests + self.other_targets + self.other_lines
     }
 
-    fn add(&mut self, why: NotSent) {
+    fn add(&mut self, why: LineSkipReason) {
         *match why {
-            NotSent::Method => &mut self.other_methods,
-            NotSent::Nothing => &mut self.no_requests,
-            NotSent::Target => &mut self.other_targets,
-            NotSent::Line => &mut self.other_lines,
+            LineSkipReason::Method => &mut self.other_methods,
+            LineSkipReason::Nothing => &mut self.no_requests,
+            LineSkipReason::Target => &mut self.other_targets,
+            LineSkipReason::Line => &mut self.other_lines,
         } += 1;
     }
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for SkippedLines {
     /// `2 with another method than GET, 1 without a request`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -69,7 +69,7 @@ impl fmt::Display for LeftOut {
 
 /// Why nothing is sent of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotSent {
+enum LineSkipReason {
     Method,
     Nothing,
     Target,
@@ -82,27 +82,27 @@ impl Replay {
     /// # Errors
     /// A log without any request that can be sent, or with more than a week of them.
     pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
-        if COMPRESSED.iter().any(|magic| log.starts_with(magic)) {
+        if COMPRESSED_MAGICS.iter().any(|magic| log.starts_with(magic)) {
             return Err("it is compressed: give what zcat, xzcat or zstdcat makes of it as --replay /dev/stdin".into());
         }
         let mut replay = Self::default();
         let mut requests: Vec<(i64, String)> = Vec::new();
         for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-            match request(line) {
+            match parse_line(line) {
                 Ok(request) => requests.push(request),
-                Err(why) => replay.left_out.add(why),
+                Err(why) => replay.skipped.add(why),
             }
         }
         // A log is written when answers are over, so its times may be out of order.
         requests.sort_by_key(|&(second, _)| second);
         let (Some(&(first, _)), Some(&(last, _))) = (requests.first(), requests.last()) else {
-            let lines = replay.left_out;
-            let seen = if lines.count() > 0 { format!(": lines {lines}") } else { String::new() };
+            let lines = replay.skipped;
+            let seen = if lines.total() > 0 { format!(": lines {lines}") } else { String::new() };
             return Err(format!("it has no GET request in the common or combined log format{seen}"));
         };
         // The last second lasts as long as any other.
         replay.duration = scaled((last - first) as f64 + 1.0, speed);
-        if replay.duration > LONGEST_TIME {
+        if replay.duration > MAX_DURATION {
             return Err("it would take more than a week".into());
         }
         for of_second in requests.chunk_by_mut(|one, other| one.0 == other.0) {
@@ -124,15 +124,15 @@ fn scaled(seconds: f64, speed: f64) -> Duration {
 
 /// The second and the path of a line such as
 /// `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326`.
-fn request(line: &[u8]) -> Result<(i64, String), NotSent> {
-    let (second, rest) = time(line).ok_or(NotSent::Line)?;
-    let (request, after) = quoted(rest.trim_ascii_start()).ok_or(NotSent::Line)?;
+fn parse_line(line: &[u8]) -> Result<(i64, String), LineSkipReason> {
+    let (second, rest) = parse_time(line).ok_or(LineSkipReason::Line)?;
+    let (request, after) = parse_quoted(rest.trim_ascii_start()).ok_or(LineSkipReason::Line)?;
     if !is_status(after) {
-        return Err(NotSent::Line);
+        return Err(LineSkipReason::Line);
     }
-    let other = || if has_method(request) { NotSent::Method } else { NotSent::Nothing };
+    let other = || if has_method(request) { LineSkipReason::Method } else { LineSkipReason::Nothing };
     let target = request.strip_prefix(b"GET ").ok_or_else(other)?;
-    let target = decoded(target).and_then(|target| path(&target)).ok_or(NotSent::Target)?;
+    let target = unescape(target).and_then(|target| request_path(&target)).ok_or(LineSkipReason::Target)?;
     Ok((second, target))
 }
 
@@ -147,14 +147,14 @@ fn has_method(request: &[u8]) -> bool {
 
 /// Bytes of a time, such as `10/Oct/2000:13:55:36 -0700`, and of some that another program wrote with a blank or a colon more: further on
 /// no end of one is looked for, since a line may have millions of brackets.
-const LONGEST_STAMP: usize = 32;
+const MAX_TIMESTAMP_BYTES: usize = 32;
 
 /// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
 /// address, a name.
-fn time(line: &[u8]) -> Option<(i64, &[u8])> {
+fn parse_time(line: &[u8]) -> Option<(i64, &[u8])> {
     memchr::memchr_iter(b'[', line).find_map(|place| {
         let rest = &line[place + 1..];
-        let end = memchr::memchr(b']', &rest[..rest.len().min(LONGEST_STAMP)])?;
+        let end = memchr::memchr(b']', &rest[..rest.len().min(MAX_TIMESTAMP_BYTES)])?;
         let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &rest[..end]).ok()?.to_timestamp().ok()?;
         Some((time.as_second(), &rest[end + 1..]))
     })
@@ -162,7 +162,7 @@ fn time(line: &[u8]) -> Option<(i64, &[u8])> {
 
 /// What stands in the quotation marks that a text begins with, as it is written, and what follows them. A mark behind a backslash
 /// is a part of it.
-fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+fn parse_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.strip_prefix(b"\"")?;
     let mut place = 0;
     while *text.get(place)? != b'"' {
@@ -179,7 +179,7 @@ fn is_status(text: &[u8]) -> bool {
 }
 
 /// What servers write for a byte that they escape (`ap_escape_logitem` of Apache, `ngx_http_log_escape` of nginx).
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.iter();
     while let Some(&byte) = rest.next() {
@@ -207,7 +207,7 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
 
 /// The path and query of what follows a method, as they can be sent: the client may have sent bytes that no URI has, and these are
 /// encoded (RFC 3986, section 2.1). Nothing for the target of a proxy, or one with a line end or a fragment, which nobody can send.
-fn path(rest: &[u8]) -> Option<String> {
+fn request_path(rest: &[u8]) -> Option<String> {
     let target = match memchr::memrchr(b' ', rest) {
         Some(place) if rest[place + 1..].starts_with(b"HTTP/") => &rest[..place],
         // HTTP/0.9 names no version.
@@ -245,13 +245,13 @@ no line of a log
     }
 
     #[test]
-    fn requests_come_at_the_pace_of_the_log_or_a_multiple_of_it() {
+    fn request_times_scale_with_speed() {
         let replay = read(LOG, 1.0).unwrap();
         assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
         assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
-        assert_eq!(replay.left_out, LeftOut { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
+        assert_eq!(replay.skipped, SkippedLines { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
         let told = "1 with another method than GET, 1 without a request, 1 in another format";
-        assert_eq!(replay.left_out.to_string(), told);
+        assert_eq!(replay.skipped.to_string(), told);
         let stamp = "::1 - - [10/Oct/2000:20:55:36 +0000]";
         for (line, is_request) in [
             ("\"-\" 408 0", false),
@@ -259,7 +259,7 @@ no line of a log
             ("\"\\x16\\x03 x\" 400 1", false),
             ("\"M-SEARCH * HTTP/1.1\" 400 1", true),
         ] {
-            let left_out = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().left_out;
+            let left_out = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().skipped;
             assert_eq!(
                 (left_out.other_methods, left_out.no_requests),
                 if is_request { (2, 1) } else { (1, 2) },
@@ -272,7 +272,7 @@ no line of a log
     }
 
     #[test]
-    fn a_second_with_any_number_of_requests_lasts_a_second() {
+    fn requests_spread_within_their_second() {
         let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
         for (count, times) in [(1, vec![0]), (4, vec![0, 250_000_000, 500_000_000, 750_000_000])] {
             let replay = read(&line.repeat(count), 1.0).unwrap();
@@ -281,13 +281,13 @@ no line of a log
     }
 
     /// What comes of a line with this client and this request, as they are written.
-    fn of(client: &str, request: &[u8]) -> Result<String, NotSent> {
+    fn parse_request(client: &str, request: &[u8]) -> Result<String, LineSkipReason> {
         let before = format!("{client} - - [10/Oct/2000:20:55:36 +0000] \"");
-        super::request(&[before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat()).map(|(_, path)| path)
+        super::parse_line(&[before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat()).map(|(_, path)| path)
     }
 
     #[test]
-    fn what_servers_escape_is_sent_as_the_client_meant_it() {
+    fn escaped_paths_are_decoded() {
         for (written, sent) in [
             (&br#"GET /a\"b.txt HTTP/1.1"#[..], "/a%22b.txt"),
             (br"GET /a\x22b HTTP/1.1", "/a%22b"),
@@ -300,12 +300,17 @@ no line of a log
             (b"GET /?a[]=1&b=%20+x|y HTTP/1.1", "/?a[]=1&b=%20+x%7Cy"),
             (b"GET /old", "/old"),
         ] {
-            assert_eq!(of("192.0.2.1", written).as_deref(), Ok(sent), "{}", String::from_utf8_lossy(written));
+            assert_eq!(
+                parse_request("192.0.2.1", written).as_deref(),
+                Ok(sent),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
         }
     }
 
     #[test]
-    fn what_cannot_be_sent_is_left_out_by_its_reason() {
+    fn unsendable_lines_are_counted_by_reason() {
         for written in [
             &br"GET /a\q HTTP/1.1"[..],
             br"GET /a\x2 HTTP/1.1",
@@ -318,54 +323,74 @@ no line of a log
             b"GET  HTTP/1.1",
             b"GET /a b",
         ] {
-            assert_eq!(of("192.0.2.1", written), Err(NotSent::Target), "{}", String::from_utf8_lossy(written));
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Target),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
         }
         for written in [&b"-"[..], b"", br"\x16\x03\x01"] {
-            assert_eq!(of("192.0.2.1", written), Err(NotSent::Nothing), "{}", String::from_utf8_lossy(written));
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Nothing),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
         }
         for written in [&b"HEAD / HTTP/1.1"[..], b"get / HTTP/1.1"] {
-            assert_eq!(of("192.0.2.1", written), Err(NotSent::Method), "{}", String::from_utf8_lossy(written));
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Method),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
         }
         for written in [&br#"GET /a"b HTTP/1.1"#[..], br"GET /a\", b"GET / HTTP/1.1\" \"x"] {
-            assert_eq!(of("192.0.2.1", written), Err(NotSent::Line), "{}", String::from_utf8_lossy(written));
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Line),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
         }
     }
 
     #[test]
-    fn clients_are_addresses_and_names_with_or_without_brackets() {
+    fn client_field_accepts_names_and_brackets() {
         for client in
             ["[2001:db8::1]", "2001:db8::1", "fe80::1%eth0", "host.test:80 192.0.2.1", "[::ffff:192.0.2.1]:8080"]
         {
-            assert_eq!(of(client, b"GET /six HTTP/1.1").as_deref(), Ok("/six"), "{client}");
+            assert_eq!(parse_request(client, b"GET /six HTTP/1.1").as_deref(), Ok("/six"), "{client}");
         }
         let user = b"::1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5\r";
-        assert_eq!(super::request(user), Ok((971_211_336, "/".into())));
+        assert_eq!(super::parse_line(user), Ok((971_211_336, "/".into())));
     }
 
     #[test]
-    fn a_line_of_brackets_takes_no_longer_than_another() {
+    fn bracket_line_parses_in_linear_time() {
         // With each end looked for to that of the line it is 10^13 steps.
         assert!(read(&"[".repeat(5_000_000), 1.0).is_err());
         let user = format!("::1 - {} [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5", "[".repeat(1000));
-        assert_eq!(super::request(user.as_bytes()), Ok((971_211_336, "/".into())));
+        assert_eq!(super::parse_line(user.as_bytes()), Ok((971_211_336, "/".into())));
     }
 
     #[test]
-    fn a_log_without_requests_is_refused() {
+    fn log_without_requests_is_refused() {
         for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
             assert!(read(log, 1.0).is_err(), "{log}");
         }
     }
 
     #[test]
-    fn a_compressed_log_is_told_as_one() {
+    fn compressed_log_is_detected() {
         for begin in [&b"\x1f\x8b\x08\0"[..], b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd\x04"] {
             assert!(Replay::read(&[begin, b"\0x\n"].concat(), 1.0).unwrap_err().contains("compressed"));
         }
     }
 
     #[test]
-    fn a_log_of_years_is_refused_unless_it_is_sent_fast() {
+    fn multi_year_log_needs_high_speed() {
         let line = |year: &str| format!("::1 - - [10/Oct/{year}:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n");
         let log = line("0001") + &line("9998");
         assert!(read(&log, 1.0).unwrap_err().contains("a week") && read(&log, 0.001).is_err());

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use http::{HeaderName, HeaderValue, Method};
 
-use crate::target::Target;
+use crate::server_url::ServerUrl;
 
 /// What is sent with every request.
 #[derive(Clone, Debug)]
-pub struct Form {
+pub struct RequestTemplate {
     /// GET unless another one is asked for.
     pub method: Method,
     /// Headers besides Host and User-Agent, of which one given here takes the place, and Content-Length, which is that of the body.
@@ -17,7 +17,7 @@ pub struct Form {
     pub body: Vec<u8>,
 }
 
-impl Default for Form {
+impl Default for RequestTemplate {
     fn default() -> Self {
         Self { method: Method::GET, headers: Vec::new(), body: Vec::new() }
     }
@@ -27,7 +27,7 @@ impl Default for Form {
 ///
 /// # Errors
 /// What would be right, in words.
-pub fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
+pub fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     const WRONG: &str = "give a name, a colon and a value, such as 'Accept: text/html'";
     let (name, value) = line.split_once(':').ok_or(WRONG)?;
     let name: HeaderName = name.trim().parse().map_err(|_| WRONG.to_owned())?;
@@ -42,7 +42,7 @@ pub fn header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
 ///
 /// # Errors
 /// What would be right, in words.
-pub fn method(text: &str) -> Result<Method, String> {
+pub fn parse_method(text: &str) -> Result<Method, String> {
     match text.parse() {
         Ok(Method::CONNECT) => Err("a tunnel has no answers to measure".into()),
         Ok(method) => Ok(method),
@@ -52,20 +52,20 @@ pub fn method(text: &str) -> Result<Method, String> {
 
 /// The bytes of every request, one after the other.
 #[derive(Debug)]
-pub struct Requests {
+pub struct RequestSet {
     bytes: Vec<u8>,
-    places: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
     /// Whether answers have no body.
     pub head_only: bool,
     /// Whether a request may be sent again if its connection ended before an answer (RFC 9110 9.2.2).
-    pub repeatable: bool,
+    pub is_idempotent: bool,
 }
 
-impl Requests {
+impl RequestSet {
     /// One for each path of the server.
-    pub fn new(target: &Target, form: &Form, paths: &[String]) -> Self {
+    pub fn new(target: &ServerUrl, form: &RequestTemplate, paths: &[String]) -> Self {
         let mut bytes = Vec::new();
-        let rest = rest(target, form);
+        let rest = common_tail(target, form);
         let mut write = |path: &String| {
             let start = bytes.len();
             bytes.extend_from_slice(form.method.as_str().as_bytes());
@@ -75,22 +75,27 @@ impl Requests {
             start..bytes.len()
         };
         let places = paths.iter().map(&mut write).collect();
-        Self { bytes, places, head_only: form.method == Method::HEAD, repeatable: form.method.is_idempotent() }
+        Self {
+            bytes,
+            ranges: places,
+            head_only: form.method == Method::HEAD,
+            is_idempotent: form.method.is_idempotent(),
+        }
     }
 
     /// The bytes of one.
     pub fn get(&self, number: usize) -> &[u8] {
-        &self.bytes[self.places[number].clone()]
+        &self.bytes[self.ranges[number].clone()]
     }
 
     /// How many different ones there are.
     pub fn count(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 }
 
 /// What follows the path: the same for all.
-fn rest(target: &Target, form: &Form) -> Vec<u8> {
+fn common_tail(target: &ServerUrl, form: &RequestTemplate) -> Vec<u8> {
     let mut rest = b" HTTP/1.1\r\n".to_vec();
     let mut line = |name: &str, value: &[u8]| {
         for part in [name.as_bytes(), b": ", value, b"\r\n"] {
@@ -122,34 +127,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_and_methods_are_read_as_they_are_written() {
-        let (name, value) = header("Accept:  text/html ").unwrap();
+    fn headers_and_methods_parse() {
+        let (name, value) = parse_header("Accept:  text/html ").unwrap();
         assert_eq!((name.as_str(), value.to_str().unwrap()), ("accept", "text/html"));
         for wrong in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked", "content-length: 5"]
         {
-            assert!(header(wrong).is_err(), "{wrong:?}");
+            assert!(parse_header(wrong).is_err(), "{wrong:?}");
         }
-        assert_eq!(method("DELETE"), Ok(Method::DELETE));
-        assert!(method("CONNECT").is_err() && method("").is_err() && method("G T").is_err());
+        assert_eq!(parse_method("DELETE"), Ok(Method::DELETE));
+        assert!(parse_method("CONNECT").is_err() && parse_method("").is_err() && parse_method("G T").is_err());
     }
 
     #[test]
-    fn every_path_has_its_request_with_the_headers_that_were_given() {
-        let target: Target = "http://localhost:8080/".parse().unwrap();
+    fn every_path_has_request_with_headers() {
+        let target: ServerUrl = "http://localhost:8080/".parse().unwrap();
         let headers = vec![
             (HeaderName::from_static("user-agent"), HeaderValue::from_static("x")),
             (HeaderName::from_static("range"), HeaderValue::from_static("bytes=0-9")),
         ];
-        let form = Form { headers, body: b"hi".to_vec(), method: Method::POST };
-        let requests = Requests::new(&target, &form, &["/a".into(), "/b?c".into()]);
+        let form = RequestTemplate { headers, body: b"hi".to_vec(), method: Method::POST };
+        let requests = RequestSet::new(&target, &form, &["/a".into(), "/b?c".into()]);
         assert_eq!(
             requests.get(1),
             b"POST /b?c HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 2\r\nuser-agent: x\r\nrange: bytes=0-9\r\n\r\nhi"
         );
         assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
-        assert!(!requests.repeatable && !requests.head_only);
+        assert!(!requests.is_idempotent && !requests.head_only);
         assert_eq!(requests.count(), 2);
-        let empty = Requests::new(&target, &Form { method: Method::PUT, ..Form::default() }, &["/".into()]);
+        let empty = RequestSet::new(
+            &target,
+            &RequestTemplate { method: Method::PUT, ..RequestTemplate::default() },
+            &["/".into()],
+        );
         assert!(str::from_utf8(empty.get(0)).unwrap().contains("\r\nContent-Length: 0\r\n"));
     }
 }

@@ -8,14 +8,14 @@ use kelvin_stats::Random;
 
 /// Nanoseconds between the first requests of two users: connections that are all opened at once overflow the queue of a
 /// listening socket.
-const APART: u64 = 50_000;
+const USER_START_SPACING: u64 = 50_000;
 
 /// Nanoseconds of a second.
-const SECOND: f64 = 1e9;
+const NANOSECONDS_PER_SECOND: f64 = 1e9;
 
 /// A request that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueRequest {
     /// When, in nanoseconds.
     pub at: u64,
     /// Who asks; nobody of whom it must be, in an open loop.
@@ -23,20 +23,20 @@ pub struct Due {
 }
 
 /// When requests are due: in a closed loop after answers, in an open loop whether answers come or not.
-pub trait Schedule {
+pub trait RequestSchedule {
     /// When the next request is due; `None` while all users wait for their answers.
-    fn next(&self) -> Option<u64>;
+    fn next_due(&self) -> Option<u64>;
 
     /// Takes the next request.
-    fn take(&mut self) -> Option<Due>;
+    fn take_due(&mut self) -> Option<DueRequest>;
 
     /// A user has got an answer, or has given up, at this time.
-    fn answered(&mut self, user: u32, at: u64);
+    fn on_answer(&mut self, user: u32, at: u64);
 }
 
 /// How times are drawn around their mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
+pub enum TimeDistribution {
     /// All alike.
     #[default]
     Constant,
@@ -44,7 +44,7 @@ pub enum Spread {
     Exponential,
 }
 
-impl Spread {
+impl TimeDistribution {
     /// A time with this mean, in nanoseconds.
     fn draw(self, mean: f64, random: &mut Random) -> f64 {
         match self {
@@ -57,52 +57,52 @@ impl Spread {
 
 /// How long users think after each answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Think {
+pub struct ThinkTime {
     /// Nanoseconds on average.
     pub mean: f64,
     /// How they spread.
-    pub spread: Spread,
+    pub distribution: TimeDistribution,
 }
 
 /// Users of whom each waits for its answer, thinks, and asks again.
 #[derive(Debug)]
-pub struct Closed {
+pub struct ClosedLoop {
     due: BinaryHeap<Reverse<(u64, u32)>>,
-    think: Think,
+    think: ThinkTime,
     random: Random,
-    beginners: Beginners,
+    startup: StartupUsers,
 }
 
-impl Closed {
+impl ClosedLoop {
     /// So many users from `start` on, who behave from the beginning as they go on.
-    pub fn new(users: u32, think: Think, start: u64, seed: u64) -> Self {
+    pub fn new(users: u32, think: ThinkTime, start: u64, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let beginners = Beginners::new(users, think, start, &mut random);
-        Self { due: BinaryHeap::new(), think, random, beginners }
+        let beginners = StartupUsers::new(users, think, start, &mut random);
+        Self { due: BinaryHeap::new(), think, random, startup: beginners }
     }
 }
 
-impl Schedule for Closed {
-    fn next(&self) -> Option<u64> {
+impl RequestSchedule for ClosedLoop {
+    fn next_due(&self) -> Option<u64> {
         let again = self.due.peek().map(|Reverse((at, _))| *at);
-        self.beginners.next().into_iter().chain(again).min()
+        self.startup.next_start().into_iter().chain(again).min()
     }
 
-    fn take(&mut self) -> Option<Due> {
+    fn take_due(&mut self) -> Option<DueRequest> {
         let again = self.due.peek().map(|Reverse((at, _))| *at);
-        let first = self.beginners.next().filter(|first| again.is_none_or(|again| *first <= again));
+        let first = self.startup.next_start().filter(|first| again.is_none_or(|again| *first <= again));
         let (at, user) = match first {
-            Some(at) => (at, self.beginners.take()),
+            Some(at) => (at, self.startup.start_next()),
             None => self.due.pop()?.0,
         };
-        self.beginners.asked(user, at);
-        Some(Due { at, user: Some(user) })
+        self.startup.note_request(user, at);
+        Some(DueRequest { at, user: Some(user) })
     }
 
-    fn answered(&mut self, user: u32, at: u64) {
-        self.beginners.answered(user, at);
+    fn on_answer(&mut self, user: u32, at: u64) {
+        self.startup.note_answer(user, at);
         let thought =
-            if self.think.mean > 0.0 { self.think.spread.draw(self.think.mean, &mut self.random) } else { 0.0 };
+            if self.think.mean > 0.0 { self.think.distribution.draw(self.think.mean, &mut self.random) } else { 0.0 };
         self.due.push(Reverse((at + thought as u64, user)));
     }
 }
@@ -114,9 +114,9 @@ impl Schedule for Closed {
 /// 1962, section 5.2). Users who all began with thought alone would ask too much at first: of those in a steady state, some wait for
 /// answers.
 #[derive(Debug)]
-struct Beginners {
+struct StartupUsers {
     start: u64,
-    think: Think,
+    think: ThinkTime,
     /// For each of them, which share of all residual times is shorter than his; the next one is the last.
     shares: Vec<f64>,
     /// How many there were.
@@ -130,13 +130,13 @@ struct Beginners {
     answers: u64,
 }
 
-impl Beginners {
-    fn new(users: u32, think: Think, start: u64, random: &mut Random) -> Self {
-        let mut share = |user: u32| match think.spread {
+impl StartupUsers {
+    fn new(users: u32, think: ThinkTime, start: u64, random: &mut Random) -> Self {
+        let mut share = |user: u32| match think.distribution {
             // Constant thought keeps the distances between users for ever: they are left to chance.
-            Spread::Constant => random.uniform(),
+            TimeDistribution::Constant => random.uniform(),
             // These are forgotten within a few cycles; until then as many ask in each time as in any other, with less chance in it.
-            Spread::Exponential => (f64::from(user) + random.uniform()) / f64::from(users),
+            TimeDistribution::Exponential => (f64::from(user) + random.uniform()) / f64::from(users),
         };
         let mut shares: Vec<f64> = (0..users).map(&mut share).collect();
         shares.sort_by(|one, other| other.total_cmp(one));
@@ -145,26 +145,26 @@ impl Beginners {
     }
 
     /// How many have asked.
-    fn begun(&self) -> u32 {
+    fn started_count(&self) -> u32 {
         self.users - self.shares.len() as u32
     }
 
     /// When the next one asks.
-    fn next(&self) -> Option<u64> {
-        let after = self.after(*self.shares.last()?);
-        Some(self.start + u64::from(self.begun()) * APART + after as u64)
+    fn next_start(&self) -> Option<u64> {
+        let after = self.start_offset(*self.shares.last()?);
+        Some(self.start + u64::from(self.started_count()) * USER_START_SPACING + after as u64)
     }
 
     /// The next one asks.
-    fn take(&mut self) -> u32 {
-        let user = self.begun();
+    fn start_next(&mut self) -> u32 {
+        let user = self.started_count();
         let share = self.shares.pop();
         self.first = self.first.or(share);
         user
     }
 
     /// Nanoseconds after the start before which this share of users ask for the first time.
-    fn after(&self, share: f64) -> f64 {
+    fn start_offset(&self, share: f64) -> f64 {
         let think = self.think.mean;
         if think <= 0.0 {
             return 0.0;
@@ -182,20 +182,22 @@ impl Beginners {
     fn residual(&self, share: f64, response: f64) -> f64 {
         let think = self.think.mean;
         let after = share * (response + think);
-        match self.think.spread {
-            Spread::Exponential if after > response => response - think * (1.0 - (after - response) / think).ln(),
+        match self.think.distribution {
+            TimeDistribution::Exponential if after > response => {
+                response - think * (1.0 - (after - response) / think).ln()
+            }
             // No cycle is shorter than a response, so that all times up to it are alike; of constant thought up to the cycle.
             _ => after,
         }
     }
 
-    fn asked(&mut self, user: u32, at: u64) {
+    fn note_request(&mut self, user: u32, at: u64) {
         if !self.shares.is_empty() {
             self.asked[user as usize] = at;
         }
     }
 
-    fn answered(&mut self, user: u32, at: u64) {
+    fn note_answer(&mut self, user: u32, at: u64) {
         if !self.shares.is_empty() {
             self.responses += at.saturating_sub(self.asked[user as usize]) as f64;
             self.answers += 1;
@@ -205,23 +207,23 @@ impl Beginners {
 
 /// Requests at a rate, due whether answers come or not.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenLoop {
     start: u64,
     rate: f64,
-    spread: Spread,
+    distribution: TimeDistribution,
     random: Random,
     /// How many were taken.
-    taken: u64,
+    taken_count: u64,
     /// When the next one is due, in nanoseconds after the start.
     next: f64,
 }
 
-impl Open {
+impl OpenLoop {
     /// So many requests a second from `start` on: constant, the first of them at once, so that each time has as many as the rate
     /// says; or a Poisson process.
-    pub fn new(rate: f64, spread: Spread, start: u64, seed: u64) -> Self {
-        let mut open = Self { start, rate, spread, random: Random::new(seed), taken: 0, next: 0.0 };
-        if spread == Spread::Exponential {
+    pub fn new(rate: f64, spread: TimeDistribution, start: u64, seed: u64) -> Self {
+        let mut open = Self { start, rate, distribution: spread, random: Random::new(seed), taken_count: 0, next: 0.0 };
+        if spread == TimeDistribution::Exponential {
             open.advance();
         }
         open
@@ -229,96 +231,98 @@ impl Open {
 
     /// Times count from the start on: rounded to a nanosecond one by one, or summed, the rate would drift.
     fn advance(&mut self) {
-        self.next = match self.spread {
-            Spread::Constant => (self.taken as f64 * SECOND / self.rate).round(),
-            Spread::Exponential => self.next + self.spread.draw(SECOND / self.rate, &mut self.random),
+        self.next = match self.distribution {
+            TimeDistribution::Constant => (self.taken_count as f64 * NANOSECONDS_PER_SECOND / self.rate).round(),
+            TimeDistribution::Exponential => {
+                self.next + self.distribution.draw(NANOSECONDS_PER_SECOND / self.rate, &mut self.random)
+            }
         };
     }
 }
 
-impl Schedule for Open {
-    fn next(&self) -> Option<u64> {
+impl RequestSchedule for OpenLoop {
+    fn next_due(&self) -> Option<u64> {
         Some(self.start + self.next as u64)
     }
 
-    fn take(&mut self) -> Option<Due> {
+    fn take_due(&mut self) -> Option<DueRequest> {
         let at = self.start + self.next as u64;
-        self.taken += 1;
+        self.taken_count += 1;
         self.advance();
-        Some(Due { at, user: None })
+        Some(DueRequest { at, user: None })
     }
 
-    fn answered(&mut self, _: u32, _: u64) {}
+    fn on_answer(&mut self, _: u32, _: u64) {}
 }
 
 /// Requests at the times of a log.
 #[derive(Debug)]
-pub struct Logged {
+pub struct ReplaySchedule {
     times: Arc<[u64]>,
     position: usize,
     start: u64,
 }
 
-impl Logged {
+impl ReplaySchedule {
     /// At these times after `start`, in order.
     pub fn new(times: Arc<[u64]>, start: u64) -> Self {
         Self { times, position: 0, start }
     }
 }
 
-impl Schedule for Logged {
-    fn next(&self) -> Option<u64> {
+impl RequestSchedule for ReplaySchedule {
+    fn next_due(&self) -> Option<u64> {
         self.times.get(self.position).map(|time| self.start + time)
     }
 
-    fn take(&mut self) -> Option<Due> {
-        let at = self.next()?;
+    fn take_due(&mut self) -> Option<DueRequest> {
+        let at = self.next_due()?;
         self.position += 1;
-        Some(Due { at, user: None })
+        Some(DueRequest { at, user: None })
     }
 
-    fn answered(&mut self, _: u32, _: u64) {}
+    fn on_answer(&mut self, _: u32, _: u64) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn taken(schedule: &mut impl Schedule, count: usize) -> Vec<u64> {
-        (0..count).map(|_| schedule.take().unwrap().at).collect()
+    fn taken(schedule: &mut impl RequestSchedule, count: usize) -> Vec<u64> {
+        (0..count).map(|_| schedule.take_due().unwrap().at).collect()
     }
 
     #[test]
-    fn a_user_asks_again_after_answer_and_thought_and_never_before() {
-        let think = Think { mean: 1000.0, spread: Spread::Constant };
-        let mut closed = Closed::new(2, think, 0, 1);
-        let (one, other) = (closed.take().unwrap(), closed.take().unwrap());
+    fn user_waits_for_answer_and_think_time() {
+        let think = ThinkTime { mean: 1000.0, distribution: TimeDistribution::Constant };
+        let mut closed = ClosedLoop::new(2, think, 0, 1);
+        let (one, other) = (closed.take_due().unwrap(), closed.take_due().unwrap());
         assert!(one.user != other.user && one.at <= other.at);
-        assert_eq!((closed.next(), closed.take()), (None, None));
-        closed.answered(other.user.unwrap(), 90_000);
-        closed.answered(one.user.unwrap(), 95_000);
-        assert_eq!(closed.take(), Some(Due { at: 91_000, user: other.user }));
-        assert_eq!(closed.next(), Some(96_000));
+        assert_eq!((closed.next_due(), closed.take_due()), (None, None));
+        closed.on_answer(other.user.unwrap(), 90_000);
+        closed.on_answer(one.user.unwrap(), 95_000);
+        assert_eq!(closed.take_due(), Some(DueRequest { at: 91_000, user: other.user }));
+        assert_eq!(closed.next_due(), Some(96_000));
     }
 
     /// When answers come that take so long each, by scripted time, up to an end.
-    fn answers(users: u32, think: Think, response: u64, end: u64, seed: u64) -> Vec<u64> {
-        let mut closed = Closed::new(users, think, 0, seed);
+    fn answers(users: u32, think: ThinkTime, response: u64, end: u64, seed: u64) -> Vec<u64> {
+        let mut closed = ClosedLoop::new(users, think, 0, seed);
         let mut in_flight: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
         let mut answers = Vec::new();
         loop {
             let answer = in_flight.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-            match closed.next().filter(|&due| due <= answer) {
+            match closed.next_due().filter(|&due| due <= answer) {
                 Some(due) if due >= end => return answers,
                 Some(due) => {
-                    let user = closed.take().unwrap().user.unwrap();
+                    let user = closed.take_due().unwrap().user.unwrap();
                     in_flight.push(Reverse((due + response, user)));
                 }
                 None if answer >= end => return answers,
                 None => {
                     let Reverse((at, user)) = in_flight.pop().unwrap();
                     answers.push(at);
-                    closed.answered(user, at);
+                    closed.on_answer(user, at);
                 }
             }
         }
@@ -326,10 +330,10 @@ mod tests {
 
     /// N = X (R + Z) is exact for users in a steady state (the response time law): at no time do they ask more, nor less.
     #[test]
-    fn users_ask_no_more_than_their_number_by_response_and_thought_from_the_beginning() {
+    fn closed_loop_starts_in_steady_state() {
         const USERS: u32 = 2000;
         const THINK: f64 = 1e12;
-        for spread in [Spread::Constant, Spread::Exponential] {
+        for spread in [TimeDistribution::Constant, TimeDistribution::Exponential] {
             for (response, windows) in [
                 (1.0, vec![(0.0, 0.3), (0.0, 1.0), (0.2, 1.0), (0.7, 0.2), (1.0, 3.0)]),
                 (1e10, vec![(0.01, 0.3), (0.1, 1.0), (0.3, 2.5), (2.0, 0.5)]),
@@ -338,7 +342,7 @@ mod tests {
                 // And of responses that take longer than thought, the first cycle is not steady.
                 (2e12, vec![(3.0, 6.0), (6.0, 3.0)]),
             ] {
-                let think = Think { mean: THINK, spread };
+                let think = ThinkTime { mean: THINK, distribution: spread };
                 let times = answers(USERS, think, response as u64, 10 * THINK as u64, 5);
                 for (warm_up, duration) in windows {
                     let window = (warm_up * THINK) as u64..((warm_up + duration) * THINK) as u64;
@@ -346,7 +350,7 @@ mod tests {
                     let expected = f64::from(USERS) * duration * THINK / (response + THINK);
                     // Of a user the count varies by at most that of a Poisson process.
                     let error = 4.0 * expected.sqrt();
-                    let apart = f64::from(USERS) * 2.0 * APART as f64 / THINK * expected;
+                    let apart = f64::from(USERS) * 2.0 * USER_START_SPACING as f64 / THINK * expected;
                     let off = (counted - expected).abs();
                     assert!(
                         off <= error + apart,
@@ -358,25 +362,25 @@ mod tests {
     }
 
     #[test]
-    fn users_of_a_server_that_has_not_answered_yet_begin_all_the_same() {
-        let think = Think { mean: 1e9, spread: Spread::Exponential };
-        let mut closed = Closed::new(100, think, 0, 3);
+    fn users_start_without_any_answers() {
+        let think = ThinkTime { mean: 1e9, distribution: TimeDistribution::Exponential };
+        let mut closed = ClosedLoop::new(100, think, 0, 3);
         let first = taken(&mut closed, 50);
         assert!(first.is_sorted() && first[49] > 500_000_000 && first[49] < 2_000_000_000, "{first:?}");
         // Half of them ask in a response that takes as long as the thought.
-        assert_eq!(closed.beginners.begun(), 50);
+        assert_eq!(closed.startup.started_count(), 50);
     }
 
     /// Nothing has been asked, so no response can be long: a user alone begins within one thought.
     #[test]
-    fn one_user_of_a_fast_server_asks_once_in_each_thought_from_the_beginning() {
-        let constant = Think { mean: 1e9, spread: Spread::Constant };
+    fn single_user_asks_once_per_think_time() {
+        let constant = ThinkTime { mean: 1e9, distribution: TimeDistribution::Constant };
         for seed in 0..50 {
             let times = answers(1, constant, 1_000, 20_000_000_000, seed);
             assert!(times.iter().filter(|at| **at < 4_000_001_000).count() == 4, "seed {seed}: {times:?}");
         }
         // Of exponential thought some are long, as in any other time.
-        let exponential = Think { spread: Spread::Exponential, ..constant };
+        let exponential = ThinkTime { distribution: TimeDistribution::Exponential, ..constant };
         let firsts: Vec<f64> =
             (0..400).map(|seed| answers(1, exponential, 1_000, 20_000_000_000, seed)[0] as f64).collect();
         let mean = kelvin_stats::mean(&firsts);
@@ -384,21 +388,21 @@ mod tests {
     }
 
     #[test]
-    fn users_who_never_think_begin_at_once() {
-        let mut closed = Closed::new(3, Think::default(), 1000, 1);
-        assert_eq!(taken(&mut closed, 3), [1000, 1000 + APART, 1000 + 2 * APART]);
-        assert_eq!((closed.next(), closed.take()), (None, None));
+    fn zero_think_users_start_immediately() {
+        let mut closed = ClosedLoop::new(3, ThinkTime::default(), 1000, 1);
+        assert_eq!(taken(&mut closed, 3), [1000, 1000 + USER_START_SPACING, 1000 + 2 * USER_START_SPACING]);
+        assert_eq!((closed.next_due(), closed.take_due()), (None, None));
     }
 
     #[test]
-    fn exponential_thought_has_its_mean_and_its_spread() {
-        let think = Think { mean: 1e6, spread: Spread::Exponential };
-        let mut closed = Closed::new(1, think, 0, 7);
-        closed.take();
+    fn exponential_think_time_has_mean_and_spread() {
+        let think = ThinkTime { mean: 1e6, distribution: TimeDistribution::Exponential };
+        let mut closed = ClosedLoop::new(1, think, 0, 7);
+        closed.take_due();
         let drawn: Vec<f64> = (0..100_000)
             .map(|_| {
-                closed.answered(0, 0);
-                closed.take().unwrap().at as f64
+                closed.on_answer(0, 0);
+                closed.take_due().unwrap().at as f64
             })
             .collect();
         let mean = kelvin_stats::mean(&drawn);
@@ -408,17 +412,17 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_is_exact_and_does_not_drift() {
+    fn constant_rate_does_not_drift() {
         // 3 a second is no whole number of nanoseconds.
-        let mut open = Open::new(3.0, Spread::Constant, 500, 1);
+        let mut open = OpenLoop::new(3.0, TimeDistribution::Constant, 500, 1);
         let times = taken(&mut open, 3_000_001);
         assert_eq!((times[0], times[3], times[3_000_000]), (500, 1_000_000_500, 1_000_000_000_000_500));
     }
 
     #[test]
-    fn a_constant_rate_has_as_many_requests_as_it_says_in_any_time() {
+    fn constant_rate_fills_any_interval() {
         for rate in [0.5, 1.0, 3.0, 5.0, 7.0, 1000.0, 123_456.0] {
-            let times = taken(&mut Open::new(rate, Spread::Constant, 0, 1), 5 * 123_456);
+            let times = taken(&mut OpenLoop::new(rate, TimeDistribution::Constant, 0, 1), 5 * 123_456);
             for warm_up in [0, 1, 2] {
                 let window = warm_up * 1_000_000_000..(warm_up + 2) * 1_000_000_000;
                 let due = times.iter().filter(|at| window.contains(*at)).count();
@@ -428,8 +432,8 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_have_their_rate_and_are_independent() {
-        let mut open = Open::new(1000.0, Spread::Exponential, 0, 3);
+    fn poisson_arrivals_have_rate_and_independence() {
+        let mut open = OpenLoop::new(1000.0, TimeDistribution::Exponential, 0, 3);
         let times = taken(&mut open, 1_000_000);
         assert!((times[999_999] as f64 / 1e12 - 1.0).abs() < 0.003);
         // Of a Poisson process the count of a window has a variance equal to its mean.
@@ -444,15 +448,15 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_asked_for_once_at_its_times() {
-        let mut logged = Logged::new([0, 5, 5].into(), 100);
+    fn log_is_replayed_once_at_its_times() {
+        let mut logged = ReplaySchedule::new([0, 5, 5].into(), 100);
         assert_eq!(taken(&mut logged, 3), [100, 105, 105]);
-        assert_eq!((logged.next(), logged.take()), (None, None));
+        assert_eq!((logged.next_due(), logged.take_due()), (None, None));
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_times() {
-        let times = |seed| taken(&mut Open::new(10.0, Spread::Exponential, 0, seed), 100);
+    fn same_seed_gives_same_times() {
+        let times = |seed| taken(&mut OpenLoop::new(10.0, TimeDistribution::Exponential, 0, seed), 100);
         assert_eq!(times(5), times(5));
         assert_ne!(times(5), times(6));
     }

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::pattern::Pattern;
-use crate::request::Form;
-use crate::schedule::{Spread, Think};
-use crate::target::Target;
-use crate::verify::{Known, Verify};
+use crate::access_pattern::AccessPattern;
+use crate::request::RequestTemplate;
+use crate::schedule::{ThinkTime, TimeDistribution};
+use crate::server_url::ServerUrl;
+use crate::verify::{ExpectedBody, Verify};
 
 /// One load.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct LoadSetup {
     /// The server.
-    pub target: Target,
+    pub target: ServerUrl,
     /// Path and query of each file; at least one.
     pub paths: Vec<String>,
     /// In which order files are asked for.
-    pub pattern: Pattern,
+    pub pattern: AccessPattern,
     /// What is sent with every request.
-    pub form: Form,
+    pub template: RequestTemplate,
     /// How many requests.
     pub demand: Demand,
     /// Time before the measured time.
@@ -36,14 +36,14 @@ pub struct Setup {
     /// What of bodies is compared.
     pub verify: Verify,
     /// The right body of each path, where it is known before.
-    pub known: Vec<Option<Known>>,
+    pub expected_bodies: Vec<Option<ExpectedBody>>,
     /// How TLS is spoken, with a target that wants it.
     pub tls: Option<Arc<ClientConfig>>,
     /// Whether to look at the clock without sleeping shortly before a request is due.
     pub spin: bool,
     /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for whoever has yet to look at
     /// the server as it was under the load. An open loop ends when what was due is answered.
-    pub goes_on: Option<Arc<AtomicBool>>,
+    pub extension: Option<Arc<AtomicBool>>,
 }
 
 /// How many requests are asked for.
@@ -54,14 +54,14 @@ pub enum Demand {
         /// How many users.
         users: u32,
         /// How long each thinks after an answer.
-        think: Think,
+        think: ThinkTime,
     },
     /// An open loop.
     Rate {
         /// Requests a second.
         rate: f64,
         /// How they are spread over time.
-        spread: Spread,
+        spread: TimeDistribution,
         /// Most connections, and so requests in flight.
         connections: u32,
     },
@@ -76,7 +76,7 @@ pub enum Demand {
 
 impl Demand {
     /// Most connections.
-    pub fn connections(&self) -> u32 {
+    pub fn max_connections(&self) -> u32 {
         match *self {
             Self::Users { users, .. } => users,
             Self::Rate { connections, .. } | Self::Log { connections, .. } => connections,

@@ -1,8 +1,8 @@
 //! Loads on small servers with scripted behaviour.
 
 mod departures;
-mod secure;
 mod server;
+mod tls;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -10,41 +10,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kelvin_model::load::{GeneratorLimit, Load, Offered};
+use kelvin_model::load::{GeneratorLimit, LoadResult, OfferedLoad};
 
-use crate::pattern::Pattern;
-use crate::request::Form;
-use crate::schedule::{Spread, Think};
-use crate::setup::{Demand, Setup};
+use crate::access_pattern::AccessPattern;
+use crate::request::RequestTemplate;
+use crate::schedule::{ThinkTime, TimeDistribution};
+use crate::setup::{Demand, LoadSetup};
 use crate::verify::Verify;
-use crate::{Error, Peer, load};
-use server::{Server, Then, ok};
+use crate::{Error, ServerEndpoint, run_load};
+use server::{AfterAnswer, ScriptedServer, ok};
 
-const NO_THOUGHT: Think = Think { mean: 0.0, spread: Spread::Constant };
+const NO_THOUGHT: ThinkTime = ThinkTime { mean: 0.0, distribution: TimeDistribution::Constant };
 
 /// A load of two users on the server for a fifth of a second.
-fn setup(server: &Server) -> Setup {
-    let target: crate::target::Target = server.url("/").parse().unwrap();
-    Setup {
+fn two_user_setup(server: &ScriptedServer) -> LoadSetup {
+    let target: crate::server_url::ServerUrl = server.url("/").parse().unwrap();
+    LoadSetup {
         paths: vec![target.path.clone()],
         target,
-        pattern: Pattern::Random,
-        form: Form::default(),
+        pattern: AccessPattern::Random,
+        template: RequestTemplate::default(),
         demand: Demand::Users { users: 2, think: NO_THOUGHT },
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(200),
         timeout: Duration::from_secs(30),
         seed: 1,
         verify: Verify::Nothing,
-        known: vec![None],
+        expected_bodies: vec![None],
         tls: None,
         spin: false,
-        goes_on: None,
+        extension: None,
     }
 }
 
-fn measured(setup: &Setup) -> Load {
-    let load = load(setup, &Peer::reach(setup).unwrap(), &mut |_| {}).unwrap();
+fn measure(setup: &LoadSetup) -> LoadResult {
+    let load = run_load(setup, &ServerEndpoint::connect_first(setup).unwrap(), &mut |_| {}).unwrap();
     // The generator's own use is what its schedule needs: it is woken up for something.
     let futile = load.generator.futile;
     assert!(futile <= 10 + load.connections, "{futile} times woken up for nothing: {load:?}");
@@ -52,31 +52,31 @@ fn measured(setup: &Setup) -> Load {
 }
 
 /// A load of two users on a server that answers each request so.
-fn on(answer: impl Fn(u64) -> (Vec<u8>, Then) + Send + Sync + 'static) -> (Load, u64) {
-    let server = Server::start(move |request| answer(request.number));
-    let load = measured(&setup(&server));
+fn load_on(answer: impl Fn(u64) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> (LoadResult, u64) {
+    let server = ScriptedServer::start(move |request| answer(request.number));
+    let load = measure(&two_user_setup(&server));
     (load, server.served.load(Ordering::Relaxed))
 }
 
 #[test]
-fn every_answer_is_counted_once_and_connections_are_kept() {
-    let (load, served) = on(|_| (ok(b"hello"), Then::Stay));
+fn answers_are_counted_and_connections_reused() {
+    let (load, served) = load_on(|_| (ok(b"hello"), AfterAnswer::Stay));
     assert!(load.requests > 0 && load.requests <= served);
     // One of each user may be over after the measured time.
     assert!(served <= load.requests + 2, "{load:?}: {served}");
     assert_eq!((load.bytes, load.connections, load.errors.count()), (5 * load.requests, 2, 0));
     assert_eq!((load.response.count, load.service.count), (load.requests, load.requests));
     assert!(load.in_flight.is_some_and(|in_flight| in_flight <= 2.001), "{:?}", load.in_flight);
-    assert!(matches!(load.offered, Offered::Users { users: 2, .. }));
+    assert!(matches!(load.offered, OfferedLoad::Users { users: 2, .. }));
 }
 
 #[test]
-fn users_go_on_after_the_measured_time_for_whoever_looks_and_nothing_of_it_counts() {
-    let server = Server::start(|_| (ok(b"hello"), Then::Stay));
+fn extended_load_is_not_counted() {
+    let server = ScriptedServer::start(|_| (ok(b"hello"), AfterAnswer::Stay));
     let goes_on = Arc::new(AtomicBool::new(true));
-    let setup = Setup { goes_on: Some(Arc::clone(&goes_on)), ..setup(&server) };
+    let setup = LoadSetup { extension: Some(Arc::clone(&goes_on)), ..two_user_setup(&server) };
     let load = std::thread::scope(|scope| {
-        let load = scope.spawn(|| measured(&setup));
+        let load = scope.spawn(|| measure(&setup));
         std::thread::sleep(2 * setup.duration);
         let served = server.served.load(Ordering::Relaxed);
         while server.served.load(Ordering::Relaxed) == served {
@@ -92,109 +92,112 @@ fn users_go_on_after_the_measured_time_for_whoever_looks_and_nothing_of_it_count
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_gets_a_connection_for_each_request() {
+fn closing_server_gets_connection_per_request() {
     let closing = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi".to_vec();
-    let (load, _) = on(move |_| (closing.clone(), Then::Close));
+    let (load, _) = load_on(move |_| (closing.clone(), AfterAnswer::Close));
     assert!(load.requests > 0 && load.connections >= load.requests);
     assert_eq!(load.errors.count(), 0, "{:?}", load.errors);
-    let (load, _) = on(|_| (b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec(), Then::Close));
+    let (load, _) = load_on(|_| (b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec(), AfterAnswer::Close));
     assert_eq!((load.bytes, load.errors.count()), (13 * load.requests, 0), "{:?}", load.errors);
 }
 
 #[test]
-fn a_request_on_a_connection_that_the_server_closed_while_idle_is_sent_again() {
-    let (load, _) = on(|number| (ok(b"x"), if number % 3 == 2 { Then::Close } else { Then::Stay }));
+fn request_on_idle_closed_connection_is_retried() {
+    let (load, _) = load_on(|number| (ok(b"x"), if number % 3 == 2 { AfterAnswer::Close } else { AfterAnswer::Stay }));
     assert!(load.requests > 6 && load.sent_again + load.connections > 2, "{load:?}");
     assert_eq!(load.errors.count(), 0, "{:?}", load.errors);
 }
 
 #[test]
-fn what_is_no_right_answer_is_counted_apart() {
-    let (load, _) = on(|number| match number % 3 {
-        0 => (ok(b"fine"), Then::Stay),
-        1 => (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), Then::Stay),
-        _ => (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx".to_vec(), Then::Stay),
+fn wrong_answers_are_counted_apart() {
+    let (load, _) = load_on(|number| match number % 3 {
+        0 => (ok(b"fine"), AfterAnswer::Stay),
+        1 => (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay),
+        _ => (b"HTTP/1.1 404 Not Found\r\nContent-Length: 1\r\n\r\nx".to_vec(), AfterAnswer::Stay),
     });
     assert!(load.errors.status[&503] > 0 && load.errors.status[&404] > 0);
     assert_eq!(load.errors.count(), load.errors.status.values().sum::<u64>());
     assert_eq!(load.bytes, 4 * load.requests);
-    let (load, _) = on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec(), Then::Close));
+    let (load, _) = load_on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort".to_vec(), AfterAnswer::Close));
     assert!(load.errors.short > 0 && load.requests == 0 && load.bytes == 0, "{load:?}");
-    let (load, _) = on(|_| (b"SSH-2.0-x\r\n".to_vec(), Then::Close));
+    let (load, _) = load_on(|_| (b"SSH-2.0-x\r\n".to_vec(), AfterAnswer::Close));
     assert!(load.errors.malformed > 0 && load.requests == 0, "{load:?}");
-    let (load, _) = on(|_| (Vec::new(), Then::Close));
+    let (load, _) = load_on(|_| (Vec::new(), AfterAnswer::Close));
     assert!(load.errors.closed > 0 && load.requests == 0, "{load:?}");
-    let (load, _) = on(|_| (b"HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n".to_vec(), Then::Stay));
+    let (load, _) =
+        load_on(|_| (b"HTTP/1.1 302 Found\r\nLocation: /y\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay));
     assert!(load.errors.status[&302] > 0 && load.requests == 0, "redirects are not followed: {load:?}");
 }
 
 #[test]
-fn bytes_of_answers_that_are_not_whole_or_not_right_are_received() {
-    let (load, served) = on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), Then::Stay));
+fn incomplete_answers_count_as_received_bytes() {
+    let (load, served) = load_on(|_| (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf".to_vec(), AfterAnswer::Stay));
     assert_eq!((load.requests, load.bytes), (0, 0), "{load:?}");
     assert!(load.received > 0 && load.received <= 4 * served, "{load:?}: {served}");
-    let (load, served) = on(|_| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec(), Then::Stay));
+    let (load, served) =
+        load_on(|_| (b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec(), AfterAnswer::Stay));
     assert_eq!((load.bytes, load.received), (0, 4 * load.errors.count()), "{load:?}");
     assert!(load.received > 0 && load.received <= 4 * served);
 }
 
 #[test]
-fn answers_that_come_at_once_are_received_when_they_are_whole() {
-    let server = Server::start(|_| (ok(b"body"), Then::Stay));
-    let load = measured(&Setup { warm_up: Duration::from_millis(50), ..setup(&server) });
+fn immediate_answers_are_complete() {
+    let server = ScriptedServer::start(|_| (ok(b"body"), AfterAnswer::Stay));
+    let load = measure(&LoadSetup { warm_up: Duration::from_millis(50), ..two_user_setup(&server) });
     assert!(load.requests > 0 && load.received == load.bytes, "{load:?}");
 }
 
 #[test]
-fn a_server_that_never_answers_is_given_up_after_the_time_out() {
-    let server = Server::start(|_| (Vec::new(), Then::Stay));
-    let load = measured(&Setup { timeout: Duration::from_millis(20), ..setup(&server) });
+fn unresponsive_server_times_out() {
+    let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
+    let load = measure(&LoadSetup { timeout: Duration::from_millis(20), ..two_user_setup(&server) });
     assert!(load.errors.timed_out >= 2 && load.requests == 0, "{load:?}");
     assert_eq!(load.errors.first.as_deref(), Some("no answer within the time-out"));
 }
 
 #[test]
-fn large_bodies_are_whole_by_length_and_by_chunks() {
+fn large_bodies_arrive_by_length_and_chunks() {
     let body: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
     let chunked = server::chunked(&body);
     let whole = ok(&body);
-    let server = Server::start(move |request| {
-        (if request.number.is_multiple_of(2) { whole.clone() } else { chunked.clone() }, Then::Stay)
+    let server = ScriptedServer::start(move |request| {
+        (if request.number.is_multiple_of(2) { whole.clone() } else { chunked.clone() }, AfterAnswer::Stay)
     });
-    let mut setup = Setup { verify: Verify::Content, ..setup(&server) };
+    let mut setup = LoadSetup { verify: Verify::Content, ..two_user_setup(&server) };
     setup.duration = Duration::from_secs(1);
-    let load = measured(&setup);
+    let load = measure(&setup);
     assert!(load.requests > 0);
     assert_eq!((load.bytes, load.errors.count()), (3_000_000 * load.requests, 0), "{:?}", load.errors);
 }
 
 #[test]
-fn wrong_bytes_are_found_and_are_no_throughput() {
-    let server = Server::start(|request| (ok(if request.number == 0 { b"right" } else { b"wrong" }), Then::Stay));
-    let mut setup = setup(&server);
+fn wrong_bytes_are_not_throughput() {
+    let server =
+        ScriptedServer::start(|request| (ok(if request.number == 0 { b"right" } else { b"wrong" }), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     setup.demand = Demand::Users { users: 1, think: NO_THOUGHT };
-    let load = measured(&Setup { verify: Verify::Content, ..setup.clone() });
+    let load = measure(&LoadSetup { verify: Verify::Content, ..setup.clone() });
     assert_eq!(load.requests, 1);
     assert!(load.errors.wrong > 0 && load.errors.wrong == load.errors.count());
-    let load = measured(&Setup { verify: Verify::Length, ..setup });
+    let load = measure(&LoadSetup { verify: Verify::Length, ..setup });
     assert_eq!(load.errors.count(), 0);
 }
 
 #[test]
-fn an_open_loop_asks_for_every_request_that_is_due_whether_answers_come_or_not() {
+fn open_loop_ignores_missing_answers() {
     // The server is silent for the first 40 requests, and then answers all: none of them may be left out.
-    let server = Server::start_serial(|request| {
+    let server = ScriptedServer::start_serial(|request| {
         if request.number == 0 {
-            while request.came() < 40 {
+            while request.requests_so_far() < 40 {
                 std::thread::yield_now();
             }
         }
-        (ok(b"x"), Then::Stay)
+        (ok(b"x"), AfterAnswer::Stay)
     });
-    let mut setup = setup(&server);
-    setup.demand = Demand::Rate { rate: 500.0, spread: Spread::Constant, connections: 100 };
-    let load = measured(&setup);
-    let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+    let mut setup = two_user_setup(&server);
+    setup.demand = Demand::Rate { rate: 500.0, spread: TimeDistribution::Constant, connections: 100 };
+    let load = measure(&setup);
+    let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     // Those due at 0, 2, ... 198 ms.
     assert_eq!((load.requests, load.response.count, (due * 0.2).round() as u64), (100, 100, 100), "{load:?}");
     assert_eq!((load.errors.count(), load.unanswered), (0, 0));
@@ -202,13 +205,13 @@ fn an_open_loop_asks_for_every_request_that_is_due_whether_answers_come_or_not()
 }
 
 #[test]
-fn a_generator_that_was_kept_from_sending_says_that_the_slow_tail_is_its_own() {
-    let server = Server::start(|_| (ok(b"x"), Then::Stay));
-    let mut setup = setup(&server);
-    setup.demand = Demand::Rate { rate: 500.0, spread: Spread::Constant, connections: 100 };
+fn blocked_generator_reports_own_tail() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
+    setup.demand = Demand::Rate { rate: 500.0, spread: TimeDistribution::Constant, connections: 100 };
     // Whoever watches the load keeps its only thread for 25 requests each time.
     let watch = &mut |_: &[_]| std::thread::sleep(Duration::from_millis(50));
-    let load = load(&setup, &Peer::reach(&setup).unwrap(), watch).unwrap();
+    let load = run_load(&setup, &ServerEndpoint::connect_first(&setup).unwrap(), watch).unwrap();
     let own = load.generator.own;
     assert!(matches!(load.generator.limit, Some(GeneratorLimit::Late { .. })), "{load:?}");
     assert!(own.count == load.response.count && own.max >= 40e6 && load.generator.late.max >= 40e6, "{load:?}");
@@ -218,26 +221,26 @@ fn a_generator_that_was_kept_from_sending_says_that_the_slow_tail_is_its_own() {
 
 /// All are sent, most of them after a measured time that is shorter than a call of the system takes.
 #[test]
-fn a_generator_that_is_later_than_its_schedule_is_long_has_left_out_no_more_than_all() {
-    let server = Server::start(|_| (ok(b"x"), Then::Stay));
-    let mut setup = setup(&server);
+fn very_late_generator_loses_at_most_all() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     setup.demand = Demand::Log { times: (0..6).map(|number| number * 800).collect(), connections: 6 };
     setup.duration = Duration::from_micros(5);
-    let load = measured(&setup);
+    let load = measure(&setup);
     let Some(GeneratorLimit::Late { share }) = load.generator.limit else { panic!("{load:?}") };
     assert!(share > 0.5 && share < 1.0, "{share}: {load:?}");
 }
 
 /// A measured time that is no multiple of the time between two requests has one more than its part of the rate.
 #[test]
-fn an_even_rate_is_what_was_asked_for_however_short_the_measured_time_is() {
-    let server = Server::start(|_| (ok(b"x"), Then::Stay));
-    let mut setup = setup(&server);
+fn short_constant_rate_load_is_exact() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     for (rate, milliseconds, requests) in [(7.0, 300, 3), (1.0, 100, 1), (33.3, 200, 7)] {
-        setup.demand = Demand::Rate { rate, spread: Spread::Constant, connections: 10 };
+        setup.demand = Demand::Rate { rate, spread: TimeDistribution::Constant, connections: 10 };
         setup.duration = Duration::from_millis(milliseconds);
-        let load = measured(&setup);
-        let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+        let load = measure(&setup);
+        let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
         assert_eq!(load.requests, requests, "{load:?}");
         assert!((due / rate - 1.0).abs() < 1e-9, "{due}");
         // The last answer may come late, and none comes before its request is due.
@@ -246,68 +249,71 @@ fn an_even_rate_is_what_was_asked_for_however_short_the_measured_time_is() {
 }
 
 #[test]
-fn with_too_few_connections_requests_wait_and_that_is_said() {
-    let server = Server::start_serial(|request| {
+fn connection_shortage_is_reported() {
+    let server = ScriptedServer::start_serial(|request| {
         if request.number == 0 {
             request.wait(Duration::from_millis(50));
         }
-        (ok(b"x"), Then::Stay)
+        (ok(b"x"), AfterAnswer::Stay)
     });
-    let mut setup = setup(&server);
-    setup.demand = Demand::Rate { rate: 1000.0, spread: Spread::Exponential, connections: 1 };
-    let load = measured(&setup);
-    let Offered::Rate { waited, .. } = load.offered else { panic!("{load:?}") };
+    let mut setup = two_user_setup(&server);
+    setup.demand = Demand::Rate { rate: 1000.0, spread: TimeDistribution::Exponential, connections: 1 };
+    let load = measure(&setup);
+    let OfferedLoad::Rate { waited, .. } = load.offered else { panic!("{load:?}") };
     assert!(waited > 0 && load.connections == 1, "{load:?}");
     assert_eq!(load.errors.count(), 0);
 }
 
 #[test]
-fn what_no_answer_came_to_counts_with_the_time_it_waited() {
-    let server = Server::start(|_| (Vec::new(), Then::Stay));
-    let mut setup = setup(&server);
-    setup.demand = Demand::Rate { rate: 100.0, spread: Spread::Constant, connections: 5 };
-    let load = measured(&setup);
+fn unanswered_requests_count_their_wait() {
+    let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
+    setup.demand = Demand::Rate { rate: 100.0, spread: TimeDistribution::Constant, connections: 5 };
+    let load = measure(&setup);
     assert_eq!((load.requests, load.unanswered, load.response.count), (0, 20, 20), "{load:?}");
-    assert_eq!((load.errors.count(), load.failed()), (0, 20));
+    assert_eq!((load.errors.count(), load.failed_requests()), (0, 20));
     setup.demand = Demand::Users { users: 3, think: NO_THOUGHT };
-    assert_eq!(measured(&setup).failed(), 3, "of users who had no answer at all");
+    assert_eq!(measure(&setup).failed_requests(), 3, "of users who had no answer at all");
 }
 
 #[test]
-fn head_has_no_body_and_a_body_is_sent() {
-    let server = Server::start(|request| match request.head.split(' ').next() {
-        Some("HEAD") => (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_vec(), Then::Stay),
-        Some("POST") if request.body == b"given" => (ok(b"yes"), Then::Stay),
-        _ => (b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n".to_vec(), Then::Stay),
+fn head_has_no_body_and_post_sends_one() {
+    let server = ScriptedServer::start(|request| match request.head.split(' ').next() {
+        Some("HEAD") => (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_vec(), AfterAnswer::Stay),
+        Some("POST") if request.body == b"given" => (ok(b"yes"), AfterAnswer::Stay),
+        _ => (b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n".to_vec(), AfterAnswer::Stay),
     });
-    let mut setup = setup(&server);
-    setup.form.method = http::Method::HEAD;
-    let load = measured(&setup);
+    let mut setup = two_user_setup(&server);
+    setup.template.method = http::Method::HEAD;
+    let load = measure(&setup);
     assert!(load.requests > 0 && load.bytes == 0 && load.errors.count() == 0, "{load:?}");
-    setup.form = Form { method: http::Method::POST, body: b"given".to_vec(), ..Form::default() };
-    let load = measured(&setup);
+    setup.template =
+        RequestTemplate { method: http::Method::POST, body: b"given".to_vec(), ..RequestTemplate::default() };
+    let load = measure(&setup);
     assert!(load.requests > 0 && load.bytes == 3 * load.requests && load.errors.count() == 0, "{load:?}");
 }
 
 #[test]
-fn a_server_that_is_not_there_is_one_error() {
+fn absent_server_is_one_error() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let server = Server::start(|_| (ok(b""), Then::Stay));
-    let setup = Setup { target: format!("http://{free}/").parse().unwrap(), ..setup(&server) };
-    assert!(matches!(Peer::reach(&setup), Err(Error::Connect { .. })));
+    let server = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
+    let setup = LoadSetup { target: format!("http://{free}/").parse().unwrap(), ..two_user_setup(&server) };
+    assert!(matches!(ServerEndpoint::connect_first(&setup), Err(Error::Connect { .. })));
 }
 
 #[test]
-fn a_server_that_goes_away_is_counted_and_not_asked_without_end() {
-    let server = Server::start(|request| (ok(b"x"), if request.number > 4 { Then::Stop } else { Then::Stay }));
-    let load = measured(&setup(&server));
+fn vanished_server_is_retried_slowly() {
+    let server = ScriptedServer::start(|request| {
+        (ok(b"x"), if request.number > 4 { AfterAnswer::Stop } else { AfterAnswer::Stay })
+    });
+    let load = measure(&two_user_setup(&server));
     assert!(load.requests <= 7 && load.errors.count() > 0, "{load:?}");
     // Two users who pause a tenth of a second after each failure.
     assert!(load.errors.count() <= 8, "{load:?}");
 }
 
 #[test]
-fn a_connection_whose_request_was_answered_early_takes_no_other_one() {
+fn early_answered_connection_is_not_reused() {
     let (address, heads) = (TcpListener::bind("127.0.0.1:0").unwrap(), Arc::<Mutex<Vec<String>>>::default());
     let (listener, seen) = (address.try_clone().unwrap(), Arc::clone(&heads));
     std::thread::spawn(move || {
@@ -322,24 +328,25 @@ fn a_connection_whose_request_was_answered_early_takes_no_other_one() {
             open.push(socket);
         }
     });
-    let plain = Server::start(|_| (ok(b""), Then::Stay));
-    let mut setup = setup(&plain);
+    let plain = ScriptedServer::start(|_| (ok(b""), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&plain);
     setup.target = format!("http://{}/", address.local_addr().unwrap()).parse().unwrap();
     setup.demand = Demand::Users { users: 1, think: NO_THOUGHT };
-    setup.form = Form { method: http::Method::POST, body: vec![b'x'; 32 << 20], ..Form::default() };
-    let load = measured(&setup);
+    setup.template =
+        RequestTemplate { method: http::Method::POST, body: vec![b'x'; 32 << 20], ..RequestTemplate::default() };
+    let load = measure(&setup);
     assert!(load.requests > 1 && load.connections >= load.requests && load.errors.count() == 0, "{load:?}");
     assert!(heads.lock().unwrap().iter().all(|line| line == "POST / HTTP/1.1\r\n"));
 }
 
 #[test]
-fn a_rate_that_no_connection_can_keep_ends_in_time() {
-    let server = Server::start(|_| (ok(b"x"), Then::Stay));
-    let mut setup = setup(&server);
+fn unsustainable_rate_ends_in_time() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut setup = two_user_setup(&server);
     // More than a thread sends, to an address that refuses each connection at once.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    setup.demand = Demand::Rate { rate: 1e6, spread: Spread::Constant, connections: 10 };
-    let load = load(&setup, &Peer { address: free, tls: None }, &mut |_| {}).unwrap();
-    let Offered::Rate { due, .. } = load.offered else { panic!("{load:?}") };
+    setup.demand = Demand::Rate { rate: 1e6, spread: TimeDistribution::Constant, connections: 10 };
+    let load = run_load(&setup, &ServerEndpoint { address: free, tls: None }, &mut |_| {}).unwrap();
+    let OfferedLoad::Rate { due, .. } = load.offered else { panic!("{load:?}") };
     assert_eq!((load.requests, (due * 0.2).round() as u64), (0, 200_000), "{load:?}");
 }

@@ -29,18 +29,18 @@ pub enum Trust<'f> {
 ///
 /// # Errors
 /// A file that cannot be read or holds no certificate; a system that has no authorities.
-pub fn config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
+pub fn client_config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        Trust::Anybody => Arc::new(Unchecked(Arc::clone(&provider))),
-        Trust::System => authorities(of_system()?, &provider)?,
+        Trust::Anybody => Arc::new(NoVerifier(Arc::clone(&provider))),
+        Trust::System => authority_verifier(system_roots()?, &provider)?,
         Trust::File(file) => {
-            let certificates = of_file(file)?;
+            let certificates = read_pem(file)?;
             let mut roots = RootCertStore::empty();
             for certificate in &certificates {
-                roots.add(certificate.clone()).map_err(|error| wrong(file, &error))?;
+                roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
             }
-            Arc::new(Named { certificates, authorities: authorities(roots, &provider)? })
+            Arc::new(PinnedVerifier { certificates, authorities: authority_verifier(roots, &provider)? })
         }
     };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -50,7 +50,7 @@ pub fn config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
+fn authority_verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
     let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     builder.build().map_err(|error| Error::Tls(error.to_string()))
 }
@@ -58,12 +58,12 @@ fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<A
 /// Believes authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509`
 /// makes for a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
 #[derive(Debug)]
-struct Named {
+struct PinnedVerifier {
     certificates: Vec<CertificateDer<'static>>,
     authorities: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for Named {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -107,9 +107,9 @@ impl ServerCertVerifier for Named {
 
 /// Believes every certificate, and that the server has its key.
 #[derive(Debug)]
-struct Unchecked(Arc<CryptoProvider>);
+struct NoVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unchecked {
+impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -146,19 +146,19 @@ impl ServerCertVerifier for Unchecked {
     }
 }
 
-fn wrong(file: &Path, why: &dyn std::fmt::Display) -> Error {
+fn file_error(file: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::Tls(format!("{}: {why}", file.display()))
 }
 
-fn of_file(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let text = kelvin_sys::fs::read_named(file).map_err(|error| wrong(file, &error))?;
+fn read_pem(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
     let certificates = CertificateDer::pem_slice_iter(&text);
     let certificates: Vec<_> =
-        certificates.collect::<std::result::Result<_, _>>().map_err(|error| wrong(file, &error))?;
-    if certificates.is_empty() { Err(wrong(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
+        certificates.collect::<std::result::Result<_, _>>().map_err(|error| file_error(file, &error))?;
+    if certificates.is_empty() { Err(file_error(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
 }
 
-fn of_system() -> Result<RootCertStore> {
+fn system_roots() -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     // A certificate of the system that this library does not read is believed by nobody here.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -170,7 +170,7 @@ fn of_system() -> Result<RootCertStore> {
 ///
 /// # Errors
 /// A host that no certificate can name.
-pub(crate) fn name(host: &str) -> Result<ServerName<'static>> {
+pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>> {
     let name = ServerName::try_from(host.to_owned());
     name.map_err(|_| Error::Tls(format!("{host}: no certificate can have this name")))
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use kelvin_machine::private::{boot_parameters, hide};
+use kelvin_machine::redact::{boot_parameters, redact};
 
 /// Files that are recorded as they are, unless [`scrubbed`] has something to say.
 const FILES: &[&str] = &[
@@ -55,11 +55,11 @@ const DIRECTORIES: &[(&str, usize, &[&str])] = &[
     ("sys/kernel/mm/hugepages", 1, &["nr_hugepages"]),
     ("sys/kernel/mm/damon/admin/kdamonds", 2, &["nr_kdamonds", "state"]),
     ("sys/module/page_reporting/parameters", 0, &["page_reporting_order"]),
-    ("sys/fs/cgroup", 1, OF_GROUP),
+    ("sys/fs/cgroup", 1, CGROUP_FILES),
 ];
 
 /// Files of a control group, of both versions.
-const OF_GROUP: &[&str] = &[
+const CGROUP_FILES: &[&str] = &[
     "cpu.max",
     "cpu.cfs_quota_us",
     "cpu.cfs_period_us",
@@ -79,7 +79,7 @@ const OF_GROUP: &[&str] = &[
 ];
 
 /// Files below each CPU.
-const OF_CPU: &[(&str, usize, &[&str])] = &[
+const CPU_FILES: &[(&str, usize, &[&str])] = &[
     ("topology", 0, &["physical_package_id", "core_cpus_list"]),
     ("cache", 1, &["level", "type", "size", "ways_of_associativity", "coherency_line_size", "shared_cpu_list"]),
     ("cpuidle", 1, &["name", "latency", "disable"]),
@@ -88,7 +88,7 @@ const OF_CPU: &[(&str, usize, &[&str])] = &[
 ];
 
 /// Leaves of cpuid that are recorded; leaf 3, which once held a serial number, is none of them.
-const LEAVES: &[(u32, u32)] = &[
+const CPUID_LEAVES: &[(u32, u32)] = &[
     (0, 0),
     (1, 0),
     (2, 0),
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     DIRECTORIES.iter().for_each(|&(name, depth, files)| add_directory(&mut tree, name, depth, files));
     for cpu in names("sys/devices/system/cpu") {
         if cpu.strip_prefix("cpu").is_some_and(|digits| digits.parse::<u32>().is_ok()) {
-            for &(name, depth, files) in OF_CPU {
+            for &(name, depth, files) in CPU_FILES {
                 add_directory(&mut tree, &format!("sys/devices/system/cpu/{cpu}/{name}"), depth, files);
             }
         }
@@ -192,7 +192,7 @@ fn add_devices(tree: &mut String) {
 fn add_cpuid(tree: &mut String) {
     let highest = |leaf: u32| kelvin_sys::cpuid::leaf(leaf & 0xf000_0000, 0).map_or(0, |registers| registers[0]);
     let mut lines = String::new();
-    for &(leaf, subleaf) in LEAVES.iter().filter(|(leaf, _)| *leaf <= highest(*leaf)) {
+    for &(leaf, subleaf) in CPUID_LEAVES.iter().filter(|(leaf, _)| *leaf <= highest(*leaf)) {
         if let Some([a, b, c, d]) = kelvin_sys::cpuid::leaf(leaf, subleaf) {
             // The upper byte of EBX of leaf 1 is the number of the CPU this happens to run on.
             let b = if leaf == 1 { b & 0x00ff_ffff } else { b };
@@ -207,7 +207,7 @@ fn add_cpuid(tree: &mut String) {
 /// A file's text without what identifies its machine or user.
 fn scrubbed(name: &str, text: &str) -> String {
     match name {
-        "proc/version" => hide(text).into_owned(),
+        "proc/version" => redact(text).into_owned(),
         "proc/cmdline" => boot_parameters(text).0,
         "proc/self/mountinfo" => {
             text.lines().filter(|line| is_system_mount(line)).map(|line| format!("{line}\n")).collect()

@@ -6,23 +6,23 @@
 use kelvin_model::Fact;
 
 use crate::disks::{self, MountLine};
-use crate::text::Root;
+use crate::root::FileRoot;
 
 /// The name of the container manager, or `None` on a host.
-pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
-    if let Some((name, source)) = declared(root) {
+pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
+    if let Some((name, source)) = declared_manager(root) {
         return Fact::known(Some(name), source);
     }
     let cgroup = root.read("/proc/self/cgroup");
-    let paths: Vec<String> = cgroup.as_deref().unwrap_or_default().lines().filter_map(group_path).collect();
-    if let Some(name) = paths.iter().find_map(|path| manager_of_group(path)) {
+    let paths: Vec<String> = cgroup.as_deref().unwrap_or_default().lines().filter_map(cgroup_path).collect();
+    if let Some(name) = paths.iter().find_map(|path| manager_of_cgroup(path)) {
         return Fact::known(Some(name.into()), "/proc/self/cgroup");
     }
     let mounts = disks::mount_lines(root);
     let base = mounts.iter().rfind(|mount| mount.target == "/");
     let marker = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/.singularity.d", "singularity")];
     if let Some((file, name)) = marker.into_iter().find(|(file, _)| root.exists(file)) {
-        return match base.filter(|mount| is_whole_disk(mount) || is_overlay_of_a_host(mount)) {
+        return match base.filter(|mount| is_whole_disk(mount) || is_host_overlay(mount)) {
             // A container image unpacked onto a virtual machine's disk keeps its marker.
             Some(mount) => Fact::known(
                 None,
@@ -34,13 +34,13 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
     if let Some(name) = mounts.iter().find_map(manager_of_bound_file) {
         return Fact::known(Some(name.into()), "files below /etc in /proc/self/mountinfo");
     }
-    if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(store) {
+    if let Some(name) = base.filter(|mount| mount.kind == "overlay").and_then(overlay_store) {
         return Fact::known(Some(name.into()), "/ is an overlay in /proc/self/mountinfo");
     }
     if let Some(name) = base.and_then(manager_of_directory) {
         return Fact::known(Some(name.into()), "/ is a directory of its store in /proc/self/mountinfo");
     }
-    if let Some((name, source)) = of_its_kernel(root) {
+    if let Some((name, source)) = kernel_manager(root) {
         return Fact::known(Some(name.into()), source);
     }
     if root.text("/proc/self/uid_map").is_some_and(|map| !is_whole_uid_map(&map)) {
@@ -49,10 +49,10 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
     match (cgroup, base) {
         (Err(reason), _) => Fact::unknown(reason),
         (_, None) => Fact::unknown("/proc/self/mountinfo shows no root file system"),
-        (_, Some(base)) if is_of_first_namespace(base) || is_whole_disk(base) => {
+        (_, Some(base)) if is_in_first_namespace(base) || is_whole_disk(base) => {
             Fact::known(None, "/proc/self/cgroup and /proc/self/mountinfo show none")
         }
-        (_, Some(base)) if is_root_of_first_process(root, base) => {
+        (_, Some(base)) if shares_root_with_init(root, base) => {
             Fact::known(None, "/ is that of process 1 of the host, in /proc/1/mountinfo")
         }
         (_, Some(base)) => Fact::unknown(format!(
@@ -64,28 +64,28 @@ pub(crate) fn container(root: Root<'_>) -> Fact<Option<String>> {
 }
 
 /// A container manager that identifies itself in a file of systemd or in the environment of process 1.
-fn declared(root: Root<'_>) -> Option<(String, &'static str)> {
+fn declared_manager(root: FileRoot<'_>) -> Option<(String, &'static str)> {
     for file in ["/run/host/container-manager", "/run/systemd/container"] {
-        if let Some(name) = root.text(file).as_deref().and_then(name) {
+        if let Some(name) = root.text(file).as_deref().and_then(first_word) {
             return Some((name, file));
         }
     }
     let environment = root.bytes("/proc/1/environ").ok()?;
     let own = environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(b"container="))?;
-    name(&String::from_utf8_lossy(own)).map(|name| (name, "/proc/1/environ"))
+    first_word(&String::from_utf8_lossy(own)).map(|name| (name, "/proc/1/environ"))
 }
 
 /// The name that a text begins with: one word, as managers have.
-fn name(text: &str) -> Option<String> {
-    const LONGEST: usize = 40;
+fn first_word(text: &str) -> Option<String> {
+    const MAX_NAME_LENGTH: usize = 40;
     let is_of_word = |letter: &char| letter.is_ascii_alphanumeric() || "-_.:/".contains(*letter);
-    let word: String = text.trim().chars().take_while(is_of_word).take(LONGEST).collect();
+    let word: String = text.trim().chars().take_while(is_of_word).take(MAX_NAME_LENGTH).collect();
     (!word.is_empty()).then_some(word)
 }
 
 /// What the kernel tells itself: the first Linux in Windows is Windows' own kernel (the second is a virtual machine with one of Linux, in lower
 /// case), in OpenVZ only a container lacks /proc/bc, and gVisor is a kernel for one container, which states the version that it stands for.
-fn of_its_kernel(root: Root<'_>) -> Option<(&'static str, &'static str)> {
+fn kernel_manager(root: FileRoot<'_>) -> Option<(&'static str, &'static str)> {
     const RELEASE: &str = "/proc/sys/kernel/osrelease";
     const VERSION: &str = "/proc/version";
     let release = root.text(RELEASE).unwrap_or_default();
@@ -100,21 +100,21 @@ fn of_its_kernel(root: Root<'_>) -> Option<(&'static str, &'static str)> {
 }
 
 /// The path of a line of /proc/self/cgroup.
-fn group_path(line: &str) -> Option<String> {
+fn cgroup_path(line: &str) -> Option<String> {
     line.splitn(3, ':').nth(2).map(str::to_owned)
 }
 
 /// The manager of the container that a group belongs to: the innermost part that is written for one container.
-fn manager_of_group(path: &str) -> Option<&'static str> {
+fn manager_of_cgroup(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    if is_of_kubernetes(&parts) {
+    if is_kubernetes_pod(&parts) {
         return Some("kubernetes");
     }
     (0..parts.len()).rev().find_map(|at| manager_of_part(&parts, at))
 }
 
 /// What begins the name of a container's group, before its identifier: `docker-0f3a....scope`, `libpod-...`.
-const BEFORE_IDENTIFIER: [(&str, &str); 7] = [
+const CGROUP_PREFIXES: [(&str, &str); 7] = [
     ("docker", "docker"),
     ("libpod", "podman"),
     ("libpod-payload", "podman"),
@@ -126,23 +126,23 @@ const BEFORE_IDENTIFIER: [(&str, &str); 7] = [
 
 fn manager_of_part(parts: &[&str], at: usize) -> Option<&'static str> {
     let (part, before) = (parts[at], parts[..at].last().copied());
-    let named = |name: &str| BEFORE_IDENTIFIER.iter().find(|(own, _)| *own == name).map(|(_, manager)| *manager);
+    let named = |name: &str| CGROUP_PREFIXES.iter().find(|(own, _)| *own == name).map(|(_, manager)| *manager);
     // runc with systemd's paths not expanded: `system.slice:docker:0f3a...`.
     if let [.., name, identifier] = part.split(':').collect::<Vec<_>>()[..]
-        && is_identifier(identifier)
+        && is_container_id(identifier)
     {
         return named(name);
     }
     let unit = part.strip_suffix(".scope").unwrap_or(part);
     if let Some((name, identifier)) = unit.rsplit_once('-')
-        && is_identifier(identifier)
+        && is_container_id(identifier)
         && let Some(manager) = named(name)
     {
         return Some(manager);
     }
     match (before, part) {
-        (Some(parent), _) if is_identifier(part) && named(parent).is_some() => named(parent),
-        (Some(_), _) if is_identifier(part) && part.len() == 64 => Some("one that does not name itself"),
+        (Some(parent), _) if is_container_id(part) && named(parent).is_some() => named(parent),
+        (Some(_), _) if is_container_id(part) && part.len() == 64 => Some("one that does not name itself"),
         // BuildKit's own groups, and those of LXC: `/lxc/NAME`, `/lxc.payload.NAME`; its monitors are on the host.
         (Some("buildkit"), _) if parts[..at - 1].last() == Some(&"docker") => Some("docker"),
         (Some("lxc" | "lxc.payload"), _) => Some("lxc"),
@@ -162,7 +162,7 @@ fn is_nspawn(part: &str, before: Option<&str>, after: Option<&str>) -> bool {
 }
 
 /// A pod of a kubelet: `/kubepods/burstable/podUID/...`, or the same as slices.
-fn is_of_kubernetes(parts: &[&str]) -> bool {
+fn is_kubernetes_pod(parts: &[&str]) -> bool {
     // kind gives its kubelet a group of its own: `kubelet-kubepods.slice`.
     let is_root = |part: &&str| part.strip_suffix(".slice").unwrap_or(part).rsplit('-').next() == Some("kubepods");
     let within = parts.iter().position(is_root);
@@ -170,7 +170,7 @@ fn is_of_kubernetes(parts: &[&str]) -> bool {
         // systemd's names have underscores in the identifier, as dashes part slices.
         let slice = part.strip_suffix(".slice").filter(|slice| slice.split('-').any(|one| one == "kubepods"));
         let last = slice.and_then(|slice| slice.rsplit('-').next()).unwrap_or(part);
-        last.strip_prefix("pod").is_some_and(|identifier| is_identifier(&identifier.replace(['-', '_'], "")))
+        last.strip_prefix("pod").is_some_and(|identifier| is_container_id(&identifier.replace(['-', '_'], "")))
     };
     // Before version 1.27 containerd's own service holds them where it does not know systemd's paths.
     within.is_some_and(|at| parts[at..].iter().any(|part| pod(part)))
@@ -178,14 +178,14 @@ fn is_of_kubernetes(parts: &[&str]) -> bool {
 }
 
 /// The identifier of a container or of a pod: hexadecimal digits, 64 or 32 of them, or 12 in short.
-fn is_identifier(text: &str) -> bool {
+fn is_container_id(text: &str) -> bool {
     text.len() >= 12
         && text.bytes().all(|byte| byte.is_ascii_hexdigit())
         && text.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// Files that a manager binds into a container are those of its own store, also where the process sees no group above its own.
-const BOUND: [(&str, &str); 5] = [
+const BOUND_FILES: [(&str, &str); 5] = [
     ("/docker/containers/", "docker"),
     ("/overlay-containers/", "podman"),
     ("/kubelet/pods/", "kubernetes"),
@@ -195,12 +195,12 @@ const BOUND: [(&str, &str); 5] = [
 
 fn manager_of_bound_file(mount: &MountLine) -> Option<&'static str> {
     let is_bound = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"].contains(&mount.target.as_str());
-    let found = BOUND.iter().find(|(part, _)| is_bound && mount.root.contains(part));
+    let found = BOUND_FILES.iter().find(|(part, _)| is_bound && mount.root.contains(part));
     found.map(|(_, manager)| *manager)
 }
 
 /// Where container managers keep the layers of overlays.
-const STORES: [(&str, &str); 10] = [
+const OVERLAY_STORES: [(&str, &str); 10] = [
     ("/containers/storage/", "podman"),
     ("/docker/", "docker"),
     ("/overlay2/", "docker"),
@@ -214,7 +214,7 @@ const STORES: [(&str, &str); 10] = [
 ];
 
 /// Where container managers keep whole roots, as directories or subvolumes.
-const DIRECTORIES: [(&str, &str); 7] = [
+const ROOT_STORES: [(&str, &str); 7] = [
     ("/docker/vfs/dir/", "docker"),
     ("/docker/btrfs/subvolumes/", "docker"),
     ("/containers/storage/vfs/dir/", "podman"),
@@ -226,32 +226,32 @@ const DIRECTORIES: [(&str, &str); 7] = [
 
 /// The manager in whose store the root lies.
 fn manager_of_directory(mount: &MountLine) -> Option<&'static str> {
-    DIRECTORIES.iter().find(|(part, _)| mount.root.contains(part)).map(|(_, manager)| *manager)
+    ROOT_STORES.iter().find(|(part, _)| mount.root.contains(part)).map(|(_, manager)| *manager)
 }
 
 /// The mount that the kernel makes first, in the mount namespace of process 1 of a host: its root lies in it. Each further namespace has
 /// a copy of it, and mounts of numbers of their own.
-const FIRST_MOUNT: u64 = 1;
+const FIRST_MOUNT_ID: u64 = 1;
 
-fn is_of_first_namespace(mount: &MountLine) -> bool {
-    mount.parent == FIRST_MOUNT
+fn is_in_first_namespace(mount: &MountLine) -> bool {
+    mount.parent == FIRST_MOUNT_ID
 }
 
 /// Whether the root is an overlay, and that of a host: of a live system, of an image that is read only, of a deployment.
-fn is_overlay_of_a_host(mount: &MountLine) -> bool {
-    mount.kind == "overlay" && is_of_first_namespace(mount) && store(mount).is_none()
+fn is_host_overlay(mount: &MountLine) -> bool {
+    mount.kind == "overlay" && is_in_first_namespace(mount) && overlay_store(mount).is_none()
 }
 
 /// Whether a root in a mount namespace of its own is a copy of that of process 1, which is in the first one: as of a service that has
 /// other directories of its own.
-fn is_root_of_first_process(root: Root<'_>, mount: &MountLine) -> bool {
+fn shares_root_with_init(root: FileRoot<'_>, mount: &MountLine) -> bool {
     let mounts = root.text("/proc/1/mountinfo").unwrap_or_default();
-    let first = mounts.lines().filter_map(disks::mount_line).rfind(|mount| mount.target == "/");
-    first.is_some_and(|first| is_of_first_namespace(&first) && first.is_same_file_system(mount))
+    let first = mounts.lines().filter_map(disks::parse_mount_line).rfind(|mount| mount.target == "/");
+    first.is_some_and(|first| is_in_first_namespace(&first) && first.is_same_file_system(mount))
 }
 
-fn store(mount: &MountLine) -> Option<&'static str> {
-    STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
+fn overlay_store(mount: &MountLine) -> Option<&'static str> {
+    OVERLAY_STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
 }
 
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.

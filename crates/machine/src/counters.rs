@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::cgroups::Groups;
-use crate::text::{Root, number, value};
+use crate::cgroups::ProcessCgroups;
+use crate::root::{FileRoot, parse_number, value_of_key};
 
 /// Ticks that one CPU, or all together, spent in each way since boot (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticks {
+pub struct CpuTicks {
     /// In user mode: user and nice, of which guest time is already part.
     pub user: u64,
     /// In the kernel: system and interrupts.
@@ -18,7 +18,7 @@ pub struct Ticks {
     pub steal: u64,
 }
 
-impl Ticks {
+impl CpuTicks {
     /// Running.
     pub(crate) fn busy(self) -> u64 {
         self.user.saturating_add(self.system)
@@ -29,7 +29,7 @@ impl Ticks {
     }
 
     /// The difference from an earlier reading; idle time can step back.
-    pub(crate) fn since(self, earlier: Self) -> Self {
+    pub(crate) fn difference(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
@@ -39,37 +39,37 @@ impl Ticks {
     }
 
     pub(crate) fn steal_share(self) -> f64 {
-        share(self.steal, self.total())
+        ratio(self.steal, self.total())
     }
 
     pub(crate) fn busy_share(self) -> f64 {
-        share(self.busy(), self.total())
+        ratio(self.busy(), self.total())
     }
 }
 
 /// A part of a whole, 0 of nothing.
-pub(crate) fn share(part: u64, whole: u64) -> f64 {
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// The CPU times of /proc/stat.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
+pub struct CpuStat {
     /// Of all CPUs together.
-    pub all: Ticks,
+    pub all: CpuTicks,
     /// Of each.
-    pub cpus: BTreeMap<u32, Ticks>,
+    pub cpus: BTreeMap<u32, CpuTicks>,
 }
 
-impl Stat {
-    pub(crate) fn read(root: Root<'_>) -> Option<Self> {
+impl CpuStat {
+    pub(crate) fn read(root: FileRoot<'_>) -> Option<Self> {
         parse_stat(&root.text("/proc/stat")?)
     }
 }
 
 /// The CPU times in the text of /proc/stat.
-pub fn parse_stat(text: &str) -> Option<Stat> {
-    let mut stat = Stat::default();
+pub fn parse_stat(text: &str) -> Option<CpuStat> {
+    let mut stat = CpuStat::default();
     let mut found = false;
     for line in text.lines() {
         let Some((name, rest)) = line.split_once(' ') else { continue };
@@ -85,12 +85,12 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
     found.then_some(stat)
 }
 
-fn ticks(text: &str) -> Option<Ticks> {
+fn ticks(text: &str) -> Option<CpuTicks> {
     let fields: Vec<u64> = text.split_ascii_whitespace().map_while(|word| word.parse().ok()).collect();
     let [user, nice, system, idle, ref rest @ ..] = fields[..] else { return None };
     let rest = |index: usize| rest.get(index).copied().unwrap_or(0);
     let system = system.saturating_add(rest(1)).saturating_add(rest(2));
-    Some(Ticks { user: user.saturating_add(nice), system, idle: idle.saturating_add(rest(0)), steal: rest(3) })
+    Some(CpuTicks { user: user.saturating_add(nice), system, idle: idle.saturating_add(rest(0)), steal: rest(3) })
 }
 
 /// What proc_pid_stat(5) says of a process, in ticks.
@@ -119,7 +119,7 @@ pub fn parse_process_stat(text: &str) -> Option<ProcessStat> {
 }
 
 /// Ticks of this process and its reaped children.
-pub(crate) fn own_ticks(root: Root<'_>) -> Option<u64> {
+pub(crate) fn own_cpu_ticks(root: FileRoot<'_>) -> Option<u64> {
     let stat = parse_process_stat(&root.text("/proc/self/stat")?)?;
     let ticks = [stat.user, stat.system, stat.children_user, stat.children_system];
     Some(ticks.into_iter().fold(0, u64::saturating_add))
@@ -136,7 +136,7 @@ pub struct Pressure {
 
 /// Who waits in a line of a pressure file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum StallKind {
     /// At least one task.
     Some,
     /// All tasks that have work.
@@ -144,51 +144,51 @@ pub enum Waiting {
 }
 
 /// The line `some` of /proc/pressure/cpu, io or memory.
-pub fn pressure(root: Root<'_>, resource: &str) -> Option<Pressure> {
-    pressure_of(root, resource, Waiting::Some)
+pub fn pressure(root: FileRoot<'_>, resource: &str) -> Option<Pressure> {
+    pressure_of(root, resource, StallKind::Some)
 }
 
 /// A line of /proc/pressure/cpu, io or memory.
-pub fn pressure_of(root: Root<'_>, resource: &str, waiting: Waiting) -> Option<Pressure> {
+pub fn pressure_of(root: FileRoot<'_>, resource: &str, waiting: StallKind) -> Option<Pressure> {
     parse_pressure(&root.text(&format!("/proc/pressure/{resource}"))?, waiting)
 }
 
-pub(crate) fn parse_pressure(text: &str, waiting: Waiting) -> Option<Pressure> {
-    let kind = if waiting == Waiting::Some { "some " } else { "full " };
+pub(crate) fn parse_pressure(text: &str, waiting: StallKind) -> Option<Pressure> {
+    let kind = if waiting == StallKind::Some { "some " } else { "full " };
     let line = text.lines().find_map(|line| line.strip_prefix(kind))?;
     let field = |key: &str| line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
-    Some(Pressure { average_10: number(field("avg10")?)?, total_microseconds: field("total")?.parse().ok()? })
+    Some(Pressure { average_10: parse_number(field("avg10")?)?, total_microseconds: field("total")?.parse().ok()? })
 }
 
 /// How often and for how long its quota throttled a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Throttled {
+pub struct CpuThrottling {
     /// Periods in which it ran; 0 without a quota.
     pub periods: u64,
     /// Periods in which it was throttled.
-    pub times: u64,
+    pub throttled_periods: u64,
     /// For how long.
     pub microseconds: u64,
 }
 
 /// Throttling of a process's group and the groups above it, added up.
-pub fn throttled(groups: &Groups<'_>) -> Option<Throttled> {
-    let place = groups.place("cpu").ok()??;
-    let texts = groups.chain(&place, "cpu.stat");
-    texts.iter().filter_map(|(_, text)| parse_throttled(text)).reduce(|a, b| Throttled {
+pub fn cpu_throttling(groups: &ProcessCgroups<'_>) -> Option<CpuThrottling> {
+    let place = groups.controller_path("cpu").ok()??;
+    let texts = groups.read_with_ancestors(&place, "cpu.stat");
+    texts.iter().filter_map(|(_, text)| parse_cpu_throttling(text)).reduce(|a, b| CpuThrottling {
         periods: a.periods.saturating_add(b.periods),
-        times: a.times.saturating_add(b.times),
+        throttled_periods: a.throttled_periods.saturating_add(b.throttled_periods),
         microseconds: a.microseconds.saturating_add(b.microseconds),
     })
 }
 
 /// Reads that a process's control group has asked a device for, given as `major:minor`; `None` in the group that is above all others
 /// here, to which whatever has no group of its own belongs.
-pub fn device_reads(groups: &Groups<'_>, device: &str) -> Option<u64> {
+pub fn device_reads(groups: &ProcessCgroups<'_>, device: &str) -> Option<u64> {
     let of_version_1 = groups.membership("blkio").map(|_| ("blkio", "blkio.throttle.io_serviced"));
     let (controller, file) = of_version_1.unwrap_or(("io", "io.stat"));
-    let place = groups.place(controller).ok()??;
-    let (_, text) = groups.chain(&place, file).into_iter().next().filter(|_| !place.is_top())?;
+    let place = groups.controller_path(controller).ok()??;
+    let (_, text) = groups.read_with_ancestors(&place, file).into_iter().next().filter(|_| !place.is_top())?;
     Some(parse_device_reads(&text, device))
 }
 
@@ -204,22 +204,26 @@ fn parse_device_reads(text: &str, device: &str) -> u64 {
 
 /// The file that counts how often this process's control group, or its nearest ancestor that counts, was throttled;
 /// `None` where there is none.
-pub(crate) fn throttle_file(root: Root<'_>) -> Option<String> {
-    let groups = Groups::read(root).ok()?;
-    let place = groups.place("cpu").ok()??;
-    groups.chain(&place, "cpu.stat").into_iter().find(|(_, text)| parse_throttled(text).is_some()).map(|(path, _)| path)
+pub(crate) fn throttle_file(root: FileRoot<'_>) -> Option<String> {
+    let groups = ProcessCgroups::read(root).ok()?;
+    let place = groups.controller_path("cpu").ok()??;
+    groups
+        .read_with_ancestors(&place, "cpu.stat")
+        .into_iter()
+        .find(|(_, text)| parse_cpu_throttling(text).is_some())
+        .map(|(path, _)| path)
 }
 
-pub(crate) fn parse_throttled(text: &str) -> Option<Throttled> {
-    let figure = |key: &str| value(text, key, ' ').and_then(|value| value.parse::<u64>().ok());
+pub(crate) fn parse_cpu_throttling(text: &str) -> Option<CpuThrottling> {
+    let figure = |key: &str| value_of_key(text, key, ' ').and_then(|value| value.parse::<u64>().ok());
     // Version 2 counts microseconds, version 1 nanoseconds.
     let microseconds = figure("throttled_usec").or_else(|| figure("throttled_time").map(|time| time / 1000));
     let periods = figure("nr_periods").unwrap_or(0);
-    Some(Throttled { periods, times: figure("nr_throttled")?, microseconds: microseconds? })
+    Some(CpuThrottling { periods, throttled_periods: figure("nr_throttled")?, microseconds: microseconds? })
 }
 
 /// Thermal throttling events, summed over all cores; `None` if not reported.
-pub(crate) fn thermal_throttles(root: Root<'_>) -> Option<u64> {
+pub(crate) fn thermal_throttles(root: FileRoot<'_>) -> Option<u64> {
     const CPUS: &str = "/sys/devices/system/cpu";
     let cpus = root.names(CPUS).into_iter().filter(|name| name.starts_with("cpu"));
     let counts = cpus.filter_map(|cpu| {
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_s_reads_of_a_device_are_those_of_either_version() {
+    fn device_reads_parse_both_cgroup_versions() {
         let v1 = "254:0 Read 12\n254:0 Write 8\n254:0 Total 20\n254:16 Read 5\nTotal 25\n";
         let v2 = "254:0 rbytes=4096 wbytes=8 rios=12 wios=1 dbytes=0 dios=0\n254:16 rbytes=5 wbytes=0 rios=5 wios=0\n";
         for text in [v1, v2] {
@@ -243,17 +247,17 @@ mod tests {
     }
 
     #[test]
-    fn ticks_of_all_and_of_each_cpu() {
+    fn stat_has_total_and_per_cpu_ticks() {
         let stat = parse_stat("cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 80 4 0 2 3 9 9\nintr 1\n").unwrap();
-        assert_eq!(stat.all, Ticks { user: 11, system: 7, idle: 84, steal: 3 });
+        assert_eq!(stat.all, CpuTicks { user: 11, system: 7, idle: 84, steal: 3 });
         assert_eq!(stat.all.busy(), 18);
         assert_eq!(stat.cpus[&0].total(), 105);
         assert_eq!(parse_stat("cpu0 1 2 3 4\n"), None);
-        assert_eq!(parse_stat("cpu  1 2 3 4\n").unwrap().all, Ticks { user: 3, system: 3, idle: 4, steal: 0 });
+        assert_eq!(parse_stat("cpu  1 2 3 4\n").unwrap().all, CpuTicks { user: 3, system: 3, idle: 4, steal: 0 });
     }
 
     #[test]
-    fn the_name_of_a_process_may_hold_anything() {
+    fn process_name_may_contain_parentheses() {
         let after = "S 1 1 1 0 -1 4194560 100 200 3 4 50 60 7 8 20 0 9 0 12345 1000 5";
         for name in ["serve", "a) S 1 (b", "", "0 0 0"] {
             let stat = parse_process_stat(&format!("17 ({name}) {after}")).unwrap();
@@ -264,16 +268,22 @@ mod tests {
     }
 
     #[test]
-    fn pressure_and_throttling() {
+    fn pressure_and_throttling_are_parsed() {
         let text = "some avg10=11.58 avg60=3.53 avg300=2.00 total=44884980\nfull avg10=0.00 avg60=0 avg300=0 total=7";
-        let some = parse_pressure(text, Waiting::Some);
+        let some = parse_pressure(text, StallKind::Some);
         assert_eq!(some, Some(Pressure { average_10: 11.58, total_microseconds: 44_884_980 }));
-        let full = parse_pressure(text, Waiting::Full);
+        let full = parse_pressure(text, StallKind::Full);
         assert_eq!(full, Some(Pressure { average_10: 0.0, total_microseconds: 7 }));
         let v2 = "usage_usec 5\nnr_periods 9\nnr_throttled 4\nthrottled_usec 250\n";
-        assert_eq!(parse_throttled(v2), Some(Throttled { periods: 9, times: 4, microseconds: 250 }));
+        assert_eq!(
+            parse_cpu_throttling(v2),
+            Some(CpuThrottling { periods: 9, throttled_periods: 4, microseconds: 250 })
+        );
         let v1 = "nr_periods 9\nnr_throttled 4\nthrottled_time 250000\n";
-        assert_eq!(parse_throttled(v1), Some(Throttled { periods: 9, times: 4, microseconds: 250 }));
-        assert_eq!(parse_throttled("usage_usec 5\n"), None);
+        assert_eq!(
+            parse_cpu_throttling(v1),
+            Some(CpuThrottling { periods: 9, throttled_periods: 4, microseconds: 250 })
+        );
+        assert_eq!(parse_cpu_throttling("usage_usec 5\n"), None);
     }
 }

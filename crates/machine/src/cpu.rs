@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::Contradiction;
+use kelvin_catalogue::ModelContradiction;
 use kelvin_model::{Cpu, Fact, Mitigation, Name};
 
 use crate::cpuid::Cpuid;
+use crate::root::{FileRoot, excerpt, parse_number};
 use crate::smbios::Smbios;
-use crate::text::{Root, excerpt, number};
 use crate::{microarchitecture, tlb};
 
 pub(crate) const CPUINFO: &str = "/proc/cpuinfo";
 const VULNERABILITIES: &str = "sys/devices/system/cpu/vulnerabilities";
 
 /// Sources of the facts of the processor.
-pub(crate) struct Sources<'a> {
-    pub(crate) root: Root<'a>,
+pub(crate) struct CpuSources<'a> {
+    pub(crate) root: FileRoot<'a>,
     pub(crate) cpuid: &'a Cpuid,
     pub(crate) smbios: &'a Result<Smbios, String>,
     /// The CPU that probes run on: the first allowed one.
@@ -23,13 +23,13 @@ pub(crate) struct Sources<'a> {
 }
 
 /// One block of /proc/cpuinfo, key to value.
-type Block = BTreeMap<String, String>;
+type CpuinfoBlock = BTreeMap<String, String>;
 
 /// All facts of the processor, and its architecture.
-pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
-    let info = Info::read(sources);
+pub(crate) fn read(sources: &CpuSources<'_>) -> (Name, Cpu) {
+    let info = Cpuinfo::read(sources);
     let vendor = info.vendor();
-    let (family, model, stepping) = info.numbers();
+    let (family, model, stepping) = info.family_model_stepping();
     let microarchitecture = info.microarchitecture(&vendor, &family, &model, &stepping);
     let tlbs = tlbs(sources, &vendor);
     let frequencies = Frequencies { sources, info: &info, vendor: &vendor };
@@ -50,7 +50,7 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
         microarchitecture,
         tlbs,
     };
-    if let Some(Contradiction { claimed, flag, of_cores }) = Contradiction::of(&cpu) {
+    if let Some(ModelContradiction { claimed, flag, cores: of_cores }) = ModelContradiction::from_cpu(&cpu) {
         let source = cpu.microarchitecture.source_or_reason();
         let source = format!("{source}; contradicted by the flag {flag}, as only {} have", of_cores.join(", "));
         cpu.microarchitecture = Fact::known(claimed.to_owned(), source);
@@ -59,19 +59,20 @@ pub(crate) fn read(sources: &Sources<'_>) -> (Name, Cpu) {
 }
 
 /// Whether the processor is of Arm's architecture.
-pub(crate) fn is_arm(root: Root<'_>) -> bool {
-    root.text(CPUINFO).is_some_and(|text| parse(&text).iter().any(|block| block.contains_key("CPU implementer")))
+pub(crate) fn is_arm(root: FileRoot<'_>) -> bool {
+    root.text(CPUINFO)
+        .is_some_and(|text| parse_cpuinfo(&text).iter().any(|block| block.contains_key("CPU implementer")))
 }
 
 /// The block of /proc/cpuinfo of the CPU that probes run on.
-struct Info {
-    block: Result<Block, String>,
+struct Cpuinfo {
+    block: Result<CpuinfoBlock, String>,
 }
 
-impl Info {
-    fn read(sources: &Sources<'_>) -> Self {
+impl Cpuinfo {
+    fn read(sources: &CpuSources<'_>) -> Self {
         let block = sources.root.read(CPUINFO).and_then(|text| {
-            let mut blocks = parse(&text);
+            let mut blocks = parse_cpuinfo(&text);
             let wanted = sources.first.to_string();
             let index = blocks.iter().position(|block| block.get("processor") == Some(&wanted)).unwrap_or(0);
             // Old kernels of Arm write what all processors share in a block of its own, behind theirs.
@@ -112,11 +113,11 @@ impl Info {
     }
 
     /// Implementer and part, on Arm.
-    fn arm(&self) -> Option<(u32, u32)> {
-        Some((integer(self.get("CPU implementer")?)?, integer(self.get("CPU part")?)?))
+    fn arm_implementer_and_part(&self) -> Option<(u32, u32)> {
+        Some((parse_integer(self.get("CPU implementer")?)?, parse_integer(self.get("CPU part")?)?))
     }
 
-    fn architecture(&self, root: Root<'_>) -> Name {
+    fn architecture(&self, root: FileRoot<'_>) -> Name {
         match () {
             () if root.is_live() => Name::new(std::env::consts::ARCH),
             // Other processors have a vendor too; flags are x86's, and `lm` is the long mode of 64 bits.
@@ -124,7 +125,7 @@ impl Info {
             () if self.get("vendor_id").is_some() && self.get("flags").is_some() => Name::new("i686"),
             () if self.get("vendor_id") == Some("IBM/S390") => Name::new("s390x"),
             () if self.is_arm()
-                && (self.get("CPU architecture").and_then(integer).is_some_and(|version| version < 8)
+                && (self.get("CPU architecture").and_then(parse_integer).is_some_and(|version| version < 8)
                     || self.has_feature("thumb")) =>
             {
                 Name::new("arm")
@@ -138,21 +139,29 @@ impl Info {
     fn vendor(&self) -> Fact<String> {
         if self.is_arm() {
             let name = |code| microarchitecture::arm_implementer(code).map(str::to_owned);
-            return self.fact("CPU implementer", |text| name(integer(text)?));
+            return self.fact("CPU implementer", |text| name(parse_integer(text)?));
         }
         self.fact("vendor_id", |text| Some(text.to_owned()))
     }
 
     /// Family, model and stepping; on Arm architecture, part and revision.
-    fn numbers(&self) -> (Fact<u32>, Fact<u32>, Fact<u32>) {
+    fn family_model_stepping(&self) -> (Fact<u32>, Fact<u32>, Fact<u32>) {
         if self.is_arm() {
-            (self.fact("CPU architecture", integer), self.fact("CPU part", integer), self.fact("CPU revision", integer))
+            (
+                self.fact("CPU architecture", parse_integer),
+                self.fact("CPU part", parse_integer),
+                self.fact("CPU revision", parse_integer),
+            )
         } else {
-            (self.fact("cpu family", integer), self.fact("model", integer), self.fact("stepping", integer))
+            (
+                self.fact("cpu family", parse_integer),
+                self.fact("model", parse_integer),
+                self.fact("stepping", parse_integer),
+            )
         }
     }
 
-    fn model_name(&self, sources: &Sources<'_>) -> Fact<String> {
+    fn model_name(&self, sources: &CpuSources<'_>) -> Fact<String> {
         if self.get("model name").is_some() || !self.is_arm() {
             return self.fact("model name", |text| Some(text.to_owned()));
         }
@@ -161,7 +170,10 @@ impl Info {
             return Fact::known(name, "SMBIOS type 4, version");
         }
         let amazon = sources.root.text("sys/class/dmi/id/sys_vendor").is_some_and(|vendor| vendor == "Amazon EC2");
-        match self.arm().and_then(|(implementer, part)| microarchitecture::graviton(implementer, part)) {
+        match self
+            .arm_implementer_and_part()
+            .and_then(|(implementer, part)| microarchitecture::graviton(implementer, part))
+        {
             Some(name) if amazon => Fact::known(name.to_owned(), "part number, on Amazon EC2 (/sys/class/dmi/id)"),
             _ => Fact::unknown(
                 "/proc/cpuinfo has no processor name on Arm; the firmware table may have one (run as \
@@ -181,7 +193,7 @@ impl Info {
             Some(name) => Fact::known(name.to_owned(), format!("{numbers}, kelvin's table")),
             None => Fact::unknown(format!("{numbers} is not in kelvin's table")),
         };
-        if let Some((implementer, part)) = self.arm() {
+        if let Some((implementer, part)) = self.arm_implementer_and_part() {
             let name = microarchitecture::arm(implementer, part);
             return known(name, format!("implementer {implementer:#04x} part {part:#05x}"));
         }
@@ -217,17 +229,17 @@ impl Info {
 }
 
 /// Blocks of /proc/cpuinfo, one for each CPU.
-pub(crate) fn parse(text: &str) -> Vec<Block> {
-    text.split("\n\n").map(block).filter(|block| !block.is_empty()).collect()
+pub(crate) fn parse_cpuinfo(text: &str) -> Vec<CpuinfoBlock> {
+    text.split("\n\n").map(parse_block).filter(|block| !block.is_empty()).collect()
 }
 
-fn block(text: &str) -> Block {
+fn parse_block(text: &str) -> CpuinfoBlock {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
 }
 
 /// A decimal number, or a hexadecimal one after `0x`.
-fn integer(text: &str) -> Option<u32> {
+fn parse_integer(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
@@ -236,20 +248,20 @@ fn integer(text: &str) -> Option<u32> {
 
 /// The frequencies of the processor, each from the best available source.
 struct Frequencies<'a> {
-    sources: &'a Sources<'a>,
-    info: &'a Info,
+    sources: &'a CpuSources<'a>,
+    info: &'a Cpuinfo,
     vendor: &'a Fact<String>,
 }
 
 impl Frequencies<'_> {
     fn nominal(&self) -> Fact<f64> {
         let tries = [
-            self.file("cpufreq/base_frequency", 1e3),
-            self.file("acpi_cppc/nominal_freq", 1e6),
+            self.sysfs_frequency("cpufreq/base_frequency", 1e3),
+            self.sysfs_frequency("acpi_cppc/nominal_freq", 1e6),
             self.leaf_16h(0),
-            self.name(),
-            self.fixed_figure(),
-            self.firmware(),
+            self.frequency_in_name(),
+            self.constant_cpuinfo_mhz(),
+            self.smbios_frequency(),
         ];
         tries.into_iter().flatten().next().unwrap_or_else(|| {
             Fact::unknown("no base_frequency, acpi_cppc, cpuid leaf 16h, frequency in the model name or firmware entry")
@@ -258,7 +270,7 @@ impl Frequencies<'_> {
 
     fn maximum(&self) -> Fact<f64> {
         const FILE: &str = "cpufreq/cpuinfo_max_freq";
-        let tries = [self.file(FILE, 1e3), self.leaf_16h(1)];
+        let tries = [self.sysfs_frequency(FILE, 1e3), self.leaf_16h(1)];
         let stated = || self.sources.root.text(&self.path(FILE)).map(|text| excerpt(text.trim()));
         tries.into_iter().flatten().next().unwrap_or_else(|| {
             Fact::unknown(match stated() {
@@ -279,7 +291,7 @@ impl Frequencies<'_> {
         self.leaf_15h().or_else(|| self.hypervisor_leaf()).or_else(|| self.amd_counter()).unwrap_or_else(|| {
             Fact::unknown(format!(
                 "{}, and no hypervisor states it in leaf 40000010h; a run calibrates it",
-                self.sources.cpuid.why_not("15h")
+                self.sources.cpuid.unavailable_reason("15h")
             ))
         })
     }
@@ -288,9 +300,9 @@ impl Frequencies<'_> {
         format!("/sys/devices/system/cpu/cpu{}/{name}", self.sources.first)
     }
 
-    fn file(&self, name: &str, factor: f64) -> Option<Fact<f64>> {
+    fn sysfs_frequency(&self, name: &str, factor: f64) -> Option<Fact<f64>> {
         let name = self.path(name);
-        let value = self.sources.root.text(&name).and_then(|text| number(&text)).filter(|value| *value > 0.0)?;
+        let value = self.sources.root.text(&name).and_then(|text| parse_number(&text)).filter(|value| *value > 0.0)?;
         Some(Fact::known(value * factor, name))
     }
 
@@ -301,23 +313,23 @@ impl Frequencies<'_> {
     }
 
     /// `... CPU @ 2.60GHz`, `...@2.2+GHz`.
-    fn name(&self) -> Option<Fact<f64>> {
+    fn frequency_in_name(&self) -> Option<Fact<f64>> {
         let (_, after) = self.info.get("model name")?.rsplit_once('@')?;
-        let gigahertz = number(after.trim().strip_suffix("GHz")?.trim_end_matches('+'))?;
+        let gigahertz = parse_number(after.trim().strip_suffix("GHz")?.trim_end_matches('+'))?;
         (gigahertz > 0.0).then(|| Fact::known(gigahertz * 1e9, "model name in /proc/cpuinfo"))
     }
 
     /// Without cpufreq and APERF/MPERF, `cpu MHz` is the fixed figure that the kernel found at boot (`show_cpuinfo` in
     /// arch/x86/kernel/cpu/proc.c falls back to `cpu_khz`).
-    fn fixed_figure(&self) -> Option<Fact<f64>> {
+    fn constant_cpuinfo_mhz(&self) -> Option<Fact<f64>> {
         if self.info.has_flag("aperfmperf") || self.sources.root.exists("sys/devices/system/cpu/cpu0/cpufreq") {
             return None;
         }
-        let megahertz = number(self.info.get("cpu MHz")?).filter(|value| *value > 0.0)?;
+        let megahertz = parse_number(self.info.get("cpu MHz")?).filter(|value| *value > 0.0)?;
         Some(Fact::known(megahertz * 1e6, "'cpu MHz' in /proc/cpuinfo, which is a constant without cpufreq"))
     }
 
-    fn firmware(&self) -> Option<Fact<f64>> {
+    fn smbios_frequency(&self) -> Option<Fact<f64>> {
         let megahertz = self.sources.smbios.as_ref().ok()?.processor.as_ref()?.megahertz?;
         Some(Fact::known(f64::from(megahertz) * 1e6, "SMBIOS type 4, speed at boot"))
     }
@@ -342,26 +354,26 @@ impl Frequencies<'_> {
     /// On AMD the kernel's fixed figure is the frequency of the counter itself.
     fn amd_counter(&self) -> Option<Fact<f64>> {
         let amd = matches!(self.vendor.get()?.as_str(), "AuthenticAMD" | "HygonGenuine");
-        if amd { self.fixed_figure() } else { None }
+        if amd { self.constant_cpuinfo_mhz() } else { None }
     }
 }
 
-fn tlbs(sources: &Sources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_model::Tlb>> {
+fn tlbs(sources: &CpuSources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_model::Tlb>> {
     let Some(vendor) = vendor.get() else { return Fact::unknown("the vendor of the processor is unknown") };
     let found = tlb::tlbs(sources.cpuid, vendor);
     if found.is_empty() {
-        return Fact::unknown(sources.cpuid.why_not("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
+        return Fact::unknown(sources.cpuid.unavailable_reason("2, 18h (Intel) or 80000005h, 80000006h (AMD)"));
     }
     let stated = if sources.cpuid.hypervisor_bit() == Some(true) { ", as the hypervisor presents it" } else { "" };
     Fact::known(found, format!("cpuid{stated}"))
 }
 
-fn governor(sources: &Sources<'_>) -> Fact<String> {
+fn governor(sources: &CpuSources<'_>) -> Fact<String> {
     let name = format!("sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor", sources.first);
     sources.root.fact(&name, |text| (!text.is_empty()).then(|| text.to_owned()))
 }
 
-fn mitigations(root: Root<'_>) -> Fact<Vec<Mitigation>> {
+fn mitigations(root: FileRoot<'_>) -> Fact<Vec<Mitigation>> {
     let names = root.names(VULNERABILITIES);
     if names.is_empty() {
         return Fact::unknown(format!("there is no /{VULNERABILITIES} (kernels since 4.15 have it)"));

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::text::Root;
+use crate::root::FileRoot;
 
 /// The file of a recorded tree with the answers: `leaf subleaf eax ebx ecx edx`, hexadecimal, one answer a line.
-pub(crate) const RECORD: &str = "cpuid.txt";
+pub(crate) const RECORD_FILE: &str = "cpuid.txt";
 
 /// The source of answers.
 #[derive(Clone, Debug)]
@@ -15,20 +15,20 @@ pub(crate) enum Cpuid {
     /// A record.
     Recorded(BTreeMap<(u32, u32), [u32; 4]>),
     /// None, with the reason.
-    Silent(String),
+    Unavailable(String),
 }
 
 impl Cpuid {
-    pub(crate) fn new(root: Root<'_>) -> Self {
+    pub(crate) fn new(root: FileRoot<'_>) -> Self {
         if root.is_live() {
             return match kelvin_sys::cpuid::leaf(0, 0) {
                 Some(_) => Self::Live,
-                None => Self::Silent("this architecture has no cpuid instruction".into()),
+                None => Self::Unavailable("this architecture has no cpuid instruction".into()),
             };
         }
-        match root.text(RECORD) {
-            Some(text) => Self::Recorded(text.lines().filter_map(answer).collect()),
-            None => Self::Silent("the recorded tree has no cpuid".into()),
+        match root.text(RECORD_FILE) {
+            Some(text) => Self::Recorded(text.lines().filter_map(parse_record_line).collect()),
+            None => Self::Unavailable("the recorded tree has no cpuid".into()),
         }
     }
 
@@ -36,23 +36,23 @@ impl Cpuid {
     pub(crate) fn leaf(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         // The first leaf of each range states its highest; leaves above it return something else.
         let base = leaf & 0xf000_0000;
-        let highest = self.ask(base, 0)?[0];
+        let highest = self.query(base, 0)?[0];
         let exists = leaf <= highest && (base == 0 || highest & 0xf000_0000 == base);
-        if exists { self.ask(leaf, subleaf) } else { None }
+        if exists { self.query(leaf, subleaf) } else { None }
     }
 
-    fn ask(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+    fn query(&self, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
         match self {
             Self::Live => kelvin_sys::cpuid::leaf(leaf, subleaf),
             Self::Recorded(answers) => answers.get(&(leaf, subleaf)).copied(),
-            Self::Silent(_) => None,
+            Self::Unavailable(_) => None,
         }
     }
 
     /// Why a leaf has no answer.
-    pub(crate) fn why_not(&self, leaf: &str) -> String {
+    pub(crate) fn unavailable_reason(&self, leaf: &str) -> String {
         match self {
-            Self::Silent(reason) => reason.clone(),
+            Self::Unavailable(reason) => reason.clone(),
             _ => format!("cpuid leaf {leaf} is absent or empty"),
         }
     }
@@ -67,7 +67,7 @@ impl Cpuid {
         if self.hypervisor_bit() != Some(true) {
             return None;
         }
-        let [_, b, c, d] = self.ask(0x4000_0000, 0)?;
+        let [_, b, c, d] = self.query(0x4000_0000, 0)?;
         let bytes: Vec<u8> = [b, c, d].iter().flat_map(|register| register.to_le_bytes()).collect();
         let text = String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned();
         (!text.is_empty()).then_some(text)
@@ -75,7 +75,7 @@ impl Cpuid {
 }
 
 /// One line of a record.
-fn answer(line: &str) -> Option<((u32, u32), [u32; 4])> {
+fn parse_record_line(line: &str) -> Option<((u32, u32), [u32; 4])> {
     let words: Vec<u32> =
         line.split_ascii_whitespace().map(|word| u32::from_str_radix(word, 16)).collect::<Result<_, _>>().ok()?;
     match words[..] {
@@ -89,9 +89,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leaves_above_the_highest_are_not_asked() {
+    fn leaves_above_maximum_are_not_queried() {
         let line = "0 0 16 756e6547 6c65746e 49656e69\n16 0 a28 0 0 0\n18 0 1 2 3 4\n40000000 0 0 0 0 0";
-        let cpuid = Cpuid::Recorded(line.lines().filter_map(answer).collect());
+        let cpuid = Cpuid::Recorded(line.lines().filter_map(parse_record_line).collect());
         assert_eq!(cpuid.leaf(0x16, 0), Some([0xa28, 0, 0, 0]));
         assert_eq!(cpuid.leaf(0x18, 0), None);
         assert_eq!(cpuid.leaf(0x8000_0007, 0), None);
@@ -99,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_no_answers_are_left_out() {
-        assert_eq!(answer("1 0 2 3 4 5"), Some(((1, 0), [2, 3, 4, 5])));
-        assert_eq!(answer("1 0 2 3 4"), None);
-        assert_eq!(answer("zz 0 2 3 4 5"), None);
+    fn malformed_record_lines_are_skipped() {
+        assert_eq!(parse_record_line("1 0 2 3 4 5"), Some(((1, 0), [2, 3, 4, 5])));
+        assert_eq!(parse_record_line("1 0 2 3 4"), None);
+        assert_eq!(parse_record_line("zz 0 2 3 4 5"), None);
     }
 }

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use kelvin_model::{BlockDevice, Fact, Mount};
 
-use crate::text::{Root, bracketed};
+use crate::root::{FileRoot, bracketed_word};
 
 /// Where the kernel shows disks, and not their partitions.
-pub const BLOCK: &str = "/sys/block";
+pub const BLOCK_DIRECTORY: &str = "/sys/block";
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// Pseudo file systems: the kernel's own interfaces.
-const PSEUDO: [&str; 27] = [
+const PSEUDO_FILE_SYSTEMS: [&str; 27] = [
     "autofs",
     "binfmt_misc",
     "bpf",
@@ -42,13 +42,13 @@ const PSEUDO: [&str; 27] = [
 ];
 
 /// Block devices that have a size; loop devices only if in use.
-pub(crate) fn disks(root: Root<'_>) -> Vec<BlockDevice> {
-    let names = root.names(BLOCK).into_iter().filter(|name| !name.starts_with("ram"));
+pub(crate) fn disks(root: FileRoot<'_>) -> Vec<BlockDevice> {
+    let names = root.names(BLOCK_DIRECTORY).into_iter().filter(|name| !name.starts_with("ram"));
     names.map(|name| disk(root, name)).filter(|disk| disk.bytes.get() != Some(&0)).collect()
 }
 
-fn disk(root: Root<'_>, name: String) -> BlockDevice {
-    let directory = format!("{BLOCK}/{name}");
+fn disk(root: FileRoot<'_>, name: String) -> BlockDevice {
+    let directory = format!("{BLOCK_DIRECTORY}/{name}");
     let queue = |file: &str| format!("{directory}/queue/{file}");
     let number = |file: &str| root.fact(&queue(file), |text| text.parse().ok());
     BlockDevice {
@@ -56,7 +56,7 @@ fn disk(root: Root<'_>, name: String) -> BlockDevice {
         // The unit of this file is 512 bytes whatever the sector (Documentation/ABI/stable/sysfs-block).
         bytes: root.fact(&format!("{directory}/size"), |text| text.parse::<u64>().ok()?.checked_mul(512)),
         link: link(root, &name),
-        scheduler: root.fact(&queue("scheduler"), |text| Some(bracketed(text).unwrap_or(text).to_owned())),
+        scheduler: root.fact(&queue("scheduler"), |text| Some(bracketed_word(text).unwrap_or(text).to_owned())),
         queues: queues(root, &directory),
         queue_depth: number("nr_requests"),
         write_cache: root.fact(&queue("write_cache"), |text| (!text.is_empty()).then(|| text.to_owned())),
@@ -70,7 +70,7 @@ fn disk(root: Root<'_>, name: String) -> BlockDevice {
     }
 }
 
-fn queues(root: Root<'_>, directory: &str) -> Fact<u32> {
+fn queues(root: FileRoot<'_>, directory: &str) -> Fact<u32> {
     let queues = root.names(&format!("{directory}/mq")).len();
     match u32::try_from(queues) {
         Ok(queues) if queues > 0 => Fact::known(queues, format!("{directory}/mq")),
@@ -79,8 +79,8 @@ fn queues(root: Root<'_>, directory: &str) -> Fact<u32> {
 }
 
 /// A device's bus, from its place in the device tree, and the bus speed where stated.
-fn link(root: Root<'_>, name: &str) -> Fact<String> {
-    let directory = format!("{BLOCK}/{name}");
+fn link(root: FileRoot<'_>, name: &str) -> Fact<String> {
+    let directory = format!("{BLOCK_DIRECTORY}/{name}");
     let path = root.link(&directory).unwrap_or_default();
     let part = |prefix: &str| {
         path.split('/')
@@ -112,11 +112,11 @@ fn link(root: Root<'_>, name: &str) -> Fact<String> {
 }
 
 /// The PCIe link of an NVMe controller: `nvme, 16.0 GT/s PCIe x4`.
-fn nvme_link(root: Root<'_>, name: &str) -> Fact<String> {
+fn nvme_link(root: FileRoot<'_>, name: &str) -> Fact<String> {
     // nvme0n1 or, with multipath, nvme0c0n1 belong to controller nvme0.
     let digits: String = name["nvme".len()..].chars().take_while(char::is_ascii_digit).collect();
     let controller = format!("/sys/class/nvme/nvme{digits}/device");
-    let device = format!("{BLOCK}/{name}/device/device");
+    let device = format!("{BLOCK_DIRECTORY}/{name}/device/device");
     for directory in [device, controller] {
         let speed = root.text(&format!("{directory}/current_link_speed"));
         let width = root.text(&format!("{directory}/current_link_width"));
@@ -126,7 +126,7 @@ fn nvme_link(root: Root<'_>, name: &str) -> Fact<String> {
     }
     match root.text(&format!("/sys/class/nvme/nvme{digits}/transport")).filter(|transport| transport != "pcie") {
         Some(transport) => Fact::known(format!("NVMe over {transport}"), format!("/sys/class/nvme/nvme{digits}")),
-        None => Fact::known("NVMe, link speed not stated".into(), format!("{BLOCK}/{name}")),
+        None => Fact::known("NVMe, link speed not stated".into(), format!("{BLOCK_DIRECTORY}/{name}")),
     }
 }
 
@@ -154,11 +154,11 @@ impl MountLine {
 }
 
 /// All mounts, in the order in which they were made.
-pub(crate) fn mount_lines(root: Root<'_>) -> Vec<MountLine> {
-    root.text(MOUNTS).unwrap_or_default().lines().filter_map(mount_line).collect()
+pub(crate) fn mount_lines(root: FileRoot<'_>) -> Vec<MountLine> {
+    root.text(MOUNTS).unwrap_or_default().lines().filter_map(parse_mount_line).collect()
 }
 
-pub(crate) fn mount_line(line: &str) -> Option<MountLine> {
+pub(crate) fn parse_mount_line(line: &str) -> Option<MountLine> {
     let (before, after) = line.split_once(" - ")?;
     let before: Vec<&str> = before.split(' ').collect();
     let mut after = after.split(' ');
@@ -196,18 +196,23 @@ fn unescape(text: &str) -> String {
 }
 
 /// Mounted file systems that hold data; of several on one target the last, which covers the others.
-pub(crate) fn mounts(root: Root<'_>) -> Vec<Mount> {
+pub(crate) fn mounts(root: FileRoot<'_>) -> Vec<Mount> {
     let mut mounts: Vec<Mount> = Vec::new();
     let mut covered = HashSet::new();
     // From the last one on, since a host of containers has thousands.
     for line in mount_lines(root).into_iter().rev().filter(|line| covered.insert(line.target.clone())) {
         let of_the_kernel = ["/proc/", "/sys/"].iter().any(|top| line.target.starts_with(top));
-        if !of_the_kernel && !PSEUDO.contains(&line.kind.as_str()) {
+        if !of_the_kernel && !PSEUDO_FILE_SYSTEMS.contains(&line.kind.as_str()) {
             let options = match line.super_options.as_str() {
                 "" => line.options,
                 more => format!("{},{more}", line.options),
             };
-            mounts.push(Mount { target: line.target, source: line.source, kind: line.kind, options: unique(&options) });
+            mounts.push(Mount {
+                target: line.target,
+                source: line.source,
+                kind: line.kind,
+                options: unique_options(&options),
+            });
         }
     }
     mounts.reverse();
@@ -215,7 +220,7 @@ pub(crate) fn mounts(root: Root<'_>) -> Vec<Mount> {
 }
 
 /// Options of mount and file system together, each once.
-fn unique(options: &str) -> String {
+fn unique_options(options: &str) -> String {
     let mut seen = HashSet::new();
     options.split(',').filter(|option| seen.insert(*option)).collect::<Vec<_>>().join(",")
 }
@@ -225,18 +230,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_mountinfo_with_optional_fields_and_escapes() {
+    fn mountinfo_line_with_optional_fields_is_parsed() {
         let line = r"36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
-        let mount = mount_line(line).unwrap();
+        let mount = parse_mount_line(line).unwrap();
         assert_eq!((mount.root.as_str(), mount.target.as_str()), ("/mnt1", "/mnt two"));
         assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
         assert_eq!(mount.super_options, "rw,errors=continue");
-        assert_eq!(mount_line("36 35 98:0 / /mnt rw"), None);
+        assert_eq!(parse_mount_line("36 35 98:0 / /mnt rw"), None);
         assert_eq!(unescape(r"a\04"), r"a\04");
     }
 
     #[test]
-    fn options_are_listed_once() {
-        assert_eq!(unique("rw,relatime,rw,discard"), "rw,relatime,discard");
+    fn mount_options_are_listed_once() {
+        assert_eq!(unique_options("rw,relatime,rw,discard"), "rw,relatime,discard");
     }
 }

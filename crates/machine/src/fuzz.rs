@@ -6,11 +6,11 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::text::{Root, boot_option, bracketed, cpu_list, suffixed_size, value};
-use crate::{Watch, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
+use crate::root::{FileRoot, boot_option, bracketed_word, cpu_list, suffixed_size, value_of_key};
+use crate::{DisturbanceMonitor, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
 
 /// Files that are parsed, one of each kind.
-const FILES: [&str; 42] = [
+const FUZZED_FILES: [&str; 42] = [
     "cpuid.txt",
     "proc/cpuinfo",
     "proc/meminfo",
@@ -56,7 +56,7 @@ const FILES: [&str; 42] = [
 ];
 
 /// Words and numbers of these files, some at the edges of their ranges.
-const WORDS: [&str; 35] = [
+const FUZZ_WORDS: [&str; 35] = [
     "cpu",
     "cpu0",
     "processor",
@@ -93,9 +93,9 @@ const WORDS: [&str; 35] = [
     "ü",
     "",
 ];
-const SEPARATORS: [&str; 9] = [" ", ":", "\t: ", "\n", "\n\n", " - ", "=", "-", ","];
+const FUZZ_SEPARATORS: [&str; 9] = [" ", ":", "\t: ", "\n", "\n\n", " - ", "=", "-", ","];
 
-fn fill(root: &Path, name: &str, bytes: &[u8]) {
+fn write_file(root: &Path, name: &str, bytes: &[u8]) {
     let path = root.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, bytes).unwrap();
@@ -103,8 +103,8 @@ fn fill(root: &Path, name: &str, bytes: &[u8]) {
 
 /// Bytes that look like these files (their words, edge-case numbers, separators), or arbitrary bytes.
 fn content() -> impl Strategy<Value = Vec<u8>> {
-    let word = select(&WORDS[..]);
-    let separator = select(&SEPARATORS[..]);
+    let word = select(&FUZZ_WORDS[..]);
+    let separator = select(&FUZZ_SEPARATORS[..]);
     let text = proptest::collection::vec((word, separator), 0..40).prop_map(|parts| {
         parts.into_iter().flat_map(|(word, separator)| [word, separator]).collect::<String>().into_bytes()
     });
@@ -115,17 +115,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn whole_trees_of_any_content(contents in proptest::collection::vec(content(), FILES.len())) {
+    fn arbitrary_trees_do_not_panic(contents in proptest::collection::vec(content(), FUZZED_FILES.len())) {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
-        FILES.iter().zip(&contents).for_each(|(name, bytes)| fill(root, name, bytes));
+        FUZZED_FILES.iter().zip(&contents).for_each(|(name, bytes)| write_file(root, name, bytes));
         let machine = read(root);
         prop_assert_eq!(machine.identity.len(), 32);
         machine.rows();
         hazards(root, &machine, Path::new("/tmp"));
         let _ = file_cache(root);
-        Watch::begin(root).end(root);
-        tune::plan(root);
+        DisturbanceMonitor::start(root).hazards(root);
+        tune::plan_changes(root);
     }
 }
 
@@ -133,65 +133,65 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn single_parsers(bytes in content()) {
+    fn arbitrary_text_does_not_panic_parsers(bytes in content()) {
         let text = String::from_utf8_lossy(&bytes);
-        cpu::parse(&text);
+        cpu::parse_cpuinfo(&text);
         memory::kibibytes(&text, "MemTotal");
-        disks::mount_line(&text);
+        disks::parse_mount_line(&text);
         counters::parse_stat(&text);
-        counters::parse_pressure(&text, counters::Waiting::Some);
-        counters::parse_throttled(&text);
+        counters::parse_pressure(&text, counters::StallKind::Some);
+        counters::parse_cpu_throttling(&text);
         cpu_list(&text);
         suffixed_size(&text);
-        bracketed(&text);
-        value(&text, "cpu", ':');
+        bracketed_word(&text);
+        value_of_key(&text, "cpu", ':');
         boot_option(&text, "cpu");
-        smbios::parse(&bytes);
+        smbios::parse_table(&bytes);
         gzip::unpack(&bytes);
     }
 
     #[test]
-    fn firmware_tables(structures in proptest::collection::vec((prop_oneof![Just(4_u8), Just(17), any::<u8>()], proptest::collection::vec(any::<u8>(), 0..120)), 0..6)) {
+    fn arbitrary_smbios_tables_do_not_panic(structures in proptest::collection::vec((prop_oneof![Just(4_u8), Just(17), any::<u8>()], proptest::collection::vec(any::<u8>(), 0..120)), 0..6)) {
         let mut table = Vec::new();
         for (kind, body) in structures {
             table.extend([kind, body.len() as u8 + 2]);
             table.extend(&body);
             table.extend(b"slot\0bank\0\0");
         }
-        smbios::parse(&table).channels();
+        smbios::parse_table(&table).channels();
     }
 
     #[test]
-    fn packed_files(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_gzip_bodies_do_not_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
         let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
         file.extend(body);
         gzip::unpack(&file);
     }
 
     #[test]
-    fn lists_read_back_what_ranges_write(cpus in proptest::collection::btree_set(0_u32..10_000, 0..50)) {
+    fn cpu_lists_round_trip(cpus in proptest::collection::btree_set(0_u32..10_000, 0..50)) {
         let cpus: Vec<u32> = cpus.into_iter().collect();
         prop_assert_eq!(cpu_list(&kelvin_model::cpu_ranges(&cpus)), Some(cpus));
     }
 }
 
 #[test]
-fn a_packed_configuration_with_transmitted_codes() {
+fn dynamic_huffman_configuration_is_unpacked() {
     // `zcat /proc/config.gz` is what this is for: a long text of many symbols, packed by gzip -9.
     let packed = include_bytes!("../tests/config.gz");
     let text = String::from_utf8(gzip::unpack(packed).unwrap()).unwrap();
-    assert_eq!(value(&text, "CONFIG_HZ", '='), Some("250"));
+    assert_eq!(value_of_key(&text, "CONFIG_HZ", '='), Some("250"));
     assert_eq!(text.lines().count(), 2003);
     assert_eq!(text.lines().last(), Some("CONFIG_LAST=y"));
 }
 
 #[test]
-fn reading_directories_in_place_of_files_is_no_panic() {
+fn directories_instead_of_files_do_not_panic() {
     let directory = tempfile::tempdir().unwrap();
-    for name in FILES {
+    for name in FUZZED_FILES {
         fs::create_dir_all(directory.path().join(name)).unwrap();
     }
     let machine = read(directory.path());
     assert!(machine.memory.total_bytes.get().is_none());
-    assert!(Root::new(directory.path()).read("proc/stat").unwrap_err().contains("cannot be read"));
+    assert!(FileRoot::new(directory.path()).read("proc/stat").unwrap_err().contains("cannot be read"));
 }

@@ -5,13 +5,13 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 
 /// Maximum unpacked length; a kernel configuration is about 300 kB.
-const LONGEST: u64 = 8 << 20;
+const MAX_UNPACKED_BYTES: u64 = 8 << 20;
 
 /// The content of a gzip file; `None` if damaged or too long. The checksum is verified.
 pub(crate) fn unpack(file: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    let length = GzDecoder::new(file).take(LONGEST + 1).read_to_end(&mut text).ok()?;
-    (length as u64 <= LONGEST).then_some(text)
+    let length = GzDecoder::new(file).take(MAX_UNPACKED_BYTES + 1).read_to_end(&mut text).ok()?;
+    (length as u64 <= MAX_UNPACKED_BYTES).then_some(text)
 }
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     /// `printf 'CONFIG_HZ=250\n' | gzip -n`.
-    const PACKED: &[u8] = &[
+    const PACKED_TEXT: &[u8] = &[
         0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0x73, 0xf6, 0xf7, 0x73, 0xf3, 0x74, 0x8f, 0xf7, 0x88, 0xb2, 0x35, 0x32,
         0x35, 0xe0, 0x02, 0x00, 0xfb, 0x5f, 0x3a, 0x01, 14, 0, 0, 0,
     ];
@@ -35,25 +35,28 @@ mod tests {
     }
 
     #[test]
-    fn what_gzip_packed() {
-        assert_eq!(unpack(PACKED).as_deref(), Some(&b"CONFIG_HZ=250\n"[..]));
+    fn gzip_output_is_unpacked() {
+        assert_eq!(unpack(PACKED_TEXT).as_deref(), Some(&b"CONFIG_HZ=250\n"[..]));
     }
 
     #[test]
-    fn damage_is_noticed() {
-        for length in 0..PACKED.len() {
-            assert_eq!(unpack(&PACKED[..length]), None, "{length}");
+    fn damaged_file_is_refused() {
+        for length in 0..PACKED_TEXT.len() {
+            assert_eq!(unpack(&PACKED_TEXT[..length]), None, "{length}");
         }
-        for place in 10..PACKED.len() {
-            let mut damaged = PACKED.to_vec();
+        for place in 10..PACKED_TEXT.len() {
+            let mut damaged = PACKED_TEXT.to_vec();
             damaged[place] ^= 1;
             assert_eq!(unpack(&damaged), None, "{place}");
         }
     }
 
     #[test]
-    fn a_small_file_that_unpacks_to_a_long_one_is_refused() {
-        assert_eq!(unpack(&packed(&vec![0; LONGEST as usize])).map(|text| text.len() as u64), Some(LONGEST));
-        assert_eq!(unpack(&packed(&vec![0; LONGEST as usize + 1])), None);
+    fn oversized_unpacked_file_is_refused() {
+        assert_eq!(
+            unpack(&packed(&vec![0; MAX_UNPACKED_BYTES as usize])).map(|text| text.len() as u64),
+            Some(MAX_UNPACKED_BYTES)
+        );
+        assert_eq!(unpack(&packed(&vec![0; MAX_UNPACKED_BYTES as usize + 1])), None);
     }
 }

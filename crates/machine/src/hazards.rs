@@ -1,37 +1,37 @@
 //! Hazards found before a run: what they are, their effect on which metrics, and how to remove them.
 
 mod block_io;
+mod current_load;
 mod mitigations;
 mod power;
 mod processor;
 mod scratch;
 mod settings;
-mod state;
 
 use std::path::Path;
 
 use kelvin_model::{Hazard, Machine, Name, Severity};
 
-use crate::counters::Stat;
-use crate::text::Root;
+use crate::counters::CpuStat;
+use crate::root::FileRoot;
 
 /// Time between the two readings of /proc/stat that show the current steal and load.
-const SAMPLE: std::time::Duration = std::time::Duration::from_millis(200);
+const STAT_SAMPLE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
-pub use processor::{neighbours, neighbours_unseen};
+pub use processor::{busy_siblings, siblings_not_sampled};
 
 /// All hazards of a machine before a run, the worst first; `scratch` is the directory for files.
 ///
 /// On this machine it takes a fifth of a second, for two readings of CPU times.
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
-    let look = Look::new(root, machine);
+    let look = HazardContext::new(root, machine);
     let mut found = Vec::new();
     found.extend(processor::hazards(&look));
-    found.extend(mitigations::in_force(&look));
+    found.extend(mitigations::active_mitigations(&look));
     found.extend(power::hazards(&look));
     found.extend(settings::hazards(&look));
     found.extend(block_io::hazards(&look));
-    found.extend(state::hazards(&look));
+    found.extend(current_load::hazards(&look));
     found.extend(scratch::hazards(&look, scratch));
     // Stable: hazards of equal severity stay in the order above.
     found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
@@ -39,22 +39,25 @@ pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
 }
 
 /// Where hazards are looked for.
-pub(crate) struct Look<'a> {
-    pub(crate) root: Root<'a>,
+pub(crate) struct HazardContext<'a> {
+    pub(crate) root: FileRoot<'a>,
     pub(crate) machine: &'a Machine,
     /// CPU times since boot.
-    pub(crate) since_boot: Option<Stat>,
+    pub(crate) since_boot: Option<CpuStat>,
     /// CPU times just now; only on this machine.
-    pub(crate) now: Option<Stat>,
+    pub(crate) now: Option<CpuStat>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> HazardContext<'a> {
     fn new(root: &'a Path, machine: &'a Machine) -> Self {
-        let root = Root::new(root);
-        let since_boot = Stat::read(root);
-        let now =
-            root.is_live().then(|| std::thread::sleep(SAMPLE)).and_then(|()| Stat::read(root)).zip(since_boot.as_ref());
-        let now = now.map(|(later, earlier)| difference(&later, earlier));
+        let root = FileRoot::new(root);
+        let since_boot = CpuStat::read(root);
+        let now = root
+            .is_live()
+            .then(|| std::thread::sleep(STAT_SAMPLE_TIME))
+            .and_then(|()| CpuStat::read(root))
+            .zip(since_boot.as_ref());
+        let now = now.map(|(later, earlier)| stat_difference(&later, earlier));
         Self { root, machine, since_boot, now }
     }
 
@@ -70,11 +73,11 @@ impl<'a> Look<'a> {
 }
 
 /// The CPU times between two readings.
-pub(crate) fn difference(later: &Stat, earlier: &Stat) -> Stat {
+pub(crate) fn stat_difference(later: &CpuStat, earlier: &CpuStat) -> CpuStat {
     let of = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
-    Stat {
-        all: later.all.since(earlier.all),
-        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(of(cpu)))).collect(),
+    CpuStat {
+        all: later.all.difference(earlier.all),
+        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.difference(of(cpu)))).collect(),
     }
 }
 
@@ -93,38 +96,38 @@ pub(crate) fn hazard(id: &'static str, severity: Severity, summary: impl Into<St
 }
 
 /// The command that puts the machine in a quiet state: it writes settings of the kernel, which root may.
-pub(crate) const TUNE: &str = "sudo kelvin tune --apply";
+pub(crate) const TUNE_COMMAND: &str = "sudo kelvin tune --apply";
 
 /// What makes other work go away, whichever sign of it was seen: one remedy is told once.
 pub(crate) const STOP_OTHER_WORK: &str = "find the other work with top, stop it, and wait until the load falls";
 
 /// The optional parts of a hazard.
-pub(crate) trait With {
+pub(crate) trait HazardBuilder {
     /// Prefixes of the affected metrics; all by default.
-    fn touching(self, prefixes: &[&'static str]) -> Self;
+    fn affecting(self, prefixes: &[&'static str]) -> Self;
     /// The command that removes it, with sudo where it needs the rights of root.
-    fn command(self, command: impl Into<String>) -> Self;
+    fn remedy_command(self, command: impl Into<String>) -> Self;
     /// What removes it, in words.
-    fn advice(self, advice: impl Into<String>) -> Self;
+    fn remedy_advice(self, advice: impl Into<String>) -> Self;
     /// Where it was read.
-    fn read_in(self, source: impl Into<String>) -> Self;
+    fn with_source(self, source: impl Into<String>) -> Self;
 }
 
-impl With for Hazard {
-    fn touching(mut self, prefixes: &[&'static str]) -> Self {
+impl HazardBuilder for Hazard {
+    fn affecting(mut self, prefixes: &[&'static str]) -> Self {
         self.affects = prefixes.iter().map(|prefix| Name::new(prefix)).collect();
         self
     }
 
-    fn command(self, command: impl Into<String>) -> Self {
+    fn remedy_command(self, command: impl Into<String>) -> Self {
         Self { remedy: Some(command.into()), remedy_is_command: true, ..self }
     }
 
-    fn advice(self, advice: impl Into<String>) -> Self {
+    fn remedy_advice(self, advice: impl Into<String>) -> Self {
         Self { remedy: Some(advice.into()), remedy_is_command: false, ..self }
     }
 
-    fn read_in(mut self, source: impl Into<String>) -> Self {
+    fn with_source(mut self, source: impl Into<String>) -> Self {
         self.source = source.into();
         self
     }

@@ -3,7 +3,7 @@
 use kelvin_model::{Cpu, Fact, Kernel, Machine};
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
-const VERSION: &str = "kelvin machine 1";
+const IDENTITY_VERSION: &str = "kelvin machine 1";
 
 /// A 128-bit FNV-1a hash, in hexadecimal, of the facts that make two runs comparable: processor, number of CPUs,
 /// caches, memory to the nearest GiB, kernel, mitigations, hypervisor. No host name, address or serial number.
@@ -18,25 +18,25 @@ pub(crate) fn identity(machine: &Machine) -> String {
         .get()
         .map(|all| all.iter().map(|one| format!("{}: {}", one.vulnerability, one.status)).collect::<Vec<_>>());
     let parts = [
-        VERSION.to_owned(),
+        IDENTITY_VERSION.to_owned(),
         machine.architecture.to_string(),
-        shown(&cpu.vendor),
-        shown(&cpu.family),
-        shown(&cpu.model),
-        shown(&cpu.stepping),
+        fact_text(&cpu.vendor),
+        fact_text(&cpu.family),
+        fact_text(&cpu.model),
+        fact_text(&cpu.stepping),
         format!("{:?}", machine.topology.online.get().map(Vec::len)),
         format!("{caches:?}"),
         format!("{gibibytes:?}"),
-        shown(&machine.kernel.release),
+        fact_text(&machine.kernel.release),
         format!("{mitigations:?}"),
-        shown(&machine.platform.hypervisor),
+        fact_text(&machine.platform.hypervisor),
     ];
     format!("{:032x}", fnv_1a(parts.join("\n").as_bytes()))
 }
 
 /// The same of the facts that stay when the kernel is upgraded or its settings change, and so tell one machine over its history:
 /// processor, number of CPUs, caches, memory to the nearest GiB, hypervisor. Two alike guests are one machine by it, as by its identity.
-pub fn hardware(machine: &Machine) -> String {
+pub fn hardware_identity(machine: &Machine) -> String {
     let known = Machine {
         kernel: Kernel { release: Fact::default(), ..machine.kernel.clone() },
         cpu: Cpu { mitigations: Fact::default(), ..machine.cpu.clone() },
@@ -46,7 +46,7 @@ pub fn hardware(machine: &Machine) -> String {
 }
 
 /// The value alone: its source, or the reason for none, is not part of the identity.
-fn shown<T: std::fmt::Debug>(fact: &Fact<T>) -> String {
+fn fact_text<T: std::fmt::Debug>(fact: &Fact<T>) -> String {
     format!("{:?}", fact.get())
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_test_values() {
+    fn fnv_1a_matches_published_values() {
         // FNV test vectors, http://www.isthe.com/chongo/tech/comp/fnv.
         assert_eq!(fnv_1a(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv_1a(b"a"), 0xd228_cb69_6f1a_8caf_7891_2b70_4e4a_8964);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_with_the_configuration_and_not_with_where_it_was_read() {
+    fn identity_depends_on_values_not_sources() {
         let mut machine = Machine::default();
         let nothing = identity(&machine);
         machine.cpu.family = Fact::known(26, "/proc/cpuinfo");
@@ -80,11 +80,11 @@ mod tests {
         assert_eq!(identity(&machine), family);
         assert_ne!(nothing, family);
         assert_eq!(family.len(), 32);
-        let hardware_before = hardware(&machine);
+        let hardware_before = hardware_identity(&machine);
         machine.kernel.release = Fact::known("6.6".into(), "uname");
-        assert_eq!(hardware(&machine), hardware_before);
+        assert_eq!(hardware_identity(&machine), hardware_before);
         assert_ne!(identity(&machine), family);
         machine.cpu.stepping = Fact::known(3, "/proc/cpuinfo");
-        assert_ne!(hardware(&machine), hardware_before);
+        assert_ne!(hardware_identity(&machine), hardware_before);
     }
 }

@@ -2,26 +2,26 @@
 
 use kelvin_model::{Fact, Kernel};
 
-use crate::text::{Root, boot_option, shown, value};
+use crate::root::{FileRoot, absolute_name, boot_option, value_of_key};
 
-const VERSION: &str = "/proc/version";
-const COMMAND_LINE: &str = "/proc/cmdline";
-pub(crate) const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const VERSION_FILE: &str = "/proc/version";
+const COMMAND_LINE_FILE: &str = "/proc/cmdline";
+pub(crate) const CLOCK_SOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-pub(crate) fn read(root: Root<'_>) -> Kernel {
+pub(crate) fn read(root: FileRoot<'_>) -> Kernel {
     let release = release(root);
-    let config = config(root, &release);
+    let config = kernel_config(root, &release);
     Kernel {
-        version: root.fact(VERSION, non_empty),
+        version: root.fact(VERSION_FILE, non_empty),
         distribution: distribution(root),
         libc: libc(root),
-        command_line: root.fact(COMMAND_LINE, |text| Some(text.to_owned())),
+        command_line: root.fact(COMMAND_LINE_FILE, |text| Some(text.to_owned())),
         boot_parameters_left_out: None,
         preemption: preemption(root, &config),
-        timer_hz: timer(&config),
+        timer_hz: timer_hz(&config),
         scheduler: scheduler(root, &release),
         congestion_control: root.fact("/proc/sys/net/ipv4/tcp_congestion_control", non_empty),
-        clock_source: root.fact(CLOCK_SOURCE, non_empty),
+        clock_source: root.fact(CLOCK_SOURCE_FILE, non_empty),
         release,
     }
 }
@@ -30,19 +30,19 @@ fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn release(root: Root<'_>) -> Fact<String> {
+fn release(root: FileRoot<'_>) -> Fact<String> {
     let own = root.fact("/proc/sys/kernel/osrelease", non_empty);
     match own {
         Fact::Known { .. } => own,
-        Fact::Unknown { .. } => root.fact(VERSION, |text| {
+        Fact::Unknown { .. } => root.fact(VERSION_FILE, |text| {
             text.strip_prefix("Linux version ")?.split_ascii_whitespace().next().map(str::to_owned)
         }),
     }
 }
 
-fn distribution(root: Root<'_>) -> Fact<String> {
+fn distribution(root: FileRoot<'_>) -> Fact<String> {
     let parse = |text: &str| {
-        let name = value(text, "PRETTY_NAME", '=').or_else(|| value(text, "NAME", '='))?;
+        let name = value_of_key(text, "PRETTY_NAME", '=').or_else(|| value_of_key(text, "NAME", '='))?;
         non_empty(name.trim_matches(['"', '\'']))
     };
     let name = if root.exists("etc/os-release") { "etc/os-release" } else { "usr/lib/os-release" };
@@ -50,7 +50,7 @@ fn distribution(root: Root<'_>) -> Fact<String> {
 }
 
 /// The system's C library, from the banner in its file, or from a musl package.
-fn libc(root: Root<'_>) -> Fact<String> {
+fn libc(root: FileRoot<'_>) -> Fact<String> {
     const DIRECTORIES: [&str; 6] =
         ["lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "usr/lib64", "usr/lib", "lib"];
     if root.is_live() && cfg!(target_env = "musl") {
@@ -58,23 +58,23 @@ fn libc(root: Root<'_>) -> Fact<String> {
     }
     for directory in DIRECTORIES {
         let file = format!("{directory}/libc.so.6");
-        if let Some(version) = root.bytes(&file).ok().and_then(|bytes| banner(&bytes)) {
-            return Fact::known(format!("glibc {version}"), shown(&file));
+        if let Some(version) = root.bytes(&file).ok().and_then(|bytes| glibc_banner(&bytes)) {
+            return Fact::known(format!("glibc {version}"), absolute_name(&file));
         }
     }
     const PACKAGES: &str = "lib/apk/db/installed";
     let musl = root.text(PACKAGES).and_then(|text| {
         let (_, after) = text.split_once("P:musl\n")?;
-        value(after, "V", ':').map(str::to_owned)
+        value_of_key(after, "V", ':').map(str::to_owned)
     });
     match musl {
-        Some(version) => Fact::known(format!("musl {version}"), shown(PACKAGES)),
+        Some(version) => Fact::known(format!("musl {version}"), absolute_name(PACKAGES)),
         None => Fact::unknown("no libc.so.6 in the usual directories and no musl package"),
     }
 }
 
 /// `2.36` of `GNU C Library (Debian GLIBC 2.36-9) stable release version 2.36.`
-fn banner(bytes: &[u8]) -> Option<String> {
+fn glibc_banner(bytes: &[u8]) -> Option<String> {
     const WORDS: &[u8] = b" release version ";
     let start = bytes.windows(WORDS.len()).position(|window| window == WORDS)? + WORDS.len();
     let version: String = bytes[start..].iter().take(12).map(|&byte| char::from(byte)).collect();
@@ -83,7 +83,7 @@ fn banner(bytes: &[u8]) -> Option<String> {
 }
 
 /// The kernel's build configuration and its source; or why it is unknown.
-fn config(root: Root<'_>, release: &Fact<String>) -> Result<(String, String), String> {
+fn kernel_config(root: FileRoot<'_>, release: &Fact<String>) -> Result<(String, String), String> {
     if let Ok(bytes) = root.bytes("proc/config.gz") {
         let unpacked = crate::gzip::unpack(&bytes).map(|text| String::from_utf8_lossy(&text).into_owned());
         return match unpacked {
@@ -97,58 +97,58 @@ fn config(root: Root<'_>, release: &Fact<String>) -> Result<(String, String), St
     let places = [format!("boot/config-{release}"), format!("lib/modules/{release}/config")];
     for place in &places {
         if let Ok(text) = root.read(place) {
-            return Ok((text, shown(place)));
+            return Ok((text, absolute_name(place)));
         }
     }
     Err(format!("the kernel's configuration is in neither /proc/config.gz nor /boot/config-{release}"))
 }
 
-fn timer(config: &Result<(String, String), String>) -> Fact<u32> {
+fn timer_hz(config: &Result<(String, String), String>) -> Fact<u32> {
     match config {
         Err(reason) => Fact::unknown(reason.as_str()),
-        Ok((text, source)) => match value(text, "CONFIG_HZ", '=').and_then(|value| value.parse().ok()) {
+        Ok((text, source)) => match value_of_key(text, "CONFIG_HZ", '=').and_then(|value| value.parse().ok()) {
             Some(hertz) => Fact::known(hertz, format!("CONFIG_HZ in {source}")),
             None => Fact::unknown(format!("{source} states no CONFIG_HZ")),
         },
     }
 }
 
-fn preemption(root: Root<'_>, config: &Result<(String, String), String>) -> Fact<String> {
+fn preemption(root: FileRoot<'_>, config: &Result<(String, String), String>) -> Fact<String> {
     const SWITCH: &str = "/sys/kernel/debug/sched/preempt";
     if let Some(mode) = root.text(SWITCH).and_then(|text| parenthesised(&text)) {
         return Fact::known(format!("dynamic ({mode})"), SWITCH);
     }
-    let version = match root.read(VERSION) {
+    let version = match root.read(VERSION_FILE) {
         Ok(version) => version,
         Err(reason) => return Fact::unknown(reason),
     };
     let has = |word: &str| version.split_ascii_whitespace().any(|one| one == word);
     if has("PREEMPT_RT") {
-        return Fact::known("full, real-time".into(), VERSION);
+        return Fact::known("full, real-time".into(), VERSION_FILE);
     }
     if has("PREEMPT_DYNAMIC") {
-        return dynamic(&root.text(COMMAND_LINE).unwrap_or_default(), config);
+        return dynamic_preemption(&root.text(COMMAND_LINE_FILE).unwrap_or_default(), config);
     }
     if has("PREEMPT") {
-        return Fact::known("full".into(), VERSION);
+        return Fact::known("full".into(), VERSION_FILE);
     }
     match config {
-        Err(_) => Fact::known("none or voluntary".into(), VERSION),
+        Err(_) => Fact::known("none or voluntary".into(), VERSION_FILE),
         Ok((text, source)) => match built_preemption(text) {
             Some(mode) => Fact::known(mode.into(), source.as_str()),
-            None => Fact::known("none or voluntary".into(), VERSION),
+            None => Fact::known("none or voluntary".into(), VERSION_FILE),
         },
     }
 }
 
 /// The mode of a kernel with dynamic preemption: from the boot line, else its build default.
-fn dynamic(command_line: &str, config: &Result<(String, String), String>) -> Fact<String> {
+fn dynamic_preemption(command_line: &str, config: &Result<(String, String), String>) -> Fact<String> {
     if let Some(mode) = boot_option(command_line, "preempt") {
-        return Fact::known(format!("dynamic ({mode})"), COMMAND_LINE);
+        return Fact::known(format!("dynamic ({mode})"), COMMAND_LINE_FILE);
     }
     match config.as_ref().ok().and_then(|(text, source)| Some((built_preemption(text)?, source))) {
-        Some((mode, source)) => Fact::known(format!("dynamic ({mode})"), format!("{VERSION}, {source}")),
-        None => Fact::known("dynamic (mode not known: debugfs is for root)".into(), VERSION),
+        Some((mode, source)) => Fact::known(format!("dynamic ({mode})"), format!("{VERSION_FILE}, {source}")),
+        None => Fact::known("dynamic (mode not known: debugfs is for root)".into(), VERSION_FILE),
     }
 }
 
@@ -159,7 +159,7 @@ fn built_preemption(config: &str) -> Option<&'static str> {
         ("CONFIG_PREEMPT_LAZY", "lazy"),
         ("CONFIG_PREEMPT", "full"),
     ];
-    modes.into_iter().find(|(key, _)| value(config, key, '=') == Some("y")).map(|(_, mode)| mode)
+    modes.into_iter().find(|(key, _)| value_of_key(config, key, '=') == Some("y")).map(|(_, mode)| mode)
 }
 
 /// `full` of `none voluntary (full)`
@@ -168,7 +168,7 @@ fn parenthesised(text: &str) -> Option<String> {
     non_empty(after.split_once(')')?.0)
 }
 
-fn scheduler(root: Root<'_>, release: &Fact<String>) -> Fact<String> {
+fn scheduler(root: FileRoot<'_>, release: &Fact<String>) -> Fact<String> {
     if root.text("/sys/kernel/sched_ext/state").as_deref() == Some("enabled") {
         let name = root.text("/sys/kernel/sched_ext/root/ops").unwrap_or_else(|| "unnamed".into());
         return Fact::known(format!("sched_ext ({name})"), "/sys/kernel/sched_ext");
@@ -189,20 +189,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_banner_of_glibc() {
+    fn glibc_banner_is_found() {
         let bytes = b"\0GNU C Library (Debian GLIBC 2.36-9+deb12u10) stable release version 2.36.\nCopyright";
-        assert_eq!(banner(bytes).as_deref(), Some("2.36"));
-        assert_eq!(banner(b"nothing"), None);
-        assert_eq!(banner(b" release version "), None);
+        assert_eq!(glibc_banner(bytes).as_deref(), Some("2.36"));
+        assert_eq!(glibc_banner(b"nothing"), None);
+        assert_eq!(glibc_banner(b" release version "), None);
     }
 
     #[test]
-    fn preemption_that_the_configuration_tells() {
+    fn preemption_is_read_from_configuration() {
         let config = |text: &str| Ok((text.to_owned(), "/proc/config.gz".to_owned()));
         let lazy = config("CONFIG_PREEMPT_BUILD=y\nCONFIG_PREEMPT_NONE=y\nCONFIG_PREEMPT_DYNAMIC=y\nCONFIG_HZ=250");
-        assert_eq!(dynamic("quiet", &lazy).get().map(String::as_str), Some("dynamic (none)"));
-        assert_eq!(dynamic("preempt=full", &lazy).get().map(String::as_str), Some("dynamic (full)"));
-        assert_eq!(timer(&lazy).get(), Some(&250));
-        assert_eq!(timer(&Err("because".into())).source_or_reason(), "because");
+        assert_eq!(dynamic_preemption("quiet", &lazy).get().map(String::as_str), Some("dynamic (none)"));
+        assert_eq!(dynamic_preemption("preempt=full", &lazy).get().map(String::as_str), Some("dynamic (full)"));
+        assert_eq!(timer_hz(&lazy).get(), Some(&250));
+        assert_eq!(timer_hz(&Err("because".into())).source_or_reason(), "because");
     }
 }

@@ -5,13 +5,14 @@
 //! of a file.
 #![forbid(unsafe_code)]
 
-mod boot;
+mod boot_parameters;
 pub mod cgroups;
 mod container;
 pub mod counters;
 mod cpu;
 mod cpuid;
 pub mod disks;
+mod disturbances;
 mod file_cache;
 #[cfg(test)]
 mod fuzz;
@@ -25,13 +26,12 @@ pub mod memory;
 mod microarchitecture;
 pub mod nics;
 mod platform;
-pub mod private;
+pub mod redact;
+pub mod root;
 mod smbios;
-pub mod text;
 mod tlb;
 mod topology;
 pub mod tune;
-mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,41 +39,41 @@ use std::time::Duration;
 use kelvin_model::Machine;
 
 use crate::cpuid::Cpuid;
+use crate::root::FileRoot;
 use crate::smbios::Smbios;
-use crate::text::Root;
 
-pub use file_cache::{Bound, FileCache, Term, file_cache, pages_of_files};
-pub use hazards::{hazards, neighbours, neighbours_unseen};
-pub use identity::hardware;
-pub use topology::allowed;
-pub use watch::Watch;
+pub use disturbances::DisturbanceMonitor;
+pub use file_cache::{BoundTerm, FileCache, FileCacheBound, file_cache, file_page_bytes};
+pub use hazards::{busy_siblings, hazards, siblings_not_sampled};
+pub use identity::hardware_identity;
+pub use topology::allowed_cpus;
 
 /// Those of these CPUs that are of the same kind as one of them and share its package and its last cache, so that a metric is the same
 /// on all of them, by the files below a root.
-pub fn alike(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
-    topology::alike(text::Root::new(root), cpus, one)
+pub fn similar_cpus(root: &Path, cpus: &[u32], one: u32) -> Vec<u32> {
+    topology::similar_cpus(root::FileRoot::new(root), cpus, one)
 }
 
 /// The file in which the kernel counts how often the CPU quota throttled this process, as a path on this machine.
 pub fn throttle_file(root: &Path) -> Option<String> {
-    counters::throttle_file(Root::new(root))
+    counters::throttle_file(FileRoot::new(root))
 }
 
 /// For how long that file says that the quota kept the control group from running, summed over processors.
-pub fn throttled(file: &Path) -> Option<Duration> {
+pub fn throttled_time(file: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(file).ok()?;
-    counters::parse_throttled(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
+    counters::parse_cpu_throttling(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and
 /// the drivers queried too.
 pub fn read(root: &Path) -> Machine {
-    let root = Root::new(root);
+    let root = FileRoot::new(root);
     let cpuid = Cpuid::new(root);
     let smbios = Smbios::read(root);
     let topology = topology::read(root);
     let first = topology::first_allowed(&topology.allowed);
-    let (architecture, cpu) = cpu::read(&cpu::Sources { root, cpuid: &cpuid, smbios: &smbios, first });
+    let (architecture, cpu) = cpu::read(&cpu::CpuSources { root, cpuid: &cpuid, smbios: &smbios, first });
     let platform = platform::read(root, architecture, &cpuid);
     let mut machine = Machine {
         identity: String::new(),

@@ -2,20 +2,22 @@
 
 use kelvin_model::{Fact, Limits};
 
-use crate::cgroups::Groups;
-use crate::text::{Root, excerpt};
+use crate::cgroups::ProcessCgroups;
+use crate::root::{FileRoot, excerpt};
 
-const RESOURCES: &str = "/proc/self/limits";
+const RESOURCE_LIMITS_FILE: &str = "/proc/self/limits";
 /// cgroup v1 writes "no limit" as the highest multiple of the page size below 2^63; anything above this is no limit.
-const NO_LIMIT: u64 = 1 << 60;
+const V1_UNLIMITED: u64 = 1 << 60;
 
-pub(crate) fn read(root: Root<'_>) -> Limits {
-    let groups = Groups::read(root);
+pub(crate) fn read(root: FileRoot<'_>) -> Limits {
+    let groups = ProcessCgroups::read(root);
     Limits {
-        cpu_quota: limit(&groups, CPU),
-        memory_bytes: limit(&groups, MEMORY),
-        processes: processes(root, limit(&groups, PROCESSES)),
-        open_files: root.line_fact(RESOURCES, "Max open files", soft_limit).map(|files| files.unwrap_or(u64::MAX)),
+        cpu_quota: tightest_limit(&groups, CPU_LIMIT),
+        memory_bytes: tightest_limit(&groups, MEMORY_LIMIT),
+        processes: processes(root, tightest_limit(&groups, PROCESS_LIMIT)),
+        open_files: root
+            .line_fact(RESOURCE_LIMITS_FILE, "Max open files", soft_limit)
+            .map(|files| files.unwrap_or(u64::MAX)),
         cgroup_version: match &groups {
             Ok(groups) => Fact::known(groups.version(), "/proc/self/cgroup"),
             Err(reason) => Fact::unknown(reason.as_str()),
@@ -24,58 +26,58 @@ pub(crate) fn read(root: Root<'_>) -> Limits {
 }
 
 /// The tightest CPU quota of these groups, in CPUs, if they have one.
-pub fn cpu_quota(groups: &Groups<'_>) -> Option<f64> {
-    limit_of(groups, CPU).get().copied().flatten()
+pub fn cpu_quota(groups: &ProcessCgroups<'_>) -> Option<f64> {
+    tightest_limit_of(groups, CPU_LIMIT).get().copied().flatten()
 }
 
 /// Whether the groups can be seen, so that no quota is none.
-pub fn is_cpu_quota_known(groups: &Groups<'_>) -> bool {
-    limit_of(groups, CPU).get().is_some()
+pub fn is_cpu_quota_known(groups: &ProcessCgroups<'_>) -> bool {
+    tightest_limit_of(groups, CPU_LIMIT).get().is_some()
 }
 
 /// The limit that a file states, which may be none; nothing of a text that states neither.
-type Parsed<T> = Option<Option<T>>;
+type ParsedLimit<T> = Option<Option<T>>;
 
 /// One kind of limit: its controller, and for each version its file and parser.
 struct LimitKind<T> {
     controller: &'static str,
     file_v1: &'static str,
     file_v2: &'static str,
-    parse_v1: fn(&str, &str) -> Parsed<T>,
-    parse_v2: fn(&str) -> Parsed<T>,
+    parse_v1: fn(&str, &str) -> ParsedLimit<T>,
+    parse_v2: fn(&str) -> ParsedLimit<T>,
     /// A second file of version 1, beside the first.
-    beside_v1: &'static str,
+    period_file_v1: &'static str,
 }
 
-const CPU: LimitKind<f64> = LimitKind {
+const CPU_LIMIT: LimitKind<f64> = LimitKind {
     controller: "cpu",
     file_v1: "cpu.cfs_quota_us",
-    beside_v1: "cpu.cfs_period_us",
+    period_file_v1: "cpu.cfs_period_us",
     file_v2: "cpu.max",
-    parse_v1: |quota, period| share(quota, period),
-    parse_v2: |text| text.split_once(' ').and_then(|(quota, period)| share(quota, period)),
+    parse_v1: |quota, period| parse_quota(quota, period),
+    parse_v2: |text| text.split_once(' ').and_then(|(quota, period)| parse_quota(quota, period)),
 };
 
-const MEMORY: LimitKind<u64> = LimitKind {
+const MEMORY_LIMIT: LimitKind<u64> = LimitKind {
     controller: "memory",
     file_v1: "memory.limit_in_bytes",
-    beside_v1: "",
+    period_file_v1: "",
     file_v2: "memory.max",
-    parse_v1: |text, _| stated(text),
-    parse_v2: stated,
+    parse_v1: |text, _| parse_limit(text),
+    parse_v2: parse_limit,
 };
 
-const PROCESSES: LimitKind<u64> = LimitKind {
+const PROCESS_LIMIT: LimitKind<u64> = LimitKind {
     controller: "pids",
     file_v1: "pids.max",
-    beside_v1: "",
+    period_file_v1: "",
     file_v2: "pids.max",
-    parse_v1: |text, _| stated(text),
-    parse_v2: stated,
+    parse_v1: |text, _| parse_limit(text),
+    parse_v2: parse_limit,
 };
 
 /// A quota over its period, in CPUs; `max` and -1 are no quota.
-fn share(quota: &str, period: &str) -> Parsed<f64> {
+fn parse_quota(quota: &str, period: &str) -> ParsedLimit<f64> {
     if ["max", "-1"].contains(&quota.trim()) {
         return Some(None);
     }
@@ -84,43 +86,43 @@ fn share(quota: &str, period: &str) -> Parsed<f64> {
 }
 
 /// A number; `max` and the huge figure of version 1 are no limit.
-fn stated(text: &str) -> Parsed<u64> {
+fn parse_limit(text: &str) -> ParsedLimit<u64> {
     match text {
         "max" => Some(None),
-        number => number.parse().ok().map(|value: u64| Some(value).filter(|&value| value < NO_LIMIT)),
+        number => number.parse().ok().map(|value: u64| Some(value).filter(|&value| value < V1_UNLIMITED)),
     }
 }
 
 /// A number that is a limit.
-pub(crate) fn amount(text: &str) -> Option<u64> {
-    stated(text).flatten()
+pub(crate) fn parse_amount(text: &str) -> Option<u64> {
+    parse_limit(text).flatten()
 }
 
 /// The tightest limit of the group and its ancestors, which all apply.
-fn limit<T: PartialOrd>(groups: &Result<Groups<'_>, String>, kind: LimitKind<T>) -> Fact<Option<T>> {
+fn tightest_limit<T: PartialOrd>(groups: &Result<ProcessCgroups<'_>, String>, kind: LimitKind<T>) -> Fact<Option<T>> {
     match groups {
-        Ok(groups) => limit_of(groups, kind),
+        Ok(groups) => tightest_limit_of(groups, kind),
         Err(reason) => Fact::unknown(reason.as_str()),
     }
 }
 
-fn limit_of<T: PartialOrd>(groups: &Groups<'_>, kind: LimitKind<T>) -> Fact<Option<T>> {
-    let place = match groups.place(kind.controller) {
+fn tightest_limit_of<T: PartialOrd>(groups: &ProcessCgroups<'_>, kind: LimitKind<T>) -> Fact<Option<T>> {
+    let place = match groups.controller_path(kind.controller) {
         Ok(Some(place)) => place,
         Ok(None) => return Fact::known(None, "/proc/self/cgroup shows no such group"),
         Err(reason) => return Fact::unknown(reason),
     };
     let file = if place.version == 1 { kind.file_v1 } else { kind.file_v2 };
-    let texts = groups.chain(&place, file);
-    let beside = if place.version == 1 { groups.chain(&place, kind.beside_v1) } else { Vec::new() };
+    let texts = groups.read_with_ancestors(&place, file);
+    let beside = if place.version == 1 { groups.read_with_ancestors(&place, kind.period_file_v1) } else { Vec::new() };
     let mut tightest: Option<(T, &String)> = None;
     for (name, text) in &texts {
         let parsed = match place.version {
-            1 => (kind.parse_v1)(text, kind.beside(name, &beside)),
+            1 => (kind.parse_v1)(text, kind.period_text(name, &beside)),
             _ => (kind.parse_v2)(text),
         };
         let Some(limit) = parsed else {
-            return Fact::unknown(not_meaningful(name, text, kind.beside_v1, place.version));
+            return Fact::unknown(not_meaningful(name, text, kind.period_file_v1, place.version));
         };
         if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(least, _)| value < least)) {
             tightest = Some((value, name));
@@ -146,16 +148,16 @@ fn not_meaningful(name: &str, text: &str, beside: &str, version: u32) -> String 
 
 impl<T> LimitKind<T> {
     /// What the second file of version 1 says beside a first one; nothing where there is none.
-    fn beside<'t>(&self, name: &str, beside: &'t [(String, String)]) -> &'t str {
+    fn period_text<'t>(&self, name: &str, beside: &'t [(String, String)]) -> &'t str {
         let directory = name.trim_end_matches(self.file_v1);
-        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.beside_v1));
+        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.period_file_v1));
         second.map_or("", |(_, text)| text)
     }
 }
 
 /// The tighter of the user's limit and the group's.
-fn processes(root: Root<'_>, of_group: Fact<Option<u64>>) -> Fact<Option<u64>> {
-    let of_user = root.line_fact(RESOURCES, "Max processes", soft_limit);
+fn processes(root: FileRoot<'_>, of_group: Fact<Option<u64>>) -> Fact<Option<u64>> {
+    let of_user = root.line_fact(RESOURCE_LIMITS_FILE, "Max processes", soft_limit);
     match (&of_user, &of_group) {
         (Fact::Known { value: Some(user), .. }, Fact::Known { value: Some(group), .. }) => {
             if group < user {
@@ -184,30 +186,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_are_shares_of_cpus() {
-        assert_eq!((CPU.parse_v2)("150000 100000"), Some(Some(1.5)));
-        assert_eq!((CPU.parse_v2)("max 100000"), Some(None));
-        assert_eq!((CPU.parse_v1)("-1", "100000"), Some(None));
-        assert_eq!((CPU.parse_v1)("-1", ""), Some(None));
-        assert_eq!((CPU.parse_v1)("50000", "100000"), Some(Some(0.5)));
+    fn quotas_are_parsed_as_cpu_shares() {
+        assert_eq!((CPU_LIMIT.parse_v2)("150000 100000"), Some(Some(1.5)));
+        assert_eq!((CPU_LIMIT.parse_v2)("max 100000"), Some(None));
+        assert_eq!((CPU_LIMIT.parse_v1)("-1", "100000"), Some(None));
+        assert_eq!((CPU_LIMIT.parse_v1)("-1", ""), Some(None));
+        assert_eq!((CPU_LIMIT.parse_v1)("50000", "100000"), Some(Some(0.5)));
         for (quota, period) in [("50000", "0"), ("50000", ""), ("abc", "100000")] {
-            assert_eq!((CPU.parse_v1)(quota, period), None, "{quota} {period}");
+            assert_eq!((CPU_LIMIT.parse_v1)(quota, period), None, "{quota} {period}");
         }
         for text in ["abc", "50000", "", "abc 100000", "-5 100000"] {
-            assert_eq!((CPU.parse_v2)(text), None, "{text}");
+            assert_eq!((CPU_LIMIT.parse_v2)(text), None, "{text}");
         }
     }
 
     #[test]
-    fn the_huge_figure_of_version_1_is_no_limit() {
-        assert_eq!(stated("9223372036854771712"), Some(None));
-        assert_eq!(stated("max"), Some(None));
-        assert_eq!(stated("536870912"), Some(Some(536_870_912)));
-        assert_eq!(["", "abc", "-2"].map(stated), [None; 3]);
+    fn v1_maximum_is_no_limit() {
+        assert_eq!(parse_limit("9223372036854771712"), Some(None));
+        assert_eq!(parse_limit("max"), Some(None));
+        assert_eq!(parse_limit("536870912"), Some(Some(536_870_912)));
+        assert_eq!(["", "abc", "-2"].map(parse_limit), [None; 3]);
     }
 
     #[test]
-    fn soft_limits() {
+    fn soft_limits_are_parsed() {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax processes   unlimited  unlimited  processes\n\
                     Max open files            1024                 524288               files";
         assert_eq!(soft_limit(text, "Max open files"), Some(Some(1024)));

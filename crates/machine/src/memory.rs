@@ -2,18 +2,18 @@
 
 use kelvin_model::{Fact, Memory, Name};
 
-use crate::smbios::{Module, Smbios, TABLE};
-use crate::text::{Root, bracketed, shown, value};
+use crate::root::{FileRoot, absolute_name, bracketed_word, value_of_key};
+use crate::smbios::{MemoryModule, Smbios, TABLE_FILE};
 
 /// Where the kernel counts its memory.
 pub const MEMINFO: &str = "/proc/meminfo";
-const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+const HUGE_PAGES_DIRECTORY: &str = "/sys/kernel/mm/hugepages";
 /// Key of the page size in the auxiliary vector (`linux/auxvec.h`).
 const AT_PAGESZ: u64 = 6;
 
-pub(crate) fn read(root: Root<'_>, architecture: Name, smbios: &Result<Smbios, String>) -> Memory {
+pub(crate) fn read(root: FileRoot<'_>, architecture: Name, smbios: &Result<Smbios, String>) -> Memory {
     let meminfo = |key: &'static str| root.line_fact(MEMINFO, key, kibibytes);
-    let modules = Modules(smbios);
+    let modules = MemoryModules(smbios);
     Memory {
         total_bytes: meminfo("MemTotal"),
         available_bytes: meminfo("MemAvailable"),
@@ -21,20 +21,20 @@ pub(crate) fn read(root: Root<'_>, architecture: Name, smbios: &Result<Smbios, S
         page_bytes: page_bytes(root, architecture),
         huge_page_bytes: huge_pages(root),
         transparent_huge_pages: root
-            .fact("/sys/kernel/mm/transparent_hugepage/enabled", |text| bracketed(text).map(str::to_owned)),
+            .fact("/sys/kernel/mm/transparent_hugepage/enabled", |text| bracketed_word(text).map(str::to_owned)),
         kind: modules.kind(),
         transfers_per_second: modules.transfers_per_second(),
         channels: modules.channels(),
-        peak_bytes_per_second: modules.peak(),
+        peak_bytes_per_second: modules.peak_bytes_per_second(),
     }
 }
 
 /// A line of /proc/meminfo or of a process's status, in bytes.
 pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
-    value(text, key, ':')?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    value_of_key(text, key, ':')?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn page_bytes(root: Root<'_>, architecture: Name) -> Fact<u64> {
+fn page_bytes(root: FileRoot<'_>, architecture: Name) -> Fact<u64> {
     const VECTOR: &str = "/proc/self/auxv";
     match root.bytes(VECTOR).map(|bytes| page_size_entry(&bytes)) {
         Ok(Some(bytes)) => Fact::known(bytes, VECTOR),
@@ -52,13 +52,13 @@ fn page_size_entry(vector: &[u8]) -> Option<u64> {
     entries.flatten().find(|entry| entry.0 == AT_PAGESZ).map(|entry| entry.1).filter(|bytes| bytes.is_power_of_two())
 }
 
-fn huge_pages(root: Root<'_>) -> Fact<Vec<u64>> {
-    if !root.exists(HUGE_PAGES) {
-        return Fact::unknown(format!("there is no {HUGE_PAGES}: the kernel is built without huge pages"));
+fn huge_pages(root: FileRoot<'_>) -> Fact<Vec<u64>> {
+    if !root.exists(HUGE_PAGES_DIRECTORY) {
+        return Fact::unknown(format!("there is no {HUGE_PAGES_DIRECTORY}: the kernel is built without huge pages"));
     }
-    let mut sizes: Vec<u64> = root.names(HUGE_PAGES).iter().filter_map(|name| huge_page_size(name)).collect();
+    let mut sizes: Vec<u64> = root.names(HUGE_PAGES_DIRECTORY).iter().filter_map(|name| huge_page_size(name)).collect();
     sizes.sort_unstable();
-    Fact::known(sizes, HUGE_PAGES)
+    Fact::known(sizes, HUGE_PAGES_DIRECTORY)
 }
 
 /// `hugepages-2048kB`
@@ -67,15 +67,15 @@ fn huge_page_size(name: &str) -> Option<u64> {
 }
 
 /// The memory modules as the firmware states them.
-struct Modules<'a>(&'a Result<Smbios, String>);
+struct MemoryModules<'a>(&'a Result<Smbios, String>);
 
-impl Modules<'_> {
+impl MemoryModules<'_> {
     fn source(&self) -> String {
-        format!("{} (SMBIOS type 17)", shown(TABLE))
+        format!("{} (SMBIOS type 17)", absolute_name(TABLE_FILE))
     }
 
     /// One property that all modules share.
-    fn common<T: PartialEq>(&self, what: &str, property: impl Fn(&Module) -> Option<T>) -> Fact<T> {
+    fn common_value<T: PartialEq>(&self, what: &str, property: impl Fn(&MemoryModule) -> Option<T>) -> Fact<T> {
         let modules = match self.0 {
             Ok(table) => &table.modules,
             Err(reason) => return Fact::unknown(reason.as_str()),
@@ -96,12 +96,12 @@ impl Modules<'_> {
     }
 
     fn kind(&self) -> Fact<String> {
-        self.common("type", |module| module.kind.map(str::to_owned))
+        self.common_value("type", |module| module.kind.map(str::to_owned))
     }
 
     fn transfers_per_second(&self) -> Fact<f64> {
-        let rate = self.common("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6);
-        match (rate, self.common("clock", |module| module.clock)) {
+        let rate = self.common_value("rate", |module| module.megatransfers).map(|rate| f64::from(rate) * 1e6);
+        match (rate, self.common_value("clock", |module| module.clock)) {
             (Fact::Known { value, source }, Fact::Known { value: clock, .. }) => {
                 Fact::known(value, format!("{source}, two transfers for each cycle of the {clock} MHz that it states"))
             }
@@ -123,8 +123,8 @@ impl Modules<'_> {
     }
 
     /// Channels times transfers per second times bytes of one transfer.
-    fn peak(&self) -> Fact<f64> {
-        let bits = self.common("data width", |module| module.data_bits);
+    fn peak_bytes_per_second(&self) -> Fact<f64> {
+        let bits = self.common_value("data width", |module| module.data_bits);
         match (self.channels(), self.transfers_per_second(), bits) {
             (
                 Fact::Known { value: channels, .. },
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_meminfo() {
+    fn meminfo_lines_are_parsed() {
         let text = "MemTotal:       24684092 kB\nHugePages_Total:       0\nSwapTotal: 18446744073709551615 kB\n";
         assert_eq!(kibibytes(text, "MemTotal"), Some(24_684_092 * 1024));
         assert_eq!(kibibytes(text, "HugePages_Total"), None);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_size_is_found_in_the_auxiliary_vector() {
+    fn page_size_is_read_from_auxv() {
         let mut vector = Vec::new();
         for word in [33_u64, 7, 6, 65_536, 0, 0] {
             vector.extend(word.to_le_bytes());

@@ -43,72 +43,73 @@ fn amd(family: u32, model: u32) -> Option<&'static str> {
 }
 
 /// Models of Intel's family 6 with their steppings; the first matching row counts.
-const INTEL_6: &[(&[u32], RangeInclusive<u32>, &str)] = &[
-    (&[0x0e], ANY, "Yonah"),
-    (&[0x0f, 0x16], ANY, "Core"),
-    (&[0x17, 0x1d], ANY, "Penryn"),
-    (&[0x1a, 0x1e, 0x1f, 0x2e], ANY, "Nehalem"),
-    (&[0x25, 0x2c, 0x2f], ANY, "Westmere"),
-    (&[0x2a], ANY, "Sandy Bridge"),
-    (&[0x2d], ANY, "Sandy Bridge-EP"),
-    (&[0x3a], ANY, "Ivy Bridge"),
-    (&[0x3e], ANY, "Ivy Bridge-EP"),
-    (&[0x3c, 0x45, 0x46], ANY, "Haswell"),
-    (&[0x3f], ANY, "Haswell-EP"),
-    (&[0x3d, 0x47], ANY, "Broadwell"),
-    (&[0x4f], ANY, "Broadwell-EP"),
-    (&[0x56], ANY, "Broadwell-DE"),
-    (&[0x4e, 0x5e], ANY, "Skylake"),
+const INTEL_FAMILY_6: &[(&[u32], RangeInclusive<u32>, &str)] = &[
+    (&[0x0e], ANY_STEPPING, "Yonah"),
+    (&[0x0f, 0x16], ANY_STEPPING, "Core"),
+    (&[0x17, 0x1d], ANY_STEPPING, "Penryn"),
+    (&[0x1a, 0x1e, 0x1f, 0x2e], ANY_STEPPING, "Nehalem"),
+    (&[0x25, 0x2c, 0x2f], ANY_STEPPING, "Westmere"),
+    (&[0x2a], ANY_STEPPING, "Sandy Bridge"),
+    (&[0x2d], ANY_STEPPING, "Sandy Bridge-EP"),
+    (&[0x3a], ANY_STEPPING, "Ivy Bridge"),
+    (&[0x3e], ANY_STEPPING, "Ivy Bridge-EP"),
+    (&[0x3c, 0x45, 0x46], ANY_STEPPING, "Haswell"),
+    (&[0x3f], ANY_STEPPING, "Haswell-EP"),
+    (&[0x3d, 0x47], ANY_STEPPING, "Broadwell"),
+    (&[0x4f], ANY_STEPPING, "Broadwell-EP"),
+    (&[0x56], ANY_STEPPING, "Broadwell-DE"),
+    (&[0x4e, 0x5e], ANY_STEPPING, "Skylake"),
     // One model number for three server generations, told apart by stepping.
     (&[0x55], 10..=u32::MAX, "Cooper Lake"),
     (&[0x55], 5..=u32::MAX, "Cascade Lake"),
-    (&[0x55], ANY, "Skylake-SP"),
+    (&[0x55], ANY_STEPPING, "Skylake-SP"),
     (&[0x8e], 0..=9, "Kaby Lake"),
     (&[0x8e], 10..=10, "Coffee Lake"),
-    (&[0x8e], ANY, "Whiskey Lake or Comet Lake"),
+    (&[0x8e], ANY_STEPPING, "Whiskey Lake or Comet Lake"),
     (&[0x9e], 0..=9, "Kaby Lake"),
-    (&[0x9e], ANY, "Coffee Lake"),
-    (&[0xa5, 0xa6], ANY, "Comet Lake"),
-    (&[0x66], ANY, "Cannon Lake"),
-    (&[0x6a], ANY, "Ice Lake-SP"),
-    (&[0x6c], ANY, "Ice Lake-D"),
-    (&[0x7d, 0x7e, 0x9d], ANY, "Ice Lake"),
-    (&[0x8c, 0x8d], ANY, "Tiger Lake"),
-    (&[0xa7], ANY, "Rocket Lake"),
-    (&[0x8f], ANY, "Sapphire Rapids"),
-    (&[0xcf], ANY, "Emerald Rapids"),
-    (&[0xad], ANY, "Granite Rapids"),
-    (&[0xae], ANY, "Granite Rapids-D"),
-    (&[0xaf], ANY, "Sierra Forest"),
-    (&[0xdd], ANY, "Clearwater Forest"),
-    (&[0xb6], ANY, "Grand Ridge"),
-    (&[0x8a], ANY, "Lakefield"),
-    (&[0x97, 0x9a], ANY, "Alder Lake"),
-    (&[0xb7, 0xba, 0xbf], ANY, "Raptor Lake"),
-    (&[0xaa, 0xac], ANY, "Meteor Lake"),
-    (&[0xb5, 0xc5, 0xc6], ANY, "Arrow Lake"),
-    (&[0xbd], ANY, "Lunar Lake"),
-    (&[0xcc, 0xe5], ANY, "Panther Lake"),
-    (&[0xd5], ANY, "Wildcat Lake"),
-    (&[0xd7], ANY, "Bartlett Lake"),
-    (&[0x1c, 0x26], ANY, "Bonnell"),
-    (&[0x27, 0x35, 0x36], ANY, "Saltwell"),
-    (&[0x37, 0x4a, 0x4d, 0x5a, 0x5d], ANY, "Silvermont"),
-    (&[0x4c, 0x75], ANY, "Airmont"),
-    (&[0x5c, 0x5f], ANY, "Goldmont"),
-    (&[0x7a], ANY, "Goldmont Plus"),
-    (&[0x86, 0x96, 0x9c], ANY, "Tremont"),
-    (&[0xbe], ANY, "Gracemont"),
-    (&[0x57], ANY, "Knights Landing"),
-    (&[0x85], ANY, "Knights Mill"),
+    (&[0x9e], ANY_STEPPING, "Coffee Lake"),
+    (&[0xa5, 0xa6], ANY_STEPPING, "Comet Lake"),
+    (&[0x66], ANY_STEPPING, "Cannon Lake"),
+    (&[0x6a], ANY_STEPPING, "Ice Lake-SP"),
+    (&[0x6c], ANY_STEPPING, "Ice Lake-D"),
+    (&[0x7d, 0x7e, 0x9d], ANY_STEPPING, "Ice Lake"),
+    (&[0x8c, 0x8d], ANY_STEPPING, "Tiger Lake"),
+    (&[0xa7], ANY_STEPPING, "Rocket Lake"),
+    (&[0x8f], ANY_STEPPING, "Sapphire Rapids"),
+    (&[0xcf], ANY_STEPPING, "Emerald Rapids"),
+    (&[0xad], ANY_STEPPING, "Granite Rapids"),
+    (&[0xae], ANY_STEPPING, "Granite Rapids-D"),
+    (&[0xaf], ANY_STEPPING, "Sierra Forest"),
+    (&[0xdd], ANY_STEPPING, "Clearwater Forest"),
+    (&[0xb6], ANY_STEPPING, "Grand Ridge"),
+    (&[0x8a], ANY_STEPPING, "Lakefield"),
+    (&[0x97, 0x9a], ANY_STEPPING, "Alder Lake"),
+    (&[0xb7, 0xba, 0xbf], ANY_STEPPING, "Raptor Lake"),
+    (&[0xaa, 0xac], ANY_STEPPING, "Meteor Lake"),
+    (&[0xb5, 0xc5, 0xc6], ANY_STEPPING, "Arrow Lake"),
+    (&[0xbd], ANY_STEPPING, "Lunar Lake"),
+    (&[0xcc, 0xe5], ANY_STEPPING, "Panther Lake"),
+    (&[0xd5], ANY_STEPPING, "Wildcat Lake"),
+    (&[0xd7], ANY_STEPPING, "Bartlett Lake"),
+    (&[0x1c, 0x26], ANY_STEPPING, "Bonnell"),
+    (&[0x27, 0x35, 0x36], ANY_STEPPING, "Saltwell"),
+    (&[0x37, 0x4a, 0x4d, 0x5a, 0x5d], ANY_STEPPING, "Silvermont"),
+    (&[0x4c, 0x75], ANY_STEPPING, "Airmont"),
+    (&[0x5c, 0x5f], ANY_STEPPING, "Goldmont"),
+    (&[0x7a], ANY_STEPPING, "Goldmont Plus"),
+    (&[0x86, 0x96, 0x9c], ANY_STEPPING, "Tremont"),
+    (&[0xbe], ANY_STEPPING, "Gracemont"),
+    (&[0x57], ANY_STEPPING, "Knights Landing"),
+    (&[0x85], ANY_STEPPING, "Knights Mill"),
 ];
 
-const ANY: RangeInclusive<u32> = 0..=u32::MAX;
+const ANY_STEPPING: RangeInclusive<u32> = 0..=u32::MAX;
 
 fn intel(family: u32, model: u32, stepping: u32) -> Option<&'static str> {
     match (family, model) {
         (0x06, _) => {
-            let row = INTEL_6.iter().find(|(models, of, _)| models.contains(&model) && of.contains(&stepping))?;
+            let row =
+                INTEL_FAMILY_6.iter().find(|(models, of, _)| models.contains(&model) && of.contains(&stepping))?;
             Some(row.2)
         }
         (0x0f, _) => Some("NetBurst"),
@@ -140,7 +141,7 @@ pub(crate) fn arm_implementer(code: u32) -> Option<&'static str> {
 }
 
 /// Cores by implementer and part.
-const ARM: &[(u32, &[u32], &str)] = &[
+const ARM_PARTS: &[(u32, &[u32], &str)] = &[
     (0x41, &[0xd03], "Cortex-A53"),
     (0x41, &[0xd04], "Cortex-A35"),
     (0x41, &[0xd05], "Cortex-A55"),
@@ -215,7 +216,7 @@ const ARM: &[(u32, &[u32], &str)] = &[
 
 /// The microarchitecture of an Arm processor by implementer and part.
 pub(crate) fn arm(implementer: u32, part: u32) -> Option<&'static str> {
-    let row = ARM.iter().find(|(of, parts, _)| *of == implementer && parts.contains(&part))?;
+    let row = ARM_PARTS.iter().find(|(of, parts, _)| *of == implementer && parts.contains(&part))?;
     Some(row.2)
 }
 
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn x86_by_family_model_and_stepping() {
+    fn x86_is_named_by_family_model_stepping() {
         assert_eq!(x86("AuthenticAMD", 26, 2, 1), Some("Zen 5"));
         assert_eq!(x86("AuthenticAMD", 0x17, 0x31, 0), Some("Zen 2"));
         assert_eq!(x86("AuthenticAMD", 0x17, 0x08, 2), Some("Zen+"));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn arm_by_implementer_and_part() {
+    fn arm_is_named_by_implementer_and_part() {
         assert_eq!(arm(0x41, 0xd0c), Some("Neoverse N1"));
         assert_eq!(arm(0x41, 0xd40), Some("Neoverse V1"));
         assert_eq!(arm(0xc0, 0xac3), Some("Ampere-1"));

@@ -5,13 +5,13 @@ use kelvin_model::{Chassis, Fact, Name, Platform};
 use crate::container;
 use crate::cpu;
 use crate::cpuid::Cpuid;
-use crate::text::{Root, value};
+use crate::root::{FileRoot, value_of_key};
 
-const DMI: &str = "/sys/class/dmi/id";
-const DEVICE_TREE: &str = "/sys/firmware/devicetree/base";
-const VIRTIO: &str = "/sys/bus/virtio/devices";
+const DMI_DIRECTORY: &str = "/sys/class/dmi/id";
+const DEVICE_TREE_DIRECTORY: &str = "/sys/firmware/devicetree/base";
+const VIRTIO_DEVICES: &str = "/sys/bus/virtio/devices";
 
-pub(crate) fn read(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Platform {
+pub(crate) fn read(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Platform {
     Platform {
         product: product(root),
         hypervisor: hypervisor(root, architecture, cpuid),
@@ -21,8 +21,8 @@ pub(crate) fn read(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Platfor
 }
 
 /// The firmware's type of enclosure. Source: SMBIOS reference specification 3.7, 7.4.1.
-fn chassis(root: Root<'_>) -> Fact<Chassis> {
-    root.fact(&format!("{DMI}/chassis_type"), |text| match text.parse::<u8>().ok()? {
+fn chassis(root: FileRoot<'_>) -> Fact<Chassis> {
+    root.fact(&format!("{DMI_DIRECTORY}/chassis_type"), |text| match text.parse::<u8>().ok()? {
         3..=7 | 13 | 15 | 16 | 24 | 34..=36 => Some(Chassis::Desktop),
         8..=11 | 14 | 30..=32 => Some(Chassis::Laptop),
         17 | 23 | 25 | 28 | 29 => Some(Chassis::Server),
@@ -30,22 +30,24 @@ fn chassis(root: Root<'_>) -> Fact<Chassis> {
     })
 }
 
-fn product(root: Root<'_>) -> Fact<String> {
-    let dmi = |file: &str| root.text(&format!("{DMI}/{file}")).filter(|text| !text.is_empty());
+fn product(root: FileRoot<'_>) -> Fact<String> {
+    let dmi = |file: &str| root.text(&format!("{DMI_DIRECTORY}/{file}")).filter(|text| !text.is_empty());
     match (dmi("sys_vendor"), dmi("product_name")) {
-        (Some(vendor), Some(product)) => Fact::known(format!("{vendor} {product}"), DMI),
-        (Some(one), None) | (None, Some(one)) => Fact::known(one, DMI),
-        (None, None) => match root.text(&format!("{DEVICE_TREE}/model")) {
-            Some(model) => Fact::known(model.trim_end_matches('\0').to_owned(), format!("{DEVICE_TREE}/model")),
-            None => {
-                Fact::unknown(format!("there is neither {DMI} nor {DEVICE_TREE}/model: the firmware states no model"))
+        (Some(vendor), Some(product)) => Fact::known(format!("{vendor} {product}"), DMI_DIRECTORY),
+        (Some(one), None) | (None, Some(one)) => Fact::known(one, DMI_DIRECTORY),
+        (None, None) => match root.text(&format!("{DEVICE_TREE_DIRECTORY}/model")) {
+            Some(model) => {
+                Fact::known(model.trim_end_matches('\0').to_owned(), format!("{DEVICE_TREE_DIRECTORY}/model"))
             }
+            None => Fact::unknown(format!(
+                "there is neither {DMI_DIRECTORY} nor {DEVICE_TREE_DIRECTORY}/model: the firmware states no model"
+            )),
         },
     }
 }
 
 /// Hypervisor signatures in cpuid leaf 4000_0000h.
-const SIGNATURES: [(&str, &str); 14] = [
+const HYPERVISOR_SIGNATURES: [(&str, &str); 14] = [
     ("KVMKVMKVM", "KVM"),
     ("Linux KVM Hv", "KVM"),
     ("VMwareVMware", "VMware"),
@@ -63,7 +65,7 @@ const SIGNATURES: [(&str, &str); 14] = [
 ];
 
 /// Prefixes of `vendor product` in DMI that only virtual machines have.
-const PRODUCTS: [(&str, &str); 13] = [
+const VIRTUAL_PRODUCTS: [(&str, &str); 13] = [
     ("QEMU", "KVM or QEMU"),
     ("KVM", "KVM"),
     ("Amazon EC2", "KVM (Nitro)"),
@@ -79,9 +81,12 @@ const PRODUCTS: [(&str, &str); 13] = [
     ("DigitalOcean Droplet", "KVM"),
 ];
 
-fn hypervisor(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<String>> {
+fn hypervisor(root: FileRoot<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<String>> {
     if let Some(signature) = cpuid.hypervisor_signature() {
-        let known = SIGNATURES.iter().find(|(own, _)| signature.starts_with(own)).map(|(_, name)| (*name).to_owned());
+        let known = HYPERVISOR_SIGNATURES
+            .iter()
+            .find(|(own, _)| signature.starts_with(own))
+            .map(|(_, name)| (*name).to_owned());
         return Fact::known(Some(known.unwrap_or(signature)), "cpuid leaf 40000000h");
     }
     if let Some(kind) = root.text("/sys/hypervisor/type").filter(|text| !text.is_empty()) {
@@ -98,20 +103,20 @@ fn hypervisor(root: Root<'_>, architecture: Name, cpuid: &Cpuid) -> Fact<Option<
 }
 
 /// On s390x the machine states the control programs between it and the kernel; without one, its own firmware parts it.
-fn s390_hypervisor(root: Root<'_>) -> Fact<Option<String>> {
+fn s390_hypervisor(root: FileRoot<'_>) -> Fact<Option<String>> {
     const SYSTEM: &str = "/proc/sysinfo";
     root.fact(SYSTEM, |text| {
-        let program = value(text, "VM00 Control Program", ':').map(|program| match program.contains("KVM") {
+        let program = value_of_key(text, "VM00 Control Program", ':').map(|program| match program.contains("KVM") {
             true => "KVM".to_owned(),
             // `z/VM    6.4.0`
             false => program.split_ascii_whitespace().next().unwrap_or("z/VM").to_owned(),
         });
-        program.or_else(|| value(text, "LPAR Number", ':').map(|_| "PR/SM".to_owned())).map(Some)
+        program.or_else(|| value_of_key(text, "LPAR Number", ':').map(|_| "PR/SM".to_owned())).map(Some)
     })
 }
 
 fn virtual_product(product: &str) -> Option<String> {
-    PRODUCTS.iter().find(|(beginning, _)| product.starts_with(beginning)).map(|(_, name)| (*name).to_owned())
+    VIRTUAL_PRODUCTS.iter().find(|(beginning, _)| product.starts_with(beginning)).map(|(_, name)| (*name).to_owned())
 }
 
 /// A cloud that rents out whole machines under the product name of its virtual ones.
@@ -120,7 +125,7 @@ const ALSO_OF_METAL: &str = "Alibaba Cloud";
 /// On x86-64 the processor states whether there is a hypervisor, unless the hypervisor hides that: firmware of a virtual machine still
 /// names it.
 fn x86_hypervisor(
-    root: Root<'_>,
+    root: FileRoot<'_>,
     cpuid: &Cpuid,
     product: &Fact<String>,
     named: Option<String>,
@@ -128,7 +133,7 @@ fn x86_hypervisor(
     let flag = match cpuid.hypervisor_bit() {
         Some(bit) => Ok((bit, "cpuid leaf 1")),
         None => root.read(cpu::CPUINFO).map(|text| {
-            let flags = value(&text, "flags", ':').unwrap_or_default();
+            let flags = value_of_key(&text, "flags", ':').unwrap_or_default();
             (flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"), "flags in /proc/cpuinfo")
         }),
     };
@@ -137,7 +142,7 @@ fn x86_hypervisor(
             Fact::known(Some(named.unwrap_or_else(|| "one that does not name itself".into())), source)
         }
         Ok((false, source)) => match named.filter(|_| !product.get().is_some_and(|it| it.starts_with(ALSO_OF_METAL))) {
-            Some(name) => Fact::known(Some(name), format!("{DMI}; no hypervisor in {source}")),
+            Some(name) => Fact::known(Some(name), format!("{DMI_DIRECTORY}; no hypervisor in {source}")),
             None => Fact::known(None, source),
         },
         Err(reason) => Fact::unknown(reason),
@@ -145,17 +150,17 @@ fn x86_hypervisor(
 }
 
 /// Elsewhere only firmware and devices do.
-fn other_hypervisor(root: Root<'_>, product: &Fact<String>, named: Option<String>) -> Fact<Option<String>> {
+fn other_hypervisor(root: FileRoot<'_>, product: &Fact<String>, named: Option<String>) -> Fact<Option<String>> {
     if named.is_some() {
-        return Fact::known(named, DMI);
+        return Fact::known(named, DMI_DIRECTORY);
     }
-    let tree = format!("{DEVICE_TREE}/hypervisor/compatible");
+    let tree = format!("{DEVICE_TREE_DIRECTORY}/hypervisor/compatible");
     if let Some(compatible) = root.text(&tree) {
         let name = compatible.trim_end_matches('\0').split('\0').next().unwrap_or_default().to_owned();
         return Fact::known(Some(name), tree);
     }
-    if !root.names(VIRTIO).is_empty() {
-        return Fact::known(Some("one with virtio devices, not named".into()), VIRTIO);
+    if !root.names(VIRTIO_DEVICES).is_empty() {
+        return Fact::known(Some("one with virtio devices, not named".into()), VIRTIO_DEVICES);
     }
     match product {
         Fact::Known { source, .. } => Fact::known(None, format!("{source} names no hypervisor, no virtio devices")),

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use crate::text::Root;
+use crate::root::FileRoot;
 
 /// Where Linux keeps the table; root may read it.
-pub(crate) const TABLE: &str = "sys/firmware/dmi/tables/DMI";
+pub(crate) const TABLE_FILE: &str = "sys/firmware/dmi/tables/DMI";
 
 /// The structures used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Smbios {
-    pub(crate) modules: Vec<Module>,
-    pub(crate) processor: Option<Processor>,
+    pub(crate) modules: Vec<MemoryModule>,
+    pub(crate) processor: Option<SmbiosProcessor>,
 }
 
 /// An installed memory module (type 17).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Module {
+pub(crate) struct MemoryModule {
     /// `DDR5`; `None` where the firmware states no generation, as in most virtual machines.
     pub(crate) kind: Option<&'static str>,
     /// Configured mega-transfers per second, else rated.
@@ -33,7 +33,7 @@ pub(crate) struct Module {
 
 /// The first processor (type 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Processor {
+pub(crate) struct SmbiosProcessor {
     /// Its name as the firmware prints it.
     pub(crate) name: Option<String>,
     /// Megahertz at boot.
@@ -42,18 +42,18 @@ pub(crate) struct Processor {
 
 impl Smbios {
     /// The table of a machine, or why it is unknown.
-    pub(crate) fn read(root: Root<'_>) -> Result<Self, String> {
-        root.bytes(TABLE).map(|bytes| parse(&bytes))
+    pub(crate) fn read(root: FileRoot<'_>) -> Result<Self, String> {
+        root.bytes(TABLE_FILE).map(|bytes| parse_table(&bytes))
     }
 
     /// Memory channels in use, from the names of slots and banks; `None` if these do not show it.
     pub(crate) fn channels(&self) -> Option<u32> {
-        let channels: Option<BTreeSet<String>> = self.modules.iter().map(Module::channel).collect();
+        let channels: Option<BTreeSet<String>> = self.modules.iter().map(MemoryModule::channel).collect();
         channels.filter(|set| !set.is_empty()).and_then(|set| set.len().try_into().ok())
     }
 }
 
-impl Module {
+impl MemoryModule {
     /// A unique name of this module's channel: the word `channel` with what follows and the socket or controller named
     /// beside it; else the letter of a slot such as `DIMM_A1`, which server boards give to channels.
     fn channel(&self) -> Option<String> {
@@ -94,7 +94,7 @@ fn socket_number(text: &str) -> Option<String> {
 }
 
 /// Reads a table: consecutive structures, each a formatted part and a set of strings; stops where it is truncated.
-pub(crate) fn parse(table: &[u8]) -> Smbios {
+pub(crate) fn parse_table(table: &[u8]) -> Smbios {
     let mut found = Smbios::default();
     let mut rest = table;
     while let Some((structure, after)) = Structure::first(rest) {
@@ -154,12 +154,12 @@ impl<'t> Structure<'t> {
         (!text.is_empty()).then_some(text)
     }
 
-    fn processor(&self) -> Processor {
-        Processor { name: self.string(0x10), megahertz: self.word(0x16).filter(|&rate| rate != 0) }
+    fn processor(&self) -> SmbiosProcessor {
+        SmbiosProcessor { name: self.string(0x10), megahertz: self.word(0x16).filter(|&rate| rate != 0) }
     }
 
     /// The module of this slot; `None` for an empty slot.
-    fn module(&self) -> Option<Module> {
+    fn module(&self) -> Option<MemoryModule> {
         if self.word(0x0c)? == 0 {
             return None;
         }
@@ -169,12 +169,12 @@ impl<'t> Structure<'t> {
             Some(0xffff) => self.double_word(long).map(|rate| rate & 0x7fff_ffff).filter(|&rate| rate != 0),
             short => short.and_then(known),
         };
-        let kind = self.byte(0x12).and_then(generation);
+        let kind = self.byte(0x12).and_then(memory_generation);
         let stated = rate(0x20, 0x58).or_else(|| rate(0x15, 0x54));
-        let clock = stated.filter(|&rate| kind.is_some_and(|kind| rate < least_rate(kind)));
-        Some(Module {
+        let clock = stated.filter(|&rate| kind.is_some_and(|kind| rate < min_rate(kind)));
+        Some(MemoryModule {
             kind,
-            megatransfers: clock.map(of_clock).or(stated),
+            megatransfers: clock.map(rate_of_clock).or(stated),
             clock,
             data_bits: self.word(0x0a).filter(|&bits| bits != 0 && bits != 0xffff),
             slot: self.string(0x10).unwrap_or_default(),
@@ -185,7 +185,7 @@ impl<'t> Structure<'t> {
 
 /// The lowest rate of a generation in MT/s, by JEDEC; 0 where it has none, as memory of portable devices slows down to save power. Until
 /// SMBIOS 3.1 the field was called MHz, and firmware stated the clock there: less than this is one.
-fn least_rate(kind: &str) -> u32 {
+fn min_rate(kind: &str) -> u32 {
     match kind {
         "DDR" => 200,
         "DDR2" => 400,
@@ -197,14 +197,14 @@ fn least_rate(kind: &str) -> u32 {
 }
 
 /// MT/s of a clock in MHz: two transfers each. Clocks are multiples of 33 1/3 MHz, which the firmware has rounded.
-fn of_clock(megahertz: u32) -> u32 {
+fn rate_of_clock(megahertz: u32) -> u32 {
     let (stated, third) = (f64::from(megahertz), 100.0 / 3.0);
     let exact = (stated / third).round() * third;
     (2.0 * if (exact - stated).abs() < 1.0 { exact } else { stated }).round() as u32
 }
 
 /// Memory generations of DSP0134 table "Memory Device: Type"; `RAM`, `Other` and `Unknown` are not generations.
-fn generation(code: u8) -> Option<&'static str> {
+fn memory_generation(code: u8) -> Option<&'static str> {
     Some(match code {
         0x0f => "SDRAM",
         0x12 => "DDR",
@@ -250,13 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn modules_and_channels_of_a_server_board() {
+    fn server_board_modules_and_channels_are_parsed() {
         let mut table = module(0x7fff, 0x22, 5600, 4800, "P0_DIMM_A1", "P0 CHANNEL A");
         table.extend(module(0x7fff, 0x22, 5600, 4800, "P0_DIMM_B1", "P0 CHANNEL B"));
         table.extend(module(0, 0x02, 0, 0, "P0_DIMM_A2", "P0 CHANNEL A"));
         table.extend(module(0x7fff, 0x22, 5600, 4800, "P1_DIMM_A1", "P1 CHANNEL A"));
         table.extend([127, 4, 0, 0, 0, 0]);
-        let found = parse(&table);
+        let found = parse_table(&table);
         assert_eq!(found.modules.len(), 3);
         assert_eq!(found.modules[0].kind, Some("DDR5"));
         assert_eq!(found.modules[0].megatransfers, Some(4800));
@@ -265,11 +265,11 @@ mod tests {
     }
 
     #[test]
-    fn channels_from_the_ways_boards_name_them() {
+    fn channel_names_of_boards_are_parsed() {
         let channels = |names: &[(&str, &str)]| {
             let table: Vec<u8> =
                 names.iter().flat_map(|(slot, bank)| module(8192, 0x1a, 3200, 3200, slot, bank)).collect();
-            parse(&table).channels()
+            parse_table(&table).channels()
         };
         assert_eq!(channels(&[("DIMM_A1", ""), ("DIMM_A2", ""), ("DIMM_B1", "")]), Some(2));
         assert_eq!(channels(&[("CPU1_DIMM_A1", ""), ("CPU2_DIMM_A1", "")]), Some(2));
@@ -283,15 +283,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unstated_configured_rate_falls_back_to_the_rated_one() {
-        assert_eq!(parse(&module(8192, 0x1a, 3200, 0, "A", "")).modules[0].megatransfers, Some(3200));
-        assert_eq!(parse(&module(8192, 0x07, 0, 0, "DIMM 0", "")).modules[0].kind, None);
+    fn missing_configured_rate_uses_rated() {
+        assert_eq!(parse_table(&module(8192, 0x1a, 3200, 0, "A", "")).modules[0].megatransfers, Some(3200));
+        assert_eq!(parse_table(&module(8192, 0x07, 0, 0, "DIMM 0", "")).modules[0].kind, None);
     }
 
     #[test]
-    fn a_rate_that_a_generation_does_not_have_is_its_clock() {
+    fn impossibly_low_rate_is_clock() {
         let rate = |kind, stated| {
-            let found = parse(&module(8192, kind, stated, stated, "A", "")).modules[0].clone();
+            let found = parse_table(&module(8192, kind, stated, stated, "A", "")).modules[0].clone();
             (found.megatransfers, found.clock)
         };
         assert_eq!(rate(0x18, 667), (Some(1333), Some(667)));
@@ -306,11 +306,11 @@ mod tests {
     }
 
     #[test]
-    fn truncated_tables_give_their_whole_structures() {
+    fn truncated_table_keeps_complete_structures() {
         let whole = module(8192, 0x1a, 3200, 2933, "DIMM_A1", "");
         for length in 0..whole.len() {
-            assert_eq!(parse(&whole[..length]), Smbios::default(), "{length}");
+            assert_eq!(parse_table(&whole[..length]), Smbios::default(), "{length}");
         }
-        assert_eq!(parse(&whole).modules.len(), 1);
+        assert_eq!(parse_table(&whole).modules.len(), 1);
     }
 }

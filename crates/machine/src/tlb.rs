@@ -37,12 +37,12 @@ fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
         }
     }
     if let Some([large, small, ..]) = cpuid.leaf(0x8000_0006, 0) {
-        found.extend(amd_coded(small, 2, KIB_4));
-        found.extend(amd_coded(large, 2, MIB_2));
+        found.extend(amd_extended_tlbs(small, 2, KIB_4));
+        found.extend(amd_extended_tlbs(large, 2, MIB_2));
     }
     if let Some([first, second, ..]) = cpuid.leaf(0x8000_0019, 0) {
-        found.extend(amd_coded(first, 1, GIB_1));
-        found.extend(amd_coded(second, 2, GIB_1));
+        found.extend(amd_extended_tlbs(first, 1, GIB_1));
+        found.extend(amd_extended_tlbs(second, 2, GIB_1));
     }
     found.retain(|tlb| tlb.entries > 0);
     found
@@ -50,7 +50,7 @@ fn amd(cpuid: &Cpuid) -> Vec<Tlb> {
 
 /// Data and instruction TLB of one register with coded associativity (table E-4); code 0 means none, 9 refers to leaf
 /// 8000_001Dh, which describes caches only.
-fn amd_coded(register: u32, level: u32, page_bytes: u64) -> impl Iterator<Item = Tlb> {
+fn amd_extended_tlbs(register: u32, level: u32, page_bytes: u64) -> impl Iterator<Item = Tlb> {
     [(Data, register >> 16), (Instruction, register & 0xffff)].into_iter().filter_map(move |(kind, half)| {
         let ways = match half >> 12 {
             code @ 1..=4 => code,
@@ -83,14 +83,14 @@ fn intel(cpuid: &Cpuid) -> Vec<Tlb> {
             found.extend(codes.flat_map(descriptor));
         }
     }
-    second_levels(&mut found);
+    mark_second_levels(&mut found);
     found
 }
 
 /// Finds the second level among data TLBs for the same pages. Descriptors name levels only where a TLB is shared with
 /// instructions ("Data TLB0", "Data TLB1", "uTLB", "DTLB" are names); of two for data alone the larger is the second
 /// (Stack Overflow, "Understanding TLB from CPUID results on Intel").
-fn second_levels(found: &mut [Tlb]) {
+fn mark_second_levels(found: &mut [Tlb]) {
     let data: Vec<(u64, u32)> =
         found.iter().filter(|tlb| tlb.kind == Data).map(|tlb| (tlb.page_bytes, tlb.entries)).collect();
     for tlb in found.iter_mut().filter(|tlb| tlb.kind == Data) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn amd_leaves_of_zen_3() {
+    fn zen_3_leaves_are_decoded() {
         // Zen 3 (Ryzen 9 5950X): L1 of 64 entries, L2 data of 2048 and instruction of 512 (AMD 56665, section 2.7).
         let cpuid = recorded(&[
             (0x8000_0000, 0, [0x8000_0023, 0, 0, 0]),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn intel_descriptors_of_skylake() {
+    fn skylake_descriptors_are_decoded() {
         // cpuid leaf 2 of a Core i7-6700: 01 63 03 76, 00f0b5ff, 00000000, 00c30000.
         let cpuid = recorded(&[(0, 0, [0x16, 0, 0, 0]), (2, 0, [0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000])]);
         let found = tlbs(&cpuid, "GenuineIntel");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_data_tlbs_for_the_same_pages_the_larger_is_the_second_level() {
+    fn larger_data_tlb_is_second_level() {
         // cpuid leaf 2 of a Penryn (signature 10676h): TLB0 and TLB1 for pages of 4 KiB and of 4 MiB.
         let cpuid = recorded(&[(0, 0, [0xd, 0, 0, 0]), (2, 0, [0x05b0_b101, 0x0056_57f0, 0, 0x2cb4_304e])]);
         let found = tlbs(&cpuid, "GenuineIntel");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn intel_leaf_18h_wins_over_descriptors() {
+    fn leaf_18h_overrides_descriptors() {
         let cpuid = recorded(&[
             (0, 0, [0x1f, 0, 0, 0]),
             (2, 0, [0x00fe_ff01, 0xf0, 0, 0]),

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use kelvin_model::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
 
 use crate::cpu;
-use crate::text::{Root, cpu_list, cpu_mask, suffixed_size, value};
+use crate::root::{FileRoot, cpu_list, cpu_mask, suffixed_size, value_of_key};
 
-const CPUS: &str = "/sys/devices/system/cpu";
-const NODES: &str = "/sys/devices/system/node";
+const CPU_DIRECTORY: &str = "/sys/devices/system/cpu";
+const NODE_DIRECTORY: &str = "/sys/devices/system/node";
 
-pub(crate) fn read(root: Root<'_>) -> Topology {
-    let online = online(root);
-    let allowed = allowed(root, None);
+pub(crate) fn read(root: FileRoot<'_>) -> Topology {
+    let online = online_cpus(root);
+    let allowed = allowed_cpus(root, None);
     let first = first_allowed(&allowed);
-    let places = places(root, &online);
+    let places = cpu_locations(root, &online);
     Topology {
         sockets: sockets(root, &places),
         cores: cores(&places),
@@ -27,7 +27,7 @@ pub(crate) fn read(root: Root<'_>) -> Topology {
 }
 
 /// What makes two CPUs of one kind: their speed, by cpufreq and by the scheduler, their design, and what they share.
-const KIND: [&str; 6] = [
+const CPU_KIND_FILES: [&str; 6] = [
     "cpufreq/cpuinfo_max_freq",
     "cpu_capacity",
     "regs/identification/midr_el1",
@@ -37,8 +37,8 @@ const KIND: [&str; 6] = [
 ];
 
 /// Those of these CPUs that are of the same kind as one of them, in the same place: a metric is the same on all of them.
-pub(crate) fn alike(root: Root<'_>, cpus: &[u32], one: u32) -> Vec<u32> {
-    let kind = |cpu: u32| KIND.map(|file| root.text(&format!("{CPUS}/cpu{cpu}/{file}")));
+pub(crate) fn similar_cpus(root: FileRoot<'_>, cpus: &[u32], one: u32) -> Vec<u32> {
+    let kind = |cpu: u32| CPU_KIND_FILES.map(|file| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/{file}")));
     let own = kind(one);
     cpus.iter().copied().filter(|&cpu| kind(cpu) == own).collect()
 }
@@ -48,46 +48,46 @@ pub(crate) fn first_allowed(allowed: &Fact<Vec<u32>>) -> u32 {
     allowed.get().and_then(|cpus| cpus.first().copied()).unwrap_or(0)
 }
 
-fn some_cpus(text: &str) -> Option<Vec<u32>> {
+fn non_empty_cpu_list(text: &str) -> Option<Vec<u32>> {
     cpu_list(text).filter(|cpus| !cpus.is_empty())
 }
 
-fn online(root: Root<'_>) -> Fact<Vec<u32>> {
-    let listed = root.fact(&format!("{CPUS}/online"), some_cpus);
+fn online_cpus(root: FileRoot<'_>) -> Fact<Vec<u32>> {
+    let listed = root.fact(&format!("{CPU_DIRECTORY}/online"), non_empty_cpu_list);
     if listed.get().is_some() {
         return listed;
     }
-    let blocks = cpu::parse(&root.text(cpu::CPUINFO).unwrap_or_default());
+    let blocks = cpu::parse_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default());
     let cpus: Vec<u32> = blocks.iter().filter_map(|block| block.get("processor")?.parse().ok()).collect();
     if !cpus.is_empty() {
         return Fact::known(cpus, cpu::CPUINFO);
     }
     // Those that have a directory, and do not say that they are offline.
-    let is_online = |cpu: &u32| root.text(&format!("{CPUS}/cpu{cpu}/online")).is_none_or(|state| state != "0");
-    let cpus: Vec<u32> = numbered(root, CPUS, "cpu").into_iter().filter(is_online).collect();
-    if cpus.is_empty() { listed } else { Fact::known(cpus, CPUS) }
+    let is_online = |cpu: &u32| root.text(&format!("{CPU_DIRECTORY}/cpu{cpu}/online")).is_none_or(|state| state != "0");
+    let cpus: Vec<u32> = numbered_entries(root, CPU_DIRECTORY, "cpu").into_iter().filter(is_online).collect();
+    if cpus.is_empty() { listed } else { Fact::known(cpus, CPU_DIRECTORY) }
 }
 
 /// The numbers of the directories of this name: 0 and 1 of `cpu0`, `cpu1` and `cpufreq`.
-fn numbered(root: Root<'_>, directory: &str, name: &str) -> Vec<u32> {
+fn numbered_entries(root: FileRoot<'_>, directory: &str, name: &str) -> Vec<u32> {
     root.names(directory).iter().filter_map(|entry| entry.strip_prefix(name)?.parse().ok()).collect()
 }
 
 /// The CPUs of the first of these files that is there and has any, by its list, or else by its mask: kernels have had both since 2.6.26,
 /// and some recorders keep only masks.
-fn cpus_of(root: Root<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
+fn cpus_of(root: FileRoot<'_>, files: &[(String, String)]) -> Option<Vec<u32>> {
     let read = |name: &str, parse: fn(&str) -> Option<Vec<u32>>| parse(&root.text(name)?);
-    files.iter().find_map(|(list, mask)| read(list, some_cpus).or_else(|| read(mask, some_of_mask)))
+    files.iter().find_map(|(list, mask)| read(list, non_empty_cpu_list).or_else(|| read(mask, non_empty_cpu_mask)))
 }
 
-fn some_of_mask(text: &str) -> Option<Vec<u32>> {
+fn non_empty_cpu_mask(text: &str) -> Option<Vec<u32>> {
     cpu_mask(text).filter(|cpus| !cpus.is_empty())
 }
 
 /// CPUs that a process (this one, if none is named) may run on and that are online. The list of its status may name all that the kernel can have (virtual machines
 /// with room for more, `nosmt`): the running kernel is asked what of it can be used, and in a recorded tree the list is cut to the CPUs
 /// that were online there.
-pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
+pub fn allowed_cpus(root: FileRoot<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     if root.is_live()
         && let Ok(cpus) = kelvin_sys::cpu::allowed_of(process.unwrap_or_else(std::process::id))
     {
@@ -95,9 +95,9 @@ pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     }
     let file = format!("/proc/{}/status", process.map_or("self".into(), |process| process.to_string()));
     let of_line = |key: &str, parse: fn(&str) -> Option<Vec<u32>>| {
-        root.line_fact(&file, key, |text, key| parse(value(text, key, ':')?))
+        root.line_fact(&file, key, |text, key| parse(value_of_key(text, key, ':')?))
     };
-    let listed = of_line("Cpus_allowed_list", some_cpus);
+    let listed = of_line("Cpus_allowed_list", non_empty_cpu_list);
     // Before 2.6.26 there is only the mask.
     let masked = || of_line("Cpus_allowed", |text| cpu_mask(text).filter(|cpus| !cpus.is_empty()));
     let listed = if listed.get().is_some() {
@@ -105,7 +105,8 @@ pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
     } else {
         Some(masked()).filter(|mask| mask.get().is_some()).unwrap_or(listed)
     };
-    let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online(root)) else {
+    let (Fact::Known { value: listed, source }, Fact::Known { value: online, .. }) = (&listed, online_cpus(root))
+    else {
         return listed;
     };
     let usable: Vec<u32> = listed.iter().copied().filter(|cpu| online.contains(cpu)).collect();
@@ -120,11 +121,11 @@ pub fn allowed(root: Root<'_>, process: Option<u32>) -> Fact<Vec<u32>> {
 }
 
 /// Most CPUs that can share a core: a design has 8. A list of more is of something else, and would be kept for each of them.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS_PER_CORE: usize = 1024;
 
 /// The place of a CPU: its socket, and the CPUs of its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct CpuLocation {
     /// `None` where the platform states none (-1 in some virtual machines).
     socket: Option<u32>,
     threads: Vec<u32>,
@@ -133,48 +134,48 @@ struct Place {
 }
 
 /// The place of every online CPU, from sysfs or else from /proc/cpuinfo.
-fn places(root: Root<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<Place>> {
+fn cpu_locations(root: FileRoot<'_>, online: &Fact<Vec<u32>>) -> Fact<Vec<CpuLocation>> {
     let cpus = match online {
         Fact::Known { value, .. } => value,
         Fact::Unknown { reason } => return Fact::unknown(reason.as_str()),
     };
-    let listed: Option<Vec<Place>> = cpus.iter().map(|&cpu| place(root, cpu)).collect();
+    let listed: Option<Vec<CpuLocation>> = cpus.iter().map(|&cpu| cpu_location(root, cpu)).collect();
     if let Some(places) = listed {
-        return Fact::known(places, format!("{CPUS}/cpu*/topology"));
+        return Fact::known(places, format!("{CPU_DIRECTORY}/cpu*/topology"));
     }
-    match places_of_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
+    match locations_from_cpuinfo(&root.text(cpu::CPUINFO).unwrap_or_default()) {
         Some(places) => Fact::known(places, cpu::CPUINFO),
-        None => Fact::unknown(not_shown(root, cpus)),
+        None => Fact::unknown(missing_siblings_reason(root, cpus)),
     }
 }
 
 /// Why it is not known which CPUs share a core.
-fn not_shown(root: Root<'_>, cpus: &[u32]) -> String {
-    let none = cpus.iter().find(|&&cpu| place(root, cpu).is_none());
-    match none.map(|cpu| format!("{CPUS}/cpu{cpu}/topology")).filter(|directory| root.exists(directory)) {
+fn missing_siblings_reason(root: FileRoot<'_>, cpus: &[u32]) -> String {
+    let none = cpus.iter().find(|&&cpu| cpu_location(root, cpu).is_none());
+    match none.map(|cpu| format!("{CPU_DIRECTORY}/cpu{cpu}/topology")).filter(|directory| root.exists(directory)) {
         Some(directory) => format!(
             "{directory} lacks physical_package_id, or which CPUs, at most 1024, share the core (core_cpus_list, thread_siblings_list, or their masks), and \
              /proc/cpuinfo does not show it either"
         ),
-        None => format!("neither {CPUS}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core"),
+        None => format!("neither {CPU_DIRECTORY}/cpu*/topology nor /proc/cpuinfo shows which CPUs share a core"),
     }
 }
 
-fn place(root: Root<'_>, cpu: u32) -> Option<Place> {
-    let file = |name: &str| format!("{CPUS}/cpu{cpu}/topology/{name}");
+fn cpu_location(root: FileRoot<'_>, cpu: u32) -> Option<CpuLocation> {
+    let file = |name: &str| format!("{CPU_DIRECTORY}/cpu{cpu}/topology/{name}");
     // `core_cpus` is the name since 5.3, `thread_siblings` the one before.
     let names = ["core_cpus", "thread_siblings"].map(|name| (file(&format!("{name}_list")), file(name)));
-    let threads = cpus_of(root, &names).filter(|threads| threads.len() <= MOST_THREADS)?;
+    let threads = cpus_of(root, &names).filter(|threads| threads.len() <= MAX_THREADS_PER_CORE)?;
     let number = |name: &str| root.text(&file(name))?.parse::<u32>().ok();
-    Some(Place {
+    Some(CpuLocation {
         socket: root.text(&file("physical_package_id"))?.parse().ok(),
         threads,
         has_cluster: number("cluster_id").is_some(),
     })
 }
 
-fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
-    let blocks = cpu::parse(text);
+fn locations_from_cpuinfo(text: &str) -> Option<Vec<CpuLocation>> {
+    let blocks = cpu::parse_cpuinfo(text);
     let mut cores: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
     let mut keys = Vec::new();
     for block in &blocks {
@@ -183,14 +184,15 @@ fn places_of_cpuinfo(text: &str) -> Option<Vec<Place>> {
         cores.entry(key).or_default().push(number("processor")?);
         keys.push(key);
     }
-    if cores.values().any(|threads| threads.len() > MOST_THREADS) {
+    if cores.values().any(|threads| threads.len() > MAX_THREADS_PER_CORE) {
         return None;
     }
-    let places = keys.iter().map(|key| Place { socket: Some(key.0), threads: cores[key].clone(), has_cluster: false });
-    Some(places.collect()).filter(|places: &Vec<Place>| !places.is_empty())
+    let places =
+        keys.iter().map(|key| CpuLocation { socket: Some(key.0), threads: cores[key].clone(), has_cluster: false });
+    Some(places.collect()).filter(|places: &Vec<CpuLocation>| !places.is_empty())
 }
 
-fn sockets(root: Root<'_>, places: &Fact<Vec<Place>>) -> Fact<u32> {
+fn sockets(root: FileRoot<'_>, places: &Fact<Vec<CpuLocation>>) -> Fact<u32> {
     let (places, source) = match places {
         Fact::Unknown { reason } => return Fact::unknown(reason.as_str()),
         Fact::Known { value, source } => (value, source),
@@ -208,22 +210,22 @@ fn sockets(root: Root<'_>, places: &Fact<Vec<Place>>) -> Fact<u32> {
 
 /// Whether the numbers of sockets may be those of clusters: the device tree names both, and before Linux 6.0 the kernel stated the cluster as
 /// the socket (`parse_cluster` in drivers/base/arch_topology.c), and no cluster of its own.
-fn are_clusters(root: Root<'_>, places: &[Place]) -> bool {
+fn are_clusters(root: FileRoot<'_>, places: &[CpuLocation]) -> bool {
     cpu::is_arm(root) && !root.exists("/sys/firmware/acpi") && !places.iter().any(|place| place.has_cluster)
 }
 
-fn cores(places: &Fact<Vec<Place>>) -> Fact<u32> {
+fn cores(places: &Fact<Vec<CpuLocation>>) -> Fact<u32> {
     let distinct =
-        |places: Vec<Place>| places.into_iter().map(|place| place.threads).collect::<BTreeSet<_>>().len() as u32;
+        |places: Vec<CpuLocation>| places.into_iter().map(|place| place.threads).collect::<BTreeSet<_>>().len() as u32;
     places.clone().map(distinct)
 }
 
-fn siblings(places: &Fact<Vec<Place>>) -> Fact<Vec<Vec<u32>>> {
+fn siblings(places: &Fact<Vec<CpuLocation>>) -> Fact<Vec<Vec<u32>>> {
     places.clone().map(|places| places.into_iter().map(|place| place.threads).collect())
 }
 
-fn caches(root: Root<'_>, cpu: u32) -> Fact<Vec<Cache>> {
-    let directory = format!("{CPUS}/cpu{cpu}/cache");
+fn caches(root: FileRoot<'_>, cpu: u32) -> Fact<Vec<Cache>> {
+    let directory = format!("{CPU_DIRECTORY}/cpu{cpu}/cache");
     let indices = root.names(&directory).into_iter().filter(|name| name.starts_with("index"));
     let mut caches: Vec<Cache> = indices.filter_map(|index| cache(root, &format!("{directory}/{index}"))).collect();
     caches.sort_by_key(|cache| cache.level);
@@ -235,7 +237,7 @@ fn caches(root: Root<'_>, cpu: u32) -> Fact<Vec<Cache>> {
     Fact::known(caches, directory)
 }
 
-fn cache(root: Root<'_>, directory: &str) -> Option<Cache> {
+fn cache(root: FileRoot<'_>, directory: &str) -> Option<Cache> {
     let file = |name: &str| root.text(&format!("{directory}/{name}"));
     let kind = match file("type")?.as_str() {
         "Data" => CacheKind::Data,
@@ -255,22 +257,22 @@ fn cache(root: Root<'_>, directory: &str) -> Option<Cache> {
     })
 }
 
-fn nodes(root: Root<'_>) -> Fact<Vec<NumaNode>> {
-    let present = numbered(root, NODES, "node");
-    let listed = root.text(&format!("{NODES}/online")).and_then(|list| some_cpus(&list));
+fn nodes(root: FileRoot<'_>) -> Fact<Vec<NumaNode>> {
+    let present = numbered_entries(root, NODE_DIRECTORY, "node");
+    let listed = root.text(&format!("{NODE_DIRECTORY}/online")).and_then(|list| non_empty_cpu_list(&list));
     let ids = listed.unwrap_or_else(|| present.clone());
     let nodes: Vec<NumaNode> = ids.iter().filter_map(|&id| node(root, id)).collect();
     match (nodes.is_empty(), ids.first()) {
-        (false, _) => Fact::known(nodes, NODES),
-        (true, Some(id)) => {
-            Fact::unknown(format!("{NODES}/node{id} states neither a list of its CPUs (cpulist) nor a mask (cpumap)"))
-        }
-        (true, None) => Fact::unknown(format!("there are no nodes in {NODES}: a kernel without NUMA has one")),
+        (false, _) => Fact::known(nodes, NODE_DIRECTORY),
+        (true, Some(id)) => Fact::unknown(format!(
+            "{NODE_DIRECTORY}/node{id} states neither a list of its CPUs (cpulist) nor a mask (cpumap)"
+        )),
+        (true, None) => Fact::unknown(format!("there are no nodes in {NODE_DIRECTORY}: a kernel without NUMA has one")),
     }
 }
 
-fn node(root: Root<'_>, id: u32) -> Option<NumaNode> {
-    let file = |name: &str| root.text(&format!("{NODES}/node{id}/{name}"));
+fn node(root: FileRoot<'_>, id: u32) -> Option<NumaNode> {
+    let file = |name: &str| root.text(&format!("{NODE_DIRECTORY}/node{id}/{name}"));
     let distances = file("distance").unwrap_or_default();
     Some(NumaNode {
         id,
@@ -295,20 +297,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpuinfo_shows_cores_where_sysfs_is_hidden() {
+    fn cores_fall_back_to_cpuinfo() {
         let text = "processor : 0\nphysical id : 0\ncore id : 0\n\nprocessor : 1\nphysical id : 0\ncore id : 0\n\n\
                     processor : 2\nphysical id : 1\ncore id : 0\n\n";
-        let places = Fact::known(places_of_cpuinfo(text).unwrap(), "x");
+        let places = Fact::known(locations_from_cpuinfo(text).unwrap(), "x");
         assert_eq!(cores(&places).get(), Some(&2));
-        assert_eq!(sockets(Root::new(Path::new("/nosuch")), &places).get(), Some(&2));
+        assert_eq!(sockets(FileRoot::new(Path::new("/nosuch")), &places).get(), Some(&2));
         assert_eq!(siblings(&places).get(), Some(&vec![vec![0, 1], vec![0, 1], vec![2]]));
-        assert_eq!(places_of_cpuinfo("processor : 0\n\n"), None);
+        assert_eq!(locations_from_cpuinfo("processor : 0\n\n"), None);
     }
 
     #[test]
-    fn sockets_numbered_minus_one_are_unknown() {
-        let places = Fact::known(vec![Place { socket: None, threads: vec![0], has_cluster: false }], "x");
-        assert!(sockets(Root::new(Path::new("/nosuch")), &places).get().is_none());
+    fn negative_socket_is_unknown() {
+        let places = Fact::known(vec![CpuLocation { socket: None, threads: vec![0], has_cluster: false }], "x");
+        assert!(sockets(FileRoot::new(Path::new("/nosuch")), &places).get().is_none());
         assert_eq!(cores(&places).get(), Some(&1));
     }
 }

@@ -6,7 +6,7 @@
 
 mod journal;
 mod plan;
-mod switches;
+mod setting_switch;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -14,19 +14,19 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_model::Metric;
-use kelvin_sys::owned::ITSELF;
+use kelvin_sys::trusted_path::NOFOLLOW_FLAGS;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use plan::proactive_reclaim;
-pub use plan::{plan, unread};
-pub use switches::Switches;
+pub use plan::{plan_changes, unreadable_settings};
+pub use setting_switch::SettingSwitch;
 
-use crate::text::{Root, bracketed};
-use journal::{Journal, Lock};
+use crate::root::{FileRoot, bracketed_word};
+use journal::{Journal, JournalLock};
 
 /// A setting that could be changed to quieten the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct SettingChange {
     /// The file that holds the setting, as an absolute path on the machine.
     pub path: String,
     /// Its current value.
@@ -44,30 +44,32 @@ pub struct Change {
 
 /// Where a difference between two values of a setting would show.
 #[derive(Clone, Copy, Debug)]
-pub enum Shows {
+pub enum VisibleIn {
     /// In these metrics.
-    In(&'static [&'static Metric]),
+    Metrics(&'static [&'static Metric]),
     /// In nothing that can be measured in turn, for this reason.
-    Not(&'static str),
+    NotMeasurable(&'static str),
 }
 
 /// Changes of one setting, which may have a file for each CPU: what each bought can only be told of all of them together.
 #[derive(Clone, Debug)]
-pub struct OfSetting {
+pub struct SettingChanges {
     /// The changes, in their order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SettingChange>,
     /// Where a difference would show.
-    pub shows: Shows,
+    pub visible_in: VisibleIn,
 }
 
 /// Changes by setting, in their order; those of settings that tune does not know are left out.
-pub fn by_setting(changes: &[Change]) -> Vec<OfSetting> {
-    let mut settings: Vec<(&plan::Setting, OfSetting)> = Vec::new();
+pub fn group_by_setting(changes: &[SettingChange]) -> Vec<SettingChanges> {
+    let mut settings: Vec<(&plan::TunableSetting, SettingChanges)> = Vec::new();
     for change in changes {
-        let Some(known) = plan::Setting::of(&change.path) else { continue };
+        let Some(known) = plan::TunableSetting::for_path(&change.path) else { continue };
         match settings.iter_mut().find(|(of, _)| std::ptr::eq(*of, known)) {
             Some((_, setting)) => setting.changes.push(change.clone()),
-            None => settings.push((known, OfSetting { changes: vec![change.clone()], shows: known.shows() })),
+            None => {
+                settings.push((known, SettingChanges { changes: vec![change.clone()], visible_in: known.visible_in() }))
+            }
         }
     }
     settings.into_iter().map(|(_, setting)| setting).collect()
@@ -75,17 +77,17 @@ pub fn by_setting(changes: &[Change]) -> Vec<OfSetting> {
 
 /// The outcome for one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct ChangeOutcome {
     /// The file that holds the setting.
     pub path: String,
     /// The outcome.
-    pub result: Done,
+    pub result: ChangeResult,
 }
 
 /// The outcome for a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Done {
+pub enum ChangeResult {
     /// Changed, and verified by reading back.
     Changed {
         /// Its old value.
@@ -125,7 +127,7 @@ pub enum TuneError {
     },
     /// The journal cannot be read or written; nothing was changed.
     #[error("the journal {journal} cannot be {action}: {source}")]
-    Journal {
+    JournalIo {
         /// The journal.
         journal: PathBuf,
         /// `read`, `written`, `locked` or `removed`.
@@ -138,7 +140,7 @@ pub enum TuneError {
         "{path} {why}, so other users could have written the journal {journal}; nothing was changed: inspect it, put \
          the settings back by hand, remove it, and allow only root to write there"
     )]
-    Others {
+    UntrustedJournal {
         /// The journal.
         journal: PathBuf,
         /// What others can write: the journal, or a directory above it.
@@ -151,7 +153,7 @@ pub enum TuneError {
     Refused(String),
     /// The journal is not ours; nothing was changed.
     #[error("the journal {journal} is damaged ({reason}): inspect it, put the settings back by hand, and remove it")]
-    Damaged {
+    CorruptJournal {
         /// The journal.
         journal: PathBuf,
         /// What is wrong.
@@ -164,8 +166,8 @@ pub enum TuneError {
 ///
 /// # Errors
 /// Any [`TuneError`]; in all of them nothing was changed.
-pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outcome>, TuneError> {
-    apply_with(Root::new(root), journal, changes, &mut write)
+pub fn apply(root: &Path, journal: &Path, changes: &[SettingChange]) -> Result<Vec<ChangeOutcome>, TuneError> {
+    apply_with(FileRoot::new(root), journal, changes, &mut write_existing)
 }
 
 /// Puts back the settings in the journal, newest first, and removes it once all are done. A missing journal is not an
@@ -173,82 +175,89 @@ pub fn apply(root: &Path, journal: &Path, changes: &[Change]) -> Result<Vec<Outc
 ///
 /// # Errors
 /// Any [`TuneError`] but [`TuneError::Pending`].
-pub fn restore(root: &Path, journal: &Path) -> Result<Vec<Outcome>, TuneError> {
-    restore_with(Root::new(root), journal, &mut write)
+pub fn restore(root: &Path, journal: &Path) -> Result<Vec<ChangeOutcome>, TuneError> {
+    restore_with(FileRoot::new(root), journal, &mut write_existing)
 }
 
 /// The settings in a journal still to be put back, in the order of change; empty without a journal.
 ///
 /// # Errors
-/// [`TuneError::Journal`], [`TuneError::Others`] or [`TuneError::Damaged`].
-pub fn pending(journal: &Path) -> Result<Vec<Change>, TuneError> {
+/// [`TuneError::JournalIo`], [`TuneError::UntrustedJournal`] or [`TuneError::CorruptJournal`].
+pub fn pending_changes(journal: &Path) -> Result<Vec<SettingChange>, TuneError> {
     Ok(Journal::read(journal)?.map_or_else(Vec::new, |kept| kept.entries))
 }
 
 /// How a setting is written; replaced in tests.
-type Writer<'w> = &'w mut dyn FnMut(&Path, &str) -> io::Result<()>;
+type SettingWriter<'w> = &'w mut dyn FnMut(&Path, &str) -> io::Result<()>;
 
-fn apply_with(root: Root<'_>, path: &Path, changes: &[Change], write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+fn apply_with(
+    root: FileRoot<'_>,
+    path: &Path,
+    changes: &[SettingChange],
+    write: SettingWriter<'_>,
+) -> Result<Vec<ChangeOutcome>, TuneError> {
     if changes.is_empty() {
         return Ok(Vec::new());
     }
-    let _lock = Lock::take(path)?;
+    let _lock = JournalLock::acquire(path)?;
     if Journal::read(path)?.is_some() {
         return Err(TuneError::Pending { journal: path.to_owned() });
     }
     // The settings may have changed since the plan was made: read them again.
-    let found: Vec<(&Change, Result<String, String>)> =
-        changes.iter().map(|change| (change, current(root, &change.path))).collect();
+    let found: Vec<(&SettingChange, Result<String, String>)> =
+        changes.iter().map(|change| (change, current_value(root, &change.path))).collect();
     let changed = found.iter().filter(|(change, now)| now.as_ref() == Ok(&change.from));
     let journal = Journal::new(root, changed.map(|(change, _)| (*change).clone()).collect());
     if !journal.entries.is_empty() {
         journal.write(path)?;
     }
-    let make =
-        |(change, now): (&Change, _)| Outcome { path: change.path.clone(), result: make(root, change, now, write) };
+    let make = |(change, now): (&SettingChange, _)| ChangeOutcome {
+        path: change.path.clone(),
+        result: apply_change(root, change, now, write),
+    };
     let outcomes = found.into_iter().map(make).collect();
-    if !journal.entries.is_empty() && journal.entries.iter().all(|entry| current_is(root, &entry.path, &entry.from)) {
+    if !journal.entries.is_empty() && journal.entries.iter().all(|entry| has_value(root, &entry.path, &entry.from)) {
         Journal::remove(path)?;
     }
     Ok(outcomes)
 }
 
-fn restore_with(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+fn restore_with(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Result<Vec<ChangeOutcome>, TuneError> {
     // Checked first: without a journal nothing is written, not even the lock.
     if Journal::read(path)?.is_none() {
         return Ok(Vec::new());
     }
-    let _lock = Lock::take(path)?;
+    let _lock = JournalLock::acquire(path)?;
     restore_held(root, path, write)
 }
 
 /// The same by whoever holds the lock.
-fn restore_held(root: Root<'_>, path: &Path, write: Writer<'_>) -> Result<Vec<Outcome>, TuneError> {
+fn restore_held(root: FileRoot<'_>, path: &Path, write: SettingWriter<'_>) -> Result<Vec<ChangeOutcome>, TuneError> {
     let Some(journal) = Journal::read(path)? else { return Ok(Vec::new()) };
     let restarted = journal.is_of_an_earlier_boot(root);
-    let mut outcomes: Vec<Outcome> = journal
+    let mut outcomes: Vec<ChangeOutcome> = journal
         .entries
         .iter()
         .rev()
         .map(|entry| {
-            let result = if restarted { after_restart(root, entry) } else { put_back(root, entry, write) };
-            Outcome { path: entry.path.clone(), result }
+            let result = if restarted { outcome_after_reboot(root, entry) } else { restore_change(root, entry, write) };
+            ChangeOutcome { path: entry.path.clone(), result }
         })
         .collect();
-    keep_one_of_each(&mut outcomes);
-    if outcomes.iter().all(|outcome| !matches!(outcome.result, Done::Refused(_))) {
+    deduplicate_outcomes(&mut outcomes);
+    if outcomes.iter().all(|outcome| !matches!(outcome.result, ChangeResult::Refused(_))) {
         Journal::remove(path)?;
     }
     Ok(outcomes)
 }
 
 /// Of a setting that an experiment switched between several values, what was done for the one that it had.
-fn keep_one_of_each(outcomes: &mut Vec<Outcome>) {
-    let weight = |outcome: &Outcome| match outcome.result {
-        Done::ChangedByOthers { .. } => 0,
-        Done::AsWanted(_) => 1,
-        Done::Gone(_) | Done::Refused(_) => 2,
-        Done::Changed { .. } => 3,
+fn deduplicate_outcomes(outcomes: &mut Vec<ChangeOutcome>) {
+    let weight = |outcome: &ChangeOutcome| match outcome.result {
+        ChangeResult::ChangedByOthers { .. } => 0,
+        ChangeResult::AsWanted(_) => 1,
+        ChangeResult::Gone(_) | ChangeResult::Refused(_) => 2,
+        ChangeResult::Changed { .. } => 3,
     };
     let all = std::mem::take(outcomes);
     for outcome in all {
@@ -261,56 +270,61 @@ fn keep_one_of_each(outcomes: &mut Vec<Outcome>) {
 }
 
 /// Whether two values of a setting are the same: the kernel writes the parts of some with tabs.
-fn same(one: &str, other: &str) -> bool {
+fn is_same_value(one: &str, other: &str) -> bool {
     one.split_whitespace().eq(other.split_whitespace())
 }
 
-fn make(root: Root<'_>, change: &Change, now: Result<String, String>, write: Writer<'_>) -> Done {
+fn apply_change(
+    root: FileRoot<'_>,
+    change: &SettingChange,
+    now: Result<String, String>,
+    write: SettingWriter<'_>,
+) -> ChangeResult {
     match now {
-        Err(reason) => Done::Refused(reason),
-        Ok(now) if now == change.to => Done::AsWanted(now),
-        Ok(now) if now == change.from => set(root, &change.path, &now, &change.to, write),
-        Ok(now) => Done::ChangedByOthers { ours: change.from.clone(), now },
+        Err(reason) => ChangeResult::Refused(reason),
+        Ok(now) if now == change.to => ChangeResult::AsWanted(now),
+        Ok(now) if now == change.from => write_and_verify(root, &change.path, &now, &change.to, write),
+        Ok(now) => ChangeResult::ChangedByOthers { ours: change.from.clone(), now },
     }
 }
 
-fn put_back(root: Root<'_>, entry: &Change, write: Writer<'_>) -> Done {
+fn restore_change(root: FileRoot<'_>, entry: &SettingChange, write: SettingWriter<'_>) -> ChangeResult {
     if !root.exists(&entry.path) {
-        return Done::Gone(format!("{} no longer exists", entry.path));
+        return ChangeResult::Gone(format!("{} no longer exists", entry.path));
     }
-    match current(root, &entry.path) {
-        Err(reason) => Done::Refused(reason),
-        Ok(now) if now == entry.from => Done::AsWanted(now),
-        Ok(now) if same(&now, &entry.to) => set(root, &entry.path, &now, &entry.from, write),
-        Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
+    match current_value(root, &entry.path) {
+        Err(reason) => ChangeResult::Refused(reason),
+        Ok(now) if now == entry.from => ChangeResult::AsWanted(now),
+        Ok(now) if is_same_value(&now, &entry.to) => write_and_verify(root, &entry.path, &now, &entry.from, write),
+        Ok(now) => ChangeResult::ChangedByOthers { ours: entry.to.clone(), now },
     }
 }
 
 /// Settings in /proc and /sys do not survive a reboot, so none of them is ours.
-fn after_restart(root: Root<'_>, entry: &Change) -> Done {
-    match current(root, &entry.path) {
-        Ok(now) if now == entry.from => Done::AsWanted(now),
-        Ok(now) => Done::ChangedByOthers { ours: entry.to.clone(), now },
-        Err(reason) => Done::Gone(reason),
+fn outcome_after_reboot(root: FileRoot<'_>, entry: &SettingChange) -> ChangeResult {
+    match current_value(root, &entry.path) {
+        Ok(now) if now == entry.from => ChangeResult::AsWanted(now),
+        Ok(now) => ChangeResult::ChangedByOthers { ours: entry.to.clone(), now },
+        Err(reason) => ChangeResult::Gone(reason),
     }
 }
 
 /// Writes a setting and reads it back.
-fn set(root: Root<'_>, path: &str, from: &str, to: &str, write: Writer<'_>) -> Done {
-    if let Err(error) = inside(root, path).and_then(|file| write(&file, to)) {
+fn write_and_verify(root: FileRoot<'_>, path: &str, from: &str, to: &str, write: SettingWriter<'_>) -> ChangeResult {
+    if let Err(error) = resolve_setting(root, path).and_then(|file| write(&file, to)) {
         let hint = if error.kind() == io::ErrorKind::PermissionDenied { " (run as root)" } else { "" };
-        return Done::Refused(format!("{path} cannot be set to '{to}': {error}{hint}"));
+        return ChangeResult::Refused(format!("{path} cannot be set to '{to}': {error}{hint}"));
     }
-    match current(root, path) {
-        Ok(now) if same(&now, to) => Done::Changed { from: from.to_owned(), to: now },
-        Ok(now) => Done::Refused(format!("{path} was set to '{to}' but still reads '{now}'")),
-        Err(reason) => Done::Refused(reason),
+    match current_value(root, path) {
+        Ok(now) if is_same_value(&now, to) => ChangeResult::Changed { from: from.to_owned(), to: now },
+        Ok(now) => ChangeResult::Refused(format!("{path} was set to '{to}' but still reads '{now}'")),
+        Err(reason) => ChangeResult::Refused(reason),
     }
 }
 
 /// The file behind a path. The kernel's own links stay within /sys.
-fn inside(root: Root<'_>, path: &str) -> io::Result<PathBuf> {
-    let (top, file) = (fs::canonicalize(root.at("/"))?, fs::canonicalize(root.at(path))?);
+fn resolve_setting(root: FileRoot<'_>, path: &str) -> io::Result<PathBuf> {
+    let (top, file) = (fs::canonicalize(root.resolve("/"))?, fs::canonicalize(root.resolve(path))?);
     if ["proc", "sys"].iter().any(|place| file.starts_with(top.join(place))) {
         return Ok(file);
     }
@@ -318,17 +332,17 @@ fn inside(root: Root<'_>, path: &str) -> io::Result<PathBuf> {
 }
 
 /// The value of a setting: the word in brackets where the file lists all choices.
-pub(crate) fn current(root: Root<'_>, path: &str) -> Result<String, String> {
-    root.read(path).map(|text| bracketed(&text).unwrap_or(&text).to_owned())
+pub(crate) fn current_value(root: FileRoot<'_>, path: &str) -> Result<String, String> {
+    root.read(path).map(|text| bracketed_word(&text).unwrap_or(&text).to_owned())
 }
 
-fn current_is(root: Root<'_>, path: &str, value: &str) -> bool {
-    current(root, path).is_ok_and(|now| now == value)
+fn has_value(root: FileRoot<'_>, path: &str, value: &str) -> bool {
+    current_value(root, path).is_ok_and(|now| now == value)
 }
 
 /// Writes a setting: into an existing file, never a new one.
-fn write(path: &Path, value: &str) -> io::Result<()> {
-    OpenOptions::new().write(true).truncate(true).custom_flags(ITSELF).open(path)?.write_all(value.as_bytes())
+fn write_existing(path: &Path, value: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).truncate(true).custom_flags(NOFOLLOW_FLAGS).open(path)?.write_all(value.as_bytes())
 }
 
 #[cfg(test)]

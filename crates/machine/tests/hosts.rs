@@ -43,9 +43,9 @@ fn firmware_tells_a_guest_whose_hypervisor_hides_its_flag() {
     assert_eq!(of("hypervisor", "Alibaba Cloud", "Alibaba Cloud ECS").as_deref(), Some("KVM"));
 }
 
-const DISK: &str = "ext4 /dev/sda1 rw";
-const SHORT: &str = "0f3a9c1d2e4b";
-const LONG: &str = "0f3a9c1d2e4b5a6978877665544332211000ffeeddccbbaa9988776655443322";
+const DISK_MOUNT: &str = "ext4 /dev/sda1 rw";
+const SHORT_CONTAINER_ID: &str = "0f3a9c1d2e4b";
+const CONTAINER_ID: &str = "0f3a9c1d2e4b5a6978877665544332211000ffeeddccbbaa9988776655443322";
 
 /// The container of a process in a group, with this root file system and other files.
 fn container(cgroup: &str, mount: &str, others: &[(&str, &str)]) -> Option<String> {
@@ -61,7 +61,7 @@ fn container(cgroup: &str, mount: &str, others: &[(&str, &str)]) -> Option<Strin
 }
 
 #[test]
-fn a_host_is_no_container_whatever_its_root_and_its_services_are() {
+fn hosts_are_not_containers() {
     let session = "0::/user.slice/user-1000.slice/session-2.scope";
     let roots = [
         (
@@ -85,7 +85,7 @@ fn a_host_is_no_container_whatever_its_root_and_its_services_are() {
         (session, "overlay overlay rw,lowerdir=/some/where,upperdir=/some/where/else"),
         ("0::/", "overlay overlay rw,lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work"),
         ("0::/", "overlay overlay rw,lowerdir=/memory/images/a:/memory/images/b,upperdir=/memory/changes"),
-        (session, DISK),
+        (session, DISK_MOUNT),
     ];
     for (cgroup, mount) in roots {
         assert_eq!(container(cgroup, mount, &[]), None, "{cgroup} {mount}");
@@ -111,39 +111,53 @@ fn a_host_is_no_container_whatever_its_root_and_its_services_are() {
         "0::/lxc.monitor/c1",
         "0::/lxc.monitor.c1",
         "12:pids:/system.slice/docker.service\n1:name=systemd:/system.slice/docker.service",
-        &format!("0::/machine.slice/libpod-conmon-{LONG}.scope"),
+        &format!("0::/machine.slice/libpod-conmon-{CONTAINER_ID}.scope"),
     ];
     for cgroup in services {
-        assert_eq!(container(cgroup, DISK, &[]), None, "{cgroup}");
+        assert_eq!(container(cgroup, DISK_MOUNT, &[]), None, "{cgroup}");
     }
 }
 
 #[test]
-fn containers_are_named_by_their_groups() {
+fn container_manager_is_named_by_cgroup() {
     let pod = "pod1f0c6d2a-7d4e-4d8b-9a51-0c2f7e9b1a23";
     let slice = "kubepods-burstable-pod1f0c6d2a_7d4e_4d8b_9a51_0c2f7e9b1a23.slice";
     let groups = [
-        (format!("12:pids:/docker/{LONG}\n0::/system.slice/containerd.service"), "docker"),
-        (format!("0::/system.slice/docker-{LONG}.scope"), "docker"),
-        (format!("0::/docker/{SHORT}"), "docker"),
-        (format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{LONG}.scope/init"), "docker"),
-        ("0::/docker/buildkit/zq3x0k".into(), "docker"),
-        (format!("4:memory:/system.slice:docker:{LONG}"), "docker"),
-        (format!("0::/machine.slice/libpod-{LONG}.scope/container"), "podman"),
-        (format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{LONG}.scope"), "podman"),
-        (format!("9:pids:/libpod_parent/libpod-{LONG}"), "podman"),
-        (format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/cri-containerd-{LONG}.scope"), "kubernetes"),
+        (format!("12:pids:/docker/{CONTAINER_ID}\n0::/system.slice/containerd.service"), "docker"),
+        (format!("0::/system.slice/docker-{CONTAINER_ID}.scope"), "docker"),
+        (format!("0::/docker/{SHORT_CONTAINER_ID}"), "docker"),
         (
-            format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/crio-{LONG}.scope/system.slice/a.service"),
+            format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{CONTAINER_ID}.scope/init"),
+            "docker",
+        ),
+        ("0::/docker/buildkit/zq3x0k".into(), "docker"),
+        (format!("4:memory:/system.slice:docker:{CONTAINER_ID}"), "docker"),
+        (format!("0::/machine.slice/libpod-{CONTAINER_ID}.scope/container"), "podman"),
+        (format!("0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{CONTAINER_ID}.scope"), "podman"),
+        (format!("9:pids:/libpod_parent/libpod-{CONTAINER_ID}"), "podman"),
+        (
+            format!("0::/kubepods.slice/kubepods-burstable.slice/{slice}/cri-containerd-{CONTAINER_ID}.scope"),
             "kubernetes",
         ),
-        (format!("0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/cri-containerd-{LONG}.scope"), "kubernetes"),
-        (format!("0::/docker/{LONG}/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/x.scope"), "kubernetes"),
-        (format!("11:memory:/kubepods/besteffort/{pod}/{LONG}"), "kubernetes"),
-        (format!("11:memory:/kubelet/kubepods/{pod}/{LONG}"), "kubernetes"),
-        (format!("0::/system.slice/containerd.service/{slice}:cri-containerd:{LONG}"), "kubernetes"),
-        (format!("0::/system.slice/nerdctl-{LONG}.scope"), "containerd"),
-        (format!("0::/ecs/0123456789abcdef0123456789abcdef/{LONG}"), "one that does not name itself"),
+        (
+            format!(
+                "0::/kubepods.slice/kubepods-burstable.slice/{slice}/crio-{CONTAINER_ID}.scope/system.slice/a.service"
+            ),
+            "kubernetes",
+        ),
+        (
+            format!("0::/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/cri-containerd-{CONTAINER_ID}.scope"),
+            "kubernetes",
+        ),
+        (
+            format!("0::/docker/{CONTAINER_ID}/kubelet.slice/kubelet-kubepods.slice/kubelet-{slice}/x.scope"),
+            "kubernetes",
+        ),
+        (format!("11:memory:/kubepods/besteffort/{pod}/{CONTAINER_ID}"), "kubernetes"),
+        (format!("11:memory:/kubelet/kubepods/{pod}/{CONTAINER_ID}"), "kubernetes"),
+        (format!("0::/system.slice/containerd.service/{slice}:cri-containerd:{CONTAINER_ID}"), "kubernetes"),
+        (format!("0::/system.slice/nerdctl-{CONTAINER_ID}.scope"), "containerd"),
+        (format!("0::/ecs/0123456789abcdef0123456789abcdef/{CONTAINER_ID}"), "one that does not name itself"),
         ("0::/lxc/c1/init.scope".into(), "lxc"),
         ("12:pids:/lxc/100".into(), "lxc"),
         ("0::/lxc.payload.web/system.slice/nginx.service".into(), "lxc"),
@@ -153,13 +167,13 @@ fn containers_are_named_by_their_groups() {
         ("5:cpu:/garden/0c2f7e9b-1a23-4d8b-9a51-7d4e1f0c6d2a".into(), "garden"),
     ];
     for (cgroup, name) in groups {
-        assert_eq!(container(&cgroup, DISK, &[]).as_deref(), Some(name), "{cgroup}");
+        assert_eq!(container(&cgroup, DISK_MOUNT, &[]).as_deref(), Some(name), "{cgroup}");
     }
 }
 
 /// With a namespace of groups all paths are `/`, and there may be no marker.
 #[test]
-fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() {
+fn namespaced_containers_are_found_by_mounts() {
     let overlay = |options: &str| container("0::/", &format!("overlay overlay rw,{options}"), &[]);
     let docker =
         "lowerdir=/var/lib/docker/overlay2/l/A:/var/lib/docker/overlay2/l/B,upperdir=/var/lib/docker/overlay2/x/diff";
@@ -179,7 +193,7 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
             &[],
         )
     };
-    let hosts = format!("/var/lib/docker/containers/{LONG}/hosts");
+    let hosts = format!("/var/lib/docker/containers/{CONTAINER_ID}/hosts");
     assert_eq!(bound(&hosts, "/etc/hosts").as_deref(), Some("docker"));
     assert_eq!(bound(&hosts, "/mnt/hosts"), None);
     assert_eq!(bound("/var/lib/kubelet/pods/x/etc-hosts", "/etc/hosts").as_deref(), Some("kubernetes"));
@@ -191,7 +205,7 @@ fn containers_that_see_no_group_above_their_own_are_found_by_files_and_mounts() 
     assert_eq!(marked("btrfs rpool/x rw", ".dockerenv").as_deref(), Some("docker"));
     assert_eq!(marked("xfs none rw", "run/.containerenv").as_deref(), Some("podman"));
     assert_eq!(marked("overlay /cow rw,lowerdir=/filesystem.squashfs,upperdir=/cow/upper", ".dockerenv"), None);
-    let named = |file: &str, text: &str| container("0::/", DISK, &[(file, text)]);
+    let named = |file: &str, text: &str| container("0::/", DISK_MOUNT, &[(file, text)]);
     assert_eq!(named("run/host/container-manager", "systemd-nspawn\n").as_deref(), Some("systemd-nspawn"));
     assert_eq!(named("proc/1/environ", "A=b\0container=lxc\0").as_deref(), Some("lxc"));
 }
@@ -207,7 +221,7 @@ fn in_own_namespace(cgroup: &str, mount: &str, first: Option<&str>) -> kelvin_mo
 
 /// A mount namespace of its own is one of a container or of a service: without other evidence neither is known, whatever group is seen.
 #[test]
-fn root_in_a_namespace_of_its_own_is_not_known() {
+fn unshared_root_is_unknown() {
     let overlay = "0:20 / / rw - overlay overlay rw,lowerdir=/l/A:/l/B,upperdir=/u/diff";
     for (cgroup, mount) in [
         ("0::/", overlay),
@@ -224,7 +238,7 @@ fn root_in_a_namespace_of_its_own_is_not_known() {
 }
 
 #[test]
-fn service_whose_root_is_that_of_the_first_process_is_on_a_host() {
+fn service_sharing_init_root_is_host() {
     let (group, overlay) = ("0::/system.slice/cron.service", "0:20 / / rw - overlay /cow rw,upperdir=/cow/upper");
     let subvolume = "0:31 /root / rw - btrfs /dev/sda3 rw,subvol=/root";
     for root in [overlay, subvolume] {
@@ -245,13 +259,13 @@ fn limits(groups: &str, mounts: &str, files: &[(&str, &str)]) -> kelvin_model::L
     read(tree(&all).path()).limits
 }
 
-const V2: &str = "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
-const V1: &str = "31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+const V2_MOUNTS: &str = "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+const V1_MOUNTS: &str = "31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
                   32 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 
 #[test]
-fn a_limit_that_cannot_be_read_is_unknown_and_not_none() {
-    let of = |cpu: &str, memory: &str| limits("0::/a", V2, &[("a/cpu.max", cpu), ("a/memory.max", memory)]);
+fn unreadable_limit_is_unknown() {
+    let of = |cpu: &str, memory: &str| limits("0::/a", V2_MOUNTS, &[("a/cpu.max", cpu), ("a/memory.max", memory)]);
     assert_eq!(of("max 100000", "max").cpu_quota.get(), Some(&None));
     for odd in ["abc", "50000", "50000 0"] {
         let limits = of(odd, "abc");
@@ -264,24 +278,24 @@ fn a_limit_that_cannot_be_read_is_unknown_and_not_none() {
     // Of version 1 the period, and the whole group, may not be recorded.
     let groups = "5:cpu:/a/b\n6:memory:/a/b\n";
     let quota = ("cpu/a/b/cpu.cfs_quota_us", "150000");
-    let limits_v1 = limits(groups, V1, &[quota]);
+    let limits_v1 = limits(groups, V1_MOUNTS, &[quota]);
     assert!(limits_v1.cpu_quota.source_or_reason().ends_with("with what cpu.cfs_period_us says"), "{limits_v1:?}");
     assert!(limits_v1.memory_bytes.get().is_none(), "{limits_v1:?}");
     let whole = [quota, ("cpu/a/b/cpu.cfs_period_us", "100000"), ("memory/a/b/memory.limit_in_bytes", "1048576")];
-    let limits_v1 = limits(groups, V1, &whole);
+    let limits_v1 = limits(groups, V1_MOUNTS, &whole);
     assert_eq!(limits_v1.cpu_quota.get(), Some(&Some(1.5)));
     assert_eq!(limits_v1.memory_bytes.get(), Some(&Some(1 << 20)));
 }
 
 #[test]
-fn the_quota_of_another_group_is_none_of_the_process() {
+fn quota_of_other_cgroup_is_ignored() {
     let files = [("other/cpu.max", "50000 100000"), ("cpu.max", "70000 100000")];
-    let quota = limits("0::/../../other", V2, &files).cpu_quota;
+    let quota = limits("0::/../../other", V2_MOUNTS, &files).cpu_quota;
     assert!(quota.get().is_none() && quota.source_or_reason().contains("outside of what"), "{quota:?}");
 }
 
 #[test]
-fn allowed_cpus_are_those_of_the_mask_where_there_is_no_list() {
+fn allowed_cpus_fall_back_to_mask() {
     let allowed = |status: &str| read(tree(&[("proc/self/status", status)]).path()).topology.allowed;
     let mask = allowed("Name:\tx\nCpus_allowed:\tffffffff,ffffffff,ffffffff\n");
     assert_eq!(mask.get(), Some(&(0..96).collect()));
@@ -290,14 +304,14 @@ fn allowed_cpus_are_those_of_the_mask_where_there_is_no_list() {
 }
 
 #[test]
-fn a_missing_line_is_told_as_missing() {
+fn missing_line_is_reported() {
     let memory = read(tree(&[("proc/meminfo", "MemTotal: 3885396 kB\n")]).path()).memory;
     assert_eq!(memory.total_bytes.get(), Some(&(3_885_396 << 10)));
     assert_eq!(memory.swap_bytes.source_or_reason(), "/proc/meminfo has no line 'SwapTotal'");
 }
 
 #[test]
-fn an_architecture_is_told_by_what_only_it_has() {
+fn architecture_is_inferred_from_cpuinfo_keys() {
     for (info, name) in [
         ("processor: 0\nvendor_id: GenuineIntel\nflags: fpu vme de pse tsc msr\n", "i686"),
         ("processor: 0\nvendor_id: GenuineIntel\nflags: fpu tsc lm\n", "x86_64"),
@@ -317,7 +331,7 @@ fn an_architecture_is_told_by_what_only_it_has() {
 }
 
 #[test]
-fn a_frequency_in_a_model_name_is_no_address() {
+fn frequency_in_model_name_is_not_redacted() {
     let info = "processor: 0\nvendor_id: Shanghai\nmodel name: ZHAOXIN KaiXian KX-6640MA@2.2+GHz\nflags: lm\n";
     let machine = read(tree(&[("proc/cpuinfo", info)]).path());
     assert_eq!(machine.cpu.nominal_hz.get(), Some(&2.2e9));
@@ -334,7 +348,7 @@ fn allowed(online: &str, listed: &str) -> Result<Vec<u32>, String> {
 }
 
 #[test]
-fn cpus_that_are_not_online_are_not_allowed() {
+fn offline_cpus_are_not_allowed() {
     assert_eq!(allowed("0-3", "0-127"), Ok(vec![0, 1, 2, 3]));
     assert_eq!(allowed("0,2,4,6", "0-7"), Ok(vec![0, 2, 4, 6]));
     assert_eq!(allowed("0-3", "2-3"), Ok(vec![2, 3]));
@@ -343,7 +357,7 @@ fn cpus_that_are_not_online_are_not_allowed() {
 }
 
 #[test]
-fn of_this_machine_the_kernel_is_asked_what_can_be_used() {
+fn live_allowed_cpus_come_from_kernel() {
     let topology = read(Path::new("/")).topology;
     let usable = kelvin_sys::cpu::allowed_of(std::process::id()).unwrap();
     assert_eq!(topology.allowed.get(), Some(&usable));
@@ -374,7 +388,7 @@ fn recorded(threads: (&str, &str), cpus: (&str, &str), online: bool) -> tempfile
 }
 
 #[test]
-fn masks_directories_and_lists_that_end_in_a_nul_are_read() {
+fn nul_terminated_recordings_are_read() {
     let all = [
         (("thread_siblings", "3"), ("cpumap", "00000000,00000003")),
         (("core_cpus", "00000003\n\0"), ("cpumap", "3\n\0")),
@@ -394,7 +408,7 @@ fn masks_directories_and_lists_that_end_in_a_nul_are_read() {
 }
 
 #[test]
-fn a_reason_says_what_is_not_there() {
+fn unknown_fact_names_missing_file() {
     let tree = recorded(("threads", "3"), ("cpus", "3"), false);
     let topology = read(tree.path()).topology;
     let [cores, nodes] = [topology.cores.source_or_reason(), topology.nodes.source_or_reason()];
@@ -406,7 +420,7 @@ fn a_reason_says_what_is_not_there() {
 }
 
 #[test]
-fn without_a_list_the_cpus_that_are_online_are_those_with_a_directory() {
+fn online_cpus_fall_back_to_directories() {
     let topology = |files: &[(&str, &str)]| read(tree(files).path()).topology;
     let cpus = |number: u32, state: &str| (format!("{CPUS}/cpu{number}/online"), state.to_owned());
     let files = [cpus(1, "1"), cpus(2, "0"), (format!("{CPUS}/cpu0/topology/physical_package_id"), "0".into())];
@@ -441,7 +455,7 @@ fn clusters_of_arm_are_no_sockets() {
 }
 
 #[test]
-fn an_s390_is_no_x86() {
+fn s390_is_not_x86() {
     let info = "vendor_id       : IBM/S390\n# processors    : 2\nfeatures\t: esan3 zarch stfle\n\n\
                 processor 0: version = FF,  identification = 0133E8,  machine = 2964\n";
     let machine = |system: &str| {
@@ -466,17 +480,17 @@ fn an_s390_is_no_x86() {
 }
 
 #[test]
-fn a_kernel_of_its_own_and_a_root_in_a_store_tell_a_container() {
-    const GVISOR: &str = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
-    const OTHER: &str = "Linux version 4.4.0-210-generic #242-Ubuntu SMP Fri Apr 16 09:57:56 UTC 2021\n";
+fn own_kernel_or_store_root_is_container() {
+    const GVISOR_KERNEL: &str = "Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016\n";
+    const GENERIC_KERNEL: &str = "Linux version 4.4.0-210-generic #242-Ubuntu SMP Fri Apr 16 09:57:56 UTC 2021\n";
     let release = |text| [("proc/sys/kernel/osrelease", text)];
     for (others, name) in [
         (&release("4.4.0-19041-Microsoft\n")[..], Some("wsl")),
         (&release("5.15.90.1-microsoft-standard-WSL2\n"), None),
         (&[("proc/vz/veinfo", "")], Some("openvz")),
         (&[("proc/vz/version", ""), ("proc/bc/0/resources", "")], None),
-        (&[("proc/version", GVISOR)], Some("gvisor")),
-        (&[("proc/version", OTHER)], None),
+        (&[("proc/version", GVISOR_KERNEL)], Some("gvisor")),
+        (&[("proc/version", GENERIC_KERNEL)], None),
         (&[("run/systemd/container", "systemd-nspawn\n")], Some("systemd-nspawn")),
         (&[("run/systemd/container", "\n")], None),
         // One word of a text, whatever it has.
@@ -502,12 +516,12 @@ fn a_kernel_of_its_own_and_a_root_in_a_store_tell_a_container() {
         assert_eq!(found.get().is_some(), name.is_some(), "{root}: {found:?}");
     }
     let long = "a".repeat(5000);
-    let named = container("0::/", DISK, &[("run/systemd/container", &long)]);
+    let named = container("0::/", DISK_MOUNT, &[("run/systemd/container", &long)]);
     assert!(named.is_some_and(|name| name.len() <= 40));
 }
 
 #[test]
-fn what_old_kernels_of_arm_write_once_is_of_each_processor() {
+fn old_arm_cpuinfo_applies_to_all_cpus() {
     let text = "Processor\t: ARMv7 Processor rev 4 (v7l)\nprocessor\t: 0\nBogoMIPS\t: 1694.10\n\nprocessor\t: 1\nBogoMIPS\t: 1694.10\n\n\
                 Features\t: swp half thumb neon\nCPU implementer\t: 0x41\nCPU architecture: 7\nCPU part\t: 0xc0f\nCPU revision\t: 4\n\n\
                 Hardware\t: SAMSUNG EXYNOS5\n";
@@ -519,7 +533,7 @@ fn what_old_kernels_of_arm_write_once_is_of_each_processor() {
 
 /// Each took minutes, or all memory.
 #[test]
-fn a_tree_of_huge_files_is_read_in_a_moment() {
+fn huge_files_are_read_quickly() {
     let mounts: String =
         (0..100_000).map(|number| format!("9 1 8:1 / /m/{number:07} rw - ext4 /dev/sda1 rw\n")).collect();
     let options: Vec<String> = (0..400_000).map(|number| format!("o{number}")).collect();

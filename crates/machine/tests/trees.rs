@@ -5,16 +5,16 @@ mod support;
 use std::fmt::Debug;
 use std::path::Path;
 
-use kelvin_machine::{Bound, file_cache, hazards, read};
+use kelvin_machine::{FileCacheBound, file_cache, hazards, read};
 use kelvin_model::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
-use support::Tree;
+use support::RecordedTree;
 
 /// All recorded or composed machines: the first two are guests, on a Zen 5 and on an Intel server core.
 const TREES: [&str; 6] = ["x86-64-vm", "x86-64-vm-masked", "x86-64-server", "aarch64-server", "container", "cgroup-v1"];
 
 /// Asserts a fact's value, and that it names its source.
 #[track_caller]
-fn is<T: Debug + PartialEq>(fact: &Fact<T>, value: impl Into<T>) {
+fn assert_known<T: Debug + PartialEq>(fact: &Fact<T>, value: impl Into<T>) {
     let value = value.into();
     assert_eq!(fact.get(), Some(&value), "{}", fact.source_or_reason());
     assert!(!fact.source_or_reason().is_empty());
@@ -22,11 +22,11 @@ fn is<T: Debug + PartialEq>(fact: &Fact<T>, value: impl Into<T>) {
 
 /// Asserts that a fact is unknown, for a reason with these words.
 #[track_caller]
-fn unknown<T: Debug>(fact: &Fact<T>, words: &str) {
+fn assert_unknown<T: Debug>(fact: &Fact<T>, words: &str) {
     assert!(fact.get().is_none() && fact.source_or_reason().contains(words), "{fact:?}");
 }
 
-fn hazards_of(tree: &Tree, machine: &Machine, scratch: &str) -> Vec<Hazard> {
+fn hazards_of(tree: &RecordedTree, machine: &Machine, scratch: &str) -> Vec<Hazard> {
     let found = hazards(tree.root(), machine, Path::new(scratch));
     for one in &found {
         assert!(!one.summary.is_empty() && !one.effect.is_empty() && !one.source.is_empty(), "{one:?}");
@@ -48,27 +48,27 @@ fn summary<'h>(found: &'h [Hazard], id: &str) -> &'h str {
 }
 
 #[test]
-fn a_virtual_machine_recorded() {
-    let tree = Tree::named("x86-64-vm");
+fn virtual_machine_tree_is_read() {
+    let tree = RecordedTree::load("x86-64-vm");
     let machine = read(tree.root());
     assert_eq!(machine.architecture, "x86_64");
-    is(&machine.cpu.vendor, "AuthenticAMD");
-    is(&machine.cpu.model_name, "AMD EPYC");
-    is(&machine.cpu.family, 26_u32);
-    is(&machine.cpu.microarchitecture, "Zen 5");
-    is(&machine.cpu.nominal_hz, 2_596_122_000.0);
-    is(&machine.cpu.counter_hz, 2_596_122_000.0);
-    unknown(&machine.cpu.maximum_hz, "no cpufreq driver");
-    unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:");
-    unknown(&machine.cpu.measured_hz, "not measured");
+    assert_known(&machine.cpu.vendor, "AuthenticAMD");
+    assert_known(&machine.cpu.model_name, "AMD EPYC");
+    assert_known(&machine.cpu.family, 26_u32);
+    assert_known(&machine.cpu.microarchitecture, "Zen 5");
+    assert_known(&machine.cpu.nominal_hz, 2_596_122_000.0);
+    assert_known(&machine.cpu.counter_hz, 2_596_122_000.0);
+    assert_unknown(&machine.cpu.maximum_hz, "no cpufreq driver");
+    assert_unknown(&machine.cpu.governor, "there is no /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor:");
+    assert_unknown(&machine.cpu.measured_hz, "not measured");
     let tlbs = machine.cpu.tlbs.get().unwrap();
     assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid, as the hypervisor presents it");
     assert_eq!(tlbs[0], Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 });
     assert_eq!(tlbs.len(), 8);
     assert_eq!(machine.cpu.mitigations.get().unwrap().len(), 19);
-    is(&machine.topology.online, [0, 1]);
-    is(&machine.topology.cores, 2_u32);
-    is(&machine.topology.sockets, 1_u32);
+    assert_known(&machine.topology.online, [0, 1]);
+    assert_known(&machine.topology.cores, 2_u32);
+    assert_known(&machine.topology.sockets, 1_u32);
     let caches = machine.topology.caches.get().unwrap();
     let sizes: Vec<_> = caches.iter().map(|cache| (cache.level, cache.bytes, cache.ways)).collect();
     assert_eq!(
@@ -76,35 +76,35 @@ fn a_virtual_machine_recorded() {
         [(1, 48 << 10, Some(12)), (1, 32 << 10, Some(8)), (2, 1 << 20, Some(16)), (3, 32 << 20, Some(16))]
     );
     assert_eq!(caches[3].shared_by, [0, 1]);
-    is(&machine.memory.total_bytes, 24_684_092_u64 << 10);
-    is(&machine.memory.huge_page_bytes, [2 << 20, 1 << 30]);
-    is(&machine.memory.page_bytes, 4096_u64);
-    unknown(&machine.memory.channels, "/sys/firmware/dmi/tables/DMI");
+    assert_known(&machine.memory.total_bytes, 24_684_092_u64 << 10);
+    assert_known(&machine.memory.huge_page_bytes, [2 << 20, 1 << 30]);
+    assert_known(&machine.memory.page_bytes, 4096_u64);
+    assert_unknown(&machine.memory.channels, "/sys/firmware/dmi/tables/DMI");
     assert_eq!(machine.disks.len(), 1);
-    is(&machine.disks[0].bytes, 274_877_906_944_u64);
-    is(&machine.disks[0].link, "virtio");
-    is(&machine.disks[0].scheduler, "mq-deadline");
-    is(&machine.disks[0].rotational, true);
-    unknown(&machine.disks[0].model, "/sys/block/vda/device/model");
+    assert_known(&machine.disks[0].bytes, 274_877_906_944_u64);
+    assert_known(&machine.disks[0].link, "virtio");
+    assert_known(&machine.disks[0].scheduler, "mq-deadline");
+    assert_known(&machine.disks[0].rotational, true);
+    assert_unknown(&machine.disks[0].model, "/sys/block/vda/device/model");
     let mounts: Vec<_> = machine.mounts.iter().map(|mount| (mount.target.as_str(), mount.kind.as_str())).collect();
     assert_eq!(mounts, [("/", "ext4"), ("/dev/shm", "tmpfs")]);
     let eth0 = &machine.nics[0];
-    is(&eth0.driver, "virtio_net");
-    is(&eth0.mtu, 1400_u32);
-    unknown(&eth0.bits_per_second, "states no speed");
-    unknown(&eth0.line_rate, "states no speed");
-    is(&eth0.offloads, ["tx-checksum", "rx-checksum", "tso", "mergeable-rx-buffers"].map(String::from));
-    is(&machine.kernel.release, "6.18.44-fc-v657");
-    is(&machine.kernel.distribution, "Debian GNU/Linux 12 (bookworm)");
-    is(&machine.kernel.scheduler, "EEVDF");
-    is(&machine.kernel.congestion_control, "bbr");
-    is(&machine.kernel.clock_source, "tsc");
-    is(&machine.platform.hypervisor, Some("KVM".into()));
-    is(&machine.platform.container, None);
-    is(&machine.limits.cpu_quota, None);
-    is(&machine.limits.processes, Some(96_365));
-    is(&machine.limits.open_files, 20_000_u64);
-    is(&machine.limits.cgroup_version, 1_u32);
+    assert_known(&eth0.driver, "virtio_net");
+    assert_known(&eth0.mtu, 1400_u32);
+    assert_unknown(&eth0.bits_per_second, "states no speed");
+    assert_unknown(&eth0.line_rate, "states no speed");
+    assert_known(&eth0.offloads, ["tx-checksum", "rx-checksum", "tso", "mergeable-rx-buffers"].map(String::from));
+    assert_known(&machine.kernel.release, "6.18.44-fc-v657");
+    assert_known(&machine.kernel.distribution, "Debian GNU/Linux 12 (bookworm)");
+    assert_known(&machine.kernel.scheduler, "EEVDF");
+    assert_known(&machine.kernel.congestion_control, "bbr");
+    assert_known(&machine.kernel.clock_source, "tsc");
+    assert_known(&machine.platform.hypervisor, Some("KVM".into()));
+    assert_known(&machine.platform.container, None);
+    assert_known(&machine.limits.cpu_quota, None);
+    assert_known(&machine.limits.processes, Some(96_365));
+    assert_known(&machine.limits.open_files, 20_000_u64);
+    assert_known(&machine.limits.cgroup_version, 1_u32);
 
     let found = hazards_of(&tree, &machine, "/dev/shm/kelvin");
     assert_eq!(
@@ -125,39 +125,39 @@ fn a_virtual_machine_recorded() {
     assert_eq!(summary(&found, "mitigations"), "mitigations in force: retpolines, guarded returns");
     assert_eq!(summary(&found, "unknown_facts"), "unknown: the peak memory bandwidth");
     let touched = found.iter().find(|hazard| hazard.id == "page_reporting").unwrap();
-    assert!(touched.touches("mem.fault.minor") && !touched.touches("mem.latency"));
+    assert!(touched.is_affecting("mem.fault.minor") && !touched.is_affecting("mem.latency"));
 }
 
 /// A server core that the hypervisor masks as another one: every source is reported as it is, and nothing is inferred.
 #[test]
-fn a_virtual_machine_whose_processor_is_masked() {
-    let tree = Tree::named("x86-64-vm-masked");
+fn masked_processor_tree_is_read() {
+    let tree = RecordedTree::load("x86-64-vm-masked");
     let machine = read(tree.root());
-    is(&machine.cpu.vendor, "GenuineIntel");
-    is(&machine.cpu.model_name, "Intel(R) Xeon(R) Processor");
-    is(&machine.cpu.model, 167_u32);
+    assert_known(&machine.cpu.vendor, "GenuineIntel");
+    assert_known(&machine.cpu.model_name, "Intel(R) Xeon(R) Processor");
+    assert_known(&machine.cpu.model, 167_u32);
     // No desktop processor of that number has these.
     let flags = machine.cpu.flags.get().unwrap();
     assert!(["amx_tile", "amx_bf16", "amx_int8", "avx512_fp16"].iter().all(|flag| flags.iter().any(|one| one == flag)));
-    is(&machine.cpu.nominal_hz, 2.6e9);
-    unknown(&machine.cpu.maximum_hz, "no cpuid leaf 16h");
+    assert_known(&machine.cpu.nominal_hz, 2.6e9);
+    assert_unknown(&machine.cpu.maximum_hz, "no cpuid leaf 16h");
     // The model that it states is a claim, and what contradicts it is said with it.
-    is(&machine.cpu.microarchitecture, "Rocket Lake");
+    assert_known(&machine.cpu.microarchitecture, "Rocket Lake");
     let source = machine.cpu.microarchitecture.source_or_reason();
     assert!(source.contains("; contradicted by the flag amx_tile, as only Sapphire Rapids, "), "{source}");
-    unknown(&machine.cpu.counter_hz, "cpuid leaf 15h is absent or empty");
+    assert_unknown(&machine.cpu.counter_hz, "cpuid leaf 15h is absent or empty");
     // Leaf 2 says that leaf 18h has them, and that is empty.
-    unknown(&machine.cpu.tlbs, "cpuid leaf 2, 18h (Intel)");
+    assert_unknown(&machine.cpu.tlbs, "cpuid leaf 2, 18h (Intel)");
     let caches = machine.topology.caches.get().unwrap();
     let sizes: Vec<_> = caches.iter().map(|cache| (cache.level, cache.bytes, cache.ways)).collect();
     assert_eq!(
         sizes,
         [(1, 48 << 10, Some(12)), (1, 64 << 10, Some(16)), (2, 2 << 20, Some(16)), (3, 480 << 20, Some(16))]
     );
-    is(&machine.topology.cores, 2_u32);
-    is(&machine.platform.hypervisor, Some("KVM".into()));
-    is(&machine.limits.memory_bytes, None);
-    is(&machine.limits.cpu_quota, None);
+    assert_known(&machine.topology.cores, 2_u32);
+    assert_known(&machine.platform.hypervisor, Some("KVM".into()));
+    assert_known(&machine.limits.memory_bytes, None);
+    assert_known(&machine.limits.cpu_quota, None);
     // Runs of this machine are stored (crates/store/tests/runs): with another identity they would not match it.
     assert_eq!(machine.identity, "b17db3aadfb967b5f9d88a4d77c0224d");
 
@@ -180,53 +180,53 @@ fn a_virtual_machine_whose_processor_is_masked() {
 }
 
 #[test]
-fn a_bare_server_with_two_sockets() {
-    let tree = Tree::named("x86-64-server");
+fn two_socket_server_tree_is_read() {
+    let tree = RecordedTree::load("x86-64-server");
     let machine = read(tree.root());
-    is(&machine.cpu.microarchitecture, "Ice Lake-SP");
-    is(&machine.cpu.nominal_hz, 2e9);
+    assert_known(&machine.cpu.microarchitecture, "Ice Lake-SP");
+    assert_known(&machine.cpu.nominal_hz, 2e9);
     assert_eq!(machine.cpu.nominal_hz.source_or_reason(), "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
-    is(&machine.cpu.maximum_hz, 3.2e9);
-    is(&machine.cpu.counter_hz, 2e9);
+    assert_known(&machine.cpu.maximum_hz, 3.2e9);
+    assert_known(&machine.cpu.counter_hz, 2e9);
     assert_eq!(machine.cpu.counter_hz.source_or_reason(), "cpuid leaf 15h");
-    is(&machine.cpu.governor, "powersave");
+    assert_known(&machine.cpu.governor, "powersave");
     let tlbs = machine.cpu.tlbs.get().unwrap();
     assert!(tlbs.contains(&Tlb { level: 2, kind: CacheKind::Unified, page_bytes: 4096, entries: 1024, ways: 8 }));
     assert!(tlbs.contains(&Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 64, ways: 4 }));
     assert_eq!(machine.cpu.tlbs.source_or_reason(), "cpuid");
-    is(&machine.topology.sockets, 2_u32);
-    is(&machine.topology.cores, 4_u32);
+    assert_known(&machine.topology.sockets, 2_u32);
+    assert_known(&machine.topology.cores, 4_u32);
     assert_eq!(machine.topology.siblings.get().unwrap()[5], [1, 5]);
     let nodes = machine.topology.nodes.get().unwrap();
     assert_eq!((nodes[1].cpus.as_slice(), nodes[1].distances.as_slice()), (&[2, 3, 6, 7][..], &[20, 10][..]));
     assert_eq!(nodes[1].bytes, Some(65_921_052 << 10));
-    is(&machine.memory.kind, "DDR4");
-    is(&machine.memory.channels, 4_u32);
-    is(&machine.memory.transfers_per_second, 3.2e9);
-    is(&machine.memory.peak_bytes_per_second, 102.4e9);
-    is(&machine.memory.transparent_huge_pages, "always");
+    assert_known(&machine.memory.kind, "DDR4");
+    assert_known(&machine.memory.channels, 4_u32);
+    assert_known(&machine.memory.transfers_per_second, 3.2e9);
+    assert_known(&machine.memory.peak_bytes_per_second, 102.4e9);
+    assert_known(&machine.memory.transparent_huge_pages, "always");
     let disks: Vec<_> = machine.disks.iter().map(|disk| disk.name.as_str()).collect();
     assert_eq!(disks, ["nvme0n1", "sda"]);
-    is(&machine.disks[0].link, "NVMe, 16.0 GT/s PCIe x4");
-    is(&machine.disks[0].model, "SAMSUNG MZQL21T9HCJR-00A07");
-    is(&machine.disks[0].queues, 8_u32);
-    is(&machine.disks[1].link, "SATA, 6.0 Gbps");
-    is(&machine.disks[1].rotational, true);
+    assert_known(&machine.disks[0].link, "NVMe, 16.0 GT/s PCIe x4");
+    assert_known(&machine.disks[0].model, "SAMSUNG MZQL21T9HCJR-00A07");
+    assert_known(&machine.disks[0].queues, 8_u32);
+    assert_known(&machine.disks[1].link, "SATA, 6.0 Gbps");
+    assert_known(&machine.disks[1].rotational, true);
     assert_eq!(machine.mounts[1].target, "/srv/data one");
     assert_eq!(machine.nics.len(), 1, "bonding_masters is not an interface");
-    is(&machine.nics[0].bits_per_second, 25e9);
-    is(&machine.nics[0].line_rate, 25e9);
-    is(&machine.nics[0].driver, "mlx5_core");
-    is(&machine.kernel.preemption, "dynamic (voluntary)");
-    is(&machine.kernel.timer_hz, 250_u32);
-    is(&machine.kernel.scheduler, "CFS");
-    is(&machine.platform.product, "Dell Inc. PowerEdge R750");
-    is(&machine.platform.chassis, kelvin_model::Chassis::Server);
-    is(&machine.platform.hypervisor, None);
-    is(&machine.platform.container, None);
-    is(&machine.limits.cpu_quota, None);
-    is(&machine.limits.processes, Some(33_792));
-    is(&machine.limits.cgroup_version, 2_u32);
+    assert_known(&machine.nics[0].bits_per_second, 25e9);
+    assert_known(&machine.nics[0].line_rate, 25e9);
+    assert_known(&machine.nics[0].driver, "mlx5_core");
+    assert_known(&machine.kernel.preemption, "dynamic (voluntary)");
+    assert_known(&machine.kernel.timer_hz, 250_u32);
+    assert_known(&machine.kernel.scheduler, "CFS");
+    assert_known(&machine.platform.product, "Dell Inc. PowerEdge R750");
+    assert_known(&machine.platform.chassis, kelvin_model::Chassis::Server);
+    assert_known(&machine.platform.hypervisor, None);
+    assert_known(&machine.platform.container, None);
+    assert_known(&machine.limits.cpu_quota, None);
+    assert_known(&machine.limits.processes, Some(33_792));
+    assert_known(&machine.limits.cgroup_version, 2_u32);
 
     let found = hazards_of(&tree, &machine, "/srv/data one/x");
     assert_eq!(
@@ -255,38 +255,38 @@ fn a_bare_server_with_two_sockets() {
     let file = "/sys/fs/cgroup/user.slice/user-1000.slice/io.max";
     assert_eq!(remedy, format!("echo '259:0 wbps=max' | sudo tee {file}; echo '8:0 riops=max' | sudo tee {file}"));
     assert_eq!(limit.source, file);
-    assert!(limit.touches("file.seqrand") && !limit.touches("mem.latency"));
+    assert!(limit.is_affecting("file.seqrand") && !limit.is_affecting("mem.latency"));
 
-    let plan = kelvin_machine::tune::plan(tree.root());
+    let plan = kelvin_machine::tune::plan_changes(tree.root());
     let required = plan.iter().filter(|change| !change.optional).count();
     assert_eq!((required, plan.len()), (8 + 4, 8 + 4 + 2), "{plan:?}");
 }
 
 #[test]
-fn an_arm_server() {
-    let tree = Tree::named("aarch64-server");
+fn arm_server_tree_is_read() {
+    let tree = RecordedTree::load("aarch64-server");
     let machine = read(tree.root());
     assert_eq!(machine.architecture, "aarch64");
-    is(&machine.cpu.vendor, "ARM");
-    is(&machine.cpu.model_name, "AWS Graviton3");
-    is(&machine.cpu.model, 0xd40_u32);
-    is(&machine.cpu.stepping, 1_u32);
-    is(&machine.cpu.microarchitecture, "Neoverse V1");
+    assert_known(&machine.cpu.vendor, "ARM");
+    assert_known(&machine.cpu.model_name, "AWS Graviton3");
+    assert_known(&machine.cpu.model, 0xd40_u32);
+    assert_known(&machine.cpu.stepping, 1_u32);
+    assert_known(&machine.cpu.microarchitecture, "Neoverse V1");
     assert!(machine.cpu.flags.get().unwrap().contains(&"sve".into()));
-    unknown(&machine.cpu.microcode, "no line 'microcode'");
-    unknown(&machine.cpu.nominal_hz, "no base_frequency");
-    unknown(&machine.cpu.counter_hz, "only be read on the running machine");
-    unknown(&machine.cpu.tlbs, "no cpuid");
-    is(&machine.topology.cores, 4_u32);
-    is(&machine.memory.page_bytes, 4096_u64);
-    is(&machine.memory.huge_page_bytes, [64 << 10, 2 << 20, 32 << 20, 1 << 30]);
-    is(&machine.kernel.clock_source, "arch_sys_counter");
-    is(&machine.kernel.preemption, "none or voluntary");
-    unknown(&machine.kernel.timer_hz, "/boot/config-6.1.94-99.176.amzn2023.aarch64");
-    is(&machine.platform.product, "Amazon EC2 c7g.xlarge");
-    is(&machine.platform.hypervisor, Some("KVM (Nitro)".into()));
-    is(&machine.limits.processes, None);
-    is(&machine.disks[0].model, "Amazon Elastic Block Store");
+    assert_unknown(&machine.cpu.microcode, "no line 'microcode'");
+    assert_unknown(&machine.cpu.nominal_hz, "no base_frequency");
+    assert_unknown(&machine.cpu.counter_hz, "only be read on the running machine");
+    assert_unknown(&machine.cpu.tlbs, "no cpuid");
+    assert_known(&machine.topology.cores, 4_u32);
+    assert_known(&machine.memory.page_bytes, 4096_u64);
+    assert_known(&machine.memory.huge_page_bytes, [64 << 10, 2 << 20, 32 << 20, 1 << 30]);
+    assert_known(&machine.kernel.clock_source, "arch_sys_counter");
+    assert_known(&machine.kernel.preemption, "none or voluntary");
+    assert_unknown(&machine.kernel.timer_hz, "/boot/config-6.1.94-99.176.amzn2023.aarch64");
+    assert_known(&machine.platform.product, "Amazon EC2 c7g.xlarge");
+    assert_known(&machine.platform.hypervisor, Some("KVM (Nitro)".into()));
+    assert_known(&machine.limits.processes, None);
+    assert_known(&machine.disks[0].model, "Amazon Elastic Block Store");
 
     let found = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
@@ -303,25 +303,25 @@ fn an_arm_server() {
 }
 
 #[test]
-fn a_container_with_limits_on_a_busy_laptop() {
-    let tree = Tree::named("container");
+fn limited_container_tree_is_read() {
+    let tree = RecordedTree::load("container");
     let machine = read(tree.root());
-    is(&machine.cpu.microarchitecture, "Zen 3");
-    is(&machine.cpu.nominal_hz, 1.9e9);
-    is(&machine.cpu.maximum_hz, 4_505_078_000.0);
-    unknown(&machine.cpu.counter_hz, "the recorded tree has no cpuid");
-    is(&machine.topology.allowed, [2, 3]);
-    is(&machine.platform.container, Some("docker".into()));
-    is(&machine.platform.hypervisor, None);
-    is(&machine.limits.cpu_quota, Some(1.5));
+    assert_known(&machine.cpu.microarchitecture, "Zen 3");
+    assert_known(&machine.cpu.nominal_hz, 1.9e9);
+    assert_known(&machine.cpu.maximum_hz, 4_505_078_000.0);
+    assert_unknown(&machine.cpu.counter_hz, "the recorded tree has no cpuid");
+    assert_known(&machine.topology.allowed, [2, 3]);
+    assert_known(&machine.platform.container, Some("docker".into()));
+    assert_known(&machine.platform.hypervisor, None);
+    assert_known(&machine.limits.cpu_quota, Some(1.5));
     assert_eq!(machine.limits.cpu_quota.source_or_reason(), "/sys/fs/cgroup/cpu.max");
-    is(&machine.limits.memory_bytes, Some(512 << 20));
-    is(&machine.limits.processes, Some(100));
-    is(&machine.kernel.libc, "musl 1.2.5-r0");
-    is(&machine.kernel.preemption, "dynamic (full)");
-    is(&machine.kernel.scheduler, "sched_ext (lavd)");
-    is(&machine.nics[0].driver, "veth");
-    unknown(&machine.nics[0].line_rate, "has no device");
+    assert_known(&machine.limits.memory_bytes, Some(512 << 20));
+    assert_known(&machine.limits.processes, Some(100));
+    assert_known(&machine.kernel.libc, "musl 1.2.5-r0");
+    assert_known(&machine.kernel.preemption, "dynamic (full)");
+    assert_known(&machine.kernel.scheduler, "sched_ext (lavd)");
+    assert_known(&machine.nics[0].driver, "veth");
+    assert_unknown(&machine.nics[0].line_rate, "has no device");
 
     let found = hazards_of(&tree, &machine, "/tmp");
     assert_eq!(
@@ -353,23 +353,23 @@ fn a_container_with_limits_on_a_busy_laptop() {
 }
 
 #[test]
-fn nested_limits_of_cgroup_version_1() {
-    let tree = Tree::named("cgroup-v1");
+fn nested_v1_limits_are_read() {
+    let tree = RecordedTree::load("cgroup-v1");
     let machine = read(tree.root());
-    is(&machine.cpu.microarchitecture, "Cascade Lake");
-    is(&machine.cpu.nominal_hz, 3e9);
-    is(&machine.topology.sockets, 2_u32);
+    assert_known(&machine.cpu.microarchitecture, "Cascade Lake");
+    assert_known(&machine.cpu.nominal_hz, 3e9);
+    assert_known(&machine.topology.sockets, 2_u32);
     assert_eq!(machine.topology.sockets.source_or_reason(), "/proc/cpuinfo");
-    unknown(&machine.topology.caches, "states no cache sizes");
-    unknown(&machine.topology.nodes, "without NUMA");
-    is(&machine.kernel.release, "4.18.0-513.el8.x86_64");
-    is(&machine.platform.hypervisor, Some("VMware".into()));
-    is(&machine.limits.cgroup_version, 1_u32);
-    is(&machine.limits.cpu_quota, Some(0.5));
+    assert_unknown(&machine.topology.caches, "states no cache sizes");
+    assert_unknown(&machine.topology.nodes, "without NUMA");
+    assert_known(&machine.kernel.release, "4.18.0-513.el8.x86_64");
+    assert_known(&machine.platform.hypervisor, Some("VMware".into()));
+    assert_known(&machine.limits.cgroup_version, 1_u32);
+    assert_known(&machine.limits.cpu_quota, Some(0.5));
     assert_eq!(machine.limits.cpu_quota.source_or_reason(), "/sys/fs/cgroup/cpu,cpuacct/batch/cpu.cfs_quota_us");
-    is(&machine.limits.memory_bytes, Some(256 << 20));
-    is(&machine.limits.processes, Some(15_592));
-    unknown(&machine.cpu.mitigations, "vulnerabilities");
+    assert_known(&machine.limits.memory_bytes, Some(256 << 20));
+    assert_known(&machine.limits.processes, Some(15_592));
+    assert_unknown(&machine.cpu.mitigations, "vulnerabilities");
 
     let found = hazards_of(&tree, &machine, "/home/somebody/x");
     assert_eq!(
@@ -397,20 +397,20 @@ fn nested_limits_of_cgroup_version_1() {
 }
 
 #[test]
-fn the_file_cache_is_bounded_by_the_machine_and_by_every_group() {
-    let of = |name: &str| file_cache(Tree::named(name).root()).unwrap();
-    let sum = |bound: &Bound| bound.terms.iter().map(|term| term.bytes).sum::<i64>();
+fn file_cache_bounds_include_all_cgroups() {
+    let of = |name: &str| file_cache(RecordedTree::load(name).root()).unwrap();
+    let sum = |bound: &FileCacheBound| bound.terms.iter().map(|term| term.bytes).sum::<i64>();
     let machine = of("x86-64-vm");
-    assert_eq!(machine.now, Some((468_560 + 845_756) << 10));
+    assert_eq!(machine.current_bytes, Some((468_560 + 845_756) << 10));
     let [bound] = machine.bounds.as_slice() else { panic!("{machine:?}") };
-    assert_eq!((bound.bytes, bound.of.as_str()), (24_091_664 << 10, "the machine"));
+    assert_eq!((bound.bytes, bound.set_by.as_str()), (24_091_664 << 10, "the machine"));
     assert_eq!((sum(bound) as u64, bound.terms[3].bytes), (bound.bytes, -278_396 << 10));
 
     // 256 MiB, of which 192 are used, of which 96 are file pages; the machine has less available.
     let nested = of("cgroup-v1");
-    assert_eq!((nested.bounds.len(), nested.now), (2, None));
+    assert_eq!((nested.bounds.len(), nested.current_bytes), (2, None));
     assert_eq!((nested.bounds[1].bytes, nested.bounds[0].bytes), (180_000 << 10, (256 - 96) << 20));
-    assert_eq!(nested.bounds[0].of, "the control group /sys/fs/cgroup/memory/batch/job7");
+    assert_eq!(nested.bounds[0].set_by, "the control group /sys/fs/cgroup/memory/batch/job7");
     assert_eq!(nested.bounds[0].source, "/sys/fs/cgroup/memory/batch/job7/memory.limit_in_bytes");
 
     // 512 MiB, of which 384 are used, of which 156 are file pages and 16 reclaimable caches.
@@ -422,7 +422,7 @@ fn the_file_cache_is_bounded_by_the_machine_and_by_every_group() {
 }
 
 #[test]
-fn of_an_empty_tree_everything_is_unknown_for_a_reason() {
+fn empty_tree_has_reasons_for_unknowns() {
     let empty = tempfile::tempdir().unwrap();
     let machine = read(empty.path());
     assert_eq!(machine.architecture, "unknown");
@@ -433,13 +433,13 @@ fn of_an_empty_tree_everything_is_unknown_for_a_reason() {
     }
     let found = hazards(empty.path(), &machine, Path::new("/tmp"));
     assert_eq!(ids(&found), [("no_cpufreq", Severity::Note), ("unknown_facts", Severity::Note)]);
-    assert!(kelvin_machine::tune::plan(empty.path()).is_empty());
+    assert!(kelvin_machine::tune::plan_changes(empty.path()).is_empty());
 }
 
 #[test]
-fn identities_distinguish_machines_and_are_stable() {
-    let identities: Vec<String> = TREES.map(|name| read(Tree::named(name).root()).identity).to_vec();
-    let again: Vec<String> = TREES.map(|name| read(Tree::named(name).root()).identity).to_vec();
+fn identities_are_distinct_and_stable() {
+    let identities: Vec<String> = TREES.map(|name| read(RecordedTree::load(name).root()).identity).to_vec();
+    let again: Vec<String> = TREES.map(|name| read(RecordedTree::load(name).root()).identity).to_vec();
     assert_eq!(identities, again);
     let mut distinct = identities.clone();
     distinct.sort();
@@ -449,9 +449,9 @@ fn identities_distinguish_machines_and_are_stable() {
 }
 
 #[test]
-fn a_machine_survives_json_and_no_row_is_blank() {
+fn machine_round_trips_through_json() {
     for name in TREES {
-        let machine = read(Tree::named(name).root());
+        let machine = read(RecordedTree::load(name).root());
         let json = serde_json::to_string(&machine).unwrap();
         assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
         for row in machine.rows() {
@@ -461,7 +461,7 @@ fn a_machine_survives_json_and_no_row_is_blank() {
 }
 
 #[test]
-fn this_machine_is_read_without_panic() {
+fn live_machine_is_read_without_panic() {
     let root = Path::new("/");
     let machine = read(root);
     assert!(machine.memory.total_bytes.get().is_some());
@@ -473,12 +473,12 @@ fn this_machine_is_read_without_panic() {
 }
 
 #[test]
-fn a_highest_frequency_of_zero_is_said_to_be_stated() {
-    let tree = Tree::named("x86-64-vm-masked");
+fn zero_maximum_frequency_is_reported() {
+    let tree = RecordedTree::load("x86-64-vm-masked");
     let cpufreq = tree.root().join("sys/devices/system/cpu/cpu0/cpufreq");
     std::fs::create_dir_all(&cpufreq).unwrap();
     std::fs::write(cpufreq.join("cpuinfo_max_freq"), "0\n").unwrap();
-    unknown(
+    assert_unknown(
         &read(tree.root()).cpu.maximum_hz,
         "cpu0/cpufreq/cpuinfo_max_freq states '0', and there is no cpuid leaf 16h",
     );

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::Id;
+use crate::identifiers::Id;
 use crate::{Case, Input, Name};
 
 /// The most that the hardware carries. It is derived from facts of the machine alone, never from a measurement.

@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::{Id, Word};
+use crate::identifiers::{Id, Word};
 use crate::{Axis, Name, quantity};
 
 /// The parameters of one measurement: axis name to value; empty for a metric without parameters.
@@ -28,16 +28,16 @@ pub enum Value {
 
 impl Value {
     /// Whether a user writes it so: as data, or, of a number, as a size: `1M`, `64KiB`.
-    pub fn is_written(self, text: &str) -> bool {
-        self.to_string() == text || matches!(self, Self::Integer(number) if quantity::bytes(text) == Ok(number))
+    pub fn matches_text(self, text: &str) -> bool {
+        self.to_string() == text || matches!(self, Self::Integer(number) if quantity::parse_bytes(text) == Ok(number))
     }
 }
 
 /// An axis at one of its words: an enum of the catalogue in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct Point(#[schemars(with = "Id")] Name, #[schemars(with = "Word")] Name);
+pub struct AxisWord(#[schemars(with = "Id")] Name, #[schemars(with = "Word")] Name);
 
-impl Point {
+impl AxisWord {
     /// The axis where it has this word.
     pub const fn new(axis: Axis, word: &'static str) -> Self {
         Self(axis.name, Name::new(word))
@@ -54,12 +54,12 @@ impl Point {
     }
 
     /// An axis and a word by their names, for fixtures and the command line.
-    pub const fn named(axis: &'static str, word: &'static str) -> Self {
+    pub const fn from_names(axis: &'static str, word: &'static str) -> Self {
         Self(Name::new(axis), Name::new(word))
     }
 
     /// Whether a case is at this point.
-    pub fn is_of(self, case: &Case) -> bool {
+    pub fn is_in_case(self, case: &Case) -> bool {
         case.get(&self.0) == Some(Value::Word(self.1))
     }
 }
@@ -72,15 +72,15 @@ impl Case {
 
     /// The case with one more number.
     #[must_use]
-    pub fn with(mut self, axis: impl Into<Name>, value: u64) -> Self {
+    pub fn with_number(mut self, axis: impl Into<Name>, value: u64) -> Self {
         self.0.insert(axis.into(), Value::Integer(value));
         self
     }
 
     /// The case with one more word.
     #[must_use]
-    pub fn at(mut self, point: impl Into<Point>) -> Self {
-        let Point(axis, word) = point.into();
+    pub fn with_word(mut self, point: impl Into<AxisWord>) -> Self {
+        let AxisWord(axis, word) = point.into();
         self.0.insert(axis, Value::Word(word));
         self
     }
@@ -129,21 +129,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_survives_json_and_reads_well() {
-        let case = Case::new().with("arguments", 3).at(Point::named("via", "plt"));
+    fn case_round_trips_json_and_displays() {
+        let case = Case::new().with_number("arguments", 3).with_word(AxisWord::from_names("via", "plt"));
         let json = serde_json::to_string(&case).unwrap();
         assert_eq!(json, r#"{"arguments":3,"via":"plt"}"#);
         assert_eq!(serde_json::from_str::<Case>(&json).unwrap(), case);
         assert_eq!(case.to_string(), "arguments=3 via=plt");
         assert_eq!(case.get("arguments"), Some(Value::Integer(3)));
-        assert!(Point::named("via", "plt").is_of(&case) && !Point::named("via", "direct").is_of(&case));
+        assert!(
+            AxisWord::from_names("via", "plt").is_in_case(&case)
+                && !AxisWord::from_names("via", "direct").is_in_case(&case)
+        );
     }
 
     #[test]
-    fn a_size_is_written_with_any_unit() {
+    fn size_matches_in_any_unit() {
         let size = Value::Integer(1 << 20);
-        assert!(["1048576", "1M", "1MiB", "1024k"].iter().all(|text| size.is_written(text)));
-        assert!(["1MB", "1", "", "M"].iter().all(|text| !size.is_written(text)));
-        assert!(Value::Word(Name::new("plt")).is_written("plt") && !Value::Word(Name::new("plt")).is_written("1"));
+        assert!(["1048576", "1M", "1MiB", "1024k"].iter().all(|text| size.matches_text(text)));
+        assert!(["1MB", "1", "", "M"].iter().all(|text| !size.matches_text(text)));
+        assert!(Value::Word(Name::new("plt")).matches_text("plt") && !Value::Word(Name::new("plt")).matches_text("1"));
     }
 }

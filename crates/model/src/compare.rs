@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::{Id, Word};
-use crate::{Better, Case, Chance, Estimate, Foreign, Gated, Metric, MetricAt, Name};
+use crate::identifiers::{Id, Word};
+use crate::{Better, Case, Estimate, Foreign, GateResult, Metric, MetricCase, Name, PValue};
 
 /// Version of the format of a comparison. A format is never edited, only followed by the next one.
 pub const COMPARE_FORMAT: u32 = 1;
@@ -21,7 +21,7 @@ pub struct Comparison {
     /// Share by which a figure must differ to be better or worse, and within which it is the same.
     pub threshold: f64,
     /// What differs besides figures: the machine, its kernel and settings, how kelvin was called, versions of methods.
-    pub differences: Vec<FactDiffers>,
+    pub differences: Vec<FactDifference>,
     /// Core frequency during the base and during the other, in hertz, if both are known.
     pub clocks: Option<[f64; 2]>,
     /// Core frequency of the other over that of the base by the canaries beside their samples, where all of their runs have these and are of
@@ -42,15 +42,15 @@ pub struct Comparison {
     pub not_compared: Vec<NotCompared>,
     /// How both were measured, where that was in turn: `kelvin ab`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_turn: Option<InTurn>,
+    pub in_turn: Option<Interleaving>,
     /// What a gate finds, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gated: Option<Gated>,
+    pub gated: Option<GateResult>,
 }
 
 /// How two settings of one machine were measured in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InTurn {
+pub struct Interleaving {
     /// Blocks of two measurements of either, of the figure that has most.
     pub blocks: usize,
     /// Seconds that all of it took.
@@ -59,14 +59,14 @@ pub struct InTurn {
 
 impl ComparedSide {
     /// Whether kelvin did not measure it: a published machine, or a foreign run, of which little else is known.
-    pub fn is_of_others(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         self.runs.iter().all(|run| run.foreign.is_some())
     }
 }
 
 impl Comparison {
     /// The figures with a verdict, in their order.
-    pub fn with(&self, is: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
+    pub fn with_verdict(&self, is: impl Fn(&ChangeVerdict) -> bool) -> impl Iterator<Item = &ComparedFigure> {
         self.figures.iter().filter(move |figure| is(&figure.verdict))
     }
 }
@@ -99,7 +99,7 @@ pub struct ComparedRun {
 
 /// A fact that is not the same on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct FactDiffers {
+pub struct FactDifference {
     /// Its group: `Kernel`.
     pub group: String,
     /// What it is: `Release`.
@@ -125,20 +125,20 @@ pub struct ComparedFigure {
     pub rounds: [usize; 2],
     /// What the base and the other were made of.
     #[serde(default)]
-    pub sides: [FigureOfSide; 2],
+    pub sides: [SideFigure; 2],
     /// The other over the base, with an interval that holds for this figure alone; a range, or nothing, with too few rounds.
     pub ratio: Estimate,
     /// What the ratio is one of, where both were measured in turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ratio_of: Option<RatioOf>,
+    pub ratio_of: Option<RatioBasis>,
     /// Where the spread from run to run is known from.
-    pub between: KnownFrom,
+    pub between: SpreadSource,
     /// What follows.
     pub verdict: ChangeVerdict,
     /// The chance of a difference beyond the threshold by accident.
-    pub differs: Option<Chance>,
+    pub differs: Option<PValue>,
     /// The chance of lying so far inside the threshold by accident.
-    pub same: Option<Chance>,
+    pub same: Option<PValue>,
     /// The smallest change for the worse that would have been found four times in five, as a share.
     pub least_seen: Option<f64>,
     /// How many times as many runs of each side, or blocks, would decide, if the figure stays what it is.
@@ -170,17 +170,17 @@ pub struct CauseOfChange {
     /// What it is: `waking another CPU`.
     pub what: Name,
     /// The figure of which its control is so many times.
-    pub control: MetricAt,
+    pub control: MetricCase,
     /// How many times.
     pub times: f64,
     /// What was found.
-    pub found: CauseFound,
+    pub found: CauseFinding,
 }
 
 /// What is known of a cause of a difference.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CauseFound {
+pub enum CauseFinding {
     /// Its cost, the figure less its control, changed by more than the figure in proportion, and that is a share of the difference.
     Explains {
         /// The cost in the base and in the other, in the metric's unit.
@@ -188,15 +188,15 @@ pub enum CauseFound {
         /// The share of the difference; what is left of 1 is that of the control.
         share: Estimate,
         /// The chance of it by accident.
-        chance: Chance,
+        chance: PValue,
     },
     /// Its control cannot be compared, for this reason.
-    NoControl(NotComparedBecause),
+    NoControl(NotComparedReason),
 }
 
 /// What the figure of one side was made of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct FigureOfSide {
+pub struct SideFigure {
     /// Its 95 % interval, with what differs from run to run; none of too few rounds, of what is published, and of what was measured in
     /// turn, where only the ratio has one.
     pub interval: Option<[f64; 2]>,
@@ -204,12 +204,12 @@ pub struct FigureOfSide {
     pub rounds: Vec<Vec<f64>>,
     /// Its modes, the lower one first, where it was measured in turn and has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub modes: Vec<ModeOfSide>,
+    pub modes: Vec<SideMode>,
 }
 
 /// One of several modes of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ModeOfSide {
+pub struct SideMode {
     /// Its median, in the metric's unit.
     pub center: f64,
     /// Its share of all rounds.
@@ -219,7 +219,7 @@ pub struct ModeOfSide {
 /// What the ratio of two sides that were measured in turn is one of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RatioOf {
+pub enum RatioBasis {
     /// The means of all rounds: what many times cost.
     Means,
     /// The best rounds of groups of blocks, which are hardly disturbed: the ratio is known better by these, and the means allow it.
@@ -241,7 +241,7 @@ pub fn worse_by(ratio: f64, better: Better) -> f64 {
 /// Where the spread of a figure from run to run is known from.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum KnownFrom {
+pub enum SpreadSource {
     /// So many earlier runs of the machine.
     Runs(usize),
     /// Nothing: the standard deviation that is assumed, as a share.
@@ -265,7 +265,7 @@ pub enum ChangeVerdict {
     /// The same within the threshold.
     Same,
     /// Not known.
-    NotKnown(NotKnownBecause),
+    NotKnown(UndecidedReason),
 }
 
 impl ChangeVerdict {
@@ -278,7 +278,7 @@ impl ChangeVerdict {
 /// Why nothing follows of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NotKnownBecause {
+pub enum UndecidedReason {
     /// The two are too close together, or too uncertain.
     Undecided,
     /// A side has fewer than four rounds.
@@ -298,13 +298,13 @@ pub struct NotCompared {
     /// The case, as tables write it.
     pub case: String,
     /// Why not.
-    pub why: NotComparedBecause,
+    pub why: NotComparedReason,
 }
 
 /// Why a figure is not compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum NotComparedBecause {
+pub enum NotComparedReason {
     /// The versions of the method in the base and in the other: a changed loop is no changed machine.
     MethodVersion([u32; 2]),
     /// The two are in different units, or their headlines of other samples.

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::{Case, Name, Unit};
 
 pub use load::{
-    Hindrance, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit,
-    LoadMoreWorkers, LoadVerdict, LoadWhatIf, PublishedLoad, ResourceUse, UnknownLimit, Unwatched, WhatIf, Whereabouts,
+    Hindrance, HindranceClaim, Knee, LimitProjection, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
+    LoadLawCheck, LoadLimit, LoadVerdict, MoreWorkersClaim, NextLimitClaim, PublishedLoadCase, RequestLocation,
+    ResourceUse, UnknownLimit, UnwatchedLimit,
 };
-pub use transfer::{Change, GainOverFiles, OverFiles, TransferClaim, TransferFactor};
+pub use transfer::{FactorOverFiles, GainOverFiles, TimeChange, TransferClaim, TransferFactor};
 
 /// A claim that the data of a run supports, refutes, or leaves open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,21 +25,21 @@ pub struct Conclusion {
     /// Whether it holds; `None` if the data does not decide.
     pub holds: Option<bool>,
     /// Its evidence.
-    pub evidence: Test,
+    pub evidence: TestEvidence,
     /// What its test says, on its own and among all of the report; `None` where nothing was tested: with fewer than four rounds, for
     /// example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tested: Option<Tested>,
+    pub tested: Option<TestOutcome>,
 }
 
 /// What the test of a figure against a limit says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tested {
+pub struct TestOutcome {
     /// Whether the figure differs from the limit.
-    pub differs: Chance,
+    pub differs: PValue,
     /// Whether it is the same, where that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub same: Option<Same>,
+    pub same: Option<Equivalence>,
     /// Rounds of each side that would decide, where these do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_to_decide: Option<u64>,
@@ -46,32 +47,32 @@ pub struct Tested {
 
 /// The chance of what was found if it were not so.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Chance {
+pub struct PValue {
     /// In this test alone.
     pub alone: f64,
     /// Corrected for all tests of its kind in the report: the least share of false ones among them at which this one still counts.
     pub joint: f64,
 }
 
-impl Chance {
+impl PValue {
     /// That of a test before it is corrected.
     pub fn new(alone: f64) -> Self {
         Self { alone, joint: alone }
     }
 
     /// Whether it counts.
-    pub fn counts(&self, false_share: f64) -> bool {
+    pub fn is_significant(&self, false_share: f64) -> bool {
         self.joint <= false_share
     }
 }
 
 /// Whether a figure is the same as its limit, but for a margin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Same {
+pub struct Equivalence {
     /// The margin, as a share of the limit.
     pub within: f64,
     /// The chance that it is not.
-    pub chance: Chance,
+    pub chance: PValue,
     /// Whether it is, and is not known to differ either.
     pub holds: bool,
 }
@@ -115,14 +116,14 @@ impl Estimate {
     }
 
     /// The same in another unit, divided by this factor.
-    pub fn over(&self, each: f64) -> Self {
+    pub fn divided_by(&self, each: f64) -> Self {
         Self { value: self.value / each, low: self.low / each, high: self.high / each, ..*self }
     }
 }
 
 /// One side of a comparison: a metric at a case, with its value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Side {
+pub struct MetricValue {
     /// Id of the metric.
     pub metric: Name,
     /// The case.
@@ -144,9 +145,9 @@ pub enum Claim {
         /// Which.
         question: RatioQuestion,
         /// What the other one is compared with.
-        base: Side,
+        base: MetricValue,
         /// The other one.
-        other: Side,
+        other: MetricValue,
         /// The other over the base.
         ratio: Estimate,
         /// The limit that the ratio is tested against.
@@ -157,7 +158,7 @@ pub enum Claim {
         /// Which.
         question: ShareQuestion,
         /// The metric at the case that it is a share of.
-        of: Side,
+        of: MetricValue,
         /// The share.
         share: Estimate,
         /// The limit that it is tested against.
@@ -166,7 +167,7 @@ pub enum Claim {
     /// The order of reads matters less in a remote directory than in a local one.
     OrderConverges {
         /// Remote blocks read in order, and at random.
-        remote: [Side; 2],
+        remote: [MetricValue; 2],
         /// How much longer those at random take, remotely and locally, as ratios.
         ratios: [Estimate; 2],
         /// The remote ratio over the local one.
@@ -179,7 +180,7 @@ pub enum Claim {
         /// Which.
         question: BestQuestion,
         /// The best.
-        best: Side,
+        best: MetricValue,
         /// Those not significantly different from it.
         rivals: Vec<Case>,
         /// The next best.
@@ -190,9 +191,9 @@ pub enum Claim {
     /// The best setting that was found by search is a gain.
     Tuned {
         /// The read with it, and its rate.
-        best: Side,
+        best: MetricValue,
         /// The setting.
-        setting: Setting,
+        setting: TunedSetting,
         /// Its rate over that of the baseline.
         gain: Estimate,
     },
@@ -209,14 +210,14 @@ pub enum Claim {
         /// Sizes at which it is certainly above.
         above: Vec<u64>,
         /// Its crossings.
-        crossings: Vec<ChangeOfSides>,
+        crossings: Vec<Crossover>,
     },
     /// The bytes of a message cost more than everything else, from some size up.
     BytesOutweighCalls {
         /// The smallest message, in bytes.
         smallest: u64,
         /// Where it takes twice the smallest one's time, between which sizes; `None` if it nowhere certainly does.
-        from: Option<ChangeOfSides>,
+        from: Option<Crossover>,
         /// The message size that shows it, in bytes.
         shown_at: u64,
         /// Its time over that of the smallest.
@@ -225,18 +226,18 @@ pub enum Claim {
     /// Work is spread over more tasks than there are CPUs.
     MoreTasksThanCpus {
         /// With as many tasks as CPUs.
-        base: Side,
+        base: MetricValue,
         /// With more.
-        other: Side,
+        other: MetricValue,
         /// How much longer they take, as a share.
         longer: Estimate,
     },
     /// A law describes how a rate grows with the number of workers.
-    Law(LawClaim),
+    Law(ScalabilityClaim),
     /// Which host limits streams to or from another host.
     HostLimit {
         /// The streams.
-        of: Side,
+        of: MetricValue,
         /// Their utilisation of a CPU of this host, and of the other one.
         busy: [Estimate; 2],
         /// The utilisation from which a CPU is saturated.
@@ -252,9 +253,9 @@ pub enum Claim {
         all: bool,
     },
     /// How a time depends on a quantity.
-    Along(AlongClaim),
+    Along(DependenceClaim),
     /// A claim on the levels of the memory hierarchy.
-    Level(LevelClaim),
+    Level(MemoryLevelClaim),
     /// A claim on the transfer of files.
     Transfer(TransferClaim),
     /// A claim on a server under load.
@@ -263,7 +264,7 @@ pub enum Claim {
 
 /// The setting that a search varies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Setting {
+pub struct TunedSetting {
     /// Bytes of a block.
     pub block: f64,
     /// Threads.
@@ -274,7 +275,7 @@ pub struct Setting {
 
 /// A crossing of two lines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ChangeOfSides {
+pub struct Crossover {
     /// The last position at which it is certainly on its old side.
     pub after: u64,
     /// The first at which it is certainly on its new one.
@@ -379,13 +380,13 @@ pub enum BestQuestion {
 
 /// A claim on how a time depends on a quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct AlongClaim {
+pub struct DependenceClaim {
     /// Of which quantity.
-    pub question: AlongQuestion,
+    pub question: DependenceQuestion,
     /// How it depends on it, if the claim is so.
-    pub law: AlongLaw,
+    pub law: DependenceLaw,
     /// The time at the smallest of the quantity.
-    pub base: Side,
+    pub base: MetricValue,
     /// Smallest and largest of the quantity.
     pub span: [u64; 2],
     /// Where the time is furthest from the law.
@@ -401,7 +402,7 @@ pub struct AlongClaim {
 /// A quantity that a time may depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AlongQuestion {
+pub enum DependenceQuestion {
     /// The time of a one-byte call on the size of the file.
     FileSize,
     /// The time of a function call on the number of its arguments.
@@ -413,7 +414,7 @@ pub enum AlongQuestion {
 /// How a time depends on a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AlongLaw {
+pub enum DependenceLaw {
     /// Not at all.
     Constant,
     /// One more of the quantity always adds the same.
@@ -423,7 +424,7 @@ pub enum AlongLaw {
 /// A claim on the universal scalability law.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LawClaim {
+pub enum ScalabilityClaim {
     /// The measurements determine it.
     Determined {
         /// The parameters held fixed.
@@ -440,7 +441,7 @@ pub enum LawClaim {
         /// The parameters held fixed.
         held: Case,
         /// Its largest deviation.
-        furthest: Furthest,
+        furthest: LawDeviation,
     },
     /// Contention takes more than a limit of the work.
     Contention {
@@ -468,7 +469,7 @@ pub enum LawClaim {
 
 /// The largest deviation of a law from the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Furthest {
+pub struct LawDeviation {
     /// Workers.
     pub workers: u64,
     /// Law over measured.
@@ -478,7 +479,7 @@ pub struct Furthest {
 /// A claim on the levels of the memory hierarchy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum LevelClaim {
+pub enum MemoryLevelClaim {
     /// No level is visible.
     NotTold {
         /// Smallest and largest working set, in bytes.
@@ -529,7 +530,7 @@ pub enum LevelClaim {
 /// The evidence of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Test {
+pub enum TestEvidence {
     /// The ratio of medians with its interval, from order statistics of the rounds of both.
     RatioOfMedians {
         /// Rounds of the other side, and of the base.
@@ -596,7 +597,7 @@ pub enum Test {
         /// Numbers of workers.
         points: usize,
         /// Its largest deviation.
-        furthest: Furthest,
+        furthest: LawDeviation,
     },
     /// There are too few points to check the coefficients.
     TooFewPoints,

@@ -3,14 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Case, Name, Outline, Round, RunStatus};
+use crate::{Case, Name, Round, RunHeader, RunStatus};
 
 /// One event of a run. A stored sequence of events is the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The run begins: everything that is known before the first measurement.
-    Started(Box<Outline>),
+    Started(Box<RunHeader>),
     /// A probe is about to run one round of one case; nothing may be done until the next event.
     RoundStarted {
         /// Id of the probe.
@@ -40,7 +40,7 @@ pub enum Event {
         /// The case.
         case: Case,
         /// The reason.
-        reason: crate::Reason,
+        reason: crate::SkipReason,
     },
     /// The minimum of rounds takes longer than was said: the run will take so many seconds in all.
     Lengthened {

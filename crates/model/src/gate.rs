@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
-use crate::grammar::Id;
+use crate::identifiers::Id;
 
 /// What a gate finds in a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gated {
+pub struct GateResult {
     /// What makes it fail.
     pub missed: Vec<GateFinding>,
     /// What would, if it were not known.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
-use crate::grammar::{Beginning, Id};
+use crate::identifiers::{Beginning, Id};
 
 /// A hazard: what it is, what it does to which metrics, and its remedy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub struct Hazard {
 
 impl Hazard {
     /// Whether it affects the metric with this id.
-    pub fn touches(&self, metric: &str) -> bool {
+    pub fn is_affecting(&self, metric: &str) -> bool {
         self.affects.is_empty() || self.affects.iter().any(|prefix| metric.starts_with(prefix.as_str()))
     }
 }

@@ -14,16 +14,16 @@ pub struct MeasuredValue {
 
 /// What a run has of a metric without a headline.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Lacking {
+pub enum MissingInput {
     /// Samples, too few of them undisturbed for the headline that the metric defines.
-    AsFound(AsFound),
+    AsFound(AsFoundValue),
     /// No figure: the reason, as the end of a sentence on the metric: `failed: no memory`.
-    Nothing(String),
+    NoFigure(String),
 }
 
 /// The figure of a metric as found, disturbances included.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AsFound {
+pub struct AsFoundValue {
     /// The figure as found, in the metric's unit.
     pub value: f64,
     /// The 5th percentile of its samples, in the metric's unit.
@@ -31,12 +31,12 @@ pub struct AsFound {
     /// The 95th percentile of its samples, in the metric's unit.
     pub high: f64,
     /// Why there is no better one: `never undisturbed`.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A headline from which later runs of the machine learn the spread between runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Headline {
+pub struct StoredHeadline {
     /// Id of the metric.
     pub metric: Name,
     /// Version of its method: headlines of different methods are different series.

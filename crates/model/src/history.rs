@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::Word;
-use crate::{Better, Case, Chance, FactDiffers, Metric, worse_by};
+use crate::identifiers::Word;
+use crate::{Better, Case, FactDifference, Metric, PValue, worse_by};
 
 /// Version of the format of a history. A format is never edited, only followed by the next one.
 pub const HISTORY_FORMAT: u32 = 1;
@@ -23,11 +23,11 @@ pub struct History {
     #[schemars(with = "Word")]
     pub mode: String,
     /// The runs, oldest first; all else names them by their index here.
-    pub runs: Vec<RunOfHistory>,
+    pub runs: Vec<HistoryRun>,
     /// Whether there are older runs that were not asked for.
     pub has_older: bool,
     /// Runs of this machine in other modes, which are not shown: the mode, and how many.
-    pub other_modes: Vec<OtherMode>,
+    pub other_modes: Vec<OtherModeRuns>,
     /// The share of false ones among the changes that are told, on average at most.
     pub false_share: f64,
     /// The series, the most consequential first.
@@ -36,7 +36,7 @@ pub struct History {
 
 /// A run of a history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunOfHistory {
+pub struct HistoryRun {
     /// Its id.
     #[schemars(with = "Word")]
     pub id: String,
@@ -49,7 +49,7 @@ pub struct RunOfHistory {
 
 /// Runs in a mode that is not shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OtherMode {
+pub struct OtherModeRuns {
     /// The mode.
     #[schemars(with = "Word")]
     pub mode: String,
@@ -67,7 +67,7 @@ pub struct SeriesHistory {
     /// Its values by version of the method, the oldest first: values of two versions mean something else, and are never joined.
     pub versions: Vec<VersionHistory>,
     /// Where the latest value stands among those of all machines in the store, if there are enough.
-    pub among: Option<Among>,
+    pub among: Option<MachineRanking>,
 }
 
 /// The values by one version of the method.
@@ -105,11 +105,11 @@ pub struct HistoryChange {
     /// The level after it.
     pub after: f64,
     /// Its chance by accident; the joint one is corrected for all series that are shown together.
-    pub chance: Chance,
+    pub chance: PValue,
     /// The run before it and the run after it, between which what else changed is looked for.
     pub between: [usize; 2],
     /// What else changed between these: machine, kernel, settings, versions; empty where nothing is known.
-    pub differences: Vec<FactDiffers>,
+    pub differences: Vec<FactDifference>,
 }
 
 /// The kind of a change.
@@ -145,7 +145,7 @@ impl HistoryChange {
 
 /// Where a value stands among those of several machines.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Among {
+pub struct MachineRanking {
     /// How many machines, this one included.
     pub machines: usize,
     /// The share of the other machines that are better; where neither direction is, that are lower. Equal ones count half.

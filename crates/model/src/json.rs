@@ -8,21 +8,21 @@ use crate::text::is_visible;
 ///
 /// # Errors
 /// If the value cannot be JSON.
-pub fn plain(value: &impl Serialize) -> serde_json::Result<String> {
-    serde_json::to_string(value).map(escaped)
+pub fn to_string(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string(value).map(escape_invisible)
 }
 
 /// Indented for people.
 ///
 /// # Errors
 /// If the value cannot be JSON.
-pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(value).map(escaped)
+pub fn to_string_pretty(value: &impl Serialize) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(value).map(escape_invisible)
 }
 
 /// JSON escapes only the first 32 control characters. Other invisible characters occur only in texts, where an escape means the
 /// same.
-fn escaped(json: String) -> String {
+fn escape_invisible(json: String) -> String {
     let stays = |c: char| c == '\n' || is_visible(c);
     if json.chars().all(stays) {
         return json;
@@ -44,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_acts_and_nothing_is_lost() {
+    fn invisible_characters_escaped_without_loss() {
         let text = "a\u{1b}[31m\u{9b}2J\u{202e}\u{7f}\u{e0041}\n\"\\ü";
-        for json in [plain(&[text]).unwrap(), pretty(&[text]).unwrap()] {
+        for json in [to_string(&[text]).unwrap(), to_string_pretty(&[text]).unwrap()] {
             assert!(json.chars().all(|c| c == '\n' || is_visible(c)), "{json:?}");
             assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), [text]);
         }
-        assert_eq!(plain(&"\u{9b}\u{e0041}").unwrap(), r#""\u009b\udb40\udc41""#);
+        assert_eq!(to_string(&"\u{9b}\u{e0041}").unwrap(), r#""\u009b\udb40\udc41""#);
     }
 }

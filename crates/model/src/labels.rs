@@ -23,7 +23,7 @@ impl Labels {
     }
 
     /// The tags in one line, by name: `kernel=6.18 by=ci`. No name and no value has a space.
-    pub fn tags_in_words(&self) -> String {
+    pub fn tags_text(&self) -> String {
         self.tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
     }
 }

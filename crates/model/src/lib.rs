@@ -8,14 +8,16 @@
 
 mod bound;
 mod case;
+mod case_status;
 mod compare;
 mod conclusion;
 mod event;
+mod explanation;
 mod gate;
-pub mod grammar;
 mod hazard;
 mod headline;
 mod history;
+pub mod identifiers;
 mod interval;
 pub mod json;
 mod labels;
@@ -24,40 +26,45 @@ mod machine;
 mod machine_text;
 mod metric;
 mod name;
-mod path_to_agent;
+mod network_path;
+mod overview;
 mod prediction;
 pub mod quantity;
 mod readings;
 mod reference;
 pub mod resources;
 mod run;
-mod screen;
-mod standing;
 mod study;
 pub mod text;
 pub mod units;
-mod why;
 
 pub use bound::{Bound, BoundRecord};
-pub use case::{Case, Point, Value};
+pub use case::{AxisWord, Case, Value};
+pub use case_status::{CaseStatus, CoreSteadyState, SteadyState};
 pub use compare::{
-    COMPARE_FORMAT, CauseFound, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
-    Comparison, FactDiffers, FigureOfSide, InTurn, KnownFrom, ModeOfSide, NotCompared, NotComparedBecause,
-    NotKnownBecause, RatioOf, worse_by,
+    COMPARE_FORMAT, CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung,
+    ComparedSide, Comparison, FactDifference, Interleaving, NotCompared, NotComparedReason, RatioBasis, SideFigure,
+    SideMode, SpreadSource, UndecidedReason, worse_by,
 };
 pub use conclusion::{
-    AlongClaim, AlongLaw, AlongQuestion, BestQuestion, Chance, Change, ChangeOfSides, Claim, Conclusion, Estimate,
-    Furthest, GainOverFiles, Hindrance, Knee, LawClaim, LevelClaim, LoadClaim, LoadComparison, LoadDoubt, LoadFigure,
-    LoadHindrance, LoadLaw, LoadLawCheck, LoadLimit, LoadMoreWorkers, LoadVerdict, LoadWhatIf, OverFiles,
-    PublishedLoad, RatioQuestion, ResourceUse, Same, Setting, ShareQuestion, Side, Test, Tested, TransferClaim,
-    TransferFactor, UnknownLimit, Unwatched, WhatIf, Whereabouts,
+    BestQuestion, Claim, Conclusion, Crossover, DependenceClaim, DependenceLaw, DependenceQuestion, Equivalence,
+    Estimate, FactorOverFiles, GainOverFiles, Hindrance, HindranceClaim, Knee, LawDeviation, LimitProjection,
+    LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, MemoryLevelClaim,
+    MetricValue, MoreWorkersClaim, NextLimitClaim, PValue, PublishedLoadCase, RatioQuestion, RequestLocation,
+    ResourceUse, ScalabilityClaim, ShareQuestion, TestEvidence, TestOutcome, TimeChange, TransferClaim, TransferFactor,
+    TunedSetting, UnknownLimit, UnwatchedLimit,
 };
 pub use event::Event;
-pub use gate::{GateFinding, GateReason, Gated, KnownIssue};
+pub use explanation::{
+    AmountFormula, AmountShare, AmountUnit, Arm, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Experiment,
+    ExplainedPart, Explanation, FigureDifference, FormulaSize, MechanismEvidence, MechanismTrial, MetricCase,
+    NegativeControl, PartKind,
+};
+pub use gate::{GateFinding, GateReason, GateResult, KnownIssue};
 pub use hazard::{Hazard, Severity};
-pub use headline::{AsFound, Headline, Lacking, MeasuredValue};
+pub use headline::{AsFoundValue, MeasuredValue, MissingInput, StoredHeadline};
 pub use history::{
-    Among, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, OtherMode, RunOfHistory,
+    HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun, MachineRanking, OtherModeRuns,
     SeriesHistory, VersionHistory,
 };
 pub use interval::{Interval, IntervalKind};
@@ -68,24 +75,19 @@ pub use machine::{
 };
 pub use machine_text::cpu_ranges;
 pub use metric::{
-    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, Metric, Need, Overhead, Treatment, Unit,
+    Axis, AxisScale, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, HeadlineSamples, Metric, Need, Overhead, Unit,
 };
-pub use name::{Name, leads};
-pub use path_to_agent::PathToAgent;
-pub use prediction::{Basis, Calibration, Ceiling, Input, NoPrediction, Prediction, PredictionRecord};
-pub use readings::{Batches, OverheadReading, Reading, Readings, Tags};
+pub use name::{Name, is_dotted_prefix};
+pub use network_path::NetworkPath;
+pub use overview::{
+    AsFoundFigure, FigureSource, MissingFigures, MissingReason, Overview, OverviewFigure, Precision, PredictedRange,
+    PredictionVerdict, PublishedTime, Rate, RateRow, Remedy, Rung, StandOut, StandOutQuestion, UsualRange,
+};
+pub use prediction::{Calibration, Ceiling, Input, NoPrediction, Prediction, PredictionBasis, PredictionRecord};
+pub use readings::{Batches, MetricReadings, OverheadReading, Readings, SampleTags};
 pub use reference::{Reference, ReferenceValue};
 pub use run::{
-    Attempt, CanaryPoint, ClockInfo, ClockKind, FOREIGN_MODE, FORMAT, Foreign, Learned, Measurement, Outline, Planned,
-    Reason, Round, Run, RunSettings, RunStatus,
+    CanaryReading, ClockInfo, ClockKind, FOREIGN_MODE, Foreign, Measurement, PlannedMeasurement, RUN_FORMAT, Round,
+    RoundOutcome, Run, RunHeader, RunSettings, RunStatus, SkipReason, SpreadHistory,
 };
-pub use screen::{
-    AgainstPrediction, FoundFigure, Missing, MissingWhy, Place, Precision, PredictedRange, PublishedTime, Question,
-    Rate, RateLine, Remedy, Rung, Screen, ScreenFigure, StandOut, UsualRange,
-};
-pub use standing::{Standing, Steady, SteadyCore};
 pub use study::{WordedConclusion, WordedStudy};
-pub use why::{
-    AmountBy, Amounts, Arm, ByFormula, Bystander, CauseVerdict, Difference, Evidence, Experiment, Explanation,
-    JudgedCause, MetricAt, Part, PartOf, Share, TriedCause, TriedMechanism, WHY_FORMAT,
-};

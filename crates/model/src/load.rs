@@ -7,11 +7,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// One load on one server, as it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Load {
+pub struct LoadResult {
     /// The server, as it was named.
     pub target: String,
     /// What was asked of it.
-    pub offered: Offered,
+    pub offered: OfferedLoad,
     /// Seconds that were measured, without the warm-up.
     pub seconds: f64,
     /// Seconds in which the right answers came: those that were measured, and of an open loop how much longer its last answer took
@@ -31,15 +31,15 @@ pub struct Load {
     pub received: u64,
     /// From when a request was due until its answer was whole: what a user waits.
     #[serde(with = "if_any")]
-    pub response: Latency,
+    pub response: LatencySummary,
     /// From when it was sent: a generator that waits for a stalled server sees only this.
     #[serde(with = "if_any")]
-    pub service: Latency,
+    pub service: LatencySummary,
     /// In a closed loop, the response times with those added that users who do not wait would have seen (Gil Tene's
     /// correction with the mean time of a user's cycle): an estimate, while the times from when a request was due need none.
-    pub corrected: Option<Latency>,
+    pub corrected: Option<LatencySummary>,
     /// What was no right answer.
-    pub errors: Errors,
+    pub errors: RequestErrors,
     /// Requests without an answer when the measurement ended: of an open loop those that became due in the measured time, which are
     /// among its response times with the time that they had waited by then; of users those that had waited for nearly all of it.
     pub unanswered: u64,
@@ -53,59 +53,59 @@ pub struct Load {
     #[serde(default)]
     pub stalls: Stalls,
     /// Each second.
-    pub series: Vec<Second>,
+    pub series: Vec<SecondResult>,
     /// The generator itself.
-    pub generator: Generator,
+    pub generator: GeneratorStats,
 }
 
-impl Load {
+impl LoadResult {
     /// One in which nothing has happened.
     pub fn empty(target: &str) -> Self {
         Self {
             target: target.to_owned(),
-            offered: Offered::Users { users: 0, think: 0.0 },
+            offered: OfferedLoad::Users { users: 0, think: 0.0 },
             seconds: 0.0,
             answering: 0.0,
             interrupted: None,
             requests: 0,
             bytes: 0,
             received: 0,
-            response: Latency::default(),
-            service: Latency::default(),
+            response: LatencySummary::default(),
+            service: LatencySummary::default(),
             corrected: None,
-            errors: Errors::default(),
+            errors: RequestErrors::default(),
             unanswered: 0,
             in_flight: None,
             connections: 0,
             sent_again: 0,
             stalls: Stalls::default(),
             series: Vec::new(),
-            generator: Generator::default(),
+            generator: GeneratorStats::default(),
         }
     }
 
     /// Right answers a second.
     pub fn rate(&self) -> f64 {
-        self.each_second(self.requests)
+        self.per_second(self.requests)
     }
 
     /// Bytes of their bodies a second.
     pub fn byte_rate(&self) -> f64 {
-        self.each_second(self.bytes)
+        self.per_second(self.bytes)
     }
 
     /// Requests that brought no right answer: errors, and those that had no answer in the end.
-    pub fn failed(&self) -> u64 {
+    pub fn failed_requests(&self) -> u64 {
         self.errors.count() + self.unanswered
     }
 
     /// Which share of all requests these are.
     pub fn failed_share(&self) -> f64 {
-        let failed = self.failed() as f64;
+        let failed = self.failed_requests() as f64;
         if failed > 0.0 { failed / (failed + self.requests as f64) } else { 0.0 }
     }
 
-    fn each_second(&self, count: u64) -> f64 {
+    fn per_second(&self, count: u64) -> f64 {
         let seconds = if self.answering > 0.0 { self.answering } else { self.seconds };
         if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
@@ -114,7 +114,7 @@ impl Load {
 /// How requests are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Offered {
+pub enum OfferedLoad {
     /// Users who wait for each answer, and think before the next request.
     Users {
         /// How many.
@@ -135,7 +135,7 @@ pub enum Offered {
 
 /// Times of requests, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
+pub struct LatencySummary {
     /// How many.
     pub count: u64,
     /// Their mean.
@@ -160,20 +160,20 @@ pub struct Latency {
 
 /// Times of requests as JSON: null where there were none, whose mean is not 0.
 mod if_any {
-    use super::{Deserialize, Deserializer, Latency, Serialize, Serializer};
+    use super::{Deserialize, Deserializer, LatencySummary, Serialize, Serializer};
 
-    pub fn serialize<S: Serializer>(times: &Latency, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(times: &LatencySummary, to: S) -> Result<S::Ok, S::Error> {
         Some(times).filter(|times| times.count > 0).serialize(to)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Latency, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<LatencySummary, D::Error> {
         Ok(Option::deserialize(from)?.unwrap_or_default())
     }
 }
 
 /// Requests that brought no right answer in the measured time, by what was wrong. None of them counts as throughput.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Errors {
+pub struct RequestErrors {
     /// No connection was made.
     pub connect: u64,
     /// This host had no port left to connect from.
@@ -195,7 +195,7 @@ pub struct Errors {
     pub first: Option<String>,
 }
 
-impl Errors {
+impl RequestErrors {
     /// All together.
     pub fn count(&self) -> u64 {
         let whole =
@@ -225,7 +225,7 @@ impl Stalls {
 
 /// One second of the measured time, by when answers were whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Second {
+pub struct SecondResult {
     /// Right answers.
     pub requests: u64,
     /// Bytes of their bodies.
@@ -242,7 +242,7 @@ pub struct Second {
 
 /// What the generator itself did in the measured time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Generator {
+pub struct GeneratorStats {
     /// Seconds of CPU time that it worked, without those that it only looked at the clock; none where the measured time was too short
     /// for the kernel to tell of any.
     pub cpu: Option<f64>,
@@ -254,7 +254,7 @@ pub struct Generator {
     pub busy: Option<f64>,
     /// From when a request was due and could be sent until it was.
     #[serde(with = "if_any")]
-    pub late: Latency,
+    pub late: LatencySummary,
     /// From when an answer had come until it was read, on average in nanoseconds: by the kernel's time of its last packet, and with
     /// TLS from when the kernel told of it.
     pub unread: Option<f64>,
@@ -264,7 +264,7 @@ pub struct Generator {
     /// What its delays added to the response time of each right answer: how late the request was sent, and with TLS how late the
     /// answer was read. A plain answer counts until it came.
     #[serde(default, with = "if_any")]
-    pub own: Latency,
+    pub own: LatencySummary,
     /// The 99 % quantile of these as a share of that of the response times, where the response times above it are therefore no
     /// measure of the server. Its rate, mean and median may still be one.
     #[serde(default)]
@@ -301,9 +301,9 @@ pub enum GeneratorLimit {
 
 /// Several loads on one server, one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loads {
+pub struct LoadResults {
     /// In the order in which they were measured.
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadResult>,
 }
 
 /// The highest rate that keeps an objective, and how it was found.
@@ -318,5 +318,5 @@ pub struct RateSearch {
     /// Whether the search ended because the generator, and not the server, was the limit.
     pub is_generator_limit: bool,
     /// The load at each rate that was tried, in the order of the tries.
-    pub tries: Vec<Load>,
+    pub tries: Vec<LoadResult>,
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
-use crate::grammar::Word;
+use crate::identifiers::Word;
 
 /// A fact with its source, or the reason why it is not known. Never a guess.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,7 @@
 //! A machine's facts as lines for people.
 
 use crate::Unit;
-use crate::units::{bit_rate, bytes, cpus, stated, trimmed};
+use crate::units::{bit_rate, bytes, cpus, stated_value, trimmed_decimal};
 use crate::{
     BlockDevice, Cache, CacheKind, Cpu, Fact, FactRow, Kernel, Limits, Machine, Memory, Mitigation, Name, Nic,
     NumaNode, Platform, Tlb, Topology,
@@ -10,7 +10,7 @@ use crate::{
 impl Machine {
     /// Every fact as a line for people, grouped, in the order of reports.
     pub fn rows(&self) -> Vec<FactRow> {
-        let mut rows = Rows(Vec::new());
+        let mut rows = FactRows(Vec::new());
         rows.cpu(&self.cpu, self.architecture);
         rows.topology(&self.topology);
         rows.memory(&self.memory);
@@ -28,9 +28,9 @@ impl Machine {
 }
 
 /// The lines so far.
-struct Rows(Vec<FactRow>);
+struct FactRows(Vec<FactRow>);
 
-impl Rows {
+impl FactRows {
     fn push<T>(&mut self, group: &'static str, label: &str, fact: &Fact<T>, text: impl FnOnce(&T) -> String) {
         self.0.push(FactRow {
             group,
@@ -54,14 +54,14 @@ impl Rows {
             self.push(GROUP, "Stepping", &cpu.stepping, u32::to_string);
         }
         self.push(GROUP, "Microcode", &cpu.microcode, String::clone);
-        self.push(GROUP, "Nominal frequency", &cpu.nominal_hz, |hz| stated(*hz, Unit::Hertz, 3));
-        self.push(GROUP, "Highest frequency", &cpu.maximum_hz, |hz| stated(*hz, Unit::Hertz, 3));
+        self.push(GROUP, "Nominal frequency", &cpu.nominal_hz, |hz| stated_value(*hz, Unit::Hertz, 3));
+        self.push(GROUP, "Highest frequency", &cpu.maximum_hz, |hz| stated_value(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Measured frequency", &cpu.measured_hz, |hz| {
-            format!("{}, cycle {:.4} ns", stated(*hz, Unit::Hertz, 3), 1e9 / hz)
+            format!("{}, cycle {:.4} ns", stated_value(*hz, Unit::Hertz, 3), 1e9 / hz)
         });
-        self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| stated(*hz, Unit::Hertz, 3));
+        self.push(GROUP, "Counter frequency", &cpu.counter_hz, |hz| stated_value(*hz, Unit::Hertz, 3));
         self.push(GROUP, "Frequency governor", &cpu.governor, String::clone);
-        self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| joined(tlbs, tlb));
+        self.push(GROUP, "TLBs", &cpu.tlbs, |tlbs| join_texts(tlbs, tlb));
         self.push(GROUP, "Mitigations", &cpu.mitigations, |all| mitigations(all));
         self.push(GROUP, "Instruction sets", &cpu.flags, |flags| flags.join(" "));
     }
@@ -72,12 +72,12 @@ impl Rows {
         self.push(GROUP, "CPUs allowed", &topology.allowed, |cpus| format!("{} ({})", cpus.len(), cpu_ranges(cpus)));
         self.push(GROUP, "Sockets", &topology.sockets, u32::to_string);
         self.push(GROUP, "Cores", &topology.cores, u32::to_string);
-        self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads(sets));
+        self.push(GROUP, "Threads of a core", &topology.siblings, |sets| threads_per_core(sets));
         match &topology.caches {
             Fact::Known { value: caches, source } => {
                 for one in caches {
                     let fact = Fact::known((), source.as_str());
-                    self.push(GROUP, &format!("L{} {} cache", one.level, kind(one.kind)), &fact, |()| cache(one));
+                    self.push(GROUP, &format!("L{} {} cache", one.level, cache_kind(one.kind)), &fact, |()| cache(one));
                 }
             }
             unknown @ Fact::Unknown { .. } => self.push(GROUP, "Caches", unknown, |_| String::new()),
@@ -100,14 +100,16 @@ impl Rows {
         self.push(GROUP, "Swap", &memory.swap_bytes, |size| if *size == 0 { "none".into() } else { bytes(*size) });
         self.push(GROUP, "Page", &memory.page_bytes, |size| bytes(*size));
         self.push(GROUP, "Huge pages", &memory.huge_page_bytes, |sizes| {
-            if sizes.is_empty() { "none".into() } else { joined(sizes, |size| bytes(*size)) }
+            if sizes.is_empty() { "none".into() } else { join_texts(sizes, |size| bytes(*size)) }
         });
         self.push(GROUP, "Transparent huge pages", &memory.transparent_huge_pages, String::clone);
         self.push(GROUP, "Type", &memory.kind, String::clone);
-        self.push(GROUP, "Rate", &memory.transfers_per_second, |rate| format!("{} MT/s", trimmed(rate / 1e6, 1)));
+        self.push(GROUP, "Rate", &memory.transfers_per_second, |rate| {
+            format!("{} MT/s", trimmed_decimal(rate / 1e6, 1))
+        });
         self.push(GROUP, "Channels", &memory.channels, u32::to_string);
         self.push(GROUP, "Peak bandwidth", &memory.peak_bytes_per_second, |rate| {
-            stated(*rate, Unit::BytesPerSecond, 1)
+            stated_value(*rate, Unit::BytesPerSecond, 1)
         });
     }
 
@@ -187,7 +189,7 @@ fn boot_line(line: &str, left_out: Option<u32>) -> String {
     }
 }
 
-fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
+fn join_texts<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
@@ -195,7 +197,7 @@ fn yes_no(yes: bool) -> String {
     String::from(if yes { "yes" } else { "no" })
 }
 
-fn kind(kind: CacheKind) -> &'static str {
+fn cache_kind(kind: CacheKind) -> &'static str {
     match kind {
         CacheKind::Data => "data",
         CacheKind::Instruction => "instruction",
@@ -222,7 +224,7 @@ fn node(node: &NumaNode) -> String {
     let memory = node.bytes.map_or_else(|| "memory unknown".into(), bytes);
     let distances = match node.distances[..] {
         [] => "distances unknown".to_owned(),
-        _ => format!("distances {}", joined(&node.distances, u32::to_string)),
+        _ => format!("distances {}", join_texts(&node.distances, u32::to_string)),
     };
     let cpus = if node.cpus.is_empty() { "no CPUs".into() } else { format!("CPUs {}", cpu_ranges(&node.cpus)) };
     format!("{cpus}, {memory}, {distances}")
@@ -233,7 +235,7 @@ fn tlb(tlb: &Tlb) -> String {
         0 => String::from("fully associative"),
         ways => format!("{ways}-way"),
     };
-    format!("L{} {} {}: {} entries {ways}", tlb.level, kind(tlb.kind), bytes(tlb.page_bytes), tlb.entries)
+    format!("L{} {} {}: {} entries {ways}", tlb.level, cache_kind(tlb.kind), bytes(tlb.page_bytes), tlb.entries)
 }
 
 /// Mitigations in force or missing; those that do not concern the machine are only counted.
@@ -246,11 +248,11 @@ fn mitigations(all: &[Mitigation]) -> String {
     parts.join("; ")
 }
 
-fn threads(siblings: &[Vec<u32>]) -> String {
+fn threads_per_core(siblings: &[Vec<u32>]) -> String {
     let mut counts: Vec<usize> = siblings.iter().map(Vec::len).collect();
     counts.sort_unstable();
     counts.dedup();
-    joined(&counts, usize::to_string)
+    join_texts(&counts, usize::to_string)
 }
 
 /// CPUs as ranges, in ascending order: `0-3,8`.
@@ -274,13 +276,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn machine_rows_show_scaled_values() {
         assert_eq!(cpu_ranges(&[8, 0, 1, 2, 3]), "0-3,8");
         assert_eq!(cpu_ranges(&[]), "");
     }
 
     #[test]
-    fn an_unknown_machine_says_why_on_every_line() {
+    fn unknown_machine_has_reason_per_row() {
         let rows = Machine::default().rows();
         assert!(rows.len() > 40);
         assert!(rows.iter().all(|row| row.text.is_none() && row.source == "not read"));

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::Id;
-use crate::{Case, Name, Point, Value};
+use crate::identifiers::Id;
+use crate::{AxisWord, Case, Name, Value};
 
 /// One quantity with a name, a unit and a better direction.
 ///
@@ -23,27 +23,27 @@ pub struct Metric {
     /// Version of the method; two values are comparable only if it is the same.
     pub version: u32,
     /// The samples that make the headline. Fixed here, never chosen by the data.
-    pub headline: Treatment,
+    pub headline: HeadlineSamples,
     /// What is subtracted from a raw batch.
     pub overhead: Overhead,
     /// The canaries whose disturbance disturbs this metric.
     pub canaries: Canaries,
     /// Contamination tags that spoil a sample of this metric.
-    pub contaminants: crate::Tags,
+    pub contaminants: crate::SampleTags,
     /// The parameters it is measured over, in the order in which a table shows them.
     #[serde(with = "stored_axes")]
     #[schemars(with = "Vec<Option<Axis>>", length(min = 3, max = 8))]
-    pub axes: [Option<Axis>; AXES],
+    pub axes: [Option<Axis>; MAX_AXES],
     /// What it needs besides this machine's processor, memory and scratch directory, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Need>,
     /// The only axis word at which it is measured, if its probe also has cases without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub only: Option<Point>,
+    pub only: Option<AxisWord>,
     /// The axis word at which no canary guards it and all samples make the headline: another CPU, which the canaries do not see,
     /// decides there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub as_found_where: Option<Point>,
+    pub as_found_where: Option<AxisWord>,
     /// Whether its own work sets the frequency of its cores, as wide vector units and many cores at once do: what is steady is then
     /// the frequency beside its case, not that of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -68,11 +68,11 @@ impl Metric {
             unit: Unit::Nanoseconds,
             better: Better::Lower,
             version: 1,
-            headline: Treatment::Undisturbed,
+            headline: HeadlineSamples::Undisturbed,
             overhead: Overhead::ClockPair,
             canaries: Canaries::CORE,
-            contaminants: crate::Tags::CONTAMINATED,
-            axes: [None; AXES],
+            contaminants: crate::SampleTags::CONTAMINATED,
+            axes: [None; MAX_AXES],
             needs: None,
             only: None,
             as_found_where: None,
@@ -95,8 +95,8 @@ impl Metric {
     }
 
     /// The same metric over these parameters, as many as can be stored.
-    pub const fn over<const N: usize>(self, axes: [Axis; N]) -> Self {
-        let mut all = [None; AXES];
+    pub const fn with_axes<const N: usize>(self, axes: [Axis; N]) -> Self {
+        let mut all = [None; MAX_AXES];
         let mut i = 0;
         while i < N {
             all[i] = Some(axes[i]);
@@ -111,12 +111,12 @@ impl Metric {
     }
 
     /// The same metric measured only at an axis word.
-    pub const fn only(self, there: Point) -> Self {
+    pub const fn only_at(self, there: AxisWord) -> Self {
         Self { only: Some(there), ..self }
     }
 
     /// The same metric, guarded by no canary and reported as found at an axis word.
-    pub const fn as_found_where(self, there: Point) -> Self {
+    pub const fn as_found_where(self, there: AxisWord) -> Self {
         Self { as_found_where: Some(there), ..self }
     }
 
@@ -126,7 +126,7 @@ impl Metric {
     }
 
     /// The same metric with another choice of headline samples.
-    pub const fn headline(self, headline: Treatment) -> Self {
+    pub const fn headline(self, headline: HeadlineSamples) -> Self {
         Self { headline, ..self }
     }
 
@@ -151,7 +151,7 @@ impl Metric {
     }
 
     /// The same metric spoiled by these tags only.
-    pub const fn contaminants(self, contaminants: crate::Tags) -> Self {
+    pub const fn contaminants(self, contaminants: crate::SampleTags) -> Self {
         Self { contaminants, ..self }
     }
 
@@ -167,19 +167,19 @@ impl Metric {
 
     /// Whether a figure of it is the time of a fixed number of core cycles, so that it goes with the core's frequency and with nothing else
     /// that disturbs.
-    pub fn is_of_core_cycles(&self) -> bool {
-        self.headline == Treatment::CycleNormalised && self.unit == Unit::Nanoseconds
+    pub fn is_core_cycle_time(&self) -> bool {
+        self.headline == HeadlineSamples::CycleNormalised && self.unit == Unit::Nanoseconds
     }
 
     /// Whether it is measured at a case of its probe.
-    pub fn is_of(&self, case: &Case) -> bool {
-        self.only.is_none_or(|there| there.is_of(case))
+    pub fn is_measured_at(&self, case: &Case) -> bool {
+        self.only.is_none_or(|there| there.is_in_case(case))
     }
 
     /// The metric as it is measured at a case.
-    pub fn at(&self, case: &Case) -> Self {
+    pub fn for_case(&self, case: &Case) -> Self {
         match self.as_found_where {
-            Some(there) if there.is_of(case) => self.headline(Treatment::AsFound).canaries(Canaries::NONE),
+            Some(there) if there.is_in_case(case) => self.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE),
             _ => *self,
         }
     }
@@ -196,27 +196,27 @@ impl Metric {
 }
 
 /// Most parameters of a metric.
-pub const AXES: usize = 8;
+pub const MAX_AXES: usize = 8;
 
 /// Axes as they are stored: a list of three, of which those that are not there are null, and more only where there are more.
 mod stored_axes {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{AXES, Axis};
+    use super::{Axis, MAX_AXES};
 
     /// Those of a metric in the first stored runs.
-    const FIRST: usize = 3;
+    const MIN_STORED_AXES: usize = 3;
 
-    pub(super) fn serialize<S: Serializer>(axes: &[Option<Axis>; AXES], to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(axes: &[Option<Axis>; MAX_AXES], to: S) -> Result<S::Ok, S::Error> {
         let used = axes.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-        axes[..used.max(FIRST)].serialize(to)
+        axes[..used.max(MIN_STORED_AXES)].serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[Option<Axis>; AXES], D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[Option<Axis>; MAX_AXES], D::Error> {
         let stored = Vec::<Option<Axis>>::deserialize(from)?;
-        let mut axes = [None; AXES];
-        if stored.len() > AXES {
+        let mut axes = [None; MAX_AXES];
+        if stored.len() > MAX_AXES {
             return Err(D::Error::invalid_length(stored.len(), &"at most eight axes"));
         }
         axes[..stored.len()].copy_from_slice(&stored);
@@ -304,7 +304,7 @@ impl Better {
 /// Which samples make the headline of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Treatment {
+pub enum HeadlineSamples {
     /// All samples: what a user of this machine gets.
     AsFound,
     /// Samples whose neighbouring canaries were at their reference and that have no cause tag: what the machine does
@@ -316,9 +316,9 @@ pub enum Treatment {
     CycleNormalised,
 }
 
-impl Treatment {
+impl HeadlineSamples {
     /// Whether figures made by the two are of one quantity: of the machine left alone, or of what was found.
-    pub fn is_of_the_same_as(self, other: Self) -> bool {
+    pub fn is_comparable_with(self, other: Self) -> bool {
         (self == Self::AsFound) == (other == Self::AsFound)
     }
 }
@@ -378,7 +378,7 @@ impl Canaries {
     /// Frequency and throughput of the core.
     pub const CORE: Self = Self(0b0011);
     /// The set of these canaries.
-    pub const fn of(canaries: &[Canary]) -> Self {
+    pub const fn from_canaries(canaries: &[Canary]) -> Self {
         let mut bits = 0;
         let mut i = 0;
         while i < canaries.len() {
@@ -418,7 +418,7 @@ impl Axis {
     }
 
     /// The number of a case on this axis, if it has one.
-    pub fn of(self, case: &Case) -> Option<u64> {
+    pub fn number_in(self, case: &Case) -> Option<u64> {
         match case.get(&self.name)? {
             Value::Integer(value) => Some(value),
             Value::Word(_) => None,
@@ -426,7 +426,7 @@ impl Axis {
     }
 
     /// The word of a case on this axis, if it has one.
-    pub fn word_of(self, case: &Case) -> Option<&'static str> {
+    pub fn word_in(self, case: &Case) -> Option<&'static str> {
         match case.get(&self.name)? {
             Value::Word(word) => Some(word.as_str()),
             Value::Integer(_) => None,
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_that_of_json() {
+    fn names_match_json() {
         let units = [Unit::Nanoseconds, Unit::Cycles, Unit::Hertz, Unit::Bytes];
         let others = [Unit::BytesPerSecond, Unit::PerSecond, Unit::Ratio, Unit::Count];
         for unit in units.into_iter().chain(others) {
@@ -479,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_stored_as_three_and_as_more_only_where_there_are_more() {
+    fn axes_stored_as_at_least_three() {
         let metric = Metric::duration("test.metric", "A metric of a test");
         let axis = serde_json::to_value(AXIS).unwrap();
         assert_eq!(stored(metric), serde_json::json!([null, null, null]));
-        assert_eq!(stored(metric.over([AXIS])), serde_json::json!([axis, null, null]));
-        assert_eq!(stored(metric.over([AXIS; 5])), serde_json::json!([axis, axis, axis, axis, axis]));
-        let mut nine = serde_json::to_value(metric.over([AXIS; AXES])).unwrap();
+        assert_eq!(stored(metric.with_axes([AXIS])), serde_json::json!([axis, null, null]));
+        assert_eq!(stored(metric.with_axes([AXIS; 5])), serde_json::json!([axis, axis, axis, axis, axis]));
+        let mut nine = serde_json::to_value(metric.with_axes([AXIS; MAX_AXES])).unwrap();
         nine["axes"].as_array_mut().unwrap().push(axis);
         assert!(serde_json::from_value::<Metric>(nine).is_err());
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Name(&'static str);
 
 /// Former ids, or leading parts of ids, each with its replacement: what was stored under the first is read as the second.
-const FORMER: [(&str, &str); 5] = [
+const DEPRECATED_IDS: [(&str, &str); 5] = [
     ("mem.bandwidth.handover", "mem.bandwidth.core_to_core"),
     ("net.bandwidth.udp.overtaken", "net.bandwidth.udp.reordered"),
     ("net.peer.bandwidth.udp.overtaken", "net.peer.bandwidth.udp.reordered"),
@@ -24,7 +24,7 @@ const FORMER: [(&str, &str); 5] = [
     ("file.peers", "file.rivals"),
 ];
 
-static INTERNED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+static INTERNED_NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
 impl Name {
     /// A name from a constant.
@@ -34,7 +34,7 @@ impl Name {
 
     /// A name from a text known only at run time; keeps one copy of each distinct text for ever.
     pub fn intern(text: &str) -> Self {
-        let mut interned = INTERNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut interned = INTERNED_NAMES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = interned.get(text) {
             return Self(known);
         }
@@ -44,14 +44,14 @@ impl Name {
     }
 
     /// The present id, or leading part of ids, of one that was stored or typed.
-    pub fn today(text: &str) -> Cow<'_, str> {
-        let today = FORMER.iter().find_map(|(former, name)| renamed(text, former, name));
+    pub fn canonical(text: &str) -> Cow<'_, str> {
+        let today = DEPRECATED_IDS.iter().find_map(|(former, name)| replace_prefix(text, former, name));
         today.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 
     /// The former id, if there was another.
-    pub fn former(self) -> Option<String> {
-        FORMER.iter().find_map(|(former, name)| renamed(self.0, name, former))
+    pub fn deprecated_id(self) -> Option<String> {
+        DEPRECATED_IDS.iter().find_map(|(former, name)| replace_prefix(self.0, name, former))
     }
 
     /// The text.
@@ -61,12 +61,12 @@ impl Name {
 }
 
 /// Whether a name is this id, or a leading part of it up to a dot: `os` and `os.syscall` of `os.syscall.null`.
-pub fn leads(name: &str, id: &str) -> bool {
+pub fn is_dotted_prefix(name: &str, id: &str) -> bool {
     id.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// A name that is `from`, or begins with it and a dot, with `from` replaced by `to`.
-fn renamed(text: &str, from: &str, to: &str) -> Option<String> {
+fn replace_prefix(text: &str, from: &str, to: &str) -> Option<String> {
     let rest = text.strip_prefix(from)?;
     (rest.is_empty() || rest.starts_with('.')).then(|| format!("{to}{rest}"))
 }
@@ -117,7 +117,7 @@ impl Serialize for Name {
 impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(deserializer)?;
-        Ok(Self::intern(&Self::today(&text)))
+        Ok(Self::intern(&Self::canonical(&text)))
     }
 }
 
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_was_given_up_is_read_as_the_one_of_today() {
+    fn deprecated_id_is_read_as_canonical() {
         let read = |text: &str| serde_json::from_value::<Name>(text.into()).unwrap();
         assert_eq!(read("mem.bandwidth.handover"), *"mem.bandwidth.core_to_core");
         assert_eq!(read("file.peers.cached.kelvin"), *"file.rivals.cached.kelvin");
         assert_eq!(read("file.peersonal"), *"file.peersonal");
-        assert_eq!(Name::today("file.peers"), "file.rivals");
-        assert_eq!(Name::new("file.rivals.direct").former().as_deref(), Some("file.peers.direct"));
-        assert_eq!(Name::new("os.syscall.null").former(), None);
+        assert_eq!(Name::canonical("file.peers"), "file.rivals");
+        assert_eq!(Name::new("file.rivals.direct").deprecated_id().as_deref(), Some("file.peers.direct"));
+        assert_eq!(Name::new("os.syscall.null").deprecated_id(), None);
     }
 }

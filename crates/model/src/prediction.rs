@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::Id;
+use crate::identifiers::Id;
 use crate::{Case, Name, Unit};
 
 /// A predicted value with its derivation. Never adjusted to the result that it is compared with.
@@ -18,7 +18,7 @@ pub struct Prediction {
     /// Upper end of the predicted range.
     pub high: f64,
     /// Its basis.
-    pub basis: Basis,
+    pub basis: PredictionBasis,
     /// The formula, in symbols or words: `null call + bytes / copy rate`.
     pub formula: String,
     /// The inputs of the formula.
@@ -64,7 +64,7 @@ pub struct Calibration {
 /// The basis of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Basis {
+pub enum PredictionBasis {
     /// Specifications of the hardware.
     Spec,
     /// Lower metrics of the same run.
@@ -95,7 +95,7 @@ pub struct NoPrediction(pub String);
 
 impl NoPrediction {
     /// No prediction, for this reason: a sentence that a reader can act on or at least understand.
-    pub fn because(reason: impl Into<String>) -> Self {
+    pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Units of a duration, in seconds; a bare number is in seconds.
-const DURATIONS: [(&str, f64); 9] = [
+const DURATION_UNITS: [(&str, f64); 9] = [
     ("µs", 1e-6),
     ("us", 1e-6),
     ("ms", 1e-3),
@@ -23,22 +23,22 @@ const ALL_DURATIONS: [Duration; 2] = [Duration::from_micros(1), Duration::from_s
 ///
 /// # Errors
 /// What is right.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let [least, most] = ALL_DURATIONS;
-    duration_within(text, least, most)
+    parse_duration_within(text, least, most)
 }
 
 /// The same within bounds, which an error names.
 ///
 /// # Errors
 /// What is right.
-pub fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub fn parse_duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     const WRONG: &str =
         "a time is a number and a unit, such as 500ms, 45s, 10m or 2h (us, ms, s, m, h, d, w; seconds without one)";
-    let (number, unit) = split(text);
+    let (number, unit) = split_unit(text);
     let factor = match unit {
         "" => Some(1.0),
-        unit => DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
+        unit => DURATION_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor),
     };
     let seconds = number.zip(factor).map(|(number, factor)| number * factor).ok_or(WRONG)?;
     if (least.as_secs_f64()..=most.as_secs_f64()).contains(&seconds) {
@@ -50,7 +50,7 @@ pub fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Du
 /// A bound of durations in the largest unit up to days that it is a whole number of.
 fn as_typed(bound: Duration) -> String {
     let whole = |(_, factor): &&(&str, f64)| (bound.as_secs_f64() / factor).fract() == 0.0 && *factor <= 86_400.0;
-    let (unit, factor) = DURATIONS.iter().rev().find(whole).unwrap_or(&("s", 1.0));
+    let (unit, factor) = DURATION_UNITS.iter().rev().find(whole).unwrap_or(&("s", 1.0));
     format!("{} {unit}", bound.as_secs_f64() / factor)
 }
 
@@ -58,9 +58,9 @@ fn as_typed(bound: Duration) -> String {
 ///
 /// # Errors
 /// What is right.
-pub fn bytes(text: &str) -> Result<u64, String> {
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
     const WRONG: &str = "a size is a number of bytes, such as 4096, 4k or 4KiB (1024 each), 4kB (1000 each), 1M, 1G";
-    let (number, unit) = split(text);
+    let (number, unit) = split_unit(text);
     let number = number.ok_or(WRONG)?;
     let unit = unit.to_ascii_lowercase();
     let (prefix, base) = match unit.as_str() {
@@ -81,9 +81,9 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// What is right.
-pub fn bits_per_second(text: &str) -> Result<f64, String> {
+pub fn parse_bits_per_second(text: &str) -> Result<f64, String> {
     const WRONG: &str = "bits a second are a number, such as 100M or 1.5G (k, M, G: 1000 each)";
-    let (number, unit) = split(text);
+    let (number, unit) = split_unit(text);
     let power = ["", "k", "M", "G"].iter().position(|known| *known == unit).ok_or(WRONG)?;
     Ok(number.ok_or(WRONG)? * 1000f64.powi(power as i32))
 }
@@ -92,9 +92,9 @@ pub fn bits_per_second(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// What is right.
-pub fn percentage(text: &str) -> Result<f64, String> {
+pub fn parse_percentage(text: &str) -> Result<f64, String> {
     const WRONG: &str = "a percentage above 0 is right, such as 2 or 2%";
-    match split(text) {
+    match split_unit(text) {
         (Some(number), "" | "%") if number > 0.0 => Ok(number / 100.0),
         _ => Err(WRONG.into()),
     }
@@ -102,7 +102,7 @@ pub fn percentage(text: &str) -> Result<f64, String> {
 
 /// A number of ASCII digits with or without a decimal point, and the unit that follows it, after a space or not: `1 MiB` is how kelvin
 /// itself writes.
-fn split(text: &str) -> (Option<f64>, &str) {
+fn split_unit(text: &str) -> (Option<f64>, &str) {
     const SPACES: [char; 3] = [' ', '\u{a0}', '\u{202f}'];
     let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at(digits);
@@ -112,11 +112,11 @@ fn split(text: &str) -> (Option<f64>, &str) {
 
 /// Bytes that must move in any time of this length: what a modem of 300 bits a second carries of them in it, so that no link that
 /// files go over is too slow. A disk that flushes may take long, and a host that is gone must not hold a place for ever.
-const LEAST_BYTES: u64 = 4096;
-const LEAST_WITHIN: Duration = Duration::from_secs(120);
+const DEFAULT_PROGRESS_BYTES: u64 = 4096;
+const DEFAULT_PROGRESS_WINDOW: Duration = Duration::from_secs(120);
 /// The longest and the shortest time that makes sense: a day, and what several round trips of the longest links take.
-const LONGEST_WITHIN: Duration = Duration::from_secs(86_400);
-const SHORTEST_WITHIN: Duration = Duration::from_secs(1);
+const MAX_PROGRESS_WINDOW: Duration = Duration::from_secs(86_400);
+const MIN_PROGRESS_WINDOW: Duration = Duration::from_secs(1);
 
 /// The least progress of a connection: so many bytes in so much time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub struct MinProgress {
 
 impl Default for MinProgress {
     fn default() -> Self {
-        Self { bytes: LEAST_BYTES, within: LEAST_WITHIN }
+        Self { bytes: DEFAULT_PROGRESS_BYTES, within: DEFAULT_PROGRESS_WINDOW }
     }
 }
 
@@ -139,7 +139,10 @@ impl FromStr for MinProgress {
     /// As `4KiB/2min`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (of, within) = text.split_once('/').ok_or("give BYTES/TIME, such as 4KiB/2min")?;
-        Ok(Self { bytes: bytes(of)?, within: duration_within(within, SHORTEST_WITHIN, LONGEST_WITHIN)? })
+        Ok(Self {
+            bytes: parse_bytes(of)?,
+            within: parse_duration_within(within, MIN_PROGRESS_WINDOW, MAX_PROGRESS_WINDOW)?,
+        })
     }
 }
 
@@ -169,22 +172,22 @@ mod tests {
             ("1.5 s", 1.5),
             ("2\u{202f}min", 120.0),
         ] {
-            assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
         for wrong in [
             "", "m", "-5s", "0s", "0", "1e9", "nan", "inf", "5x", "µ", "1  s", "1 ", " 1s", "5S", "36526d", "0.1us",
             "٤s", "1.2.3s",
         ] {
-            assert!(duration(wrong).is_err(), "{wrong}");
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
         let (least, most) = (Duration::from_millis(10), Duration::from_secs(60));
-        assert!(duration_within("10ms", least, most).is_ok());
+        assert!(parse_duration_within("10ms", least, most).is_ok());
         for wrong in ["9ms", "61", "0", "1e9", "200w", "99999999999999999999w"] {
-            let error = duration_within(wrong, least, most).unwrap_err();
+            let error = parse_duration_within(wrong, least, most).unwrap_err();
             assert_eq!(error.starts_with("it must be between 10 ms and 1 min; "), wrong != "1e9", "{wrong}: {error}");
         }
-        assert!(duration("0").unwrap_err().starts_with("it must be between 1 us and 36525 d; "));
-        let error = duration_within("2w", least, Duration::from_secs(604_800)).unwrap_err();
+        assert!(parse_duration("0").unwrap_err().starts_with("it must be between 1 us and 36525 d; "));
+        let error = parse_duration_within("2w", least, Duration::from_secs(604_800)).unwrap_err();
         assert!(error.starts_with("it must be between 10 ms and 7 d; "), "{error}");
     }
 
@@ -204,30 +207,30 @@ mod tests {
             ("1 MiB", 1 << 20),
             ("4\u{a0}kB", 4000),
         ] {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
+            assert_eq!(parse_bytes(text), Ok(expected), "{text}");
         }
         for wrong in [
             "", "k", "-4k", "0", "4x", "4kk", "1e3", "0.3", "nan", "9999999T", "4  k", "4 ", " 4k", "1 000", "٤k",
             "4ib", "4iB",
         ] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn rates_have_decimal_prefixes_and_percentages_a_sign() {
-        assert_eq!((bits_per_second("100M"), bits_per_second("1.5G")), (Ok(100e6), Ok(1.5e9)));
-        assert_eq!((percentage("2"), percentage("2.5%")), (Ok(0.02), Ok(0.025)));
+        assert_eq!((parse_bits_per_second("100M"), parse_bits_per_second("1.5G")), (Ok(100e6), Ok(1.5e9)));
+        assert_eq!((parse_percentage("2"), parse_percentage("2.5%")), (Ok(0.02), Ok(0.025)));
         for wrong in ["", "M", "100Mbit", "-1M", "NaN", "inf", "100m"] {
-            assert!(bits_per_second(wrong).is_err(), "{wrong}");
+            assert!(parse_bits_per_second(wrong).is_err(), "{wrong}");
         }
         for wrong in ["", "0", "%", "-1", "x", "5%%"] {
-            assert!(percentage(wrong).is_err(), "{wrong}");
+            assert!(parse_percentage(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn least_progress_is_read_as_it_is_written() {
+    fn min_progress_round_trips_as_text() {
         assert_eq!("4KiB/2min".parse(), Ok(MinProgress::default()));
         assert_eq!(MinProgress::default().to_string().parse(), Ok(MinProgress::default()));
         for wrong in ["4KiB", "0/2min", "4KiB/0s", "4KiB/2d", "/", "4KiB/"] {

@@ -6,12 +6,12 @@ use std::ops::{BitOr, BitOrAssign};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::Id;
+use crate::identifiers::Id;
 use crate::{Canary, Name};
 
 /// The readings of one metric that one round made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Reading {
+pub struct MetricReadings {
     /// Id of the metric.
     #[schemars(with = "Id")]
     pub metric: Name,
@@ -42,7 +42,7 @@ pub struct Batches {
     /// Raw time of each batch, in nanoseconds.
     pub nanoseconds: Vec<f64>,
     /// Cause tags of each batch.
-    pub tags: Vec<Tags>,
+    pub tags: Vec<SampleTags>,
     /// Bytes, or other units of work, that one operation moves; 0 where the metric is a duration.
     #[serde(default)]
     pub work_per_iteration: f64,
@@ -84,9 +84,9 @@ pub struct OverheadReading {
 /// A set of cause tags of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Tags(u8);
+pub struct SampleTags(u8);
 
-impl Tags {
+impl SampleTags {
     /// Nothing.
     pub const NONE: Self = Self(0);
     /// Taken while warming up: kept, not summarised.
@@ -109,7 +109,7 @@ impl Tags {
     pub const CONTAMINATED_UNLESS_PREEMPTED: Self = Self(4 | 8 | 16 | 32);
 
     /// Names of the single tags, for people.
-    pub const NAMED: [(Tags, &'static str); 7] = [
+    pub const NAMES: [(SampleTags, &'static str); 7] = [
         (Self::WARM_UP, "warm-up"),
         (Self::PREEMPTED, "preempted"),
         (Self::MIGRATED, "migrated"),
@@ -120,19 +120,19 @@ impl Tags {
     ];
 
     /// Whether any of these tags is set.
-    pub const fn any(self, of: Tags) -> bool {
+    pub const fn intersects(self, of: SampleTags) -> bool {
         self.0 & of.0 != 0
     }
 }
 
-impl BitOr for Tags {
+impl BitOr for SampleTags {
     type Output = Self;
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 }
 
-impl BitOrAssign for Tags {
+impl BitOrAssign for SampleTags {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
     }

@@ -11,40 +11,40 @@ use serde_json::Value;
 use crate::text::is_visible;
 
 /// Most bytes of a look as JSON: one of 1,024 threads has 50 KB.
-pub const LONGEST: usize = 1 << 20;
+pub const MAX_SNAPSHOT_BYTES: usize = 1 << 20;
 /// Most entries of a list or map in it.
-const ENTRIES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 /// Most bytes of a name: the kernel's names of disks have at most 31, of interfaces 15.
-const NAME: usize = 64;
+const MAX_DEVICE_NAME_BYTES: usize = 64;
 /// No figure is larger: 2^63 nanoseconds are 292 years, and 2^63 bytes more than a disk moves in them.
-const MOST: f64 = 9.3e18;
+const MAX_FIGURE: f64 = 9.3e18;
 
 /// A host and a process on it, as they were found at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Look {
+pub struct ResourceSnapshot {
     /// When, in nanoseconds of that host's monotonic clock.
     pub at: f64,
     /// The server or client, with its threads and the processes that it has started.
-    pub process: Process,
+    pub process: ProcessStats,
     /// The host's CPUs, and what the process may use of them.
-    pub cpu: Cpu,
+    pub cpu: CpuStats,
     /// The host's disks that have done anything since it started. One that is missing in the earlier of two looks had done nothing.
-    pub disks: Vec<Disk>,
+    pub disks: Vec<DiskStats>,
     /// The network interfaces that the process sees.
-    pub links: Vec<Link>,
+    pub links: Vec<LinkStats>,
     /// TCP of the network namespace of the process.
-    pub tcp: Tcp,
+    pub tcp: TcpStats,
     /// The host's memory.
-    pub memory: Memory,
+    pub memory: MemoryStats,
     /// For how long tasks of the host have waited for something that they needed to go on.
-    pub pressure: Pressure,
+    pub pressure: PressureStall,
     /// What a server knows of itself; `None` of a client and of another's server.
-    pub served: Option<Served>,
+    pub served: Option<ServerStats>,
 }
 
 /// A process, with its threads and all processes that it has started and they in turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Process {
+pub struct ProcessStats {
     /// Nanoseconds of CPU time in user mode, those of ended processes included that were waited for (proc_pid_stat(5), in clock ticks:
     /// 10 ms).
     pub user: f64,
@@ -72,7 +72,7 @@ pub struct Process {
 
 /// The CPUs of a host, added up, and what the process may use of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
+pub struct CpuStats {
     /// Nanoseconds in user mode (proc_stat(5), in clock ticks: 10 ms).
     pub user: f64,
     /// Nanoseconds in the kernel, interrupts included.
@@ -109,7 +109,7 @@ pub struct Cpu {
 
 /// A disk: a whole one, never a partition (/proc/diskstats).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Disk {
+pub struct DiskStats {
     /// Its name: `vda`, `nvme0n1`, `loop0`.
     pub name: String,
     /// Reads that were completed.
@@ -132,7 +132,7 @@ pub struct Disk {
 
 /// A network interface (proc_pid_net(5), `dev`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Link {
+pub struct LinkStats {
     /// Its name.
     pub name: String,
     /// Bytes received.
@@ -152,7 +152,7 @@ pub struct Link {
 
 /// TCP (/proc/net/snmp and netstat).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tcp {
+pub struct TcpStats {
     /// Segments sent, retransmitted ones left out.
     pub sent_segments: u64,
     /// Segments retransmitted.
@@ -168,7 +168,7 @@ pub struct Tcp {
 
 /// Memory of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Memory {
+pub struct MemoryStats {
     /// Bytes available without swapping, now (proc_meminfo(5)).
     pub available: u64,
     /// Bytes of files in memory, now.
@@ -186,7 +186,7 @@ pub struct Memory {
 /// Nanoseconds in which at least one task of the host waited (/proc/pressure, `some`), or all that had work did (`full`, which has no
 /// meaning for the CPUs of a host).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pressure {
+pub struct PressureStall {
     /// For a CPU.
     pub cpu: Option<f64>,
     /// For a disk.
@@ -207,7 +207,7 @@ pub struct Pressure {
 /// times a second. Of a figure that is as often one as the other of 0 and 1, the mean over `n` samples has a standard error of
 /// 0.5 / sqrt(n).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Served {
+pub struct ServerStats {
     /// When, in nanoseconds of that host's monotonic clock: later than the rest of a look where the server had to wait for a CPU.
     /// `None` in a look of a kelvin that did not say so.
     #[serde(default)]
@@ -244,7 +244,7 @@ pub struct Served {
     /// Of these, when TCP could have sent more and the send buffer had no more for it.
     pub send_buffer_limited: f64,
     /// Connections that wait to be accepted.
-    pub accept_queue: Queue,
+    pub accept_queue: ListenQueue,
     /// Samples so far.
     pub sampled: u64,
     /// Thread-nanoseconds: the integral over time of the server's own threads in uninterruptible sleep, at most 256 of them, by samples. `None`
@@ -262,7 +262,7 @@ pub struct Served {
 
 /// A queue of a listening socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Queue {
+pub struct ListenQueue {
     /// Connections in it, now.
     pub now: u32,
     /// Most connections in it.
@@ -271,47 +271,52 @@ pub struct Queue {
 
 /// Why bytes are no look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoLook(String);
+pub struct InvalidSnapshot(String);
 
-impl std::fmt::Display for NoLook {
+impl std::fmt::Display for InvalidSnapshot {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NoLook {}
+impl std::error::Error for InvalidSnapshot {}
 
-impl Look {
+impl ResourceSnapshot {
     /// The one that another host sent as JSON. Its sender is not trusted: figures are finite and not negative, names can be shown, and
     /// no list is longer than a host's could be.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn from_json(bytes: &[u8]) -> Result<Self, NoLook> {
-        if bytes.len() > LONGEST {
-            return Err(NoLook(format!("it has {} bytes, and a look at most {LONGEST}", bytes.len())));
+    pub fn from_json(bytes: &[u8]) -> Result<Self, InvalidSnapshot> {
+        if bytes.len() > MAX_SNAPSHOT_BYTES {
+            return Err(InvalidSnapshot(format!(
+                "it has {} bytes, and a look at most {MAX_SNAPSHOT_BYTES}",
+                bytes.len()
+            )));
         }
-        let value: Value = serde_json::from_slice(bytes).map_err(no_look)?;
-        check(&value)?;
-        Self::deserialize(value).map_err(no_look)
+        let value: Value = serde_json::from_slice(bytes).map_err(invalid_snapshot)?;
+        check_value(&value)?;
+        Self::deserialize(value).map_err(invalid_snapshot)
     }
 }
 
 /// The reason without what it quotes.
-fn no_look(error: serde_json::Error) -> NoLook {
-    NoLook(crate::text::visible(&error.to_string()).chars().take(200).collect())
+fn invalid_snapshot(error: serde_json::Error) -> InvalidSnapshot {
+    InvalidSnapshot(crate::text::escape_invisible(&error.to_string()).chars().take(200).collect())
 }
 
-fn check(value: &Value) -> Result<(), NoLook> {
-    let refused = |why: &str| Err(NoLook(why.to_owned()));
+fn check_value(value: &Value) -> Result<(), InvalidSnapshot> {
+    let refused = |why: &str| Err(InvalidSnapshot(why.to_owned()));
     match value {
-        Value::Number(number) if number.as_f64().is_some_and(|number| (0.0..=MOST).contains(&number)) => Ok(()),
+        Value::Number(number) if number.as_f64().is_some_and(|number| (0.0..=MAX_FIGURE).contains(&number)) => Ok(()),
         Value::Number(_) => refused("a figure is negative or absurdly large"),
-        Value::String(text) if text.len() > NAME || !text.chars().all(is_visible) => refused("a name is no name"),
-        Value::Array(list) if list.len() > ENTRIES => refused("a list is too long"),
-        Value::Object(map) if map.len() > ENTRIES => refused("a list is too long"),
-        Value::Array(list) => list.iter().try_for_each(check),
-        Value::Object(map) => map.values().try_for_each(check),
+        Value::String(text) if text.len() > MAX_DEVICE_NAME_BYTES || !text.chars().all(is_visible) => {
+            refused("a name is no name")
+        }
+        Value::Array(list) if list.len() > MAX_ENTRIES => refused("a list is too long"),
+        Value::Object(map) if map.len() > MAX_ENTRIES => refused("a list is too long"),
+        Value::Array(list) => list.iter().try_for_each(check_value),
+        Value::Object(map) => map.values().try_for_each(check_value),
         Value::String(_) | Value::Bool(_) | Value::Null => Ok(()),
     }
 }
@@ -321,29 +326,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn look() -> Look {
-        let disk = Disk { name: "vda".into(), read_bytes: 1 << 40, holds_root: true, ..Disk::default() };
-        let served = Served { in_flight: 1.5e9, accept_queue: Queue { now: 1, max: 128 }, ..Served::default() };
+    fn snapshot() -> ResourceSnapshot {
+        let disk = DiskStats { name: "vda".into(), read_bytes: 1 << 40, holds_root: true, ..DiskStats::default() };
+        let served =
+            ServerStats { in_flight: 1.5e9, accept_queue: ListenQueue { now: 1, max: 128 }, ..ServerStats::default() };
         let thread_cpu = BTreeMap::from([(7, 5.0), (4_194_304, 0.125)]);
-        Look {
+        ResourceSnapshot {
             at: 123_456_789_012.0,
-            process: Process { thread_cpu, without_cpu: Some(3.0), ..Process::default() },
+            process: ProcessStats { thread_cpu, without_cpu: Some(3.0), ..ProcessStats::default() },
             disks: vec![disk],
-            links: vec![Link { name: "lo".into(), is_loopback: true, ..Link::default() }],
+            links: vec![LinkStats { name: "lo".into(), is_loopback: true, ..LinkStats::default() }],
             served: Some(served),
-            ..Look::default()
+            ..ResourceSnapshot::default()
         }
     }
 
     #[test]
-    fn what_is_sent_comes_back() {
-        let json = crate::json::plain(&look()).unwrap();
-        assert_eq!(Look::from_json(json.as_bytes()), Ok(look()));
+    fn snapshot_round_trips_json() {
+        let json = crate::json::to_string(&snapshot()).unwrap();
+        assert_eq!(ResourceSnapshot::from_json(json.as_bytes()), Ok(snapshot()));
     }
 
     #[test]
-    fn a_look_of_a_kelvin_that_counted_less_is_read() {
-        let json = crate::json::plain(&look()).unwrap();
+    fn snapshot_of_earlier_version_is_read() {
+        let json = crate::json::to_string(&snapshot()).unwrap();
         let added = [
             ",\"sockets\":null",
             ",\"io_full\":null",
@@ -360,15 +366,15 @@ mod tests {
         ];
         let older = added.iter().fold(json.clone(), |json, field| json.replace(field, ""));
         assert_eq!(older.len() + added.concat().len(), json.len());
-        assert_eq!(Look::from_json(older.as_bytes()), Ok(look()));
+        assert_eq!(ResourceSnapshot::from_json(older.as_bytes()), Ok(snapshot()));
     }
 
     #[test]
-    fn what_no_host_could_have_counted_is_refused() {
-        let json = crate::json::plain(&look()).unwrap();
+    fn impossible_figures_are_refused() {
+        let json = crate::json::to_string(&snapshot()).unwrap();
         let refused = |from: &str, to: &str| {
             assert!(json.contains(from), "{from}");
-            Look::from_json(json.replace(from, to).as_bytes()).unwrap_err().to_string()
+            ResourceSnapshot::from_json(json.replace(from, to).as_bytes()).unwrap_err().to_string()
         };
         assert_eq!(refused("123456789012.0", "-1.0"), "a figure is negative or absurdly large");
         assert_eq!(refused("123456789012.0", "1e300"), "a figure is negative or absurdly large");
@@ -379,22 +385,24 @@ mod tests {
         assert_eq!(refused("\"disks\":[", &format!("\"disks\":[{}", "0,".repeat(5000))), "a list is too long");
         assert!(refused("\"now\":1", "\"now\":4294967296").contains("4294967296"));
         assert!(refused("\"process\":", "\"program\":").contains("missing field"));
-        assert!(Look::from_json(&[b' '; LONGEST + 1]).unwrap_err().to_string().contains("bytes"));
+        assert!(
+            ResourceSnapshot::from_json(&[b' '; MAX_SNAPSHOT_BYTES + 1]).unwrap_err().to_string().contains("bytes")
+        );
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_look_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(Look::from_json(&bytes).is_err());
+        fn any_bytes_are_snapshot_or_error(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert!(ResourceSnapshot::from_json(&bytes).is_err());
         }
 
         #[test]
-        fn a_look_with_any_byte_changed_has_figures_of_a_host(place in 0_usize..700, byte in any::<u8>()) {
-            let mut json = crate::json::plain(&look()).unwrap().into_bytes();
+        fn changed_byte_gives_valid_snapshot_or_error(place in 0_usize..700, byte in any::<u8>()) {
+            let mut json = crate::json::to_string(&snapshot()).unwrap().into_bytes();
             let length = json.len();
             json[place % length] = byte;
-            if let Ok(look) = Look::from_json(&json) {
-                prop_assert!((0.0..=MOST).contains(&look.at));
+            if let Ok(look) = ResourceSnapshot::from_json(&json) {
+                prop_assert!((0.0..=MAX_FIGURE).contains(&look.at));
             }
         }
     }

@@ -3,19 +3,19 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::grammar::{Id, Word};
+use crate::identifiers::{Id, Word};
 use crate::{
-    Bound, BoundRecord, Canary, Case, Event, Explanation, Fact, Hazard, Labels, Machine, Metric, Name, PathToAgent,
-    PredictionRecord, Reading, WordedStudy,
+    Bound, BoundRecord, Canary, Case, Event, Explanation, Fact, Hazard, Labels, Machine, Metric, MetricReadings, Name,
+    NetworkPath, PredictionRecord, WordedStudy,
 };
 
 /// Version of the stored format. A format is never edited, only followed by the next one.
-pub const FORMAT: u32 = 1;
+pub const RUN_FORMAT: u32 = 1;
 
 /// Everything known before the first measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Outline {
-    /// Version of this format, [`FORMAT`].
+pub struct RunHeader {
+    /// Version of this format, [`RUN_FORMAT`].
     pub format: u32,
     /// Unique id, sortable by time.
     #[schemars(with = "Word")]
@@ -38,15 +38,15 @@ pub struct Outline {
     /// Definitions of the metrics.
     pub metrics: Vec<Metric>,
     /// What is to be measured, in the order of reports.
-    pub plan: Vec<Planned>,
+    pub plan: Vec<PlannedMeasurement>,
     /// The spread between runs, learned from earlier runs of this machine.
-    pub learned: Vec<Learned>,
+    pub learned: Vec<SpreadHistory>,
     /// The block canary over the chain canary, each in its steady state, in earlier runs of this machine, oldest first:
     /// the reference of an unshared core.
     pub learned_core: Vec<f64>,
     /// The path to the agent of another host, if one was named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub way: Option<PathToAgent>,
+    pub way: Option<NetworkPath>,
     /// Hardware bounds, where known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bounds: Vec<BoundRecord>,
@@ -70,7 +70,7 @@ pub const FOREIGN_MODE: Name = Name::new("foreign");
 
 /// One probe at one case that a run sets out to measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Planned {
+pub struct PlannedMeasurement {
     /// Id of the probe.
     #[schemars(with = "Id")]
     pub probe: Name,
@@ -156,7 +156,7 @@ pub enum ClockKind {
 
 /// The spread between runs of one metric at one case, learned from earlier runs of the same machine and method.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Learned {
+pub struct SpreadHistory {
     /// Id of the metric.
     #[schemars(with = "Id")]
     pub metric: Name,
@@ -183,7 +183,7 @@ pub enum RunStatus {
 pub struct Run {
     /// Everything known before the first measurement.
     #[serde(flatten)]
-    pub outline: Outline,
+    pub outline: RunHeader,
     /// The measurements, in the order of the plan.
     pub measurements: Vec<Measurement>,
     /// Predictions made when it was measured.
@@ -209,11 +209,11 @@ pub struct Run {
 pub struct Measurement {
     /// The plan of it.
     #[serde(flatten)]
-    pub planned: Planned,
+    pub planned: PlannedMeasurement,
     /// Its rounds, in the order in which they ran.
     pub rounds: Vec<Round>,
     /// Why it was not measured at all, if it was not.
-    pub skipped: Option<Reason>,
+    pub skipped: Option<SkipReason>,
 }
 
 /// One fresh process that ran one probe once.
@@ -232,15 +232,15 @@ pub struct Round {
     /// The CPU that it ran on.
     pub cpu: u32,
     /// Its outcome.
-    pub attempt: Attempt,
+    pub attempt: RoundOutcome,
 }
 
 impl Round {
     fn without_samples(&self) -> Self {
         let attempt = match &self.attempt {
-            Attempt::Measured(_) => Attempt::Measured(Vec::new()),
-            Attempt::Skipped(reason) => Attempt::Skipped(reason.clone()),
-            Attempt::Failed(reason) => Attempt::Failed(reason.clone()),
+            RoundOutcome::Measured(_) => RoundOutcome::Measured(Vec::new()),
+            RoundOutcome::Skipped(reason) => RoundOutcome::Skipped(reason.clone()),
+            RoundOutcome::Failed(reason) => RoundOutcome::Failed(reason.clone()),
         };
         let &Self { index, at, seconds, timing, cpu, .. } = self;
         Self { index, at, seconds, timing, cpu, attempt }
@@ -250,11 +250,11 @@ impl Round {
 /// The outcome of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Attempt {
+pub enum RoundOutcome {
     /// Readings: none in a report without samples, and at least one everywhere else.
-    Measured(Vec<Reading>),
+    Measured(Vec<MetricReadings>),
     /// It was skipped, for a reason.
-    Skipped(Reason),
+    Skipped(SkipReason),
     /// It crashed, hung, printed garbage or reported an error.
     Failed(String),
 }
@@ -262,16 +262,16 @@ pub enum Attempt {
 /// Why something was not measured: what is missing, and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Reason(pub String);
+pub struct SkipReason(pub String);
 
-impl Reason {
+impl SkipReason {
     /// A reason from words.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for SkipReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(&self.0)
     }
@@ -279,7 +279,7 @@ impl std::fmt::Display for Reason {
 
 /// One reading of a canary in the course of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CanaryPoint {
+pub struct CanaryReading {
     /// Seconds from the start of the run.
     pub at: f64,
     /// Which canary.
@@ -294,7 +294,7 @@ impl Run {
         let mut run: Option<Self> = None;
         for event in events {
             match event {
-                Event::Started(outline) => run = Some(Self::begin(*outline)),
+                Event::Started(outline) => run = Some(Self::from_header(*outline)),
                 event => run.as_mut()?.apply(event),
             }
         }
@@ -302,8 +302,8 @@ impl Run {
     }
 
     /// A run that has only begun.
-    pub fn begin(outline: Outline) -> Self {
-        let measurements = outline.plan.iter().cloned().map(Measurement::planned).collect();
+    pub fn from_header(outline: RunHeader) -> Self {
+        let measurements = outline.plan.iter().cloned().map(Measurement::from_plan).collect();
         Self {
             outline,
             measurements,
@@ -339,8 +339,8 @@ impl Run {
     fn measurement(&mut self, probe: Name, case: Case) -> &mut Measurement {
         let found = self.measurements.iter().position(|m| m.planned.probe == probe && m.planned.case == case);
         let index = found.unwrap_or_else(|| {
-            let planned = Planned { probe, metrics: Vec::new(), case, only_input: false };
-            self.measurements.push(Measurement::planned(planned));
+            let planned = PlannedMeasurement { probe, metrics: Vec::new(), case, only_input: false };
+            self.measurements.push(Measurement::from_plan(planned));
             self.measurements.len() - 1
         });
         &mut self.measurements[index]
@@ -365,7 +365,7 @@ impl Run {
     pub fn lacks_samples(&self) -> bool {
         let rounds = self.measurements.iter().flat_map(|measurement| &measurement.rounds);
         let mut measured = rounds.filter_map(|round| match &round.attempt {
-            Attempt::Measured(readings) => Some(readings),
+            RoundOutcome::Measured(readings) => Some(readings),
             _ => None,
         });
         measured.next().is_some_and(Vec::is_empty) && measured.all(Vec::is_empty)
@@ -393,7 +393,7 @@ impl Run {
     }
 
     /// Whether the kernel's clock source changed while it ran.
-    pub fn clock_changed(&self) -> bool {
+    pub fn has_clock_changed(&self) -> bool {
         let clock = &self.outline.clock;
         clock.source_after.is_some() && clock.source_before != clock.source_after
     }
@@ -401,7 +401,7 @@ impl Run {
 
 impl Measurement {
     /// A measurement without rounds yet.
-    pub fn planned(planned: Planned) -> Self {
+    pub fn from_plan(planned: PlannedMeasurement) -> Self {
         Self { planned, rounds: Vec::new(), skipped: None }
     }
 
@@ -411,9 +411,9 @@ impl Measurement {
     }
 
     /// The readings of one metric, with the round that made them, in order.
-    pub fn readings<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a Round, &'a Reading)> {
+    pub fn readings<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = (&'a Round, &'a MetricReadings)> {
         self.rounds.iter().filter_map(move |round| match &round.attempt {
-            Attempt::Measured(readings) => {
+            RoundOutcome::Measured(readings) => {
                 readings.iter().find(|reading| reading.metric == *metric).map(|reading| (round, reading))
             }
             _ => None,
@@ -423,16 +423,16 @@ impl Measurement {
     /// The reasons of failed rounds.
     pub fn failures(&self) -> impl Iterator<Item = &str> {
         self.rounds.iter().filter_map(|round| match &round.attempt {
-            Attempt::Failed(reason) => Some(reason.as_str()),
+            RoundOutcome::Failed(reason) => Some(reason.as_str()),
             _ => None,
         })
     }
 
     /// The reason why it, or its first skipped round, was skipped.
-    pub fn skip_reason(&self) -> Option<&Reason> {
+    pub fn skip_reason(&self) -> Option<&SkipReason> {
         self.skipped.as_ref().or_else(|| {
             self.rounds.iter().find_map(|round| match &round.attempt {
-                Attempt::Skipped(reason) => Some(reason),
+                RoundOutcome::Skipped(reason) => Some(reason),
                 _ => None,
             })
         })

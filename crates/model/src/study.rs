@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Name;
-use crate::grammar::Id;
+use crate::identifiers::Id;
 
 /// The conclusions of a study as they were worded when the run was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

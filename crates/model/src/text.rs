@@ -36,42 +36,42 @@ fn is_hidden(c: char) -> bool {
 }
 
 /// Whether a character chooses the look of the symbol before it, as of an emoji; anywhere else it hides.
-fn chooses_look(before: Option<char>, c: char) -> bool {
+fn is_variation_selector(before: Option<char>, c: char) -> bool {
     matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(|symbol| symbol >= '\u{2190}' && is_visible(symbol))
 }
 
 /// Whether all characters stay, of which each is judged by itself and the one before it.
-fn all_stay(text: &str, stays: impl Fn(char) -> bool) -> bool {
+fn all_allowed(text: &str, stays: impl Fn(char) -> bool) -> bool {
     let mut before = None;
     text.chars().all(|c| {
         let before = before.replace(c);
-        stays(c) || chooses_look(before, c)
+        stays(c) || is_variation_selector(before, c)
     })
 }
 
 /// The text with every other character escaped, as `\u{1b}` or `\n`.
-pub fn visible(text: &str) -> Cow<'_, str> {
-    if all_stay(text, is_visible) {
+pub fn escape_invisible(text: &str) -> Cow<'_, str> {
+    if all_allowed(text, is_visible) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(spelled_out(text, is_visible))
+    Cow::Owned(escape_unless(text, is_visible))
 }
 
 /// The same of several lines, which stay lines.
-pub fn visible_lines(text: &str) -> Cow<'_, str> {
+pub fn escape_invisible_lines(text: &str) -> Cow<'_, str> {
     let stays = |c: char| c == '\n' || is_visible(c);
-    if all_stay(text, stays) {
+    if all_allowed(text, stays) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(spelled_out(text, stays))
+    Cow::Owned(escape_unless(text, stays))
 }
 
-fn spelled_out(text: &str, stays: impl Fn(char) -> bool) -> String {
+fn escape_unless(text: &str, stays: impl Fn(char) -> bool) -> String {
     let mut seen = String::with_capacity(text.len() + 8);
     let mut before = None;
     for c in text.chars() {
         let last = before.replace(c);
-        if stays(c) || chooses_look(last, c) {
+        if stays(c) || is_variation_selector(last, c) {
             seen.push(c);
         } else {
             seen.extend(c.escape_default());
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_is_spelled_out() {
-        assert_eq!(visible("Grüße, 世界 ▁▂▃ …"), "Grüße, 世界 ▁▂▃ …");
-        assert_eq!(visible("a\u{1b}]0;x\u{7}b\r\n"), r"a\u{1b}]0;x\u{7}b\r\n");
+    fn invisible_characters_are_escaped() {
+        assert_eq!(escape_invisible("Grüße, 世界 ▁▂▃ …"), "Grüße, 世界 ▁▂▃ …");
+        assert_eq!(escape_invisible("a\u{1b}]0;x\u{7}b\r\n"), r"a\u{1b}]0;x\u{7}b\r\n");
         // CSI as one character, right-to-left override, line separator, byte order mark, delete, a tag.
         assert_eq!(
-            visible("\u{9b}2J\u{202e}\u{2028}\u{feff}\u{7f}\u{e0041}\0"),
+            escape_invisible("\u{9b}2J\u{202e}\u{2028}\u{feff}\u{7f}\u{e0041}\0"),
             r"\u{9b}2J\u{202e}\u{2028}\u{feff}\u{7f}\u{e0041}\u{0}"
         );
         // Zero width: space, joiners, soft hyphen, fillers, invisible operators, musical controls, a noncharacter.
@@ -98,20 +98,20 @@ mod tests {
             "\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{ad}\u{34f}\u{115f}\u{3164}\u{180e}\u{206a}\u{1d173}\u{1ffff}"
                 .chars()
         {
-            assert_eq!(visible(&format!("a{hidden}b")), format!("a\\u{{{:x}}}b", u32::from(hidden)));
+            assert_eq!(escape_invisible(&format!("a{hidden}b")), format!("a\\u{{{:x}}}b", u32::from(hidden)));
         }
-        assert_eq!(visible_lines("a\nb\u{1b}\n"), "a\nb\\u{1b}\n");
-        assert_eq!(visible(&visible("\u{1b}")), r"\u{1b}");
+        assert_eq!(escape_invisible_lines("a\nb\u{1b}\n"), "a\nb\\u{1b}\n");
+        assert_eq!(escape_invisible(&escape_invisible("\u{1b}")), r"\u{1b}");
     }
 
     #[test]
-    fn a_variation_selector_stays_behind_its_symbol_only() {
-        assert_eq!(visible("\u{2764}\u{fe0f} ok"), "\u{2764}\u{fe0f} ok");
-        assert_eq!(visible("a\u{fe0f}"), r"a\u{fe0f}");
-        assert_eq!(visible("\u{fe0f}"), r"\u{fe0f}");
+    fn variation_selector_kept_only_after_symbol() {
+        assert_eq!(escape_invisible("\u{2764}\u{fe0f} ok"), "\u{2764}\u{fe0f} ok");
+        assert_eq!(escape_invisible("a\u{fe0f}"), r"a\u{fe0f}");
+        assert_eq!(escape_invisible("\u{fe0f}"), r"\u{fe0f}");
         // Bytes are hidden in rows of them.
         assert_eq!(
-            visible("\u{2764}\u{fe0f}\u{fe0f}\u{fe01}\u{e0100}"),
+            escape_invisible("\u{2764}\u{fe0f}\u{fe0f}\u{fe01}\u{e0100}"),
             "\u{2764}\u{fe0f}\\u{fe0f}\\u{fe01}\\u{e0100}"
         );
     }

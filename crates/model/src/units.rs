@@ -6,10 +6,10 @@ use std::fmt;
 use crate::{AxisScale, Case, Interval, IntervalKind, Metric, Unit, Value};
 
 /// Significant digits of a value whose error is not known.
-const DIGITS_WITHOUT_INTERVAL: i32 = 3;
+const DEFAULT_DIGITS: i32 = 3;
 
 /// Maximum significant digits: more are finer than a clock's calibration.
-const MOST_DIGITS: i32 = 5;
+const MAX_DIGITS: i32 = 5;
 
 /// A quantity ready to be read: `61.2`, `± 0.4`, `ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub fn scales(unit: Unit) -> &'static [Scale] {
 }
 
 /// The scales of a unit with the size from which on a value is written in them, smallest first.
-pub fn readable(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
+pub fn reading_scales(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
     // Cycles stay whole up to 99 999: people compare them digit by digit with instruction tables.
     let least = if unit == Unit::Cycles { 100.0 } else { 1.0 };
     // Slightly below the boundary rounds up to it: 999.97 ns is 1.00 µs.
@@ -90,32 +90,32 @@ pub fn readable(unit: Unit) -> impl Iterator<Item = (f64, Scale)> {
 
 /// The scale in which a value reads best: the largest one that leaves at least one whole unit.
 pub fn scale_for(value: f64, unit: Unit) -> Scale {
-    readable(unit).filter(|(least, _)| value.abs() >= *least).last().map_or(scales(unit)[0], |(_, scale)| scale)
+    reading_scales(unit).filter(|(least, _)| value.abs() >= *least).last().map_or(scales(unit)[0], |(_, scale)| scale)
 }
 
 /// The scale in which a value reads best once it is rounded to what its error supports: 997 ± 900 µs is 1.0 ± 0.9 ms.
 fn scale_of_rounded(value: f64, half_width: Option<f64>, unit: Unit) -> Scale {
     let scale = scale_for(value, unit);
     let scaled = value / scale.factor;
-    let step = 10f64.powi(place(scaled, half_width.map(|half| half / scale.factor)));
+    let step = 10f64.powi(decimal_place(scaled, half_width.map(|half| half / scale.factor)));
     scale_for((scaled / step).round() * step * scale.factor, unit)
 }
 
 /// Exponent of the first digit of a positive number: 0 for 1 to 9.99.
-fn magnitude(value: f64) -> i32 {
+fn decimal_exponent(value: f64) -> i32 {
     value.abs().log10().floor() as i32
 }
 
 /// The decimal place to which value and error are rounded: two digits of an error that begins with 1, else one.
 ///
 /// One digit of an error of 1.4 would change it by 30 %; two digits of 8.3 would claim what nobody knows.
-fn place_of_error(half_width: f64) -> i32 {
-    let place = magnitude(half_width);
+fn error_place(half_width: f64) -> i32 {
+    let place = decimal_exponent(half_width);
     let leading = half_width / 10f64.powi(place);
     if leading < 1.95 { place - 1 } else { place }
 }
 
-fn rounded(value: f64, place: i32) -> String {
+fn round_to_place(value: f64, place: i32) -> String {
     let step = 10f64.powi(place);
     let value = (value / step).round() * step;
     let value = if value == 0.0 { 0.0 } else { value };
@@ -123,13 +123,13 @@ fn rounded(value: f64, place: i32) -> String {
 }
 
 /// The decimal place to which a scaled value is rounded.
-fn place(value: f64, half_width: Option<f64>) -> i32 {
-    let first = if value == 0.0 { 0 } else { magnitude(value) };
+fn decimal_place(value: f64, half_width: Option<f64>) -> i32 {
+    let first = if value == 0.0 { 0 } else { decimal_exponent(value) };
     match half_width.filter(|half| half.is_finite() && *half > 0.0) {
-        Some(half) if value == 0.0 => place_of_error(half),
-        Some(half) => place_of_error(half).clamp(first + 1 - MOST_DIGITS, first),
+        Some(half) if value == 0.0 => error_place(half),
+        Some(half) => error_place(half).clamp(first + 1 - MAX_DIGITS, first),
         // A value that rounds up to the next power of ten has one digit more before the point.
-        None => magnitude(if value == 0.0 { 1.0 } else { value * 1.0005 }) + 1 - DIGITS_WITHOUT_INTERVAL,
+        None => decimal_exponent(if value == 0.0 { 1.0 } else { value * 1.0005 }) + 1 - DEFAULT_DIGITS,
     }
 }
 
@@ -140,33 +140,33 @@ pub fn quantity(value: f64, half_width: Option<f64>, unit: Unit) -> Quantity {
     }
     let scale = scale_of_rounded(value, half_width, unit);
     let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
-    let place = place(scaled, half);
-    let spread = half.filter(|half| half.is_finite()).map(|half| format!("± {}", error(half, place)));
-    Quantity { value: rounded(scaled, place), spread, unit: scale.symbol }
+    let place = decimal_place(scaled, half);
+    let spread = half.filter(|half| half.is_finite()).map(|half| format!("± {}", error_at_place(half, place)));
+    Quantity { value: round_to_place(scaled, place), spread, unit: scale.symbol }
 }
 
 /// An error at its place; one that would round to nothing keeps its first digit.
-fn error(half: f64, place: i32) -> String {
+fn error_at_place(half: f64, place: i32) -> String {
     if half > 0.0 && half < 0.5 * 10f64.powi(place) {
-        format!("<{}", rounded(10f64.powi(place), place))
+        format!("<{}", round_to_place(10f64.powi(place), place))
     } else {
-        rounded(half, place)
+        round_to_place(half, place)
     }
 }
 
 /// A value alone, to three significant digits.
-pub fn plain(value: f64, unit: Unit) -> String {
+pub fn value_text(value: f64, unit: Unit) -> String {
     quantity(value, None, unit).short()
 }
 
 /// A value alone, to three significant digits, or fewer if its interval supports no more: `61.2 ns`, `60 ns`.
-pub fn brief(value: f64, half_width: Option<f64>, unit: Unit) -> String {
+pub fn brief_value(value: f64, half_width: Option<f64>, unit: Unit) -> String {
     if !value.is_finite() {
-        return plain(value, unit);
+        return value_text(value, unit);
     }
     let scale = scale_of_rounded(value, half_width, unit);
     let (scaled, half) = (value / scale.factor, half_width.map(|half| half / scale.factor));
-    join(&[&rounded(scaled, place(scaled, half).max(place(scaled, None))), scale.symbol])
+    join(&[&round_to_place(scaled, decimal_place(scaled, half).max(decimal_place(scaled, None))), scale.symbol])
 }
 
 /// A value with an interval: `61.2 ± 0.4 ns`, or `61.2 [60.8 to 61.9] ns` if there are only rounds enough for a range, or if half of it
@@ -178,8 +178,8 @@ pub fn with_interval(value: f64, interval: Option<Interval>, unit: Unit) -> Quan
         interval.half_width().is_finite() && interval.half_width() >= value.abs() && interval.half_width() > 0.0;
     if (interval.kind == IntervalKind::Range || is_wide) && value.is_finite() {
         let scale = scale_of_rounded(value, Some(interval.half_width()), unit);
-        let place = place(value / scale.factor, Some(interval.half_width() / scale.factor));
-        let end = |bound: f64| rounded(bound / scale.factor, place);
+        let place = decimal_place(value / scale.factor, Some(interval.half_width() / scale.factor));
+        let end = |bound: f64| round_to_place(bound / scale.factor, place);
         text.spread = Some(format!("[{} to {}]", end(interval.lower), end(interval.upper)));
     }
     text
@@ -210,7 +210,7 @@ pub fn number(value: f64) -> String {
         size if size >= 99.5 => format!("{value:.0}"),
         size if size >= 9.95 => format!("{value:.1}"),
         size if size >= 0.0995 => format!("{value:.2}"),
-        size => rounded(value, magnitude(size.max(f64::MIN_POSITIVE)) - 1),
+        size => round_to_place(value, decimal_exponent(size.max(f64::MIN_POSITIVE)) - 1),
     }
 }
 
@@ -234,14 +234,14 @@ pub fn p_value(p: f64) -> String {
 pub fn seconds(value: f64) -> String {
     let whole = value.round() as u64;
     match whole {
-        0..60 => plain(value * 1e9, Unit::Nanoseconds),
+        0..60 => value_text(value * 1e9, Unit::Nanoseconds),
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
     }
 }
 
 /// Bytes from which a size that is no whole number of a unit is rounded.
-const ROUNDED_FROM: u64 = 4 << 10;
+const MIN_ROUNDED_BYTES: u64 = 4 << 10;
 
 /// A number of bytes, exact if small, a whole number of a binary unit, or one that somebody chose in decimal digits: `64 KiB`, `1 GiB`,
 /// `1472 B`, `10000 B`, `1.43 MiB`.
@@ -250,9 +250,9 @@ pub fn bytes(value: u64) -> String {
     let scaled = value as f64 / scale.factor;
     match value {
         _ if scaled.fract() == 0.0 => format!("{scaled} {}", scale.symbol),
-        0..ROUNDED_FROM => format!("{value} B"),
+        0..MIN_ROUNDED_BYTES => format!("{value} B"),
         _ if is_decimal(value) => format!("{} B", count(value)),
-        _ => plain(value as f64, Unit::Bytes),
+        _ => value_text(value as f64, Unit::Bytes),
     }
 }
 
@@ -272,7 +272,7 @@ pub fn exact_bytes(value: u64) -> String {
 
 /// A number of bytes in the decimal units in which rates are: `2 MB`, `4.29 GB`.
 pub fn decimal_bytes(value: f64) -> String {
-    stated(value, Unit::BytesPerSecond, 2).trim_end_matches("/s").to_owned()
+    stated_value(value, Unit::BytesPerSecond, 2).trim_end_matches("/s").to_owned()
 }
 
 /// A number of files.
@@ -329,28 +329,28 @@ pub fn metric_at(metric: &Metric, at: &Case) -> String {
 }
 
 /// A figure stated by the machine, with no more decimals than it states: `2.596 GHz`, `48 KiB`, `23.5 GiB`.
-pub fn stated(value: f64, unit: Unit, decimals: usize) -> String {
+pub fn stated_value(value: f64, unit: Unit, decimals: usize) -> String {
     let scale = scale_for(value, unit);
-    join(&[&trimmed(value / scale.factor, decimals), scale.symbol])
+    join(&[&trimmed_decimal(value / scale.factor, decimals), scale.symbol])
 }
 
 /// A bit rate as a machine states it: `10 Gbit/s`, `100 Mbit/s`.
 pub fn bit_rate(rate: f64) -> String {
     if rate >= 1e9 {
-        format!("{} Gbit/s", trimmed(rate / 1e9, 2))
+        format!("{} Gbit/s", trimmed_decimal(rate / 1e9, 2))
     } else {
-        format!("{} Mbit/s", trimmed(rate / 1e6, 2))
+        format!("{} Mbit/s", trimmed_decimal(rate / 1e6, 2))
     }
 }
 
 /// So many CPUs, and of a small part of one two digits: `1.5 CPUs`, `0.001 CPUs`.
 pub fn cpus(count: f64) -> String {
     let decimals = if count < 0.1 { (1.0 - count.max(1e-9).log10().floor()) as usize } else { 2 };
-    format!("{} {}", trimmed(count, decimals), if count == 1.0 { "CPU" } else { "CPUs" })
+    format!("{} {}", trimmed_decimal(count, decimals), if count == 1.0 { "CPU" } else { "CPUs" })
 }
 
 /// A decimal number without trailing zeros.
-pub fn trimmed(value: f64, decimals: usize) -> String {
+pub fn trimmed_decimal(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_part_of_a_cpu_is_not_none() {
+    fn small_cpu_share_keeps_digits() {
         let told = [4.0, 1.5, 1.0, 0.5, 0.05, 0.001, 0.0].map(cpus);
         assert_eq!(told, ["4 CPUs", "1.5 CPUs", "1 CPU", "0.5 CPUs", "0.05 CPUs", "0.001 CPUs", "0 CPUs"]);
     }
@@ -390,52 +390,52 @@ mod tests {
         assert_eq!(ns(997_000.0, 900_000.0), "1.0 ± 0.9 ms");
         assert_eq!(ns(-997_000.0, 900_000.0), "-1.0 ± 0.9 ms");
         assert_eq!(ns(999_300.0, 400.0), "999.3 ± 0.4 µs");
-        assert_eq!(brief(997_000.0, Some(900_000.0), Unit::Nanoseconds), "1.0 ms");
+        assert_eq!(brief_value(997_000.0, Some(900_000.0), Unit::Nanoseconds), "1.0 ms");
         let range = Interval { kind: IntervalKind::Range, level: 1.0, lower: 0.1e6, upper: 2.1e6 };
         assert_eq!(with_interval(997e3, Some(range), Unit::Nanoseconds).to_string(), "1.0 [0.1 to 2.1] ms");
     }
 
     #[test]
-    fn a_brief_value_has_three_digits_at_most_and_no_more_than_its_interval_supports() {
-        let brief = |value, half| brief(value, Some(half), Unit::Nanoseconds);
+    fn brief_value_digits_follow_interval() {
+        let brief = |value, half| brief_value(value, Some(half), Unit::Nanoseconds);
         assert_eq!([brief(84.353, 0.01), brief(29_166.0, 900.0)], ["84.4 ns", "29.2 µs"]);
         assert_eq!([brief(29_166.0, 4_000.0), brief(70.0, 90.0)], ["29 µs", "70 ns"]);
-        assert_eq!(super::brief(412.4, None, Unit::Nanoseconds), "412 ns");
+        assert_eq!(super::brief_value(412.4, None, Unit::Nanoseconds), "412 ns");
     }
 
     #[test]
-    fn an_error_larger_than_the_value_leaves_a_digit_of_the_value() {
+    fn large_error_leaves_one_digit() {
         assert_eq!(ns(3.2, 41.0), "3 ± 41 ns");
         assert_eq!(ns(0.0, 0.2), "0.0 ± 0.2 ns");
     }
 
     #[test]
-    fn an_error_below_the_last_digit_is_said_to_be_below_it() {
+    fn error_below_last_digit_is_shown() {
         assert_eq!(ns(61.234_567, 1e-9), "61.235 ± <0.001 ns");
         assert_eq!(ns(61.0, 0.0), "61.0 ± 0.0 ns");
     }
 
     #[test]
-    fn a_ratio_of_nothing_is_zero() {
+    fn zero_ratio_is_zero() {
         assert_eq!(number(0.0), "0");
         assert_eq!(number(1.06), "1.06");
     }
 
     #[test]
-    fn without_an_interval_there_are_three_digits() {
-        assert_eq!(plain(61.234, Unit::Nanoseconds), "61.2 ns");
-        assert_eq!(plain(0.2765, Unit::Nanoseconds), "0.277 ns");
-        assert_eq!(plain(999.97, Unit::Nanoseconds), "1.00 µs");
-        assert_eq!(plain(3.62e9, Unit::Hertz), "3.62 GHz");
-        assert_eq!(plain(11.83e9, Unit::BytesPerSecond), "11.8 GB/s");
-        assert_eq!(plain(245.0, Unit::Cycles), "245 cycles");
-        assert_eq!(plain(61_234.0, Unit::Cycles), "61200 cycles");
-        assert_eq!(plain(0.0, Unit::Nanoseconds), "0.00 ns");
+    fn no_interval_gives_three_digits() {
+        assert_eq!(value_text(61.234, Unit::Nanoseconds), "61.2 ns");
+        assert_eq!(value_text(0.2765, Unit::Nanoseconds), "0.277 ns");
+        assert_eq!(value_text(999.97, Unit::Nanoseconds), "1.00 µs");
+        assert_eq!(value_text(3.62e9, Unit::Hertz), "3.62 GHz");
+        assert_eq!(value_text(11.83e9, Unit::BytesPerSecond), "11.8 GB/s");
+        assert_eq!(value_text(245.0, Unit::Cycles), "245 cycles");
+        assert_eq!(value_text(61_234.0, Unit::Cycles), "61200 cycles");
+        assert_eq!(value_text(0.0, Unit::Nanoseconds), "0.00 ns");
         assert_eq!(without_cycles(&span(358e3, 171e6, Unit::Cycles)), "358k to 171M");
     }
 
     #[test]
-    fn a_range_is_called_one() {
+    fn range_is_shown_as_range() {
         let interval = Interval { kind: IntervalKind::Range, level: 1.0, lower: 60.8, upper: 61.9 };
         assert_eq!(with_interval(61.23, Some(interval), Unit::Nanoseconds).to_string(), "61.2 [60.8 to 61.9] ns");
     }
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_larger_than_what_cannot_be_below_zero_is_a_range() {
+    fn error_above_value_is_shown_as_range() {
         let of = |value, lower, upper| {
             let interval = Interval { kind: IntervalKind::Confidence, level: 0.95, lower, upper };
             with_interval(value, Some(interval), Unit::Nanoseconds).to_string()
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_and_shares_keep_what_matters() {
+    fn ratios_and_shares_keep_significant_digits() {
         assert_eq!(number(1.0649), "1.06");
         assert_eq!(number(12.34), "12.3");
         assert_eq!(number(1234.0), "1234");
@@ -481,25 +481,28 @@ mod tests {
     }
 
     #[test]
-    fn spans_share_their_unit_where_they_can() {
+    fn spans_share_unit_if_close() {
         assert_eq!(span(80.1e3, 310e3, Unit::Nanoseconds), "80.1 to 310 µs");
         assert_eq!(span(80.1e3, 3.1e6, Unit::Nanoseconds), "80.1 µs to 3.10 ms");
         assert_eq!(span(5.0, 5.0, Unit::Count), "5.00");
     }
 
     #[test]
-    fn run_times_read_as_people_say_them() {
+    fn run_times_use_minutes_and_hours() {
         assert_eq!(seconds(12.34), "12.3 s");
         assert_eq!(seconds(150.2), "2 min 30 s");
         assert_eq!(seconds(3900.0), "1 h 5 min");
     }
 
     #[test]
-    fn cases_are_written_in_the_order_of_the_axes() {
+    fn case_text_follows_axis_order() {
         let bytes = Axis::new("bytes", "bytes", AxisScale::Bytes);
         let pages = Axis::new("pages", "pages", AxisScale::Category);
-        let metric = Metric::duration("a.b", "x").over([pages, bytes]);
-        let point = Case::new().with("bytes", 65_536).at(crate::Point::named("pages", "huge")).with("zzz", 12_345);
+        let metric = Metric::duration("a.b", "x").with_axes([pages, bytes]);
+        let point = Case::new()
+            .with_number("bytes", 65_536)
+            .with_word(crate::AxisWord::from_names("pages", "huge"))
+            .with_number("zzz", 12_345);
         assert_eq!(case(&metric, &point), "pages=huge bytes=64 KiB zzz=12\u{202f}345");
     }
 }

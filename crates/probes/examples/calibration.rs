@@ -16,22 +16,23 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_harness::{Figure, OtherMachine};
-use kelvin_model::{Basis, Name, Prediction};
-use kelvin_probes::calibration::{Beside, Held, beside, whole_metrics_slower};
+use kelvin_harness::{ReferenceHeadline, ReferenceRecord};
+use kelvin_model::{Name, Prediction, PredictionBasis};
+use kelvin_probes::calibration::{CoverageSummary, PredictedFigure, flagged_if_metric_slower, predict_figures};
 use kelvin_stats::median;
 
 /// Runs that had no part in any formula, constant or range.
 const HELD_OUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/held_out");
 /// By how much figures are made worse.
-const SLOWER: [f64; 3] = [1.25, 1.5, 2.0];
+const SLOWDOWN_FACTORS: [f64; 3] = [1.25, 1.5, 2.0];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let given: Vec<OtherMachine> = arguments.iter().filter(|argument| argument.ends_with(".json")).map(read).collect();
-    let machines = if given.is_empty() { kelvin_probes::other_machines() } else { &given };
+    let given: Vec<ReferenceRecord> =
+        arguments.iter().filter(|argument| argument.ends_with(".json")).map(read_record).collect();
+    let machines = if given.is_empty() { kelvin_probes::reference_records() } else { &given };
     if arguments.iter().any(|argument| argument == "whole") {
-        whole(machines);
+        print_whole_metrics(machines);
         return;
     }
     // Every figure, to see which formulas are off.
@@ -41,42 +42,42 @@ fn main() {
         let folder = std::fs::read_dir(HELD_OUT).unwrap_or_else(|error| panic!("{HELD_OUT}: {error}"));
         let mut files: Vec<String> = folder.map(|file| file.expect(HELD_OUT).path().display().to_string()).collect();
         files.sort();
-        tables(&files.iter().map(read).collect::<Vec<_>>(), each);
+        print_tables(&files.iter().map(read_record).collect::<Vec<_>>(), each);
         println!("# Kept, each by the others\n");
     }
-    tables(machines, each);
+    print_tables(machines, each);
 }
 
 /// A table of each machine, and of all.
-fn tables(machines: &[OtherMachine], each: bool) {
-    let mut all: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
+fn print_tables(machines: &[ReferenceRecord], each: bool) {
+    let mut all: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
     for here in machines {
-        let mut areas: BTreeMap<&str, Vec<Beside>> = BTreeMap::new();
-        for one in beside(here) {
+        let mut areas: BTreeMap<&str, Vec<PredictedFigure>> = BTreeMap::new();
+        for one in predict_figures(here) {
             if each {
-                line(&one);
+                print_line(&one);
             }
             areas.entry(area(one.figure.metric)).or_default().push(one);
         }
         println!("{}\n", here.name);
-        table(&areas);
+        print_table(&areas);
         for (area, figures) in areas {
             all.entry(area).or_default().extend(figures);
         }
     }
     if machines.len() > 1 {
         println!("All {}\n", machines.len());
-        table(&all);
+        print_table(&all);
     }
 }
 
 /// Metrics of which all figures got slower, and with them what follows from them: of those with no figure outside its range as measured, how
 /// many have one then.
-fn whole(machines: &[OtherMachine]) {
-    let factors = [1.0, SLOWER[0], SLOWER[1], SLOWER[2]];
+fn print_whole_metrics(machines: &[ReferenceRecord]) {
+    let factors = [1.0, SLOWDOWN_FACTORS[0], SLOWDOWN_FACTORS[1], SLOWDOWN_FACTORS[2]];
     let mut areas: BTreeMap<&str, (usize, usize, [usize; 3])> = BTreeMap::new();
     for here in machines {
-        for (metric, flagged) in whole_metrics_slower(here, &factors) {
+        for (metric, flagged) in flagged_if_metric_slower(here, &factors) {
             for area in [area(metric), "all"] {
                 let (metrics, inside, counts) = areas.entry(area).or_default();
                 *metrics += 1;
@@ -97,7 +98,7 @@ fn whole(machines: &[OtherMachine]) {
     }
 }
 
-fn read(file: &String) -> OtherMachine {
+fn read_record(file: &String) -> ReferenceRecord {
     let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file} is no machine of kelvin other-machine: {error}"))
 }
@@ -108,8 +109,8 @@ fn area(metric: Name) -> &'static str {
 }
 
 /// A figure over its prediction with the half-width of its interval, and the ends of the range.
-fn line(one: &Beside) {
-    let Figure { metric, case, value, half_width } = &one.figure;
+fn print_line(one: &PredictedFigure) {
+    let ReferenceHeadline { metric, case, value, half_width } = &one.figure;
     match &one.prediction {
         None => println!("- {metric} {case}: not predicted"),
         Some(Prediction { value: predicted, low, high, basis, .. }) => {
@@ -125,36 +126,37 @@ fn line(one: &Beside) {
     }
 }
 
-fn table(areas: &BTreeMap<&str, Vec<Beside>>) {
+fn print_table(areas: &BTreeMap<&str, Vec<PredictedFigure>>) {
     println!(
         "| area | figures | by a formula | by other machines | not predicted | in range | off, median | range, median | 1.25 flagged | 1.5 | 2 |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-    let whole: Vec<&Beside> = areas.values().flatten().collect();
+    let whole: Vec<&PredictedFigure> = areas.values().flatten().collect();
     for (area, figures) in areas {
-        row(area, &figures.iter().collect::<Vec<_>>());
+        print_row(area, &figures.iter().collect::<Vec<_>>());
     }
-    row("all", &whole);
-    let is_by_formula =
-        |one: &&Beside| one.prediction.as_ref().is_some_and(|prediction| prediction.basis != Basis::Elsewhere);
-    let (by_formula, rest): (Vec<&Beside>, Vec<&Beside>) = whole.into_iter().partition(is_by_formula);
-    row("by a formula", &by_formula);
-    row("by other machines", &rest);
+    print_row("all", &whole);
+    let is_by_formula = |one: &&PredictedFigure| {
+        one.prediction.as_ref().is_some_and(|prediction| prediction.basis != PredictionBasis::Elsewhere)
+    };
+    let (by_formula, rest): (Vec<&PredictedFigure>, Vec<&PredictedFigure>) = whole.into_iter().partition(is_by_formula);
+    print_row("by a formula", &by_formula);
+    print_row("by other machines", &rest);
     println!();
 }
 
-fn row(area: &str, figures: &[&Beside]) {
-    let predicted: Vec<(&Beside, &Prediction)> =
+fn print_row(area: &str, figures: &[&PredictedFigure]) {
+    let predicted: Vec<(&PredictedFigure, &Prediction)> =
         figures.iter().filter_map(|one| Some((*one, one.prediction.as_ref()?))).collect();
-    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == Basis::Elsewhere).count();
+    let elsewhere = predicted.iter().filter(|(_, prediction)| prediction.basis == PredictionBasis::Elsewhere).count();
     let share = |count: usize| format!("{:.0} %", 100.0 * count as f64 / predicted.len().max(1) as f64);
-    let held = Held::of(figures.iter().copied());
-    let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.inside, held.range));
+    let held = CoverageSummary::from_figures(figures.iter().copied());
+    let (inside, range) = held.map_or((f64::NAN, f64::NAN), |held| (held.covered, held.median_range));
     let positive = || predicted.iter().filter(|(one, prediction)| one.figure.value > 0.0 && prediction.low > 0.0);
     let off: Vec<f64> = positive().map(|(one, prediction)| (one.figure.value / prediction.value).ln().abs()).collect();
     let off = if off.is_empty() { f64::NAN } else { median(&off) };
-    let flagged =
-        SLOWER.map(|slower| share(predicted.iter().filter(|(one, _)| one.touches(slower) == Some(false)).count()));
+    let flagged = SLOWDOWN_FACTORS
+        .map(|slower| share(predicted.iter().filter(|(one, _)| one.overlaps_range(slower) == Some(false)).count()));
     println!(
         "| {area} | {} | {} | {elsewhere} | {} | {:.0} % | {:.0} % | {range:.2} | {} |",
         figures.len(),

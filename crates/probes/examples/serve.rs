@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match kelvin_harness::serve(&kelvin_probes::all()) {
+    match kelvin_harness::run_probe_process(&kelvin_probes::all()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             // Nothing is left to do if even standard error is gone.

@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_harness::{Elsewhere, Facts, Figure, OtherMachine, predictions};
-use kelvin_model::{Better, Case, Metric, Name, Planned, Prediction, PredictionRecord};
+use kelvin_harness::{PredictionInputs, ReferenceHeadline, ReferenceMachines, ReferenceRecord, prediction_records};
+use kelvin_model::{Better, Case, Metric, Name, PlannedMeasurement, Prediction, PredictionRecord};
 use kelvin_stats::median;
 
 /// A figure beside its prediction.
 #[derive(Clone, Debug)]
-pub struct Beside {
+pub struct PredictedFigure {
     /// The figure.
-    pub figure: Figure,
+    pub figure: ReferenceHeadline,
     better: Better,
     /// Its prediction, if there is one.
     pub prediction: Option<Prediction>,
 }
 
-impl Beside {
+impl PredictedFigure {
     /// Whether an interval this many times worse than the figure's touches the range, by the rule of verdicts.
-    pub fn touches(&self, slower: f64) -> Option<bool> {
+    pub fn overlaps_range(&self, slower: f64) -> Option<bool> {
         let prediction = self.prediction.as_ref()?;
         let times = if self.better == Better::Higher { 1.0 / slower } else { slower };
         let [low, high] = [-1.0, 1.0].map(|end| times * (self.figure.value + end * self.figure.half_width));
@@ -28,40 +28,40 @@ impl Beside {
 
 /// How well predictions hold on one machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct CoverageSummary {
     /// Figures that have a prediction.
     pub figures: usize,
     /// The share whose interval touches the predicted range.
-    pub inside: f64,
+    pub covered: f64,
     /// The median of upper over lower ends of ranges.
-    pub range: f64,
+    pub median_range: f64,
 }
 
-impl Held {
+impl CoverageSummary {
     /// Of figures beside their predictions; `None` without one that has a range.
-    pub fn of<'a>(figures: impl IntoIterator<Item = &'a Beside>) -> Option<Self> {
-        let touches = |one: &'a Beside| Some((one.touches(1.0)?, one.prediction.as_ref()?));
+    pub fn from_figures<'a>(figures: impl IntoIterator<Item = &'a PredictedFigure>) -> Option<Self> {
+        let touches = |one: &'a PredictedFigure| Some((one.overlaps_range(1.0)?, one.prediction.as_ref()?));
         let all: Vec<(bool, &Prediction)> = figures.into_iter().filter_map(touches).collect();
         let ranges = all.iter().filter(|(_, prediction)| prediction.low > 0.0);
         let ranges: Vec<f64> = ranges.map(|(_, prediction)| prediction.high / prediction.low).collect();
         let inside = all.iter().filter(|(inside, _)| *inside).count() as f64 / all.len() as f64;
-        (!ranges.is_empty()).then(|| Self { figures: all.len(), inside, range: median(&ranges) })
+        (!ranges.is_empty()).then(|| Self { figures: all.len(), covered: inside, median_range: median(&ranges) })
     }
 }
 
 /// The figures of a machine, predicted from its lower metrics and from the other machines.
-pub fn beside(here: &OtherMachine) -> Vec<Beside> {
-    let plan = plan(here);
-    Beside::of(here, &plan, &crate::elsewhere(&here.machine, &plan))
+pub fn predict_figures(here: &ReferenceRecord) -> Vec<PredictedFigure> {
+    let plan = measured_plan(here);
+    PredictedFigure::predict_all(here, &plan, &crate::reference_machines(&here.machine, &plan))
 }
 
 /// How many figures of each metric are flagged where all of them are so many times worse, and so are the inputs of others: the metric, and
 /// a count for each of these factors.
-pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
+pub fn flagged_if_metric_slower(here: &ReferenceRecord, slower: &[f64]) -> Vec<(Name, Vec<usize>)> {
     // The same figures at any speed, and what others tell of them.
-    let plan = plan(here);
-    let elsewhere = crate::elsewhere(&here.machine, &plan);
-    let metrics: BTreeMap<Name, Better> = Beside::of(here, &plan, &elsewhere)
+    let plan = measured_plan(here);
+    let elsewhere = crate::reference_machines(&here.machine, &plan);
+    let metrics: BTreeMap<Name, Better> = PredictedFigure::predict_all(here, &plan, &elsewhere)
         .into_iter()
         .filter(|one| one.prediction.is_some())
         .map(|one| (one.figure.metric, one.better))
@@ -73,39 +73,41 @@ pub fn whole_metrics_slower(here: &OtherMachine, slower: &[f64]) -> Vec<(Name, V
             figure.value *= times;
             figure.half_width *= times;
         }
-        let own = Beside::of(&changed, &plan, &elsewhere).into_iter().filter(|one| one.figure.metric == metric);
-        own.filter(|one| one.touches(1.0) == Some(false)).count()
+        let own = PredictedFigure::predict_all(&changed, &plan, &elsewhere)
+            .into_iter()
+            .filter(|one| one.figure.metric == metric);
+        own.filter(|one| one.overlaps_range(1.0) == Some(false)).count()
     };
     let of = |(metric, better)| (metric, slower.iter().map(|slower| flagged(metric, better, *slower)).collect());
     metrics.into_iter().map(of).collect()
 }
 
 /// The figures of a machine as a plan of what is measured.
-fn plan(here: &OtherMachine) -> Vec<Planned> {
+fn measured_plan(here: &ReferenceRecord) -> Vec<PlannedMeasurement> {
     let probes = crate::all();
-    let planned = |figure: &Figure| {
+    let planned = |figure: &ReferenceHeadline| {
         let probe = probes.iter().find(|probe| probe.metrics.iter().any(|metric| metric.id == figure.metric))?;
         let (probe, metrics) = (Name::new(probe.id), vec![figure.metric]);
-        Some(Planned { probe, metrics, case: figure.case.clone(), only_input: false })
+        Some(PlannedMeasurement { probe, metrics, case: figure.case.clone(), only_input: false })
     };
     here.figures.iter().filter_map(planned).collect()
 }
 
-impl Beside {
+impl PredictedFigure {
     /// Those of a machine that are planned, by what others tell.
-    fn of(here: &OtherMachine, plan: &[Planned], elsewhere: &Elsewhere) -> Vec<Self> {
-        let headlines = crate::headlines(here);
-        let find = |metric: &str, case: &Case| headlines.at(metric, case);
+    fn predict_all(here: &ReferenceRecord, plan: &[PlannedMeasurement], elsewhere: &ReferenceMachines) -> Vec<Self> {
+        let headlines = crate::headline_table(here);
+        let find = |metric: &str, case: &Case| headlines.lookup(metric, case);
         let probes = crate::all();
         let metrics: BTreeMap<Name, &Metric> =
             probes.iter().flat_map(|probe| probe.metrics).map(|metric| (metric.id, *metric)).collect();
-        let facts = Facts::new(&here.machine, &find).beside(elsewhere);
+        let facts = PredictionInputs::new(&here.machine, &find).with_references(elsewhere);
         let of = |record: PredictionRecord| {
-            let is_this = |figure: &&Figure| figure.metric == record.metric && figure.case == record.case;
+            let is_this = |figure: &&ReferenceHeadline| figure.metric == record.metric && figure.case == record.case;
             let figure = here.figures.iter().find(is_this)?;
             let better = metrics.get(&record.metric)?.better;
             Some(Self { figure: figure.clone(), better, prediction: record.prediction })
         };
-        predictions(&probes, plan, &facts).into_iter().filter_map(of).collect()
+        prediction_records(&probes, plan, &facts).into_iter().filter_map(of).collect()
     }
 }

@@ -5,8 +5,8 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
-use kelvin_harness::Facts;
-use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction, Unit, units};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;
@@ -91,7 +91,7 @@ impl Operator {
 ///
 /// # Errors
 /// The run does not have it.
-pub(crate) fn measured(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Expr, NoPrediction> {
+pub(crate) fn measured(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Expr, NoPrediction> {
     facts.measured(metric, case).map(Expr::from)
 }
 
@@ -116,7 +116,7 @@ impl Expr {
     fn plain(value: f64, unit: Unit) -> Self {
         let text = match unit {
             Unit::Ratio | Unit::Count if value.fract() == 0.0 => format!("{value:.0}"),
-            _ => units::plain(value, unit),
+            _ => units::value_text(value, unit),
         };
         let (formula, figures) = (Text::atom(text.clone()), Text::atom(text));
         let (inputs, sources, variants) = (Vec::new(), Vec::new(), Vec::new());
@@ -235,13 +235,13 @@ impl Expr {
 
     /// The prediction by this formula. `name` identifies it among all formulas of its metric, together with its variants: figures of
     /// other machines correct a formula of the same name only.
-    pub(crate) fn predict(self, basis: Basis, name: &str) -> Prediction {
+    pub(crate) fn predict(self, basis: PredictionBasis, name: &str) -> Prediction {
         self.explained(basis, name, "")
     }
 
     /// A prediction by this formula, and a remark that follows its derivation.
-    pub(crate) fn explained(self, basis: Basis, name: &str, remark: &str) -> Prediction {
-        let result = units::plain(self.value, self.unit);
+    pub(crate) fn explained(self, basis: PredictionBasis, name: &str, remark: &str) -> Prediction {
+        let result = units::value_text(self.value, self.unit);
         let mut derivation = self.figures.text;
         if derivation != result {
             derivation = format!("{derivation} = {result}");
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn one_expression_gives_value_formula_figures_and_inputs() {
         let read = (call() + given("block", 4096.0, Unit::Bytes) / copy()).within(2.0).source("a manual");
-        let found = read.predict(Basis::Derived, "call and copy");
+        let found = read.predict(PredictionBasis::Derived, "call and copy");
         assert!((found.value - 470.6).abs() < 1e-9 && (found.high - 941.2).abs() < 1e-9, "{found:?}");
         assert_eq!(
             (&*found.formula, &*found.derivation),
@@ -409,8 +409,8 @@ mod tests {
     #[test]
     fn an_input_is_listed_once_and_a_variant_is_part_of_the_name() {
         let fork = fact("fork", 50.0, Unit::Nanoseconds, "measured in this run");
-        let found = (fork.clone() + fork.clone().variant("buffer in L2")).predict(Basis::Derived, "forks");
+        let found = (fork.clone() + fork.clone().variant("buffer in L2")).predict(PredictionBasis::Derived, "forks");
         assert_eq!((found.inputs.len(), &*found.formula_name), (1, "forks, buffer in L2"));
-        assert_eq!(fork.predict(Basis::Derived, "fork").derivation, "50.0 ns");
+        assert_eq!(fork.predict(PredictionBasis::Derived, "fork").derivation, "50.0 ns");
     }
 }

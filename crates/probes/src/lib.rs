@@ -4,20 +4,20 @@
 //! explicit because it fixes the order of runs and reports.
 #![forbid(unsafe_code)]
 
-mod advertised;
 pub mod calibration;
-mod cost;
 mod cpu;
-mod elsewhere;
+mod default_costs;
 mod file;
 mod formula;
+mod link_speed;
 mod load;
 mod memory;
 mod net;
 mod os;
-mod predict;
+mod prediction_builder;
 mod program;
 mod published;
+mod reference_machines;
 mod room;
 #[cfg(test)]
 mod testing;
@@ -26,9 +26,9 @@ mod truth;
 
 use std::time::Duration;
 
-pub use elsewhere::{Primitive, elsewhere, headlines, other_machines, primitives};
-use kelvin_harness::{Bounded, Probe, Setup, Stop};
+use kelvin_harness::{BoundedMetric, Probe, ProbeError, Setup};
 use kelvin_model::Case;
+pub use reference_machines::{Primitive, headline_table, primitive_metrics, reference_machines, reference_records};
 
 /// All probes, in the order of reports.
 pub fn all() -> Vec<&'static Probe> {
@@ -37,40 +37,40 @@ pub fn all() -> Vec<&'static Probe> {
 }
 
 /// The metrics that hardware bounds, each at most once.
-pub fn bounded() -> Vec<&'static Bounded> {
+pub fn bounded_metrics() -> Vec<&'static BoundedMetric> {
     net::BOUNDED.to_vec()
 }
 
 /// What a round of a probe at a case is expected to take beside its timing, before any was measured.
 pub fn expected_cost(probe: &Probe, case: &Case) -> Duration {
-    cost::expected(probe, case)
+    default_costs::expected_round_time(probe, case)
 }
 
 /// Bytes that one round of a case of the study of transfers moves into files; none for a case of another probe.
-pub fn transferred(case: &Case) -> u64 {
-    transfer::bytes_of_a_round(case)
+pub fn transferred_bytes(case: &Case) -> u64 {
+    transfer::bytes_per_round(case)
 }
 
 /// The cases of the study of transfers with every combination of their factors, of ends that are processes.
-pub fn all_transfers() -> Vec<Case> {
+pub fn all_transfer_cases() -> Vec<Case> {
     transfer::all_combinations()
 }
 
 /// A case of the study of remote files at another size of the file, where its blocks come from the server.
 pub fn remote_case_at(case: &Case, bytes: u64) -> Case {
-    file::remote::at_size(case, bytes)
+    file::remote::case_at_size(case, bytes)
 }
 
 /// Writes the remote and the local file of so many bytes that this study reads, before the first round.
 ///
 /// # Errors
 /// Those of writing; too little room, or a limit on what may be written.
-pub fn write_remote_files(setup: &Setup, bytes: u64) -> Result<(), Stop> {
-    file::remote::write_before(setup, bytes)
+pub fn write_remote_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
+    file::remote::write_files(setup, bytes)
 }
 
 /// Removes what killed probe processes left behind and the kernel does not remove with a process. Call it when no probe
 /// of this run is running any more.
-pub fn clear_up() {
-    truth::clear_up();
+pub fn remove_leftovers() {
+    truth::remove_leftovers();
 }

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use kelvin_catalogue::Rival;
-use kelvin_harness::{Bench, Stop};
-use kelvin_model::{Basis, Prediction, Unit};
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_model::{Prediction, PredictionBasis, Unit};
 
-use crate::predict::Predicting;
-use kelvin_sys::spawn::of_process;
+use crate::prediction_builder::PredictionBuilder;
+use kelvin_sys::thread_spawn::process_error;
 
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
-pub(crate) fn in_turn<T>(
+pub(crate) fn run_alternating<T>(
     bench: &Bench<'_>,
-    ours: impl FnOnce() -> Result<T, Stop>,
-    theirs: impl FnOnce() -> Result<T, Stop>,
-) -> Result<[T; 2], Stop> {
+    ours: impl FnOnce() -> Result<T, ProbeError>,
+    theirs: impl FnOnce() -> Result<T, ProbeError>,
+) -> Result<[T; 2], ProbeError> {
     if bench.round().is_multiple_of(2) {
         let ours = ours()?;
         return Ok([ours, theirs()?]);
@@ -29,18 +29,18 @@ pub(crate) fn in_turn<T>(
 }
 
 /// The ratio of two programs that make the same calls, in a range of this factor either way.
-pub(crate) fn as_fast(spread: f64) -> Prediction {
-    Predicting::within_factor(Basis::Spec, 1.0, spread)
+pub(crate) fn equal_speed(spread: f64) -> Prediction {
+    PredictionBuilder::within_factor(PredictionBasis::Spec, 1.0, spread)
         .formula("as fast", "1")
         .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
-        .derived_as(format!("the same calls: 1; predicted range: a factor of {spread} either way"))
+        .build_with(format!("the same calls: 1; predicted range: a factor of {spread} either way"))
 }
 
 /// Where Debian has lmbench's programs: there, or in a subdirectory named by architecture.
-const LMBENCH: &str = "/usr/lib/lmbench/bin";
+const LMBENCH_DIRECTORY: &str = "/usr/lib/lmbench/bin";
 
 /// The package of Debian that has a program.
-const fn package(rival: Rival) -> &'static str {
+const fn debian_package(rival: Rival) -> &'static str {
     match rival {
         Rival::Fio => "apt-get install fio",
         Rival::Dd | Rival::Cat => "apt-get install coreutils",
@@ -60,24 +60,23 @@ pub(crate) struct Program {
 
 impl Program {
     /// The program, if it is installed.
-    pub(crate) fn find(rival: Rival) -> Result<Self, Stop> {
+    pub(crate) fn find(rival: Rival) -> Result<Self, ProbeError> {
         Self::find_in(&std::env::var_os("PATH").unwrap_or_default(), rival)
     }
 
-    pub(crate) fn find_in(search: &OsStr, rival: Rival) -> Result<Self, Stop> {
-        let path = places(search, rival)
-            .into_iter()
-            .find(|path| is_program(path))
-            .ok_or_else(|| Stop::skip(format!("needs the program {}; on Debian: {}", rival.name(), package(rival))))?;
+    pub(crate) fn find_in(search: &OsStr, rival: Rival) -> Result<Self, ProbeError> {
+        let path = candidate_paths(search, rival).into_iter().find(|path| is_program(path)).ok_or_else(|| {
+            ProbeError::skip(format!("needs the program {}; on Debian: {}", rival.name(), debian_package(rival)))
+        })?;
         let version = match rival {
             Rival::BwFileRd => "lmbench's, which reports no version".into(),
-            _ => version(&path)?,
+            _ => first_version_line(&path)?,
         };
         Ok(Self { rival, path, version })
     }
 
     /// What it is.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         format!("{} ({})", self.path.display(), self.version)
     }
 
@@ -89,10 +88,10 @@ impl Program {
     }
 
     /// Runs it to its end, well or not.
-    pub(crate) fn run(&self, command: &mut Command) -> Result<Output, Stop> {
-        let cannot = |error: io::Error| Stop::fail(format!("cannot run {}: {error}", self.path.display()));
-        let done = command.output().map_err(of_process).map_err(cannot)?;
-        Ok(Output {
+    pub(crate) fn run(&self, command: &mut Command) -> Result<ProgramOutput, ProbeError> {
+        let cannot = |error: io::Error| ProbeError::fail(format!("cannot run {}: {error}", self.path.display()));
+        let done = command.output().map_err(process_error).map_err(cannot)?;
+        Ok(ProgramOutput {
             printed: String::from_utf8_lossy(&done.stdout).into_owned(),
             complaint: String::from_utf8_lossy(&done.stderr).into_owned(),
             failed: (!done.status.success()).then(|| done.status.to_string()),
@@ -100,27 +99,29 @@ impl Program {
     }
 
     /// Runs it to its end, which must be a good one.
-    pub(crate) fn output(&self, command: &mut Command) -> Result<Output, Stop> {
+    pub(crate) fn run_checked(&self, command: &mut Command) -> Result<ProgramOutput, ProbeError> {
         let output = self.run(command)?;
         match &output.failed {
             None => Ok(output),
-            Some(status) => Err(Stop::fail(format!("{} ended with {status}: {}", self.rival.name(), output.words()))),
+            Some(status) => {
+                Err(ProbeError::fail(format!("{} ended with {status}: {}", self.rival.name(), output.one_line())))
+            }
         }
     }
 }
 
 /// What a program printed.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct ProgramOutput {
     pub printed: String,
     pub complaint: String,
     /// How it failed, if it did.
     pub failed: Option<String>,
 }
 
-impl Output {
+impl ProgramOutput {
     /// In one line.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn one_line(&self) -> String {
         [&self.complaint, &self.printed]
             .into_iter()
             .flat_map(|text| text.split_whitespace())
@@ -130,11 +131,11 @@ impl Output {
 }
 
 /// Where a program may be.
-fn places(search: &OsStr, rival: Rival) -> Vec<PathBuf> {
+fn candidate_paths(search: &OsStr, rival: Rival) -> Vec<PathBuf> {
     let mut directories: Vec<PathBuf> = std::env::split_paths(search).collect();
     if rival == Rival::BwFileRd {
-        directories.push(LMBENCH.into());
-        directories.extend(fs::read_dir(LMBENCH).into_iter().flatten().flatten().map(|entry| entry.path()));
+        directories.push(LMBENCH_DIRECTORY.into());
+        directories.extend(fs::read_dir(LMBENCH_DIRECTORY).into_iter().flatten().flatten().map(|entry| entry.path()));
     }
     directories.into_iter().map(|directory| directory.join(rival.name())).collect()
 }
@@ -144,9 +145,9 @@ fn is_program(path: &Path) -> bool {
 }
 
 /// The first line of a program's version.
-fn version(path: &Path) -> Result<String, Stop> {
+fn first_version_line(path: &Path) -> Result<String, ProbeError> {
     let output = Command::new(path).arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).output();
-    let output = output.map_err(|error| Stop::fail(format!("cannot run {}: {error}", path.display())))?;
+    let output = output.map_err(|error| ProbeError::fail(format!("cannot run {}: {error}", path.display())))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     Ok(text.lines().next().unwrap_or("reports no version").trim().to_owned())
 }
@@ -154,7 +155,7 @@ fn version(path: &Path) -> Result<String, Stop> {
 /// A program that does as the script says. Another process writes it: had this one a descriptor to write it, a child of
 /// another test might have inherited that, and what is open to write cannot be executed.
 #[cfg(test)]
-pub(crate) fn script(directory: &Path, rival: Rival, text: &str) -> Program {
+pub(crate) fn script_program(directory: &Path, rival: Rival, text: &str) -> Program {
     let (path, source) = (directory.join(rival.name()), directory.join("script"));
     fs::write(&source, format!("#!/bin/sh\n{text}\n")).unwrap();
     let install = Command::new("install").args(["-m", "755"]).arg(&source).arg(&path).status();
@@ -167,11 +168,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_looked_for_where_they_are_installed() {
-        let found = places(OsStr::new("/bin:/usr/bin"), Rival::Fio);
+    fn programs_are_found_in_search_path() {
+        let found = candidate_paths(OsStr::new("/bin:/usr/bin"), Rival::Fio);
         assert_eq!(found, [PathBuf::from("/bin/fio"), PathBuf::from("/usr/bin/fio")]);
         assert!(
-            places(OsStr::new("/bin"), Rival::BwFileRd).contains(&PathBuf::from("/usr/lib/lmbench/bin/bw_file_rd"))
+            candidate_paths(OsStr::new("/bin"), Rival::BwFileRd)
+                .contains(&PathBuf::from("/usr/lib/lmbench/bin/bw_file_rd"))
         );
         assert!(
             is_program(Path::new("/bin/sh")) && !is_program(Path::new("/etc/passwd")) && !is_program(Path::new("/bin"))
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_installed_is_named_with_its_package() {
+    fn missing_program_names_its_package() {
         let empty = tempfile::tempdir().unwrap();
         for (rival, package) in [
             (Rival::Fio, "apt-get install fio"),
@@ -188,7 +190,7 @@ mod tests {
             (Rival::Iperf3, "apt-get install iperf3"),
         ] {
             match Program::find_in(empty.path().as_os_str(), rival) {
-                Err(Stop::Skip(reason)) => {
+                Err(ProbeError::Skip(reason)) => {
                     assert!(reason.0.contains(rival.name()) && reason.0.ends_with(package), "{reason}");
                 }
                 other => panic!("{other:?}"),

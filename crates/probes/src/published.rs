@@ -4,14 +4,14 @@
 //! measured by us.
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_harness::Facts;
+use kelvin_harness::PredictionInputs;
 use kelvin_model::{Case, Input, NoPrediction, Unit};
 
 use crate::formula::{self, Expr};
 
 /// Published figures of the cores of one or a few microarchitectures.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct PublishedCore {
     /// Names, as the machine's facts give them.
     names: &'static [&'static str],
     /// Latency of an add of two registers.
@@ -53,11 +53,11 @@ macro_rules! fog {
 
 /// Kernel entry and exit, and what mitigations add: its tables of cycles by processor. Unlike the rest, these figures
 /// have not been checked against the text a second time.
-pub(crate) const BEHRENS: &str =
+pub(crate) const BEHRENS_SOURCE: &str =
     "Behrens, Belay, Kaashoek: Performance Evolution of Mitigating Transient Execution Attacks, EuroSys 2022";
 
 /// A core with published latencies of an add, a multiply and a load only.
-const PLAIN: Core = Core {
+const BASIC_CORE: PublishedCore = PublishedCore {
     names: &[],
     add: 1.0,
     multiply: 3.0,
@@ -74,32 +74,32 @@ const PLAIN: Core = Core {
 
 // Server and client parts share a row where they are the same core. The figures of Behrens and others are given only
 // for the cores that they measured.
-static CORES: &[Core] = &[
-    Core {
+static PUBLISHED_CORES: &[PublishedCore] = &[
+    PublishedCore {
         names: &["Sandy Bridge", "Sandy Bridge-EP"],
         counter_reads: Some([28.0, 36.0]),
         fence: Some(4.0),
         call_and_return: Some(4.0),
         misprediction: Some(15.0),
         source: fog!("Sandy Bridge", "section 3.7 and table 9.5"),
-        ..PLAIN
+        ..BASIC_CORE
     },
     // The table has no RDTSCP for this core, nor for Haswell.
-    Core {
+    PublishedCore {
         names: &["Ivy Bridge", "Ivy Bridge-EP"],
         call_and_return: Some(4.0),
         misprediction: Some(15.0),
         source: fog!("Ivy Bridge", "section 3.7 and table 9.5"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Haswell", "Haswell-EP"],
         call_and_return: Some(3.0),
         misprediction: Some(16.0),
         source: fog!("Haswell", "section 10.4 and table 10.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Broadwell", "Broadwell-EP", "Broadwell-DE"],
         counter_reads: Some([24.0, 30.0]),
         fence: Some(4.0),
@@ -109,9 +109,9 @@ static CORES: &[Core] = &[
         table_switch: Some(206.0),
         buffer_clearing: Some(610.0),
         source: fog!("Broadwell", "section 10.4 and table 10.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Skylake"],
         counter_reads: Some([25.0, 32.0]),
         fence: Some(4.0),
@@ -121,37 +121,37 @@ static CORES: &[Core] = &[
         table_switch: Some(191.0),
         buffer_clearing: Some(518.0),
         source: fog!("Skylake", "section 11.4 and table 11.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Coffee Lake"],
         counter_reads: Some([25.0, 32.0]),
         fence: Some(4.0),
         call_and_return: Some(5.0),
         misprediction: Some(16.0),
         source: fog!("Coffee Lake", "section 11.4 and table 11.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
     // Skylake's core under other names (Linux arch/x86/include/asm/intel-family.h): the figures on which its tables
     // agree.
-    Core {
+    PublishedCore {
         names: &["Kaby Lake", "Comet Lake", "Whiskey Lake or Comet Lake", "Cooper Lake"],
         counter_reads: Some([25.0, 32.0]),
         fence: Some(4.0),
         misprediction: Some(16.0),
         source: fog!("Skylake, Skylake-X and Coffee Lake, which have the same core", "section 11.4 and table 11.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Skylake-SP"],
         counter_reads: Some([25.0, 32.0]),
         fence: Some(4.0),
         call_and_return: Some(4.0),
         misprediction: Some(16.0),
         source: fog!("Skylake-X", "section 11.4 and table 11.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Cascade Lake"],
         counter_reads: Some([25.0, 32.0]),
         fence: Some(4.0),
@@ -160,10 +160,10 @@ static CORES: &[Core] = &[
         system_call: Some([70.0, 43.0]),
         buffer_clearing: Some(458.0),
         source: fog!("Skylake-X and Cascade Lake", "section 11.4 and table 11.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
     // Fog's table 12.3 has 4 cycles for the load; LLVM's model and the measurements of OSACA (data/icl.yml) have 5.
-    Core {
+    PublishedCore {
         names: &["Ice Lake"],
         load: 5.0,
         counter_reads: Some([27.0, 36.0]),
@@ -172,9 +172,9 @@ static CORES: &[Core] = &[
         misprediction: Some(16.0),
         system_call: Some([21.0, 29.0]),
         source: fog!("Ice Lake and Tiger Lake", "section 12.4; load: LLVM, X86SchedIceLake.td"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Tiger Lake"],
         load: 5.0,
         counter_reads: Some([27.0, 36.0]),
@@ -182,9 +182,9 @@ static CORES: &[Core] = &[
         call_and_return: Some(4.0),
         misprediction: Some(16.0),
         source: fog!("Ice Lake and Tiger Lake", "section 12.4; load: LLVM, X86SchedIceLake.td"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Ice Lake-SP", "Ice Lake-D"],
         load: 5.0,
         counter_reads: Some([27.0, 36.0]),
@@ -193,39 +193,39 @@ static CORES: &[Core] = &[
         misprediction: Some(16.0),
         system_call: Some([45.0, 32.0]),
         source: fog!("Ice Lake, which has the same core", "section 12.4; load: LLVM, X86SchedIceLake.td"),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Rocket Lake"],
         load: 5.0,
         source: "LLVM, X86SchedIceLake.td, by X86.td Rocket Lake's too",
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         // The same core: LLVM binds Emerald Rapids to Sapphire Rapids' ports and counters (X86PfmCounters.td).
         names: &["Sapphire Rapids", "Emerald Rapids"],
         load: 5.0,
         source: "OSACA 0.7.1, data/spr.yml; Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs (2023-03-26), \
                  table 13.1 (Golden Cove)",
-        ..PLAIN
+        ..BASIC_CORE
     },
     // LLVM's model has 4 cycles for the multiply, and its comment doubts it; Fog and GCC have 3.
-    Core {
+    PublishedCore {
         names: &["Zen"],
         counter_reads: Some([36.0, 64.0]),
         call_and_return: Some(4.0),
         misprediction: Some(18.0),
         system_call: Some([63.0, 53.0]),
         source: fog!("Zen 1", "section 3.13 and table 22.2"),
-        ..PLAIN
+        ..BASIC_CORE
     },
     // Not measured by Fog; compilers schedule Zen and Zen+ alike. Dhyana is a licensed Zen.
-    Core {
+    PublishedCore {
         names: &["Zen+", "Dhyana (Zen)"],
         source: "GCC, gcc/config/i386/znver1.md (multiply); LLVM, X86ScheduleZnver1.td (load)",
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Zen 2"],
         counter_reads: Some([37.0, 67.0]),
         fence: Some(11.0),
@@ -233,11 +233,11 @@ static CORES: &[Core] = &[
         misprediction: Some(18.0),
         system_call: Some([53.0, 46.0]),
         source: fog!("Zen 2", "section 3.13 and table 22.3"),
-        ..PLAIN
+        ..BASIC_CORE
     },
     // AMD states 11 to 18 cycles per misprediction for Zen 3 and 4, 13 in the common case; Fog measured about 18 on Zen
     // 3 and 15 to 18 on Zen 4.
-    Core {
+    PublishedCore {
         names: &["Zen 3"],
         counter_reads: Some([36.0, 68.0]),
         fence: Some(10.0),
@@ -249,9 +249,9 @@ static CORES: &[Core] = &[
             "table 23.1; AMD Software Optimization Guide for Family 19h (56665), section 2.8, as quoted in LLVM, \
              X86ScheduleZnver3.td"
         ),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Zen 4"],
         counter_reads: Some([34.0, 64.0]),
         fence: Some(10.0),
@@ -262,44 +262,44 @@ static CORES: &[Core] = &[
             "table 24.1; AMD Software Optimization Guide for Zen 4 (57647), section 2.8, as quoted in LLVM, \
              X86ScheduleZnver4.td"
         ),
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Zen 5"],
         misprediction: Some(15.0),
         source: "AMD Software Optimization Guide for the Zen5 Microarchitecture (58455), sections 2.6.2 and 2.8, as \
                  quoted in LLVM, X86ScheduleZnver5.td; that model for the multiply",
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core { names: &["Cortex-A72"], multiply: 5.0, source: "OSACA 0.7.1, data/a72.yml", ..PLAIN },
-    Core {
+    PublishedCore { names: &["Cortex-A72"], multiply: 5.0, source: "OSACA 0.7.1, data/a72.yml", ..BASIC_CORE },
+    PublishedCore {
         names: &["Neoverse N1"],
         multiply: 4.0,
         source: "LLVM, AArch64SchedNeoverseN1.td, after Arm's Neoverse N1 Software Optimization Guide",
-        ..PLAIN
+        ..BASIC_CORE
     },
-    Core {
+    PublishedCore {
         names: &["Neoverse V1", "Neoverse N2", "Neoverse V2", "Neoverse V3"],
         multiply: 2.0,
         source: "LLVM, AArch64SchedNeoverseV1.td, N2.td and V3.td, after Arm's software optimization guides; OSACA 0.7.1, \
                  data/v2.yml",
-        ..PLAIN
+        ..BASIC_CORE
     },
 ];
 
 /// The row of this machine's cores.
-pub(crate) fn core(facts: &Facts<'_>) -> Result<&'static Core, NoPrediction> {
+pub(crate) fn published_core(facts: &PredictionInputs<'_>) -> Result<&'static PublishedCore, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
-    CORES
+    let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
+    PUBLISHED_CORES
         .iter()
         .find(|core| core.names.contains(&name))
-        .ok_or_else(|| NoPrediction::because(format!("the table of published costs has no row for {name}")))
+        .ok_or_else(|| NoPrediction::new(format!("the table of published costs has no row for {name}")))
 }
 
 /// A published figure for this machine's cores, in core cycles.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figure {
+pub(crate) struct PublishedCycles {
     /// The figure; for a core without one, the middle of those of all cores in the table.
     pub value: f64,
     /// Its bounds: the figure itself, or the extremes of the table.
@@ -308,7 +308,7 @@ pub(crate) struct Figure {
     pub source: String,
 }
 
-impl Figure {
+impl PublishedCycles {
     /// In a formula, with its span as the interval.
     pub fn expr(&self, name: &str) -> Expr {
         let figure = formula::published(name, self.value, Unit::Cycles, &*self.source);
@@ -317,39 +317,39 @@ impl Figure {
 
     /// As an input of a prediction.
     pub fn input(&self, name: &str) -> Input {
-        cycles(name, self.value, &self.source)
+        cycles_input(name, self.value, &self.source)
     }
 }
 
 /// A figure of this machine's cores; if none is published for them, its span over all cores of the table.
-pub(crate) fn figure(
-    facts: &Facts<'_>,
-    source: impl Fn(&Core) -> &'static str,
-    pick: fn(&Core) -> Option<f64>,
-) -> Result<Figure, NoPrediction> {
+pub(crate) fn published_cycles(
+    facts: &PredictionInputs<'_>,
+    source: impl Fn(&PublishedCore) -> &'static str,
+    pick: fn(&PublishedCore) -> Option<f64>,
+) -> Result<PublishedCycles, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map_or("an unknown core", String::as_str);
-    let core = core(facts).ok();
+    let core = published_core(facts).ok();
     if let Some((core, value)) = core.and_then(|core| Some((core, pick(core)?))) {
-        return Ok(Figure { value, span: (value, value), source: format!("{name}: {}", source(core)) });
+        return Ok(PublishedCycles { value, span: (value, value), source: format!("{name}: {}", source(core)) });
     }
     if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::because(format!("the table of published costs has no figure for {name}")));
+        return Err(NoPrediction::new(format!("the table of published costs has no figure for {name}")));
     }
-    let figures = || CORES.iter().filter_map(|core| Some((core, pick(core)?)));
+    let figures = || PUBLISHED_CORES.iter().filter_map(|core| Some((core, pick(core)?)));
     let low = figures().map(|(_, value)| value).fold(f64::INFINITY, f64::min);
     let high = figures().map(|(_, value)| value).fold(0.0, f64::max);
     let sources = figures().next().map_or("", |(core, _)| source(core));
     let source = format!("no figure for {name}: the middle of {low} to {high} over the x86 cores in: {sources}");
-    Ok(Figure { value: (low + high) / 2.0, span: (low, high), source })
+    Ok(PublishedCycles { value: (low + high) / 2.0, span: (low, high), source })
 }
 
 /// The measured frequency of the core, in hertz.
-pub(crate) fn frequency(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&FREQUENCY, &Case::new().at(BusyCpus::One))
+pub(crate) fn measured_frequency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&FREQUENCY, &Case::new().with_word(BusyCpus::One))
 }
 
 /// A number of core cycles as an input.
-pub(crate) fn cycles(name: &str, value: f64, source: &str) -> Input {
+pub(crate) fn cycles_input(name: &str, value: f64, source: &str) -> Input {
     Input { name: name.into(), value, unit: Unit::Cycles, source: source.into() }
 }
 
@@ -360,13 +360,13 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn rows_are_plausible_and_no_name_is_in_two_of_them() {
-        let mut names: Vec<&str> = CORES.iter().flat_map(|core| core.names).copied().collect();
+    fn rows_are_plausible_with_unique_names() {
+        let mut names: Vec<&str> = PUBLISHED_CORES.iter().flat_map(|core| core.names).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        for core in CORES {
+        for core in PUBLISHED_CORES {
             assert!(core.add == 1.0 && (2.0..=6.0).contains(&core.multiply) && (3.0..=6.0).contains(&core.load));
             assert!(!core.names.is_empty() && !core.source.is_empty());
             assert!(core.system_call.is_none_or(|[entry, exit]| entry + exit > 30.0));
@@ -378,11 +378,11 @@ mod tests {
     }
 
     #[test]
-    fn a_core_has_its_figure_and_one_without_has_the_span_of_the_table() {
+    fn unknown_core_uses_table_span() {
         let mut machine = testing::machine();
         let trap = |machine: &kelvin_model::Machine| {
-            let facts = Facts::new(machine, &|_, _| None);
-            figure(&facts, |_| BEHRENS, |core| core.system_call.map(|[entry, exit]| entry + exit))
+            let facts = PredictionInputs::new(machine, &|_, _| None);
+            published_cycles(&facts, |_| BEHRENS_SOURCE, |core| core.system_call.map(|[entry, exit]| entry + exit))
         };
         machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
         let own = trap(&machine).unwrap();

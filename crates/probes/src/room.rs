@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
-use kelvin_harness::Stop;
+use kelvin_harness::ProbeError;
 use kelvin_model::units;
-use kelvin_sys::fs::room;
+use kelvin_sys::fs::space;
 
 /// That a directory for test files has room for so many bytes.
-pub(crate) fn has_room(scratch: &Path, bytes: u64) -> Result<(), Stop> {
-    let available = room(scratch)?.available_bytes;
+pub(crate) fn has_room(scratch: &Path, bytes: u64) -> Result<(), ProbeError> {
+    let available = space(scratch)?.available_bytes;
     if available >= bytes {
         return Ok(());
     }
     let [needed, has] = [bytes, available].map(units::bytes);
-    Err(Stop::skip(format!("needs {needed} free in the scratch directory, which has {has}; choose another by --dir")))
+    Err(ProbeError::skip(format!(
+        "needs {needed} free in the scratch directory, which has {has}; choose another by --dir"
+    )))
 }
 
 #[cfg(test)]
@@ -24,7 +26,7 @@ mod tests {
     fn what_has_no_room_is_skipped_with_sizes_in_their_units() {
         let scratch = std::env::temp_dir();
         assert!(has_room(&scratch, 1).is_ok());
-        let Err(Stop::Skip(reason)) = has_room(&scratch, 1 << 60) else { panic!("no disk has an EiB") };
+        let Err(ProbeError::Skip(reason)) = has_room(&scratch, 1 << 60) else { panic!("no disk has an EiB") };
         assert!(reason.0.starts_with("needs 1048576 TiB free in the scratch directory, which has "), "{reason:?}");
         assert!(!reason.0.contains(" bytes"), "{reason:?}");
     }

@@ -1,7 +1,7 @@
 //! Fixtures for tests of predictions: a machine without facts, and measured values of their choice.
 
-use kelvin_harness::Facts;
 use kelvin_harness::MeasuredValue;
+use kelvin_harness::PredictionInputs;
 use kelvin_model::{Cache, CacheKind, Case, Fact, Machine, Name, Nic};
 
 /// An x86-64 machine of which nothing else is known.
@@ -29,11 +29,11 @@ pub(crate) fn nic(name: &str, bits: Fact<f64>) -> Nic {
 
 /// Calls `look` with facts about that machine and these headlines by metric id, for every case; `None` is a metric that
 /// was not measured.
-pub(crate) fn facts_about<R>(known: &[(&str, Option<f64>)], look: impl FnOnce(&Facts<'_>) -> R) -> R {
+pub(crate) fn with_facts<R>(known: &[(&str, Option<f64>)], look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
     let machine = machine();
     let measured = |id: &str, _: &Case| {
         let value = known.iter().find(|(name, _)| *name == id)?.1?;
         Some(MeasuredValue { value, half_width: 0.0 })
     };
-    look(&Facts::new(&machine, &measured))
+    look(&PredictionInputs::new(&machine, &measured))
 }

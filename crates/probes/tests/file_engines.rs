@@ -4,20 +4,21 @@ mod common;
 
 use std::path::Path;
 
-use common::{Directories, measure_at, measure_if_possible_at, median, notes, of};
-use kelvin_model::{Attempt, Case};
-use kelvin_testing::mounted::{FileSystemKind, Mounted};
+use common::{TestDirectories, measure_at, measure_if_possible_at, median, notes, reading_of};
+use kelvin_model::{Case, RoundOutcome};
+use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn one_byte_is_read_by_every_call_from_pages_in_memory() {
+fn every_byte_call_reads_cached_pages() {
     let disk = common::on_disk();
-    let directories = Directories::scratch(disk.path());
+    let directories = TestDirectories::with_scratch(disk.path());
     for call in ["read", "pread", "lseek", "pread_anywhere"] {
-        let case = Case::new().at(kelvin_model::Point::named("call", call)).with("file_bytes", MIB);
+        let case =
+            Case::new().with_word(kelvin_model::AxisWord::from_names("call", call)).with_number("file_bytes", MIB);
         let readings = measure_at(&directories, "file.byte_calls", &case, SLICE);
         assert_eq!(readings.len(), 1);
         let note = &readings[0].notes[0];
@@ -28,17 +29,17 @@ fn one_byte_is_read_by_every_call_from_pages_in_memory() {
 }
 
 #[test]
-fn an_unknown_call_fails_with_a_reason() {
-    let case = Case::new().at(kelvin_model::Point::named("call", "mmap")).with("file_bytes", MIB);
+fn unknown_call_fails_with_reason() {
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "mmap")).with_number("file_bytes", MIB);
     let attempt = common::run_probe("file.byte_calls", &case, SLICE);
     assert!(
-        matches!(&attempt, Attempt::Failed(reason) if reason.contains("nothing to measure for the case")),
+        matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains("nothing to measure for the case")),
         "{attempt:?}"
     );
 }
 
 /// The ways of reading, as cases name them.
-const WAYS: [&str; 13] = [
+const ENGINE_WORDS: [&str; 13] = [
     "read",
     "pread",
     "readv",
@@ -55,13 +56,14 @@ const WAYS: [&str; 13] = [
 ];
 
 #[test]
-fn every_way_reads_requests_of_every_size() {
+fn all_engines_read_all_sizes() {
     let disk = common::on_disk();
-    let directories = Directories::scratch(disk.path());
-    for way in WAYS {
+    let directories = TestDirectories::with_scratch(disk.path());
+    for way in ENGINE_WORDS {
         let is_ring = way.starts_with("io_uring");
         for block in [1, 100, MIB] {
-            let case = Case::new().at(kelvin_model::Point::named("engine", way)).with("block", block);
+            let case =
+                Case::new().with_word(kelvin_model::AxisWord::from_names("engine", way)).with_number("block", block);
             let Some(readings) = measure_if_possible_at(&directories, "file.engines", &case, SLICE) else {
                 assert!(is_ring, "{way} is a call of every kernel");
                 continue;
@@ -74,7 +76,7 @@ fn every_way_reads_requests_of_every_size() {
 }
 
 /// The comparisons of remote and local blocks.
-const COMPARED: [(&str, &str); 6] = [
+const COMPARED_CASES: [(&str, &str); 6] = [
     ("direct", "random"),
     ("direct", "sequential"),
     ("uncached", "random"),
@@ -86,29 +88,29 @@ const COMPARED: [(&str, &str); 6] = [
 const REMOTE_BYTES: u64 = 8 * MIB;
 
 fn compared_case(cache: &'static str, order: &'static str) -> Case {
-    let named = kelvin_model::Point::named;
-    Case::new().at(named("cache", cache)).at(named("order", order)).with("bytes", REMOTE_BYTES)
+    let named = kelvin_model::AxisWord::from_names;
+    Case::new().with_word(named("cache", cache)).with_word(named("order", order)).with_number("bytes", REMOTE_BYTES)
 }
 
 /// Reads remote and local blocks in all these cases, and measures what their predictions rest on; the notes of those that are
 /// possible.
-fn compared(directories: &Directories) -> Vec<String> {
+fn compared_notes(directories: &TestDirectories) -> Vec<String> {
     for place in ["remote", "local"] {
-        let case = Case::new().at(kelvin_model::Point::named("place", place));
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("place", place));
         let readings = measure_at(directories, "file.remote.round_trip", &case, SLICE);
         for metric in ["file.remote.round_trip", "file.remote.attributes"] {
-            assert!(median(of(&readings, metric)) > 0.0, "{metric}");
+            assert!(median(reading_of(&readings, metric)) > 0.0, "{metric}");
         }
     }
     for metric in ["file.remote.rate", "file.remote.read_ahead"] {
         if let Some(readings) = measure_if_possible_at(directories, metric, &Case::new(), SLICE) {
-            assert!(median(of(&readings, metric)) > 0.0, "{metric}");
+            assert!(median(reading_of(&readings, metric)) > 0.0, "{metric}");
         }
     }
     let notes_of = |(cache, order)| {
         let readings = measure_if_possible_at(directories, "file.remote", &compared_case(cache, order), SLICE)?;
         let [remote, local, share] =
-            ["file.remote", "file.remote.local", "file.remote.share"].map(|id| median(of(&readings, id)));
+            ["file.remote", "file.remote.local", "file.remote.share"].map(|id| median(reading_of(&readings, id)));
         assert!(remote > 0.0 && local > 0.0 && share <= 1.0, "{share} of {remote} and {local}");
         let pages = REMOTE_BYTES / kelvin_sys::mapping::page_bytes() as u64;
         let there = if cache == "cached" { pages } else { 0 };
@@ -116,15 +118,15 @@ fn compared(directories: &Directories) -> Vec<String> {
         assert!(notes.contains(&format!(", {there} of {pages} pages in memory")), "{cache}, {order}: {notes}");
         Some(notes)
     };
-    COMPARED.into_iter().filter_map(notes_of).collect()
+    COMPARED_CASES.into_iter().filter_map(notes_of).collect()
 }
 
 #[test]
-fn without_a_remote_directory_the_reason_says_how_to_name_one() {
+fn missing_remote_reason_names_option() {
     let disk = common::on_disk();
     let case = compared_case("direct", "random");
-    match common::run_probe_at(&Directories::scratch(disk.path()), "file.remote", &case, SLICE) {
-        Attempt::Skipped(reason) => {
+    match common::run_probe_at(&TestDirectories::with_scratch(disk.path()), "file.remote", &case, SLICE) {
+        RoundOutcome::Skipped(reason) => {
             assert_eq!(reason.0, "needs a directory mounted from another machine: give --remote DIR");
         }
         other => panic!("{other:?}"),
@@ -132,40 +134,41 @@ fn without_a_remote_directory_the_reason_says_how_to_name_one() {
 }
 
 /// Local and remote directories.
-fn here_and(here: &Path, there: &Path) -> Directories {
-    Directories { scratch: here.into(), remote: Some(there.into()), agent: None }
+fn two_directories(here: &Path, there: &Path) -> TestDirectories {
+    TestDirectories { scratch: here.into(), remote: Some(there.into()), agent: None }
 }
 
 #[test]
-fn two_directories_of_one_disk_differ_by_no_network() {
+fn same_disk_directories_have_no_network_time() {
     let (here, there) = (common::on_disk(), common::on_disk());
-    for notes in compared(&here_and(here.path(), there.path())) {
+    for notes in compared_notes(&two_directories(here.path(), there.path())) {
         assert!(notes.contains("there is no network in the difference"), "{notes}");
     }
 }
 
 #[test]
-fn a_directory_that_another_program_serves_is_read_beside_the_local_one() {
-    let served = match Mounted::of(FileSystemKind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+fn served_directory_is_compared_with_local() {
+    let served = match MountedFs::new(FileSystemKind::Sshfs, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         Ok(served) => served,
-        Err(missing) => return missing.skips("a remote directory served by sshfs"),
+        Err(missing) => return missing.report_skip("a remote directory served by sshfs"),
     };
     let here = common::on_disk();
-    for notes in compared(&here_and(here.path(), &served.path())) {
+    for notes in compared_notes(&two_directories(here.path(), &served.path())) {
         assert!(notes.starts_with("remote: fuse, "), "{notes}");
         assert!(!notes.contains("no network in the difference"), "{notes}");
     }
 }
 
 #[test]
-fn a_search_ends_with_a_setting_that_was_measured_again() {
+fn tuning_ends_with_remeasured_setting() {
     let disk = common::on_disk();
-    let directories = Directories::scratch(disk.path());
+    let directories = TestDirectories::with_scratch(disk.path());
     for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
-        let case =
-            Case::new().at(kelvin_model::Point::named("cache", cache)).at(kelvin_model::Point::named("engine", way));
+        let case = Case::new()
+            .with_word(kelvin_model::AxisWord::from_names("cache", cache))
+            .with_word(kelvin_model::AxisWord::from_names("engine", way));
         let Some(readings) = measure_if_possible_at(&directories, "file.tune", &case, SLICE) else { continue };
-        let figure = |id: &str| median(of(&readings, id));
+        let figure = |id: &str| median(reading_of(&readings, id));
         let [block, threads, depth] = ["file.tune.block", "file.tune.threads", "file.tune.depth"].map(figure);
         let [rate, gain] = ["file.tune", "file.tune.gain"].map(figure);
         let note = notes(&readings);

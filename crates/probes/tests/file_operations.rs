@@ -5,27 +5,29 @@ mod common;
 
 use std::path::Path;
 
-use common::{Directories, on_disk as scratch};
-use kelvin_model::{Attempt, Case, Reading};
+use common::{TestDirectories, on_disk as scratch};
+use kelvin_model::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
 
 fn sync(by: &'static str, place: &'static str) -> Case {
-    Case::new().at(kelvin_model::Point::named("by", by)).at(kelvin_model::Point::named("place", place))
+    Case::new()
+        .with_word(kelvin_model::AxisWord::from_names("by", by))
+        .with_word(kelvin_model::AxisWord::from_names("place", place))
 }
 
 fn tree(files: u64, directories: &'static str) -> Case {
-    Case::new().with("files", files).at(kelvin_model::Point::named("directories", directories))
+    Case::new().with_number("files", files).with_word(kelvin_model::AxisWord::from_names("directories", directories))
 }
 
 /// A probe's readings; `None`, and printed, where this disk lacks what it needs.
-fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<Reading>> {
-    common::measure_if_possible_at(&Directories::scratch(scratch), id, case, SLICE)
+fn measure(scratch: &Path, id: &str, case: &Case) -> Option<Vec<MetricReadings>> {
+    common::measure_if_possible_at(&TestDirectories::with_scratch(scratch), id, case, SLICE)
 }
 
 /// Names in a directory, but the ledger's.
-fn left(directory: &Path) -> Vec<String> {
+fn remaining_files(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
     names.retain(|name| name != "written");
@@ -34,7 +36,7 @@ fn left(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_write_that_is_flushed_reaches_the_device() {
+fn flushed_write_reaches_device() {
     let scratch = scratch();
     for place in ["in_place", "append"] {
         let Some(_) = measure(scratch.path(), "file.sync", &sync("none", place)) else { return };
@@ -45,22 +47,25 @@ fn a_write_that_is_flushed_reaches_the_device() {
         }
     }
     // The files that a run's rounds share, and none of a single round.
-    assert_eq!(left(scratch.path()), ["kelvin-sync-flushed", "kelvin-sync-unflushed"]);
+    assert_eq!(remaining_files(scratch.path()), ["kelvin-sync-flushed", "kelvin-sync-unflushed"]);
 }
 
 #[test]
-fn nothing_is_flushed_in_memory() {
-    let Some(shm) = kelvin_testing::in_memory("flushes in memory") else { return };
+fn tmpfs_flush_is_skipped() {
+    let Some(shm) = kelvin_testing::memory_dir("flushes in memory") else { return };
     let memory = tempfile::tempdir_in(shm).unwrap();
     let flushed = common::run_probe_in(memory.path(), "file.sync", &sync("fsync", "in_place"), SLICE);
-    assert!(matches!(&flushed, Attempt::Skipped(reason) if reason.0.contains("tmpfs lives in memory")), "{flushed:?}");
+    assert!(
+        matches!(&flushed, RoundOutcome::Skipped(reason) if reason.0.contains("tmpfs lives in memory")),
+        "{flushed:?}"
+    );
     let base = common::run_probe_in(memory.path(), "file.sync", &sync("none", "in_place"), SLICE);
-    assert!(matches!(&base, Attempt::Measured(readings) if readings[0].notes[0].starts_with("tmpfs")), "{base:?}");
-    assert_eq!(left(memory.path()), ["kelvin-sync-unflushed"]);
+    assert!(matches!(&base, RoundOutcome::Measured(readings) if readings[0].notes[0].starts_with("tmpfs")), "{base:?}");
+    assert_eq!(remaining_files(memory.path()), ["kelvin-sync-unflushed"]);
 }
 
 #[test]
-fn files_are_made_worked_on_and_removed_in_one_directory_and_in_many() {
+fn metadata_operations_leave_no_files() {
     let scratch = scratch();
     for (case, name, directories) in
         [(tree(300, "one"), "kelvin-tree-300-1", 1), (tree(300, "many"), "kelvin-tree-300-100", 100)]
@@ -73,29 +78,30 @@ fn files_are_made_worked_on_and_removed_in_one_directory_and_in_many() {
             assert!(notes.iter().any(|note| note.contains(&found)), "{notes:?}");
             // The second round finds the tree of the first, and leaves it as it was.
             let root = scratch.path().join("kelvin-trees").join(name);
-            let counts: usize = left(&root).iter().map(|directory| left(&root.join(directory)).len()).sum();
-            assert_eq!((left(&root).len(), counts), (directories, 300));
+            let counts: usize =
+                remaining_files(&root).iter().map(|directory| remaining_files(&root.join(directory)).len()).sum();
+            assert_eq!((remaining_files(&root).len(), counts), (directories, 300));
         }
     }
-    assert_eq!(left(scratch.path()), ["kelvin-trees"]);
-    assert_eq!(left(&scratch.path().join("kelvin-trees")), ["kelvin-tree-300-1", "kelvin-tree-300-100"]);
+    assert_eq!(remaining_files(scratch.path()), ["kelvin-trees"]);
+    assert_eq!(remaining_files(&scratch.path().join("kelvin-trees")), ["kelvin-tree-300-1", "kelvin-tree-300-100"]);
 }
 
 #[test]
-fn names_and_inodes_come_and_go_apart_and_leave_their_directory_as_it_was() {
+fn directory_entries_are_cleaned_up() {
     let scratch = scratch();
     for _ in 0..2 {
         let Some(readings) = measure(scratch.path(), "file.entry", &Case::new()) else { return };
         let names: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(names, ["file.entry.add", "file.entry.remove", "file.entry.make", "file.entry.give_back"]);
         let root = scratch.path().join("kelvin-trees/kelvin-entries-1000-1/directory-0");
-        assert_eq!(left(&root).len(), 1000);
+        assert_eq!(remaining_files(&root).len(), 1000);
     }
-    assert_eq!(left(scratch.path()), ["kelvin-trees"]);
+    assert_eq!(remaining_files(scratch.path()), ["kelvin-trees"]);
 }
 
 #[test]
-fn unknown_cases_fail_with_a_reason() {
+fn unknown_cases_fail_with_reason() {
     let scratch = scratch();
     for (id, case, expected) in [
         ("file.sync", sync("prayer", "in_place"), "nothing to measure for the case by=prayer"),
@@ -103,7 +109,7 @@ fn unknown_cases_fail_with_a_reason() {
         ("file.metadata", tree(10, "no"), "nothing to measure for the case directories=no"),
     ] {
         let attempt = common::run_probe_in(scratch.path(), id, &case, SLICE);
-        assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains(expected)), "{attempt:?}");
+        assert!(matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains(expected)), "{attempt:?}");
     }
-    assert!(left(scratch.path()).is_empty());
+    assert!(remaining_files(scratch.path()).is_empty());
 }

@@ -3,31 +3,31 @@
 
 mod common;
 
-use common::Directories;
-use kelvin_model::{Attempt, Case, Reading};
+use common::TestDirectories;
+use kelvin_model::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part, which these measures do not use: their sides last as long as programs need.
 const SLICE: u64 = 10;
 
-fn of(program: &'static str, block: Option<u64>) -> Case {
-    let case = Case::new().at(kelvin_model::Point::named("program", program));
+fn rival_case(program: &'static str, block: Option<u64>) -> Case {
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("program", program));
     match block {
-        Some(block) => case.with("block", block),
-        None => case.at(kelvin_model::Point::named("block", "own")),
+        Some(block) => case.with_number("block", block),
+        None => case.with_word(kelvin_model::AxisWord::from_names("block", "own")),
     }
 }
 
 /// The readings of a case; `None`, and printed, where the program is not installed or the disk lacks what it needs.
-fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<Reading>> {
+fn measured(id: &str, case: &Case, program: &str) -> Option<Vec<MetricReadings>> {
     let place = common::on_disk();
-    let readings = common::measure_if_possible_at(&Directories::scratch(place.path()), id, case, SLICE);
+    let readings = common::measure_if_possible_at(&TestDirectories::with_scratch(place.path()), id, case, SLICE);
     let installed = std::process::Command::new(program).arg("--version").output().is_ok();
     assert!(installed || readings.is_none(), "{program} is not installed");
     readings
 }
 
 /// That the ratio is that of the two rates, and that both sides note where the bytes came from.
-fn is_sound(id: &str, readings: &[Reading], proof: &str) {
+fn check_readings(id: &str, readings: &[MetricReadings], proof: &str) {
     let [ratio, kelvin, other] = readings else { panic!("{readings:?}") };
     assert_eq!(
         [&ratio.metric, &kelvin.metric, &other.metric].map(|id| id.to_string()),
@@ -42,7 +42,7 @@ fn is_sound(id: &str, readings: &[Reading], proof: &str) {
 }
 
 #[test]
-fn programs_read_from_memory_what_kelvin_reads() {
+fn programs_and_kelvin_read_same_cached_bytes() {
     for (program, block) in [
         ("fio", Some(4096)),
         ("fio", Some(1 << 20)),
@@ -51,34 +51,34 @@ fn programs_read_from_memory_what_kelvin_reads() {
         ("cat", None),
         ("bw_file_rd", None),
     ] {
-        if let Some(readings) = measured("file.rivals.cached", &of(program, block), program) {
-            is_sound("file.rivals.cached", &readings, "afterwards, ");
+        if let Some(readings) = measured("file.rivals.cached", &rival_case(program, block), program) {
+            check_readings("file.rivals.cached", &readings, "afterwards, ");
         }
     }
 }
 
 #[test]
-fn programs_read_from_the_device_what_kelvin_reads() {
+fn programs_and_kelvin_read_same_device_bytes() {
     for (program, block, order) in [
         ("fio", 4096, "sequential"),
         ("fio", 4096, "random"),
         ("fio", 1 << 20, "sequential"),
         ("dd", 1 << 20, "sequential"),
     ] {
-        let case = of(program, Some(block)).at(kelvin_model::Point::named("order", order));
+        let case = rival_case(program, Some(block)).with_word(kelvin_model::AxisWord::from_names("order", order));
         if let Some(readings) = measured("file.rivals.direct", &case, program) {
             // Where there are counters they have moved; where there are none that is noted.
             let notes = format!("{readings:?}");
             let proof = if notes.contains("no device counters show") { "no device counters" } else { "that were read" };
-            is_sound("file.rivals.direct", &readings, proof);
+            check_readings("file.rivals.direct", &readings, proof);
         }
     }
 }
 
 #[test]
-fn an_unknown_program_is_a_failure_that_names_it() {
-    match common::run_probe("file.rivals.cached", &of("pv", Some(4096)), SLICE) {
-        Attempt::Failed(reason) => {
+fn unknown_program_is_named_in_failure() {
+    match common::run_probe("file.rivals.cached", &rival_case("pv", Some(4096)), SLICE) {
+        RoundOutcome::Failed(reason) => {
             assert!(reason.contains("nothing to measure for the case block=4096 program=pv"), "{reason}")
         }
         other => panic!("{other:?}"),

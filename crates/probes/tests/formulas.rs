@@ -7,14 +7,14 @@ mod headlines;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_catalogue::{cpu, mem, net};
-use kelvin_harness::{Effort, Facts, Hardware, ProbeKind, bounds, predictions};
-use kelvin_model::{Case, Fact, Machine, Metric, Name, Nic, PathToAgent, Planned, Prediction};
-use kelvin_probes::{all, bounded, elsewhere, other_machines};
+use kelvin_harness::{Effort, HardwareFacts, PredictionInputs, ProbeKind, bound_records, prediction_records};
+use kelvin_model::{Case, Fact, Machine, Metric, Name, NetworkPath, Nic, PlannedMeasurement, Prediction};
+use kelvin_probes::{all, bounded_metrics, reference_machines, reference_records};
 
 use headlines::plausible;
 
 /// A machine that states its frequencies and the peak of its memory, hardly more than what plausible headlines predict of reading.
-fn stating() -> Machine {
+fn machine_stating_limits() -> Machine {
     let mut machine = composed::machine();
     machine.memory.peak_bytes_per_second = Fact::known(1.2e9, "a test");
     machine
@@ -27,8 +27,8 @@ fn machines() -> Vec<Machine> {
     no_maximum.cpu.maximum_hz = Fact::unknown("a test");
     let mut no_peak = composed.clone();
     no_peak.memory.peak_bytes_per_second = Fact::unknown("a test");
-    let kept = other_machines().iter().map(|known| known.machine.clone());
-    [composed, no_maximum, no_peak, stating()].into_iter().chain(kept).collect()
+    let kept = reference_records().iter().map(|known| known.machine.clone());
+    [composed, no_maximum, no_peak, machine_stating_limits()].into_iter().chain(kept).collect()
 }
 
 /// Every prediction by a formula, on each of these machines.
@@ -37,7 +37,7 @@ fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
     let kinds = [ProbeKind::Measure, ProbeKind::Study, ProbeKind::Truth];
     for machine in machines() {
         let measured = |metric: &str, _: &Case| plausible(metric);
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         for probe in probes.iter().filter(|probe| kinds.contains(&probe.kind)) {
             for case in (probe.cases)(&machine, Effort::Thorough) {
                 for metric in probe.metrics {
@@ -52,7 +52,7 @@ fn formulas(mut look: impl FnMut(&'static Metric, &Case, Prediction)) {
 
 /// Terms of formulas that are nothing on some machines or in some cases: mitigations not in force, sets that no page table is read for,
 /// a share of a cache that is known or assumed, and steps of a transfer that another method does not have.
-const OPTIONAL: &[(&str, &[&str])] = &[
+const OPTIONAL_INPUTS: &[(&str, &[&str])] = &[
     ("mem.fault.minor", &["mitigated returns", "cpu.frequency"]),
     ("os.syscall.null", &["mitigated returns"]),
     ("mem.latency", &["cpu.frequency", "share of L3", "share of L3, for each CPU"]),
@@ -64,22 +64,23 @@ const OPTIONAL: &[(&str, &[&str])] = &[
 ];
 
 /// What a formula rests on: its basis and its inputs, without their cases and without terms that may be nothing.
-fn rests_on(metric: &Metric, prediction: &Prediction) -> BTreeSet<String> {
-    let optional = OPTIONAL.iter().find(|(of, _)| *of == metric.id.as_str()).map_or(&[][..], |(_, terms)| *terms);
+fn required_inputs(metric: &Metric, prediction: &Prediction) -> BTreeSet<String> {
+    let optional =
+        OPTIONAL_INPUTS.iter().find(|(of, _)| *of == metric.id.as_str()).map_or(&[][..], |(_, terms)| *terms);
     let inputs = prediction.inputs.iter().map(|one| one.name.split(" (").next().unwrap_or(&one.name));
     let inputs = inputs.filter(|name| !optional.contains(name)).map(str::to_owned);
     inputs.chain([format!("{:?}", prediction.basis)]).collect()
 }
 
 #[test]
-fn a_formula_has_a_name_and_what_has_one_name_rests_on_the_same() {
+fn same_formula_name_has_same_inputs() {
     let mut found: BTreeMap<(Name, String), BTreeSet<String>> = BTreeMap::new();
     let mut problems = BTreeSet::new();
     formulas(|metric, case, prediction| {
         if prediction.formula_name.is_empty() {
             problems.insert(format!("{} ({case}): its formula has no name", metric.id));
         }
-        let now = rests_on(metric, &prediction);
+        let now = required_inputs(metric, &prediction);
         let key = (metric.id, prediction.formula_name.to_string());
         let before = found.entry(key).or_insert_with(|| now.clone());
         if *before != now {
@@ -91,7 +92,7 @@ fn a_formula_has_a_name_and_what_has_one_name_rests_on_the_same() {
 }
 
 /// A path to an agent by an interface with a line rate, which is added to the machine.
-fn path(machine: &mut Machine) -> PathToAgent {
+fn path(machine: &mut Machine) -> NetworkPath {
     let rate = Fact::known(1e9, "a test");
     let mtu = Fact::known(1500, "a test");
     machine.nics = vec![Nic {
@@ -101,7 +102,7 @@ fn path(machine: &mut Machine) -> PathToAgent {
         mtu: mtu.clone(),
         ..Nic::default()
     }];
-    PathToAgent {
+    NetworkPath {
         protocol: 4,
         interface: Fact::known("eth0".into(), "a test"),
         advertised_there: Fact::unknown("a test"),
@@ -110,18 +111,18 @@ fn path(machine: &mut Machine) -> PathToAgent {
 }
 
 #[test]
-fn no_correction_raises_a_prediction_above_what_the_machine_states() {
+fn corrections_stay_below_stated_ceiling() {
     let (probes, mut stated) = (all(), BTreeSet::new());
-    let mut machine = stating();
+    let mut machine = machine_stating_limits();
     let way = path(&mut machine);
     // No machine that is kept is of this kind, so that all of them correct its predictions.
     machine.cpu.model = Fact::known(0xffff, "a test");
     let is_planned = |probe: &&&kelvin_harness::Probe| probe.kind != ProbeKind::Fault;
-    let plan: Vec<Planned> = probes
+    let plan: Vec<PlannedMeasurement> = probes
         .iter()
         .filter(is_planned)
         .flat_map(|probe| {
-            (probe.cases)(&machine, Effort::Default).into_iter().map(|case| Planned {
+            (probe.cases)(&machine, Effort::Default).into_iter().map(|case| PlannedMeasurement {
                 probe: Name::new(probe.id),
                 metrics: probe.metrics.iter().map(|metric| metric.id).collect(),
                 case,
@@ -130,10 +131,14 @@ fn no_correction_raises_a_prediction_above_what_the_machine_states() {
         })
         .collect();
     let measured = |metric: &str, _: &Case| plausible(metric);
-    let elsewhere = elsewhere(&machine, &plan);
-    let bounds = bounds(&bounded(), &plan, Hardware { machine: &machine, way: Some(&way) });
-    let facts = Facts::new(&machine, &measured).by_way(Some(&way)).beside(&elsewhere).within(&bounds);
-    for record in predictions(&probes, &plan, &facts) {
+    let elsewhere = reference_machines(&machine, &plan);
+    let bounds =
+        bound_records(&bounded_metrics(), &plan, HardwareFacts { machine: &machine, network_path: Some(&way) });
+    let facts = PredictionInputs::new(&machine, &measured)
+        .with_path(Some(&way))
+        .with_references(&elsewhere)
+        .with_bounds(&bounds);
+    for record in prediction_records(&probes, &plan, &facts) {
         let Some(found) = record.prediction else { continue };
         let of = format!("{} ({}): {found:?}", record.metric, record.case);
         if let Some(ceiling) = found.ceiling {
@@ -148,7 +153,8 @@ fn no_correction_raises_a_prediction_above_what_the_machine_states() {
             assert!(found.value <= *maximum && found.calibration.is_none(), "{of}");
         }
         if [mem::BANDWIDTH_READ.id, mem::BANDWIDTH_NTWRITE.id].contains(&record.metric)
-            && let (Some(peak), Some(set)) = (machine.memory.peak_bytes_per_second.get(), mem::BYTES.of(&record.case))
+            && let (Some(peak), Some(set)) =
+                (machine.memory.peak_bytes_per_second.get(), mem::BYTES.number_in(&record.case))
             && set >= 1 << 30
         {
             assert!(found.value <= *peak && found.high <= *peak, "{of}");

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use kelvin_catalogue::{file, mem, net, os, transfer};
-use kelvin_harness::{Effort, Facts, Probe, ProbeKind};
-use kelvin_model::{Basis, Better, Case, Metric, Need, Prediction};
-use kelvin_probes::{all, bounded};
+use kelvin_harness::{Effort, PredictionInputs, Probe, ProbeKind};
+use kelvin_model::{Better, Case, Metric, Need, Prediction, PredictionBasis};
+use kelvin_probes::{all, bounded_metrics};
 
 use headlines::plausible;
 
 /// Minimum length of a text, in characters.
-const LEAST_TEXT: usize = 40;
+const MIN_TEXT_LENGTH: usize = 40;
 
 /// The areas: how the ids of their probes begin, and the directories that hold them.
 const AREAS: &[(&str, &str)] = &[
@@ -79,7 +79,7 @@ fn ids_are_unique() {
 }
 
 #[test]
-fn a_metric_has_one_definition_and_no_case_of_it_is_measured_twice() {
+fn metrics_and_cases_are_unique() {
     let machine = composed::machine();
     let mut definitions: BTreeMap<&str, &Metric> = BTreeMap::new();
     let mut cases: BTreeSet<(&str, Case)> = BTreeSet::new();
@@ -95,7 +95,7 @@ fn a_metric_has_one_definition_and_no_case_of_it_is_measured_twice() {
 }
 
 #[test]
-fn the_catalogue_has_the_metrics_of_its_areas_in_the_order_of_their_probes() {
+fn catalogue_order_matches_probes() {
     let catalogue: Vec<&str> = kelvin_catalogue::all().map(|metric| metric.id.as_str()).collect();
     let areas: BTreeSet<&str> = kelvin_catalogue::all().map(Metric::area).collect();
     let mut seen = BTreeSet::new();
@@ -122,14 +122,14 @@ fn ids_begin_with_their_area() {
 }
 
 #[test]
-fn every_probe_says_what_it_does_and_what_its_number_is_not_for() {
+fn every_probe_is_documented() {
     let mut problems = Vec::new();
     for probe in measures_and_studies() {
         for (what, text, least) in [
-            ("summary", probe.summary, LEAST_TEXT / 2),
-            ("how", probe.method.how, LEAST_TEXT),
-            ("prediction", probe.method.prediction, LEAST_TEXT),
-            ("not_for", probe.method.not_for, LEAST_TEXT),
+            ("summary", probe.summary, MIN_TEXT_LENGTH / 2),
+            ("how", probe.method.how, MIN_TEXT_LENGTH),
+            ("prediction", probe.method.prediction, MIN_TEXT_LENGTH),
+            ("not_for", probe.method.not_for, MIN_TEXT_LENGTH),
         ] {
             if text.chars().count() < least {
                 problems.push(format!("{}: {what} is too short: {text:?}", probe.id));
@@ -144,7 +144,7 @@ fn every_probe_says_what_it_does_and_what_its_number_is_not_for() {
         if probe.method.sources.is_empty() {
             problems.push(format!("{} has no source", probe.id));
         }
-        let short = |metric: &&&Metric| metric.summary.chars().count() < LEAST_TEXT / 4;
+        let short = |metric: &&&Metric| metric.summary.chars().count() < MIN_TEXT_LENGTH / 4;
         problems.extend(probe.metrics.iter().filter(short).map(|m| format!("{}: {:?}", m.id, m.summary)));
     }
     assert!(problems.is_empty(), "{problems:#?}");
@@ -152,7 +152,7 @@ fn every_probe_says_what_it_does_and_what_its_number_is_not_for() {
 }
 
 #[test]
-fn every_probe_has_cases_and_less_effort_means_fewer_of_the_same() {
+fn lower_effort_has_subset_of_cases() {
     let machine = composed::machine();
     for probe in all() {
         let [quick, usual, thorough] =
@@ -172,7 +172,7 @@ fn every_probe_has_cases_and_less_effort_means_fewer_of_the_same() {
 }
 
 #[test]
-fn the_parameters_of_a_case_are_the_axes_of_its_metrics() {
+fn case_parameters_match_metric_axes() {
     let machine = composed::machine();
     for probe in measures_and_studies() {
         for (case, metric) in (probe.cases)(&machine, Effort::Thorough)
@@ -187,7 +187,7 @@ fn the_parameters_of_a_case_are_the_axes_of_its_metrics() {
 }
 
 #[test]
-fn predictions_rest_on_probes_that_exist_and_never_on_themselves() {
+fn inputs_exist_and_are_not_circular() {
     let ids: BTreeSet<&str> = all().iter().map(|probe| probe.id).collect();
     for probe in all() {
         for input in probe.inputs {
@@ -199,7 +199,7 @@ fn predictions_rest_on_probes_that_exist_and_never_on_themselves() {
 
 /// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
 /// the latency of a level, a core's lines in flight and the distance of a peer are in no table for every machine.
-static NOT_ALWAYS_PREDICTED: [&Metric; 5] =
+static SOMETIMES_PREDICTED: [&Metric; 5] =
     [&mem::FAULT_MAJOR, &mem::LATENCY, &mem::BANDWIDTH_READ, &mem::BANDWIDTH_WRITE, &net::PEER_PING];
 
 /// What earlier studies also measured, in cases that no run has or without publishing figures: predicted all the same.
@@ -222,15 +222,15 @@ fn must_be_predicted(metric: &Metric, case: &Case) -> bool {
         return false;
     }
     let is_of = |list: &[&Metric]| list.iter().any(|known| known.id == metric.id);
-    is_of(&ALSO_PREDICTED) || metric.baseline && !is_of(&NOT_ALWAYS_PREDICTED)
+    is_of(&ALSO_PREDICTED) || metric.baseline && !is_of(&SOMETIMES_PREDICTED)
 }
 
 /// What is missing or wrong in a prediction.
-fn unsound(prediction: &Prediction) -> Vec<String> {
+fn prediction_defects(prediction: &Prediction) -> Vec<String> {
     let Prediction { value, low, high, .. } = *prediction;
     let in_order = 0.0 <= low && low <= value && value <= high && low < high && high.is_finite() && value > 0.0;
     let input_is_bad = prediction.inputs.iter().find(|input| !input.value.is_finite() || input.source.is_empty());
-    let cites_nothing = prediction.basis == Basis::Published && prediction.sources.is_empty();
+    let cites_nothing = prediction.basis == PredictionBasis::Published && prediction.sources.is_empty();
     let checks = [
         (!in_order, format!("{low}..{high} is not a range around {value}")),
         (prediction.formula.is_empty(), "no formula".into()),
@@ -243,20 +243,20 @@ fn unsound(prediction: &Prediction) -> Vec<String> {
 }
 
 #[test]
-fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_explained() {
+fn baselines_are_predicted_others_explained() {
     let machine = composed::machine();
     let measured = |metric: &str, _: &Case| plausible(metric);
-    let facts = Facts::new(&machine, &measured);
+    let facts = PredictionInputs::new(&machine, &measured);
     let mut problems = Vec::new();
     for probe in measures_and_studies() {
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
                 let wrong = match (probe.predict)(&facts, metric, &case) {
-                    Ok(prediction) => unsound(&prediction),
+                    Ok(prediction) => prediction_defects(&prediction),
                     Err(reason) if must_be_predicted(metric, &case) => {
                         vec![format!("measured by an earlier study, not predicted: {}", reason.0)]
                     }
-                    Err(reason) if reason.0.chars().count() < LEAST_TEXT / 2 => {
+                    Err(reason) if reason.0.chars().count() < MIN_TEXT_LENGTH / 2 => {
                         vec![format!("no reason: {:?}", reason.0)]
                     }
                     Err(_) => Vec::new(),
@@ -269,10 +269,10 @@ fn what_an_earlier_study_measured_is_predicted_and_everything_else_predicted_or_
 }
 
 #[test]
-fn what_is_bounded_is_a_metric_of_the_list_and_each_once() {
+fn bounded_metrics_are_listed_once() {
     let metrics: BTreeSet<&str> =
         all().into_iter().flat_map(|probe| probe.metrics).map(|metric| metric.id.as_str()).collect();
-    let bounded = bounded();
+    let bounded = bounded_metrics();
     let ids: BTreeSet<&str> = bounded.iter().map(|bounded| bounded.metric.id.as_str()).collect();
     assert_eq!(ids.len(), bounded.len(), "one of {ids:?} has two bounds");
     assert!(ids.is_subset(&metrics), "{ids:?}");
@@ -282,7 +282,7 @@ fn what_is_bounded_is_a_metric_of_the_list_and_each_once() {
 }
 
 #[test]
-fn a_prediction_uses_only_what_its_probe_names_as_inputs() {
+fn predictions_use_only_declared_inputs() {
     let machine = composed::machine();
     for probe in measures_and_studies() {
         let named = |metric: &str| {
@@ -293,7 +293,7 @@ fn a_prediction_uses_only_what_its_probe_names_as_inputs() {
             assert!(named(metric), "the prediction of {} uses {metric}, which is not among its inputs", probe.id);
             plausible(metric)
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         for case in (probe.cases)(&machine, Effort::Default) {
             for metric in probe.metrics {
                 // Whether there is a prediction is another test's matter; here only its inputs count.
@@ -304,9 +304,9 @@ fn a_prediction_uses_only_what_its_probe_names_as_inputs() {
 }
 
 #[test]
-fn nothing_measured_means_no_prediction_from_measurements() {
+fn no_measurements_no_derived_predictions() {
     let machine = composed::machine();
-    let facts = Facts::new(&machine, &|_, _| None);
+    let facts = PredictionInputs::new(&machine, &|_, _| None);
     for probe in measures_and_studies() {
         for case in (probe.cases)(&machine, Effort::Quick) {
             for metric in probe.metrics {

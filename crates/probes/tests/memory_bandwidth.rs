@@ -2,25 +2,25 @@
 
 mod common;
 
-use common::{measure_if_possible, notes, of};
-use kelvin_model::{Attempt, Case, Readings};
+use common::{measure_if_possible, notes, reading_of};
+use kelvin_model::{Case, Readings, RoundOutcome};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 12;
 const METRICS: [&str; 7] = ["read", "write", "copy", "fill", "zero", "ntwrite", "triad"];
 
 fn case(bytes: u64, cpus: &'static str) -> Case {
-    Case::new().with("bytes", bytes).at(kelvin_model::Point::named("cpus", cpus))
+    Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("cpus", cpus))
 }
 
 #[test]
-fn every_kernel_is_tried_in_caches_and_in_memory() {
+fn kernels_are_tried_in_cache_and_memory() {
     let inner = common::measure("mem.bandwidth", &case(16 << 10, "one"), SLICE);
     assert!(inner.iter().all(|reading| reading.metric != *"mem.bandwidth.core_to_core"), "one CPU has no other");
     let outer = common::measure("mem.bandwidth", &case(256 << 20, "one"), SLICE);
     for metric in METRICS {
         for readings in [&inner, &outer] {
-            let Readings::Batches(batches) = &of(readings, &format!("mem.bandwidth.{metric}")).readings else {
+            let Readings::Batches(batches) = &reading_of(readings, &format!("mem.bandwidth.{metric}")).readings else {
                 panic!("{metric} has no batches")
             };
             assert!(batches.work_per_iteration > 0.0, "{metric} moves nothing");
@@ -40,34 +40,40 @@ fn every_kernel_is_tried_in_caches_and_in_memory() {
 }
 
 #[test]
-fn all_cpus_move_what_each_of_them_moves() {
+fn all_cpus_rate_is_sum() {
     let bytes = 16 << 10;
     let Some(readings) = measure_if_possible("mem.bandwidth", &case(bytes, "all"), SLICE) else { return };
     let Readings::Batches(read) = &readings[0].readings else { panic!("{readings:?}") };
     let cpus = kelvin_sys::cpu::allowed().unwrap().len() as u64;
     assert_eq!(read.work_per_iteration, (bytes * cpus) as f64);
     // Core-to-core latency: before each operation and after the last.
-    let Readings::Scalars(ways) = &of(&readings, "mem.bandwidth.core_to_core").readings else { panic!("{readings:?}") };
+    let Readings::Scalars(ways) = &reading_of(&readings, "mem.bandwidth.core_to_core").readings else {
+        panic!("{readings:?}")
+    };
     assert_eq!(ways.len(), METRICS.len() + 1);
 }
 
 #[test]
-fn an_unknown_case_fails_with_a_reason() {
+fn unknown_case_fails_with_reason() {
     let attempt = common::run_probe("mem.bandwidth", &case(16 << 10, "some"), SLICE);
-    assert_eq!(attempt, Attempt::Failed("the case needs cpus=one or cpus=all, not bytes=16384 cpus=some".into()));
-    let attempt = common::run_probe("mem.bandwidth.loaded", &Case::new().with("load", 101), SLICE);
-    assert_eq!(attempt, Attempt::Failed("the case needs a load of 0 to 100 %".into()));
+    assert_eq!(attempt, RoundOutcome::Failed("the case needs cpus=one or cpus=all, not bytes=16384 cpus=some".into()));
+    let attempt = common::run_probe("mem.bandwidth.loaded", &Case::new().with_number("load", 101), SLICE);
+    assert_eq!(attempt, RoundOutcome::Failed("the case needs a load of 0 to 100 %".into()));
 }
 
 #[test]
-fn without_injection_memory_moves_the_lines_of_the_loads_and_with_it_more_than_nothing() {
+fn injection_adds_memory_traffic() {
     for load in [0, 25, 100] {
-        let case = Case::new().with("load", load).with("bytes", 64 << 20);
+        let case = Case::new().with_number("load", load).with_number("bytes", 64 << 20);
         let Some(readings) = measure_if_possible("mem.bandwidth.loaded", &case, SLICE) else { return };
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, ["mem.loaded.latency", "mem.loaded.bandwidth"]);
-        let Readings::Scalars(moved) = &of(&readings, "mem.loaded.bandwidth").readings else { panic!("{readings:?}") };
-        let Readings::Batches(loads) = &of(&readings, "mem.loaded.latency").readings else { panic!("{readings:?}") };
+        let Readings::Scalars(moved) = &reading_of(&readings, "mem.loaded.bandwidth").readings else {
+            panic!("{readings:?}")
+        };
+        let Readings::Batches(loads) = &reading_of(&readings, "mem.loaded.latency").readings else {
+            panic!("{readings:?}")
+        };
         let each = loads.nanoseconds.iter().zip(&loads.iterations).map(|(&time, &loads)| time / loads as f64);
         let by_loads = 64.0 / each.fold(f64::INFINITY, f64::min) * 1e9;
         // A line for each load is at most what the fastest batch moves; the loads before the first one may be a little faster.

@@ -5,13 +5,13 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::measure_if_possible;
-use kelvin_model::{Attempt, Case, Reading};
+use kelvin_model::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
 
-fn minor(kind: &'static str) -> Reading {
-    let case = Case::new().at(kelvin_model::Point::named("kind", kind));
+fn minor(kind: &'static str) -> MetricReadings {
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind));
     let mut readings = common::measure("mem.fault.minor", &case, SLICE);
     assert_eq!(readings.len(), 1);
     readings.remove(0)
@@ -24,7 +24,7 @@ fn numbers(note: &str) -> (u64, u64) {
 }
 
 #[test]
-fn every_page_is_a_fault_of_its_own() {
+fn each_page_faults_once() {
     for kind in ["anonymous", "file"] {
         let reading = minor(kind);
         assert_eq!(numbers(&reading.notes[0]), (256, 256), "{:?}", reading.notes);
@@ -33,14 +33,14 @@ fn every_page_is_a_fault_of_its_own() {
 
 #[test]
 fn a_huge_page_is_one_fault() {
-    let case = Case::new().at(kelvin_model::Point::named("kind", "huge"));
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "huge"));
     if let Some(readings) = measure_if_possible("mem.fault.minor", &case, SLICE) {
         assert_eq!(numbers(&readings[0].notes[0]), (4, 8), "{:?}", readings[0].notes);
     }
 }
 
 #[test]
-fn fault_around_takes_no_more_faults_than_pages() {
+fn fault_around_has_at_most_page_faults() {
     let reading = minor("file_around");
     let (faults, pages) = numbers(&reading.notes[0]);
     // The window is 64 KiB by default.
@@ -48,25 +48,28 @@ fn fault_around_takes_no_more_faults_than_pages() {
 }
 
 #[test]
-fn an_unknown_kind_of_page_fails_with_a_reason() {
-    let attempt =
-        common::run_probe("mem.fault.minor", &Case::new().at(kelvin_model::Point::named("kind", "leaf")), SLICE);
-    assert!(matches!(&attempt, Attempt::Failed(reason) if reason.contains("kind=anonymous")), "{attempt:?}");
+fn unknown_page_kind_fails_with_reason() {
+    let attempt = common::run_probe(
+        "mem.fault.minor",
+        &Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "leaf")),
+        SLICE,
+    );
+    assert!(matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains("kind=anonymous")), "{attempt:?}");
 }
 
 /// One test at a time uses the file shared by the rounds of a run.
 static IN_USE: Mutex<()> = Mutex::new(());
 
 /// Removes that file: here nobody removes the scratch directory.
-struct ColdFile(#[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
+struct ColdFileLock(#[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
-impl ColdFile {
-    fn take() -> Self {
+impl ColdFileLock {
+    fn acquire() -> Self {
         Self(IN_USE.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for ColdFile {
+impl Drop for ColdFileLock {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(std::env::temp_dir().join("kelvin-major-faults"));
     }
@@ -74,7 +77,9 @@ impl Drop for ColdFile {
 
 /// The note of a pass over the file; `None`, with a message, where the scratch directory has no disk.
 fn major(read_ahead: &'static str, step: u64) -> Option<String> {
-    let case = Case::new().at(kelvin_model::Point::named("read_ahead", read_ahead)).with("step_bytes", step);
+    let case = Case::new()
+        .with_word(kelvin_model::AxisWord::from_names("read_ahead", read_ahead))
+        .with_number("step_bytes", step);
     let readings = measure_if_possible("mem.fault.major", &case, SLICE)?;
     let note = readings[0].notes[0].clone();
     assert!(note.starts_with("mincore "), "{note}");
@@ -82,8 +87,8 @@ fn major(read_ahead: &'static str, step: u64) -> Option<String> {
 }
 
 #[test]
-fn without_read_ahead_a_touch_reads_one_page_and_with_it_more() {
-    let _cold_file = ColdFile::take();
+fn read_ahead_reads_more_than_one_page() {
+    let _cold_file = ColdFileLock::acquire();
     let page = kelvin_sys::mapping::page_bytes() as u64;
     let touch = |read_ahead, step| {
         let note = major(read_ahead, step)?;
@@ -96,9 +101,9 @@ fn without_read_ahead_a_touch_reads_one_page_and_with_it_more() {
 }
 
 #[test]
-fn pages_are_what_they_are_documented_to_be() {
+fn page_flags_match_documentation() {
     let share = |kind: &'static str, metric: &str| {
-        let case = Case::new().at(kelvin_model::Point::named("kind", kind));
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind));
         let Some(readings) = measure_if_possible("mem.page", &case, SLICE) else {
             assert_eq!(kind, "huge", "memory may be too fragmented for huge pages only");
             return None;

@@ -2,25 +2,25 @@
 
 mod common;
 
-use common::{measure, of, skips};
-use kelvin_model::{Attempt, Case, Reading};
+use common::{measure, reading_of, report_skip};
+use kelvin_model::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 10;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-fn latency(pages: &'static str, bytes: u64) -> Attempt {
+fn latency(pages: &'static str, bytes: u64) -> RoundOutcome {
     common::run_probe(
         "mem.latency",
-        &Case::new().at(kelvin_model::Point::named("pages", pages)).with("bytes", bytes),
+        &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", pages)).with_number("bytes", bytes),
         SLICE,
     )
 }
 
-fn measured(attempt: Attempt) -> Vec<Reading> {
+fn measured(attempt: RoundOutcome) -> Vec<MetricReadings> {
     match attempt {
-        Attempt::Measured(readings) => readings,
+        RoundOutcome::Measured(readings) => readings,
         other => panic!("{other:?}"),
     }
 }
@@ -30,54 +30,62 @@ fn sets_of_every_size_are_resident() {
     for bytes in [16 * KIB, 192 * KIB, 96 * MIB] {
         let readings = measured(latency("base", bytes));
         let expected = format!("{bytes} bytes requested; by smaps {bytes} resident, 0 in huge pages");
-        assert_eq!(of(&readings, "mem.latency").notes, [expected]);
+        assert_eq!(reading_of(&readings, "mem.latency").notes, [expected]);
     }
 }
 
 #[test]
-fn requested_and_obtained_memory_is_noted() {
+fn requested_and_obtained_pages_are_noted() {
     let base = measured(latency("base", 4 * MIB));
     assert_eq!(base[0].notes, ["4194304 bytes requested; by smaps 4194304 resident, 0 in huge pages"]);
     match latency("huge", 4 * MIB) {
-        Attempt::Measured(readings) => {
+        RoundOutcome::Measured(readings) => {
             assert_eq!(
                 readings[0].notes,
                 ["4194304 bytes requested; by smaps 4194304 resident, 4194304 in huge pages"]
             );
         }
-        Attempt::Skipped(reason) => {
+        RoundOutcome::Skipped(reason) => {
             assert!(reason.0.starts_with("needs 4194304 bytes in huge pages"), "{reason}");
-            skips("mem.latency", &Case::new().at(kelvin_model::Point::named("pages", "huge")), &reason);
+            report_skip(
+                "mem.latency",
+                &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "huge")),
+                &reason,
+            );
         }
-        Attempt::Failed(reason) => panic!("{reason}"),
+        RoundOutcome::Failed(reason) => panic!("{reason}"),
     }
 }
 
 #[test]
-fn cases_that_make_no_sense_fail_with_a_reason() {
+fn invalid_cases_fail_with_reason() {
     assert_eq!(
         latency("big", MIB),
-        Attempt::Failed("the case needs pages=base or pages=huge, not bytes=1048576 pages=big".into())
+        RoundOutcome::Failed("the case needs pages=base or pages=huge, not bytes=1048576 pages=big".into())
     );
-    let attempt = common::run_probe("mem.latency", &Case::new().at(kelvin_model::Point::named("pages", "base")), SLICE);
-    assert_eq!(attempt, Attempt::Failed("the case has no bytes".into()));
+    let attempt = common::run_probe(
+        "mem.latency",
+        &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "base")),
+        SLICE,
+    );
+    assert_eq!(attempt, RoundOutcome::Failed("the case has no bytes".into()));
     // Half of a 47-bit address space: no machine has it.
     let skipped = latency("base", 1 << 46);
-    assert!(matches!(&skipped, Attempt::Skipped(reason) if reason.0.starts_with("needs ")), "{skipped:?}");
+    assert!(matches!(&skipped, RoundOutcome::Skipped(reason) if reason.0.starts_with("needs ")), "{skipped:?}");
 }
 
 #[test]
-fn steps_within_a_line_and_pages_far_apart_are_read() {
+fn strides_and_tlb_cases_are_read() {
     for stride in [16, 64] {
-        let case = Case::new().with("bytes", 64 * MIB).with("stride", stride);
+        let case = Case::new().with_number("bytes", 64 * MIB).with_number("stride", stride);
         let readings = measure("mem.latency.stride", &case, SLICE);
-        let notes = &of(&readings, "mem.latency.stride").notes;
+        let notes = &reading_of(&readings, "mem.latency.stride").notes;
         assert!(notes[0].contains("by smaps 67108864 resident, 0 in huge pages"), "{notes:?}");
     }
     for count in [16, 16384] {
-        let readings = measure("mem.tlb", &Case::new().with("count", count), SLICE);
-        let notes = &of(&readings, "mem.tlb").notes;
+        let readings = measure("mem.tlb", &Case::new().with_number("count", count), SLICE);
+        let notes = &reading_of(&readings, "mem.tlb").notes;
         assert!(notes[0].contains("resident, 0 in huge pages"), "{notes:?}");
-        of(&readings, "mem.tlb.packed");
+        reading_of(&readings, "mem.tlb.packed");
     }
 }

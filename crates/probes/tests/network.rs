@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{measure, measure_if_possible, median, notes, of};
-use kelvin_harness::SocketOptions;
-use kelvin_model::{Attempt, Case, Reading, Readings};
+use common::{measure, measure_if_possible, median, notes, reading_of};
+use kelvin_harness::TcpOptions;
+use kelvin_model::{Case, MetricReadings, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 8;
 
 fn placed(placement: &'static str, message: u64) -> Case {
-    Case::new().at(kelvin_model::Point::named("placement", placement)).with("message", message)
+    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement)).with_number("message", message)
 }
 
 #[test]
@@ -32,30 +32,30 @@ fn messages_return_at_every_placement() {
 }
 
 #[test]
-fn messages_pass_the_stack_whatever_their_size() {
+fn messages_of_all_sizes_pass_stack() {
     for (protocol, largest) in [("tcp", 64 << 10), ("udp", 65_507), ("unix", 64 << 10)] {
         for bytes in [64, largest] {
             let id = format!("net.stack.{protocol}");
-            of(&measure(&id, &Case::new().with("message", bytes), SLICE), &id);
+            reading_of(&measure(&id, &Case::new().with_number("message", bytes), SLICE), &id);
         }
         measure(&format!("net.rtt.{protocol}"), &placed("same_cpu", largest), SLICE);
     }
 }
 
 #[test]
-fn streams_are_counted_where_they_arrive() {
+fn streams_are_counted_at_receiver() {
     for way in ["send", "sendfile", "splice", "zerocopy"] {
-        let case = placed("two_cpus", 64 << 10).at(kelvin_model::Point::named("way", way));
+        let case = placed("two_cpus", 64 << 10).with_word(kelvin_model::AxisWord::from_names("way", way));
         let Some(readings) = measure_if_possible("net.bandwidth.tcp.way", &case, SLICE) else { return };
-        let notes = &of(&readings, "net.bandwidth.tcp.way").notes.join("\n");
+        let notes = &reading_of(&readings, "net.bandwidth.tcp.way").notes.join("\n");
         assert!(notes.contains("congestion control") && notes.contains("are left out"), "{notes}");
         assert_eq!(notes.matches("receiver on CPU").count(), 1, "{notes}");
     }
-    of(&measure("net.bandwidth.unix", &placed("two_cpus", 64 << 10), SLICE), "net.bandwidth.unix");
+    reading_of(&measure("net.bandwidth.unix", &placed("two_cpus", 64 << 10), SLICE), "net.bandwidth.unix");
 }
 
 /// The CPUs of each stream's sender and receiver, from a note.
-fn ends(note: &str) -> Vec<(String, String)> {
+fn parse_end_cpus(note: &str) -> Vec<(String, String)> {
     let on = |what: &str| -> Vec<String> {
         let cpu = |text: &str| text.split_whitespace().next().unwrap_or_default().to_owned();
         note.split(&format!("{what} on CPU ")).skip(1).map(cpu).collect()
@@ -64,11 +64,11 @@ fn ends(note: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn sender_and_receiver_are_on_the_cpus_of_the_case() {
+fn ends_run_on_case_cpus() {
     for (placement, streams) in [("same_cpu", 1), ("same_cpu", 2), ("two_cpus", 1), ("two_cpus", 2)] {
-        let case = placed(placement, 4 << 10).with("streams", streams);
+        let case = placed(placement, 4 << 10).with_number("streams", streams);
         let Some(readings) = measure_if_possible("net.bandwidth.tcp", &case, SLICE) else { continue };
-        let ends = ends(&readings[0].notes.join("\n"));
+        let ends = parse_end_cpus(&readings[0].notes.join("\n"));
         assert_eq!(ends.len(), streams as usize, "{readings:?}");
         for (sender, receiver) in &ends {
             assert_eq!(sender == receiver, placement == "same_cpu", "{ends:?}");
@@ -82,34 +82,34 @@ fn sender_and_receiver_are_on_the_cpus_of_the_case() {
 
 #[test]
 fn requested_and_obtained_socket_options_are_noted() {
-    let case = placed("same_cpu", 4 << 10).with("streams", 1);
-    let directories = common::Directories::scratch(&std::env::temp_dir());
-    let ask = |sockets| common::run_probe_asking(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
-    let notes = |sockets: SocketOptions| match ask(sockets) {
-        Attempt::Measured(readings) => readings[0].notes.join("\n"),
+    let case = placed("same_cpu", 4 << 10).with_number("streams", 1);
+    let directories = common::TestDirectories::with_scratch(&std::env::temp_dir());
+    let ask = |sockets| common::run_probe_with(&directories, sockets, "net.bandwidth.tcp", &case, SLICE);
+    let notes = |sockets: TcpOptions| match ask(sockets) {
+        RoundOutcome::Measured(readings) => readings[0].notes.join("\n"),
         other => panic!("{other:?}"),
     };
-    let usual = notes(SocketOptions::default());
+    let usual = notes(TcpOptions::default());
     assert!(
         usual.contains("requested: cubic where the kernel grants it, else reno, buffers that grow automatically"),
         "{usual}"
     );
     let asked =
-        SocketOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10), ..SocketOptions::default() };
+        TcpOptions { congestion_control: Some("reno".into()), buffers: Some(32 << 10), ..TcpOptions::default() };
     let own = notes(asked);
     assert!(own.contains("requested: reno, buffers of 32 KiB"), "{own}");
     assert!(own.contains("congestion control reno") && own.contains("TCP_INFO: round trip"), "{own}");
     assert!(own.contains("socket buffers of 64 KiB to send, 64 KiB to receive"), "{own}");
     assert!(own.contains("the receiver's has 64 KiB to receive"), "{own}");
-    let unknown = SocketOptions { congestion_control: Some("no-such".into()), ..SocketOptions::default() };
+    let unknown = TcpOptions { congestion_control: Some("no-such".into()), ..TcpOptions::default() };
     match ask(unknown) {
-        Attempt::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
+        RoundOutcome::Failed(reason) => assert!(reason.contains("refused the congestion control no-such"), "{reason}"),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn what_is_sent_over_udp_is_not_claimed_as_received() {
+fn udp_sent_is_not_counted_received() {
     let case = placed("two_cpus", 1472);
     let Some(readings) = measure_if_possible("net.bandwidth.udp", &case, SLICE) else { return };
     let ids: Vec<String> = readings.iter().map(|reading| reading.metric.to_string()).collect();
@@ -120,30 +120,30 @@ fn what_is_sent_over_udp_is_not_claimed_as_received() {
     }
     let small = placed("two_cpus", 4);
     match common::run_probe("net.bandwidth.udp", &small, SLICE) {
-        Attempt::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
+        RoundOutcome::Failed(reason) => assert!(reason.contains("no room for its number"), "{reason}"),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn echo_requests_are_answered_or_the_right_that_is_missing_is_named() {
-    let case = Case::new().with("message", 64);
+fn ping_works_or_names_missing_right() {
+    let case = Case::new().with_number("message", 64);
     match common::run_probe("net.rtt.icmp", &case, SLICE) {
-        Attempt::Measured(readings) => assert!(readings[0].notes[0].contains("socket"), "{:?}", readings[0].notes),
-        Attempt::Skipped(reason) => {
+        RoundOutcome::Measured(readings) => assert!(readings[0].notes[0].contains("socket"), "{:?}", readings[0].notes),
+        RoundOutcome::Skipped(reason) => {
             assert!(reason.0.contains("ping_group_range") || reason.0.contains("icmp_echo_ignore_all"), "{reason}");
-            common::skips("net.rtt.icmp", &case, &reason);
+            common::report_skip("net.rtt.icmp", &case, &reason);
         }
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn connections_are_made_and_closed_at_every_placement() {
+fn connections_work_at_every_placement() {
     for (placement, wait) in [("same_cpu", "the end of the timed call"), ("two_cpus", "connections, as a server")] {
-        let case = Case::new().at(kelvin_model::Point::named("placement", placement));
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
         let Some(parts) = measure_if_possible("net.connect", &case, SLICE) else { continue };
-        let [connect, close] = ["net.connect", "net.close"].map(|metric| match &of(&parts, metric).readings {
+        let [connect, close] = ["net.connect", "net.close"].map(|metric| match &reading_of(&parts, metric).readings {
             Readings::Batches(batches) => &batches.iterations,
             other => panic!("{other:?}"),
         });
@@ -153,24 +153,24 @@ fn connections_are_made_and_closed_at_every_placement() {
         );
         assert!(notes(&parts).contains(&format!("waiting for {wait}")), "{parts:?}");
         if let Some(whole) = measure_if_possible("net.crr", &case, SLICE) {
-            of(&whole, "net.crr");
+            reading_of(&whole, "net.crr");
         }
     }
 }
 
 #[test]
-fn a_send_wakes_a_receiver_on_another_cpu() {
+fn send_wakes_receiver_on_other_cpu() {
     let Some(readings) = measure_if_possible("net.wake.tcp", &Case::new(), SLICE) else { return };
     assert!(notes(&readings).contains("context switches of this task per round trip"), "{readings:?}");
 }
 
 /// The readings of the first round that is not given up for this reason: beside other tests on the same CPU the stream may
 /// get no turn in a whole slice, which a run makes up for with another round.
-fn measure_if_another_round(id: &str, case: &Case, given_up: &str) -> Option<Vec<Reading>> {
-    const MOST: u32 = 20;
-    for _ in 1..MOST {
+fn measure_with_retry(id: &str, case: &Case, given_up: &str) -> Option<Vec<MetricReadings>> {
+    const MAX_REPEATS: u32 = 20;
+    for _ in 1..MAX_REPEATS {
         match common::run_probe(id, case, SLICE) {
-            Attempt::Failed(reason) if reason.contains(given_up) => {}
+            RoundOutcome::Failed(reason) if reason.contains(given_up) => {}
             attempt => return common::measured_if_possible(id, case, attempt),
         }
     }
@@ -178,21 +178,21 @@ fn measure_if_another_round(id: &str, case: &Case, given_up: &str) -> Option<Vec
 }
 
 #[test]
-fn a_message_beside_a_stream_comes_back() {
+fn message_returns_under_load() {
     for placement in ["same_cpu", "two_cpus"] {
-        let case = Case::new().at(kelvin_model::Point::named("placement", placement));
-        let Some(readings) = measure_if_another_round("net.loaded", &case, "there was no load") else { continue };
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+        let Some(readings) = measure_with_retry("net.loaded", &case, "there was no load") else { continue };
         let note = readings[0].notes.join("\n");
         assert!(note.contains("GB/s meanwhile") && note.contains("of the messages: TCP_INFO"), "{note}");
-        let [(sender, receiver)] = &ends(&note)[..] else { panic!("{note}") };
+        let [(sender, receiver)] = &parse_end_cpus(&note)[..] else { panic!("{note}") };
         assert_eq!(sender == receiver, placement == "same_cpu", "{note}");
     }
 }
 
 #[test]
-fn a_case_that_makes_no_sense_is_refused_by_name() {
+fn invalid_case_is_refused_by_name() {
     let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
-        Attempt::Failed(reason) => reason,
+        RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
     assert!(refused("net.rtt.tcp", placed("elsewhere", 64)).contains("placement=same_cpu or placement=two_cpus"));

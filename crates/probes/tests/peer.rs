@@ -9,20 +9,20 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::Directories;
-use kelvin_model::{Attempt, Case, Reading};
+use common::TestDirectories;
+use kelvin_model::{Case, MetricReadings, RoundOutcome};
 use kelvin_sys::net::namespace::Namespace;
-use kelvin_testing::Missing;
+use kelvin_testing::MissingRequirement;
 use kelvin_wire::agent::Agent;
-use kelvin_wire::limits::Limits;
+use kelvin_wire::limits::AgentLimits;
 use kelvin_wire::secret::Secret;
 
 /// Bits per second that the shaper lets through, and bytes of payload among them: 1472 of the 1514 that it counts.
-const RATE: f64 = 50e6;
-const EXPECTED: f64 = RATE / 8.0 * 1472.0 / 1514.0;
+const SHAPED_RATE: f64 = 50e6;
+const EXPECTED_UDP_RATE: f64 = SHAPED_RATE / 8.0 * 1472.0 / 1514.0;
 /// How much more than the shaper's rate may seem to arrive in a round: its burst, and the time between counting bytes and
 /// reading the clock on a busy machine.
-const AT_MOST: f64 = 1.5;
+const MAX_RATE_RATIO: f64 = 1.5;
 /// Milliseconds of a round.
 const SLICE: u64 = 400;
 
@@ -30,21 +30,24 @@ const SLICE: u64 = 400;
 const AGENT: &str = "10.83.81.2:27315";
 
 /// Runs ip or tc in the namespace that this thread is in.
-fn configure(line: &str) -> Result<(), Missing> {
+fn configure(line: &str) -> Result<(), MissingRequirement> {
     let mut words = line.split(' ');
     let mut command = Command::new(words.next().unwrap_or_default());
-    let output = command.args(words).output().map_err(|error| Missing::program(line, "iproute2", &error))?;
+    let output = command.args(words).output().map_err(|error| MissingRequirement::program(line, "iproute2", &error))?;
     match output.status.success() {
         true => Ok(()),
-        false => Err(Missing::right(format!("{line}: {}", String::from_utf8_lossy(&output.stderr)))),
+        false => Err(MissingRequirement::privilege(format!("{line}: {}", String::from_utf8_lossy(&output.stderr)))),
     }
 }
 
 /// The near, the middle and the far one; the calling thread is in the first.
-fn three_hosts() -> Result<[Namespace; 3], Missing> {
-    let new = || Namespace::enter_new().map_err(|error| Missing::right(format!("a network namespace (root): {error}")));
+fn create_three_hosts() -> Result<[Namespace; 3], MissingRequirement> {
+    let new = || {
+        Namespace::enter_new()
+            .map_err(|error| MissingRequirement::privilege(format!("a network namespace (root): {error}")))
+    };
     let (far, middle, near) = (new()?, new()?, new()?);
-    let enter = |host: &Namespace| host.enter().map_err(Missing::right);
+    let enter = |host: &Namespace| host.enter().map_err(MissingRequirement::privilege);
     configure(&format!("ip link add near type veth peer name left netns {}", middle.path()))?;
     configure("ip address add 10.83.80.1/30 dev near")?;
     configure("ip link set near up")?;
@@ -54,13 +57,13 @@ fn three_hosts() -> Result<[Namespace; 3], Missing> {
     configure(&format!("ip link add right type veth peer name far netns {}", far.path()))?;
     configure("ip address add 10.83.81.1/30 dev right")?;
     configure("ip link set right up")?;
-    configure(&format!("tc qdisc add dev right root tbf rate {RATE}bit burst 128kb latency 20ms"))?;
+    configure(&format!("tc qdisc add dev right root tbf rate {SHAPED_RATE}bit burst 128kb latency 20ms"))?;
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")
-        .map_err(|error| Missing::right(format!("to pass packets on: {error}")))?;
+        .map_err(|error| MissingRequirement::privilege(format!("to pass packets on: {error}")))?;
     enter(&far)?;
     configure("ip address add 10.83.81.2/30 dev far")?;
     configure("ip link set far up")?;
-    configure(&format!("tc qdisc add dev far root tbf rate {RATE}bit burst 128kb latency 20ms"))?;
+    configure(&format!("tc qdisc add dev far root tbf rate {SHAPED_RATE}bit burst 128kb latency 20ms"))?;
     configure("ip route add 10.83.80.0/30 via 10.83.81.1")?;
     enter(&near)?;
     configure("ip route add 10.83.81.0/30 via 10.83.80.2")?;
@@ -68,10 +71,10 @@ fn three_hosts() -> Result<[Namespace; 3], Missing> {
 }
 
 /// Runs something in the near namespace, with an agent in the far one; prints why where that is impossible.
-fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
-    let [near, _middle, far] = match three_hosts() {
+fn with_remote_agent(look: impl FnOnce(&TestDirectories)) {
+    let [near, _middle, far] = match create_three_hosts() {
         Ok(hosts) => hosts,
-        Err(missing) => return missing.skips("the network to another host, which is a network namespace"),
+        Err(missing) => return missing.report_skip("the network to another host, which is a network namespace"),
     };
     let directory = tempfile::tempdir().unwrap();
     let token = directory.path().join("token");
@@ -80,12 +83,13 @@ fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
     let address: SocketAddr = AGENT.parse().unwrap();
     let (secret, is_over) = (Secret::read(Path::new(&token)).unwrap(), AtomicBool::new(false));
     far.enter().unwrap();
-    let agent = Agent::listen(address, secret, Limits::default(), Box::new(|_, _| {})).unwrap();
+    let agent = Agent::listen(address, secret, AgentLimits::default(), Box::new(|_, _| {})).unwrap();
     std::thread::scope(|scope| {
         // Threads begin in the namespace of the thread that starts them.
         scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)).unwrap());
         near.enter().unwrap();
-        let directories = Directories { agent: Some((address, token)), ..Directories::scratch(directory.path()) };
+        let directories =
+            TestDirectories { agent: Some((address, token)), ..TestDirectories::with_scratch(directory.path()) };
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| look(&directories)));
         is_over.store(true, Ordering::Relaxed);
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -93,49 +97,54 @@ fn with_an_agent_far_away(look: impl FnOnce(&Directories)) {
 }
 
 /// The figure of a metric.
-fn figure(readings: &[Reading], metric: &str) -> f64 {
-    common::median(common::of(readings, metric))
+fn figure(readings: &[MetricReadings], metric: &str) -> f64 {
+    common::median(common::reading_of(readings, metric))
 }
 
 #[test]
-fn what_a_shaper_drops_is_lost_and_not_claimed() {
-    with_an_agent_far_away(|directories| {
+fn shaper_drops_count_as_lost() {
+    with_remote_agent(|directories| {
         // Twice as much as gets through.
-        let case = Case::new().with("offered", (2.0 * RATE) as u64);
+        let case = Case::new().with_number("offered", (2.0 * SHAPED_RATE) as u64);
         let readings = common::measure_at(directories, "net.peer.offered", &case, SLICE);
         let of = |what: &str| figure(&readings, &format!("net.peer.offered{what}"));
-        assert!(of("") < EXPECTED * AT_MOST, "{} bytes a second through {EXPECTED}", of(""));
+        assert!(of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO, "{} bytes a second through {EXPECTED_UDP_RATE}", of(""));
         assert!((0.0..=1.0).contains(&of(".lost")), "{readings:?}");
         assert_eq!(of(".reordered"), 0.0, "the path has one queue");
         let notes = readings[0].notes.join("\n");
         assert!(notes.contains("0 datagrams found the agent's socket full"), "{notes}");
         assert_eq!(notes.matches("driver veth").count(), 2, "{notes}");
         // As fast as possible: only what arrived is claimed.
-        let case = Case::new().with("message", 1472);
+        let case = Case::new().with_number("message", 1472);
         let readings = common::measure_at(directories, "net.peer.bandwidth.udp", &case, SLICE);
         let of = |what: &str| figure(&readings, &format!("net.peer.bandwidth.udp{what}"));
-        assert!(of("") < EXPECTED * AT_MOST && (0.0..=1.0).contains(&of(".lost")), "{readings:?}");
+        assert!(of("") < EXPECTED_UDP_RATE * MAX_RATE_RATIO && (0.0..=1.0).contains(&of(".lost")), "{readings:?}");
         of(".sent");
     });
 }
 
 /// Bytes a second of streams that the shapers let through: 1448 of the 1514 that they count.
-const STREAMED: f64 = RATE / 8.0 * 1448.0 / 1514.0;
+const EXPECTED_TCP_RATE: f64 = SHAPED_RATE / 8.0 * 1448.0 / 1514.0;
 
 /// Measures a round, which gives no more than a link of this rate carries.
-fn within_the_link(directories: &Directories, metric: &str, case: &Case) -> Vec<Reading> {
+fn measure_within_link(directories: &TestDirectories, metric: &str, case: &Case) -> Vec<MetricReadings> {
     let readings = common::measure_at(directories, metric, case, SLICE);
     let rate = figure(&readings, metric);
-    assert!(rate > 0.0 && rate < STREAMED * AT_MOST, "{case}: {rate} bytes a second through {STREAMED}");
+    assert!(
+        rate > 0.0 && rate < EXPECTED_TCP_RATE * MAX_RATE_RATIO,
+        "{case}: {rate} bytes a second through {EXPECTED_TCP_RATE}"
+    );
     readings
 }
 
 #[test]
-fn streams_go_through_the_shaper_in_both_directions_and_both_sides_are_described() {
-    with_an_agent_far_away(|directories| {
+fn shaped_streams_in_both_directions() {
+    with_remote_agent(|directories| {
         for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1)] {
-            let case = Case::new().with("streams", streams).at(kelvin_model::Point::named("direction", direction));
-            let readings = within_the_link(directories, "net.peer.bandwidth", &case);
+            let case = Case::new()
+                .with_number("streams", streams)
+                .with_word(kelvin_model::AxisWord::from_names("direction", direction));
+            let readings = measure_within_link(directories, "net.peer.bandwidth", &case);
             for metric in ["net.peer.bandwidth.busy_here", "net.peer.bandwidth.busy_there"] {
                 figure(&readings, metric);
             }
@@ -149,13 +158,14 @@ fn streams_go_through_the_shaper_in_both_directions_and_both_sides_are_described
 }
 
 #[test]
-fn every_message_and_sending_method_goes_through_the_shaper() {
-    with_an_agent_far_away(|directories| {
+fn all_messages_and_methods_are_shaped() {
+    with_remote_agent(|directories| {
         for (way, message) in
             [("send", 4096), ("sendfile", 65_536), ("splice", 65_536), ("zerocopy", 65_536), ("send", 1 << 20)]
         {
-            let case = Case::new().with("message", message).at(kelvin_model::Point::named("way", way));
-            let readings = within_the_link(directories, "net.peer.bandwidth.message", &case);
+            let case =
+                Case::new().with_number("message", message).with_word(kelvin_model::AxisWord::from_names("way", way));
+            let readings = measure_within_link(directories, "net.peer.bandwidth.message", &case);
             let notes = readings[0].notes.join("\n");
             assert_eq!(notes.contains("completed as copied"), way == "zerocopy", "{notes}");
             assert_eq!(notes.contains("a pipe of "), way == "splice", "{notes}");
@@ -164,8 +174,8 @@ fn every_message_and_sending_method_goes_through_the_shaper() {
 }
 
 #[test]
-fn connections_are_closed_and_transactions_made_without_a_port_left_behind() {
-    with_an_agent_far_away(|directories| {
+fn connections_leave_no_held_ports() {
+    with_remote_agent(|directories| {
         let readings = common::measure_at(directories, "net.peer.connect", &Case::new(), 100);
         for metric in ["net.peer.connect", "net.peer.close"] {
             figure(&readings, metric);
@@ -181,18 +191,20 @@ fn connections_are_closed_and_transactions_made_without_a_port_left_behind() {
 
 #[test]
 fn socket_options_reach_both_sides() {
-    with_an_agent_far_away(|directories| {
+    with_remote_agent(|directories| {
         let ask = |control: &str, direction| {
-            let sockets = kelvin_harness::SocketOptions {
+            let sockets = kelvin_harness::TcpOptions {
                 congestion_control: Some(control.to_owned()),
                 buffers: Some(64 << 10),
-                ..kelvin_harness::SocketOptions::default()
+                ..kelvin_harness::TcpOptions::default()
             };
-            let case = Case::new().with("streams", 1).at(kelvin_model::Point::named("direction", direction));
-            common::run_probe_asking(directories, sockets, "net.peer.bandwidth", &case, 100)
+            let case = Case::new()
+                .with_number("streams", 1)
+                .with_word(kelvin_model::AxisWord::from_names("direction", direction));
+            common::run_probe_with(directories, sockets, "net.peer.bandwidth", &case, 100)
         };
         for direction in ["to_agent", "from_agent"] {
-            let Attempt::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction}") };
+            let RoundOutcome::Measured(readings) = ask("reno", direction) else { panic!("not measured: {direction}") };
             let notes = readings[0].notes.join("\n");
             assert!(notes.contains("requested: reno, buffers of 64 KiB"), "{notes}");
             let obtained = "congestion control reno; socket buffers of 128 KiB to send, 128 KiB to receive";

@@ -4,15 +4,15 @@
 mod common;
 mod composed;
 
-use common::{Directories, measure};
+use common::{TestDirectories, measure};
 use kelvin_harness::{Effort, ProbeKind};
-use kelvin_model::{Attempt, Case, Fact, Reading, Readings, Tags};
+use kelvin_model::{Case, Fact, MetricReadings, Readings, RoundOutcome, SampleTags};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 10;
 
 /// Runs a probe once, which must read these metrics and no others.
-fn reads(probe: &str, case: &Case, wanted: &[&str]) -> Vec<Reading> {
+fn read_metrics(probe: &str, case: &Case, wanted: &[&str]) -> Vec<MetricReadings> {
     let readings = measure(probe, case, SLICE);
     let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
     assert_eq!(ids, wanted, "{probe} {case}");
@@ -21,25 +21,25 @@ fn reads(probe: &str, case: &Case, wanted: &[&str]) -> Vec<Reading> {
 
 /// Measured only where a user names a peer or a remote directory: `peer.rs` and `file_engines.rs` have both. And a server under
 /// load, whose visits are no rounds of their own: the binary's tests study one.
-const OF_ANOTHER_HOST: [&str; 3] = ["net.peer.", "file.remote", "load."];
+const REMOTE_PREFIXES: [&str; 3] = ["net.peer.", "file.remote", "load."];
 
 /// Bytes that may be touched here: a guest has little.
-fn available() -> u64 {
+fn available_memory() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
 #[test]
-fn every_probe_reads_the_first_of_its_cases() {
+fn every_probe_runs_its_first_case() {
     let mut machine = composed::machine();
     machine.topology.allowed = Fact::known(kelvin_sys::cpu::allowed().unwrap(), "this process");
     machine.topology.online = machine.topology.allowed.clone();
-    machine.memory.available_bytes = Fact::known(available(), "/proc/meminfo");
+    machine.memory.available_bytes = Fact::known(available_memory(), "/proc/meminfo");
     // A guest does not have the build directory.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).or_else(|_| tempfile::tempdir()).unwrap();
-    let directories = Directories::scratch(scratch.path());
-    let is_here = |id: &str| !OF_ANOTHER_HOST.iter().any(|name| id.starts_with(name));
+    let directories = TestDirectories::with_scratch(scratch.path());
+    let is_here = |id: &str| !REMOTE_PREFIXES.iter().any(|name| id.starts_with(name));
     let probes =
         kelvin_probes::all().into_iter().filter(|probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study));
     for probe in probes.filter(|probe| is_here(probe.id)) {
@@ -51,12 +51,12 @@ fn every_probe_reads_the_first_of_its_cases() {
 }
 
 #[test]
-fn clocks_are_read() {
-    let pair = reads("cpu.clock.pair", &Case::new(), &["cpu.clock.pair", "cpu.clock.pair.shown"]);
+fn clock_probes_have_readings() {
+    let pair = read_metrics("cpu.clock.pair", &Case::new(), &["cpu.clock.pair", "cpu.clock.pair.shown"]);
     assert!(pair[0].notes[0].starts_with("pair: "), "{:?}", pair[0].notes);
     for clock in ["monotonic", "monotonic_raw", "monotonic_coarse", "thread_cpu"] {
-        let case = Case::new().at(kelvin_model::Point::named("clock", clock));
-        let readings = reads("cpu.clock.gettime", &case, &["cpu.clock.gettime"]);
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("clock", clock));
+        let readings = read_metrics("cpu.clock.gettime", &case, &["cpu.clock.gettime"]);
         let entered = readings[0].notes[0].starts_with("system call");
         // Only the kernel knows CPU time.
         assert!(entered || clock != "thread_cpu", "{:?}", readings[0].notes);
@@ -64,16 +64,19 @@ fn clocks_are_read() {
 }
 
 #[test]
-fn an_unknown_case_fails_with_a_reason() {
-    let attempt =
-        common::run_probe("cpu.clock.gettime", &Case::new().at(kelvin_model::Point::named("clock", "sundial")), SLICE);
-    assert_eq!(attempt, Attempt::Failed("the case clock=sundial names no clock".into()));
+fn unknown_case_fails_with_reason() {
+    let attempt = common::run_probe(
+        "cpu.clock.gettime",
+        &Case::new().with_word(kelvin_model::AxisWord::from_names("clock", "sundial")),
+        SLICE,
+    );
+    assert_eq!(attempt, RoundOutcome::Failed("the case clock=sundial names no clock".into()));
 }
 
 #[test]
-fn the_frequency_is_counted_in_whole_chains_of_multiplies() {
+fn frequency_counts_whole_multiply_chains() {
     for load in ["one", "all"] {
-        let case = Case::new().at(kelvin_model::Point::named("load", load));
+        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("load", load));
         let Some(readings) = common::measure_if_possible("cpu.frequency", &case, SLICE) else { continue };
         let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
         let cycles = batches.work_per_iteration;
@@ -85,30 +88,36 @@ fn the_frequency_is_counted_in_whole_chains_of_multiplies() {
 fn calls_are_made_in_every_variant() {
     for via in ["direct", "indirect", "plt"] {
         for arguments in [0, 7] {
-            let case = Case::new().with("arguments", arguments).at(kelvin_model::Point::named("via", via));
-            reads("cpu.call.args", &case, &["cpu.call.args"]);
+            let case = Case::new()
+                .with_number("arguments", arguments)
+                .with_word(kelvin_model::AxisWord::from_names("via", via));
+            read_metrics("cpu.call.args", &case, &["cpu.call.args"]);
         }
     }
 }
 
 #[test]
-fn the_kernel_is_entered() {
+fn syscalls_enter_the_kernel() {
     for call in ["getppid", "gettid", "libc_getppid", "libc_getpid"] {
-        reads("os.syscall.null", &Case::new().at(kelvin_model::Point::named("call", call)), &["os.syscall.null"]);
+        read_metrics(
+            "os.syscall.null",
+            &Case::new().with_word(kelvin_model::AxisWord::from_names("call", call)),
+            &["os.syscall.null"],
+        );
     }
     for descriptors in [10, 100] {
-        reads("os.syscall.select", &Case::new().with("descriptors", descriptors), &["os.syscall.select"]);
+        read_metrics("os.syscall.select", &Case::new().with_number("descriptors", descriptors), &["os.syscall.select"]);
     }
 }
 
 #[test]
 fn sleeps_end_late_and_never_early() {
     for slack in [50_000, 1] {
-        let readings = reads("os.timer.wakeup", &Case::new().with("slack", slack), &["os.timer.wakeup"]);
+        let readings = read_metrics("os.timer.wakeup", &Case::new().with_number("slack", slack), &["os.timer.wakeup"]);
         let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
         // Time past the deadline: one clock sets the deadline and reads the time.
         assert!(batches.nanoseconds.iter().all(|&late| late >= 0.0), "{:?}", batches.nanoseconds);
         assert!(batches.iterations.iter().all(|&one| one == 1), "sleeps are timed one by one");
-        assert!(batches.tags.iter().any(|tags| !tags.any(Tags::WARM_UP)));
+        assert!(batches.tags.iter().any(|tags| !tags.intersects(SampleTags::WARM_UP)));
     }
 }

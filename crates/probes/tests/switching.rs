@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{measure, measure_if_possible, of};
-use kelvin_model::{Attempt, Case, Readings};
+use common::{measure, measure_if_possible, reading_of};
+use kelvin_model::{Case, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part: enough for warm-up and some samples.
 const SLICE: u64 = 6;
@@ -15,51 +15,51 @@ fn number_before(note: &str, words: &str) -> f64 {
 }
 
 /// Asserts that each round trip switched this task out: else the token passed without a switch.
-fn is_a_switch_each_way(note: &str) {
+fn check_switch_each_way(note: &str) {
     assert!(number_before(note, " context switches of this task per round trip") >= 0.98, "{note}");
 }
 
 #[test]
-fn an_awaited_token_is_a_switch_each_way() {
+fn awaited_token_switches_each_way() {
     for task in ["process", "thread"] {
         for means in ["pipe", "futex", "eventfd", "condvar"] {
             let id = format!("os.switch.{task}.{means}");
             let readings = measure(&id, &Case::new(), SLICE);
             assert_eq!(readings.len(), 3);
             let columns = [id.clone(), format!("{id}.round_trip"), format!("{id}.own")].map(|id| {
-                match &of(&readings, &id).readings {
+                match &reading_of(&readings, &id).readings {
                     Readings::Batches(batches) => batches.iterations.clone(),
                     other => panic!("{id}: {other:?}"),
                 }
             });
             assert!(columns.iter().all(|column| *column == columns[0]), "{id}: three figures per batch: {columns:?}");
-            is_a_switch_each_way(&of(&readings, &id).notes[0]);
+            check_switch_each_way(&reading_of(&readings, &id).notes[0]);
         }
     }
 }
 
 #[test]
-fn a_yield_that_passes_the_token_is_a_switch_each_way() {
+fn yielded_token_switches_each_way() {
     for task in ["process", "thread"] {
         let id = format!("os.switch.{task}.yield");
         let readings = measure(&id, &Case::new(), SLICE);
         let ids: Vec<&str> = readings.iter().map(|reading| reading.metric.as_str()).collect();
         assert_eq!(ids, [&id, &format!("{id}.round_trip")]);
-        let note = &of(&readings, &id).notes[0];
-        is_a_switch_each_way(note);
+        let note = &reading_of(&readings, &id).notes[0];
+        check_switch_each_way(note);
         assert!(number_before(note, " calls of sched_yield") >= 0.98, "{note}");
     }
 }
 
 #[test]
-fn every_pass_of_a_ring_is_at_least_a_switch() {
-    let case = Case::new().with("processes", 5).with("working_set", 4096);
+fn ring_passes_switch_at_least_once() {
+    let case = Case::new().with_number("processes", 5).with_number("working_set", 4096);
     let readings = measure("os.switch.ring", &case, SLICE);
-    let Readings::Scalars(switches) = &of(&readings, "os.switch.ring.switches").readings else {
+    let Readings::Scalars(switches) = &reading_of(&readings, "os.switch.ring.switches").readings else {
         panic!("switches are a count")
     };
     assert!(switches.len() == 1 && switches[0] >= 0.98, "{switches:?}");
-    of(&readings, "os.switch.ring.own");
+    reading_of(&readings, "os.switch.ring.own");
 }
 
 /// Samples between two readings of the canaries.
@@ -70,11 +70,12 @@ fn between_canaries(id: &str, case: &Case) -> Option<usize> {
 }
 
 #[test]
-fn what_a_partner_waits_for_is_timed_alike_wherever_it_is_woken() {
-    let named = |axis, value| Case::new().at(kelvin_model::Point::named(axis, value));
+fn wake_time_is_independent_of_canaries() {
+    let named = |axis, value| Case::new().with_word(kelvin_model::AxisWord::from_names(axis, value));
     // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these so many samples follow
     // each other that next to none has one before it.
-    let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with("message", 64)) else {
+    let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with_number("message", 64))
+    else {
         return;
     };
     assert!(trips >= 100, "{trips}");
@@ -83,31 +84,32 @@ fn what_a_partner_waits_for_is_timed_alike_wherever_it_is_woken() {
     }
     for woken in ["process_pipe", "thread_futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = named("woken", woken).at(kelvin_model::Point::named("placement", placement));
+            let case = named("woken", woken).with_word(kelvin_model::AxisWord::from_names("placement", placement));
             assert_eq!(between_canaries("os.switch.one_way", &case), Some(trips), "{case}");
         }
     }
 }
 
 #[test]
-fn tokens_and_bytes_pass_between_processes_wherever_they_run() {
+fn ipc_works_at_all_placements() {
     for means in ["pipe", "unix", "futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = Case::new().at(kelvin_model::Point::named("placement", placement));
+            let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
             measure_if_possible(&format!("os.ipc.{means}.latency"), &case, SLICE);
-            measure_if_possible(&format!("os.ipc.{means}.bandwidth"), &case.with("message", 64 << 10), SLICE);
+            measure_if_possible(&format!("os.ipc.{means}.bandwidth"), &case.with_number("message", 64 << 10), SLICE);
         }
     }
 }
 
 #[test]
-fn a_case_that_makes_no_sense_is_refused_by_name() {
+fn invalid_case_is_refused_by_name() {
     let refused = |id: &str, case: Case| match common::run_probe(id, &case, SLICE) {
-        Attempt::Failed(reason) => reason,
+        RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
-    let case = Case::new().at(kelvin_model::Point::named("placement", "elsewhere"));
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", "elsewhere"));
     assert!(refused("os.ipc.pipe.latency", case).contains("placement=same_cpu or placement=two_cpus"));
-    let case = Case::new().at(kelvin_model::Point::named("placement", "same_cpu")).with("message", 1000);
+    let case =
+        Case::new().with_word(kelvin_model::AxisWord::from_names("placement", "same_cpu")).with_number("message", 1000);
     assert!(refused("os.ipc.pipe.bandwidth", case).contains("a power of two"));
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::Contradiction;
+use kelvin_catalogue::ModelContradiction;
 use kelvin_model::{Chassis, Machine as Facts, Name};
 
-use crate::area::Judged;
-use crate::class::{Area, Class};
-use crate::machine::{Instance, Machine, MachineKind, Method, Row, Source};
-use crate::mitigation::Mitigation;
+use crate::area_factor::MachineFigure;
+use crate::class::{MachineClass, MetricArea};
+use crate::machine::{LibraryMachine, MachineKind, PublishedFigure, PublishedSource, SourceMethod, Virtualisation};
+use crate::mitigation::ActiveMitigation;
 
 /// Names of processors that are built for servers.
 const SERVER_NAMES: [&str; 4] = ["Xeon", "XEON", "EPYC", "Opteron"];
@@ -17,17 +17,17 @@ const SERVER_CORES: [&str; 6] = ["Neoverse", "Ampere-1", "TaiShan", "ThunderX", 
 /// Where the product of a machine without DMI is from: boards state theirs there.
 const DEVICE_TREE: &str = "/sys/firmware/devicetree/base/model";
 
-impl Class {
+impl MachineClass {
     /// The class of a machine by its facts, for metrics of an area.
     ///
     /// # Errors
     ///
     /// Why it has none, in a sentence without its full stop: the core is not known, is emulated, or is none of the stated model; or what it is
     /// built as is not known.
-    pub fn of_facts(machine: &Facts, area: Area) -> Result<Self, String> {
-        let own = Self::of_own(machine, area)?;
-        match Contradiction::of(&machine.cpu) {
-            Some(Contradiction { claimed, flag, of_cores }) => Err(format!(
+    pub fn from_facts(machine: &Facts, area: MetricArea) -> Result<Self, String> {
+        let own = Self::from_own_facts(machine, area)?;
+        match ModelContradiction::from_cpu(&machine.cpu) {
+            Some(ModelContradiction { claimed, flag, cores: of_cores }) => Err(format!(
                 "it hides its model: it states that of {claimed}, but has the flag {flag}, as only {} have",
                 of_cores.join(", ")
             )),
@@ -39,31 +39,41 @@ impl Class {
     ///
     /// # Errors
     ///
-    /// As of [`Class::of_facts`], but for a hidden model.
-    pub fn of_own(machine: &Facts, area: Area) -> Result<Self, String> {
-        let stated = core(machine)?;
-        let kind = kind(machine, stated)?;
-        let hidden =
-            Contradiction::of(&machine.cpu).map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
+    /// As of [`MachineClass::from_facts`], but for a hidden model.
+    pub fn from_own_facts(machine: &Facts, area: MetricArea) -> Result<Self, String> {
+        let stated = core_generation(machine)?;
+        let kind = machine_kind(machine, stated)?;
+        let hidden = ModelContradiction::from_cpu(&machine.cpu)
+            .map(|found| Name::intern(&format!("{stated} with {}", found.flag)));
         let core = hidden.unwrap_or(stated);
-        let mitigations = if area == Area::Kernel { mitigations(machine) } else { None };
-        Ok(Self { core, kind, instance: instance(machine), mitigations, area })
+        let mitigations = if area == MetricArea::Kernel { mitigations(machine) } else { None };
+        Ok(Self { core, kind, instance: virtualisation(machine), mitigations, area })
     }
 }
 
 /// The method of a user's own figures: kelvin's.
-const OWN: Method = Method { id: Name::new("kelvin"), tool: String::new(), differs: String::new(), factor: 1.02 };
+const KELVIN_METHOD: SourceMethod =
+    SourceMethod { id: Name::new("kelvin"), tool: String::new(), differs: String::new(), factor: 1.02 };
 
-impl Machine {
+impl LibraryMachine {
     /// A machine of a user's own, by its facts and the figures of a run.
     ///
     /// # Errors
     ///
-    /// Why it is of no class, as of [`Class::of_own`].
-    pub fn of_own(run: &str, machine: &Facts, figures: impl IntoIterator<Item = Judged>) -> Result<Self, String> {
-        let class = Class::of_own(machine, Area::Hardware)?;
-        let row =
-            |one: Judged| Row { metric: one.metric, case: one.case, value: one.value, method: OWN, published: None };
+    /// Why it is of no class, as of [`MachineClass::from_own_facts`].
+    pub fn from_own_run(
+        run: &str,
+        machine: &Facts,
+        figures: impl IntoIterator<Item = MachineFigure>,
+    ) -> Result<Self, String> {
+        let class = MachineClass::from_own_facts(machine, MetricArea::Hardware)?;
+        let row = |one: MachineFigure| PublishedFigure {
+            metric: one.metric,
+            case: one.case,
+            value: one.value,
+            method: KELVIN_METHOD,
+            published: None,
+        };
         let cpu = machine.cpu.model_name.get().cloned().unwrap_or_default();
         Ok(Self {
             id: Name::intern(&format!("own-{}", machine.identity)),
@@ -80,8 +90,8 @@ impl Machine {
             base_page: None,
             mitigations: mitigations(machine),
             measured: None,
-            source: Source {
-                id: OWN.id,
+            source: PublishedSource {
+                id: KELVIN_METHOD.id,
                 title: "a user's own runs".into(),
                 url: String::new(),
                 commit: None,
@@ -93,22 +103,22 @@ impl Machine {
     }
 }
 
-fn instance(machine: &Facts) -> Instance {
+fn virtualisation(machine: &Facts) -> Virtualisation {
     match machine.platform.hypervisor.get() {
-        Some(Some(_)) => Instance::Guest,
-        Some(None) => Instance::BareMetal,
-        None => Instance::NotStated,
+        Some(Some(_)) => Virtualisation::Guest,
+        Some(None) => Virtualisation::BareMetal,
+        None => Virtualisation::NotStated,
     }
 }
 
 /// Mitigations in force that cost kernel entries, where they are known.
-fn mitigations(machine: &Facts) -> Option<BTreeSet<Mitigation>> {
+fn mitigations(machine: &Facts) -> Option<BTreeSet<ActiveMitigation>> {
     let all = machine.cpu.mitigations.get()?;
-    Some(all.iter().flat_map(|one| Mitigation::of_status(&one.vulnerability, &one.status)).collect())
+    Some(all.iter().flat_map(|one| ActiveMitigation::from_status(&one.vulnerability, &one.status)).collect())
 }
 
 /// The generation of the core that the machine states.
-fn core(machine: &Facts) -> Result<Name, String> {
+fn core_generation(machine: &Facts) -> Result<Name, String> {
     if let Some(Some(name)) = machine.platform.hypervisor.get()
         && name.contains("TCG")
     {
@@ -122,7 +132,7 @@ fn core(machine: &Facts) -> Result<Name, String> {
 }
 
 /// What a machine is built as.
-fn kind(machine: &Facts, core: Name) -> Result<MachineKind, String> {
+fn machine_kind(machine: &Facts, core: Name) -> Result<MachineKind, String> {
     let name = machine.cpu.model_name.get().map_or("", String::as_str);
     let is_server = SERVER_NAMES.iter().any(|part| name.contains(part))
         || SERVER_CORES.iter().any(|begin| core.as_str().starts_with(begin));
@@ -170,38 +180,44 @@ mod tests {
         };
         let all = [("spec_rstack_overflow", "Vulnerable: Safe RET, no microcode"), ("meltdown", "Not affected")];
         guest.cpu.mitigations = Fact::known(all.map(|(of, says)| status(of, says)).into(), "a test");
-        let class = Class::of_facts(&guest, Area::Hardware).unwrap();
+        let class = MachineClass::from_facts(&guest, MetricArea::Hardware).unwrap();
         assert_eq!(class.to_string(), "Zen 4, server, guest");
-        let class = Class::of_facts(&guest, Area::Kernel).unwrap();
-        assert_eq!(class.mitigations, Some(BTreeSet::from([Mitigation::SafeReturn])));
+        let class = MachineClass::from_facts(&guest, MetricArea::Kernel).unwrap();
+        assert_eq!(class.mitigations, Some(BTreeSet::from([ActiveMitigation::SafeReturn])));
     }
 
     #[test]
-    fn unknown_hypervisor_is_not_stated() {
+    fn unknown_hypervisor_gives_not_stated() {
         let mut machine = facts(ZEN_4, &[]);
         machine.platform.hypervisor = Fact::unknown("a test");
-        assert_eq!(Class::of_facts(&machine, Area::Hardware).unwrap().instance, Instance::NotStated);
+        assert_eq!(
+            MachineClass::from_facts(&machine, MetricArea::Hardware).unwrap().instance,
+            Virtualisation::NotStated
+        );
     }
 
     #[test]
-    fn boards_state_their_model_in_the_device_tree() {
+    fn board_is_known_by_device_tree() {
         let mut board = facts(("ARM", "Cortex-A76", ""), &[]);
         board.platform.hypervisor = Fact::known(None, "a test");
         board.platform.product = Fact::known("Raspberry Pi 5 Model B".into(), DEVICE_TREE);
-        assert_eq!(Class::of_facts(&board, Area::Hardware).unwrap().kind, MachineKind::Board);
+        assert_eq!(MachineClass::from_facts(&board, MetricArea::Hardware).unwrap().kind, MachineKind::Board);
     }
 
     #[test]
-    fn firmware_tells_laptops_from_desktops() {
+    fn chassis_distinguishes_laptop_and_desktop() {
         let mut laptop = facts(("GenuineIntel", "Tiger Lake", "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz"), &[]);
         laptop.platform.hypervisor = Fact::known(None, "a test");
-        assert!(Class::of_facts(&laptop, Area::Hardware).is_err());
+        assert!(MachineClass::from_facts(&laptop, MetricArea::Hardware).is_err());
         laptop.platform.chassis = Fact::known(Chassis::Laptop, "a test");
-        assert_eq!(Class::of_facts(&laptop, Area::Hardware).unwrap().to_string(), "Tiger Lake, laptop, bare metal");
+        assert_eq!(
+            MachineClass::from_facts(&laptop, MetricArea::Hardware).unwrap().to_string(),
+            "Tiger Lake, laptop, bare metal"
+        );
     }
 
     #[test]
-    fn machines_without_a_class_say_why() {
+    fn unclassified_machine_has_reason() {
         let mut unknown = facts(ZEN_4, &[]);
         unknown.cpu.microarchitecture = Fact::unknown("family 0x99 is not in kelvin's table");
         let mut emulated = facts(ZEN_4, &[]);
@@ -217,18 +233,19 @@ mod tests {
             (emulated, "emulated by QEMU"),
         ];
         for (machine, says) in cases {
-            let why = Class::of_facts(&machine, Area::Hardware).unwrap_err();
+            let why = MachineClass::from_facts(&machine, MetricArea::Hardware).unwrap_err();
             assert!(why.contains(says), "{why}");
         }
     }
 
     /// The names of cores are those of the library, which are those of the program's table.
     #[test]
-    fn cores_of_generations_are_known_names() {
-        let known: BTreeSet<&str> = crate::library().machines().iter().map(|machine| machine.core.as_str()).collect();
+    fn generation_cores_are_library_names() {
+        let known: BTreeSet<&str> =
+            crate::built_in_library().machines().iter().map(|machine| machine.core.as_str()).collect();
         for name in ["Sapphire Rapids", "Emerald Rapids", "Granite Rapids", "Zen 4", "Zen 5"] {
             assert!(known.contains(name), "{name}");
-            assert!(Contradiction::cores().any(|core| core == name), "{name}");
+            assert!(ModelContradiction::flagged_cores().any(|core| core == name), "{name}");
         }
     }
 }

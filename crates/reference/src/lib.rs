@@ -4,23 +4,25 @@
 //! the same as kelvin's are in them. Where a published method differs by a known amount, the row names the method, and that states what
 //! differs and the factor within which the two agree in nine of ten cases.
 //!
-//! [`library`] reads them once. [`Class`] is what machines must share to be compared, by the area of a metric, and [`Library::range`] is
-//! where a figure of one more machine of a class lies; [`Library::area_factor`] judges all figures of an area as one.
+//! [`built_in_library`] reads them once. [`MachineClass`] is what machines must share to be compared, by the area of a metric, and [`ReferenceLibrary::class_range`] is
+//! where a figure of one more machine of a class lies; [`ReferenceLibrary::area_factor`] judges all figures of an area as one.
 #![forbid(unsafe_code)]
 
-mod area;
+mod area_factor;
 mod class;
+mod class_range;
 mod facts;
-mod files;
 mod library;
 mod machine;
+mod machine_file;
+mod machine_files;
 mod mitigation;
-mod range;
-mod rows;
 
-pub use area::{AreaFactor, Judged};
-pub use class::{Area, Class};
-pub use library::{Library, library};
-pub use machine::{Instance, Machine, MachineKind, MemoryKind, Method, Row, Source};
-pub use mitigation::Mitigation;
-pub use range::{ClassRange, FEW_MEMBERS};
+pub use area_factor::{AreaFactor, MachineFigure};
+pub use class::{MachineClass, MetricArea};
+pub use class_range::{ClassRange, MIN_KNOWN_MEMBERS};
+pub use library::{ReferenceLibrary, built_in_library};
+pub use machine::{
+    LibraryMachine, MachineKind, MemoryKind, PublishedFigure, PublishedSource, SourceMethod, Virtualisation,
+};
+pub use mitigation::ActiveMitigation;

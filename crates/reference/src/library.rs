@@ -4,54 +4,54 @@ use std::sync::LazyLock;
 
 use kelvin_model::Name;
 
-use crate::files::FILES;
-use crate::machine::Machine;
-use crate::rows::machines;
+use crate::machine::LibraryMachine;
+use crate::machine_file::parse_machines;
+use crate::machine_files::MACHINE_FILES;
 
 /// A set of machines: those that are built in, or these and a user's own.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Library {
-    machines: Vec<Machine>,
+pub struct ReferenceLibrary {
+    machines: Vec<LibraryMachine>,
 }
 
-static BUILT_IN: LazyLock<Library> = LazyLock::new(|| {
-    let of_file = |(name, text): &(&str, &str)| match machines(text) {
+static BUILT_IN_LIBRARY: LazyLock<ReferenceLibrary> = LazyLock::new(|| {
+    let of_file = |(name, text): &(&str, &str)| match parse_machines(text) {
         Ok(machines) => machines,
         Err(error) => panic!("the built-in file {name} is wrong: {error}"),
     };
-    Library::new(FILES.iter().flat_map(of_file).collect())
+    ReferenceLibrary::new(MACHINE_FILES.iter().flat_map(of_file).collect())
 });
 
 /// The machines that are built in, source by source.
-pub fn library() -> &'static Library {
-    &BUILT_IN
+pub fn built_in_library() -> &'static ReferenceLibrary {
+    &BUILT_IN_LIBRARY
 }
 
-impl Library {
+impl ReferenceLibrary {
     /// A library of these machines.
-    pub const fn new(machines: Vec<Machine>) -> Self {
+    pub const fn new(machines: Vec<LibraryMachine>) -> Self {
         Self { machines }
     }
 
     /// All machines.
-    pub fn machines(&self) -> &[Machine] {
+    pub fn machines(&self) -> &[LibraryMachine] {
         &self.machines
     }
 
     /// The machine of a name.
-    pub fn find(&self, id: Name) -> Option<&Machine> {
+    pub fn find(&self, id: Name) -> Option<&LibraryMachine> {
         self.machines.iter().find(|machine| machine.id == id)
     }
 
     /// The same with machines of a user's own.
     #[must_use]
-    pub fn with(&self, own: impl IntoIterator<Item = Machine>) -> Self {
+    pub fn with_machines(&self, own: impl IntoIterator<Item = LibraryMachine>) -> Self {
         Self::new(self.machines.iter().cloned().chain(own).collect())
     }
 
     /// The same without one machine, as where that is judged by the others.
     #[must_use]
-    pub fn without(&self, id: Name) -> Self {
+    pub fn without_machine(&self, id: Name) -> Self {
         Self::new(self.machines.iter().filter(|machine| machine.id != id).cloned().collect())
     }
 }

@@ -6,11 +6,11 @@ use std::fmt;
 use kelvin_model::{Case, Name, Unit};
 use serde::Deserialize;
 
-use crate::Mitigation;
+use crate::ActiveMitigation;
 
 /// Where figures are from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct PublishedSource {
     /// Name, as of its file.
     pub id: Name,
     /// What it is.
@@ -25,7 +25,7 @@ pub struct Source {
 
 /// How a source measured, and how far that may lie from kelvin's own figure.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Method {
+pub struct SourceMethod {
     /// Name within its source.
     pub id: Name,
     /// The program.
@@ -53,7 +53,7 @@ pub enum MachineKind {
 /// Whether the system has the hardware to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Instance {
+pub enum Virtualisation {
     /// It has.
     BareMetal,
     /// It is a virtual machine.
@@ -90,7 +90,7 @@ pub enum MemoryKind {
 
 /// One machine at one time: a published set of figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Machine {
+pub struct LibraryMachine {
     /// Name, unique in the library: `hetzner-cax11`.
     pub id: Name,
     /// What it is, for people.
@@ -102,7 +102,7 @@ pub struct Machine {
     /// What it is built as.
     pub kind: MachineKind,
     /// Whether it is a virtual machine.
-    pub instance: Instance,
+    pub instance: Virtualisation,
     /// The hypervisor, as the source states it.
     pub hypervisor: Option<String>,
     /// CPUs that the system has.
@@ -116,20 +116,20 @@ pub struct Machine {
     /// Bytes of a base page, where the source states them and they are not 4096.
     pub base_page: Option<u64>,
     /// Mitigations in force that cost kernel entries; `None` where the source does not say.
-    pub mitigations: Option<BTreeSet<Mitigation>>,
+    pub mitigations: Option<BTreeSet<ActiveMitigation>>,
     /// Year of the measurement, where the source states it.
     pub measured: Option<u16>,
     /// Its source.
-    pub source: Source,
+    pub source: PublishedSource,
     /// Its place in the source: a path, or the id of a message.
     pub at: String,
     /// Its figures.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PublishedFigure>,
 }
 
 /// A published figure that means the same as one of kelvin's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct PublishedFigure {
     /// Id of kelvin's metric.
     pub metric: Name,
     /// Its case.
@@ -137,19 +137,19 @@ pub struct Row {
     /// The figure in the base unit of the SI: seconds, hertz, bytes per second, operations per second.
     pub value: f64,
     /// How it was measured.
-    pub method: Method,
+    pub method: SourceMethod,
     /// The figure as published, where its value was computed from it.
     pub published: Option<String>,
 }
 
-impl Machine {
+impl LibraryMachine {
     /// The figure of a metric at a case.
-    pub fn figure(&self, metric: Name, case: &Case) -> Option<&Row> {
+    pub fn figure(&self, metric: Name, case: &Case) -> Option<&PublishedFigure> {
         self.rows.iter().find(|row| row.metric == metric && row.case == *case)
     }
 }
 
-impl Row {
+impl PublishedFigure {
     /// The value in a unit of kelvin's metrics; `None` of units that no row may have.
     pub fn value_in(&self, unit: Unit) -> Option<f64> {
         match unit {
@@ -171,7 +171,7 @@ impl fmt::Display for MachineKind {
     }
 }
 
-impl fmt::Display for Instance {
+impl fmt::Display for Virtualisation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::BareMetal => "bare metal",

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// A mitigation in force that kernel entries, returns or indirect calls pay for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mitigation {
+pub enum ActiveMitigation {
     /// Indirect calls whose targets are aligned against target selection (ITS).
     AlignedThunks,
     /// The branch history is overwritten or separated at each entry.
@@ -29,7 +29,7 @@ pub enum Mitigation {
 }
 
 /// Vulnerabilities whose mitigation is that buffers are cleared.
-const OF_BUFFERS: [&str; 6] = [
+const BUFFER_CLEARING_FILES: [&str; 6] = [
     "mds",
     "tsx_async_abort",
     "mmio_stale_data",
@@ -38,12 +38,12 @@ const OF_BUFFERS: [&str; 6] = [
     "special_register_buffer_data_sampling",
 ];
 
-impl Mitigation {
+impl ActiveMitigation {
     /// What is in force by one file of `/sys/devices/system/cpu/vulnerabilities`: its name and its text. Attempts without new microcode
     /// count, since the kernel pays for them all the same.
     ///
     /// Source: the texts in Linux `arch/x86/kernel/cpu/bugs.c` and `arch/arm64/kernel/proton-pack.c`.
-    pub fn of_status(vulnerability: &str, status: &str) -> Vec<Self> {
+    pub fn from_status(vulnerability: &str, status: &str) -> Vec<Self> {
         let says = |part: &str| status.contains(part);
         match vulnerability {
             "meltdown" if says("PTI") => vec![Self::PageTableIsolation],
@@ -51,32 +51,34 @@ impl Mitigation {
             "retbleed" if status == "Mitigation: IBRS" => vec![Self::EntryIbrs],
             "spec_rstack_overflow" if says("Safe RET") => vec![Self::SafeReturn],
             "indirect_target_selection" if says("Aligned branch") => vec![Self::AlignedThunks],
-            "spectre_v2" => of_spectre_v2(status),
-            buffers if OF_BUFFERS.contains(&buffers) && says("Clear CPU buffers") => vec![Self::ClearCpuBuffers],
+            "spectre_v2" => parse_spectre_v2(status),
+            buffers if BUFFER_CLEARING_FILES.contains(&buffers) && says("Clear CPU buffers") => {
+                vec![Self::ClearCpuBuffers]
+            }
             _ => Vec::new(),
         }
     }
 }
 
 /// The parts of that line: the kernel's own branches first, then the branch history.
-fn of_spectre_v2(status: &str) -> Vec<Mitigation> {
+fn parse_spectre_v2(status: &str) -> Vec<ActiveMitigation> {
     let mut found = Vec::new();
     let branches = status.split(';').next().unwrap_or_default();
     if branches.contains("Retpoline") {
-        found.push(Mitigation::Retpolines);
+        found.push(ActiveMitigation::Retpolines);
     }
     if branches.contains("Enhanced") {
-        found.push(Mitigation::EnhancedIbrs);
+        found.push(ActiveMitigation::EnhancedIbrs);
     } else if branches.contains("IBRS") {
-        found.push(Mitigation::EntryIbrs);
+        found.push(ActiveMitigation::EntryIbrs);
     }
     if status.contains("BHI: SW loop") || status.contains("BHI: BHI_DIS_S") || status.ends_with("BHB") {
-        found.push(Mitigation::BranchHistory);
+        found.push(ActiveMitigation::BranchHistory);
     }
     found
 }
 
-impl fmt::Display for Mitigation {
+impl fmt::Display for ActiveMitigation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::AlignedThunks => "aligned thunks",
@@ -94,11 +96,11 @@ impl fmt::Display for Mitigation {
 
 #[cfg(test)]
 mod tests {
-    use super::Mitigation::{self, *};
+    use super::ActiveMitigation::{self, *};
 
     #[test]
-    fn status_lines_of_kernels() {
-        let cases: [(&str, &str, &[Mitigation]); 9] = [
+    fn status_lines_parse_to_mitigations() {
+        let cases: [(&str, &str, &[ActiveMitigation]); 9] = [
             ("meltdown", "Mitigation: PTI", &[PageTableIsolation]),
             ("meltdown", "Not affected", &[]),
             (
@@ -122,7 +124,7 @@ mod tests {
             ("spectre_v2", "Mitigation: CSV2, BHB", &[BranchHistory]),
         ];
         for (vulnerability, status, expected) in cases {
-            assert_eq!(Mitigation::of_status(vulnerability, status), expected, "{vulnerability}: {status}");
+            assert_eq!(ActiveMitigation::from_status(vulnerability, status), expected, "{vulnerability}: {status}");
         }
     }
 }

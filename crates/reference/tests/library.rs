@@ -4,29 +4,33 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kelvin_catalogue::{find, mem};
 use kelvin_model::{Better, Case, Name, Unit};
-use kelvin_reference::{Area, Class, ClassRange, FEW_MEMBERS, Instance, Judged, Machine, MachineKind, Row, library};
+use kelvin_reference::{
+    ClassRange, LibraryMachine, MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MachineKind, MetricArea,
+    PublishedFigure, Virtualisation, built_in_library,
+};
 
 /// What the spec asks for at least.
-const MACHINES: usize = 40;
+const MIN_MACHINES: usize = 40;
 
-fn machines() -> &'static [Machine] {
-    library().machines()
+fn machines() -> &'static [LibraryMachine] {
+    built_in_library().machines()
 }
 
-fn count(is_counted: impl Fn(&Machine) -> bool) -> usize {
+fn machine_count(is_counted: impl Fn(&LibraryMachine) -> bool) -> usize {
     machines().iter().filter(|machine| is_counted(machine)).count()
 }
 
 #[test]
-fn kinds_designers_and_instances_are_all_there() {
-    assert!(machines().len() >= MACHINES, "{}", machines().len());
+fn library_covers_kinds_designers_instances() {
+    assert!(machines().len() >= MIN_MACHINES, "{}", machines().len());
     for kind in [MachineKind::Server, MachineKind::Desktop, MachineKind::Laptop, MachineKind::Board] {
-        assert!(count(|machine| machine.kind == kind) >= 10, "{kind}");
+        assert!(machine_count(|machine| machine.kind == kind) >= 10, "{kind}");
     }
-    for instance in [Instance::BareMetal, Instance::Guest] {
-        assert!(count(|machine| machine.instance == instance) >= 40, "{instance}");
+    for instance in [Virtualisation::BareMetal, Virtualisation::Guest] {
+        assert!(machine_count(|machine| machine.instance == instance) >= 40, "{instance}");
     }
-    let of_cores = |starts: &[&str]| count(|machine| starts.iter().any(|start| machine.core.starts_with(start)));
+    let of_cores =
+        |starts: &[&str]| machine_count(|machine| starts.iter().any(|start| machine.core.starts_with(start)));
     let least = [
         ("AMD", of_cores(&["Zen"]), 40),
         ("Intel", of_cores(&["Cascade Lake", "Skylake", "Ice Lake", "Sapphire Rapids", "Broadwell"]), 40),
@@ -39,7 +43,7 @@ fn kinds_designers_and_instances_are_all_there() {
 }
 
 #[test]
-fn metrics_and_axes_are_those_of_the_catalogue() {
+fn metrics_and_axes_are_in_catalogue() {
     for machine in machines() {
         for row in &machine.rows {
             let metric = find(row.metric).unwrap_or_else(|| panic!("{}: no metric {}", machine.id, row.metric));
@@ -53,8 +57,8 @@ fn metrics_and_axes_are_those_of_the_catalogue() {
 
 /// The words of axes in rows, which the catalogue's enums must know.
 #[test]
-fn words_are_those_of_the_catalogue() {
-    use kelvin_catalogue::{Placement, os};
+fn axis_words_are_in_catalogue() {
+    use kelvin_catalogue::{PairPlacement, os};
     let words = |axis: &str| -> BTreeSet<String> {
         let rows = machines().iter().flat_map(|machine| &machine.rows);
         rows.filter_map(|row| row.case.get(axis)).map(|value| value.to_string()).collect()
@@ -62,8 +66,8 @@ fn words_are_those_of_the_catalogue() {
     let known = |all: Vec<&str>| -> BTreeSet<String> { all.into_iter().map(str::to_owned).collect() };
     let axes = [
         ("pages", known(mem::PageSize::ALL.iter().map(|word| word.name()).collect())),
-        ("cpus", known(mem::Cpus::ALL.iter().map(|word| word.name()).collect())),
-        ("placement", known(Placement::ALL.iter().map(|word| word.name()).collect())),
+        ("cpus", known(mem::MemoryCpus::ALL.iter().map(|word| word.name()).collect())),
+        ("placement", known(PairPlacement::ALL.iter().map(|word| word.name()).collect())),
         ("call", known(os::NullCall::ALL.iter().map(|word| word.name()).collect())),
     ];
     for (axis, known) in axes {
@@ -73,7 +77,7 @@ fn words_are_those_of_the_catalogue() {
 }
 
 /// Lowest and highest value that a machine of these years can have, in base units.
-fn possible(metric: Name) -> (f64, f64) {
+fn possible_range(metric: Name) -> (f64, f64) {
     const AREAS: &[(&str, f64, f64)] = &[
         ("cpu.latency", 1e-10, 2e-8),
         ("mem.latency", 2e-10, 1e-6),
@@ -89,7 +93,7 @@ fn possible(metric: Name) -> (f64, f64) {
         ("net.bandwidth", 1e6, 1e12),
         ("net", 1e-6, 1e-2),
     ];
-    let leads = |name: &str| kelvin_model::leads(name, &metric);
+    let leads = |name: &str| kelvin_model::is_dotted_prefix(name, &metric);
     let row = AREAS.iter().find(|(name, _, _)| leads(name));
     let (_, low, high) = row.unwrap_or_else(|| panic!("no range for {metric}"));
     (*low, *high)
@@ -99,7 +103,7 @@ fn possible(metric: Name) -> (f64, f64) {
 fn values_are_possible_and_in_base_units() {
     for machine in machines() {
         for row in &machine.rows {
-            let (low, high) = possible(row.metric);
+            let (low, high) = possible_range(row.metric);
             assert!((low..=high).contains(&row.value), "{}: {} ({}) {}", machine.id, row.metric, row.case, row.value);
             let unit = find(row.metric).map(|metric| metric.unit).expect("a metric of the catalogue");
             assert!(row.value_in(unit).is_some(), "{}: {}", machine.id, row.metric);
@@ -130,7 +134,7 @@ fn latencies_rise_with_the_working_set() {
 }
 
 #[test]
-fn rows_have_sources_and_no_machine_is_there_twice() {
+fn rows_have_sources_machines_are_unique() {
     let (mut ids, mut places) = (BTreeSet::new(), BTreeSet::new());
     for machine in machines() {
         assert!(ids.insert(machine.id), "{} is there twice", machine.id);
@@ -153,7 +157,7 @@ fn rows_have_sources_and_no_machine_is_there_twice() {
 }
 
 #[test]
-fn every_file_of_the_directory_is_built_in() {
+fn every_machine_file_is_built_in() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let sources: BTreeSet<String> = machines().iter().map(|machine| format!("{}.toml", machine.source.id)).collect();
     let files = std::fs::read_dir(directory).expect("the directory of machines");
@@ -163,65 +167,76 @@ fn every_file_of_the_directory_is_built_in() {
 }
 
 #[test]
-fn classes_have_their_members_once() {
-    for area in [Area::Hardware, Area::Kernel] {
-        let classes = library().classes(area);
+fn class_members_are_unique() {
+    for area in [MetricArea::Hardware, MetricArea::Kernel] {
+        let classes = built_in_library().classes(area);
         let members: usize = classes.iter().map(|(_, members)| members.len()).sum();
-        assert_eq!(members, count(|machine| machine.rows.iter().any(|row| Area::of(row.metric) == area)));
+        assert_eq!(
+            members,
+            machine_count(|machine| machine.rows.iter().any(|row| MetricArea::from_metric(row.metric) == area))
+        );
         for (class, members) in &classes {
-            assert!(members.iter().all(|member| class.has(member)), "{class}");
+            assert!(members.iter().all(|member| class.contains(member)), "{class}");
         }
     }
-    let large = library().classes(Area::Hardware).iter().filter(|(_, members)| members.len() >= 5).count();
+    let large =
+        built_in_library().classes(MetricArea::Hardware).iter().filter(|(_, members)| members.len() >= 5).count();
     assert!(large >= 15, "{large} classes have five members");
 }
 
 /// The figure that a machine's class is judged by here, and its range.
-fn judged(id: &'static str, case: &str) -> (Class, Row, ClassRange<'static>) {
-    let machine = library().find(Name::new(id)).unwrap_or_else(|| panic!("{id} is a machine of the library"));
+fn class_figure(id: &'static str, case: &str) -> (MachineClass, PublishedFigure, ClassRange<'static>) {
+    let machine = built_in_library().find(Name::new(id)).unwrap_or_else(|| panic!("{id} is a machine of the library"));
     let row = machine.rows.iter().find(|row| row.case.to_string() == case && row.metric == MEMORY_LATENCY);
     let row = row.unwrap_or_else(|| panic!("{id} has a figure at {case}"));
-    let class = Class::of(machine, Area::Hardware);
-    let range = library().range(&class, MEMORY_LATENCY, &row.case, 0.9).expect("a range");
+    let class = MachineClass::from_machine(machine, MetricArea::Hardware);
+    let range = built_in_library().class_range(&class, MEMORY_LATENCY, &row.case, 0.9).expect("a range");
     (class, row.clone(), range)
 }
 
 const MEMORY_LATENCY: Name = Name::new("mem.latency");
 
 #[test]
-fn a_class_of_few_says_so() {
-    let (_, row, range) = judged("hetzner-cax11", "bytes=67108864 pages=base");
+fn small_class_is_reported() {
+    let (_, row, range) = class_figure("hetzner-cax11", "bytes=67108864 pages=base");
     assert!(range.low < row.value && row.value < range.high, "{} to {}", range.low, range.high);
-    assert!(range.rests_on_few(), "{} members", range.members.len());
+    assert!(range.is_of_few_members(), "{} members", range.members.len());
 }
 
 #[test]
-fn an_unknown_class_is_wider_than_one_of_many_members() {
-    let (class, row, range) = judged("hetzner-cax11", "bytes=67108864 pages=base");
-    let akin =
-        library().range(&Class { core: Name::new("none"), ..class }, MEMORY_LATENCY, &row.case, 0.9).expect("a range");
+fn unknown_class_range_is_wider() {
+    let (class, row, range) = class_figure("hetzner-cax11", "bytes=67108864 pages=base");
+    let akin = built_in_library()
+        .class_range(&MachineClass { core: Name::new("none"), ..class }, MEMORY_LATENCY, &row.case, 0.9)
+        .expect("a range");
     assert!(akin.members.is_empty() && akin.high / akin.low >= range.high / range.low);
 
-    let large = library().classes(Area::Hardware).into_iter().find(|(class, _)| class.instance == Instance::Guest);
+    let large = built_in_library()
+        .classes(MetricArea::Hardware)
+        .into_iter()
+        .find(|(class, _)| class.instance == Virtualisation::Guest);
     let (class, members) = large.expect("a class of guests");
-    let case = Case::new().at(mem::PageSize::Huge).with(mem::BYTES, 128 << 20);
-    let range = library().range(&class, MEMORY_LATENCY, &case, 0.9).expect("a range");
-    assert!(!range.rests_on_few() && range.members.len() <= members.len(), "{class}");
-    let unknown =
-        library().range(&Class { core: Name::new("none"), ..class }, MEMORY_LATENCY, &case, 0.9).expect("a range");
+    let case = Case::new().with_word(mem::PageSize::Huge).with_number(mem::BYTES, 128 << 20);
+    let range = built_in_library().class_range(&class, MEMORY_LATENCY, &case, 0.9).expect("a range");
+    assert!(!range.is_of_few_members() && range.members.len() <= members.len(), "{class}");
+    let unknown = built_in_library()
+        .class_range(&MachineClass { core: Name::new("none"), ..class }, MEMORY_LATENCY, &case, 0.9)
+        .expect("a range");
     assert!(unknown.high / unknown.low > range.high / range.low);
 }
 
 /// A figure that is twice what its class shows lies beyond the range of a class of many members.
 #[test]
-fn memory_twice_as_slow_is_beyond_the_range_of_most_classes() {
-    let case = Case::new().at(mem::PageSize::Huge).with(mem::BYTES, 128 << 20);
+fn doubled_memory_latency_exceeds_most_ranges() {
+    let case = Case::new().with_word(mem::PageSize::Huge).with_number(mem::BYTES, 128 << 20);
     let (mut found, mut all) = (0, 0);
     for machine in machines() {
         let Some(row) = machine.figure(MEMORY_LATENCY, &case) else { continue };
-        let class = Class::of(machine, Area::Hardware);
-        let others = library().without(machine.id);
-        let Some(range) = others.range(&class, MEMORY_LATENCY, &case, 0.9).filter(|range| !range.rests_on_few()) else {
+        let class = MachineClass::from_machine(machine, MetricArea::Hardware);
+        let others = built_in_library().without_machine(machine.id);
+        let Some(range) =
+            others.class_range(&class, MEMORY_LATENCY, &case, 0.9).filter(|range| !range.is_of_few_members())
+        else {
             continue;
         };
         all += 1;
@@ -233,15 +248,15 @@ fn memory_twice_as_slow_is_beyond_the_range_of_most_classes() {
 /// Each machine judged by all others: nine in ten of its figures lie in their ranges. The test's bounds are wider than the promise, for
 /// machines are not as many as figures.
 #[test]
-fn ranges_hold_for_machines_that_are_left_out() {
+fn ranges_cover_left_out_machines() {
     let mut areas: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     // Every third one, for the time that all take.
     for machine in machines().iter().step_by(3) {
-        let others = library().without(machine.id);
+        let others = built_in_library().without_machine(machine.id);
         for row in &machine.rows {
-            let class = Class::of(machine, Area::of(row.metric));
-            let Some(range) = others.range(&class, row.metric, &row.case, 0.9) else { continue };
-            if range.members.len() + range.akin < 5 {
+            let class = MachineClass::from_machine(machine, MetricArea::from_metric(row.metric));
+            let Some(range) = others.class_range(&class, row.metric, &row.case, 0.9) else { continue };
+            if range.members.len() + range.related < 5 {
                 continue;
             }
             let area = row.metric.as_str().split('.').next().expect("an area");
@@ -258,46 +273,46 @@ fn ranges_hold_for_machines_that_are_left_out() {
 
 /// How machines of a class come out, each judged by the others.
 #[derive(Default)]
-struct Judgement {
+struct ClassJudgement {
     machines: u32,
     /// As they are: neither slower nor faster as a whole.
     as_usual: u32,
     /// All figures of memory one and a half times as slow, and twice: named.
     slow: [u32; 2],
     /// Greatest usual factor, of all of them.
-    most: Vec<f64>,
+    max_factors: Vec<f64>,
 }
 
-const SLOWER: [f64; 2] = [1.5, 2.0];
+const SLOWDOWNS: [f64; 2] = [1.5, 2.0];
 
 /// Each class of five members or more.
-fn judgements() -> BTreeMap<String, Judgement> {
-    let mut found: BTreeMap<String, Judgement> = BTreeMap::new();
+fn class_judgements() -> BTreeMap<String, ClassJudgement> {
+    let mut found: BTreeMap<String, ClassJudgement> = BTreeMap::new();
     for machine in machines() {
-        let class = Class::of(machine, Area::Hardware);
-        let others = library().without(machine.id);
+        let class = MachineClass::from_machine(machine, MetricArea::Hardware);
+        let others = built_in_library().without_machine(machine.id);
         let rows = machine.rows.iter().filter(|row| row.metric.starts_with("mem."));
-        let judged: Vec<Judged> =
-            rows.map(|row| Judged { metric: row.metric, case: row.case.clone(), value: row.value }).collect();
+        let judged: Vec<MachineFigure> =
+            rows.map(|row| MachineFigure { metric: row.metric, case: row.case.clone(), value: row.value }).collect();
         let factor = others.area_factor(&class, "mem", &judged, 0.95);
-        let Some(factor) = factor.filter(|factor| factor.members.len() >= FEW_MEMBERS) else { continue };
+        let Some(factor) = factor.filter(|factor| factor.members.len() >= MIN_KNOWN_MEMBERS) else { continue };
         let of_class = found.entry(class.to_string()).or_default();
         of_class.machines += 1;
         of_class.as_usual += u32::from((factor.low..=factor.high).contains(&factor.factor));
         // All figures so many times as slow are a factor that is so many times as large.
-        for (count, slower) in of_class.slow.iter_mut().zip(SLOWER) {
+        for (count, slower) in of_class.slow.iter_mut().zip(SLOWDOWNS) {
             *count += u32::from(slower * factor.factor > factor.high);
         }
-        of_class.most.push(factor.high);
+        of_class.max_factors.push(factor.high);
     }
     found
 }
 
 /// All figures of memory of machines of a class of five or more, as they are and twice as slow: one factor for all tells them apart.
 #[test]
-fn memory_that_is_slow_as_a_whole_is_found() {
-    let all = judgements();
-    let sum = |of: fn(&Judgement) -> u32| all.values().map(of).sum::<u32>();
+fn uniformly_slow_memory_is_found() {
+    let all = class_judgements();
+    let sum = |of: fn(&ClassJudgement) -> u32| all.values().map(of).sum::<u32>();
     let machines = sum(|one| one.machines);
     assert!(machines >= 100, "{machines} machines of classes with five members");
     let (as_usual, twice) = (sum(|one| one.as_usual), sum(|one| one.slow[1]));
@@ -307,27 +322,28 @@ fn memory_that_is_slow_as_a_whole_is_found() {
         "| class | machines | as usual | 1.5 times as slow: named | twice as slow: named | usual up to |\n".to_owned();
     table += "|---|--:|--:|--:|--:|--:|\n";
     for (class, one) in &all {
-        let Judgement { machines, as_usual, slow: [half, twice], .. } = one;
-        let most = kelvin_stats::median(&one.most);
+        let ClassJudgement { machines, as_usual, slow: [half, twice], .. } = one;
+        let most = kelvin_stats::median(&one.max_factors);
         table += &format!("| {class} | {machines} | {as_usual} | {half} | {twice} | {most:.2} |\n");
     }
     kelvin_testing::assert_in_book("held-out.md", "memory as a whole", &table);
 }
 
 #[test]
-fn all_figures_twice_as_slow_are_twice_the_factor() {
-    let machine = library().find(Name::new("hetzner-cax11")).expect("a machine of the library");
-    let class = Class::of(machine, Area::Hardware);
-    let judged = |times: f64| -> Vec<Judged> {
-        let slower =
-            |row: &Row| if row.metric.starts_with("mem.bandwidth") { row.value / times } else { row.value * times };
+fn uniform_slowdown_scales_area_factor() {
+    let machine = built_in_library().find(Name::new("hetzner-cax11")).expect("a machine of the library");
+    let class = MachineClass::from_machine(machine, MetricArea::Hardware);
+    let judged = |times: f64| -> Vec<MachineFigure> {
+        let slower = |row: &PublishedFigure| {
+            if row.metric.starts_with("mem.bandwidth") { row.value / times } else { row.value * times }
+        };
         machine
             .rows
             .iter()
-            .map(|row| Judged { metric: row.metric, case: row.case.clone(), value: slower(row) })
+            .map(|row| MachineFigure { metric: row.metric, case: row.case.clone(), value: slower(row) })
             .collect()
     };
-    let factor = |times: f64| library().area_factor(&class, "mem", &judged(times), 0.95).expect("a factor");
+    let factor = |times: f64| built_in_library().area_factor(&class, "mem", &judged(times), 0.95).expect("a factor");
     let (once, twice) = (factor(1.0), factor(2.0));
     assert!((twice.factor / once.factor - 2.0).abs() < 1e-9);
     assert_eq!((once.low, once.high, once.figures), (twice.low, twice.high, twice.figures));

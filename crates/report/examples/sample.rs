@@ -11,8 +11,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use kelvin_analysis::analyse;
-use kelvin_analysis::testing::load::{Simulated, grid, together};
-use kelvin_report::compare::Page;
+use kelvin_analysis::testing::load::{SimulatedStudy, combined_run, user_grid};
+use kelvin_report::compare::ComparePage;
 use kelvin_report::{CsvSummary, Html, Json, Markdown, Render, Terminal, figures, svg};
 
 fn main() -> io::Result<()> {
@@ -20,7 +20,7 @@ fn main() -> io::Result<()> {
     let usage = || io::Error::other("usage: sample PATH [full|partial|empty|hostile|large|load|compare]");
     let path = Path::new(arguments.first().ok_or_else(usage)?);
     if arguments.get(1).is_some_and(|what| what == "compare") {
-        return Page.render(&comparison::gated(), &mut File::create(path)?);
+        return ComparePage.render(&comparison::gated_comparison(), &mut File::create(path)?);
     }
     let sample = match arguments.get(1).map_or("full", String::as_str) {
         "full" => synthetic::full(),
@@ -49,9 +49,9 @@ fn main() -> io::Result<()> {
 }
 
 /// A simulated study of a server under load, without think time and with a second of it.
-fn load() -> synthetic::Sample {
-    let thinking = Simulated { think: 1000, users: grid(30), ..Simulated::published() };
-    let run = together(&[Simulated::published(), thinking]);
+fn load() -> synthetic::SyntheticReport {
+    let thinking = SimulatedStudy { think: 1000, users: user_grid(30), ..SimulatedStudy::published_server() };
+    let run = combined_run(&[SimulatedStudy::published_server(), thinking]);
     let analysis = analyse(&run);
-    synthetic::Sample { run, analysis, references: Vec::new(), probes: Vec::new() }
+    synthetic::SyntheticReport { run, analysis, references: Vec::new(), probes: Vec::new() }
 }

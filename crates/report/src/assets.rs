@@ -7,7 +7,7 @@ use crate::svg::ladder::Ladder;
 use crate::{Report, csv, svg};
 
 /// The file of the ladder.
-const LADDER: &str = "ladder.svg";
+const LADDER_FILE: &str = "ladder.svg";
 
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +22,13 @@ pub struct Asset {
 ///
 /// # Errors
 /// None that a caller could cause; writing to memory is checked all the same.
-pub fn assets(report: &Report<'_>) -> io::Result<Vec<Asset>> {
-    let ladder = Ladder::of(report).map(|ladder| Asset { name: LADDER.into(), contents: ladder.standalone() });
+pub fn report_assets(report: &Report<'_>) -> io::Result<Vec<Asset>> {
+    let ladder =
+        Ladder::for_report(report).map(|ladder| Asset { name: LADDER_FILE.into(), contents: ladder.standalone() });
     let mut assets: Vec<Asset> = ladder.into_iter().collect();
     for figure in figures(report) {
         let mut points = Vec::new();
-        csv::figure(&figure, &mut points)?;
+        csv::write_figure(&figure, &mut points)?;
         let points = String::from_utf8(points).map_err(io::Error::other)?;
         assets.push(Asset { name: format!("{}.svg", figure.id), contents: svg::standalone(&figure) });
         assets.push(Asset { name: format!("{}.csv", figure.id), contents: points });

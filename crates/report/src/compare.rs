@@ -6,35 +6,36 @@ mod markdown;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{
-    apart, control_missing, counts, is_all_open, letter, nothing_differs, remarks, row, side,
+use kelvin_analysis::wording::compare::{
+    comparison_row, control_missing, is_all_undecided, no_difference_text, not_compared_by_reason, remarks,
+    setting_letter, side_text, verdict_counts,
 };
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDiffers};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDifference};
 use schemars::Schema;
 
-pub use self::html::Page;
-pub use self::junit::Tested;
-pub use self::markdown::Pulled;
-use crate::text::{clean, columns, left, right, wrap};
+pub use self::html::ComparePage;
+pub use self::junit::JUnit;
+pub use self::markdown::CompareMarkdown;
+use crate::text::{clean, display_width, pad_left, pad_right, wrap};
 
 /// Lines of a screen, at most.
-pub const MOST_LINES: usize = 60;
+pub const MAX_SCREEN_LINES: usize = 60;
 /// Least and most columns.
-const WIDTHS: [usize; 2] = [80, 120];
+const WIDTH_RANGE: [usize; 2] = [80, 120];
 /// Column widths of a table: base and other, ratio.
-const VALUE: usize = 10;
-const RATIO: usize = 7;
-const INTERVAL: usize = 17;
+const VALUE_WIDTH: usize = 10;
+const RATIO_WIDTH: usize = 7;
+const INTERVAL_WIDTH: usize = 17;
 /// Lines of a screen for what differs besides figures, for figures that are not known, and for what is not compared.
-const MOST_DIFFERENCES: usize = 14;
-const MOST_OPEN: usize = 6;
-const MOST_APART: usize = 6;
+const MAX_DIFFERENCES: usize = 14;
+const MAX_UNDECIDED: usize = 6;
+const MAX_ONE_SIDED: usize = 6;
 /// Columns of the label of a fact.
-const LABEL: usize = 26;
+const LABEL_WIDTH: usize = 26;
 
 /// A comparison for a terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Compared<'a> {
+pub struct CompareTerminal<'a> {
     /// Columns of the terminal.
     pub width: usize,
     /// Whether to print all of it instead of one screen.
@@ -49,10 +50,10 @@ pub fn schema() -> Schema {
 }
 
 /// A table: its title, and which verdicts its figures have.
-type Table = (&'static str, fn(&ChangeVerdict) -> bool);
+type VerdictTable = (&'static str, fn(&ChangeVerdict) -> bool);
 
 /// The tables of a comparison, in their order.
-const TABLES: [Table; 5] = [
+const VERDICT_TABLES: [VerdictTable; 5] = [
     ("Worse", |verdict| *verdict == ChangeVerdict::Worse),
     ("Better", |verdict| *verdict == ChangeVerdict::Better),
     ("Higher or lower", |verdict| matches!(verdict, ChangeVerdict::Higher | ChangeVerdict::Lower)),
@@ -60,10 +61,10 @@ const TABLES: [Table; 5] = [
     ("The same", |verdict| *verdict == ChangeVerdict::Same),
 ];
 /// Which of them is of what is not known, and from which on a screen has none.
-const OPEN: usize = 3;
-const NOT_ON_SCREEN: usize = 4;
+const UNDECIDED_TABLE: usize = 3;
+const HIDDEN_TABLE: usize = 4;
 
-impl Compared<'_> {
+impl CompareTerminal<'_> {
     /// Writes it.
     ///
     /// # Errors
@@ -73,29 +74,29 @@ impl Compared<'_> {
     }
 
     fn lines(&self, comparison: &Comparison) -> Vec<String> {
-        let mut before = self.head(comparison);
+        let mut before = self.header(comparison);
         before.extend(self.differences(comparison));
-        let mut after = self.apart(comparison);
+        let mut after = self.one_sided(comparison);
         if !self.full {
             after.extend([String::new(), format!("All figures: {}", self.more)]);
         }
-        let room = if self.full { usize::MAX } else { MOST_LINES.saturating_sub(before.len() + after.len()) };
+        let room = if self.full { usize::MAX } else { MAX_SCREEN_LINES.saturating_sub(before.len() + after.len()) };
         before.extend(self.tables(comparison, room));
         before.extend(after);
         before
     }
 
     fn width(&self) -> usize {
-        self.width.clamp(WIDTHS[0], WIDTHS[1])
+        self.width.clamp(WIDTH_RANGE[0], WIDTH_RANGE[1])
     }
 
     /// What is compared, what comes out, and what is to be known of it.
-    fn head(&self, comparison: &Comparison) -> Vec<String> {
+    fn header(&self, comparison: &Comparison) -> Vec<String> {
         let wrapped = |text: &str| wrap(text, self.width());
-        let mut lines = wrapped(&format!("{} against", side(&comparison.other, comparison)));
-        lines.extend(wrapped(&side(&comparison.base, comparison)));
+        let mut lines = wrapped(&format!("{} against", side_text(&comparison.other, comparison)));
+        lines.extend(wrapped(&side_text(&comparison.base, comparison)));
         lines.push(String::new());
-        lines.extend(wrapped(&counts(comparison)));
+        lines.extend(wrapped(&verdict_counts(comparison)));
         lines.extend(remarks(comparison).iter().flat_map(|said| wrapped(said)));
         lines
     }
@@ -103,89 +104,90 @@ impl Compared<'_> {
     fn differences(&self, comparison: &Comparison) -> Vec<String> {
         let in_turn = comparison.in_turn.is_some();
         if comparison.differences.is_empty() {
-            return vec![String::new(), nothing_differs(comparison).into()];
+            return vec![String::new(), no_difference_text(comparison).into()];
         }
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
-        let most = if self.full { usize::MAX } else { MOST_DIFFERENCES };
+        let most = if self.full { usize::MAX } else { MAX_DIFFERENCES };
         let title = if in_turn { "What differs" } else { "What else differs" }.to_owned();
-        section(title, &facts, most, |left_out| format!("  and {left_out} more"))
+        titled_section(title, &facts, most, |left_out| format!("  and {left_out} more"))
     }
 
     /// A fact, in at most two lines of a screen.
-    fn fact(&self, fact: &FactDiffers) -> Vec<String> {
+    fn fact(&self, fact: &FactDifference) -> Vec<String> {
         let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
         let label = format!("{}: {}", fact.group, fact.label);
-        let room = self.width() - LABEL - 3;
+        let room = self.width() - LABEL_WIDTH - 3;
         let mut lines = wrap(&format!("{} -> {}", text(&fact.base), text(&fact.other)), room);
         if !self.full && lines.len() > 2 {
             lines.truncate(2);
             lines[1] = shortened(&format!("{} …", lines[1]), room);
         }
         let lines = lines.into_iter().map(|line| shortened_unless(self.full, &line, room));
-        let label = |index| if index == 0 { shortened(&clean(&label), LABEL) } else { String::new() };
-        lines.enumerate().map(|(index, line)| format!("  {} {line}", left(&label(index), LABEL))).collect()
+        let label = |index| if index == 0 { shortened(&clean(&label), LABEL_WIDTH) } else { String::new() };
+        lines.enumerate().map(|(index, line)| format!("  {} {line}", pad_right(&label(index), LABEL_WIDTH))).collect()
     }
 
     fn tables(&self, comparison: &Comparison, mut room: usize) -> Vec<String> {
         let mut lines = Vec::new();
-        for (index, (title, is)) in TABLES.iter().enumerate() {
-            let figures: Vec<&ComparedFigure> = comparison.with(is).collect();
+        for (index, (title, is)) in VERDICT_TABLES.iter().enumerate() {
+            let figures: Vec<&ComparedFigure> = comparison.with_verdict(is).collect();
             // Where nothing is known a few figures of which nothing is known say nothing.
-            let is_left_out = index >= NOT_ON_SCREEN || index == OPEN && is_all_open(comparison);
+            let is_left_out = index >= HIDDEN_TABLE || index == UNDECIDED_TABLE && is_all_undecided(comparison);
             if figures.is_empty() || !self.full && is_left_out {
                 continue;
             }
             // Room for the tables that follow stays.
-            let kept = if index < OPEN { MOST_OPEN + 3 } else { 0 };
+            let kept = if index < UNDECIDED_TABLE { MAX_UNDECIDED + 3 } else { 0 };
             let most = if self.full { usize::MAX } else { room.saturating_sub(kept + 3) };
-            let most = if index == OPEN && !self.full { most.min(MOST_OPEN) } else { most };
+            let most = if index == UNDECIDED_TABLE && !self.full { most.min(MAX_UNDECIDED) } else { most };
             let rows: Vec<Vec<String>> =
                 figures.into_iter().map(|figure| self.row(index, figure, comparison)).collect();
             let title = self.title(title, comparison);
-            let table = section(title, &rows, most, |left_out| format!("  and {left_out} more"));
+            let table = titled_section(title, &rows, most, |left_out| format!("  and {left_out} more"));
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }
         lines
     }
 
-    fn label(&self) -> usize {
-        self.width() - 2 - 2 * VALUE - RATIO - INTERVAL
+    fn label_width(&self) -> usize {
+        self.width() - 2 - 2 * VALUE_WIDTH - RATIO_WIDTH - INTERVAL_WIDTH
     }
 
     /// The title of a table, and those of its columns.
     fn title(&self, title: &str, comparison: &Comparison) -> String {
         // Of two settings the letter is enough: what it stands for is told above.
         let short = |name: &str| match comparison.in_turn {
-            Some(_) => letter(name).to_owned(),
+            Some(_) => setting_letter(name).to_owned(),
             None => name.to_owned(),
         };
-        let name = |name: &str| shortened(&clean(&short(name)), VALUE - 1);
+        let name = |name: &str| shortened(&clean(&short(name)), VALUE_WIDTH - 1);
         format!(
             "{}{}{}{}{}",
-            left(&shortened(title, 1 + self.label()), 2 + self.label()),
-            right(&name(&comparison.base.name), VALUE),
-            right(&name(&comparison.other.name), VALUE),
-            right("ratio", RATIO),
-            right("95 %", INTERVAL)
+            pad_right(&shortened(title, 1 + self.label_width()), 2 + self.label_width()),
+            pad_left(&name(&comparison.base.name), VALUE_WIDTH),
+            pad_left(&name(&comparison.other.name), VALUE_WIDTH),
+            pad_left("ratio", RATIO_WIDTH),
+            pad_left("95 %", INTERVAL_WIDTH)
         )
     }
 
     /// A figure of one of the tables. On a screen a cause is told only of what is known to differ.
     fn row(&self, table: usize, figure: &ComparedFigure, comparison: &Comparison) -> Vec<String> {
-        let row = row(figure, comparison);
-        let names = wrap(&row.figure, self.label());
-        let mut lines: Vec<String> = names.iter().map(|name| format!("  {}", left(name, self.label()))).collect();
+        let row = comparison_row(figure, comparison);
+        let names = wrap(&row.figure, self.label_width());
+        let mut lines: Vec<String> =
+            names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
         let figures = format!(
             "{}{}{}{}",
-            right(&row.base, VALUE),
-            right(&row.other, VALUE),
-            right(&row.ratio, RATIO),
-            right(&row.interval, INTERVAL)
+            pad_left(&row.base, VALUE_WIDTH),
+            pad_left(&row.other, VALUE_WIDTH),
+            pad_left(&row.ratio, RATIO_WIDTH),
+            pad_left(&row.interval, INTERVAL_WIDTH)
         );
         lines[0].push_str(&figures);
         let missing = control_missing(figure, comparison).filter(|_| self.full);
-        let cause = Some(row.cause).filter(|_| self.full || table < OPEN);
+        let cause = Some(row.cause).filter(|_| self.full || table < UNDECIDED_TABLE);
         for said in [Some(row.compared_by), Some(row.needs), cause, missing]
             .into_iter()
             .flatten()
@@ -196,7 +198,7 @@ impl Compared<'_> {
         lines
     }
 
-    fn apart(&self, comparison: &Comparison) -> Vec<String> {
+    fn one_sided(&self, comparison: &Comparison) -> Vec<String> {
         let said = |(why, figures): &(String, Vec<String>)| {
             let named = if self.full { figures.len() } else { 1 };
             let names = figures[..named].join(", ");
@@ -209,17 +211,17 @@ impl Compared<'_> {
                 .map(|(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " }))
                 .collect::<Vec<String>>()
         };
-        let groups: Vec<Vec<String>> = apart(comparison).iter().map(said).collect();
+        let groups: Vec<Vec<String>> = not_compared_by_reason(comparison).iter().map(said).collect();
         if groups.is_empty() {
             return Vec::new();
         }
-        let most = if self.full { usize::MAX } else { MOST_APART };
-        section("Not compared".into(), &groups, most, |left_out| format!("  and {left_out} more reasons"))
+        let most = if self.full { usize::MAX } else { MAX_ONE_SIDED };
+        titled_section("Not compared".into(), &groups, most, |left_out| format!("  and {left_out} more reasons"))
     }
 }
 
 /// A title and what is below it, in so many lines at most below the title: what does not fit is counted.
-pub(crate) fn section(
+pub(crate) fn titled_section(
     title: String,
     entries: &[Vec<String>],
     most: usize,
@@ -248,5 +250,5 @@ fn shortened_unless(full: bool, text: &str, most: usize) -> String {
 
 /// A text cut to so many columns.
 fn shortened(text: &str, most: usize) -> String {
-    if columns(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
+    if display_width(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }

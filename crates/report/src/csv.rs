@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::io;
 
 use csv::{Terminator, Writer, WriterBuilder};
-use kelvin_analysis::words::normal;
+use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
-use kelvin_model::text::visible;
-use kelvin_model::{Batches, Better, Canary, OverheadReading, Reading, Readings, Round, Tags, Unit};
+use kelvin_model::text::escape_invisible;
+use kelvin_model::{Batches, Better, Canary, MetricReadings, OverheadReading, Readings, Round, SampleTags, Unit};
 use serde::{Serialize, Serializer};
 
 use crate::figures::{Drawing, Figure, Heat, Plot};
-use crate::{Render, Report, words};
+use crate::{Render, Report, labels};
 
 /// One row for each metric at each case.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,16 +37,16 @@ struct Text<T = String>(T);
 
 impl<T: AsRef<str>> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&inert(self.0.as_ref()))
+        serializer.serialize_str(&escape_formula(self.0.as_ref()))
     }
 }
 
 /// Letters with which spreadsheets begin a formula; those of full width do in some languages.
-const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+const FORMULA_STARTS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
-fn inert(field: &str) -> Cow<'_, str> {
-    let field = visible(field);
-    let is_formula = field.trim_start().starts_with(FORMULA) && field.parse::<f64>().is_err();
+fn escape_formula(field: &str) -> Cow<'_, str> {
+    let field = escape_invisible(field);
+    let is_formula = field.trim_start().starts_with(FORMULA_STARTS) && field.parse::<f64>().is_err();
     if is_formula { Cow::Owned(format!("'{field}")) } else { field }
 }
 
@@ -78,7 +78,7 @@ columns! { Subject of result: &MetricResult {
     better: Option<Better> = Some(result.metric.better),
     method_version: u32 = result.metric.version,
     only_input: bool = result.only_input,
-    status: &'static str = words::status(&result.outcome),
+    status: &'static str = labels::status(&result.outcome),
 }}
 
 // A metric that is `not known` has no headline, whatever its samples.
@@ -88,7 +88,7 @@ columns! { Headline of result: &MetricResult {
     upper: Cell = upper(headline_interval(result)),
     interval: Option<IntervalKind> = headline_interval(result).map(|interval| interval.kind),
     level: Cell = cell(headline_interval(result).map(|interval| interval.level)),
-    treatment: &'static str = words::treatment_id(result.metric.headline),
+    treatment: &'static str = labels::treatment_id(result.metric.headline),
     cycles: Cell = cell(result.cycles),
 }}
 
@@ -97,7 +97,7 @@ columns! { Predicted of result: &MetricResult {
     predicted_low: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.low)),
     predicted_high: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.high)),
     ratio: Cell = cell(result.ratio),
-    verdict: &'static str = words::verdict_id(result.verdict),
+    verdict: &'static str = labels::verdict_id(result.verdict),
     explained_by: Text = Text(result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")),
 }}
 
@@ -132,7 +132,7 @@ columns! { Samples of summary: &Summary {
 
 columns! { Remarks of result: &MetricResult {
     warnings: Text = Text(result.warnings.iter().map(|warning| warning.text()).collect::<Vec<_>>().join("; ")),
-    reason: Text = Text(words::no_number(&result.outcome, result.metric.unit).map(|(_, why)| why).unwrap_or_default()),
+    reason: Text = Text(labels::missing_reason(&result.outcome, result.metric.unit).map(|(_, why)| why).unwrap_or_default()),
 }}
 
 // The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`.
@@ -141,7 +141,7 @@ columns! { OfClass of result: &MetricResult {
     class_middle: Cell = cell(result.of_class.map(|of_class| of_class.middle)),
     class_high: Cell = cell(result.of_class.map(|of_class| of_class.high)),
     class_members: Option<usize> = result.of_class.map(|of_class| of_class.members),
-    against_class: &'static str = normal::word(result),
+    against_class: &'static str = class_comparison::class_word(result),
 }}
 
 columns! { Origin of at: (&str, &str, &Round) {
@@ -161,20 +161,21 @@ columns! { Batch of at: (&Batches, &OverheadReading, usize) {
     iterations: Option<u64> = at.0.iterations.get(at.2).copied(),
     raw_nanoseconds: Cell = cell(at.0.nanoseconds[at.2]),
     work_per_iteration: Cell = cell(at.0.work_per_iteration),
-    tags: String = tags(at.0.tags.get(at.2).copied().unwrap_or_default()),
+    tags: String = tag_names(at.0.tags.get(at.2).copied().unwrap_or_default()),
     clock_pair_nanoseconds: Cell = cell(at.1.clock_pair),
     loop_nanoseconds: Cell = cell(at.1.loop_iteration),
-    canary_chain_nanoseconds: Cell = canary(at.0, Canary::Chain, at.2),
-    canary_block_nanoseconds: Cell = canary(at.0, Canary::Block, at.2),
-    canary_cache_nanoseconds: Cell = canary(at.0, Canary::Cache, at.2),
-    canary_kernel_nanoseconds: Cell = canary(at.0, Canary::Kernel, at.2),
+    canary_chain_nanoseconds: Cell = canary_cell(at.0, Canary::Chain, at.2),
+    canary_block_nanoseconds: Cell = canary_cell(at.0, Canary::Block, at.2),
+    canary_cache_nanoseconds: Cell = canary_cell(at.0, Canary::Cache, at.2),
+    canary_kernel_nanoseconds: Cell = canary_cell(at.0, Canary::Kernel, at.2),
 }}
 
 impl Render for CsvSummary {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut rows = headed::<(Subject, Headline, Predicted, Treatments, Samples, Remarks, OfClass)>(out)?;
+        let mut rows =
+            writer_with_header::<(Subject, Headline, Predicted, Treatments, Samples, Remarks, OfClass)>(out)?;
         for result in &report.analysis.results {
-            let summary = result.outcome.found();
+            let summary = result.outcome.found_summary();
             let treatments = summary.map(Treatments::of).unwrap_or_default();
             let samples = summary.map(Samples::of).unwrap_or_default();
             let (headline, predicted) = (Headline::of(result), Predicted::of(result));
@@ -187,12 +188,12 @@ impl Render for CsvSummary {
 
 impl Render for CsvSamples {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut rows = headed::<(Origin, Value, Batch)>(out)?;
+        let mut rows = writer_with_header::<(Origin, Value, Batch)>(out)?;
         for measurement in &report.run.measurements {
             let case = measurement.planned.case.to_string();
             for metric in &measurement.planned.metrics {
                 for (round, reading) in measurement.readings(metric) {
-                    samples(&mut rows, &Origin::of((metric, &case, round)), reading)?;
+                    sample_rows(&mut rows, &Origin::of((metric, &case, round)), reading)?;
                 }
             }
         }
@@ -200,7 +201,7 @@ impl Render for CsvSamples {
     }
 }
 
-fn samples<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &Reading) -> csv::Result<()> {
+fn sample_rows<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &MetricReadings) -> csv::Result<()> {
     match &reading.readings {
         Readings::Scalars(values) => values.iter().enumerate().try_for_each(|(index, &value)| {
             rows.serialize((origin, Value::of((index, Some(value))), Batch::default()))
@@ -215,25 +216,25 @@ fn samples<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &Readin
 ///
 /// # Errors
 /// Those of the writer.
-pub fn figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
-    let mut rows = lines(out, false);
+pub fn write_figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
+    let mut rows = csv_writer(out, false);
     match &figure.drawing {
-        Drawing::Plot(plot) => points(plot, &mut rows)?,
-        Drawing::Heat(heat) => cells(heat, &mut rows)?,
+        Drawing::Plot(plot) => plot_rows(plot, &mut rows)?,
+        Drawing::Heat(heat) => heat_rows(heat, &mut rows)?,
     }
     rows.flush()
 }
 
-fn cells<W: io::Write>(heat: &Heat, rows: &mut Writer<W>) -> csv::Result<()> {
+fn heat_rows<W: io::Write>(heat: &Heat, rows: &mut Writer<W>) -> csv::Result<()> {
     let [row, column] = &heat.axes;
-    rows.write_record([&inert(row), &inert(column), "value", "low", "high", "predicted"])?;
+    rows.write_record([&escape_formula(row), &escape_formula(column), "value", "low", "high", "predicted"])?;
     heat.cells.iter().try_for_each(|at| {
         let numbers = [at.value, at.low, at.high].map(Number);
         rows.serialize((Text(&heat.rows[at.row]), Text(&heat.columns[at.column]), numbers, cell(at.predicted)))
     })
 }
 
-fn points<W: io::Write>(plot: &Plot, rows: &mut Writer<W>) -> csv::Result<()> {
+fn plot_rows<W: io::Write>(plot: &Plot, rows: &mut Writer<W>) -> csv::Result<()> {
     rows.write_record(["series", "role", "x", "y", "low", "high"])?;
     plot.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point))).try_for_each(
         |(series, point)| {
@@ -255,27 +256,28 @@ fn upper(interval: Option<Interval>) -> Cell {
 }
 
 /// The mean of a canary's readings on either side of a batch.
-fn canary(batches: &Batches, canary: Canary, index: usize) -> Cell {
+fn canary_cell(batches: &Batches, canary: Canary, index: usize) -> Cell {
     cell(batches.neighbours(canary, index).map(|(before, after)| f64::midpoint(before.into(), after.into())))
 }
 
-fn tags(tags: Tags) -> String {
-    let names: Vec<&str> = Tags::NAMED.iter().filter(|(tag, _)| tags.any(*tag)).map(|(_, name)| *name).collect();
+fn tag_names(tags: SampleTags) -> String {
+    let names: Vec<&str> =
+        SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name).collect();
     names.join(" ")
 }
 
 /// Lines that end as RFC 4180 wants it, `headed` by the names of the first row's fields or by nothing.
-fn lines<W: io::Write>(out: W, headed: bool) -> Writer<W> {
+fn csv_writer<W: io::Write>(out: W, headed: bool) -> Writer<W> {
     WriterBuilder::new().has_headers(headed).terminator(Terminator::CRLF).from_writer(out)
 }
 
 /// Lines under the names of a row's fields, even if no row follows.
-fn headed<R: Default + Serialize>(out: &mut dyn io::Write) -> io::Result<Writer<&mut dyn io::Write>> {
-    let mut empty = lines(Vec::new(), true);
+fn writer_with_header<R: Default + Serialize>(out: &mut dyn io::Write) -> io::Result<Writer<&mut dyn io::Write>> {
+    let mut empty = csv_writer(Vec::new(), true);
     empty.serialize(R::default())?;
     let empty = empty.into_inner().map_err(csv::IntoInnerError::into_error)?;
     out.write_all(empty.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default())?;
-    Ok(lines(out, false))
+    Ok(csv_writer(out, false))
 }
 
 #[cfg(test)]
@@ -283,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_field_is_a_formula_and_numbers_stay() {
+    fn formulas_are_escaped_and_numbers_kept() {
         let fields = [
             "=cmd|' /C calc'!A0",
             "@SUM(1)",
@@ -298,7 +300,7 @@ mod tests {
             "＝1",
             "-inf",
         ];
-        let mut out = lines(Vec::new(), false);
+        let mut out = csv_writer(Vec::new(), false);
         out.serialize(fields.map(Text)).unwrap();
         let expected = "'=cmd|' /C calc'!A0,'@SUM(1),'-5+2,' =1,-0.5,1e-9,,a-b,\"'+\"\"x\"\"\",\\t=1,'＝1,-inf\r\n";
         assert_eq!(String::from_utf8(out.into_inner().unwrap()).unwrap(), expected);

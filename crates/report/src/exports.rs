@@ -24,12 +24,12 @@ pub use openmetrics::OpenMetrics;
 pub use parquet::{Parquet, ParquetSamples};
 
 /// A figure that other tools can read: it has a headline, and is not only an input of predictions.
-pub(crate) struct Exported<'a> {
+pub(crate) struct ExportedFigure<'a> {
     pub result: &'a MetricResult,
     pub summary: &'a Summary,
 }
 
-impl Exported<'_> {
+impl ExportedFigure<'_> {
     /// Metric and case: `os.syscall.null call=getppid`.
     pub fn name(&self) -> String {
         let (id, case) = (self.result.metric.id, &self.result.case);
@@ -39,7 +39,7 @@ impl Exported<'_> {
 
 /// What of a run a format does not hold, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedFigures {
     /// Without a value: not known, invalid, skipped, failed, not reached.
     pub without_value: usize,
     /// Measured briefly, only as an input of predictions.
@@ -54,7 +54,7 @@ pub struct LeftOut {
     pub neither_is_better: usize,
 }
 
-impl fmt::Display for LeftOut {
+impl fmt::Display for OmittedFigures {
     /// `3 without a value, 14 where higher is better`; nothing where nothing is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -72,15 +72,15 @@ impl fmt::Display for LeftOut {
 }
 
 /// The figures of a run that another tool can read, in their order, and what is left out.
-pub(crate) fn exported<'a>(report: &Report<'a>) -> (Vec<Exported<'a>>, LeftOut) {
-    let mut left_out = LeftOut::default();
+pub(crate) fn exported_figures<'a>(report: &Report<'a>) -> (Vec<ExportedFigure<'a>>, OmittedFigures) {
+    let mut left_out = OmittedFigures::default();
     let mut seen = HashSet::new();
     let mut kept = Vec::new();
     for result in &report.analysis.results {
         match &result.outcome {
             _ if result.only_input => left_out.inputs += 1,
             Outcome::Measured(summary) if seen.insert((result.metric.id, &result.case)) => {
-                kept.push(Exported { result, summary });
+                kept.push(ExportedFigure { result, summary });
             }
             Outcome::Measured(_) => left_out.repeated += 1,
             _ => left_out.without_value += 1,
@@ -90,7 +90,7 @@ pub(crate) fn exported<'a>(report: &Report<'a>) -> (Vec<Exported<'a>>, LeftOut) 
 }
 
 /// The direction that most metrics of a unit have; a tool that judges by units alone takes it for granted.
-fn usual(unit: Unit) -> Option<Better> {
+fn usual_direction(unit: Unit) -> Option<Better> {
     match unit {
         Unit::Nanoseconds | Unit::Cycles => Some(Better::Lower),
         Unit::BytesPerSecond | Unit::PerSecond | Unit::Hertz => Some(Better::Higher),
@@ -102,7 +102,7 @@ fn usual(unit: Unit) -> Option<Better> {
 /// benchmark, only one of a unit.
 pub(crate) fn direction(metric: &Metric) -> &'static str {
     match metric.better {
-        better if Some(better) == usual(metric.unit) => "",
+        better if Some(better) == usual_direction(metric.unit) => "",
         Better::Lower => "-lower-is-better",
         Better::Higher => "-higher-is-better",
         Better::Neither => "-fact",
@@ -114,14 +114,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted_in_words() {
-        assert_eq!(LeftOut::default().to_string(), "");
-        let left_out = LeftOut { without_value: 3, higher_is_better: 14, ..LeftOut::default() };
+    fn omitted_figures_are_counted_in_words() {
+        assert_eq!(OmittedFigures::default().to_string(), "");
+        let left_out = OmittedFigures { without_value: 3, higher_is_better: 14, ..OmittedFigures::default() };
         assert_eq!(left_out.to_string(), "14 where higher is better, 3 without a value");
     }
 
     #[test]
-    fn one_unit_has_one_direction() {
+    fn each_unit_has_one_direction() {
         let metric = |unit, better| Metric::duration("a.b", "A metric").unit(unit, better);
         assert_eq!(direction(&metric(Unit::Nanoseconds, Better::Lower)), "");
         assert_eq!(direction(&metric(Unit::Nanoseconds, Better::Higher)), "-higher-is-better");

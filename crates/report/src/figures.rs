@@ -14,10 +14,10 @@ use crate::sections::{Section, sections};
 use crate::{Report, units};
 
 pub use canaries::canary_figure;
-pub use heat::{Cell, Heat, Standing};
+pub use heat::{CellRank, Heat, HeatCell};
 
 /// Above this span of values an axis starts out logarithmic.
-const WIDE_SPAN: f64 = 20.0;
+const LOG_AXIS_RATIO: f64 = 20.0;
 
 /// A figure as data.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct Figure {
 
 impl Figure {
     /// Whether it shows this line of a metric.
-    pub fn has(&self, metric: Name, line: &str) -> bool {
+    pub fn shows_line(&self, metric: Name, line: &str) -> bool {
         self.shows.iter().any(|(shown, label)| *shown == metric && label == line)
     }
 
@@ -150,7 +150,7 @@ impl AxisKind {
     pub fn scales(self) -> Vec<(f64, f64, &'static str)> {
         match (self.unit(), self) {
             (Some(unit), _) => {
-                units::readable(unit).map(|(least, scale)| (least, scale.factor, scale.symbol)).collect()
+                units::reading_scales(unit).map(|(least, scale)| (least, scale.factor, scale.symbol)).collect()
             }
             (None, Self::Seconds) => vec![(0.0, 1.0, "s")],
             (None, _) => vec![(0.0, 1.0, "")],
@@ -171,10 +171,10 @@ impl AxisKind {
         let whole = value >= 0.0 && value.fract() == 0.0;
         match (self.unit(), self) {
             (Some(Unit::Bytes), _) if whole => units::bytes(value as u64),
-            (Some(unit), _) => units::plain(value, unit),
+            (Some(unit), _) => units::value_text(value, unit),
             (None, Self::Number) if whole => units::count(value as u64),
-            (None, Self::Seconds) => units::plain(value * 1e9, Unit::Nanoseconds),
-            (None, _) => units::plain(value, Unit::Ratio),
+            (None, Self::Seconds) => units::value_text(value * 1e9, Unit::Nanoseconds),
+            (None, _) => units::value_text(value, Unit::Ratio),
         }
     }
 }
@@ -209,7 +209,7 @@ pub struct Series {
     /// Label.
     pub label: String,
     /// What it is, which decides how it is drawn.
-    pub role: Role,
+    pub role: SeriesRole,
     /// Which colour and marker: a prediction has those of the measurement that it is for.
     pub style: usize,
     /// Its points, by position.
@@ -218,7 +218,7 @@ pub struct Series {
 
 /// What a series is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum SeriesRole {
     /// Measured: line, markers, interval band.
     Measured,
     /// Predicted: dashed line, band of the predicted range.
@@ -235,7 +235,7 @@ pub enum Role {
     Visits,
 }
 
-impl Role {
+impl SeriesRole {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Measured, Self::Predicted, Self::Fitted, Self::AsFound, Self::Reference, Self::History, Self::Visits];
@@ -254,7 +254,7 @@ impl Role {
     }
 }
 
-impl Serialize for Role {
+impl Serialize for SeriesRole {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -278,25 +278,25 @@ pub struct Point {
 
 /// All figures of a report: the canaries first, then those of each area in their order.
 pub fn figures(report: &Report<'_>) -> Vec<Figure> {
-    of_sections(report, &sections(report))
+    figures_of_sections(report, &sections(report))
 }
 
 /// The same for a report that is cut already.
-pub(crate) fn of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<Figure> {
+pub(crate) fn figures_of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<Figure> {
     let areas = sections.iter().flat_map(|section| groups::figures(report, &section.entries));
-    canary_figure(report).into_iter().chain(areas).chain(timeline::figures(report)).collect()
+    canary_figure(report).into_iter().chain(areas).chain(timeline::timeline_figures(report)).collect()
 }
 
 /// A number as it is drawn: whole, or a fraction of six significant digits, which is more than any interval here.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Short(pub f64);
+pub(crate) struct Sig6(pub f64);
 
-impl Serialize for Short {
+impl Serialize for Sig6 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         /// Above it not every whole number is a double.
-        const MOST: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+        const MAX_EXACT_INTEGER: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
         let Self(value) = *self;
-        if value.fract() == 0.0 && value.abs() < MOST {
+        if value.fract() == 0.0 && value.abs() < MAX_EXACT_INTEGER {
             return (value as i64).serialize(serializer);
         }
         let short: f64 = format!("{value:.5e}").parse().map_err(serde::ser::Error::custom)?;
@@ -306,7 +306,7 @@ impl Serialize for Short {
 
 impl Serialize for Point {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let [x, y, low, high] = [self.x, self.y, self.low, self.high].map(Short);
+        let [x, y, low, high] = [self.x, self.y, self.low, self.high].map(Sig6);
         if self.low == self.y && self.high == self.y {
             [x, y].serialize(serializer)
         } else {
@@ -322,24 +322,24 @@ impl Point {
 }
 
 /// Whether values are of many magnitudes, and none of them is to be compared with a whole: shares are.
-fn spans_magnitudes(series: &[Series], unit: Unit) -> bool {
-    unit != Unit::Ratio && spans_wide(heights(series))
+fn needs_log_y_axis(series: &[Series], unit: Unit) -> bool {
+    unit != Unit::Ratio && needs_log_axis(y_values(series))
 }
 
 /// The values of all series.
-fn heights(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
+fn y_values(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
     series.iter().flat_map(|line| line.points.iter().map(|point| point.y))
 }
 
 /// Whether positive values are so far apart that a linear axis would hide the small ones.
-pub(crate) fn spans_wide(values: impl Iterator<Item = f64> + Clone) -> bool {
+pub(crate) fn needs_log_axis(values: impl Iterator<Item = f64> + Clone) -> bool {
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(0.0, f64::max);
-    least > 0.0 && most / least > WIDE_SPAN
+    least > 0.0 && most / least > LOG_AXIS_RATIO
 }
 
 /// A text as a file name: letters, digits and `.-_=`, anything else a dash.
-pub(crate) fn file_name(text: &str) -> String {
+pub(crate) fn safe_file_name(text: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || ".-_=".contains(c) { c } else { '-' };
     text.trim().chars().map(safe).collect()
 }

@@ -2,38 +2,41 @@
 
 mod html;
 mod markdown;
-mod spark;
+mod sparkline;
 
 use std::io;
 
-use kelvin_analysis::words::history::{FEW_FACTS, besides, breaks, by, change, counts, name, of, remarks, standing};
-use kelvin_model::units::brief;
+use kelvin_analysis::wording::history::{
+    MAX_NAMED_FACTS, change_counts, change_sentence, history_title, other_changes, ranking_text, remarks, series_name,
+    share_text, version_breaks,
+};
+use kelvin_model::units::brief_value;
 use kelvin_model::{History, SeriesHistory};
 use schemars::Schema;
 
-pub use self::html::Page;
-pub use self::markdown::Noted;
-use self::spark::spark;
-use crate::compare::section;
-use crate::terminal::screen::ascii;
-use crate::text::{left, right, wrap};
+pub use self::html::HistoryPage;
+pub use self::markdown::HistoryMarkdown;
+use self::sparkline::sparkline;
+use crate::compare::titled_section;
+use crate::terminal::first_screen::to_ascii;
+use crate::text::{pad_left, pad_right, wrap};
 
 /// Lines of a screen, at most.
-pub const MOST_LINES: usize = 60;
+pub const MAX_SCREEN_LINES: usize = 60;
 /// Least and most columns.
-const WIDTHS: [usize; 2] = [80, 120];
+const WIDTH_RANGE: [usize; 2] = [80, 120];
 /// Column widths of a table: the small picture, the latest value, and what it and the last change are a ratio to.
-const SPARK: usize = 16;
-const LATEST: usize = 11;
-const RATIO: usize = 9;
+const SPARKLINE_WIDTH: usize = 16;
+const LATEST_WIDTH: usize = 11;
+const RATIO_WIDTH: usize = 9;
 /// Lines of a screen that tell of a change below its series.
-const MOST_OF_CHANGE: usize = 2;
+const MAX_CHANGE_LINES: usize = 2;
 /// Lines of a screen that are kept for each section to come.
-const KEPT: usize = 6;
+const RESERVED_LINES: usize = 6;
 
 /// A history for a terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Followed<'a> {
+pub struct HistoryTerminal<'a> {
     /// Columns of the terminal.
     pub width: usize,
     /// Whether it shows characters other than ASCII.
@@ -50,10 +53,10 @@ pub fn schema() -> Schema {
 }
 
 /// A section: its title, and whether a series is of it, by whether its last change is for the worse, if there is one.
-type Section = (&'static str, fn(Option<Option<bool>>) -> bool);
+type SectionFilter = (&'static str, fn(Option<Option<bool>>) -> bool);
 
 /// The sections of a history, in their order.
-const SECTIONS: [Section; 4] = [
+const SECTION_FILTERS: [SectionFilter; 4] = [
     ("Last changed for the worse", |last| last == Some(Some(true))),
     ("Last changed for the better", |last| last == Some(Some(false))),
     ("Last changed", |last| last == Some(None)),
@@ -61,12 +64,12 @@ const SECTIONS: [Section; 4] = [
 ];
 
 /// The series of a section, in their order.
-fn of_section<'h>(history: &'h History, (_, is): &Section) -> Vec<&'h SeriesHistory> {
+fn series_of_section<'h>(history: &'h History, (_, is): &SectionFilter) -> Vec<&'h SeriesHistory> {
     let last = |series: &SeriesHistory| series.last_change().map(|change| change.is_worse(series.metric.better));
     history.series.iter().filter(|series| is(last(series))).collect()
 }
 
-impl Followed<'_> {
+impl HistoryTerminal<'_> {
     /// Writes it.
     ///
     /// # Errors
@@ -80,7 +83,7 @@ impl Followed<'_> {
     /// # Errors
     /// Those of the writer.
     pub fn render_news(&self, news: &[&SeriesHistory], history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut lines = wrap(&of(history), self.width());
+        let mut lines = wrap(&history_title(history), self.width());
         lines.push(String::new());
         lines.push(self.title("Changed for the worse"));
         lines.extend(news.iter().flat_map(|series| self.series(series, history)));
@@ -89,28 +92,31 @@ impl Followed<'_> {
 
     fn write(&self, lines: &[String], out: &mut dyn io::Write) -> io::Result<()> {
         let page: String = lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect();
-        out.write_all(if self.unicode { page } else { ascii(&page) }.as_bytes())
+        out.write_all(if self.unicode { page } else { to_ascii(&page) }.as_bytes())
     }
 
     fn lines(&self, history: &History) -> Vec<String> {
-        let mut lines = wrap(&of(history), self.width());
-        lines.extend(wrap(&counts(history), self.width()));
+        let mut lines = wrap(&history_title(history), self.width());
+        lines.extend(wrap(&change_counts(history), self.width()));
         lines.extend(remarks(history).iter().flat_map(|said| wrap(said, self.width())));
         let more = wrap(&format!("All series and changes: {}", self.more), self.width());
         let more: Vec<String> = std::iter::once(String::new()).chain(more).collect();
-        let mut room = MOST_LINES.saturating_sub(lines.len() + more.len());
+        let mut room = MAX_SCREEN_LINES.saturating_sub(lines.len() + more.len());
         let mut has_left_out = false;
-        for (index, one) in SECTIONS.iter().enumerate() {
-            let series = of_section(history, one);
+        for (index, one) in SECTION_FILTERS.iter().enumerate() {
+            let series = series_of_section(history, one);
             if series.is_empty() {
                 continue;
             }
             let entries: Vec<Vec<String>> = series.iter().map(|series| self.series(series, history)).collect();
-            let to_come = SECTIONS[index + 1..].iter().filter(|later| !of_section(history, later).is_empty()).count();
-            let most = room.saturating_sub(2 + KEPT * to_come);
+            let to_come = SECTION_FILTERS[index + 1..]
+                .iter()
+                .filter(|later| !series_of_section(history, later).is_empty())
+                .count();
+            let most = room.saturating_sub(2 + RESERVED_LINES * to_come);
             let most = if self.full { usize::MAX } else { most };
             has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > most;
-            let table = section(self.title(one.0), &entries, most, |left_out| format!("  and {left_out} more"));
+            let table = titled_section(self.title(one.0), &entries, most, |left_out| format!("  and {left_out} more"));
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }
@@ -121,50 +127,56 @@ impl Followed<'_> {
     }
 
     fn width(&self) -> usize {
-        self.width.clamp(WIDTHS[0], WIDTHS[1])
+        self.width.clamp(WIDTH_RANGE[0], WIDTH_RANGE[1])
     }
 
-    fn label(&self) -> usize {
-        self.width() - 3 - SPARK - LATEST - 2 * RATIO
+    fn label_width(&self) -> usize {
+        self.width() - 3 - SPARKLINE_WIDTH - LATEST_WIDTH - 2 * RATIO_WIDTH
     }
 
     fn title(&self, title: &str) -> String {
-        let label = left(title, 3 + self.label() + SPARK);
-        format!("{label}{}{}{}", right("latest", LATEST), right("of first", RATIO), right("change", RATIO))
+        let label = pad_right(title, 3 + self.label_width() + SPARKLINE_WIDTH);
+        format!(
+            "{label}{}{}{}",
+            pad_left("latest", LATEST_WIDTH),
+            pad_left("of first", RATIO_WIDTH),
+            pad_left("change", RATIO_WIDTH)
+        )
     }
 
     /// A series in a line, or two if its name is long; below it its last change, or all of them.
     fn series(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
-        let names = wrap(&name(series), self.label());
-        let mut lines: Vec<String> = names.iter().map(|name| format!("  {}", left(name, self.label()))).collect();
-        let last = series.last_change().map_or_else(|| "-".into(), |change| by(change.ratio()));
+        let names = wrap(&series_name(series), self.label_width());
+        let mut lines: Vec<String> =
+            names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
+        let last = series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()));
         lines[0].push_str(&format!(
             " {}{}{}{}",
-            left(&spark(series, SPARK, self.unicode), SPARK),
-            right(&brief(series.latest(), None, series.metric.unit), LATEST),
-            right(&by(series.since_first()), RATIO),
-            right(&last, RATIO)
+            pad_right(&sparkline(series, SPARKLINE_WIDTH, self.unicode), SPARKLINE_WIDTH),
+            pad_left(&brief_value(series.latest(), None, series.metric.unit), LATEST_WIDTH),
+            pad_left(&share_text(series.since_first()), RATIO_WIDTH),
+            pad_left(&last, RATIO_WIDTH)
         ));
-        lines.extend(self.told_below(series, history));
+        lines.extend(self.change_lines(series, history));
         lines
     }
 
-    fn told_below(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
+    fn change_lines(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
         let better = series.metric.better;
-        let facts = if self.full { usize::MAX } else { FEW_FACTS };
-        let said = |one| format!("{}; {}", change(one, better, history), besides(one, facts));
+        let facts = if self.full { usize::MAX } else { MAX_NAMED_FACTS };
+        let said = |one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, facts));
         let mut told: Vec<String> = match self.full {
             true => series.versions.iter().rev().flat_map(|version| version.changes.iter().rev().map(said)).collect(),
             false => series.last_change().map(said).into_iter().collect(),
         };
-        told.extend(breaks(series, history));
+        told.extend(version_breaks(series, history));
         let is_told = self.full || series.last_change().is_some() || history.series.len() == 1;
-        told.extend(series.among.filter(|_| is_told).map(|among| standing(among, better)));
+        told.extend(series.among.filter(|_| is_told).map(|among| ranking_text(among, better)));
         let lines = |text: &String| {
             let mut lines = wrap(text, self.width() - 6);
-            if !self.full && lines.len() > MOST_OF_CHANGE {
-                lines.truncate(MOST_OF_CHANGE);
-                let last = &mut lines[MOST_OF_CHANGE - 1];
+            if !self.full && lines.len() > MAX_CHANGE_LINES {
+                lines.truncate(MAX_CHANGE_LINES);
+                let last = &mut lines[MAX_CHANGE_LINES - 1];
                 *last = last.chars().take(self.width() - 8).chain(" …".chars()).collect();
             }
             lines.into_iter().map(|line| format!("    {line}")).collect::<Vec<String>>()

@@ -1,97 +1,97 @@
 //! HTML: one self-contained file that opens offline, prints, works without script, in light and dark, and on a phone.
 
-mod back;
+mod csp;
 mod detail;
 mod figure;
 mod findings;
-mod first;
-mod front;
 mod group;
-pub(crate) mod plain;
+mod method;
+mod overview;
+pub(crate) mod page_shell;
 mod plots;
-mod policy;
 mod results;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::io;
 
 use serde::Serialize;
 
-use crate::figures::{AxisKind, Drawing, Figure, Heat, Role, file_name, of_sections};
-use crate::picture::{Look, MOST_RANGES, Picture};
-use crate::safe::{Markup, html};
-use crate::sections::{Entry, Section, sections};
+use crate::escape::{Markup, html};
+use crate::figures::{AxisKind, Drawing, Figure, Heat, SeriesRole, figures_of_sections, safe_file_name};
+use crate::plot_layout::{LineStyle, MAX_PREDICTED_BANDS, PlotLayout};
+use crate::sections::{Section, SectionEntry, sections};
 use crate::svg::Margins;
 use crate::terminal::is_study;
-use crate::text::script_json;
-use crate::{Render, Report, palette, svg, words};
+use crate::text::json_for_script;
+use crate::{Render, Report, labels, palette, svg};
 
 /// The HTML report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
 /// The part of Apache ECharts that the page uses, deflated, in base64; see `assets/README.md`.
-const CHARTS: &str = include_str!("../assets/echarts.deflate.txt");
-const LIBRARY: &str = include_str!("../assets/library.js");
-const HEAT: &str = include_str!("../assets/heat.js");
-const FIGURES: &str = include_str!("../assets/figures.js");
-const SCRIPT: &str = include_str!("../assets/report.js");
+const CHART_LIBRARY: &str = include_str!("../assets/echarts.deflate.txt");
+const LIBRARY_LOADER: &str = include_str!("../assets/library.js");
+const HEAT_SCRIPT: &str = include_str!("../assets/heat.js");
+const FIGURES_SCRIPT: &str = include_str!("../assets/figures.js");
+const PAGE_SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
 /// The script's data: all that is decided here and not there.
 #[derive(Serialize)]
-struct Data<'f> {
+struct PageData<'f> {
     /// Scales of numbers: from which size, divided by what, with which symbol.
     scales: BTreeMap<AxisKind, Vec<(f64, f64, &'static str)>>,
     /// Kinds of numbers with round values in powers of two.
     binary: [AxisKind; 1],
-    looks: BTreeMap<Role, Look>,
+    looks: BTreeMap<SeriesRole, LineStyle>,
     most_ranges: usize,
     margins: Margins,
     /// Width of an average character of a name.
     character: f64,
-    figures: Vec<Drawn<'f>>,
+    figures: Vec<FigureData<'f>>,
 }
 
 /// A figure without its words, which are beside the drawing.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Drawn<'f> {
-    Plot(Box<Picture<'f>>),
+enum FigureData<'f> {
+    Plot(Box<PlotLayout<'f>>),
     Heat(&'f Heat),
 }
 
-impl<'f> Data<'f> {
-    fn of(figures: &'f [Figure]) -> Self {
+impl<'f> PageData<'f> {
+    fn new(figures: &'f [Figure]) -> Self {
         Self {
             scales: AxisKind::ALL.map(|kind| (kind, kind.scales())).into(),
             binary: [AxisKind::Bytes],
-            looks: Role::ALL.map(|role| (role, Look::of(role))).into(),
-            most_ranges: MOST_RANGES,
+            looks: SeriesRole::ALL.map(|role| (role, LineStyle::for_role(role))).into(),
+            most_ranges: MAX_PREDICTED_BANDS,
             margins: svg::MARGINS,
-            character: svg::CHARACTER,
-            figures: figures.iter().map(Drawn::of).collect(),
+            character: svg::CHARACTER_WIDTH,
+            figures: figures.iter().map(FigureData::new).collect(),
         }
     }
 }
 
-impl<'f> Drawn<'f> {
-    fn of(figure: &'f Figure) -> Self {
+impl<'f> FigureData<'f> {
+    fn new(figure: &'f Figure) -> Self {
         match &figure.drawing {
-            Drawing::Plot(plot) => Self::Plot(Picture::of(plot).into()),
+            Drawing::Plot(plot) => Self::Plot(PlotLayout::new(plot).into()),
             Drawing::Heat(heat) => Self::Heat(heat),
         }
     }
 }
 
 /// A part of the page: id, short title for the navigation, and its content.
-struct Part {
+struct PageSection {
     id: String,
     title: String,
     content: Markup,
 }
 
-impl Part {
+impl PageSection {
     fn new(id: impl Into<String>, title: impl Into<String>, content: Markup) -> Self {
         Self { id: id.into(), title: title.into(), content }
     }
@@ -100,8 +100,8 @@ impl Part {
 impl Render for Html {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let sections = sections(report);
-        let figures = of_sections(report, &sections);
-        let parts = parts(report, &sections, &figures);
+        let figures = figures_of_sections(report, &sections);
+        let parts = page_sections(report, &sections, &figures);
         head(report, out)?;
         let sections: Markup = parts.iter().map(section).collect();
         let body = html!(
@@ -115,7 +115,7 @@ impl Render for Html {
     }
 }
 
-fn section(part: &Part) -> Markup {
+fn section(part: &PageSection) -> Markup {
     html!("<section id=\"{}\" aria-labelledby=\"{0}-title\">{}</section>", part.id, part.content)
 }
 
@@ -127,58 +127,58 @@ fn without_implied_ends(markup: &str) -> String {
     IMPLIED_ENDS.iter().fold(markup.to_owned(), |markup, end| markup.replace(end, ""))
 }
 
-fn parts(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
+fn page_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<PageSection> {
     let area = |section: &Section<'_>| {
         let id = anchor("area", section.area);
-        Part::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id))
+        PageSection::new(id.clone(), section.title.clone(), results::area(report, section, figures, &id))
     };
     let (inputs, asked): (Vec<&Section<'_>>, Vec<&Section<'_>>) =
-        sections.iter().partition(|section| section.entries.iter().all(Entry::only_input));
+        sections.iter().partition(|section| section.entries.iter().all(SectionEntry::only_input));
     // A study begins with its answer, a run with its machine.
     let mut parts = Vec::new();
     if is_study(report) {
-        parts.push(Part::new("studies", "Study", back::study(report, figures)));
+        parts.push(PageSection::new("studies", "Study", method::study(report, figures)));
         parts.extend(asked.into_iter().map(area));
-        parts.extend(front(report, sections, figures));
+        parts.extend(summary_sections(report, sections, figures));
     } else {
-        parts.extend(front(report, sections, figures));
+        parts.extend(summary_sections(report, sections, figures));
         parts.extend(asked.into_iter().map(area));
     }
     if !report.analysis.rivals.is_empty() {
-        parts.push(Part::new("rivals", "Other programs", back::rivals(report)));
+        parts.push(PageSection::new("rivals", "Other programs", method::rivals(report)));
     }
     if !report.analysis.studies.is_empty() && !is_study(report) {
-        parts.push(Part::new("studies", "Studies", back::studies(report, figures)));
+        parts.push(PageSection::new("studies", "Studies", method::studies(report, figures)));
     }
     // Nobody asked for these.
     parts.extend(inputs.into_iter().map(area));
     if !report.references.is_empty() {
-        parts.push(Part::new("published", "Published machines", back::references(report)));
+        parts.push(PageSection::new("published", "Published machines", method::references(report)));
     }
-    parts.push(Part::new("method", "How it was measured", back::method(report)));
+    parts.push(PageSection::new("method", "How it was measured", method::method(report)));
     if report.analysis.results.iter().any(|result| report.probe(&result.probe).is_some()) {
-        parts.push(Part::new("methods", "Methods of the probes", back::methods(report)));
+        parts.push(PageSection::new("methods", "Methods of the probes", method::methods(report)));
     }
-    parts.push(Part::new("glossary", "Words", back::glossary()));
+    parts.push(PageSection::new("glossary", "Words", method::glossary()));
     parts
 }
 
 /// What the machine is, what was found, and what can spoil the figures.
-fn front(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<Part> {
-    let mut parts = vec![Part::new("verdict", front::title(report), front::verdict(report, sections))];
+fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Figure]) -> Vec<PageSection> {
+    let mut parts = vec![PageSection::new("verdict", summary::title(report), summary::verdict(report, sections))];
     if report.analysis.screen.is_some() {
-        parts.push(Part::new("findings", "Findings", front::findings_apart(report)));
+        parts.push(PageSection::new("findings", "Findings", summary::findings_section(report)));
     }
-    parts.push(Part::new("hazards", "Hazards", front::hazards(report)));
-    parts.push(Part::new("machine", "Machine", front::machine(report)));
+    parts.push(PageSection::new("hazards", "Hazards", summary::hazards(report)));
+    parts.push(PageSection::new("machine", "Machine", summary::machine(report)));
     if let Some(canaries) = figures.iter().find(|figure| figure.id == "canaries") {
-        parts.push(Part::new("quiet", "How quiet it was", front::quiet(report, canaries)));
+        parts.push(PageSection::new("quiet", "How quiet it was", summary::canary_section(report, canaries)));
     }
     parts
 }
 
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let style = format!("{}{STYLE}{}", palette::properties(), results::labels());
+    let style = format!("{}{STYLE}{}", palette::css_properties(), results::column_label_rules());
     let drawings = svg::style_sheet();
     let head = html!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -186,21 +186,21 @@ fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
          <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"kelvin {}\">\
          <title>kelvin: {}</title>",
-        policy::policy(policy::Own { script: &own_script(), styles: [&style, &drawings] }),
+        csp::content_security_policy(csp::OwnContent { script: &own_script(), styles: [&style, &drawings] }),
         report.run.outline.kelvin,
-        words::machine_line(report.run),
+        labels::machine_line(report.run),
     );
     let top = html!(
         "</head><body><a class=\"skip\" href=\"#main\">Skip to the results</a>\
          <header class=\"top\"><p class=\"brand\">kelvin</p><p class=\"run\">{}</p>\
          <button type=\"button\" id=\"theme\" class=\"js-only\">Theme: automatic</button></header>\
          <p id=\"live\" class=\"unseen\" role=\"status\"></p>",
-        words::run_line(report.run),
+        labels::run_line(report.run),
     );
     write!(out, "{}<style>{style}</style><style id=\"drawings\">{drawings}</style>{}", head.as_str(), top.as_str())
 }
 
-fn navigation(parts: &[Part]) -> Markup {
+fn navigation(parts: &[PageSection]) -> Markup {
     let links: Markup =
         parts.iter().map(|part| html!("<li><a href=\"#{}\">{}</a></li>", part.id, part.title)).collect();
     html!("<nav aria-label=\"Sections\"><ul>{}</ul></nav>", links)
@@ -216,20 +216,20 @@ fn foot(report: &Report<'_>) -> Markup {
 
 /// The one script of the page.
 fn own_script() -> String {
-    format!("\n{LIBRARY}\n{HEAT}\n{FIGURES}\n{SCRIPT}")
+    format!("\n{LIBRARY_LOADER}\n{HEAT_SCRIPT}\n{FIGURES_SCRIPT}\n{PAGE_SCRIPT}")
 }
 
 /// Data, the packed chart library, then the script.
 fn script(figures: &[Figure], out: &mut dyn io::Write) -> io::Result<()> {
-    let data = script_json(&Data::of(figures))?;
-    write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export().as_str())?;
-    write!(out, "<script type=\"text/plain\" id=\"library\">{CHARTS}</script>")?;
+    let data = json_for_script(&PageData::new(figures))?;
+    write!(out, "{}<script type=\"application/json\" id=\"data\">{data}</script>", figure::export_controls().as_str())?;
+    write!(out, "<script type=\"text/plain\" id=\"library\">{CHART_LIBRARY}</script>")?;
     writeln!(out, "<script>{}</script></body></html>", own_script())
 }
 
 /// The id of an element for something that has a name.
 fn anchor(kind: &str, name: &str) -> String {
-    format!("{kind}-{}", file_name(name))
+    format!("{kind}-{}", safe_file_name(name))
 }
 
 /// The heading of a part; its id is what the part is labelled by.
@@ -244,12 +244,12 @@ pub(crate) fn list(class: &str, items: impl IntoIterator<Item = impl Into<Markup
 }
 
 /// Terms and descriptions.
-pub(crate) fn terms<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
+pub(crate) fn definition_list<'a>(pairs: impl IntoIterator<Item = (&'a str, Markup)>) -> Markup {
     let pairs: Markup = pairs.into_iter().map(|(term, text)| html!("<dt>{}</dt><dd>{}</dd>", term, text)).collect();
     html!("<dl class=\"terms\">{}</dl>", pairs)
 }
 
 /// A table of data that scrolls within its own box where it is wider than the page.
-pub(crate) fn scrolling(label: &str, table: Markup) -> Markup {
+pub(crate) fn scrollable(label: &str, table: Markup) -> Markup {
     html!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>", label, table)
 }

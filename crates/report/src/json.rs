@@ -52,7 +52,7 @@ impl Render for Json {
             analysis: report.analysis,
             references: report.references,
         };
-        let json = if self.pretty { json::pretty(&document) } else { json::plain(&document) }?;
+        let json = if self.pretty { json::to_string_pretty(&document) } else { json::to_string(&document) }?;
         writeln!(out, "{json}")
     }
 }

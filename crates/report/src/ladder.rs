@@ -1,30 +1,30 @@
 //! The logarithmic axis of a ladder, and what its drawings share.
 
-use kelvin_model::units::plain;
+use kelvin_model::units::value_text;
 use kelvin_model::{Name, Rung, Unit};
 
 use crate::Report;
 
 /// Decades of an axis of which every one is labelled; of a longer one every second is.
-const FEW_DECADES: i32 = 5;
+const MAX_LABELLED_DECADES: i32 = 5;
 
 /// From which power of ten to which a ladder reaches, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Axis {
+pub(crate) struct LadderAxis {
     from: i32,
     to: i32,
 }
 
-impl Axis {
+impl LadderAxis {
     /// The axis of all figures and predictions of some rungs.
-    pub fn of(rungs: &[Rung]) -> Self {
-        let drawn = rungs.iter().filter_map(|rung| rung.figure.drawn().map(|drawn| [drawn.value; 2]));
+    pub fn for_rungs(rungs: &[Rung]) -> Self {
+        let drawn = rungs.iter().filter_map(|rung| rung.figure.drawn_value().map(|drawn| [drawn.value; 2]));
         let predicted = rungs.iter().filter_map(|rung| rung.figure.predicted.as_ref());
-        Self::over(drawn.chain(predicted.map(|range| [range.low, range.high])).flatten())
+        Self::for_times(drawn.chain(predicted.map(|range| [range.low, range.high])).flatten())
     }
 
     /// The axis of some times, in seconds.
-    pub fn over(times: impl Iterator<Item = f64>) -> Self {
+    pub fn for_times(times: impl Iterator<Item = f64>) -> Self {
         let (low, high) = times
             .filter(|end| *end > 0.0 && end.is_finite())
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), end| (low.min(end), high.max(end)));
@@ -42,23 +42,23 @@ impl Axis {
     }
 
     /// The decades with a label: how far along, and the time in words.
-    pub fn labelled(&self) -> impl Iterator<Item = (f64, String)> {
-        let step = if self.to - self.from > FEW_DECADES { 2 } else { 1 };
+    pub fn labels(&self) -> impl Iterator<Item = (f64, String)> {
+        let step = if self.to - self.from > MAX_LABELLED_DECADES { 2 } else { 1 };
         let axis = *self;
         (axis.from..=axis.to).step_by(step).map(move |decade| {
             let seconds = 10f64.powi(decade);
-            (axis.share(seconds), time(seconds))
+            (axis.share(seconds), decade_label(seconds))
         })
     }
 }
 
 /// A power of ten of a second: `0.1 ns`, `10 µs`.
-fn time(seconds: f64) -> String {
+fn decade_label(seconds: f64) -> String {
     let nanoseconds = seconds * 1e9;
     if nanoseconds < 0.5 {
         return format!("{} ns", kelvin_model::units::number((nanoseconds * 1e3).round() / 1e3).trim_end_matches('0'));
     }
-    let text = plain(nanoseconds, Unit::Nanoseconds);
+    let text = value_text(nanoseconds, Unit::Nanoseconds);
     let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));
     format!("{} {unit}", value.split('.').next().unwrap_or(value))
 }
@@ -69,15 +69,15 @@ pub(crate) fn label(rung: &Rung) -> String {
 }
 
 /// The published machine that a ladder shows, with its name: the first of the report's that has one of its times.
-pub(crate) fn reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
+pub(crate) fn compared_reference<'a>(report: &Report<'a>) -> Option<(Name, &'a str)> {
     let rungs = &report.analysis.screen.as_ref()?.rungs;
-    let has = |machine: Name| rungs.iter().any(|rung| published(rung, machine).is_some());
+    let has = |machine: Name| rungs.iter().any(|rung| published_seconds(rung, machine).is_some());
     let found = report.references.iter().find(|reference| has(reference.id))?;
     Some((found.id, found.title.split(',').next().unwrap_or(&found.title)))
 }
 
 /// The time of a rung on a published machine.
-pub(crate) fn published(rung: &Rung, machine: Name) -> Option<f64> {
+pub(crate) fn published_seconds(rung: &Rung, machine: Name) -> Option<f64> {
     rung.published.iter().find(|one| one.machine == machine).map(|one| one.seconds)
 }
 
@@ -86,11 +86,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decades_are_in_words() {
-        let axis = Axis { from: -10, to: -2 };
-        let labels: Vec<String> = axis.labelled().map(|(_, text)| text).collect();
+    fn decades_have_labels() {
+        let axis = LadderAxis { from: -10, to: -2 };
+        let labels: Vec<String> = axis.labels().map(|(_, text)| text).collect();
         assert_eq!(labels, ["0.1 ns", "10 ns", "1 µs", "100 µs", "10 ms"]);
-        let all: Vec<String> = Axis { from: -8, to: -5 }.labelled().map(|(_, text)| text).collect();
+        let all: Vec<String> = LadderAxis { from: -8, to: -5 }.labels().map(|(_, text)| text).collect();
         assert_eq!(all, ["10 ns", "100 ns", "1 µs", "10 µs"]);
         assert!((axis.share(1e-6) - 0.5).abs() < 1e-12);
         assert_eq!((axis.share(0.0), axis.share(1.0)), (0.0, 1.0));

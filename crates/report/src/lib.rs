@@ -9,29 +9,29 @@ use kelvin_analysis::Analysis;
 use kelvin_model::{Name, Reference, Run};
 
 pub mod assets;
-mod beside;
 pub mod compare;
 pub mod csv;
+mod escape;
 pub mod exports;
 pub mod figures;
 pub mod history;
 pub mod html;
 pub mod json;
+mod labels;
 mod ladder;
 pub mod markdown;
 mod palette;
-mod picture;
+mod plot_layout;
+mod published;
 mod rivals;
-mod safe;
 mod scale;
 pub mod sections;
-mod studies;
+mod study_tables;
 pub mod svg;
 pub mod terminal;
 pub mod text;
 pub mod units;
 pub mod why;
-mod words;
 
 pub use csv::{CsvSamples, CsvSummary};
 pub use exports::{Bencher, Benchstat, GithubAction, OpenMetrics, Parquet, ParquetSamples};
@@ -50,19 +50,19 @@ pub struct Report<'a> {
     /// Published machines to compare with.
     pub references: &'a [Reference],
     /// The texts of the probes; a probe missing here has no method text in the report.
-    pub probes: &'a [ProbeText],
+    pub probes: &'a [ProbeDocs],
 }
 
 impl Report<'_> {
     /// The texts of a probe, if given.
-    pub fn probe(&self, id: &str) -> Option<&ProbeText> {
+    pub fn probe(&self, id: &str) -> Option<&ProbeDocs> {
         self.probes.iter().find(|probe| probe.id == *id)
     }
 }
 
 /// The texts of a probe, as in `kelvin explain`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeText {
+pub struct ProbeDocs {
     /// Id of the probe.
     pub id: Name,
     /// One sentence.

@@ -2,16 +2,16 @@
 
 use std::io;
 
-use kelvin_analysis::words::hazards::measured;
-use kelvin_analysis::words::normal;
-use kelvin_analysis::{Answer, Concluded, MetricResult, StudyTable};
-use kelvin_model::{Hazard, Remedy, RunStatus, Screen};
+use kelvin_analysis::wording::class_comparison;
+use kelvin_analysis::wording::hazards::measured_cost;
+use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyTable};
+use kelvin_model::{Hazard, Overview, Remedy, RunStatus};
 
-use crate::beside::beside;
-use crate::safe::{Marked, md};
-use crate::sections::{Alike, Entry, Missing, Section, sections};
-use crate::terminal::{is_study, ladder_lines, leading_conclusions, of_purpose, title};
-use crate::{Render, Report, rivals, studies as tables, units, words};
+use crate::escape::{MarkdownText, md};
+use crate::published::published_comparisons;
+use crate::sections::{CommonAxes, MissingResults, Section, SectionEntry, sections};
+use crate::terminal::{is_study, ladder_lines, leading_conclusions, sections_by_purpose, study_title};
+use crate::{Render, Report, labels, rivals, study_tables as tables, units};
 
 /// The Markdown report (GitHub's flavour: tables).
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,10 +29,10 @@ impl Render for Markdown {
             head(report),
             report.analysis.screen.as_ref().map(|screen| first_screen(report, screen)),
             list("Verdict", &report.analysis.verdict),
-            list("Normal for its class", normal::lines(&report.analysis.normal)),
+            list("Normal for its class", class_comparison::class_lines(&report.analysis.normal)),
             hazards(report),
             nothing,
-            sections.iter().map(|one| section(report, one)).collect::<Marked>(),
+            sections.iter().map(|one| section(report, one)).collect::<MarkdownText>(),
             other_programs(report),
             published(report),
             studies(report),
@@ -43,18 +43,18 @@ impl Render for Markdown {
 }
 
 /// A study begins with its answer; what it was measured on, and what with, follows.
-fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> Marked {
-    let [asked, inputs] = [false, true].map(|only_input| of_purpose(sections, only_input));
-    let areas = |sections: &[Section<'_>]| sections.iter().map(|one| section(report, one)).collect::<Marked>();
+fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> MarkdownText {
+    let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(sections, only_input));
+    let areas = |sections: &[Section<'_>]| sections.iter().map(|one| section(report, one)).collect::<MarkdownText>();
     md!(
         "# {}\n\n{}{}{}{}{}{}{}{}{}{}",
-        title(report),
+        study_title(report),
         partial(report),
         studies(report),
         areas(&asked),
         other_programs(report),
         published(report),
-        md!("{}\n\n{}\n\n", words::machine_line(report.run), words::run_line(report.run)),
+        md!("{}\n\n{}\n\n", labels::machine_line(report.run), labels::run_line(report.run)),
         list("Verdict", &report.analysis.verdict),
         hazards(report),
         areas(&inputs),
@@ -63,25 +63,25 @@ fn study_page(report: &Report<'_>, sections: &[Section<'_>]) -> Marked {
 }
 
 /// That a run was not finished.
-fn partial(report: &Report<'_>) -> Option<Marked> {
+fn partial(report: &Report<'_>) -> Option<MarkdownText> {
     let why = if let RunStatus::Partial(why) = &report.run.status { Some(why) } else { None };
     why.map(|why| md!("> **This run is partial:** {}\n\n", why))
 }
 
-fn head(report: &Report<'_>) -> Marked {
-    md!("# kelvin: {}\n\n{}\n\n{}", words::machine_line(report.run), words::run_line(report.run), partial(report))
+fn head(report: &Report<'_>) -> MarkdownText {
+    md!("# kelvin: {}\n\n{}\n\n{}", labels::machine_line(report.run), labels::run_line(report.run), partial(report))
 }
 
 /// The ladder as text, what stands out, what to do first, and how sure the run is.
-fn first_screen(report: &Report<'_>, screen: &Screen) -> Marked {
-    let cautions: Marked = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
+fn first_screen(report: &Report<'_>, screen: &Overview) -> MarkdownText {
+    let cautions: MarkdownText = screen.cautions.iter().map(|caution| md!("> {}\n\n", caution)).collect();
     let sentences = list("What stands out", screen.stand_outs.iter().map(|one| one.text.as_str()));
-    let remedy = |one: &Remedy| md!("{}: {}", one.against.join("; "), remedy(&one.command, one.is_command));
-    let sure = words::precision(report.analysis).into_iter().chain(screen.missing.iter().map(words::missing));
+    let remedy = |one: &Remedy| md!("{}: {}", one.against.join("; "), remedy_text(&one.command, one.is_command));
+    let sure = labels::precision(report.analysis).into_iter().chain(screen.missing.iter().map(labels::missing_figure));
     md!(
         "{}{}\n{}{}{}",
         cautions,
-        Marked::block(&ladder_lines(report, screen)),
+        MarkdownText::block(&ladder_lines(report, screen)),
         sentences,
         list("Do first", screen.do_first.iter().map(remedy)),
         list("Precision", sure)
@@ -89,25 +89,25 @@ fn first_screen(report: &Report<'_>, screen: &Screen) -> Marked {
 }
 
 /// A command as code, advice as it is.
-fn remedy(text: &str, is_command: bool) -> Marked {
-    if is_command { Marked::code(text) } else { md!("{}", text) }
+fn remedy_text(text: &str, is_command: bool) -> MarkdownText {
+    if is_command { MarkdownText::code(text) } else { md!("{}", text) }
 }
 
 /// Rival programs.
-fn other_programs(report: &Report<'_>) -> Marked {
+fn other_programs(report: &Report<'_>) -> MarkdownText {
     let rows = rivals::rows(report);
     if rows.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
-    let mut page = md!("## {}\n\n{}\n\n", rivals::TITLE, rivals::LEAD);
+    let mut page = md!("## {}\n\n{}\n\n", rivals::TITLE, rivals::INTRODUCTION);
     if rows.iter().any(|row| row.sides.is_ok()) {
         page.push(md!("| work | program | kelvin | the program | ratio | expected | verdict |\n"));
         page.push(md!("|:--|:--|--:|--:|--:|--:|:--|\n"));
     }
     for row in &rows {
         let Ok(sides) = &row.sides else { continue };
-        let program = Marked::code(row.program);
-        let rivals::Sides { kelvin, other, ratio, expected, verdict, .. } = sides;
+        let program = MarkdownText::code(row.program);
+        let rivals::RivalCells { kelvin, other, ratio, expected, verdict, .. } = sides;
         page.push(md!(
             "| {} | {} | {} | {} | {} | {} | {} |\n",
             row.what,
@@ -131,9 +131,9 @@ fn other_programs(report: &Report<'_>) -> Marked {
 }
 
 /// What published machines have in common with the run.
-fn published(report: &Report<'_>) -> Marked {
-    let mut page = Marked::new();
-    for table in beside(report) {
+fn published(report: &Report<'_>) -> MarkdownText {
+    let mut page = MarkdownText::new();
+    for table in published_comparisons(report) {
         page.push(md!("## Compared with {}\n\n", table.reference.title));
         page.push(md!("| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|\n"));
         for row in &table.rows {
@@ -145,32 +145,33 @@ fn published(report: &Report<'_>) -> Marked {
 }
 
 /// A heading with a list of texts or of what is written already; nothing at all for an empty list.
-fn list(title: &str, lines: impl IntoIterator<Item = impl Into<Marked>>) -> Marked {
-    let lines: Marked = lines.into_iter().map(|line| md!("- {}\n", line.into())).collect();
+fn list(title: &str, lines: impl IntoIterator<Item = impl Into<MarkdownText>>) -> MarkdownText {
+    let lines: MarkdownText = lines.into_iter().map(|line| md!("- {}\n", line.into())).collect();
     if lines.is_empty() { lines } else { md!("## {}\n\n{}\n", title, lines) }
 }
 
-fn hazards(report: &Report<'_>) -> Marked {
+fn hazards(report: &Report<'_>) -> MarkdownText {
     let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
     hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     let line = |hazard: &Hazard| {
-        let remedy = hazard.remedy.as_ref().map(|text| md!("; remedy: {}", remedy(text, hazard.remedy_is_command)));
-        let cost = measured(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
+        let remedy =
+            hazard.remedy.as_ref().map(|text| md!("; remedy: {}", remedy_text(text, hazard.remedy_is_command)));
+        let cost = measured_cost(&hazard.id, report.analysis).map(|cost| md!("; {}", cost));
         md!("**{}** {} ({}){}{}", hazard.severity.name(), hazard.summary, hazard.effect, cost, remedy)
     };
     list("Hazards", hazards.into_iter().map(line))
 }
 
-fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
+fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
     let mut page = md!("## {}\n\n", section.title);
-    let results = section.entries.iter().flat_map(Entry::results);
-    let results: Vec<&MetricResult> = results.filter(|result| !tables::has(report, result)).collect();
+    let results = section.entries.iter().flat_map(SectionEntry::results);
+    let results: Vec<&MetricResult> = results.filter(|result| !tables::has_result(report, result)).collect();
     if results.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
     let (measured, missing): (Vec<&MetricResult>, Vec<&MetricResult>) =
         results.into_iter().partition(|result| result.outcome.summary().is_some());
-    let alike = &section.alike;
+    let alike = &section.common_axes;
     page.push(md!("{}", alike.sentence().map(|said| md!("{}\n\n", said))));
     if !measured.is_empty() {
         page.push(md!("| metric | measured | cycles | predicted | ratio | verdict |\n|:--|--:|--:|--:|--:|:--|\n"));
@@ -178,10 +179,16 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
         page.push(md!("\n"));
     }
     if measured.is_empty() {
-        page.push(Missing::of(missing.iter().copied()).iter().map(|one| without_numbers(one, alike)).collect());
+        page.push(
+            MissingResults::group(missing.iter().copied()).iter().map(|one| without_numbers(one, alike)).collect(),
+        );
     } else {
         page.push(
-            missing.iter().flat_map(|result| Missing::of([*result])).map(|one| without_numbers(&one, alike)).collect(),
+            missing
+                .iter()
+                .flat_map(|result| MissingResults::group([*result]))
+                .map(|one| without_numbers(&one, alike))
+                .collect(),
         );
     }
     for result in &measured {
@@ -196,37 +203,37 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> Marked {
 }
 
 /// Results without a number for one reason.
-fn without_numbers(missing: &Missing<'_>, alike: &Alike) -> Marked {
-    let labels = Marked::joined(missing.results.iter().map(|result| label(result, alike)), ", ");
+fn without_numbers(missing: &MissingResults<'_>, alike: &CommonAxes) -> MarkdownText {
+    let labels = MarkdownText::joined(missing.results.iter().map(|result| label(result, alike)), ", ");
     md!("- {} **{}**: {}\n", labels, missing.word, missing.reason)
 }
 
-fn label(result: &MetricResult, alike: &Alike) -> Marked {
-    let case = alike.rest(&result.metric, &result.case);
+fn label(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
+    let case = alike.rest_text(&result.metric, &result.case);
     let space = if case.is_empty() { "" } else { " " };
-    Marked::code(&format!("{}{space}{case}", result.metric.id))
+    MarkdownText::code(&format!("{}{space}{case}", result.metric.id))
 }
 
-fn row(result: &MetricResult, alike: &Alike) -> Marked {
-    let Some(summary) = result.outcome.summary() else { return Marked::new() };
+fn row(result: &MetricResult, alike: &CommonAxes) -> MarkdownText {
+    let Some(summary) = result.outcome.summary() else { return MarkdownText::new() };
     let unit = result.metric.unit;
     md!(
         "| {}{} | {}{} | {} | {} | {} | {} |\n",
         label(result, alike),
         if result.only_input { " (input only)" } else { "" },
-        units::measured(summary, unit),
-        words::best(result).map(|best| format!("; {best}")),
-        units::cycles(result),
-        result.prediction.as_ref().map(|prediction| units::plain(prediction.value, unit)),
+        units::measured_text(summary, unit),
+        labels::best(result).map(|best| format!("; {best}")),
+        units::cycles_text(result),
+        result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit)),
         result.ratio.map(units::ratio),
-        words::verdict(result)
+        labels::verdict_word(result)
     )
 }
 
-fn studies(report: &Report<'_>) -> Marked {
-    let mut page = Marked::new();
+fn studies(report: &Report<'_>) -> MarkdownText {
+    let mut page = MarkdownText::new();
     for study in &report.analysis.studies {
-        page.push(md!("## Study {}\n\n", Marked::code(&study.id)));
+        page.push(md!("## Study {}\n\n", MarkdownText::code(&study.id)));
         page.push(study.answers.iter().map(answer).collect());
         page.push(study.tables.iter().map(study_table).collect());
         page.push(md!("{}\n\n", study.design));
@@ -235,7 +242,7 @@ fn studies(report: &Report<'_>) -> Marked {
         let mut rest =
             study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).peekable();
         if rest.peek().is_some() {
-            let rest: Marked = rest.map(conclusion).collect();
+            let rest: MarkdownText = rest.map(conclusion).collect();
             page.push(md!("\n<details><summary>More conclusions</summary>\n\n{}\n</details>\n", rest));
         }
         page.push(md!("\n"));
@@ -243,25 +250,26 @@ fn studies(report: &Report<'_>) -> Marked {
     page
 }
 
-fn conclusion(one: &Concluded) -> Marked {
+fn conclusion(one: &StatedConclusion) -> MarkdownText {
     md!("- **{}** {} ({})\n", tables::verdict(one), one.text, one.test)
 }
 
 /// What a study answers, and what that rests on.
-fn answer(answer: &Answer) -> Marked {
-    let because: Marked = answer.because.iter().map(|line| md!("- {}\n", line)).collect();
+fn answer(answer: &StudyAnswer) -> MarkdownText {
+    let because: MarkdownText = answer.because.iter().map(|line| md!("- {}\n", line)).collect();
     md!("**{}**\n\n{}\n", answer.says, because)
 }
 
 /// A table of a study, all of its columns.
-fn study_table(table: &StudyTable) -> Marked {
+fn study_table(table: &StudyTable) -> MarkdownText {
     let columns = tables::columns(table, false);
     if columns.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
-    let titles: Marked = columns.iter().map(|(_, column)| md!(" {} |", column.label)).collect();
-    let rules: Marked = columns.iter().map(|_| md!("--:|")).collect();
-    let cells = |row| columns.iter().map(|&column| md!(" {} |", tables::text(row, column))).collect::<Marked>();
-    let rows: Marked = table.rows.iter().map(|row| md!("| {} |{}\n", row.label, cells(row))).collect();
+    let titles: MarkdownText = columns.iter().map(|(_, column)| md!(" {} |", column.label)).collect();
+    let rules: MarkdownText = columns.iter().map(|_| md!("--:|")).collect();
+    let cells =
+        |row| columns.iter().map(|&column| md!(" {} |", tables::cell_text(row, column))).collect::<MarkdownText>();
+    let rows: MarkdownText = table.rows.iter().map(|row| md!("| {} |{}\n", row.label, cells(row))).collect();
     md!("### {}\n\n| |{}\n|:--|{}\n{}\n", table.title, titles, rules, rows)
 }

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 /// Colours of series: distinct also for colour-blind readers, each at least 3:1 against the ground (WCAG 1.4.11). Series
 /// differ in marker or dash too.
-pub(crate) const SERIES: usize = 8;
+pub(crate) const SERIES_COLORS: usize = 8;
 
 /// Colours of a heat map: as many as a reader can distinguish and find in the legend.
-pub(crate) const HEAT_STEPS: usize = 7;
+pub(crate) const HEAT_COLORS: usize = 7;
 
 /// Name, light and dark; text colours meet WCAG AA on their grounds in both.
 ///
@@ -54,7 +54,7 @@ const COLORS: [(&str, &str, &str); 37] = [
 ];
 
 /// The colours as properties of the page: light, dark where the reader's system is or the reader wants it, light on paper.
-pub(crate) fn properties() -> String {
+pub(crate) fn css_properties() -> String {
     let (mut light, mut dark) = (String::from("color-scheme:light;"), String::from("color-scheme:dark;"));
     for (name, in_light, in_dark) in COLORS {
         let _ = write!(light, "--{name}:{in_light};");
@@ -67,7 +67,7 @@ pub(crate) fn properties() -> String {
 }
 
 /// A style with light colours instead of their names, for files: few programs except browsers know the names.
-pub(crate) fn light(style: &str) -> String {
+pub(crate) fn with_light_colors(style: &str) -> String {
     COLORS.iter().fold(style.to_owned(), |style, (name, light, _)| style.replace(&format!("var(--{name})"), light))
 }
 
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn values_are_legible_on_every_colour_of_every_theme() {
+    fn values_are_legible_on_every_color() {
         for theme in 0..2 {
             let step =
-                |name: &str| (0..HEAT_STEPS).map(|step| color(&format!("{name}{step}"))[theme]).collect::<Vec<_>>();
+                |name: &str| (0..HEAT_COLORS).map(|step| color(&format!("{name}{step}"))[theme]).collect::<Vec<_>>();
             for (ground, ink) in step("h").iter().zip(step("ht")) {
                 assert!(contrast(ground, ink) >= 4.5, "{ink} on {ground}: {:.2}", contrast(ground, ink));
             }
@@ -110,19 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_series_stand_out_from_their_grounds() {
+    fn texts_and_series_have_contrast() {
         for theme in 0..2 {
             let against = |name: &str, ground: &str| contrast(color(name)[theme], color(ground)[theme]);
             for ground in ["ground", "panel", "faint"] {
                 assert!(["ink", "soft", "link"].iter().all(|text| against(text, ground) >= 4.5), "{ground}");
             }
             assert!(["good", "odd", "bad"].iter().all(|text| against(text, &format!("{text}-ground")) >= 4.5));
-            assert!((0..SERIES).all(|series| against(&format!("s{series}"), "panel") >= 3.0));
+            assert!((0..SERIES_COLORS).all(|series| against(&format!("s{series}"), "panel") >= 3.0));
         }
     }
 
     #[test]
-    fn a_style_of_a_file_names_no_colour() {
-        assert_eq!(light("a{fill:var(--panel)}b{stroke:var(--s0)}"), "a{fill:#fff}b{stroke:#0072b2}");
+    fn file_styles_use_palette_only() {
+        assert_eq!(with_light_colors("a{fill:var(--panel)}b{stroke:var(--s0)}"), "a{fill:#fff}b{stroke:#0072b2}");
     }
 }

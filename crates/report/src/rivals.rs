@@ -1,31 +1,31 @@
 //! Rival programs in the same run: one table, for the formats that have a table for it.
 
-use kelvin_analysis::{BesideRival, Compared, Figure, Interval, RivalOutcome, Verdict};
+use kelvin_analysis::{Figure, Interval, RangeVerdict, RivalFigures, RivalOutcome, RivalResult};
 use kelvin_model::Unit;
 
-use crate::{Report, units, words};
+use crate::{Report, labels, units};
 
 /// Its title.
 pub(crate) const TITLE: &str = "Other programs beside kelvin";
 /// Its introduction.
-pub(crate) const LEAD: &str = "Each pair did the same work in the same way, one right after the other, in every round. The ratio says how many times as \
+pub(crate) const INTRODUCTION: &str = "Each pair did the same work in the same way, one right after the other, in every round. The ratio says how many times as \
      fast as the program kelvin was, over those pairs.";
 
 /// The word of a parameter that the program itself chooses.
-const OWN: &str = "own";
+const OWN_VARIANT: &str = "own";
 
 /// One comparison.
-pub(crate) struct Row<'a> {
+pub(crate) struct RivalRow<'a> {
     /// What both did: `direct 4 KiB random`.
     pub what: String,
     /// The other program.
     pub program: &'static str,
     /// Both sides, or the word and the reason for none.
-    pub sides: Result<Sides<'a>, (&'static str, String)>,
+    pub sides: Result<RivalCells<'a>, (&'static str, String)>,
 }
 
 /// Both sides, formatted.
-pub(crate) struct Sides<'a> {
+pub(crate) struct RivalCells<'a> {
     /// kelvin's rate, or its time.
     pub kelvin: String,
     /// The program's.
@@ -45,12 +45,12 @@ pub(crate) struct Sides<'a> {
 }
 
 /// The comparisons of a run, in their order; none without other programs.
-pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
+pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<RivalRow<'a>> {
     report.analysis.rivals.iter().map(|rival| row(report, rival)).collect()
 }
 
 /// The missing comparisons, grouped by reason: their names, the word, the reason.
-pub(crate) fn missing<'r>(rows: &'r [Row<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
+pub(crate) fn missing<'r>(rows: &'r [RivalRow<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
     let mut missing: Vec<(Vec<String>, &'static str, &str)> = Vec::new();
     for row in rows {
         let Err((word, reason)) = &row.sides else { continue };
@@ -63,40 +63,42 @@ pub(crate) fn missing<'r>(rows: &'r [Row<'_>]) -> Vec<(Vec<String>, &'static str
     missing
 }
 
-fn row<'a>(report: &Report<'a>, rival: &'a BesideRival) -> Row<'a> {
+fn row<'a>(report: &Report<'a>, rival: &'a RivalResult) -> RivalRow<'a> {
     let state = rival.id.as_str().rsplit('.').next().unwrap_or_default();
     let pairs = report.run.metric(&rival.id).map(|metric| units::case_pairs(metric, &rival.case)).unwrap_or_default();
-    let values = pairs.into_iter().map(|(name, value)| if value == OWN { format!("{OWN} {name}") } else { value });
+    let values = pairs
+        .into_iter()
+        .map(|(name, value)| if value == OWN_VARIANT { format!("{OWN_VARIANT} {name}") } else { value });
     let what: Vec<String> = std::iter::once(state.to_owned()).chain(values).collect();
     let sides = match &rival.outcome {
-        RivalOutcome::Compared(compared) => Ok(sides(compared)),
+        RivalOutcome::Compared(compared) => Ok(rival_cells(compared)),
         RivalOutcome::Missing(outcome) => {
-            Err(words::no_number(outcome, Unit::Ratio).unwrap_or(("not known", "one side gave no rate".into())))
+            Err(labels::missing_reason(outcome, Unit::Ratio).unwrap_or(("not known", "one side gave no rate".into())))
         }
     };
-    Row { what: what.join(" "), program: rival.program.as_str(), sides }
+    RivalRow { what: what.join(" "), program: rival.program.as_str(), sides }
 }
 
 /// A ratio and the ends of its interval.
-fn short(ratio: &Figure) -> String {
+fn short_ratio(ratio: &Figure) -> String {
     let ends = |interval: Interval| format!(" {}..{}", units::ratio(interval.lower), units::ratio(interval.upper));
     format!("{}{}", units::ratio(ratio.value), ratio.interval.map(ends).unwrap_or_default())
 }
 
-fn sides(compared: &Compared) -> Sides<'_> {
-    Sides {
-        kelvin: units::plain(compared.kelvin.value, compared.unit),
-        other: units::plain(compared.other.value, compared.unit),
+fn rival_cells(compared: &RivalFigures) -> RivalCells<'_> {
+    RivalCells {
+        kelvin: units::value_text(compared.kelvin.value, compared.unit),
+        other: units::value_text(compared.other.value, compared.unit),
         ratio: units::with_interval(compared.ratio.value, compared.ratio.interval, Unit::Ratio).to_string(),
-        short_ratio: short(&compared.ratio),
+        short_ratio: short_ratio(&compared.ratio),
         expected: compared.expected.map(units::ratio).unwrap_or_default(),
         verdict: match compared.verdict {
-            Verdict::AsPredicted => "expected",
-            Verdict::Above => "above",
-            Verdict::Below => "below",
-            Verdict::NotPredicted | Verdict::NotMeasured => "",
+            RangeVerdict::AsPredicted => "expected",
+            RangeVerdict::Above => "above",
+            RangeVerdict::Below => "below",
+            RangeVerdict::NotPredicted | RangeVerdict::NotMeasured => "",
         },
-        is_gap: words::is_gap(compared.verdict),
+        is_gap: labels::is_gap(compared.verdict),
         notes: &compared.notes,
     }
 }

@@ -2,30 +2,30 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::figures::{AxisKind, FigureAxis, Short};
+use crate::figures::{AxisKind, FigureAxis, Sig6};
 
 /// Distance of zero below the smallest positive value of a logarithmic axis: one binary step.
 const ZERO_STEP: f64 = 2.0;
 
 /// Maximum ticks of an axis; of more every second one is left out.
-const MOST_TICKS: usize = 9;
+const MAX_TICKS: usize = 9;
 
 /// Ticks that a linear axis aims for.
 const LINEAR_TICKS: f64 = 8.0;
 
 /// Room at each side of a single value on a logarithmic axis, in decades: a factor of five in all.
-const ALONE: f64 = 0.35;
+const SINGLE_VALUE_PADDING: f64 = 0.35;
 
 /// An axis over the values that it shows. A place on it is a value, or its logarithm to base ten.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Scale {
+pub struct AxisScaling {
     #[serde(skip)]
     logarithmic: bool,
     /// The place of zero on a logarithmic axis, if it shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    zero: Option<Short>,
-    low: Short,
-    high: Short,
+    zero: Option<Sig6>,
+    low: Sig6,
+    high: Sig6,
     ticks: Vec<Tick>,
 }
 
@@ -33,54 +33,55 @@ pub struct Scale {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// Its place.
-    pub place: f64,
+    pub position: f64,
     /// Its label with the unit.
     pub label: String,
 }
 
 impl Serialize for Tick {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        (Short(self.place), &self.label).serialize(serializer)
+        (Sig6(self.position), &self.label).serialize(serializer)
     }
 }
 
-impl Scale {
+impl AxisScaling {
     /// A linear axis over values, which must be finite; without any it runs from 0 to 1. `room` is left at its ends, as a
     /// share of its length.
     pub fn linear(values: &[f64], axis: &FigureAxis, room: f64) -> Self {
-        let (low, high) = ends(values.iter().copied()).unwrap_or((0.0, 1.0));
+        let (low, high) = min_max(values.iter().copied()).unwrap_or((0.0, 1.0));
         // It starts at zero unless its values are far from it, so that the eye can compare distances.
         let low = if axis.from_zero && low > 0.0 && low < 0.6 * high { 0.0 } else { low };
-        let (from, high) = padded(low, high, low.abs() / 2.0, room);
+        let (from, high) = padded_range(low, high, low.abs() / 2.0, room);
         let low = if low == 0.0 { low } else { from };
         let ticks = linear_ticks(low, high, axis.kind);
-        Self { logarithmic: false, zero: None, low: Short(low), high: Short(high), ticks: Vec::new() }
-            .with(ticks, axis.kind)
+        Self { logarithmic: false, zero: None, low: Sig6(low), high: Sig6(high), ticks: Vec::new() }
+            .with_ticks(ticks, axis.kind)
     }
 
     /// A logarithmic axis over the values that are not negative; `None` where none is positive.
     pub fn logarithmic(values: &[f64], axis: &FigureAxis, room: f64) -> Option<Self> {
-        let (least, most) = ends(values.iter().copied().filter(|value| *value > 0.0))?;
+        let (least, most) = min_max(values.iter().copied().filter(|value| *value > 0.0))?;
         let zero = values.contains(&0.0).then(|| (least / ZERO_STEP).log10());
-        let (low, high) = padded(zero.unwrap_or(least.log10()), most.log10(), ALONE, room);
+        let (low, high) = padded_range(zero.unwrap_or(least.log10()), most.log10(), SINGLE_VALUE_PADDING, room);
         let ticks = zero.map(|_| 0.0).into_iter().chain(logarithmic_ticks(low, high, axis.kind)).collect();
         let scale =
-            Self { logarithmic: true, zero: zero.map(Short), low: Short(low), high: Short(high), ticks: Vec::new() };
-        Some(scale.with(ticks, axis.kind))
+            Self { logarithmic: true, zero: zero.map(Sig6), low: Sig6(low), high: Sig6(high), ticks: Vec::new() };
+        Some(scale.with_ticks(ticks, axis.kind))
     }
 
     /// The same with those of these ticks that are on it.
-    fn with(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
+    fn with_ticks(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
         // Steps of a tenth add up to slightly beyond the end.
         let hair = 1e-9 * (self.high.0 - self.low.0);
-        let ticks = ticks.into_iter().map(|value| Tick { place: self.place(value), label: label(kind, value) });
-        let is_on_it = |tick: &Tick| (self.low.0 - hair..=self.high.0 + hair).contains(&tick.place);
+        let ticks =
+            ticks.into_iter().map(|value| Tick { position: self.position(value), label: tick_label(kind, value) });
+        let is_on_it = |tick: &Tick| (self.low.0 - hair..=self.high.0 + hair).contains(&tick.position);
         self.ticks = ticks.filter(is_on_it).collect();
         self
     }
 
     /// The place of a value.
-    fn place(&self, value: f64) -> f64 {
+    fn position(&self, value: f64) -> f64 {
         match self.logarithmic {
             true if value > 0.0 => value.log10(),
             true => self.zero.map_or(f64::NEG_INFINITY, |zero| zero.0),
@@ -94,8 +95,8 @@ impl Scale {
     }
 
     /// The same of a value.
-    pub fn at(&self, value: f64) -> f64 {
-        self.share(self.place(value))
+    pub fn share_of_value(&self, value: f64) -> f64 {
+        self.share(self.position(value))
     }
 
     /// The ticks, from the lower to the upper end.
@@ -105,12 +106,12 @@ impl Scale {
 }
 
 /// The minimum and the maximum of values; `None` without any.
-fn ends(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+fn min_max(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     Some((values.clone().reduce(f64::min)?, values.reduce(f64::max)?))
 }
 
 /// The ends of an axis with room at them, as a share of its length; around a single value there is room for round ticks.
-fn padded(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
+fn padded_range(low: f64, high: f64, alone: f64, room: f64) -> (f64, f64) {
     let margin = match high - low {
         0.0 if alone > 0.0 => alone,
         0.0 => room,
@@ -135,13 +136,13 @@ fn logarithmic_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
     let powers = low.floor() as i32..=high.ceil() as i32;
     let ticks: Vec<f64> =
         powers.flat_map(|power| mantissas.iter().map(move |mantissa| mantissa * 10f64.powi(power))).collect();
-    let step = ticks.len() / (2 * MOST_TICKS) + 1;
+    let step = ticks.len() / (2 * MAX_TICKS) + 1;
     ticks.into_iter().step_by(step).collect()
 }
 
 /// Even steps begin at a multiple of the step, so that KiB, MiB and GiB get a tick.
 fn powers_of_two(from: i32, to: i32) -> Vec<f64> {
-    let step = ((to - from) as usize / MOST_TICKS + 1) as i32;
+    let step = ((to - from) as usize / MAX_TICKS + 1) as i32;
     let from = from + (step - from.rem_euclid(step)) % step;
     (from..=to).step_by(step as usize).map(|power| 2f64.powi(power)).collect()
 }
@@ -160,7 +161,7 @@ fn linear_ticks(low: f64, high: f64, kind: AxisKind) -> Vec<f64> {
 }
 
 /// The label of a tick: the shortest decimal of the scaled value, with its unit.
-fn label(kind: AxisKind, value: f64) -> String {
+fn tick_label(kind: AxisKind, value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -180,26 +181,26 @@ mod tests {
         FigureAxis { label: String::new(), kind, logarithmic, from_zero: true }
     }
 
-    fn over(values: &[f64], axis: &FigureAxis) -> Scale {
-        let logarithmic = Scale::logarithmic(values, axis, 0.0).filter(|_| axis.logarithmic);
-        logarithmic.unwrap_or_else(|| Scale::linear(values, axis, 0.0))
+    fn scale_over(values: &[f64], axis: &FigureAxis) -> AxisScaling {
+        let logarithmic = AxisScaling::logarithmic(values, axis, 0.0).filter(|_| axis.logarithmic);
+        logarithmic.unwrap_or_else(|| AxisScaling::linear(values, axis, 0.0))
     }
 
     fn labels(values: &[f64], kind: AxisKind, logarithmic: bool) -> Vec<String> {
-        over(values, &axis(kind, logarithmic)).ticks().iter().map(|tick| tick.label.clone()).collect()
+        scale_over(values, &axis(kind, logarithmic)).ticks().iter().map(|tick| tick.label.clone()).collect()
     }
 
     #[test]
-    fn sizes_have_binary_ticks() {
+    fn sizes_have_binary_ticks_only() {
         let ticks = labels(&[4096.0, 268_435_456.0], AxisKind::Bytes, true);
         assert_eq!(ticks, ["4 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB", "256 MiB"]);
     }
 
     #[test]
-    fn zero_has_a_place_on_a_logarithmic_axis() {
-        let scale = over(&[0.0, 4096.0, 16_384.0], &axis(AxisKind::Bytes, true));
-        assert_eq!(scale.at(0.0), 0.0);
-        assert!((scale.at(4096.0) - 1.0 / 3.0).abs() < 1e-12);
+    fn zero_is_on_logarithmic_axis() {
+        let scale = scale_over(&[0.0, 4096.0, 16_384.0], &axis(AxisKind::Bytes, true));
+        assert_eq!(scale.share_of_value(0.0), 0.0);
+        assert!((scale.share_of_value(4096.0) - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(scale.ticks()[0].label, "0");
     }
 
@@ -214,25 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_starts_at_zero_only_where_heights_are_compared() {
+    fn only_height_axes_start_at_zero() {
         let values = [0.5, 1.5];
         assert_eq!(labels(&values, AxisKind::Number, false)[0], "0");
         let relative = FigureAxis { from_zero: false, ..axis(AxisKind::Number, false) };
-        assert_eq!(over(&values, &relative).ticks()[0].label, "0.6");
+        assert_eq!(scale_over(&values, &relative).ticks()[0].label, "0.6");
     }
 
     #[test]
-    fn a_single_value_and_no_value_have_an_axis() {
-        let single = over(&[5.0], &axis(AxisKind::Number, false));
-        assert!((single.at(5.0) - 0.5).abs() < 0.5);
+    fn one_or_no_value_has_axis() {
+        let single = scale_over(&[5.0], &axis(AxisKind::Number, false));
+        assert!((single.share_of_value(5.0) - 0.5).abs() < 0.5);
         assert!(!single.ticks().is_empty());
         assert_eq!(labels(&[], AxisKind::Number, true), ["0", "0.2", "0.4", "0.6", "0.8", "1"]);
     }
 
     #[test]
-    fn what_lies_beyond_an_end_is_put_there() {
-        let scale = over(&[1.0, 100.0], &axis(AxisKind::Number, true));
-        assert_eq!(scale.at(-3.0), 0.0);
-        assert_eq!(scale.at(1e9), 1.0);
+    fn out_of_range_values_are_clamped() {
+        let scale = scale_over(&[1.0, 100.0], &axis(AxisKind::Number, true));
+        assert_eq!(scale.share_of_value(-3.0), 0.0);
+        assert_eq!(scale.share_of_value(1e9), 1.0);
     }
 }

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::{BesideRival, MetricResult};
+use kelvin_analysis::{MetricResult, RivalResult};
 use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
 
-use crate::{Report, units, words};
+use crate::{Report, labels, units};
 
 /// Minimum points of a curve; two points are two rows.
-const LEAST_POINTS: usize = 3;
+const MIN_CURVE_POINTS: usize = 3;
 
 /// The axes of a metric that is measured from one thing to another.
-const PAIR: [&str; 2] = ["from", "to"];
+const MATRIX_AXES: [&str; 2] = ["from", "to"];
 
 /// One area of a report.
 #[derive(Clone, Debug)]
@@ -21,34 +21,34 @@ pub struct Section<'a> {
     /// Title for people.
     pub title: String,
     /// What all its results have alike.
-    pub alike: Alike,
+    pub common_axes: CommonAxes,
     /// Its rows and curves, in the order of the plan.
-    pub entries: Vec<Entry<'a>>,
+    pub entries: Vec<SectionEntry<'a>>,
 }
 
 /// Fewest results of which it is said once what they have alike.
-const LEAST_ALIKE: usize = 3;
+const MIN_COMMON_RESULTS: usize = 3;
 
 /// The axes that have one value in all results of a section, or in all lines of a figure: said once beside them, so that their names
 /// leave it out.
 #[derive(Clone, Debug, Default)]
-pub struct Alike {
+pub struct CommonAxes {
     case: Case,
     words: String,
 }
 
-impl Alike {
+impl CommonAxes {
     fn of_results(results: &[&MetricResult]) -> Self {
         match results {
-            [first, ..] if results.len() >= LEAST_ALIKE => {
-                Self::of(&first.metric, results.iter().map(|result| &result.case))
+            [first, ..] if results.len() >= MIN_COMMON_RESULTS => {
+                Self::of_cases(&first.metric, results.iter().map(|result| &result.case))
             }
             _ => Self::default(),
         }
     }
 
     /// Of cases of a metric.
-    pub fn of<'c>(metric: &Metric, mut cases: impl Iterator<Item = &'c Case>) -> Self {
+    pub fn of_cases<'c>(metric: &Metric, mut cases: impl Iterator<Item = &'c Case>) -> Self {
         let first: Case = cases.next().cloned().unwrap_or_default();
         let case = cases
             .fold(first, |alike, case| alike.iter().filter(|(name, value)| case.get(name) == Some(*value)).collect());
@@ -61,7 +61,7 @@ impl Alike {
     }
 
     /// The rest of a case, as it is written beside a metric.
-    pub fn rest(&self, metric: &Metric, case: &Case) -> String {
+    pub fn rest_text(&self, metric: &Metric, case: &Case) -> String {
         units::case(metric, &self.rest_of(case))
     }
 
@@ -71,14 +71,14 @@ impl Alike {
     }
 
     /// What a case has alike with the others.
-    pub(crate) fn same_in(&self, case: &Case) -> Case {
+    pub(crate) fn common_of(&self, case: &Case) -> Case {
         case.iter().filter(|(name, _)| self.case.get(name).is_some()).collect()
     }
 }
 
 /// A row, a curve, or a matrix.
 #[derive(Clone, Debug)]
-pub enum Entry<'a> {
+pub enum SectionEntry<'a> {
     /// One metric at one case.
     Single(&'a MetricResult),
     /// One metric over a numeric axis.
@@ -125,12 +125,12 @@ pub struct Matrix<'a> {
     /// Everything on either side of a pair, numbers by size.
     pub names: Vec<Value>,
     /// The pairs, row by row.
-    pub cells: Vec<Pair<'a>>,
+    pub cells: Vec<MatrixCell<'a>>,
 }
 
 /// One pair of a matrix.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair<'a> {
+pub struct MatrixCell<'a> {
     /// Index of its row among the names.
     pub from: usize,
     /// Index of its column among the names.
@@ -158,7 +158,7 @@ impl<'a> Curve<'a> {
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> SectionEntry<'a> {
     /// The results behind it.
     pub fn results(&self) -> Vec<&'a MetricResult> {
         match self {
@@ -189,11 +189,11 @@ impl<'a> Entry<'a> {
 }
 
 /// Most cases without a number that are named; more are counted. The other formats have them all.
-pub const MOST_NAMED: usize = 2;
+pub const MAX_NAMED: usize = 2;
 
 /// Results without a number for one reason.
 #[derive(Clone, Debug)]
-pub struct Missing<'a> {
+pub struct MissingResults<'a> {
     /// Why, in a word or two: `skipped`.
     pub word: &'static str,
     /// Why, in full.
@@ -202,12 +202,12 @@ pub struct Missing<'a> {
     pub results: Vec<&'a MetricResult>,
 }
 
-impl<'a> Missing<'a> {
+impl<'a> MissingResults<'a> {
     /// The reasons of those of some results that have no number, each once.
-    pub fn of(results: impl IntoIterator<Item = &'a MetricResult>) -> Vec<Self> {
+    pub fn group(results: impl IntoIterator<Item = &'a MetricResult>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for result in results {
-            let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { continue };
+            let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) else { continue };
             match found.iter_mut().find(|known| known.word == word && known.reason == reason) {
                 Some(known) => known.results.push(result),
                 None => found.push(Self { word, reason, results: vec![result] }),
@@ -217,18 +217,18 @@ impl<'a> Missing<'a> {
     }
 
     /// Whether it is the reason of this result.
-    pub fn is_of(&self, result: &MetricResult) -> bool {
+    pub fn includes(&self, result: &MetricResult) -> bool {
         self.results.iter().any(|known| std::ptr::eq(*known, result))
     }
 
     /// Each metric once, by the name that `named` gives it, with its cases: `syscall.null (call=gettid; call=libc_getpid),
     /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
     /// (16 cases each), transfer.cold, transfer.cold.device (each files=large)`.
-    pub fn labels(&self, alike: &Alike, named: fn(&str) -> &str) -> String {
+    pub fn labels(&self, alike: &CommonAxes, named: fn(&str) -> &str) -> String {
         let mut metrics: Vec<(&str, Vec<String>)> = Vec::new();
         for result in &self.results {
             let id = named(result.metric.id.as_str());
-            let case = Some(alike.rest(&result.metric, &result.case)).filter(|case| !case.is_empty());
+            let case = Some(alike.rest_text(&result.metric, &result.case)).filter(|case| !case.is_empty());
             match metrics.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, cases)) => cases.extend(case),
                 None => metrics.push((id, case.into_iter().collect())),
@@ -239,7 +239,7 @@ impl<'a> Missing<'a> {
             let is_several = metrics.len() > 1;
             match metrics[0].1.as_slice() {
                 [] => ids,
-                cases if cases.len() <= MOST_NAMED => {
+                cases if cases.len() <= MAX_NAMED => {
                     format!("{ids} ({}{})", if is_several { "each " } else { "" }, cases.join("; "))
                 }
                 cases => format!("{ids} ({} cases{})", cases.len(), if is_several { " each" } else { "" }),
@@ -259,8 +259,8 @@ pub fn without_area(id: &str) -> &str {
 pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     // Comparisons with rivals have their own table.
     let results: Vec<&MetricResult> =
-        report.analysis.results.iter().filter(|result| !BesideRival::is_part(result)).collect();
-    let mut areas: Vec<&'static str> = words::AREAS.to_vec();
+        report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result)).collect();
+    let mut areas: Vec<&'static str> = labels::AREAS.to_vec();
     for result in &results {
         if !areas.contains(&result.metric.area()) {
             areas.push(result.metric.area());
@@ -269,13 +269,18 @@ pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     let section = |area: &'static str| {
         let within: Vec<&MetricResult> =
             results.iter().copied().filter(|result| result.metric.area() == area).collect();
-        Section { area, title: words::area(area), alike: Alike::of_results(&within), entries: entries(&within) }
+        Section {
+            area,
+            title: labels::area(area),
+            common_axes: CommonAxes::of_results(&within),
+            entries: entries(&within),
+        }
     };
     areas.into_iter().map(section).filter(|section| !section.entries.is_empty()).collect()
 }
 
 /// Rows and curves in the order in which their metrics first appear.
-fn entries<'a>(results: &[&'a MetricResult]) -> Vec<Entry<'a>> {
+fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
     let mut metrics: Vec<Name> = Vec::new();
     for result in results {
         if !metrics.contains(&result.metric.id) {
@@ -287,39 +292,41 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<Entry<'a>> {
         let of_metric: Vec<&MetricResult> =
             results.iter().copied().filter(|result| result.metric.id == metric).collect();
         if let Some(matrices) = matrices(&of_metric) {
-            entries.extend(matrices.into_iter().map(Entry::Matrix));
+            entries.extend(matrices.into_iter().map(SectionEntry::Matrix));
         } else if let Some(curve) = curve(&of_metric) {
-            entries.push(Entry::Curve(curve));
+            entries.push(SectionEntry::Curve(curve));
         } else {
-            entries.extend(of_metric.into_iter().map(Entry::Single));
+            entries.extend(of_metric.into_iter().map(SectionEntry::Single));
         }
     }
     entries
 }
 
 /// From what to what, with the result.
-type Ends<'a> = Vec<(Value, Value, &'a MetricResult)>;
+type PairValues<'a> = Vec<(Value, Value, &'a MetricResult)>;
 
 /// The results of one metric over pairs, one matrix for each combination of the other axes' values, if they are any.
 fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
     let metric = &results.first()?.metric;
     let axis = |name: &str| metric.axes().find(|axis| axis.name == *name).copied();
-    let (from, to) = (axis(PAIR[0])?, axis(PAIR[1])?);
-    let mut parts: Vec<(Case, Ends<'a>)> = Vec::new();
+    let (from, to) = (axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?);
+    let mut parts: Vec<(Case, PairValues<'a>)> = Vec::new();
     for result in results {
         let pair = (result.case.get(&from.name)?, result.case.get(&to.name)?, *result);
-        let rest: Case = result.case.iter().filter(|(name, _)| !PAIR.contains(&name.as_str())).collect();
+        let rest: Case = result.case.iter().filter(|(name, _)| !MATRIX_AXES.contains(&name.as_str())).collect();
         match parts.iter_mut().find(|(case, _)| *case == rest) {
             Some((_, pairs)) => pairs.push(pair),
             None => parts.push((rest, vec![pair])),
         }
     }
-    let matrix = |(rest, pairs): (Case, Ends<'a>)| {
+    let matrix = |(rest, pairs): (Case, PairValues<'a>)| {
         let names: BTreeSet<Value> = pairs.iter().flat_map(|&(from, to, _)| [from, to]).collect();
         let names: Vec<Value> = names.into_iter().collect();
         let index = |value: Value| names.iter().position(|name| *name == value).unwrap_or_default();
-        let mut cells: Vec<Pair<'a>> =
-            pairs.into_iter().map(|(from, to, result)| Pair { from: index(from), to: index(to), result }).collect();
+        let mut cells: Vec<MatrixCell<'a>> = pairs
+            .into_iter()
+            .map(|(from, to, result)| MatrixCell { from: index(from), to: index(to), result })
+            .collect();
         cells.sort_by_key(|cell| (cell.from, cell.to));
         Matrix { metric, label: units::case(metric, &rest), held: rest, from, to, names, cells }
     };
@@ -337,7 +344,7 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>>
     let mut series: Vec<CurveSeries<'a>> = Vec::new();
     for result in results {
         // A case without the axis (a variant that has no size) makes this a list of rows.
-        let position = axis.of(&result.case)?;
+        let position = axis.number_in(&result.case)?;
         let rest: Case = result.case.iter().filter(|(name, _)| *name != axis.name).collect();
         match series.iter_mut().find(|line| line.held == rest) {
             Some(line) => line.points.push((position, result)),
@@ -351,7 +358,7 @@ fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>>
     for line in &mut series {
         line.points.sort_by_key(|(position, _)| *position);
     }
-    let long_enough = series.iter().any(|line| line.points.len() >= LEAST_POINTS);
+    let long_enough = series.iter().any(|line| line.points.len() >= MIN_CURVE_POINTS);
     long_enough.then_some(Curve { metric, axis, series })
 }
 

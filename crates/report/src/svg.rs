@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::figures::{Drawing, Figure, Guide, Mark, Point, Role};
-use crate::palette::{self, HEAT_STEPS, SERIES};
-use crate::picture::{Line, Look, Marker, Picture};
-use crate::safe::{Markup, html};
+use crate::escape::{Markup, html};
+use crate::figures::{Drawing, Figure, Guide, Mark, Point, SeriesRole};
+use crate::palette::{self, HEAT_COLORS, SERIES_COLORS};
+use crate::plot_layout::{LineStyle, Marker, PlotLayout, PlotLine};
 use crate::text::wrap;
 use path::number;
 
@@ -37,53 +37,56 @@ pub(crate) struct Margins {
 pub(crate) const MARGINS: Margins = Margins { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM };
 
 /// Height of a line of the legend.
-const LEGEND_LINE: f64 = 20.0;
+const LEGEND_LINE_HEIGHT: f64 = 20.0;
 /// Width of an average character at 12 px, on the wide side, since text cannot be measured here.
-pub(crate) const CHARACTER: f64 = 6.8;
+pub(crate) const CHARACTER_WIDTH: f64 = 6.8;
 
 /// Half the width of the bar that replaces a band around a single point.
-const HALF_BAR: f64 = 3.0;
+const HALF_WHISKER: f64 = 3.0;
 
 /// The look of drawings, by the names of the palette's colours.
 pub(crate) fn style_sheet() -> String {
-    let series = (0..SERIES).map(|n| format!(".s{n}{{stroke:var(--s{n});fill:var(--s{n})}}"));
-    let heat = (0..HEAT_STEPS)
+    let series = (0..SERIES_COLORS).map(|n| format!(".s{n}{{stroke:var(--s{n});fill:var(--s{n})}}"));
+    let heat = (0..HEAT_COLORS)
         .map(|n| format!(".h{n}{{fill:var(--h{n})}}text.ht{n}{{fill:var(--ht{n})}}rect.ht{n}{{stroke:var(--ht{n})}}"));
     // Of two rules for one element the later holds.
-    let rules = series.chain([include_str!("../assets/drawing.css").to_owned()]).chain(Role::ALL.map(look)).chain(heat);
+    let rules = series
+        .chain([include_str!("../assets/drawing.css").to_owned()])
+        .chain(SeriesRole::ALL.map(role_style))
+        .chain(heat);
     rules.collect()
 }
 
 /// The rules for lines and bands of a role; those of measured lines hold unless another role's do.
-fn look(role: Role) -> String {
-    let Look { width, dash, round, band, .. } = Look::of(role);
+fn role_style(role: SeriesRole) -> String {
+    let LineStyle { width, dash, round, band, .. } = LineStyle::for_role(role);
     let dash = if dash.is_empty() { String::new() } else { format!(";stroke-dasharray:{} {}", dash[0], dash[1]) };
     let round = if round { ";stroke-linecap:round" } else { "" };
-    let of = if role == Role::Measured { String::new() } else { format!(".{}", role.name()) };
+    let of = if role == SeriesRole::Measured { String::new() } else { format!(".{}", role.name()) };
     format!(".line{of}{{stroke-width:{width}{dash}{round}}}.band{of}{{fill-opacity:{band}}}")
 }
 
 /// Height of a line of a file's title, and width of an average character of it, on the wide side.
-const TITLE: f64 = 20.0;
-const TITLE_CHARACTER: f64 = 8.2;
+const TITLE_HEIGHT: f64 = 20.0;
+const TITLE_CHARACTER_WIDTH: f64 = 8.2;
 /// Between the edge and a title, and below that.
 const TITLE_MARGIN: f64 = 12.0;
-const BELOW_TITLE: f64 = 6.0;
+const TITLE_GAP: f64 = 6.0;
 
 /// The title of a file in as many lines as it takes, above what is drawn from 0 down; and its height.
 fn title(figure: &Figure, width: f64) -> (Markup, f64) {
-    let most = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER) as usize;
+    let most = ((width - 2.0 * TITLE_MARGIN) / TITLE_CHARACTER_WIDTH) as usize;
     let lines = wrap(&format!("{}: {}", figure.id, figure.title), most);
-    let height = TITLE * lines.len() as f64 + BELOW_TITLE;
+    let height = TITLE_HEIGHT * lines.len() as f64 + TITLE_GAP;
     let line = |(index, text): (usize, &String)| {
-        let y = TITLE * (index as f64 + 0.8) - height;
+        let y = TITLE_HEIGHT * (index as f64 + 0.8) - height;
         html!("<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>", TITLE_MARGIN, number(y), text)
     };
     (lines.iter().enumerate().map(line).collect(), height)
 }
 
 /// A drawing: what a page shows, with its size, and what a file shows in addition, with its own.
-struct Drawn {
+struct SvgDrawing {
     shown: Markup,
     width: f64,
     height: f64,
@@ -93,25 +96,25 @@ struct Drawn {
     whole: (f64, f64),
 }
 
-fn drawn(figure: &Figure) -> Drawn {
+fn draw(figure: &Figure) -> SvgDrawing {
     match &figure.drawing {
         Drawing::Plot(plot) => {
-            let (shown, height) = plot_body(&Picture::of(plot));
+            let (shown, height) = plot_body(&PlotLayout::new(plot));
             let (in_file, above) = title(figure, WIDTH);
-            Drawn { shown, width: WIDTH, height, in_file, above, whole: (WIDTH, above + height) }
+            SvgDrawing { shown, width: WIDTH, height, in_file, above, whole: (WIDTH, above + height) }
         }
-        Drawing::Heat(heat) => heat::drawn(heat, |width| title(figure, width)),
+        Drawing::Heat(heat) => heat::draw(heat, |width| title(figure, width)),
     }
 }
 
 /// The ground of a file, whose title is so high.
-fn ground(above: f64) -> Markup {
+fn background(above: f64) -> Markup {
     html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", number(above))
 }
 
 /// A figure as a file of its own, with title, colours and a white ground; a heat map with its legend.
 pub fn standalone(figure: &Figure) -> String {
-    let Drawn { shown, in_file, above, whole: (width, height), .. } = drawn(figure);
+    let SvgDrawing { shown, in_file, above, whole: (width, height), .. } = draw(figure);
     let svg = html!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"0 -{} {} {}\" width=\"{1}\" height=\"{2}\" \
          role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style>{}{}{}</svg>\n",
@@ -120,8 +123,8 @@ pub fn standalone(figure: &Figure) -> String {
         height,
         figure.title,
         figure.description.join(" "),
-        palette::light(&style_sheet()),
-        ground(above),
+        palette::with_light_colors(&style_sheet()),
+        background(above),
         shown,
         in_file
     );
@@ -131,7 +134,7 @@ pub fn standalone(figure: &Figure) -> String {
 /// A figure for the inside of a page: classes, no colours; the page has the description. A heat map is drawn once, for the
 /// script to make it live, and holds what a file shows of it, which the page hides.
 pub(crate) fn inline(figure: &Figure) -> Markup {
-    let Drawn { shown, width, height, in_file, above, whole: (file_width, file_height) } = drawn(figure);
+    let SvgDrawing { shown, width, height, in_file, above, whole: (file_width, file_height) } = draw(figure);
     let file = match figure.drawing {
         Drawing::Plot(_) => Markup::new(),
         Drawing::Heat(_) => html!(
@@ -150,14 +153,14 @@ pub(crate) fn inline(figure: &Figure) -> Markup {
         height,
         figure.title,
         file,
-        if hidden.is_empty() { Markup::new() } else { ground(above) },
+        if hidden.is_empty() { Markup::new() } else { background(above) },
         shown,
         hidden
     )
 }
 
 /// What a plot draws, and how high it is.
-fn plot_body(picture: &Picture<'_>) -> (Markup, f64) {
+fn plot_body(picture: &PlotLayout<'_>) -> (Markup, f64) {
     let mut svg = Markup::new();
     picture.guides.iter().for_each(|guide| svg.push(draw_guide(picture, guide)));
     svg.push(axes(picture));
@@ -167,31 +170,31 @@ fn plot_body(picture: &Picture<'_>) -> (Markup, f64) {
     picture.lines.iter().for_each(|line| svg.push(draw_line(picture, line)));
     let (legend, lines) = legend(picture);
     svg.push(legend);
-    let height = TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE;
+    let height = TOP + PLOT_HEIGHT + BOTTOM + lines * LEGEND_LINE_HEIGHT;
     // The first row of names has its place above the plot; further ones are put on top of it.
-    match rows.saturating_sub(1) as f64 * NAME_LINE {
+    match rows.saturating_sub(1) as f64 * MARK_NAME_HEIGHT {
         0.0 => (svg, height),
         more => (html!("<g transform=\"translate(0 {})\">{}</g>", number(more), svg), height + more),
     }
 }
 
-impl Picture<'_> {
-    fn across(&self, x: f64) -> f64 {
-        LEFT + self.x.scale().at(x) * (WIDTH - LEFT - RIGHT)
+impl PlotLayout<'_> {
+    fn x_of(&self, x: f64) -> f64 {
+        LEFT + self.x.scale().share_of_value(x) * (WIDTH - LEFT - RIGHT)
     }
 
-    fn down(&self, y: f64) -> f64 {
-        TOP + (1.0 - self.y.scale().at(y)) * PLOT_HEIGHT
+    fn y_of(&self, y: f64) -> f64 {
+        TOP + (1.0 - self.y.scale().share_of_value(y)) * PLOT_HEIGHT
     }
 
     /// Where the points of a line lie.
-    fn places(&self, line: &Line<'_>) -> impl Iterator<Item = (f64, f64)> {
-        line.points.iter().map(|point| (self.across(point.x), self.down(point.y)))
+    fn positions(&self, line: &PlotLine<'_>) -> impl Iterator<Item = (f64, f64)> {
+        line.points.iter().map(|point| (self.x_of(point.x), self.y_of(point.y)))
     }
 }
 
-fn draw_guide(picture: &Picture<'_>, guide: &Guide) -> Markup {
-    let (top, bottom) = (picture.down(guide.high), picture.down(guide.low));
+fn draw_guide(picture: &PlotLayout<'_>, guide: &Guide) -> Markup {
+    let (top, bottom) = (picture.y_of(guide.high), picture.y_of(guide.low));
     html!(
         "<path class=\"guide\" d=\"{}\"><title>{}</title></path>",
         path::rectangle(LEFT, top, WIDTH - LEFT - RIGHT, bottom - top),
@@ -200,20 +203,20 @@ fn draw_guide(picture: &Picture<'_>, guide: &Guide) -> Markup {
 }
 
 /// Distance of names that stand above each other.
-const NAME_LINE: f64 = 14.0;
+const MARK_NAME_HEIGHT: f64 = 14.0;
 
 /// Vertical lines with their bands and names, in the order of their places, and how many rows the names take: one that would touch another
 /// to its left stands higher.
-fn draw_marks(picture: &Picture<'_>) -> (Markup, usize) {
+fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
     let mut marks: Vec<&Mark> = picture.marks.iter().collect();
     marks.sort_by(|one, other| one.at.total_cmp(&other.at));
     let mut free_from: Vec<f64> = Vec::new();
     let row = |mark: &&Mark| {
-        let [from, to] = extent(picture.across(mark.at), &mark.label);
+        let [from, to] = text_extent(picture.x_of(mark.at), &mark.label);
         let row = free_from.iter().position(|free| *free <= from).unwrap_or(free_from.len());
         match free_from.get_mut(row) {
-            Some(free) => *free = to + CHARACTER,
-            None => free_from.push(to + CHARACTER),
+            Some(free) => *free = to + CHARACTER_WIDTH,
+            None => free_from.push(to + CHARACTER_WIDTH),
         }
         row
     };
@@ -223,9 +226,9 @@ fn draw_marks(picture: &Picture<'_>) -> (Markup, usize) {
 }
 
 /// From where to where the name of a place reaches.
-fn extent(x: f64, name: &str) -> [f64; 2] {
-    let width = width_of(name);
-    match anchor(x, width) {
+fn text_extent(x: f64, name: &str) -> [f64; 2] {
+    let width = text_width(name);
+    match text_anchor(x, width) {
         "start" => [x, x + width],
         "end" => [x - width, x],
         _ => [x - width / 2.0, x + width / 2.0],
@@ -233,27 +236,27 @@ fn extent(x: f64, name: &str) -> [f64; 2] {
 }
 
 /// A vertical line with its band, and its name at its upper end.
-fn draw_mark(picture: &Picture<'_>, mark: &Mark, row: usize) -> Markup {
-    let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.across(at));
+fn draw_mark(picture: &PlotLayout<'_>, mark: &Mark, row: usize) -> Markup {
+    let [x, from, to] = [mark.at, mark.low, mark.high].map(|at| picture.x_of(at));
     html!(
         "<path class=\"guide\" d=\"{}\"/><path class=\"mark-line\" d=\"{}V{}\"/>\
          <text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
         path::rectangle(from, TOP, to - from, PLOT_HEIGHT),
-        path::begin(x, TOP),
+        path::move_to(x, TOP),
         TOP + PLOT_HEIGHT,
         number(x),
-        number(TOP - 3.0 - row as f64 * NAME_LINE),
-        anchor(x, width_of(&mark.label)),
+        number(TOP - 3.0 - row as f64 * MARK_NAME_HEIGHT),
+        text_anchor(x, text_width(&mark.label)),
         mark.label
     )
 }
 
-fn width_of(name: &str) -> f64 {
-    name.chars().count() as f64 * CHARACTER
+fn text_width(name: &str) -> f64 {
+    name.chars().count() as f64 * CHARACTER_WIDTH
 }
 
 /// How a name of this width stands to its place so that it stays within the drawing.
-fn anchor(x: f64, width: f64) -> &'static str {
+fn text_anchor(x: f64, width: f64) -> &'static str {
     match width / 2.0 {
         half if x - half < 0.0 => "start",
         half if x + half > WIDTH => "end",
@@ -262,24 +265,24 @@ fn anchor(x: f64, width: f64) -> &'static str {
 }
 
 /// The grid as one path, and the labels of its lines.
-fn axes(picture: &Picture<'_>) -> Markup {
+fn axes(picture: &PlotLayout<'_>) -> Markup {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
     let (mut grid, mut beside, mut below) = (String::new(), Markup::new(), Markup::new());
     let (x, y) = (picture.x.scale(), picture.y.scale());
     for tick in y.ticks() {
-        let y = TOP + (1.0 - y.share(tick.place)) * PLOT_HEIGHT;
-        let _ = write!(grid, "{}H{right}", path::begin(LEFT, y));
+        let y = TOP + (1.0 - y.share(tick.position)) * PLOT_HEIGHT;
+        let _ = write!(grid, "{}H{right}", path::move_to(LEFT, y));
         beside.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), tick.label));
     }
     let mut free_from = 0.0;
     for tick in x.ticks() {
-        let x = LEFT + x.share(tick.place) * (right - LEFT);
-        let half = tick.label.chars().count() as f64 * CHARACTER / 2.0;
-        let _ = write!(grid, "{}V{bottom}", path::begin(x, TOP));
+        let x = LEFT + x.share(tick.position) * (right - LEFT);
+        let half = tick.label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
+        let _ = write!(grid, "{}V{bottom}", path::move_to(x, TOP));
         // A label that would touch the one before it is left out; its grid line stays.
         if x - half >= free_from {
             below.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), bottom + 18.0, tick.label));
-            free_from = x + half + CHARACTER;
+            free_from = x + half + CHARACTER_WIDTH;
         }
     }
     html!(
@@ -298,37 +301,38 @@ fn axes(picture: &Picture<'_>) -> Markup {
 }
 
 /// The interval band of measured points, the range of predictions, the spread of a history.
-fn draw_band(picture: &Picture<'_>, line: &Line<'_>) -> Markup {
-    let bands: String = line.stretches().map(|points| band(picture, points)).collect();
+fn draw_band(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
+    let bands: String = line.segments().map(|points| band_path(picture, points)).collect();
     html!("<path class=\"{}\" d=\"{}\"/>", classes("band", line), bands)
 }
 
 /// The band around neighbouring points; around one alone a bar.
-fn band(picture: &Picture<'_>, points: &[Point]) -> String {
+fn band_path(picture: &PlotLayout<'_>, points: &[Point]) -> String {
     if let [point] = points {
-        let (low, high) = (picture.down(point.low), picture.down(point.high));
-        return path::rectangle(picture.across(point.x) - HALF_BAR, high, 2.0 * HALF_BAR, low - high);
+        let (low, high) = (picture.y_of(point.low), picture.y_of(point.high));
+        return path::rectangle(picture.x_of(point.x) - HALF_WHISKER, high, 2.0 * HALF_WHISKER, low - high);
     }
     let upper = points.iter().map(|point| (point.x, point.high));
     let lower = points.iter().rev().map(|point| (point.x, point.low));
-    path::line(upper.chain(lower).map(|(x, y)| (picture.across(x), picture.down(y)))) + "z"
+    path::polyline(upper.chain(lower).map(|(x, y)| (picture.x_of(x), picture.y_of(y)))) + "z"
 }
 
-fn draw_line(picture: &Picture<'_>, line: &Line<'_>) -> Markup {
-    let is_drawn = Look::of(line.role).width > 0.0 && line.marker != Some(Marker::Dash);
-    let drawn = || html!("<path class=\"{}\" d=\"{}\"/>", classes("line", line), path::line(picture.places(line)));
-    html!("{}{}", is_drawn.then(drawn), markers(line, picture.places(line)))
+fn draw_line(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Markup {
+    let is_drawn = LineStyle::for_role(line.role).width > 0.0 && line.marker != Some(Marker::Dash);
+    let drawn =
+        || html!("<path class=\"{}\" d=\"{}\"/>", classes("line", line), path::polyline(picture.positions(line)));
+    html!("{}{}", is_drawn.then(drawn), markers(line, picture.positions(line)))
 }
 
-fn classes(what: &str, line: &Line<'_>) -> String {
-    let role = if line.role == Role::Measured { String::new() } else { format!(" {}", line.role.name()) };
+fn classes(what: &str, line: &PlotLine<'_>) -> String {
+    let role = if line.role == SeriesRole::Measured { String::new() } else { format!(" {}", line.role.name()) };
     format!("{what}{role} s{}", line.color)
 }
 
 /// The markers of a line, as one path.
-fn markers(line: &Line<'_>, places: impl Iterator<Item = (f64, f64)>) -> Option<Markup> {
+fn markers(line: &PlotLine<'_>, places: impl Iterator<Item = (f64, f64)>) -> Option<Markup> {
     let marker = line.marker?;
-    let hollow = Look::of(line.role).hollow;
+    let hollow = LineStyle::for_role(line.role).hollow;
     let class = match marker {
         Marker::Dash => classes("line", line),
         _ if hollow => format!("hollow s{}", line.color),
@@ -344,28 +348,28 @@ fn outline(marker: Marker, hollow: bool, x: f64, y: f64) -> String {
     let r = if hollow { 4.0 } else { 3.0 };
     let w = 2.0 * r;
     match marker {
-        Marker::Circle if hollow => path::begin(x - r, y) + &format!("a{r} {r} 0 1 0 {w} 0a{r} {r} 0 1 0-{w} 0z"),
-        Marker::Circle => path::dot(x, y),
-        Marker::Rect => path::begin(x - r, y - r) + &format!("h{w}v{w}h-{w}z"),
-        Marker::Triangle => path::begin(x, y - r - 0.5) + &format!("l{} {w}h-{}z", r + 0.5, w + 1.0),
-        Marker::Diamond => path::begin(x, y - r - 1.0) + &format!("l{w} {w}-{w} {w}-{w}-{w}z", w = r + 1.0),
-        Marker::Dash => path::begin(x - 8.0, y) + "h16",
+        Marker::Circle if hollow => path::move_to(x - r, y) + &format!("a{r} {r} 0 1 0 {w} 0a{r} {r} 0 1 0-{w} 0z"),
+        Marker::Circle => path::dot_at(x, y),
+        Marker::Rect => path::move_to(x - r, y - r) + &format!("h{w}v{w}h-{w}z"),
+        Marker::Triangle => path::move_to(x, y - r - 0.5) + &format!("l{} {w}h-{}z", r + 0.5, w + 1.0),
+        Marker::Diamond => path::move_to(x, y - r - 1.0) + &format!("l{w} {w}-{w} {w}-{w}-{w}z", w = r + 1.0),
+        Marker::Dash => path::move_to(x - 8.0, y) + "h16",
     }
 }
 
 /// The legend, in lines as wide as the figure, below the axis; and how many lines it takes. A single line of the plot
 /// needs none.
-fn legend(picture: &Picture<'_>) -> (Markup, f64) {
+fn legend(picture: &PlotLayout<'_>) -> (Markup, f64) {
     let (mut svg, mut x, mut lines) = (Markup::new(), LEFT, 1.0);
     if picture.lines.len() < 2 {
         return (svg, 0.0);
     }
     for line in &picture.lines {
-        let width = 34.0 + line.label.chars().count() as f64 * CHARACTER + 14.0;
+        let width = 34.0 + line.label.chars().count() as f64 * CHARACTER_WIDTH + 14.0;
         if x > LEFT && x + width > WIDTH - RIGHT {
             (x, lines) = (LEFT, lines + 1.0);
         }
-        let y = TOP + PLOT_HEIGHT + BOTTOM + (lines - 1.0) * LEGEND_LINE + 8.0;
+        let y = TOP + PLOT_HEIGHT + BOTTOM + (lines - 1.0) * LEGEND_LINE_HEIGHT + 8.0;
         svg.push(swatch(line, x, y));
         svg.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x + 34.0), y + 4.0, line.label));
         x += width;
@@ -374,13 +378,13 @@ fn legend(picture: &Picture<'_>) -> (Markup, f64) {
 }
 
 /// A short piece of a line with its marker, 26 wide.
-fn swatch(line: &Line<'_>, x: f64, y: f64) -> Markup {
-    let piece = || html!("<path class=\"{}\" d=\"{}h26\"/>", classes("line", line), path::begin(x, y));
+fn swatch(line: &PlotLine<'_>, x: f64, y: f64) -> Markup {
+    let piece = || html!("<path class=\"{}\" d=\"{}h26\"/>", classes("line", line), path::move_to(x, y));
     let marker = markers(line, std::iter::once((x + 13.0, y))).filter(|_| line.marker != Some(Marker::Dash));
-    html!("{}{}", (Look::of(line.role).width > 0.0).then(piece), marker)
+    html!("{}{}", (LineStyle::for_role(line.role).width > 0.0).then(piece), marker)
 }
 
 /// The swatch of a line as a small picture of its own, for the legend of a page.
-pub(crate) fn swatch_icon(line: &Line<'_>) -> Markup {
+pub(crate) fn swatch_icon(line: &PlotLine<'_>) -> Markup {
     html!("<svg class=\"swatch\" aria-hidden=\"true\">{}</svg>", swatch(line, 2.0, 6.0))
 }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use kelvin_model::text::visible;
+use kelvin_model::text::escape_invisible;
 use serde::Serialize;
 use serde_json::Value;
 
 /// Text with escapes for what could move a terminal's cursor or end a line.
 pub fn clean(text: &str) -> String {
-    visible(text).into_owned()
+    escape_invisible(text).into_owned()
 }
 
 /// JSON for the inside of a script element: nothing in it can end the element, open a comment, or end a line of script;
@@ -16,9 +16,9 @@ pub fn clean(text: &str) -> String {
 ///
 /// # Errors
 /// If the value cannot be JSON.
-pub fn script_json(value: &impl Serialize) -> serde_json::Result<String> {
+pub fn json_for_script(value: &impl Serialize) -> serde_json::Result<String> {
     let mut json = serde_json::to_value(value)?;
-    spell_out(&mut json);
+    escape_strings(&mut json);
     let mut safe = String::new();
     for c in serde_json::to_string(&json)?.chars() {
         match c {
@@ -32,11 +32,11 @@ pub fn script_json(value: &impl Serialize) -> serde_json::Result<String> {
 }
 
 /// Escapes invisible characters in every text of a value.
-fn spell_out(json: &mut Value) {
+fn escape_strings(json: &mut Value) {
     match json {
-        Value::String(text) => *text = visible(text).into_owned(),
-        Value::Array(items) => items.iter_mut().for_each(spell_out),
-        Value::Object(fields) => fields.values_mut().for_each(spell_out),
+        Value::String(text) => *text = escape_invisible(text).into_owned(),
+        Value::Array(items) => items.iter_mut().for_each(escape_strings),
+        Value::Object(fields) => fields.values_mut().for_each(escape_strings),
         _ => {}
     }
 }
@@ -46,10 +46,10 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in clean(text).split_whitespace() {
         let line = lines.last_mut().expect("there is always a line");
-        let room = width.saturating_sub(columns(line));
+        let room = width.saturating_sub(display_width(line));
         if line.is_empty() {
             line.push_str(word);
-        } else if columns(word) < room {
+        } else if display_width(word) < room {
             line.push(' ');
             line.push_str(word);
         } else {
@@ -60,18 +60,18 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Columns of a text on a terminal. The texts of a report have single-column characters.
-pub fn columns(text: &str) -> usize {
+pub fn display_width(text: &str) -> usize {
     text.chars().count()
 }
 
 /// Text padded on the right to a width.
-pub fn left(text: &str, width: usize) -> String {
-    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+pub fn pad_right(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(display_width(text))))
 }
 
 /// Text padded on the left to a width.
-pub fn right(text: &str, width: usize) -> String {
-    format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
+pub fn pad_left(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(display_width(text))))
 }
 
 #[cfg(test)]
@@ -79,13 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_leaves_its_script() {
-        let json = script_json(&[("a", "</script><!--\u{2028}&\u{1b}\u{202e}\"")]).unwrap();
+    fn json_stays_in_script() {
+        let json = json_for_script(&[("a", "</script><!--\u{2028}&\u{1b}\u{202e}\"")]).unwrap();
         assert_eq!(json, r#"[["a","\u003c/script\u003e\u003c!--\\u{2028}\u0026\\u{1b}\\u{202e}\""]]"#);
     }
 
     #[test]
-    fn lines_break_at_spaces() {
+    fn lines_wrap_at_spaces() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
         assert_eq!(wrap("", 4), [""]);

@@ -4,30 +4,30 @@ mod page;
 
 use std::io;
 
-use kelvin_analysis::words::why::{Row, worded};
+use kelvin_analysis::wording::explanation::{ExplanationRow, word_explanation};
 use kelvin_model::Explanation;
 use schemars::Schema;
 
-use crate::text::{columns, left, right, wrap};
+use crate::text::{display_width, pad_left, pad_right, wrap};
 
-pub(crate) use page::in_short;
-pub use page::{Page, Picture};
+pub(crate) use page::sum_and_notes;
+pub use page::{WhyDrawing, WhyPage};
 
 /// Minimum columns; a narrower terminal wraps them.
-const LEAST_WIDTH: usize = 80;
+const MIN_WIDTH: usize = 80;
 /// Column widths of the table.
-const WHAT: usize = 30;
-const AMOUNT: usize = 9;
-const SHARE: usize = 7;
-const GAP: usize = 2;
+const WHAT_WIDTH: usize = 30;
+const AMOUNT_WIDTH: usize = 9;
+const SHARE_WIDTH: usize = 7;
+const COLUMN_GAP: usize = 2;
 /// How much further in a row begins that is a part of the one above.
-const WITHIN: usize = 2;
+const INDENT_WIDTH: usize = 2;
 /// Width of the labels of paragraphs.
-const LABEL: usize = 14;
+const LABEL_WIDTH: usize = 14;
 
 /// An explanation for a terminal of this width.
 #[derive(Clone, Copy, Debug)]
-pub struct Why {
+pub struct WhyTerminal {
     /// Columns of the terminal.
     pub width: usize,
 }
@@ -37,17 +37,17 @@ pub fn schema() -> Schema {
     schemars::schema_for!(Explanation)
 }
 
-impl Why {
+impl WhyTerminal {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = worded(explanation);
+        let said = word_explanation(explanation);
         for sentence in &said.sentences {
             wrap(sentence, self.width()).into_iter().try_for_each(|line| writeln!(out, "{line}"))?;
         }
-        let head = Row {
+        let head = ExplanationRow {
             what: "what".into(),
             amount: said.unit,
             share: "share".into(),
@@ -56,8 +56,13 @@ impl Why {
         };
         writeln!(out)?;
         std::iter::once(&head).chain(&said.rows).try_for_each(|row| self.row(row, out))?;
-        writeln!(out, "  {}{}", " ".repeat(WHAT), right(&"-".repeat(columns(&said.whole).max(4)), AMOUNT))?;
-        writeln!(out, "  {}{}", " ".repeat(WHAT), right(&said.whole, AMOUNT))?;
+        writeln!(
+            out,
+            "  {}{}",
+            " ".repeat(WHAT_WIDTH),
+            pad_left(&"-".repeat(display_width(&said.whole).max(4)), AMOUNT_WIDTH)
+        )?;
+        writeln!(out, "  {}{}", " ".repeat(WHAT_WIDTH), pad_left(&said.whole, AMOUNT_WIDTH))?;
         if !said.notes.is_empty() {
             writeln!(out)?;
         }
@@ -65,21 +70,21 @@ impl Why {
     }
 
     fn width(&self) -> usize {
-        self.width.clamp(LEAST_WIDTH, 100)
+        self.width.clamp(MIN_WIDTH, 100)
     }
 
-    fn row(&self, row: &Row, out: &mut dyn io::Write) -> io::Result<()> {
-        let before = GAP + WHAT + AMOUNT + SHARE + GAP;
-        let inset = if row.is_within { WITHIN } else { 0 };
-        let (what, shown_by) = (wrap(&row.what, WHAT - inset), wrap(&row.shown_by, self.width() - before));
+    fn row(&self, row: &ExplanationRow, out: &mut dyn io::Write) -> io::Result<()> {
+        let before = COLUMN_GAP + WHAT_WIDTH + AMOUNT_WIDTH + SHARE_WIDTH + COLUMN_GAP;
+        let inset = if row.is_within { INDENT_WIDTH } else { 0 };
+        let (what, shown_by) = (wrap(&row.what, WHAT_WIDTH - inset), wrap(&row.shown_by, self.width() - before));
         for line in 0..what.len().max(shown_by.len()) {
             let of = |lines: &[String]| lines.get(line).cloned().unwrap_or_default();
             let (amount, share) = if line == 0 { (row.amount.as_str(), row.share.as_str()) } else { ("", "") };
             let text = format!(
                 "  {}{}{}  {}",
-                left(&format!("{}{}", " ".repeat(inset), of(&what)), WHAT),
-                right(amount, AMOUNT),
-                right(share, SHARE),
+                pad_right(&format!("{}{}", " ".repeat(inset), of(&what)), WHAT_WIDTH),
+                pad_left(amount, AMOUNT_WIDTH),
+                pad_left(share, SHARE_WIDTH),
                 of(&shown_by)
             );
             writeln!(out, "{}", text.trim_end())?;
@@ -88,9 +93,9 @@ impl Why {
     }
 
     fn note(&self, label: &str, text: &str, out: &mut dyn io::Write) -> io::Result<()> {
-        for (index, line) in wrap(text, self.width() - GAP - LABEL).into_iter().enumerate() {
+        for (index, line) in wrap(text, self.width() - COLUMN_GAP - LABEL_WIDTH).into_iter().enumerate() {
             let label = if index == 0 { label } else { "" };
-            writeln!(out, "  {}{line}", left(label, LABEL))?;
+            writeln!(out, "  {}{line}", pad_right(label, LABEL_WIDTH))?;
         }
         Ok(())
     }

@@ -3,30 +3,30 @@
 #[path = "synthetic/comparison.rs"]
 mod comparison;
 
-use comparison::{BYTES, LATENCY, comparison, gated, many};
+use comparison::{BYTES, LATENCY, comparison, gated_comparison, large_comparison};
 use kelvin_model::{
-    Case, CauseFound, CauseOfChange, Chance, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate,
-    FactDiffers, Gated, InTurn, KnownFrom, MetricAt, Name, NotComparedBecause,
+    Case, CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate,
+    FactDifference, GateResult, Interleaving, MetricCase, Name, NotComparedReason, PValue, SpreadSource,
 };
-use kelvin_report::compare::{Compared, MOST_LINES, Page, Pulled, Tested, schema};
-use kelvin_report::text::columns;
+use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit, MAX_SCREEN_LINES, schema};
+use kelvin_report::text::display_width;
 
-fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     render(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 #[test]
-fn a_pull_request_reads_first_what_is_worse() {
-    let page = written(|out| Pulled.render(&gated(), out));
+fn markdown_lists_worse_figures_first() {
+    let page = render_to_string(|out| CompareMarkdown.render(&gated_comparison(), out));
     insta::assert_snapshot!(page);
     let tags: Vec<&str> = page.match_indices('<').map(|(at, _)| &page[at..at + 4]).collect();
     assert!(tags.iter().all(|tag| ["<det", "<sum", "</su", "</de"].contains(tag)), "{tags:?}");
     assert!(!page.contains('\u{1b}'));
-    assert!(!written(|out| Pulled.render(&comparison(), out)).contains("gate"));
-    let passed = Comparison { gated: Some(Gated::default()), ..comparison() };
-    assert!(written(|out| Pulled.render(&passed, out)).contains("No figure misses"));
+    assert!(!render_to_string(|out| CompareMarkdown.render(&comparison(), out)).contains("gate"));
+    let passed = Comparison { gated: Some(GateResult::default()), ..comparison() };
+    assert!(render_to_string(|out| CompareMarkdown.render(&passed, out)).contains("No figure misses"));
 }
 
 /// A cause of the first figure, whose control both sides hold, and one of the second, which the base lacks.
@@ -35,24 +35,25 @@ fn with_causes() -> Comparison {
     let cause = |found| CauseOfChange {
         id: Name::new("a_cause"),
         what: Name::new("translation of <addresses>"),
-        control: MetricAt { metric: LATENCY.id, case: Case::new().with(BYTES, 1) },
+        control: MetricCase { metric: LATENCY.id, case: Case::new().with_number(BYTES, 1) },
         times: 1.0,
         found,
     };
     let share = Estimate { value: 0.903, low: 0.812, high: 0.987, is_range: false };
-    let chance = Chance { alone: 1e-6, joint: 1e-5 };
-    comparison.figures[0].cause = Some(cause(CauseFound::Explains { cost: [2.0, 4.4], share, chance }));
-    let missing = NotComparedBecause::OnlyOther("skipped: needs huge pages".into());
-    comparison.figures[1].cause = Some(cause(CauseFound::NoControl(missing.clone())));
-    comparison.figures[3].cause = Some(cause(CauseFound::Explains { cost: [2.0, 2.4], share, chance }));
+    let chance = PValue { alone: 1e-6, joint: 1e-5 };
+    comparison.figures[0].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 4.4], share, chance }));
+    let missing = NotComparedReason::OnlyOther("skipped: needs huge pages".into());
+    comparison.figures[1].cause = Some(cause(CauseFinding::NoControl(missing.clone())));
+    comparison.figures[3].cause = Some(cause(CauseFinding::Explains { cost: [2.0, 2.4], share, chance }));
     // Of what is the same there is no cause to look for.
-    comparison.figures[4].cause = Some(cause(CauseFound::NoControl(missing)));
+    comparison.figures[4].cause = Some(cause(CauseFinding::NoControl(missing)));
     comparison
 }
 
 #[test]
-fn a_cause_stands_beside_what_it_explains() {
-    let terminal = |full| written(|out| Compared { width: 80, full, more: "--full" }.render(&with_causes(), out));
+fn cause_is_beside_its_figure() {
+    let terminal =
+        |full| render_to_string(|out| CompareTerminal { width: 80, full, more: "--full" }.render(&with_causes(), out));
     insta::assert_snapshot!(terminal(true));
     let screen = terminal(false);
     assert!(
@@ -62,15 +63,15 @@ fn a_cause_stands_beside_what_it_explains() {
     // Of what is not known to differ only in full.
     assert_eq!([&screen, &terminal(true)].map(|page| page.matches("explains 0.90").count()), [1, 2]);
     assert_eq!(terminal(true).matches("is not known:").count(), 1);
-    let html = written(|out| Page.render(&with_causes(), out));
+    let html = render_to_string(|out| ComparePage.render(&with_causes(), out));
     assert!(html.contains("translation of &lt;addresses&gt; explains 0.90 of it"), "{html}");
-    let page = written(|out| Pulled.render(&with_causes(), out));
+    let page = render_to_string(|out| CompareMarkdown.render(&with_causes(), out));
     assert!(
         page.contains("| what explains it |") && page.contains("translation of &lt;addresses&gt; explains 0.90"),
         "{page}"
     );
-    assert!(!written(|out| Pulled.render(&comparison(), out)).contains("what explains it"));
-    let tests = written(|out| Tested.render(&with_causes(), out));
+    assert!(!render_to_string(|out| CompareMarkdown.render(&comparison(), out)).contains("what explains it"));
+    let tests = render_to_string(|out| JUnit.render(&with_causes(), out));
     assert!(
         tests.contains("ratio 1.27, 95 % 1.24 to 1.30; translation of &lt;addresses&gt; explains 0.90 of it"),
         "{tests}"
@@ -78,11 +79,13 @@ fn a_cause_stands_beside_what_it_explains() {
 }
 
 #[test]
-fn a_screen_of_which_nothing_is_known_has_no_table_of_that() {
+fn screen_omits_empty_tables() {
     let mut open = comparison();
     let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
     open.figures.retain(is_open);
-    let screen = |of: &Comparison, full| written(|out| Compared { width: 80, full, more: "--full" }.render(of, out));
+    let screen = |of: &Comparison, full| {
+        render_to_string(|out| CompareTerminal { width: 80, full, more: "--full" }.render(of, out))
+    };
     assert!(screen(&comparison(), false).contains("Not known, most likely"), "{}", screen(&comparison(), false));
     let said = screen(&open, false);
     assert!(said.contains("Nothing is known to differ") && !said.contains("Not known, most likely"), "{said}");
@@ -92,70 +95,72 @@ fn a_screen_of_which_nothing_is_known_has_no_table_of_that() {
 }
 
 #[test]
-fn a_screen_full_of_causes_is_one_screen() {
+fn many_causes_fit_one_screen() {
     let mut comparison = with_causes();
     comparison.figures = vec![comparison.figures[0].clone(); 50];
-    let screen = written(|out| Compared { width: 80, full: false, more: "--full" }.render(&comparison, out));
-    assert!(screen.lines().count() <= MOST_LINES && screen.contains("more"), "{screen}");
-    assert!(screen.lines().all(|line| columns(line) <= 80), "{screen}");
+    let screen =
+        render_to_string(|out| CompareTerminal { width: 80, full: false, more: "--full" }.render(&comparison, out));
+    assert!(screen.lines().count() <= MAX_SCREEN_LINES && screen.contains("more"), "{screen}");
+    assert!(screen.lines().all(|line| display_width(line) <= 80), "{screen}");
 }
 
 #[test]
-fn two_settings_that_were_measured_in_turn_say_so_and_count_blocks() {
+fn interleaved_comparison_counts_blocks() {
     let setting = |value: &str| Some(value.to_owned());
-    let fact = FactDiffers {
+    let fact = FactDifference {
         group: "Setting".into(),
         label: "huge-pages".into(),
         base: setting("as found: madvise"),
         other: setting("never"),
     };
     let side = |name: &str| ComparedSide { name: name.into(), runs: Vec::new() };
-    let in_blocks = |figure: ComparedFigure| ComparedFigure { between: KnownFrom::Blocks(12), ..figure };
+    let in_blocks = |figure: ComparedFigure| ComparedFigure { between: SpreadSource::Blocks(12), ..figure };
     let comparison = Comparison {
         base: side("A: as found"),
         other: side("B: huge-pages=never"),
         differences: vec![fact],
         figures: comparison().figures.into_iter().map(in_blocks).collect(),
         not_compared: Vec::new(),
-        in_turn: Some(InTurn { blocks: 12, seconds: 31.0 }),
+        in_turn: Some(Interleaving { blocks: 12, seconds: 31.0 }),
         ..comparison()
     };
-    let screen = written(|out| Compared { width: 80, full: true, more: "--full" }.render(&comparison, out));
+    let screen =
+        render_to_string(|out| CompareTerminal { width: 80, full: true, more: "--full" }.render(&comparison, out));
     insta::assert_snapshot!(screen);
     // What as many blocks as there are were thought to decide takes one more, and never no time.
     let soon =
         |figure: ComparedFigure| ComparedFigure { times_to_decide: figure.times_to_decide.map(|_| 1.0), ..figure };
     let figures = comparison.figures.iter().cloned().map(soon).collect();
     let decided = Comparison { figures, ..comparison.clone() };
-    let page = written(|out| Pulled.render(&decided, out));
+    let page = render_to_string(|out| CompareMarkdown.render(&decided, out));
     assert!(page.contains("takes about 13 blocks, 2.58 s more"), "{page}");
     let same = Comparison { differences: Vec::new(), ..comparison };
     for page in [
-        written(|out| Compared { width: 80, full: true, more: "--full" }.render(&same, out)),
-        written(|out| Pulled.render(&same, out)),
+        render_to_string(|out| CompareTerminal { width: 80, full: true, more: "--full" }.render(&same, out)),
+        render_to_string(|out| CompareMarkdown.render(&same, out)),
     ] {
         assert!(page.contains("Nothing differs: both are the same setting."), "{page}");
     }
 }
 
 #[test]
-fn what_shows_tests_reads_which_figures_miss_the_gate() {
-    let page = written(|out| Tested.render(&gated(), out));
+fn junit_fails_figures_missing_the_gate() {
+    let page = render_to_string(|out| JUnit.render(&gated_comparison(), out));
     insta::assert_snapshot!(page);
     let count = |what: &str| page.matches(what).count();
     assert_eq!([count("<testcase "), count("<failure "), count("<skipped ")], [7, 3, 2]);
-    let without = written(|out| Tested.render(&comparison(), out));
+    let without = render_to_string(|out| JUnit.render(&comparison(), out));
     assert!(without.contains("failures=\"0\"") && !without.contains("<failure"), "{without}");
 }
 
 /// The page of a comparison.
 fn page(of: &Comparison) -> String {
-    written(|out| Page.render(of, out))
+    render_to_string(|out| ComparePage.render(of, out))
 }
 
 /// Its elements, a line for each that begins something; drawings without the places of what they draw.
 fn structure(page: &str) -> String {
-    const PLACES: [&str; 8] = ["d", "x", "y", "cx", "cy", "r", "width", "height"];
+    const COORDINATE_ATTRIBUTES: [&str; 8] = ["d", "x", "y", "cx", "cy", "r", "width", "height"];
     let (_, body) = page.split_once("<body>").unwrap();
     let without_places = |tag: &str| {
         let mut parts = tag.split('"');
@@ -163,7 +168,7 @@ fn structure(page: &str) -> String {
         let (mut name, mut value) = (kept.clone(), parts.next());
         while let Some(text) = value {
             let attribute = name.rsplit(' ').next().unwrap_or_default().trim_end_matches('=').to_owned();
-            match PLACES.contains(&&*attribute) {
+            match COORDINATE_ATTRIBUTES.contains(&&*attribute) {
                 true => kept.truncate(kept.len() - attribute.len() - 2),
                 false => kept.push_str(&format!("\"{text}\"")),
             }
@@ -183,8 +188,8 @@ fn structure(page: &str) -> String {
 }
 
 #[test]
-fn a_page_shows_both_ladders_and_every_figure_and_nothing_of_its_texts_acts() {
-    let mut hostile = gated();
+fn page_has_ladders_and_figures_and_escapes_texts() {
+    let mut hostile = gated_comparison();
     hostile.base.name = "a\u{202e}'><script>alert(1)</script>".into();
     let page = page(&hostile);
     insta::assert_snapshot!(structure(&page));
@@ -203,7 +208,7 @@ fn a_page_shows_both_ladders_and_every_figure_and_nothing_of_its_texts_acts() {
 }
 
 #[test]
-fn a_page_without_a_picture_of_a_machine_a_gate_or_figures_leaves_them_out() {
+fn page_omits_missing_ladder_gate_and_figures() {
     let without = page(&Comparison { ladder: Vec::new(), ..comparison() });
     assert!(!without.contains("id=\"ladder\"") && !without.contains("id=\"gate\""));
     let empty = Comparison {
@@ -221,16 +226,16 @@ fn a_page_without_a_picture_of_a_machine_a_gate_or_figures_leaves_them_out() {
 }
 
 #[test]
-fn a_page_of_five_hundred_figures_of_many_runs_is_small() {
-    const MOST: usize = 3 << 20;
-    let page = page(&many(500));
+fn page_of_500_figures_is_small() {
+    const MAX_PAGE_BYTES: usize = 3 << 20;
+    let page = page(&large_comparison(500));
     assert_eq!(page.matches("<details class=\"compared\"").count(), 500);
-    assert!(page.len() < MOST, "{}", page.len());
+    assert!(page.len() < MAX_PAGE_BYTES, "{}", page.len());
 }
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.
 #[test]
-fn the_published_schema_is_current() {
+fn published_compare_schema_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compare.schema.json");
     let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {

@@ -9,22 +9,22 @@ use std::process::{Command, Stdio};
 use kelvin_analysis::Outcome;
 use kelvin_model::Better;
 use kelvin_report::{Bencher, Benchstat, GithubAction, OpenMetrics, Render};
-use kelvin_testing::Missing;
+use kelvin_testing::MissingRequirement;
 use serde_json::Value;
-use synthetic::Sample;
+use synthetic::SyntheticReport;
 
-fn render(format: &dyn Render, sample: &Sample) -> String {
+fn render(format: &dyn Render, sample: &SyntheticReport) -> String {
     let mut out = Vec::new();
     format.render(&sample.report(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn samples() -> [Sample; 4] {
+fn samples() -> [SyntheticReport; 4] {
     [synthetic::full(), synthetic::partial(), synthetic::empty(), synthetic::hostile()]
 }
 
 /// The figures that other tools get: metric and case, with their headlines.
-fn figures(sample: &Sample, is_wanted: impl Fn(Better) -> bool) -> Vec<(String, f64)> {
+fn figures(sample: &SyntheticReport, is_wanted: impl Fn(Better) -> bool) -> Vec<(String, f64)> {
     let results = sample.analysis.results.iter().filter(|result| !result.only_input && is_wanted(result.metric.better));
     let figures = results.filter_map(|result| match &result.outcome {
         Outcome::Measured(summary) => Some((format!("{} {}", result.metric.id, result.case), summary.headline)),
@@ -34,13 +34,13 @@ fn figures(sample: &Sample, is_wanted: impl Fn(Better) -> bool) -> Vec<(String, 
 }
 
 /// The beginning of a long text.
-fn head(text: &str) -> String {
+fn first_40_lines(text: &str) -> String {
     text.lines().take(40).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn openmetrics() {
-    insta::assert_snapshot!(head(&render(&OpenMetrics, &synthetic::full())));
+fn openmetrics_snapshot() {
+    insta::assert_snapshot!(first_40_lines(&render(&OpenMetrics, &synthetic::full())));
 }
 
 /// A line of a sample: its name, its labels as they are written, its value.
@@ -70,7 +70,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Every family once and in one piece, names and labels by their grammar, no series twice, no escape but the three there are.
-fn assert_is_exposition(text: &str) {
+fn assert_valid_exposition(text: &str) {
     let (mut family, mut families, mut series) = ("", BTreeSet::new(), BTreeSet::new());
     assert_eq!(text.lines().last(), Some("# EOF"));
     for line in text.lines().filter(|line| *line != "# EOF") {
@@ -100,12 +100,12 @@ fn assert_is_exposition(text: &str) {
 }
 
 #[test]
-fn openmetrics_of_any_run_is_one() {
-    samples().iter().for_each(|sample| assert_is_exposition(&render(&OpenMetrics, sample)));
+fn openmetrics_of_any_run_is_valid() {
+    samples().iter().for_each(|sample| assert_valid_exposition(&render(&OpenMetrics, sample)));
 }
 
 #[test]
-fn openmetrics_has_every_figure_in_base_units() {
+fn openmetrics_has_all_figures_in_base_units() {
     let full = synthetic::full();
     let text = render(&OpenMetrics, &full);
     let null = text.lines().find(|line| line.starts_with("kelvin_os_syscall_null_seconds{")).unwrap();
@@ -117,14 +117,14 @@ fn openmetrics_has_every_figure_in_base_units() {
 }
 
 #[test]
-fn tags_are_labels_of_the_run_and_no_more_than_a_reader_takes() {
+fn tags_are_at_most_32_labels() {
     let mut full = synthetic::full();
     full.run.labels.note = Some("a note is no label".into());
     full.run.labels.tags =
         [("kernel", "6.18"), ("disk.model", "wd")].map(|(name, value)| (name.into(), value.into())).into();
-    let info = |full: &Sample| {
+    let info = |full: &SyntheticReport| {
         let text = render(&OpenMetrics, full);
-        assert_is_exposition(&text);
+        assert_valid_exposition(&text);
         assert!(!text.contains("a note"));
         text.lines().find(|line| line.starts_with("kelvin_run_info{")).unwrap().to_owned()
     };
@@ -143,13 +143,16 @@ fn tags_are_labels_of_the_run_and_no_more_than_a_reader_takes() {
 
 /// What the reader of Prometheus says, where it is installed.
 #[test]
-fn promtool_accepts_it() {
+fn promtool_accepts_openmetrics() {
     for one in samples() {
         let mut promtool = Command::new("promtool");
         promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = match promtool.spawn() {
             Ok(child) => child,
-            Err(error) => return Missing::program("promtool", "prometheus", &error).skips("promtool on OpenMetrics"),
+            Err(error) => {
+                return MissingRequirement::program("promtool", "prometheus", &error)
+                    .report_skip("promtool on OpenMetrics");
+            }
         };
         child.stdin.take().unwrap().write_all(render(&OpenMetrics, &one).as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -159,12 +162,12 @@ fn promtool_accepts_it() {
 }
 
 #[test]
-fn github_action_benchmark() {
-    insta::assert_snapshot!(head(&render(&GithubAction::SmallerIsBetter, &synthetic::full())));
+fn github_action_snapshot() {
+    insta::assert_snapshot!(first_40_lines(&render(&GithubAction::SmallerIsBetter, &synthetic::full())));
 }
 
 #[test]
-fn each_direction_has_its_figures_and_says_what_it_leaves_out() {
+fn each_direction_counts_omitted_figures() {
     let full = synthetic::full();
     let of = |better| figures(&full, |of| of == better);
     for (format, better) in
@@ -176,7 +179,7 @@ fn each_direction_has_its_figures_and_says_what_it_leaves_out() {
             .map(|entry| (entry["name"].as_str().unwrap().to_owned(), entry["value"].as_f64().unwrap()))
             .collect();
         assert!(!read.is_empty() && read == of(better));
-        let left_out = format.left_out(&full.report());
+        let left_out = format.omitted(&full.report());
         let others = left_out.lower_is_better + left_out.higher_is_better;
         let opposite = if better == Better::Lower { Better::Higher } else { Better::Lower };
         assert_eq!((others, left_out.neither_is_better), (of(opposite).len(), of(Better::Neither).len()));
@@ -187,7 +190,7 @@ fn each_direction_has_its_figures_and_says_what_it_leaves_out() {
 }
 
 #[test]
-fn bencher() {
+fn bencher_snapshot() {
     let full = synthetic::full();
     let text = render(&Bencher, &full);
     let benchmarks: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>> = serde_json::from_str(&text).unwrap();
@@ -204,11 +207,11 @@ fn bencher() {
             assert!(lower <= &measured["value"] && measured["value"] <= measured["upper_value"], "{name}");
         }
     }
-    insta::assert_snapshot!(head(&text));
+    insta::assert_snapshot!(first_40_lines(&text));
 }
 
 #[test]
-fn a_benchmark_line_has_four_fields_whatever_its_names_are() {
+fn benchmark_lines_have_four_fields() {
     for line in
         samples().iter().flat_map(|sample| render(&Benchstat, sample).lines().map(str::to_owned).collect::<Vec<_>>())
     {
@@ -217,7 +220,7 @@ fn a_benchmark_line_has_four_fields_whatever_its_names_are() {
 }
 
 #[test]
-fn benchstat() {
+fn benchstat_snapshot() {
     let full = synthetic::full();
     let text = render(&Benchstat, &full);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("Benchmark")).collect();
@@ -236,27 +239,27 @@ fn benchstat() {
         let end = name.rsplit_once('-').map_or("", |(_, end)| end);
         assert!(end.is_empty() || end.parse::<u64>().is_err(), "{line}");
     }
-    insta::assert_snapshot!(head(&text));
+    insta::assert_snapshot!(first_40_lines(&text));
 }
 
 /// A value of an axis that Go would take for a number of CPUs.
 #[test]
-fn two_cases_that_differ_by_their_last_number_stay_two() {
+fn cases_differing_by_last_number_stay_distinct() {
     let mut sample = synthetic::full();
     let index = sample.analysis.results.iter().position(|result| result.outcome.summary().is_some()).unwrap();
     let mut one = sample.analysis.results[index].clone();
-    one.case = kelvin_model::Case::new().at(kelvin_model::Point::named("way", "sha-256"));
+    one.case = kelvin_model::Case::new().with_word(kelvin_model::AxisWord::from_names("way", "sha-256"));
     sample.analysis.results = vec![one];
     let text = render(&Benchstat, &sample);
     assert!(text.contains("/way=sha_256 1 "), "{text}");
 }
 
 #[test]
-fn what_is_measured_twice_is_told_once() {
+fn repeated_figures_are_exported_once() {
     let mut sample = synthetic::full();
     let twice = sample.analysis.results.clone();
     let figures = figures(&sample, |_| true).len();
     sample.analysis.results.extend(twice);
-    assert_is_exposition(&render(&OpenMetrics, &sample));
-    assert_eq!(OpenMetrics::left_out(&sample.report()).repeated, figures);
+    assert_valid_exposition(&render(&OpenMetrics, &sample));
+    assert_eq!(OpenMetrics::omitted(&sample.report()).repeated, figures);
 }

@@ -4,30 +4,30 @@ mod synthetic;
 
 use kelvin_analysis::MetricResult;
 use kelvin_model::{Axis, AxisScale, Better, Case, Unit};
-use kelvin_report::figures::{Drawing, Figure, Heat, Plot, Role, Standing, figures};
-use kelvin_report::sections::{Entry, sections};
+use kelvin_report::figures::{CellRank, Drawing, Figure, Heat, Plot, SeriesRole, figures};
+use kelvin_report::sections::{SectionEntry, sections};
 use kelvin_report::{Html, Render, Terminal, svg};
-use synthetic::Sample;
+use synthetic::SyntheticReport;
 
-fn figure(sample: &Sample, id: &str) -> Figure {
+fn figure(sample: &SyntheticReport, id: &str) -> Figure {
     figures(&sample.report()).into_iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("no figure {id}"))
 }
 
-fn plot(sample: &Sample, id: &str) -> Plot {
+fn plot(sample: &SyntheticReport, id: &str) -> Plot {
     match figure(sample, id).drawing {
         Drawing::Plot(plot) => plot,
         Drawing::Heat(_) => panic!("{id} is a heat map"),
     }
 }
 
-fn heat(sample: &Sample, id: &str) -> Heat {
+fn heat(sample: &SyntheticReport, id: &str) -> Heat {
     match figure(sample, id).drawing {
         Drawing::Heat(heat) => heat,
         Drawing::Plot(_) => panic!("{id} is a plot"),
     }
 }
 
-fn result<'a>(sample: &'a Sample, metric: &str, case: &Case) -> &'a MetricResult {
+fn result<'a>(sample: &'a SyntheticReport, metric: &str, case: &Case) -> &'a MetricResult {
     let found = sample.analysis.results.iter().find(|result| result.metric.id == *metric && result.case == *case);
     found.unwrap_or_else(|| panic!("no {metric} at {case}"))
 }
@@ -37,16 +37,22 @@ fn value(result: &MetricResult) -> Option<f64> {
 }
 
 #[test]
-fn operations_of_one_family_share_a_figure_for_each_number_of_cpus() {
+fn family_shares_figure_per_cpu_count() {
     let sample = synthetic::full();
     for cpus in ["one", "all"] {
         let plot = plot(&sample, &format!("mem.bandwidth-cpus={cpus}"));
-        let measured: Vec<&str> =
-            plot.series.iter().filter(|series| series.role == Role::Measured).map(|series| &*series.label).collect();
+        let measured: Vec<&str> = plot
+            .series
+            .iter()
+            .filter(|series| series.role == SeriesRole::Measured)
+            .map(|series| &*series.label)
+            .collect();
         assert_eq!(measured, ["read", "write", "copy", "fill", "ntwrite", "triad"]);
-        for series in plot.series.iter().filter(|series| series.role == Role::Measured) {
+        for series in plot.series.iter().filter(|series| series.role == SeriesRole::Measured) {
             for point in &series.points {
-                let case = Case::new().with("bytes", point.x as u64).at(kelvin_model::Point::named("cpus", cpus));
+                let case = Case::new()
+                    .with_number("bytes", point.x as u64)
+                    .with_word(kelvin_model::AxisWord::from_names("cpus", cpus));
                 assert_eq!(value(result(&sample, &format!("mem.bandwidth.{}", series.label), &case)), Some(point.y));
             }
             let predicted = format!("{}, predicted", series.label);
@@ -58,11 +64,11 @@ fn operations_of_one_family_share_a_figure_for_each_number_of_cpus() {
 }
 
 #[test]
-fn a_delay_stands_over_the_rate_at_which_it_was_measured() {
+fn delay_is_plotted_against_rate() {
     let sample = synthetic::full();
     let plot = plot(&sample, "mem.loaded.latency-bandwidth");
-    let measured = plot.series.iter().find(|series| series.role == Role::Measured).unwrap();
-    let loads: Vec<Case> = (0..=10).map(|tenth| Case::new().with("load", 10 * tenth)).collect();
+    let measured = plot.series.iter().find(|series| series.role == SeriesRole::Measured).unwrap();
+    let loads: Vec<Case> = (0..=10).map(|tenth| Case::new().with_number("load", 10 * tenth)).collect();
     let expected: Vec<(f64, f64)> = loads
         .iter()
         .map(|case| {
@@ -71,13 +77,13 @@ fn a_delay_stands_over_the_rate_at_which_it_was_measured() {
         })
         .collect();
     assert_eq!(measured.points.iter().map(|point| (point.x, point.y)).collect::<Vec<_>>(), expected);
-    let predicted = plot.series.iter().find(|series| series.role == Role::Predicted).unwrap();
+    let predicted = plot.series.iter().find(|series| series.role == SeriesRole::Predicted).unwrap();
     assert_eq!(predicted.points.len(), 11);
     assert!(figures(&sample.report()).iter().all(|figure| figure.id != "mem.loaded.latency"), "drawn once");
 }
 
 #[test]
-fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
+fn heat_map_has_cell_per_measured_pair() {
     let sample = synthetic::full();
     let heat = heat(&sample, "mem.core_to_core");
     assert_eq!(heat.rows, ["0", "1", "2", "3", "4", "5"]);
@@ -85,7 +91,7 @@ fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
     assert_eq!(heat.cells.len(), 14, "15 pairs, one of them skipped");
     assert!(heat.cell(1, 4).is_none() && heat.cell(0, 0).is_none());
     for cell in &heat.cells {
-        let case = Case::new().with("from", cell.row as u64).with("to", cell.column as u64);
+        let case = Case::new().with_number("from", cell.row as u64).with_number("to", cell.column as u64);
         let result = result(&sample, "mem.core_to_core", &case);
         assert_eq!(value(result), Some(cell.value));
         assert_eq!(result.prediction.as_ref().map(|prediction| prediction.value), cell.predicted);
@@ -100,7 +106,7 @@ fn a_heat_map_has_a_cell_for_each_pair_with_a_number() {
 }
 
 #[test]
-fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
+fn grid_marks_best_and_equal_cells() {
     let sample = synthetic::full();
     let id = "file.threads-grid-cache=cached";
     let heat = heat(&sample, id);
@@ -109,14 +115,14 @@ fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
     assert_eq!((heat.axes.map(|axis| axis.to_string()), heat.cells.len()), (["threads".into(), "block".into()], 15));
     for cell in &heat.cells {
         let case = Case::new()
-            .with("threads", 1 << cell.row)
-            .with("block", [4 << 10, 64 << 10, 1 << 20][cell.column])
-            .at(kelvin_model::Point::named("cache", "cached"));
+            .with_number("threads", 1 << cell.row)
+            .with_number("block", [4 << 10, 64 << 10, 1 << 20][cell.column])
+            .with_word(kelvin_model::AxisWord::from_names("cache", "cached"));
         assert_eq!(value(result(&sample, "file.threads", &case)), Some(cell.value));
         let standing = match (cell.row, cell.column) {
-            (4, 1) => Standing::Best,
-            (4, 2) => Standing::AsGood,
-            _ => Standing::Other,
+            (4, 1) => CellRank::Best,
+            (4, 2) => CellRank::AsGood,
+            _ => CellRank::Other,
         };
         assert_eq!(cell.standing, standing);
     }
@@ -133,7 +139,7 @@ fn a_grid_of_two_parameters_marks_its_best_cell_and_those_as_good() {
 }
 
 #[test]
-fn a_metric_over_two_numbers_is_a_surface_beside_its_lines() {
+fn two_numeric_axes_give_a_surface() {
     let sample = synthetic::full();
     let surface = heat(&sample, "os.switch.ring-grid");
     assert!(surface.rows.len() >= 4 && surface.columns.len() >= 4, "{surface:?}");
@@ -149,7 +155,7 @@ fn a_metric_over_two_numbers_is_a_surface_beside_its_lines() {
         );
         let cell = surface.cell(row.unwrap(), column.unwrap());
         assert_eq!(cell.map(|cell| cell.value), value(result));
-        assert!(cell.is_none_or(|cell| cell.standing == Standing::Other), "nobody looked for a best");
+        assert!(cell.is_none_or(|cell| cell.standing == CellRank::Other), "nobody looked for a best");
     }
     assert!(!plot(&sample, "os.switch.ring").series.is_empty());
     // A parameter with few values is told apart by lines.
@@ -157,9 +163,9 @@ fn a_metric_over_two_numbers_is_a_surface_beside_its_lines() {
 }
 
 #[test]
-fn what_was_published_of_a_line_has_its_colour_and_none_is_drawn_for_what_was_not_measured() {
+fn published_series_has_color_of_its_line() {
     let mut sample = synthetic::full();
-    let call = |via| Case::new().with("arguments", 1).at(kelvin_model::Point::named("via", via));
+    let call = |via| Case::new().with_number("arguments", 1).with_word(kelvin_model::AxisWord::from_names("via", via));
     let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
     published.case = call("indirect");
     let drawn = plot(&sample, "cpu.call.args");
@@ -167,19 +173,20 @@ fn what_was_published_of_a_line_has_its_colour_and_none_is_drawn_for_what_was_no
     let title = &sample.references[0].title;
     let [line] = of("via=indirect")[..] else { panic!("{drawn:?}") };
     let [there] = of(&format!("{title}, via=indirect"))[..] else { panic!("{drawn:?}") };
-    assert_eq!((there.role, there.style, there.points.len()), (Role::Reference, line.style, 1));
+    assert_eq!((there.role, there.style, there.points.len()), (SeriesRole::Reference, line.style, 1));
     let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
     published.case = call("telepathy");
     assert!(plot(&sample, "cpu.call.args").series.iter().all(|series| !series.label.contains("telepathy")));
 }
 
 #[test]
-fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
+fn fitted_law_is_drawn_on_its_line() {
     let sample = synthetic::full();
     let plot = plot(&sample, "file.threads");
-    let fitted: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
+    let fitted: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Fitted).collect();
     let [law] = fitted[..] else { panic!("{fitted:?}") };
-    let line = plot.series.iter().find(|series| series.role == Role::Measured && series.style == law.style).unwrap();
+    let line =
+        plot.series.iter().find(|series| series.role == SeriesRole::Measured && series.style == law.style).unwrap();
     assert_eq!(law.label, format!("{}, fitted law", line.label));
     for point in &line.points {
         // The synthetic rates follow the law exactly.
@@ -195,11 +202,11 @@ fn a_fitted_law_is_drawn_over_its_line_alone_and_is_no_prediction() {
     );
     let mut other = synthetic::full();
     other.analysis.laws[0].describes = false;
-    assert!(self::plot(&other, "file.threads").series.iter().all(|series| series.role != Role::Fitted));
+    assert!(self::plot(&other, "file.threads").series.iter().all(|series| series.role != SeriesRole::Fitted));
 }
 
 #[test]
-fn where_a_level_of_memory_ends_is_marked_in_its_curve_alone() {
+fn memory_level_ends_are_marked() {
     let sample = synthetic::full();
     let marks = plot(&sample, "mem.latency").marks;
     let labels: Vec<&str> = marks.iter().map(|mark| &*mark.label).collect();
@@ -217,9 +224,10 @@ fn where_a_level_of_memory_ends_is_marked_in_its_curve_alone() {
 
 /// A figure of a single point shows nothing that the table does not; a quick run would have many.
 #[test]
-fn a_line_of_one_point_is_no_figure() {
+fn single_point_line_has_no_figure() {
     let mut sample = synthetic::full();
-    let curve = |sample: &Sample| figures(&sample.report()).into_iter().any(|figure| figure.id == "mem.latency");
+    let curve =
+        |sample: &SyntheticReport| figures(&sample.report()).into_iter().any(|figure| figure.id == "mem.latency");
     assert!(curve(&sample));
     let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.latency");
     let mut seen = std::collections::BTreeSet::new();
@@ -233,9 +241,9 @@ fn a_line_of_one_point_is_no_figure() {
 
 /// A long gap of a history was not observed: its band would be a claim.
 #[test]
-fn the_band_of_a_history_does_not_go_over_a_gap() {
+fn history_band_stops_at_gaps() {
     let mut sample = synthetic::full();
-    let bands = |sample: &Sample| {
+    let bands = |sample: &SyntheticReport| {
         let drawn = svg::standalone(&figure(sample, "canaries"));
         let paths =
             drawn.split("<path class=\"band history s0\" d=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
@@ -250,36 +258,37 @@ fn the_band_of_a_history_does_not_go_over_a_gap() {
 
 /// The first numeric parameter may have one value only, as where a stride is swept over one working set.
 #[test]
-fn a_curve_runs_over_the_parameter_that_has_values() {
+fn curve_axis_is_parameter_with_values() {
     let mut sample = synthetic::full();
     let curve: Vec<MetricResult> = sample
         .analysis
         .results
         .iter()
-        .filter(|result| kelvin_model::Point::named("pages", "base").is_of(&result.case))
+        .filter(|result| kelvin_model::AxisWord::from_names("pages", "base").is_in_case(&result.case))
         .cloned()
         .collect();
     let axis = |name, scale| Some(Axis::new(name, name, scale));
     sample.analysis.results = curve
         .into_iter()
         .map(|mut result| {
-            let bytes = kelvin_model::Axis::new("bytes", "working set", AxisScale::Bytes).of(&result.case).unwrap();
+            let bytes =
+                kelvin_model::Axis::new("bytes", "working set", AxisScale::Bytes).number_in(&result.case).unwrap();
             result.metric.axes[..2]
                 .copy_from_slice(&[axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes)]);
-            result.case = Case::new().with("bytes", 1 << 30).with("stride", bytes);
+            result.case = Case::new().with_number("bytes", 1 << 30).with_number("stride", bytes);
             result
         })
         .collect();
     let report = sample.report();
     let sections = sections(&report);
-    let [Entry::Curve(curve)] = &sections[0].entries[..] else { panic!("{:?}", sections[0].entries) };
+    let [SectionEntry::Curve(curve)] = &sections[0].entries[..] else { panic!("{:?}", sections[0].entries) };
     assert_eq!(curve.axis.name, *"stride");
     assert_eq!(curve.series.len(), 1);
 }
 
 /// Whatever tool a reader compares with, the best sample is on the page beside the median.
 #[test]
-fn the_best_of_a_rate_stands_beside_its_median() {
+fn rate_shows_best_and_median() {
     let sample = synthetic::full();
     let mut terminal = Vec::new();
     Terminal { width: 100, color: false }.render(&sample.report(), &mut terminal).unwrap();
@@ -296,7 +305,7 @@ fn the_best_of_a_rate_stands_beside_its_median() {
     assert!(rates.len() > 50);
     for result in rates {
         let Some(summary) = result.outcome.summary() else { continue };
-        let best = kelvin_report::units::plain(summary.distribution.best, Unit::BytesPerSecond);
+        let best = kelvin_report::units::value_text(summary.distribution.best, Unit::BytesPerSecond);
         assert!(summary.distribution.best > summary.headline);
         let detail = format!("<td>{best}<");
         assert!(result.case.is_empty() || html.contains(&detail), "{} {}: {best}", result.metric.id, result.case);

@@ -2,19 +2,19 @@
 
 mod synthetic;
 
-use kelvin_analysis::{Mode, ModesOf, Outcome, RivalOutcome};
-use kelvin_model::Reason;
-use kelvin_model::text::{is_visible, visible};
+use kelvin_analysis::{Mode, ModeUnit, Outcome, RivalOutcome};
+use kelvin_model::SkipReason;
+use kelvin_model::text::{escape_invisible, is_visible};
 use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal, assets, json};
-use synthetic::Sample;
+use synthetic::SyntheticReport;
 
-fn render(format: &dyn Render, sample: &Sample) -> String {
+fn render(format: &dyn Render, sample: &SyntheticReport) -> String {
     let mut out = Vec::new();
     format.render(&sample.report(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn samples() -> [(&'static str, Sample); 4] {
+fn samples() -> [(&'static str, SyntheticReport); 4] {
     [
         ("full", synthetic::full()),
         ("partial", synthetic::partial()),
@@ -24,11 +24,11 @@ fn samples() -> [(&'static str, Sample); 4] {
 }
 
 #[test]
-fn what_changes_from_round_to_round_is_two_values_with_their_shares() {
+fn bimodal_figure_shows_both_modes() {
     let mut sample = synthetic::full();
     let result = sample.analysis.results.iter_mut().find(|result| result.metric.id == *"os.syscall.null").unwrap();
     let Outcome::Measured(summary) = &mut result.outcome else { panic!("{:?}", result.outcome) };
-    summary.modes_of = ModesOf::Rounds;
+    summary.modes_of = ModeUnit::Rounds;
     let mode = |center, share, level: &str| Mode { center, share, level: Some(level.into()) };
     summary.modes = vec![mode(12.1, 0.67, "L3"), mode(118.0, 0.33, "DRAM")];
     let both = "12.1 ns (67 %) or 118 ns (33 %)";
@@ -46,10 +46,10 @@ fn what_changes_from_round_to_round_is_two_values_with_their_shares() {
 const TWO_CPUS: &str = "needs two CPUs; this process may use one";
 
 /// The made-up run in which nothing of memory has a figure.
-fn without_memory(only_input: bool) -> Sample {
+fn sample_without_memory(only_input: bool) -> SyntheticReport {
     let mut sample = synthetic::full();
     for result in sample.analysis.results.iter_mut().filter(|result| result.metric.area() == "mem") {
-        result.outcome = Outcome::Skipped(Reason::new(TWO_CPUS));
+        result.outcome = Outcome::Skipped(SkipReason::new(TWO_CPUS));
         result.warnings.clear();
         result.only_input = only_input;
     }
@@ -57,47 +57,47 @@ fn without_memory(only_input: bool) -> Sample {
 }
 
 /// A part of a text from one line on to the next that begins as given.
-fn part<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
+fn text_between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}"));
     rest.split_once(to).map_or(rest, |(part, _)| part)
 }
 
 #[test]
-fn area_without_figures_is_one_line_and_no_table() {
+fn area_without_figures_is_one_line() {
     for only_input in [false, true] {
-        let sample = without_memory(only_input);
+        let sample = sample_without_memory(only_input);
         let text = render(&Terminal::default(), &sample);
-        let memory = part(&text, "\nMemory\n", "\n\n").split_whitespace().collect::<Vec<_>>().join(" ");
+        let memory = text_between(&text, "\nMemory\n", "\n\n").split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(memory.starts_with(&format!("skipped {TWO_CPUS}: latency")), "{only_input}: {memory}");
         assert_eq!(memory.matches(TWO_CPUS).count(), 1, "{memory}");
         assert!(!memory.contains("measured"), "{memory}");
 
         let text = render(&Markdown, &sample);
-        let memory = part(&text, "\n## Memory\n\n", "\n## ");
+        let memory = text_between(&text, "\n## Memory\n\n", "\n## ");
         assert!(memory.starts_with("- `mem.latency") && !memory.contains('|'), "{memory}");
         assert_eq!(memory.matches(TWO_CPUS).count(), 1, "{memory}");
 
         let page = render(&Html, &sample);
-        let memory = part(&page, "<section id=\"area-mem\"", "</section>");
-        let shown = part(memory, ">", "<details");
+        let memory = text_between(&page, "<section id=\"area-mem\"", "</section>");
+        let shown = text_between(memory, ">", "<details");
         assert!(!shown.contains("<table") && !shown.contains("Show all"), "{shown}");
-        assert!(part(memory, "<summary>", "</summary>").contains(TWO_CPUS), "{memory}");
+        assert!(text_between(memory, "<summary>", "</summary>").contains(TWO_CPUS), "{memory}");
     }
 }
 
 #[test]
-fn other_programs_without_figures_are_no_table() {
+fn rivals_without_figures_have_no_table() {
     let mut sample = synthetic::full();
     for rival in &mut sample.analysis.rivals {
-        rival.outcome = RivalOutcome::Missing(Box::new(Outcome::Skipped(Reason::new("needs fio"))));
+        rival.outcome = RivalOutcome::Missing(Box::new(Outcome::Skipped(SkipReason::new("needs fio"))));
     }
     let text = render(&Terminal::default(), &sample);
-    let rivals = part(&text, "Other programs beside kelvin\n", "\n\n");
+    let rivals = text_between(&text, "Other programs beside kelvin\n", "\n\n");
     assert!(rivals.starts_with("skipped") && rivals.contains("needs fio"), "{rivals}");
     let page = render(&Html, &sample);
-    let rivals = part(&page, "<section id=\"rivals\"", "</section>");
+    let rivals = text_between(&page, "<section id=\"rivals\"", "</section>");
     assert!(!rivals.contains("<table") && rivals.matches("needs fio").count() == 1, "{rivals}");
-    assert!(!part(&render(&Markdown, &sample), "## Other programs beside kelvin", "\n## ").contains('|'));
+    assert!(!text_between(&render(&Markdown, &sample), "## Other programs beside kelvin", "\n## ").contains('|'));
 }
 
 #[test]
@@ -111,27 +111,27 @@ fn terminal_of_120_columns() {
 }
 
 #[test]
-fn terminal_of_a_partial_run() {
+fn terminal_of_partial_run() {
     insta::assert_snapshot!(render(&Terminal::default(), &synthetic::partial()));
 }
 
 #[test]
-fn terminal_of_an_empty_run() {
+fn terminal_of_empty_run() {
     insta::assert_snapshot!(render(&Terminal::default(), &synthetic::empty()));
 }
 
 #[test]
-fn markdown() {
+fn markdown_snapshot() {
     insta::assert_snapshot!(render(&Markdown, &synthetic::full()));
 }
 
 #[test]
-fn csv_of_summaries() {
+fn csv_summaries_snapshot() {
     insta::assert_snapshot!(render(&CsvSummary, &synthetic::full()).replace("\r\n", "\n"));
 }
 
 #[test]
-fn csv_of_samples() {
+fn csv_samples_snapshot() {
     let csv = render(&CsvSamples, &synthetic::full()).replace("\r\n", "\n");
     let lines: Vec<&str> = csv.lines().collect();
     let null = |line: &&&str| line.starts_with("os.syscall.null,call=getppid,");
@@ -142,15 +142,15 @@ fn csv_of_samples() {
 
 /// No line is wider than the terminal unless a single word is.
 #[test]
-fn terminal_counts_many_cases_that_were_skipped_for_one_reason() {
+fn terminal_counts_skipped_cases_by_reason() {
     let mut sample = synthetic::full();
     let one = sample.analysis.results[0].clone();
     let mut skip = |id: &str, ways: &[&'static str]| {
         for way in ways {
             let mut result = one.clone();
             result.metric.id = kelvin_model::Name::intern(id);
-            result.case = kelvin_model::Case::new().at(kelvin_model::Point::named("way", way));
-            result.outcome = Outcome::Skipped(kelvin_model::Reason::new("this is a test"));
+            result.case = kelvin_model::Case::new().with_word(kelvin_model::AxisWord::from_names("way", way));
+            result.outcome = Outcome::Skipped(kelvin_model::SkipReason::new("this is a test"));
             sample.analysis.results.push(result);
         }
     };
@@ -167,7 +167,7 @@ fn terminal_counts_many_cases_that_were_skipped_for_one_reason() {
 }
 
 #[test]
-fn terminal_lines_fit() {
+fn terminal_lines_fit_width() {
     for (name, sample) in samples() {
         for width in [80, 100, 120, 200] {
             for line in render(&Terminal { width, color: false }, &sample).lines() {
@@ -182,7 +182,7 @@ fn terminal_lines_fit() {
 
 /// Escape sequences come only from colours that were asked for.
 #[test]
-fn terminal_is_plain_unless_colours_are_asked_for() {
+fn terminal_has_color_only_on_request() {
     for (name, sample) in samples() {
         let plain = render(&Terminal { width: 80, color: false }, &sample);
         assert!(!plain.chars().any(|c| c.is_control() && c != '\n'), "{name}");
@@ -205,7 +205,7 @@ fn strip_colors(text: &str) -> String {
 
 /// A hostile text can end no table cell and open no element.
 #[test]
-fn markdown_keeps_its_tables() {
+fn markdown_tables_are_rectangular() {
     let text = render(&Markdown, &synthetic::hostile());
     // Inside code, which the two back-ticks of the hostile text's fence enclose, an angle bracket is a letter.
     let outside_code = text.split("``").step_by(2);
@@ -243,7 +243,7 @@ fn records(csv: &str) -> Vec<Vec<String>> {
 
 /// Numbers in the data are what analysis says, to the last bit, and the hostile text is whole, its controls spelled out.
 #[test]
-fn csv_reads_back() {
+fn csv_round_trips() {
     let sample = synthetic::hostile();
     let csv = render(&CsvSummary, &sample);
     let records = records(&csv);
@@ -253,12 +253,12 @@ fn csv_reads_back() {
         let headline = result.outcome.summary().map(|summary| summary.headline);
         assert_eq!(record[column("headline")].parse::<f64>().ok(), headline);
         assert_eq!(record[column("metric")], *result.metric.id);
-        assert_eq!(record[column("warnings")], visible(synthetic::HOSTILE));
+        assert_eq!(record[column("warnings")], escape_invisible(synthetic::HOSTILE));
     }
 }
 
 #[test]
-fn json_holds_run_and_analysis_unchanged() {
+fn json_holds_run_and_analysis() {
     for (pretty, samples_too) in [(false, false), (false, true), (true, true)] {
         for (name, sample) in samples() {
             let text = render(&Json { pretty, samples: samples_too }, &sample);
@@ -275,7 +275,7 @@ fn json_holds_run_and_analysis_unchanged() {
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.
 #[test]
-fn the_published_schema_is_current() {
+fn published_report_schema_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/report.schema.json");
     let schema = serde_json::to_string_pretty(&json::schema()).unwrap() + "\n";
     if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {
@@ -288,9 +288,9 @@ fn the_published_schema_is_current() {
 
 /// The name of a file, and of an element of the page, is made of a metric's: it names nothing else, whatever that is.
 #[test]
-fn files_are_named_in_letters_and_digits() {
+fn asset_names_are_ascii() {
     for (name, sample) in samples() {
-        for file in assets::assets(&sample.report()).unwrap() {
+        for file in assets::report_assets(&sample.report()).unwrap() {
             let is_safe = |c: char| c.is_ascii_alphanumeric() || ".-_=".contains(c);
             assert!(file.name.chars().all(is_safe) && !file.name.starts_with('.'), "{name}: {}", file.name);
             let is_drawing = file.name.ends_with(".svg");
@@ -304,7 +304,7 @@ fn files_are_named_in_letters_and_digits() {
 fn every_figure_is_an_svg_and_a_csv() {
     let sample = synthetic::full();
     let report: Report<'_> = sample.report();
-    let files = assets::assets(&report).unwrap();
+    let files = assets::report_assets(&report).unwrap();
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     insta::assert_debug_snapshot!(names);
     for file in &files {

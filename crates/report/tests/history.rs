@@ -1,20 +1,21 @@
 //! A history in every format, and its published schema.
 
 use kelvin_model::{
-    Among, Axis, AxisScale, Case, Chance, FactDiffers, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind,
-    HistoryPoint, Metric, OtherMode, RunOfHistory, SeriesHistory, Treatment, VersionHistory,
+    Axis, AxisScale, Case, FactDifference, HISTORY_FORMAT, HeadlineSamples, History, HistoryChange, HistoryChangeKind,
+    HistoryPoint, HistoryRun, MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };
-use kelvin_report::history::{Followed, MOST_LINES, Noted, Page, schema};
+use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal, MAX_SCREEN_LINES, schema};
 
 const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
-static LATENCY: Metric = Metric::duration("test.latency", "A load").headline(Treatment::CycleNormalised).over([BYTES]);
+static LATENCY: Metric =
+    Metric::duration("test.latency", "A load").headline(HeadlineSamples::CycleNormalised).with_axes([BYTES]);
 static RATE: Metric = Metric::rate("test.rate", "Bytes read in a second");
 
 const RUNS: usize = 20;
 
 fn change(kind: HistoryChangeKind, run: usize, [before, after]: [f64; 2], facts: usize) -> HistoryChange {
     // What came from a file that somebody else wrote: its names mean something in every language.
-    let fact = |number| FactDiffers {
+    let fact = |number| FactDifference {
         group: "Kernel".into(),
         label: format!("Release {number}"),
         base: Some("6.18 | <script>alert(1)</script>".into()),
@@ -26,7 +27,7 @@ fn change(kind: HistoryChangeKind, run: usize, [before, after]: [f64; 2], facts:
         places: if kind == HistoryChangeKind::Step { [run - 1, run + 1] } else { [run - 8, run] },
         before,
         after,
-        chance: Chance { alone: 1e-9, joint: 1e-7 },
+        chance: PValue { alone: 1e-9, joint: 1e-7 },
         between: [run - 1, run],
         differences: (0..facts).map(fact).collect(),
     }
@@ -38,7 +39,7 @@ fn version(version: u32, runs: std::ops::Range<usize>, value: impl Fn(usize) -> 
 }
 
 fn series(metric: Metric, bytes: u64, versions: Vec<VersionHistory>) -> SeriesHistory {
-    let case = if bytes == 0 { Case::new() } else { Case::new().with(BYTES, bytes) };
+    let case = if bytes == 0 { Case::new() } else { Case::new().with_number(BYTES, bytes) };
     SeriesHistory { metric, case, versions, among: None }
 }
 
@@ -50,14 +51,14 @@ fn history() -> History {
     let mut better = version(2, 8..RUNS, |run| 2e9 * noise(run) * (1.0 + 0.1 * run as f64));
     better.changes = vec![change(Drift, 18, [2.8e9, 7.6e9], 0)];
     let mut among = series(LATENCY, 4096, vec![worse]);
-    among.among = Some(Among { machines: 11, better: 0.3 });
+    among.among = Some(MachineRanking { machines: 11, better: 0.3 });
     History {
         history_format: HISTORY_FORMAT,
         machine: "5f2c9e7a01d34b68".into(),
         cpu_model: Some("A <b>processor</b>".into()),
         mode: "default".into(),
         runs: (0..RUNS)
-            .map(|run| RunOfHistory {
+            .map(|run| HistoryRun {
                 id: format!("run-{run}"),
                 started: format!("2026-10-{:02}T10:00:00Z", run + 1),
                 // The first runs did not keep it.
@@ -65,7 +66,7 @@ fn history() -> History {
             })
             .collect(),
         has_older: true,
-        other_modes: vec![OtherMode { mode: "quick".into(), runs: 3 }],
+        other_modes: vec![OtherModeRuns { mode: "quick".into(), runs: 3 }],
         false_share: 0.05,
         series: vec![
             among,
@@ -75,18 +76,20 @@ fn history() -> History {
     }
 }
 
-fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     render(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 fn terminal(history: &History, unicode: bool, full: bool) -> String {
-    written(|out| Followed { width: 80, unicode, full, more: "kelvin history --all --full" }.render(history, out))
+    render_to_string(|out| {
+        HistoryTerminal { width: 80, unicode, full, more: "kelvin history --all --full" }.render(history, out)
+    })
 }
 
 #[test]
-fn a_screen_has_the_worst_first_and_a_line_for_each_series() {
+fn screen_lists_worst_series_first() {
     let screen = terminal(&history(), true, false);
     assert!(screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     insta::assert_snapshot!(screen);
@@ -94,12 +97,12 @@ fn a_screen_has_the_worst_first_and_a_line_for_each_series() {
 }
 
 #[test]
-fn however_many_series_there_are_a_screen_is_one() {
+fn many_series_fit_one_screen() {
     let mut history = history();
     let more = |_| history.series.iter().cloned();
     history.series = (0..200).flat_map(more).collect();
     let screen = terminal(&history, true, false);
-    assert!(screen.lines().count() <= MOST_LINES, "{}", screen.lines().count());
+    assert!(screen.lines().count() <= MAX_SCREEN_LINES, "{}", screen.lines().count());
     assert_eq!(screen.matches(" more\n").count(), 3, "{screen}");
     let all = terminal(&history, true, true);
     assert_eq!(all.matches("test.rate").count(), 200);
@@ -107,13 +110,13 @@ fn however_many_series_there_are_a_screen_is_one() {
 }
 
 #[test]
-fn a_pull_request_reads_it() {
-    insta::assert_snapshot!(written(|out| Noted.render(&history(), out)));
+fn history_markdown_snapshot() {
+    insta::assert_snapshot!(render_to_string(|out| HistoryMarkdown.render(&history(), out)));
 }
 
 #[test]
-fn a_page_has_a_picture_of_each_series_and_nothing_of_its_texts_acts() {
-    let page = written(|out| Page.render(&history(), out));
+fn page_plots_each_series_and_escapes_texts() {
+    let page = render_to_string(|out| HistoryPage.render(&history(), out));
     assert_eq!(page.matches("<svg class=\"drawing\"").count(), 3);
     // A break between versions, places of changes with levels on both sides.
     assert_eq!((page.matches("mark-line\" d").count(), page.matches("class=\"level\"").count()), (1, 2));
@@ -123,7 +126,7 @@ fn a_page_has_a_picture_of_each_series_and_nothing_of_its_texts_acts() {
 }
 
 #[test]
-fn the_published_schema_is_up_to_date() {
+fn published_history_schema_is_current() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/history.schema.json");
     let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {

@@ -6,20 +6,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kelvin_analysis::{Finding, Found, Gap, Importance, MetricResult, Verdict, Warning};
-use kelvin_model::text::{is_visible, visible};
-use kelvin_model::{AgainstPrediction, Better, FoundFigure, Unit};
+use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap, RangeVerdict, Warning};
+use kelvin_model::text::{escape_invisible, is_visible};
+use kelvin_model::{AsFoundFigure, Better, PredictionVerdict, Unit};
 use kelvin_report::{Html, Render};
 use sha2::{Digest, Sha256};
-use synthetic::Sample;
+use synthetic::SyntheticReport;
 
-fn render(sample: &Sample) -> String {
+fn render(sample: &SyntheticReport) -> String {
     let mut out = Vec::new();
     Html.render(&sample.report(), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn samples() -> [(&'static str, Sample); 4] {
+fn samples() -> [(&'static str, SyntheticReport); 4] {
     [
         ("full", synthetic::full()),
         ("partial", synthetic::partial()),
@@ -45,7 +45,7 @@ fn attributes<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_page_begins_with_the_ladder_and_what_stands_out() {
+fn page_begins_with_ladder_and_findings() {
     let sample = synthetic::full();
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
@@ -65,13 +65,13 @@ fn the_page_begins_with_the_ladder_and_what_stands_out() {
 }
 
 #[test]
-fn what_is_only_as_found_has_a_hollow_mark_and_says_so() {
+fn as_found_figure_has_hollow_mark() {
     let mut sample = synthetic::full();
     let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
     let figure = &mut rungs.iter_mut().find(|rung| rung.what == "system call").unwrap().figure;
     let text = std::mem::replace(&mut figure.text, "not known".into());
-    figure.as_found = Some(FoundFigure { value: figure.measured.take().unwrap(), text });
-    figure.against = AgainstPrediction::NotCompared;
+    figure.as_found = Some(AsFoundFigure { value: figure.measured.take().unwrap(), text });
+    figure.against = PredictionVerdict::NotCompared;
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     // Wide and narrow, and in the legend of each.
     assert_eq!(page.matches("<path class=\"ladder-found\"").count(), 4);
@@ -81,15 +81,15 @@ fn what_is_only_as_found_has_a_hollow_mark_and_says_so() {
 }
 
 #[test]
-fn legend_of_each_ladder_lies_within_it() {
+fn ladder_legends_fit_their_drawing() {
     let mut sample = synthetic::full();
     let rungs = &mut sample.analysis.screen.as_mut().unwrap().rungs;
     // Marks for more than one line, of a wide ladder as well.
-    for (rung, against) in rungs.iter_mut().zip([AgainstPrediction::Slower, AgainstPrediction::Faster]) {
+    for (rung, against) in rungs.iter_mut().zip([PredictionVerdict::Slower, PredictionVerdict::Faster]) {
         rung.figure.against = against;
     }
     let figure = &mut rungs.last_mut().unwrap().figure;
-    figure.as_found = Some(FoundFigure { value: figure.measured.take().unwrap(), text: "1 ns".into() });
+    figure.as_found = Some(AsFoundFigure { value: figure.measured.take().unwrap(), text: "1 ns".into() });
     let page = markup(&render(&sample));
     let drawings: Vec<&str> = page.split("<svg class=\"drawing ").skip(1).take(2).collect();
     for drawing in drawings {
@@ -104,7 +104,7 @@ fn legend_of_each_ladder_lies_within_it() {
 }
 
 #[test]
-fn a_page_without_a_screen_begins_with_its_verdict() {
+fn page_without_screen_begins_with_verdict() {
     let mut sample = synthetic::full();
     sample.analysis.screen = None;
     let page = markup(&render(&sample));
@@ -114,18 +114,18 @@ fn a_page_without_a_screen_begins_with_its_verdict() {
 
 /// A gap between measured and predicted, of a result.
 fn gap(result: &MetricResult) -> Finding {
-    let gap = Gap { at: result.place(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
+    let gap = PredictionGap { at: result.figure_source(), ratio: 2.0, level: None, hazards: Vec::new(), causes: None };
     Finding {
         importance: Importance::Notable,
         text: format!("{} is a gap.", result.metric.id),
         because: String::new(),
-        found: Found::Gap(gap),
+        found: FindingData::Gap(gap),
         metrics: vec![result.metric.id],
     }
 }
 
 #[test]
-fn five_findings_lead_and_the_rest_is_folded_by_direction() {
+fn findings_beyond_five_are_folded() {
     let mut sample = synthetic::full();
     let results = &mut sample.analysis.results;
     let timed = |result: &&mut MetricResult| {
@@ -135,7 +135,7 @@ fn five_findings_lead_and_the_rest_is_folded_by_direction() {
     };
     let mut findings = Vec::new();
     for (index, result) in results.iter_mut().filter(timed).take(20).enumerate() {
-        result.verdict = if index < 12 { Verdict::Above } else { Verdict::Below };
+        result.verdict = if index < 12 { RangeVerdict::Above } else { RangeVerdict::Below };
         findings.push(gap(result));
     }
     assert_eq!(findings.len(), 20);
@@ -150,7 +150,7 @@ fn five_findings_lead_and_the_rest_is_folded_by_direction() {
 }
 
 #[test]
-fn no_arrow_says_slower_of_a_time_and_faster_of_a_rate() {
+fn times_and_rates_use_same_direction_words() {
     let sample = slow_rates();
     let page = markup(&render(&sample)).replace('\u{a0}', " ");
     assert!(!page.contains(['▲', '▼']));
@@ -167,18 +167,18 @@ fn no_arrow_says_slower_of_a_time_and_faster_of_a_rate() {
 }
 
 /// A report of which every rate is slower than predicted.
-fn slow_rates() -> synthetic::Sample {
+fn slow_rates() -> synthetic::SyntheticReport {
     let mut sample = synthetic::full();
     let screen = sample.analysis.screen.as_mut().unwrap();
     let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
-    rates.for_each(|rate| rate.figure.against = AgainstPrediction::Slower);
+    rates.for_each(|rate| rate.figure.against = PredictionVerdict::Slower);
     sample
 }
 
 #[test]
-fn the_causes_of_a_gap_stand_in_the_details_of_its_figure() {
+fn gap_causes_are_in_figure_details() {
     let mut sample = synthetic::full();
-    let causes = |sample: &Sample| {
+    let causes = |sample: &SyntheticReport| {
         let page = markup(&render(sample)).replace('\u{a0}', " ");
         let (_, causes) = page.split_once("<h3>Causes")?;
         Some(causes.split("<h3>").next().unwrap().to_owned())
@@ -190,7 +190,7 @@ fn the_causes_of_a_gap_stand_in_the_details_of_its_figure() {
 }
 
 /// The elements that another one ends by beginning: HTML implies their end tags, there and at the end of what holds them.
-fn ended_by(name: &str) -> &'static [&'static str] {
+fn optional_end_tags(name: &str) -> &'static [&'static str] {
     match name {
         "td" | "th" => &["td", "th"],
         "tr" => &["td", "th", "tr"],
@@ -202,8 +202,8 @@ fn ended_by(name: &str) -> &'static [&'static str] {
 
 /// Names of elements that were opened and not closed, or closed and not opened, in a strict reading of the markup.
 fn unbalanced(markup: &str) -> Vec<String> {
-    const EMPTY: [&str; 6] = ["meta", "input", "wbr", "col", "br", "!doctype"];
-    const IMPLIED: [&str; 6] = ["td", "th", "tr", "li", "dt", "dd"];
+    const VOID_ELEMENTS: [&str; 6] = ["meta", "input", "wbr", "col", "br", "!doctype"];
+    const IMPLIED_END_TAGS: [&str; 6] = ["td", "th", "tr", "li", "dt", "dd"];
     let mut open: Vec<String> = Vec::new();
     let mut wrong = Vec::new();
     for tag in markup.split('<').skip(1) {
@@ -211,14 +211,14 @@ fn unbalanced(markup: &str) -> Vec<String> {
         let name: String =
             tag.trim_start_matches('/').chars().take_while(|c| !c.is_whitespace() && *c != '/').collect();
         if tag.starts_with('/') {
-            while open.last().is_some_and(|last| *last != name && IMPLIED.contains(&last.as_str())) {
+            while open.last().is_some_and(|last| *last != name && IMPLIED_END_TAGS.contains(&last.as_str())) {
                 open.pop();
             }
             if open.pop().as_ref() != Some(&name) {
                 wrong.push(format!("</{name}>"));
             }
-        } else if !tag.ends_with('/') && !EMPTY.contains(&name.as_str()) {
-            while open.last().is_some_and(|last| ended_by(&name).contains(&last.as_str())) {
+        } else if !tag.ends_with('/') && !VOID_ELEMENTS.contains(&name.as_str()) {
+            while open.last().is_some_and(|last| optional_end_tags(&name).contains(&last.as_str())) {
                 open.pop();
             }
             open.push(name);
@@ -249,7 +249,7 @@ fn elements_are_balanced_and_ids_unique() {
 }
 
 #[test]
-fn nothing_is_loaded_and_there_is_one_script() {
+fn page_loads_nothing_and_has_one_script() {
     for (name, sample) in samples() {
         let page = render(&sample);
         let markup = markup(&page);
@@ -267,29 +267,29 @@ fn nothing_is_loaded_and_there_is_one_script() {
 }
 
 /// What is between an opening tag and the next closing one of the same name, once in a page.
-fn inside<'a>(page: &'a str, open: &str, close: &str) -> &'a str {
+fn text_inside<'a>(page: &'a str, open: &str, close: &str) -> &'a str {
     assert_eq!(page.matches(open).count(), 1, "{open}");
     page.split_once(open).unwrap().1.split_once(close).unwrap().0
 }
 
 /// The browser takes no script and no style but those whose hashes the page names, and none of them by another way.
 #[test]
-fn the_policy_names_the_script_and_the_styles_by_their_hashes() {
+fn csp_has_hashes_of_script_and_styles() {
     let hash = |content: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(content)));
     for (name, sample) in samples() {
         let page = render(&sample);
         let policy =
-            inside(&page, "<meta http-equiv=\"Content-Security-Policy\" content=\"", "\">").replace("&#39;", "'");
+            text_inside(&page, "<meta http-equiv=\"Content-Security-Policy\" content=\"", "\">").replace("&#39;", "'");
         let rules: BTreeMap<&str, Vec<&str>> = policy
             .split("; ")
             .map(|rule| rule.split_once(' ').unwrap())
             .map(|(what, from)| (what, from.split(' ').collect()))
             .collect();
         assert_eq!(rules["default-src"], ["'none'"], "{name}");
-        let styles = ["<style>", "<style id=\"drawings\">"].map(|open| hash(inside(&page, open, "</style>")));
+        let styles = ["<style>", "<style id=\"drawings\">"].map(|open| hash(text_inside(&page, open, "</style>")));
         assert_eq!(rules["style-src"], styles, "{name}");
         let scripts = &rules["script-src"];
-        assert_eq!(scripts[0], hash(inside(&page, "<script>", "</script>")), "{name}");
+        assert_eq!(scripts[0], hash(text_inside(&page, "<script>", "</script>")), "{name}");
         assert!(scripts.len() == 2 && scripts[1].starts_with("'sha256-"), "{name}: {scripts:?}");
         assert!(!policy.contains("unsafe"), "{name}: {policy}");
     }
@@ -297,7 +297,7 @@ fn the_policy_names_the_script_and_the_styles_by_their_hashes() {
 
 /// The data can be read back, and nothing in them ends their element.
 #[test]
-fn data_are_json_whatever_they_hold() {
+fn page_data_is_valid_json() {
     for (name, sample) in samples() {
         let page = render(&sample);
         let (_, rest) = page.split_once("id=\"data\">").unwrap();
@@ -311,7 +311,7 @@ fn data_are_json_whatever_they_hold() {
     let page = render(&synthetic::hostile());
     let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    let title = visible(synthetic::HOSTILE);
+    let title = escape_invisible(synthetic::HOSTILE);
     let mut published = data["figures"]
         .as_array()
         .unwrap()
@@ -324,7 +324,7 @@ fn data_are_json_whatever_they_hold() {
 }
 
 #[test]
-fn hostile_texts_are_text() {
+fn hostile_texts_are_escaped() {
     let page = render(&synthetic::hostile());
     let markup = markup(&page);
     assert!(markup.contains("&lt;/script&gt;&lt;img src=x onerror=&quot;alert(1)&quot;&gt;"));
@@ -335,7 +335,7 @@ fn hostile_texts_are_text() {
 }
 
 #[test]
-fn a_large_run_stays_below_one_and_a_half_mebibytes() {
+fn large_page_is_below_1_5_mib() {
     let small = render(&synthetic::full()).len();
     assert!(small < 1 << 20, "{small} bytes");
     // 161 results make the sample; a run of every area has several times as many.
@@ -346,7 +346,7 @@ fn a_large_run_stays_below_one_and_a_half_mebibytes() {
 
 /// The texts of a probe are long, and many rows are of one probe.
 #[test]
-fn each_method_is_there_once_and_its_rows_link_to_it() {
+fn each_method_is_shown_once_and_linked() {
     let sample = synthetic::full();
     let page = render(&sample);
     let mut told = 0;
@@ -365,7 +365,7 @@ fn each_method_is_there_once_and_its_rows_link_to_it() {
 
 /// Rows that only say why they are empty would hide the others; nothing of them is lost.
 #[test]
-fn rows_that_one_reason_leaves_empty_are_folded_away() {
+fn rows_missing_for_one_reason_are_folded() {
     let mut sample = synthetic::full();
     let rows = attributes(&markup(&render(&sample)), "data-expand").len();
     let is_row = |result: &&mut kelvin_analysis::MetricResult| {
@@ -373,7 +373,7 @@ fn rows_that_one_reason_leaves_empty_are_folded_away() {
     };
     let mut names = Vec::new();
     for result in sample.analysis.results.iter_mut().filter(is_row).take(4) {
-        result.outcome = kelvin_analysis::Outcome::Skipped(kelvin_model::Reason::new("left out on purpose"));
+        result.outcome = kelvin_analysis::Outcome::Skipped(kelvin_model::SkipReason::new("left out on purpose"));
         names.push(result.metric.id.as_str().strip_prefix("os.").unwrap());
     }
     assert_eq!(names.len(), 4);
@@ -393,7 +393,7 @@ fn rows_that_one_reason_leaves_empty_are_folded_away() {
 
 /// A text shared by several points of a line appears once, spanning their rows.
 #[test]
-fn a_derivation_that_points_share_is_told_once() {
+fn shared_derivation_is_shown_once() {
     let mut sample = synthetic::full();
     let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.loaded.bandwidth");
     let mut count = 0;
@@ -410,7 +410,7 @@ fn a_derivation_that_points_share_is_told_once() {
 }
 
 #[test]
-fn wide_intervals_of_a_group_are_one_warning() {
+fn wide_intervals_of_group_are_one_warning() {
     let mut sample = synthetic::full();
     let points = sample.analysis.results.iter_mut().filter(|result| result.metric.id == *"mem.loaded.bandwidth");
     let mut shares = [0.42, 0.031].into_iter().chain(std::iter::repeat(0.055));
@@ -429,7 +429,7 @@ fn wide_intervals_of_a_group_are_one_warning() {
 }
 
 #[test]
-fn everything_is_there_without_script() {
+fn page_is_complete_without_script() {
     let sample = synthetic::full();
     let page = render(&sample);
     let markup = markup(&page);
@@ -457,7 +457,7 @@ fn everything_is_there_without_script() {
 }
 
 #[test]
-fn a_partial_run_says_so_and_an_empty_one_too() {
+fn partial_and_empty_runs_are_marked() {
     let partial = render(&synthetic::partial());
     assert!(partial.contains("This run is partial:</strong> interrupted by Ctrl-C"));
     assert!(partial.contains("not reached"));

@@ -1,34 +1,34 @@
 //! Figures of the network: the time that 1 in N round trips exceeds, and streams against their ceiling if calls were
 //! free.
 
-use kelvin_analysis::testing::{self, CLOCK_PAIR, add_scalars};
+use kelvin_analysis::testing::{self, CLOCK_PAIR_NANOSECONDS, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{Axis, AxisScale, Canaries, Case, Metric, Readings, Run, Treatment};
+use kelvin_model::{Axis, AxisScale, Canaries, Case, HeadlineSamples, Metric, Readings, Run};
 use kelvin_report::Report;
-use kelvin_report::figures::{Drawing, Figure, Plot, Role, Series, figures};
+use kelvin_report::figures::{Drawing, Figure, Plot, Series, SeriesRole, figures};
 
 const MESSAGE: Axis = Axis::new("message", "message", AxisScale::Bytes);
 const PLACEMENT: Axis = Axis::new("placement", "CPUs of the two ends", AxisScale::Category);
 const STREAMS: Axis = Axis::new("streams", "streams", AxisScale::Linear);
 
 const fn time(id: &'static str) -> Metric {
-    Metric::duration(id, "A time of the network").canaries(Canaries::NONE).headline(Treatment::AsFound)
+    Metric::duration(id, "A time of the network").canaries(Canaries::NONE).headline(HeadlineSamples::AsFound)
 }
 
-const TCP: Metric = time("net.rtt.tcp").over([PLACEMENT, MESSAGE]);
-const UDP: Metric = time("net.rtt.udp").over([PLACEMENT, MESSAGE]);
-const SEND: Metric = time("net.stream.tcp").over([MESSAGE]);
-const RECEIVE: Metric = time("net.stream.tcp.receive").over([MESSAGE]);
+const TCP: Metric = time("net.rtt.tcp").with_axes([PLACEMENT, MESSAGE]);
+const UDP: Metric = time("net.rtt.udp").with_axes([PLACEMENT, MESSAGE]);
+const SEND: Metric = time("net.stream.tcp").with_axes([MESSAGE]);
+const RECEIVE: Metric = time("net.stream.tcp.receive").with_axes([MESSAGE]);
 const RATE: Metric = Metric::rate("net.bandwidth.tcp", "Bytes that arrive")
-    .headline(Treatment::AsFound)
+    .headline(HeadlineSamples::AsFound)
     .canaries(Canaries::NONE)
-    .over([MESSAGE, STREAMS, PLACEMENT]);
+    .with_axes([MESSAGE, STREAMS, PLACEMENT]);
 
 fn network() -> Run {
-    testing::run(&[TCP, UDP, SEND, RECEIVE, RATE])
+    testing::empty_run(&[TCP, UDP, SEND, RECEIVE, RATE])
 }
 
-fn drawn(run: &Run, analysis: &Analysis, id: &str) -> Option<Figure> {
+fn find_figure(run: &Run, analysis: &Analysis, id: &str) -> Option<Figure> {
     let report = Report { run, analysis, references: &[], probes: &[] };
     figures(&report).into_iter().find(|figure| figure.id == id)
 }
@@ -38,8 +38,8 @@ fn plot(figure: &Figure) -> &Plot {
     plot
 }
 
-fn placed(placement: &'static str, message: u64) -> Case {
-    Case::new().at(kelvin_model::Point::named("placement", placement)).with("message", message)
+fn placed_case(placement: &'static str, message: u64) -> Case {
+    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement)).with_number("message", message)
 }
 
 /// Rounds of this many round trips, of which the n-th of a thousand takes n nanoseconds plus a constant.
@@ -48,23 +48,23 @@ fn add_trips(run: &mut Run, metric: &Metric, case: Case, trips: usize, on_top: &
         let values: Vec<f64> = (0..trips).map(|trip| ((trip * 7919) % 1000) as f64 + on_top).collect();
         let mut batches = testing::batches(&values);
         batches.iterations = vec![1; trips];
-        batches.nanoseconds = values.iter().map(|value| value + CLOCK_PAIR).collect();
+        batches.nanoseconds = values.iter().map(|value| value + CLOCK_PAIR_NANOSECONDS).collect();
         batches.canaries.clear();
         testing::round(index, vec![testing::reading(metric, Readings::Batches(batches))])
     };
     let rounds = on_top.iter().enumerate().map(round).collect();
-    testing::add(run, metric, case, rounds);
+    testing::add_measurement(run, metric, case, rounds);
 }
 
 #[test]
-fn one_round_trip_in_so_many_is_drawn_for_every_protocol_and_placement() {
+fn tail_figure_has_every_protocol_and_placement() {
     let mut run = network();
     for message in [1, 64] {
-        add_trips(&mut run, &TCP, placed("same_cpu", message), 1000, &[10_000.0, 10_000.0, 11_000.0]);
-        add_trips(&mut run, &TCP, placed("two_cpus", message), 1000, &[40_000.0; 3]);
+        add_trips(&mut run, &TCP, placed_case("same_cpu", message), 1000, &[10_000.0, 10_000.0, 11_000.0]);
+        add_trips(&mut run, &TCP, placed_case("two_cpus", message), 1000, &[40_000.0; 3]);
     }
-    add_trips(&mut run, &UDP, placed("same_cpu", 64), 1000, &[8000.0; 3]);
-    let figure = drawn(&run, &analyse(&run), "net.rtt-distribution").unwrap();
+    add_trips(&mut run, &UDP, placed_case("same_cpu", 64), 1000, &[8000.0; 3]);
+    let figure = find_figure(&run, &analyse(&run), "net.rtt-distribution").unwrap();
     assert!(figure.title.contains("round trips of 64 B"), "most was measured there: {}", figure.title);
     let plot = plot(&figure);
     let labels: Vec<&str> = plot.series.iter().map(|line| line.label.as_str()).collect();
@@ -84,55 +84,55 @@ fn one_round_trip_in_so_many_is_drawn_for_every_protocol_and_placement() {
     assert_eq!(marked, ["median", "90 %", "99 %"]);
     let words = figure.description.join(" ");
     assert!(words.contains("udp, placement=same_cpu: half exceed 8.50 µs, one in 10 8.90 µs"), "{words}");
-    assert!(drawn(&run, &analyse(&run), "net.rtt-placement=same_cpu").is_none(), "two messages are no curve");
+    assert!(find_figure(&run, &analyse(&run), "net.rtt-placement=same_cpu").is_none(), "two messages are no curve");
 }
 
 #[test]
-fn a_quantile_that_one_round_alone_can_tell_is_not_drawn() {
+fn quantile_of_single_round_is_not_drawn() {
     let mut run = network();
-    add_trips(&mut run, &TCP, placed("same_cpu", 64), 40, &[10_000.0; 4]);
-    let figure = drawn(&run, &analyse(&run), "net.rtt-distribution").unwrap();
+    add_trips(&mut run, &TCP, placed_case("same_cpu", 64), 40, &[10_000.0; 4]);
+    let figure = find_figure(&run, &analyse(&run), "net.rtt-distribution").unwrap();
     // 160 have five beyond one in 20 and not beyond one in 50; no round has one beyond one in 50.
     assert_eq!(plot(&figure).series[0].points.last().unwrap().x, 20.0);
-    assert!(drawn(&network(), &analyse(&network()), "net.rtt-distribution").is_none());
+    assert!(find_figure(&network(), &analyse(&network()), "net.rtt-distribution").is_none());
 }
 
 /// Streams, where their ends are, and their ceiling on two CPUs if calls were free.
-const PLACED: [(u64, &str, f64); 3] = [(1, "two_cpus", 10e9), (1, "same_cpu", 6.25e9), (2, "two_cpus", 12.5e9)];
+const PLACEMENTS: [(u64, &str, f64); 3] = [(1, "two_cpus", 10e9), (1, "same_cpu", 6.25e9), (2, "two_cpus", 12.5e9)];
 
 #[test]
-fn streams_are_below_their_ceiling_if_calls_were_free() {
+fn streams_are_below_their_ceiling() {
     let mut run = network();
     let around = |value: f64| [0.99, 1.0, 1.01, 1.0].map(|noise| value * noise);
     for message in [64, 4096, 65_536] {
         let of = |metric: &Metric, run: &mut Run, fixed: f64, each: f64| {
-            let case = Case::new().with("message", message);
+            let case = Case::new().with_number("message", message);
             add_scalars(run, metric, case, &around(fixed + each * message as f64));
         };
         of(&SEND, &mut run, 300.0, 0.1);
         of(&RECEIVE, &mut run, 500.0, 0.06);
-        for (streams, placement, most) in PLACED {
+        for (streams, placement, most) in PLACEMENTS {
             let case = Case::new()
-                .with("message", message)
-                .with("streams", streams)
-                .at(kelvin_model::Point::named("placement", placement));
+                .with_number("message", message)
+                .with_number("streams", streams)
+                .with_word(kelvin_model::AxisWord::from_names("placement", placement));
             let rate = most * message as f64 / (message as f64 + 3000.0);
             add_scalars(&mut run, &RATE, case, &around(rate));
         }
     }
     run.outline.machine.topology.allowed = kelvin_model::Fact::known(vec![0, 1], "a test");
-    let figure = drawn(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
+    let figure = find_figure(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
     let plot = plot(&figure);
-    let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == Role::Fitted).collect();
-    assert_eq!(ceilings.len(), PLACED.len());
-    for (streams, placement, truth) in PLACED {
+    let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Fitted).collect();
+    assert_eq!(ceilings.len(), PLACEMENTS.len());
+    for (streams, placement, truth) in PLACEMENTS {
         let label = format!("streams={streams} placement={placement}");
         let is_of = |ceiling: &&&Series| ceiling.label == format!("{label}, if calls were free");
         let ceiling = ceilings.iter().find(is_of).unwrap_or_else(|| panic!("no {label}: {ceilings:?}"));
         assert_eq!(ceiling.points.iter().map(|point| point.x).collect::<Vec<_>>(), [64.0, 65_536.0]);
         assert!(ceiling.points.iter().all(|point| (point.y / truth - 1.0).abs() < 0.03), "{ceiling:?}");
         let measured = plot.series.iter().find(|line| line.label == label).unwrap();
-        assert_eq!((measured.style, measured.role), (ceiling.style, Role::Measured), "in its colour");
+        assert_eq!((measured.style, measured.role), (ceiling.style, SeriesRole::Measured), "in its colour");
     }
     assert!(
         figure.description.join(" ").contains("Dotted, the ceiling of streams=2 placement=two_cpus: "),

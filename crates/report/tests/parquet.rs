@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 
 use kelvin_model::{Labels, Readings};
-use kelvin_report::exports::parquet::UNITS;
+use kelvin_report::exports::parquet::UNITS_KEY;
 use kelvin_report::{Parquet, ParquetSamples, Render};
 use parquet::basic::{LogicalType, TimeUnit};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
-use synthetic::Sample;
+use synthetic::SyntheticReport;
 
-fn file(format: &dyn Render, sample: &Sample) -> SerializedFileReader<File> {
+fn file(format: &dyn Render, sample: &SyntheticReport) -> SerializedFileReader<File> {
     let mut out = tempfile::tempfile().unwrap();
     format.render(&sample.report(), &mut out).unwrap();
     SerializedFileReader::new(out).unwrap()
@@ -24,22 +24,22 @@ fn rows(file: &SerializedFileReader<File>) -> Vec<BTreeMap<String, Field>> {
     file.get_row_iter(None).unwrap().map(|row| fields(row.unwrap())).collect()
 }
 
-fn real(value: Option<f64>) -> Field {
+fn double_field(value: Option<f64>) -> Field {
     value.map_or(Field::Null, Field::Double)
 }
 
 #[test]
-fn figures_are_read_back_as_they_are() {
+fn figures_round_trip() {
     for sample in [synthetic::full(), synthetic::partial(), synthetic::hostile()] {
         let rows = rows(&file(&Parquet, &sample));
         assert_eq!(rows.len(), sample.analysis.results.len());
         for (row, result) in rows.iter().zip(&sample.analysis.results) {
             let head = result.outcome.summary();
             assert_eq!(row["metric"], Field::Str(result.metric.id.to_string()));
-            assert_eq!(row["headline"], real(head.map(|summary| summary.headline)));
+            assert_eq!(row["headline"], double_field(head.map(|summary| summary.headline)));
             let interval = head.and_then(|summary| summary.interval);
-            assert_eq!(row["upper"], real(interval.map(|interval| interval.upper)));
-            assert_eq!(row["predicted"], real(result.prediction.as_ref().map(|prediction| prediction.value)));
+            assert_eq!(row["upper"], double_field(interval.map(|interval| interval.upper)));
+            assert_eq!(row["predicted"], double_field(result.prediction.as_ref().map(|prediction| prediction.value)));
             assert_eq!(row["only_input"], Field::Bool(result.only_input));
             for (axis, value) in result.case.iter() {
                 let told = match &row[&format!("axis_{axis}")] {
@@ -54,7 +54,7 @@ fn figures_are_read_back_as_they_are() {
 }
 
 #[test]
-fn every_row_has_what_people_say_of_its_run() {
+fn rows_have_run_tags_and_note() {
     let mut sample = synthetic::full();
     sample.run.labels.tags = [("kernel", "6.18"), ("by", "ci")].map(|(name, value)| (name.into(), value.into())).into();
     for format in [&Parquet as &dyn Render, &ParquetSamples] {
@@ -70,7 +70,7 @@ fn every_row_has_what_people_say_of_its_run() {
 }
 
 #[test]
-fn samples_are_read_back_as_they_are() {
+fn samples_round_trip() {
     let sample = synthetic::full();
     let rows = rows(&file(&ParquetSamples, &sample));
     let mut index = 0;
@@ -117,13 +117,13 @@ fn columns_have_types_and_units() {
     assert_eq!(logical("metric"), Some(LogicalType::String));
     assert_eq!(logical("axis_arguments"), Some(LogicalType::integer(64, false)));
     assert_eq!(logical("headline"), None);
-    let units = metadata.key_value_metadata().unwrap().iter().find(|pair| pair.key == UNITS).unwrap();
+    let units = metadata.key_value_metadata().unwrap().iter().find(|pair| pair.key == UNITS_KEY).unwrap();
     let units: BTreeMap<String, String> = serde_json::from_str(units.value.as_ref().unwrap()).unwrap();
     assert_eq!((units["headline"].as_str(), units["level"].as_str()), ("unit", "ratio"));
 }
 
 #[test]
-fn a_run_without_figures_is_a_table_without_rows() {
+fn run_without_figures_has_no_rows() {
     let empty = synthetic::empty();
     for format in [&Parquet as &dyn Render, &ParquetSamples] {
         let file = file(format, &empty);

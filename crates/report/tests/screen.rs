@@ -4,7 +4,9 @@ mod synthetic;
 
 use kelvin_analysis::testing::guest;
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{AgainstPrediction, Missing, MissingWhy, Name, Remedy, Run, RunStatus, Screen, UsualRange};
+use kelvin_model::{
+    MissingFigures, MissingReason, Name, Overview, PredictionVerdict, Remedy, Run, RunStatus, UsualRange,
+};
 use kelvin_report::{FirstScreen, Render, Report, Terminal};
 
 /// What the command line says of more.
@@ -13,7 +15,7 @@ fn more() -> [(String, String); 2] {
         .map(|(command, what)| (command.to_owned(), what.to_owned()))
 }
 
-fn drawn(run: &Run, analysis: &Analysis, change: impl Fn(FirstScreen<'_>) -> FirstScreen<'_>) -> String {
+fn render_screen(run: &Run, analysis: &Analysis, change: impl Fn(FirstScreen<'_>) -> FirstScreen<'_>) -> String {
     let references = kelvin_analysis::references();
     let report = Report { run, analysis, references: &references[..2], probes: &[] };
     let more = more();
@@ -23,8 +25,8 @@ fn drawn(run: &Run, analysis: &Analysis, change: impl Fn(FirstScreen<'_>) -> Fir
     String::from_utf8(out).unwrap()
 }
 
-fn plain(run: &Run) -> String {
-    drawn(run, &analyse(run), |screen| screen)
+fn render_plain(run: &Run) -> String {
+    render_screen(run, &analyse(run), |screen| screen)
 }
 
 fn assert_fits(text: &str) {
@@ -33,16 +35,16 @@ fn assert_fits(text: &str) {
 }
 
 #[test]
-fn the_first_screen_of_a_guest() {
-    let text = plain(&guest::run());
+fn first_screen_of_a_guest() {
+    let text = render_plain(&guest::guest_run());
     assert_fits(&text);
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn the_first_screen_in_ascii() {
-    let run = guest::run();
-    let text = drawn(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
+fn first_screen_in_ascii() {
+    let run = guest::guest_run();
+    let text = render_screen(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
     assert_fits(&text);
     assert!(text.is_ascii() && !text.contains('?'), "{text}");
     insta::assert_snapshot!(text);
@@ -50,14 +52,14 @@ fn the_first_screen_in_ascii() {
 
 /// Predicted from the same run, and usual of the class: two ranges, drawn apart.
 #[test]
-fn the_range_of_the_class_is_drawn_beside_the_predicted_one() {
-    let run = guest::run();
+fn class_range_is_drawn_with_predicted_range() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
-    assert!(!plain(&run).contains('┄'), "its class is not known");
+    assert!(!render_plain(&run).contains('┄'), "its class is not known");
     let rungs = &mut analysis.screen.as_mut().unwrap().rungs;
     let call = rungs.iter_mut().find(|rung| rung.what == "system call").unwrap();
     call.figure.of_class = Some(UsualRange { low: 2e-8, high: 2e-6, machines: 8 });
-    let text = drawn(&run, &analysis, |screen| screen);
+    let text = render_screen(&run, &analysis, |screen| screen);
     let line = text.lines().find(|line| line.contains("system call")).unwrap();
     assert!(line.contains('┄') && line.contains('━') && line.contains('●'), "{line}");
     assert!(text.contains("┄ its class") && text.lines().filter(|line| line.contains('┄')).count() == 2, "{text}");
@@ -65,33 +67,35 @@ fn the_range_of_the_class_is_drawn_beside_the_predicted_one() {
 }
 
 #[test]
-fn what_was_never_left_alone_has_a_mark_of_its_own() {
-    let run = guest::disturbed();
-    let text = plain(&run);
+fn always_disturbed_figure_has_own_mark() {
+    let run = guest::disturbed_run();
+    let text = render_plain(&run);
     assert_fits(&text);
     insta::assert_snapshot!(text);
-    let ascii = drawn(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
+    let ascii = render_screen(&run, &analyse(&run), |screen| FirstScreen { unicode: false, ..screen });
     assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
     assert!(ascii.contains("131 ns ~") && ascii.contains("~ as found"), "{ascii}");
 }
 
 #[test]
-fn colours_change_nothing_but_colours() {
-    let run = guest::run();
+fn colors_change_only_escapes() {
+    let run = guest::guest_run();
     let analysis = analyse(&run);
-    let colored =
-        drawn(&run, &analysis, |screen| FirstScreen { terminal: Terminal { width: 80, color: true }, ..screen });
+    let colored = render_screen(&run, &analysis, |screen| FirstScreen {
+        terminal: Terminal { width: 80, color: true },
+        ..screen
+    });
     assert!(colored.contains("\u{1b}["));
     let mut parts = colored.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
     let uncolored = parts.fold(first, |text, part| text + part.split_once('m').expect("a colour ends in m").1);
     let trimmed = |text: &str| text.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>();
-    assert_eq!(trimmed(&uncolored), drawn(&run, &analysis, |screen| screen));
+    assert_eq!(trimmed(&uncolored), render_screen(&run, &analysis, |screen| screen));
 }
 
 /// As much of everything as there can be.
-fn crowded() -> (Run, Analysis) {
-    let mut run = guest::run();
+fn crowded_run() -> (Run, Analysis) {
+    let mut run = guest::guest_run();
     run.status = RunStatus::Partial("interrupted by Ctrl-C ".repeat(9));
     let long = "a text of a machine that does not end ".repeat(20);
     run.outline.machine.cpu.model_name = kelvin_model::Fact::known(long.clone(), "a test");
@@ -105,14 +109,14 @@ fn crowded() -> (Run, Analysis) {
     let remedy = Remedy { command: long.clone(), is_command: true, hazards: Vec::new(), against: vec![long; 3] };
     screen.do_first = vec![remedy; 9];
     let metrics: Vec<Name> = run.outline.metrics.iter().map(|metric| metric.id).cycle().take(300).collect();
-    screen.missing = vec![Missing { why: MissingWhy::Failed, figures: 900, metrics }];
+    screen.missing = vec![MissingFigures { why: MissingReason::Failed, figures: 900, metrics }];
     (run, analysis)
 }
 
 #[test]
-fn no_run_needs_more_than_a_screen() {
-    let (run, analysis) = crowded();
-    let text = drawn(&run, &analysis, |screen| screen);
+fn every_run_fits_one_screen() {
+    let (run, analysis) = crowded_run();
+    let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
     for said in [
         "Waking an idle CPU",
@@ -127,8 +131,8 @@ fn no_run_needs_more_than_a_screen() {
 }
 
 #[test]
-fn the_ladder_yields_to_the_sentences() {
-    let run = guest::run();
+fn ladder_shrinks_for_sentences() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
     let screen = analysis.screen.as_mut().unwrap();
     screen.cautions =
@@ -137,19 +141,19 @@ fn the_ladder_yields_to_the_sentences() {
     let sentences = screen.stand_outs.len();
     let rungs: Vec<(String, bool)> = screen.rungs.iter().map(|rung| (rung.what.clone(), rung.is_spare)).collect();
     assert!(sentences >= 7 && rungs.iter().filter(|(_, is_spare)| *is_spare).count() == 5);
-    let text = drawn(&run, &analysis, |screen| screen);
+    let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
     for number in 1..=sentences {
         assert!(text.contains(&format!("\n  {number} ")), "sentence {number} is missing:\n{text}");
     }
     let has = |what: &str| text.lines().any(|line| line.trim_start().starts_with(what));
     assert!(rungs.iter().filter(|(_, is_spare)| !is_spare).all(|(what, _)| has(what)), "{text}");
-    assert!(!has("pipe round trip") && plain(&run).contains("pipe round trip"), "{text}");
+    assert!(!has("pipe round trip") && render_plain(&run).contains("pipe round trip"), "{text}");
 }
 
 #[test]
-fn sentences_without_room_are_the_last_ones() {
-    let run = guest::run();
+fn last_sentences_are_cut_first() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
     let screen = analysis.screen.as_mut().unwrap();
     screen.cautions =
@@ -161,20 +165,20 @@ fn sentences_without_room_are_the_last_ones() {
     screen.stand_outs.iter_mut().skip(1).step_by(2).for_each(|one| one.text = long.into());
     screen.stand_outs.iter_mut().step_by(2).for_each(|one| one.text = "One line.".into());
     let sentences = screen.stand_outs.len();
-    let text = drawn(&run, &analysis, |screen| screen);
+    let text = render_screen(&run, &analysis, |screen| screen);
     let said: Vec<usize> = (1..=sentences).filter(|number| text.contains(&format!("\n  {number} "))).collect();
     assert!(!said.is_empty() && said.len() < sentences, "{text}");
     assert_eq!(said, (1..=said.len()).collect::<Vec<_>>(), "{text}");
 }
 
 #[test]
-fn times_and_rates_are_slower_in_the_same_word() {
-    let run = guest::run();
+fn slow_times_and_rates_share_one_word() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
     let screen = analysis.screen.as_mut().unwrap();
     let rates = screen.rates.iter_mut().flat_map(|line| &mut line.rates);
-    rates.for_each(|rate| rate.figure.against = AgainstPrediction::Slower);
-    let text = drawn(&run, &analysis, |screen| screen);
+    rates.for_each(|rate| rate.figure.against = PredictionVerdict::Slower);
+    let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
     for said in [
         "84.3 ns slower",
@@ -187,46 +191,48 @@ fn times_and_rates_are_slower_in_the_same_word() {
 }
 
 #[test]
-fn a_command_stands_alone_and_advice_is_prose() {
-    let text = plain(&guest::run());
+fn remedy_command_has_own_line() {
+    let text = render_plain(&guest::guest_run());
     assert!(text.contains("Do first     $ sudo kelvin tune --apply\n"), "{text}");
     let advice = "             the load average of the last minute is 1.90 on 2 CPUs: find the\n";
     assert!(text.contains(advice) && !text.contains("$ find"), "{text}");
 }
 
 #[test]
-fn a_level_that_is_not_distinguishable_says_from_what() {
-    let run = guest::run();
+fn indistinguishable_level_names_the_other() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
     let rung = analysis.screen.as_mut().unwrap().rungs.iter_mut().find(|rung| rung.what == "L3 hit").unwrap();
     rung.figure.measured = None;
     rung.figure.predicted = None;
     rung.figure.text = "not distinguishable from DRAM".into();
-    let text = drawn(&run, &analysis, |screen| screen);
+    let text = render_screen(&run, &analysis, |screen| screen);
     assert_fits(&text);
     let line = text.lines().find(|line| line.contains("L3 hit")).unwrap();
     assert!(line.ends_with("not distinguishable from DRAM"), "{line}");
     let axis = |text: &str| text.lines().find(|line| line.contains("100 µs")).map(str::to_owned);
-    assert_eq!(axis(&text), axis(&plain(&run)), "its words leave the axis as wide as it was");
+    assert_eq!(axis(&text), axis(&render_plain(&run)), "its words leave the axis as wide as it was");
 }
 
 #[test]
-fn a_wider_terminal_has_a_longer_axis_and_no_more_lines() {
-    let run = guest::run();
+fn wide_terminal_lengthens_axis_only() {
+    let run = guest::guest_run();
     let analysis = analyse(&run);
-    let wide =
-        drawn(&run, &analysis, |screen| FirstScreen { terminal: Terminal { width: 200, color: false }, ..screen });
+    let wide = render_screen(&run, &analysis, |screen| FirstScreen {
+        terminal: Terminal { width: 200, color: false },
+        ..screen
+    });
     assert!(wide.lines().count() <= 60);
     assert!(wide.lines().all(|line| line.chars().count() <= 100), "{wide}");
     assert!(wide.lines().any(|line| line.chars().count() > 80), "{wide}");
 }
 
 #[test]
-fn tables_of_what_was_asked_for_follow_the_screen() {
-    let run = guest::run();
+fn requested_tables_follow_the_screen() {
+    let run = guest::guest_run();
     let analysis = analyse(&run);
-    let with = drawn(&run, &analysis, |screen| FirstScreen { tables: true, ..screen });
-    let alone = drawn(&run, &analysis, |screen| screen);
+    let with = render_screen(&run, &analysis, |screen| FirstScreen { tables: true, ..screen });
+    let alone = render_screen(&run, &analysis, |screen| screen);
     assert!(with.starts_with(&alone));
     let tables = &with[alone.len()..];
     assert!(tables.contains("Operating system services") && tables.contains("syscall.null call=getppid"), "{tables}");
@@ -234,20 +240,20 @@ fn tables_of_what_was_asked_for_follow_the_screen() {
 }
 
 #[test]
-fn a_run_without_a_screen_is_shown_in_full() {
+fn run_without_screen_is_shown_in_full() {
     let sample = synthetic::empty();
     let mut full = Vec::new();
     Terminal::default().render(&sample.report(), &mut full).unwrap();
-    assert_eq!(drawn(&sample.run, &sample.analysis, |screen| screen), String::from_utf8(full).unwrap());
+    assert_eq!(render_screen(&sample.run, &sample.analysis, |screen| screen), String::from_utf8(full).unwrap());
 }
 
 /// A text of a stored run moves no cursor.
 #[test]
-fn hostile_texts_are_spelled_out() {
-    let (mut run, mut analysis) = crowded();
+fn hostile_texts_are_escaped_on_screen() {
+    let (mut run, mut analysis) = crowded_run();
     run.outline.machine.cpu.model_name = kelvin_model::Fact::known(synthetic::HOSTILE.into(), "a test");
     let hostile = || synthetic::HOSTILE.to_owned();
-    let screen: &mut Screen = analysis.screen.as_mut().unwrap();
+    let screen: &mut Overview = analysis.screen.as_mut().unwrap();
     screen.cautions = vec![hostile()];
     screen.do_first[0].command = hostile();
     screen.stand_outs[0].text = hostile();
@@ -256,15 +262,15 @@ fn hostile_texts_are_spelled_out() {
     screen.rates[0].what = hostile();
     screen.rates[0].rates[0].of = hostile();
     for unicode in [true, false] {
-        let text = drawn(&run, &analysis, |screen| FirstScreen { unicode, ..screen });
+        let text = render_screen(&run, &analysis, |screen| FirstScreen { unicode, ..screen });
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text}");
         assert!(text.lines().count() <= 60 && (unicode || text.is_ascii()));
     }
 }
 
 #[test]
-fn rates_without_a_figure_say_why_in_one_line() {
-    let run = guest::run();
+fn missing_rates_have_one_line_reason() {
+    let run = guest::guest_run();
     let mut analysis = analyse(&run);
     let line = &mut analysis.screen.as_mut().unwrap().rates[0];
     assert!(line.rates.len() > 1);
@@ -273,7 +279,7 @@ fn rates_without_a_figure_say_why_in_one_line() {
         (rate.figure.text, rate.figure.why_not) = ("skipped".into(), Some("needs two CPUs".into()));
     }
     let what = line.what.clone();
-    let text = drawn(&run, &analysis, |screen| screen);
+    let text = render_screen(&run, &analysis, |screen| screen);
     let line = text.lines().find(|line| line.trim_start().starts_with(&what)).unwrap();
     assert_eq!(line.split_whitespace().collect::<Vec<_>>().join(" "), format!("{what} skipped: needs two CPUs"));
     assert_eq!(text.matches("needs two CPUs").count(), 1, "{text}");

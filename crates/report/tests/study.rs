@@ -4,30 +4,32 @@ mod synthetic;
 
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{Attempt, Axis, AxisScale, Case, Hazard, Metric, Name, Point, Run, Severity, Treatment};
+use kelvin_model::{
+    Axis, AxisScale, AxisWord, Case, Hazard, HeadlineSamples, Metric, Name, RoundOutcome, Run, Severity,
+};
 use kelvin_report::figures::{Drawing, figures};
-use kelvin_report::{FirstScreen, Html, Markdown, ProbeText, Render, Report, Terminal, svg};
+use kelvin_report::{FirstScreen, Html, Markdown, ProbeDocs, Render, Report, Terminal, svg};
 
 const ENGINES: Metric = Metric::duration("file.engines", "One request for the next bytes of a cached file")
-    .headline(Treatment::AsFound)
-    .over([Axis::new("engine", "engine", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
+    .headline(HeadlineSamples::AsFound)
+    .with_axes([Axis::new("engine", "engine", AxisScale::Category), Axis::new("block", "block", AxisScale::Bytes)]);
 const CONTENTION: Metric = Metric::duration("file.contention", "One read past the page cache beside other threads")
-    .headline(Treatment::AsFound)
-    .over([Axis::new("threads", "threads", AxisScale::Linear)]);
+    .headline(HeadlineSamples::AsFound)
+    .with_axes([Axis::new("threads", "threads", AxisScale::Linear)]);
 const THREADS: Metric =
-    Metric::rate("file.threads", "Bytes that several threads read").headline(Treatment::AsFound).over([
+    Metric::rate("file.threads", "Bytes that several threads read").headline(HeadlineSamples::AsFound).with_axes([
         Axis::new("threads", "threads", AxisScale::Linear),
         Axis::new("cache", "page cache", AxisScale::Category),
         Axis::new("block", "block", AxisScale::Bytes),
     ]);
-const INPUT: Metric = Metric::duration("os.syscall.null", "A null system call").headline(Treatment::AsFound);
+const INPUT: Metric = Metric::duration("os.syscall.null", "A null system call").headline(HeadlineSamples::AsFound);
 
 fn rounds(value: f64) -> [f64; 6] {
     [0.99, 1.01, 1.0, 1.002, 0.995, 1.005].map(|share| share * value)
 }
 
 fn study(metrics: &[Metric]) -> Run {
-    let mut run = testing::run(metrics);
+    let mut run = testing::empty_run(metrics);
     run.outline.settings.mode = Name::new("study");
     run.outline.hazards.push(Hazard {
         id: "smt".into(),
@@ -46,7 +48,7 @@ fn study(metrics: &[Metric]) -> Run {
 fn contention() -> Run {
     let mut run = study(&[CONTENTION, INPUT]);
     for (threads, time) in [(1, 52_600.0), (2, 61_000.0), (4, 88_100.0), (8, 121_000.0), (16, 211_000.0)] {
-        add_scalars(&mut run, &CONTENTION, Case::new().with("threads", threads), &rounds(time));
+        add_scalars(&mut run, &CONTENTION, Case::new().with_number("threads", threads), &rounds(time));
     }
     add_scalars(&mut run, &INPUT, Case::new(), &rounds(80.0));
     run.measurements.last_mut().unwrap().planned.only_input = true;
@@ -59,8 +61,8 @@ fn engines(count: usize) -> Run {
         let name = if engine == 0 { "read".to_owned() } else { format!("engine{engine}") };
         for block in [1, 64, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304_u64] {
             let value = 100.0 - 7.0 * engine as f64 + block as f64 * (0.1 + 0.01 * engine as f64);
-            let point = Point::named("engine", Name::intern(&name).as_str());
-            add_scalars(&mut run, &ENGINES, Case::new().at(point).with("block", block), &rounds(value));
+            let point = AxisWord::from_names("engine", Name::intern(&name).as_str());
+            add_scalars(&mut run, &ENGINES, Case::new().with_word(point).with_number("block", block), &rounds(value));
         }
     }
     run
@@ -71,7 +73,10 @@ fn threads() -> Run {
     for cache in ["cached", "uncached", "direct"] {
         for block in [4096, 16_384, 65_536, 262_144, 1_048_576_u64] {
             for threads in [1, 2, 4, 8] {
-                let case = Case::new().at(Point::named("cache", cache)).with("block", block).with("threads", threads);
+                let case = Case::new()
+                    .with_word(AxisWord::from_names("cache", cache))
+                    .with_number("block", block)
+                    .with_number("threads", threads);
                 add_scalars(&mut run, &THREADS, case, &rounds(1e9 * threads as f64 + block as f64));
             }
         }
@@ -79,19 +84,19 @@ fn threads() -> Run {
     run
 }
 
-fn text(render: &dyn Render, run: &Run) -> String {
-    of(render, run, &analyse(run))
+fn render_run(render: &dyn Render, run: &Run) -> String {
+    render_analysis(render, run, &analyse(run))
 }
 
-fn of(render: &dyn Render, run: &Run, analysis: &Analysis) -> String {
-    let probes: Vec<ProbeText> = run.outline.metrics.iter().map(|metric| probe(metric.id)).collect();
+fn render_analysis(render: &dyn Render, run: &Run, analysis: &Analysis) -> String {
+    let probes: Vec<ProbeDocs> = run.outline.metrics.iter().map(|metric| probe(metric.id)).collect();
     let mut out = Vec::new();
     render.render(&Report { run, analysis, references: &[], probes: &probes }, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn probe(id: Name) -> ProbeText {
-    ProbeText {
+fn probe(id: Name) -> ProbeDocs {
+    ProbeDocs {
         id,
         summary: format!("What {id} is about."),
         method: String::new(),
@@ -106,42 +111,42 @@ fn screen() -> FirstScreen<'static> {
     FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] }
 }
 
-fn full() -> Terminal {
+fn full_terminal() -> Terminal {
     Terminal::default()
 }
 
 #[test]
-fn a_study_of_one_line_is_a_table_with_a_picture() {
-    let text = text(&screen(), &contention());
+fn one_line_study_is_table_with_plot() {
+    let text = render_run(&screen(), &contention());
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
     insta::assert_snapshot!(text);
 }
 
 #[test]
-fn hazards_inputs_and_machine_are_not_on_the_screen_of_a_study() {
+fn study_screen_omits_hazards_inputs_and_machine() {
     let run = contention();
-    let text = text(&screen(), &run);
+    let text = render_run(&screen(), &run);
     for absent in ["sibling", "null", "Hazards", "Verdict", "Linux"] {
         assert!(!text.contains(absent), "{absent}:\n{text}");
     }
     let mut serious = run;
     serious.outline.hazards[0].severity = Severity::Serious;
-    assert!(self::text(&screen(), &serious).contains("serious  a sibling was busy"));
+    assert!(self::render_run(&screen(), &serious).contains("serious  a sibling was busy"));
 }
 
 #[test]
-fn what_failed_is_said_once_with_its_reason() {
+fn failure_is_shown_once_with_reason() {
     let mut run = contention();
     for measurement in run.measurements.iter_mut().filter(|one| !one.planned.only_input) {
-        measurement.rounds = vec![testing::attempt(0, Attempt::Failed("the disk went away".into()))];
+        measurement.rounds = vec![testing::round_with_outcome(0, RoundOutcome::Failed("the disk went away".into()))];
     }
-    let text = text(&screen(), &run);
+    let text = render_run(&screen(), &run);
     assert_eq!(text.matches("failed the disk went away: file.contention (5 cases)").count(), 1, "{text}");
 }
 
 #[test]
-fn a_study_in_full_has_every_point_before_hazards_and_inputs() {
-    let text = text(&full(), &contention());
+fn full_study_has_points_before_hazards() {
+    let text = render_run(&full_terminal(), &contention());
     for point in ["    1 ", "    2 ", "    4 ", "    8 ", "    16 "] {
         assert!(text.lines().any(|line| line.starts_with(point)), "{point:?} is missing:\n{text}");
     }
@@ -150,16 +155,16 @@ fn a_study_in_full_has_every_point_before_hazards_and_inputs() {
 }
 
 #[test]
-fn engines_are_a_matrix_and_eight_sentences_at_most() {
+fn engines_are_matrix_with_eight_sentences() {
     let run = engines(13);
-    let text = text(&screen(), &run);
+    let text = render_run(&screen(), &run);
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 60, "{text}");
     insta::assert_snapshot!(text);
-    let page = self::text(&Html, &run);
+    let page = self::render_run(&Html, &run);
     let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
     assert!(place("The fastest engine is") < place("id=\"study-file.engines\""));
     assert!(place("id=\"study-file.engines\"") < place("id=\"hazards\""));
-    let markdown = self::text(&Markdown, &run);
+    let markdown = self::render_run(&Markdown, &run);
     let place = |what: &str| markdown.find(what).unwrap_or_else(|| panic!("{what} is missing:\n{markdown}"));
     assert!(markdown.starts_with("# Study"));
     assert!(place("The fastest engine is") < place("| read |") && place("| read |") < place("## Hazards"));
@@ -167,8 +172,8 @@ fn engines_are_a_matrix_and_eight_sentences_at_most() {
 }
 
 #[test]
-fn the_page_of_a_study_begins_with_its_answer_and_its_figure() {
-    let page = text(&Html, &contention());
+fn study_page_begins_with_answer_and_figure() {
+    let page = render_run(&Html, &contention());
     let place = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing"));
     assert!(page.contains("<h1 id=\"studies-title\">Study file.contention: What file.contention is about</h1>"));
     assert!(place("id=\"figure-file.contention\"") < place("id=\"hazards\""));
@@ -177,8 +182,8 @@ fn the_page_of_a_study_begins_with_its_answer_and_its_figure() {
 }
 
 #[test]
-fn a_table_without_room_for_a_picture_has_all_points() {
-    let text = text(&screen(), &threads());
+fn table_without_plot_has_all_points() {
+    let text = render_run(&screen(), &threads());
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     insta::assert_snapshot!(text);
 }
@@ -193,7 +198,7 @@ fn with_predictions() -> Run {
             value: (low + high) / 2.0,
             low,
             high,
-            basis: kelvin_model::Basis::Derived,
+            basis: kelvin_model::PredictionBasis::Derived,
             formula: "a test".into(),
             inputs: Vec::new(),
             derivation: "a test".into(),
@@ -204,7 +209,7 @@ fn with_predictions() -> Run {
         };
         run.predictions.push(kelvin_model::PredictionRecord {
             metric: CONTENTION.id,
-            case: Case::new().with("threads", threads),
+            case: Case::new().with_number("threads", threads),
             prediction: Some(prediction),
             none_because: None,
         });
@@ -216,14 +221,15 @@ fn with_predictions() -> Run {
 fn wide_contention() -> Run {
     let sharing = Axis::new("files", "files", AxisScale::Category);
     let sizes = [Axis::new("block", "block", AxisScale::Bytes), Axis::new("bytes", "bytes", AxisScale::Bytes)];
-    let metric = CONTENTION.over([Axis::new("threads", "threads", AxisScale::Linear), sharing, sizes[0], sizes[1]]);
+    let metric =
+        CONTENTION.with_axes([Axis::new("threads", "threads", AxisScale::Linear), sharing, sizes[0], sizes[1]]);
     let mut run = study(std::slice::from_ref(&metric));
     for (files, block, bytes) in
         [("own", 12, 26), ("shared", 12, 26), ("own", 20, 24), ("own", 20, 26), ("shared", 20, 26)]
     {
         for threads in 1..=16_u64 {
-            let case = Case::new().with("threads", threads).at(Point::named("files", files));
-            let case = case.with("block", 1_u64 << block).with("bytes", 1_u64 << bytes);
+            let case = Case::new().with_number("threads", threads).with_word(AxisWord::from_names("files", files));
+            let case = case.with_number("block", 1_u64 << block).with_number("bytes", 1_u64 << bytes);
             add_scalars(&mut run, &metric, case, &rounds((threads * block) as f64 * 1e4));
         }
     }
@@ -233,20 +239,20 @@ fn wide_contention() -> Run {
 #[test]
 fn points_in_several_parts_fit_the_screen_and_are_counted() {
     let run = wide_contention();
-    let text = text(&screen(), &run);
+    let text = render_run(&screen(), &run);
     assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
     assert!(text.contains(" of 16 points; all in the full report"), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("  16 ")).count(), 3, "{text}");
 }
 
 #[test]
-fn points_that_are_not_as_predicted_are_named() {
-    let text = text(&screen(), &with_predictions());
+fn mispredicted_points_are_named() {
+    let text = render_run(&screen(), &with_predictions());
     assert!(text.contains("of 4 points 2 slower than predicted (2, 16)"), "{text}");
 }
 
 #[test]
-fn the_conclusions_of_a_study_end_within_25_lines() {
+fn study_conclusions_fit_25_lines() {
     let mut run = threads();
     run.outline.hazards = contention().outline.hazards;
     let mut analysis = analyse(&run);
@@ -256,24 +262,24 @@ fn the_conclusions_of_a_study_end_within_25_lines() {
             one.text = format!("{}: {}", one.text, "a figure and what it was held against ".repeat(6).trim_end());
         }
     }
-    let text = of(&screen(), &run, &analysis);
+    let text = render_analysis(&screen(), &run, &analysis);
     let last = text.lines().take_while(|line| !line.starts_with("Bytes that several")).collect::<Vec<_>>();
     assert!(last.len() <= 25, "{} lines before the table:\n{text}", last.len());
     assert!(last.iter().any(|line| line.ends_with("more conclusions in the full report")), "{text}");
-    let full = of(&full(), &run, &analysis);
+    let full = render_analysis(&full_terminal(), &run, &analysis);
     let first =
         full.lines().position(|line| ["true ", "false ", "not known "].iter().any(|word| line.starts_with(word)));
     assert!(first.is_some_and(|first| first < 25), "{full}");
 }
 
 #[test]
-fn a_study_in_ascii_has_columns_in_place() {
-    let ascii = text(&FirstScreen { unicode: false, ..screen() }, &contention());
+fn ascii_study_keeps_columns() {
+    let ascii = render_run(&FirstScreen { unicode: false, ..screen() }, &contention());
     assert!(ascii.is_ascii() && !ascii.contains('?'), "{ascii}");
 }
 
 #[test]
-fn more_lines_than_colours_are_several_figures() {
+fn lines_beyond_palette_are_split() {
     let run = threads();
     let analysis = analyse(&run);
     let figures = figures(&Report { run: &run, analysis: &analysis, references: &[], probes: &[] });
@@ -289,7 +295,7 @@ fn more_lines_than_colours_are_several_figures() {
 }
 
 #[test]
-fn a_long_title_of_a_file_is_not_cut_off() {
+fn long_title_in_file_is_wrapped() {
     let run = contention();
     let analysis = analyse(&run);
     let report = Report { run: &run, analysis: &analysis, references: &[], probes: &[] };

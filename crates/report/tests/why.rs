@@ -5,13 +5,13 @@ mod synthetic;
 use std::path::Path;
 
 use kelvin_model::{Explanation, Name};
-use kelvin_report::why::{Page, Picture, Why, schema};
-use synthetic::explained::{explanation, share};
+use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal, schema};
+use synthetic::explanation::{explanation, share};
 
 #[test]
-fn an_explanation_of_80_columns() {
+fn explanation_at_80_columns() {
     let mut out = Vec::new();
-    Why { width: 80 }.render(&explanation(), &mut out).unwrap();
+    WhyTerminal { width: 80 }.render(&explanation(), &mut out).unwrap();
     insta::assert_snapshot!(String::from_utf8(out).unwrap());
 }
 
@@ -23,15 +23,15 @@ fn hostile() -> Explanation {
     explanation
 }
 
-fn written(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+fn render_to_string(render: impl Fn(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     let mut out = Vec::new();
     render(&mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 #[test]
-fn a_page_shows_the_sum_as_a_waterfall_and_as_a_table() {
-    let page = written(|out| Page.render(&explanation(), out));
+fn page_has_waterfall_and_table() {
+    let page = render_to_string(|out| WhyPage.render(&explanation(), out));
     let (_, body) = page.split_once("<body>").unwrap();
     insta::assert_snapshot!(body.replace('<', "\n<").replace("\n</", "</"));
     assert!(page.contains("prefers-color-scheme:dark") && page.contains("default-src &#39;none&#39;"));
@@ -41,8 +41,8 @@ fn a_page_shows_the_sum_as_a_waterfall_and_as_a_table() {
 }
 
 #[test]
-fn a_drawing_of_its_own_says_what_it_is() {
-    let drawing = written(|out| Picture.render(&explanation(), out));
+fn standalone_waterfall_has_title() {
+    let drawing = render_to_string(|out| WhyDrawing.render(&explanation(), out));
     let (_, drawn) = drawing.split_once("</style>").unwrap();
     insta::assert_snapshot!(drawn.replace('<', "\n<").replace("\n</", "</"));
     assert!(drawing.contains("<desc>without these: 5.3 µs, 8 %; waking an idle CPU: 55.9 µs, 90 %;"), "{drawing}");
@@ -51,8 +51,11 @@ fn a_drawing_of_its_own_says_what_it_is() {
 
 /// Bars follow each other: each begins where the one before it ends, and the remainder goes back where the parts are too much.
 #[test]
-fn nothing_of_a_text_acts_and_every_bar_lies_within_the_drawing() {
-    for text in [written(|out| Page.render(&hostile(), out)), written(|out| Picture.render(&hostile(), out))] {
+fn texts_are_escaped_and_bars_fit_drawing() {
+    for text in [
+        render_to_string(|out| WhyPage.render(&hostile(), out)),
+        render_to_string(|out| WhyDrawing.render(&hostile(), out)),
+    ] {
         assert!(!text.contains("<script") && !text.contains('\u{202e}'), "{text}");
         let bars = text.split("<path class=\"bar ").skip(1).map(|bar| bar.split('"').nth(2).unwrap());
         for bar in bars {
@@ -64,7 +67,7 @@ fn nothing_of_a_text_acts_and_every_bar_lies_within_the_drawing() {
 
 /// The published schema is that of the types; `KELVIN_UPDATE_SCHEMA=1 cargo test -p kelvin-report` writes it anew.
 #[test]
-fn the_published_schema_is_that_of_the_types() {
+fn published_why_schema_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/why.schema.json");
     let schema = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
     if std::env::var_os("KELVIN_UPDATE_SCHEMA").is_some() {

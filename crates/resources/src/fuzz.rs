@@ -6,18 +6,18 @@ use std::path::Path;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{Error, Watched};
+use crate::{Error, ProcessMonitor};
 
 /// A tree of files that is removed when it is dropped.
-pub(crate) struct Tree(tempfile::TempDir);
+pub(crate) struct FixtureTree(tempfile::TempDir);
 
-impl Default for Tree {
+impl Default for FixtureTree {
     fn default() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 }
 
-impl Tree {
+impl FixtureTree {
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -56,7 +56,7 @@ const FILES: [&str; 22] = [
 ];
 
 /// Words and numbers of these files, some at the edges of their ranges.
-const WORDS: [&str; 30] = [
+const TOKENS: [&str; 30] = [
     "cpu",
     "cpu0",
     "procs_running",
@@ -92,7 +92,7 @@ const SEPARATORS: [&str; 6] = [" ", ":", "\t: ", "\n", " - ", "  "];
 
 /// Bytes that look like these files, or arbitrary bytes.
 fn content() -> impl Strategy<Value = Vec<u8>> {
-    let parts = proptest::collection::vec((select(&WORDS[..]), select(&SEPARATORS[..])), 0..60);
+    let parts = proptest::collection::vec((select(&TOKENS[..]), select(&SEPARATORS[..])), 0..60);
     let text = parts.prop_map(|parts| {
         parts.into_iter().flat_map(|(word, separator)| [word, separator]).collect::<String>().into_bytes()
     });
@@ -100,7 +100,7 @@ fn content() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// So many numbers behind something, as the kernel writes tables.
-fn figures(before: &'static str, count: usize) -> impl Strategy<Value = Vec<u8>> {
+fn number_table(before: &'static str, count: usize) -> impl Strategy<Value = Vec<u8>> {
     let figure = prop_oneof![Just(u64::MAX), Just(0), any::<u64>()];
     proptest::collection::vec(figure, count).prop_map(move |figures| {
         let figures: Vec<String> = figures.iter().map(u64::to_string).collect();
@@ -108,11 +108,11 @@ fn figures(before: &'static str, count: usize) -> impl Strategy<Value = Vec<u8>>
     })
 }
 
-fn sound(tree: &Tree) {
-    let mut watched = Watched::within(tree.path(), 7, Some("vda".into()));
+fn assert_no_panic(tree: &FixtureTree) {
+    let mut watched = ProcessMonitor::under_root(tree.path(), 7, Some("vda".into()));
     for _ in 0..2 {
-        let Ok(look) = watched.look() else { continue };
-        let json = kelvin_model::json::plain(&look).unwrap();
+        let Ok(look) = watched.sample() else { continue };
+        let json = kelvin_model::json::to_string(&look).unwrap();
         // Counters at the end of their range add up to more than any host has counted; they are still figures.
         assert!(!json.contains("null,\"process\""), "{json}");
         assert!(look.cpu.allowed.is_finite() && look.process.user.is_finite() && look.process.processes > 0);
@@ -123,22 +123,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn whole_trees_of_any_content(contents in proptest::collection::vec(content(), FILES.len())) {
-        let tree = Tree::default();
+    fn arbitrary_trees_do_not_panic(contents in proptest::collection::vec(content(), FILES.len())) {
+        let tree = FixtureTree::default();
         FILES.iter().zip(&contents).for_each(|(name, bytes)| tree.fill(name, bytes));
         tree.fill("proc/7/stat", "7 (x) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 12345");
-        sound(&tree);
+        assert_no_panic(&tree);
     }
 
     #[test]
-    fn figures_at_the_end_of_their_range(
-        stat in figures("7 (x) S 1 1 1 0 -1 4194560 1 2 3 4", 12),
-        host in figures("cpu ", 10),
-        disk in figures("8 0 vda", 17),
-        link in figures("eth0:", 16),
-        schedule in figures("", 3),
+    fn extreme_numbers_do_not_panic(
+        stat in number_table("7 (x) S 1 1 1 0 -1 4194560 1 2 3 4", 12),
+        host in number_table("cpu ", 10),
+        disk in number_table("8 0 vda", 17),
+        link in number_table("eth0:", 16),
+        schedule in number_table("", 3),
     ) {
-        let tree = Tree::default();
+        let tree = FixtureTree::default();
         tree.fill("proc/7/stat", &stat);
         tree.fill("proc/7/task/7/schedstat", &schedule);
         tree.fill("proc/7/task/8/schedstat", &schedule);
@@ -146,14 +146,14 @@ proptest! {
         tree.fill("proc/diskstats", &disk);
         tree.fill("sys/block/vda/size", "1");
         tree.fill("proc/7/net/dev", &link);
-        sound(&tree);
+        assert_no_panic(&tree);
     }
 }
 
 #[test]
-fn a_process_that_has_ended_is_said() {
+fn ended_process_is_an_error() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     let id = child.id();
     child.wait().unwrap();
-    assert_eq!(Watched::new(id, None).look(), Err(Error::Gone(id)));
+    assert_eq!(ProcessMonitor::new(id, None).sample(), Err(Error::NoProcess(id)));
 }

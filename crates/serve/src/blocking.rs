@@ -8,188 +8,199 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use crate::connection::{Connection, Wants};
-use crate::hall::{Hall, LINGER};
-use crate::limits::Limits;
-use crate::pace::Pace;
-use crate::receiving::receive;
-use crate::registered::Registered;
+use crate::connection::{Connection, NextIo};
+use crate::limits::ServerLimits;
+use crate::receive::receive;
+use crate::request_tracker::RequestTracker;
+use crate::send_progress::SendProgress;
 use crate::status::Status;
+use crate::worker_context::{LINGER_TIMEOUT, WorkerContext};
 
 /// Most calls that read and drop that.
-const DROPPED: usize = 64;
+const MAX_DISCARD_READS: usize = 64;
 /// The shortest time-out of a socket: zero would be for ever.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
-pub fn attend((socket, registered): (&OwnedFd, Option<Registered>), hall: &mut Hall, is_over: &AtomicBool) {
-    let mut connection = hall.connection(socket, registered);
+pub fn serve_connection(
+    (socket, registered): (&OwnedFd, Option<RequestTracker>),
+    hall: &mut WorkerContext,
+    is_over: &AtomicBool,
+) {
+    let mut connection = hall.new_connection(socket, registered);
     let mut buffers = std::mem::take(&mut hall.buffers);
-    connection.lend(&mut buffers);
+    connection.attach_buffers(&mut buffers);
     let limits = hall.site.limits();
-    let patience = limits.idle.min(limits.progress.within).max(LEAST_WAIT);
-    let is_ready = [(Timeout::Recv, limits.idle), (Timeout::Send, patience)]
+    let patience = limits.idle_timeout.min(limits.min_progress.within).max(MIN_SOCKET_TIMEOUT);
+    let is_ready = [(Timeout::Recv, limits.idle_timeout), (Timeout::Send, patience)]
         .map(|(what, time)| set_socket_timeout(socket, what, Some(time)));
     if is_ready.iter().all(Result::is_ok) {
         // Whatever it is, it is the end.
-        let _ =
-            Attended { socket, connection: &mut connection, is_over, begun: None, taking: None, patience }.go_on(hall);
+        let _ = BlockingConnection {
+            socket,
+            connection: &mut connection,
+            shutdown: is_over,
+            partial_request: None,
+            answer: None,
+            send_timeout: patience,
+        }
+        .step(hall);
     }
-    hall.served.requests += connection.answered();
-    connection.give_back(&mut buffers);
+    hall.stats.requests += connection.requests_answered();
+    connection.detach_buffers(&mut buffers);
     hall.buffers = buffers;
 }
 
-struct Attended<'a> {
+struct BlockingConnection<'a> {
     socket: &'a OwnedFd,
     connection: &'a mut Connection,
-    is_over: &'a AtomicBool,
-    begun: Option<Begun>,
+    shutdown: &'a AtomicBool,
+    partial_request: Option<PartialRequest>,
     /// How the client takes the answer that is being sent.
-    taking: Option<Taking>,
+    answer: Option<AnswerState>,
     /// How long a call that sends waits at most.
-    patience: Duration,
+    send_timeout: Duration,
 }
 
 /// How a client takes what it is sent.
 #[derive(Clone, Copy, Debug)]
-struct Taking {
-    pace: Pace,
+struct AnswerState {
+    progress: SendProgress,
     /// When it last took some.
-    since: Instant,
+    last_progress: Instant,
 }
 
 /// When a request began to arrive that is not whole, and how many were answered before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Begun {
-    when: Instant,
-    after: u64,
+struct PartialRequest {
+    started_at: Instant,
+    answered_before: u64,
 }
 
-impl Begun {
+impl PartialRequest {
     /// The one that was known, if it is of the same request: each has its own time, also where one arrives with a part of the next.
-    fn of(known: Option<Self>, after: u64, now: Instant) -> Self {
-        known.filter(|known| known.after == after).unwrap_or(Self { when: now, after })
+    fn start_or_continue(known: Option<Self>, after: u64, now: Instant) -> Self {
+        known.filter(|known| known.answered_before == after).unwrap_or(Self { started_at: now, answered_before: after })
     }
 }
 
-impl Attended<'_> {
-    fn go_on(&mut self, hall: &mut Hall) -> rustix::io::Result<()> {
+impl BlockingConnection<'_> {
+    fn step(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
-            match self.connection.wants() {
-                Wants::Send => {
+            match self.connection.next_io() {
+                NextIo::Send => {
                     if !self.send(hall)? {
                         return Ok(());
                     }
                 }
-                Wants::Advance => {
+                NextIo::Advance => {
                     hall.site.tick(Instant::now());
-                    hall.site.is_draining = self.is_over.load(Ordering::Acquire);
+                    hall.site.is_draining = self.shutdown.load(Ordering::Acquire);
                     self.connection.advance(&mut hall.site);
                 }
-                Wants::Receive => {
+                NextIo::Receive => {
                     if !self.receive(hall)? {
                         return Ok(());
                     }
                 }
-                Wants::End => return self.end(),
+                NextIo::End => return self.linger(),
             }
         }
     }
 
     /// Sends some; `false` if its client takes too little of an answer, of which more is to be sent. The call waits no longer than
     /// until that is known.
-    fn send(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
-        let Limits { idle, progress, .. } = *hall.site.limits();
-        let mut taking = match self.taking {
+    fn send(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<bool> {
+        let ServerLimits { idle_timeout: idle, min_progress: progress, .. } = *hall.site.limits();
+        let mut taking = match self.answer {
             // The answer was made just now.
             None => {
                 let now = hall.site.now();
-                let pace = Pace::begin(now, self.connection.given());
-                self.wait_at_most(idle.min(progress.within))?;
-                Taking { pace, since: now }
+                let pace = SendProgress::start(now, self.connection.bytes_sent());
+                self.set_send_timeout(idle.min(progress.within))?;
+                AnswerState { progress: pace, last_progress: now }
             }
             Some(taking) => {
                 let now = Instant::now();
-                let left = taking.pace.left(now, progress);
-                self.wait_at_most(left.min(idle.saturating_sub(now - taking.since)))?;
+                let left = taking.progress.time_left(now, progress);
+                self.set_send_timeout(left.min(idle.saturating_sub(now - taking.last_progress)))?;
                 taking
             }
         };
-        let sent = match hall.sending.send_some(self.connection, self.socket) {
+        let sent = match hall.sender.send_some(self.connection, self.socket) {
             Ok(sent) => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
             Err(error) => return Err(error),
         };
-        hall.served.bytes += sent as u64;
-        if self.connection.wants() != Wants::Send {
-            self.taking = None;
+        hall.stats.bytes += sent as u64;
+        if self.connection.next_io() != NextIo::Send {
+            self.answer = None;
             return Ok(true);
         }
         let now = Instant::now();
         if sent > 0 {
-            taking.since = now;
+            taking.last_progress = now;
         }
-        let is_slow = taking.pace.is_too_slow((now, self.connection.given()), progress);
-        self.taking = Some(taking);
-        Ok(!is_slow && now - taking.since < idle)
+        let is_slow = taking.progress.is_too_slow((now, self.connection.bytes_sent()), progress);
+        self.answer = Some(taking);
+        Ok(!is_slow && now - taking.last_progress < idle)
     }
 
     /// That a call that sends waits no longer.
-    fn wait_at_most(&mut self, patience: Duration) -> rustix::io::Result<()> {
-        let patience = patience.max(LEAST_WAIT);
-        if patience != self.patience {
+    fn set_send_timeout(&mut self, patience: Duration) -> rustix::io::Result<()> {
+        let patience = patience.max(MIN_SOCKET_TIMEOUT);
+        if patience != self.send_timeout {
             set_socket_timeout(self.socket, Timeout::Send, Some(patience))?;
-            self.patience = patience;
+            self.send_timeout = patience;
         }
         Ok(())
     }
 
     /// Receives what comes; `false` at the end.
-    fn receive(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
+    fn receive(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<bool> {
         if !self.is_in_time(hall)? {
             self.connection.refuse(Status::RequestTimeout, &hall.site);
             return Ok(true);
         }
         match receive(self.connection, self.socket) {
             Ok(received) => {
-                hall.sending.received(self.connection);
+                hall.sender.on_received(self.connection);
                 Ok(received > 0)
             }
             Err(Errno::INTR) => Ok(true),
             // The time of a request that has begun is over, which is said; of one that has not, nothing is.
-            Err(Errno::AGAIN) if self.begun.is_some() => Ok(true),
+            Err(Errno::AGAIN) if self.partial_request.is_some() => Ok(true),
             Err(error) => Err(error),
         }
     }
 
     /// Whether a request that has begun to arrive may go on arriving. Then no call waits longer than that.
-    fn is_in_time(&mut self, hall: &Hall) -> rustix::io::Result<bool> {
+    fn is_in_time(&mut self, hall: &WorkerContext) -> rustix::io::Result<bool> {
         let limits = hall.site.limits();
-        if !self.connection.has_begun() {
-            if self.begun.take().is_some() {
-                set_socket_timeout(self.socket, Timeout::Recv, Some(limits.idle))?;
+        if !self.connection.has_partial_request() {
+            if self.partial_request.take().is_some() {
+                set_socket_timeout(self.socket, Timeout::Recv, Some(limits.idle_timeout))?;
             }
             return Ok(true);
         }
-        let answered = self.connection.answered();
-        let begun = Begun::of(self.begun, answered, Instant::now());
-        self.begun = Some(begun);
-        let left = limits.request.saturating_sub(begun.when.elapsed());
+        let answered = self.connection.requests_answered();
+        let begun = PartialRequest::start_or_continue(self.partial_request, answered, Instant::now());
+        self.partial_request = Some(begun);
+        let left = limits.request_timeout.saturating_sub(begun.started_at.elapsed());
         if left.is_zero() {
             return Ok(false);
         }
-        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(LEAST_WAIT)))?;
+        set_socket_timeout(self.socket, Timeout::Recv, Some(left.max(MIN_SOCKET_TIMEOUT)))?;
         Ok(true)
     }
 
     /// Sends no more, and drops what still comes.
-    fn end(&mut self) -> rustix::io::Result<()> {
+    fn linger(&mut self) -> rustix::io::Result<()> {
         shutdown(self.socket, Shutdown::Write)?;
-        let until = Instant::now() + LINGER;
-        set_socket_timeout(self.socket, Timeout::Recv, Some(LINGER))?;
+        let until = Instant::now() + LINGER_TIMEOUT;
+        set_socket_timeout(self.socket, Timeout::Recv, Some(LINGER_TIMEOUT))?;
         let mut nothing = [0; 4096];
-        for _ in 0..DROPPED {
+        for _ in 0..MAX_DISCARD_READS {
             if Instant::now() >= until || recv(self.socket, &mut nothing, RecvFlags::empty())?.1 == 0 {
                 break;
             }
@@ -203,10 +214,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_request_has_its_own_time_to_arrive() {
+    fn each_request_has_own_deadline() {
         let (first, later) = (Instant::now(), Instant::now() + Duration::from_secs(9));
-        let begun = Begun::of(None, 0, first);
-        assert_eq!(Begun::of(Some(begun), 0, later).when, first);
-        assert_eq!(Begun::of(Some(begun), 1, later).when, later);
+        let begun = PartialRequest::start_or_continue(None, 0, first);
+        assert_eq!(PartialRequest::start_or_continue(Some(begun), 0, later).started_at, first);
+        assert_eq!(PartialRequest::start_or_continue(Some(begun), 1, later).started_at, later);
     }
 }

@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::files::Opened;
+use crate::open_file_cache::OpenFile;
 
 /// A part of a file that is to be sent.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct FileRange {
     /// The file.
-    pub opened: Arc<Opened>,
+    pub opened: Arc<OpenFile>,
     /// What of it is left to be sent; never empty.
     pub range: Range<u64>,
 }
@@ -19,25 +19,25 @@ pub struct Part {
 #[derive(Debug)]
 pub enum Body {
     /// A part of a file, or all of it.
-    Part(Part),
+    FileRange(FileRange),
     /// Several.
-    Parts(Box<Parts>),
+    Multipart(Box<MultipartRanges>),
 }
 
 /// Several parts of one file, each with a heading, as multipart/byteranges (RFC 9110, section 14.6).
 #[derive(Debug)]
-pub struct Parts {
-    opened: Arc<Opened>,
+pub struct MultipartRanges {
+    opened: Arc<OpenFile>,
     ranges: std::vec::IntoIter<Range<u64>>,
     boundary: String,
-    is_over: bool,
+    is_finished: bool,
 }
 
-impl Parts {
+impl MultipartRanges {
     /// Of these ranges, none of which is empty. The boundary must be one that nobody could put into a file beforehand.
-    pub fn new(opened: Arc<Opened>, ranges: Vec<Range<u64>>, boundary: u64) -> Self {
+    pub fn new(opened: Arc<OpenFile>, ranges: Vec<Range<u64>>, boundary: u64) -> Self {
         let boundary = format!("{boundary:016x}");
-        Self { opened, ranges: ranges.into_iter(), boundary, is_over: false }
+        Self { opened, ranges: ranges.into_iter(), boundary, is_finished: false }
     }
 
     /// The header fields that describe them, and the empty line.
@@ -50,12 +50,12 @@ impl Parts {
     }
 
     /// The next part, after its heading was appended; `None` after the ending was.
-    pub fn next(&mut self, out: &mut Vec<u8>) -> Option<Part> {
+    pub fn next_part(&mut self, out: &mut Vec<u8>) -> Option<FileRange> {
         if let Some(range) = self.ranges.next() {
             out.extend_from_slice(self.heading(&range).as_bytes());
-            return Some(Part { opened: Arc::clone(&self.opened), range });
+            return Some(FileRange { opened: Arc::clone(&self.opened), range });
         }
-        if !std::mem::replace(&mut self.is_over, true) {
+        if !std::mem::replace(&mut self.is_finished, true) {
             out.extend_from_slice(self.ending().as_bytes());
         }
         None

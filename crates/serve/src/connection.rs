@@ -4,57 +4,57 @@ use std::sync::Arc;
 
 use rustix::io::{Errno, pread};
 
-use crate::body::{Body, Part, Parts};
-use crate::files::Opened;
-use crate::registered::Registered;
-use crate::request::{Received, read, to_known_version};
-use crate::sending::chosen::Answer;
+use crate::body::{Body, FileRange, MultipartRanges};
+use crate::open_file_cache::OpenFile;
+use crate::request::{ParseOutcome, downgrade_to_1_1, parse_request};
+use crate::request_tracker::RequestTracker;
+use crate::send_strategy::bulk_method::BulkResponse;
 use crate::site::Site;
 use crate::status::Status;
 
 /// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
-const ENOUGH: usize = 16 << 10;
+const PIPELINE_OUTPUT_LIMIT: usize = 16 << 10;
 
 /// A connection.
 #[derive(Debug, Default)]
 pub struct Connection {
     /// What has arrived, and how much of it was taken.
     input: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     /// Bytes received before which it makes no sense to look for a request again.
     retry_at: usize,
     /// What is to be sent, and how much of it was.
     output: Vec<u8>,
     sent: usize,
     /// How many of the last of these were read from the part that follows, which begins behind them.
-    read: usize,
+    read_ahead: usize,
     /// Whether somebody else has what is to be sent.
-    is_parted: bool,
+    output_detached: bool,
     /// The part of a file that follows.
-    part: Option<Part>,
+    file_range: Option<FileRange>,
     /// The parts that follow it.
-    more: Option<Box<Parts>>,
+    more_ranges: Option<Box<MultipartRanges>>,
     /// Whether it ends when all that is sent.
-    is_last: bool,
+    close_when_sent: bool,
     /// Requests that were answered, and bytes that were sent.
     answered: u64,
-    given: u64,
+    bytes_sent: u64,
     /// Who is told what it does, if anybody is.
-    watched: Option<Registered>,
+    tracker: Option<RequestTracker>,
     /// Whether its client is on this host.
     is_local: bool,
     /// By which calls the last answer goes or went, if that was chosen for it.
-    answer: Option<Answer>,
+    bulk_response: Option<BulkResponse>,
 }
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
-    /// That bytes are sent: see [`Connection::to_send`].
+pub enum NextIo {
+    /// That bytes are sent: see [`Connection::pending_output`].
     Send,
     /// That what it has is looked at: see [`Connection::advance`].
     Advance,
-    /// That bytes are received: see [`Connection::buffer`].
+    /// That bytes are received: see [`Connection::input_buffer`].
     Receive,
     /// Its end.
     End,
@@ -62,18 +62,18 @@ pub enum Wants {
 
 /// What is to be sent next.
 #[derive(Debug)]
-pub enum ToSend<'a> {
+pub enum PendingOutput<'a> {
     /// These bytes, and whether more follow at once by another call.
     Bytes(&'a [u8], bool),
     /// A part of a file.
-    Part(&'a Part),
+    FileRange(&'a FileRange),
 }
 
 /// What is to be read of a file.
 #[derive(Debug)]
-pub struct Reading {
+pub struct FileRead {
     /// The file.
-    pub opened: Arc<Opened>,
+    pub opened: Arc<OpenFile>,
     /// From which offset on.
     pub offset: u64,
     /// Where it goes in what is to be sent.
@@ -84,20 +84,20 @@ pub struct Reading {
 
 /// Large buffers that connections use by turns: one that waits has none.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub struct LargeBuffers {
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
 impl Connection {
     /// One that is served from now on, and watched if it was registered for that.
-    pub fn watched(watched: Option<Registered>) -> Self {
-        watched.iter().for_each(Registered::attend);
-        Self { watched, ..Self::default() }
+    pub fn with_tracker(watched: Option<RequestTracker>) -> Self {
+        watched.iter().for_each(RequestTracker::attach_worker);
+        Self { tracker: watched, ..Self::default() }
     }
 
     /// The same one, of a client on this host or elsewhere.
-    pub fn local(self, is_local: bool) -> Self {
+    pub fn with_local(self, is_local: bool) -> Self {
         Self { is_local, ..self }
     }
 
@@ -109,58 +109,60 @@ impl Connection {
 
     /// By which calls the answer goes that is to be sent, if they were chosen for it.
     #[inline]
-    pub fn answer(&self) -> Option<Answer> {
-        self.answer
+    pub fn bulk_response(&self) -> Option<BulkResponse> {
+        self.bulk_response
     }
 
     /// These calls were chosen for it.
-    pub fn begin_answer(&mut self, answer: Answer) {
-        self.answer = Some(answer);
+    pub fn set_bulk_response(&mut self, answer: BulkResponse) {
+        self.bulk_response = Some(answer);
     }
 
     /// The last answer, once all of it is sent, if calls were chosen for it.
     #[inline]
-    pub fn take_answer(&mut self) -> Option<Answer> {
-        if self.wants() == Wants::Send { None } else { self.answer.take() }
+    pub fn take_bulk_response(&mut self) -> Option<BulkResponse> {
+        if self.next_io() == NextIo::Send { None } else { self.bulk_response.take() }
     }
 
     /// What it waits for.
     #[inline]
-    pub fn wants(&self) -> Wants {
-        if self.sent < self.output.len() || self.part.is_some() {
-            Wants::Send
-        } else if self.more.is_some() || (!self.is_last && self.input.len() - self.taken > self.retry_at) {
-            Wants::Advance
-        } else if self.is_last {
-            Wants::End
+    pub fn next_io(&self) -> NextIo {
+        if self.sent < self.output.len() || self.file_range.is_some() {
+            NextIo::Send
+        } else if self.more_ranges.is_some()
+            || (!self.close_when_sent && self.input.len() - self.consumed > self.retry_at)
+        {
+            NextIo::Advance
+        } else if self.close_when_sent {
+            NextIo::End
         } else {
-            Wants::Receive
+            NextIo::Receive
         }
     }
 
     /// Takes large buffers for as long as it is worked on.
-    pub fn lend(&mut self, buffers: &mut Buffers) {
-        take(&mut self.input, &mut self.taken, &mut buffers.input);
-        take(&mut self.output, &mut self.sent, &mut buffers.output);
+    pub fn attach_buffers(&mut self, buffers: &mut LargeBuffers) {
+        move_to_large(&mut self.input, &mut self.consumed, &mut buffers.input);
+        move_to_large(&mut self.output, &mut self.sent, &mut buffers.output);
     }
 
     /// Gives them back, and keeps what it must in memory of that size.
-    pub fn give_back(&mut self, buffers: &mut Buffers) {
-        give(&mut self.input, &mut self.taken, &mut buffers.input);
-        if self.is_parted {
+    pub fn detach_buffers(&mut self, buffers: &mut LargeBuffers) {
+        return_large(&mut self.input, &mut self.consumed, &mut buffers.input);
+        if self.output_detached {
             buffers.output = std::mem::take(&mut self.output);
         } else {
-            self.unread();
-            give(&mut self.output, &mut self.sent, &mut buffers.output);
+            self.discard_read_ahead();
+            return_large(&mut self.output, &mut self.sent, &mut buffers.output);
         }
     }
 
     /// Where bytes are received: behind what is there already, with room for at least so many.
     #[inline]
-    pub fn buffer(&mut self, room: usize) -> &mut Vec<u8> {
-        if self.taken > 0 {
-            self.input.drain(..self.taken);
-            self.taken = 0;
+    pub fn input_buffer(&mut self, room: usize) -> &mut Vec<u8> {
+        if self.consumed > 0 {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
         }
         self.input.reserve(room);
         &mut self.input
@@ -168,21 +170,21 @@ impl Connection {
 
     /// Whether somebody is told what it does.
     #[inline]
-    pub fn is_watched(&self) -> bool {
-        self.watched.is_some()
+    pub fn is_tracked(&self) -> bool {
+        self.tracker.is_some()
     }
 
     /// So many bytes were received into the buffer, which had waited so many nanoseconds.
-    pub fn received_late(&mut self, bytes: usize, waited: u64) {
-        if self.input.len() - bytes == self.taken && bytes > 0 {
-            self.watched.iter().for_each(|watched| watched.arrive(waited));
+    pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
+        if self.input.len() - bytes == self.consumed && bytes > 0 {
+            self.tracker.iter().for_each(|watched| watched.request_arrived(waited));
         }
-        self.received(bytes);
+        self.mark_received(bytes);
     }
 
     /// So many bytes were received into the buffer.
     #[inline]
-    pub fn received(&mut self, bytes: usize) {
+    pub fn mark_received(&mut self, bytes: usize) {
         // A head cannot have become whole without the end of a line. What has no end is looked at each time that it doubles.
         if memchr::memchr(b'\n', &self.input[self.input.len() - bytes..]).is_some() {
             self.retry_at = 0;
@@ -195,46 +197,47 @@ impl Connection {
             self.output.clear();
             self.sent = 0;
         }
-        while self.part.is_none() && self.output.len() < ENOUGH {
-            if let Some(parts) = &mut self.more {
-                self.part = parts.next(&mut self.output);
-                if self.part.is_none() {
-                    self.more = None;
+        while self.file_range.is_none() && self.output.len() < PIPELINE_OUTPUT_LIMIT {
+            if let Some(parts) = &mut self.more_ranges {
+                self.file_range = parts.next_part(&mut self.output);
+                if self.file_range.is_none() {
+                    self.more_ranges = None;
                 }
-            } else if self.is_last || !self.take_request(site) {
+            } else if self.close_when_sent || !self.try_answer_next(site) {
                 return;
             }
         }
     }
 
     /// Answers the next request; `false` if there is none yet.
-    fn take_request(&mut self, site: &mut Site) -> bool {
-        let rest = &self.input[self.taken..];
-        match read(rest, site.limits()) {
-            Received::Part => {
-                self.retry_at = (2 * rest.len()).min(site.limits().head - 1);
+    fn try_answer_next(&mut self, site: &mut Site) -> bool {
+        let rest = &self.input[self.consumed..];
+        match parse_request(rest, site.limits()) {
+            ParseOutcome::Partial => {
+                self.retry_at = (2 * rest.len()).min(site.limits().head_bytes - 1);
                 return false;
             }
-            Received::Refused(status) => {
-                let is_later = status == Status::VersionNotSupported && to_known_version(&mut self.input[self.taken..]);
+            ParseOutcome::Refused(status) => {
+                let is_later =
+                    status == Status::VersionNotSupported && downgrade_to_1_1(&mut self.input[self.consumed..]);
                 // It is read again, as one that is known.
                 if !is_later {
                     self.refuse(status, site);
                 }
             }
-            Received::Whole(request, length) => {
-                self.watched.iter_mut().for_each(Registered::begin);
+            ParseOutcome::Complete(request, length) => {
+                self.tracker.iter_mut().for_each(RequestTracker::begin_answer);
                 // The one before was not waited for, and so nobody knows when it was taken.
-                self.answer = None;
+                self.bulk_response = None;
                 let begin = self.output.len();
                 match site.answer(&request, &mut self.output) {
                     None => {}
-                    Some(Body::Part(part)) => self.part = Some(part),
-                    Some(Body::Parts(parts)) => self.more = Some(parts),
+                    Some(Body::FileRange(part)) => self.file_range = Some(part),
+                    Some(Body::Multipart(parts)) => self.more_ranges = Some(parts),
                 }
-                self.watched.iter_mut().for_each(|watched| watched.answer(&self.output[begin..]));
-                self.is_last = !site.keeps(&request);
-                self.taken += length;
+                self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+                self.close_when_sent = !site.keeps_alive(&request);
+                self.consumed += length;
                 self.retry_at = 0;
                 self.answered += 1;
             }
@@ -246,24 +249,26 @@ impl Connection {
     pub fn refuse(&mut self, status: Status, site: &Site) {
         let begin = self.output.len();
         site.refuse(status, &mut self.output);
-        self.watched.iter_mut().for_each(|watched| watched.answer(&self.output[begin..]));
-        self.taken = self.input.len();
-        self.is_last = true;
+        self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+        self.consumed = self.input.len();
+        self.close_when_sent = true;
     }
 
     /// What is to be sent next, if anything is.
     #[inline]
-    pub fn to_send(&self) -> Option<ToSend<'_>> {
-        let (bytes, part) = (&self.output[self.sent..], self.part.as_ref());
+    pub fn pending_output(&self) -> Option<PendingOutput<'_>> {
+        let (bytes, part) = (&self.output[self.sent..], self.file_range.as_ref());
         match part {
-            _ if !bytes.is_empty() => Some(ToSend::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty()))),
-            part => part.map(ToSend::Part),
+            _ if !bytes.is_empty() => {
+                Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
+            }
+            part => part.map(PendingOutput::FileRange),
         }
     }
 
     /// The part of a file that is to be sent, next or behind the head before it.
-    pub fn part(&self) -> Option<&Part> {
-        self.part.as_ref()
+    pub fn file_range(&self) -> Option<&FileRange> {
+        self.file_range.as_ref()
     }
 
     /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.
@@ -271,7 +276,7 @@ impl Connection {
     /// # Errors
     /// Those of pread; `IO` of a file that has become shorter than was said.
     #[inline]
-    pub fn read_part(&mut self, most: usize) -> rustix::io::Result<()> {
+    pub fn read_file_range(&mut self, most: usize) -> rustix::io::Result<()> {
         let Some(reading) = self.begin_read(most) else { return Ok(()) };
         let read = pread(&reading.opened.file, &mut self.output[reading.begin..], reading.offset);
         self.end_read(reading.begin, read)
@@ -279,27 +284,27 @@ impl Connection {
 
     /// Whether something of the part that is to be sent must be read before anything is sent.
     #[inline]
-    pub fn is_to_be_read(&self) -> bool {
-        let is_read = self.read > 0 && self.sent < self.output.len();
-        !is_read && self.part.as_ref().is_some_and(|part| !part.range.is_empty())
+    pub fn needs_file_read(&self) -> bool {
+        let is_read = self.read_ahead > 0 && self.sent < self.output.len();
+        !is_read && self.file_range.as_ref().is_some_and(|part| !part.range.is_empty())
     }
 
     /// Makes room for what is to be read next of the part that is to be sent, up to so many bytes, if anything is.
     #[inline]
-    pub fn begin_read(&mut self, most: usize) -> Option<Reading> {
-        let part = self.part.as_ref()?;
+    pub fn begin_read(&mut self, most: usize) -> Option<FileRead> {
+        let part = self.file_range.as_ref()?;
         if self.sent == self.output.len() {
             self.output.clear();
-            (self.sent, self.read) = (0, 0);
+            (self.sent, self.read_ahead) = (0, 0);
         }
-        if self.read > 0 || part.range.is_empty() {
+        if self.read_ahead > 0 || part.range.is_empty() {
             return None;
         }
         let (begin, offset) = (self.output.len(), part.range.start);
         let bytes = (part.range.end - offset).min(most as u64) as usize;
         let opened = Arc::clone(&part.opened);
         self.output.resize(begin + bytes, 0);
-        Some(Reading { opened, offset, begin, bytes })
+        Some(FileRead { opened, offset, begin, bytes })
     }
 
     /// That was read, into the room that begins there.
@@ -308,53 +313,53 @@ impl Connection {
     /// The one of the read; `IO` of a file that has become shorter than was said.
     #[inline]
     pub fn end_read(&mut self, begin: usize, read: rustix::io::Result<usize>) -> rustix::io::Result<()> {
-        self.read = *read.as_ref().unwrap_or(&0);
-        self.output.truncate(begin + self.read);
-        self.part.iter_mut().for_each(|part| part.range.start += self.read as u64);
+        self.read_ahead = *read.as_ref().unwrap_or(&0);
+        self.output.truncate(begin + self.read_ahead);
+        self.file_range.iter_mut().for_each(|part| part.range.start += self.read_ahead as u64);
         if read? == 0 { Err(Errno::IO) } else { Ok(()) }
     }
 
     /// Gives away what is to be sent, and how much of it was, for as long as somebody else sends it or reads into it. Until it is
-    /// [back](Self::take_back), bytes are received at most.
+    /// [back](Self::reattach_output), bytes are received at most.
     #[inline]
-    pub fn part_with(&mut self, spare: Vec<u8>) -> (Vec<u8>, usize) {
-        self.is_parted = true;
+    pub fn detach_output(&mut self, spare: Vec<u8>) -> (Vec<u8>, usize) {
+        self.output_detached = true;
         (std::mem::replace(&mut self.output, spare), self.sent)
     }
 
     /// Has it back.
     #[inline]
-    pub fn take_back(&mut self, output: Vec<u8>) {
-        (self.output, self.is_parted) = (output, false);
+    pub fn reattach_output(&mut self, output: Vec<u8>) {
+        (self.output, self.output_detached) = (output, false);
     }
 
     /// The buffer of what was sent, if all of it was.
     #[inline]
-    pub fn emptied(&mut self) -> Option<Vec<u8>> {
+    pub fn take_empty_output(&mut self) -> Option<Vec<u8>> {
         if self.sent < self.output.len() {
             return None;
         }
-        (self.sent, self.read) = (0, 0);
+        (self.sent, self.read_ahead) = (0, 0);
         Some(std::mem::take(&mut self.output))
     }
 
     /// The buffer of what is to be sent, of which a copy is kept as far as it cannot be read again.
-    pub fn set_aside(&mut self) -> Vec<u8> {
-        self.unread();
+    pub fn copy_unsent(&mut self) -> Vec<u8> {
+        self.discard_read_ahead();
         let kept = self.output[self.sent..].to_vec();
         self.sent = 0;
         std::mem::replace(&mut self.output, kept)
     }
 
     /// Bytes that were received and not taken.
-    pub fn waiting(&self) -> usize {
-        self.input.len() - self.taken
+    pub fn unparsed_bytes(&self) -> usize {
+        self.input.len() - self.consumed
     }
 
     /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.
-    fn unread(&mut self) {
-        let unsent = std::mem::take(&mut self.read).min(self.output.len() - self.sent);
-        if let Some(part) = &mut self.part {
+    fn discard_read_ahead(&mut self) {
+        let unsent = std::mem::take(&mut self.read_ahead).min(self.output.len() - self.sent);
+        if let Some(part) = &mut self.file_range {
             part.range.start -= unsent as u64;
             self.output.truncate(self.output.len() - unsent);
         }
@@ -362,40 +367,43 @@ impl Connection {
 
     /// So many bytes were sent of what was to be sent next.
     #[inline]
-    pub fn sent(&mut self, bytes: usize) {
-        self.given += bytes as u64;
+    pub fn mark_sent(&mut self, bytes: usize) {
+        self.bytes_sent += bytes as u64;
         if self.sent < self.output.len() {
             self.sent += bytes;
-        } else if let Some(part) = &mut self.part {
+        } else if let Some(part) = &mut self.file_range {
             part.range.start += bytes as u64;
         }
-        if self.sent == self.output.len() && self.part.as_ref().is_some_and(|part| part.range.is_empty()) {
-            self.part = None;
+        if self.sent == self.output.len() && self.file_range.as_ref().is_some_and(|part| part.range.is_empty()) {
+            self.file_range = None;
         }
-        if let Some(watched) = &mut self.watched {
-            watched.sent(bytes, self.sent == self.output.len() && self.part.is_none() && self.more.is_none());
+        if let Some(watched) = &mut self.tracker {
+            watched.mark_sent(
+                bytes,
+                self.sent == self.output.len() && self.file_range.is_none() && self.more_ranges.is_none(),
+            );
         }
     }
 
     /// Whether a request has begun to arrive and is not whole.
-    pub fn has_begun(&self) -> bool {
-        self.input.len() > self.taken
+    pub fn has_partial_request(&self) -> bool {
+        self.input.len() > self.consumed
     }
 
     /// Bytes sent so far.
     #[inline]
-    pub fn given(&self) -> u64 {
-        self.given
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
     }
 
     /// Requests answered so far.
-    pub fn answered(&self) -> u64 {
+    pub fn requests_answered(&self) -> u64 {
         self.answered
     }
 }
 
 /// Moves what is left of a small buffer into a large one, which takes its place.
-fn take(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+fn move_to_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
     large.clear();
     large.extend_from_slice(&own[*done..]);
     *done = 0;
@@ -403,7 +411,7 @@ fn take(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
 }
 
 /// Gives a large buffer back, and keeps what is left of its content.
-fn give(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+fn return_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
     // What was swapped is the small one of before.
     *large = std::mem::replace(own, own[*done..].to_vec());
     *done = 0;

@@ -13,31 +13,31 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, SocketFlags, accept_with, recv, shutdown};
 
-use crate::clients::{Clients, Serves};
-use crate::connection::{Connection, Wants};
+use crate::client_table::{ClientTable, EventLoop};
+use crate::connection::{Connection, NextIo};
 use crate::error::{Error, Result};
-use crate::hall::{Hall, LINGER, ROOM};
-use crate::house::{House, SWEEP};
-use crate::pace::Pace;
-use crate::receiving::receive;
-use crate::server::{LAST, Served, close};
+use crate::receive::receive;
+use crate::send_progress::SendProgress;
+use crate::server::{FINAL_ACCEPTS, ServerTotals, close_listener};
+use crate::shared_state::{SWEEP_INTERVAL, SharedState};
 use crate::site::Site;
 use crate::status::Status;
+use crate::worker_context::{LINGER_TIMEOUT, RECEIVE_CHUNK, WorkerContext};
 
 /// Events that are taken at a time.
-const EVENTS: usize = 256;
+const MAX_EVENTS: usize = 256;
 /// Bytes that one connection may send before others get their turn.
-const TURN: usize = 4 << 20;
+const SEND_QUANTUM: usize = 4 << 20;
 /// Connections that are accepted before others get their turn.
-const ACCEPTED: usize = 64;
+const ACCEPT_BATCH: usize = 64;
 
 /// What events are about: the listener, another thread, or the client of this number.
-const LISTENER: u64 = u64::MAX;
-const WAKER: u64 = u64::MAX - 1;
+const LISTENER_TOKEN: u64 = u64::MAX;
+const WAKER_TOKEN: u64 = u64::MAX - 1;
 
 /// A client.
 #[derive(Debug)]
-pub struct Client {
+pub struct EpollClient {
     socket: OwnedFd,
     connection: Connection,
     /// Whether something may be there to be received: epoll says so once.
@@ -45,126 +45,127 @@ pub struct Client {
     /// Whether the client sends no more.
     has_ended: bool,
     /// Whether the server sends no more, and reads only that nothing is lost.
-    lingers: bool,
+    is_lingering: bool,
     /// Whether it is to go on when others have had their turn.
     is_queued: bool,
     /// When it was last between two requests, began one, or took something.
-    since: Instant,
+    last_active: Instant,
     /// How it takes answers.
-    pace: Pace,
+    progress: SendProgress,
 }
 
 /// What becomes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum EpollStep {
     /// It waits for an event.
     Wait,
     /// It goes on when others have had their turn.
-    Again,
+    Requeue,
     /// It is gone.
     Gone,
 }
 
 /// A thread.
 #[derive(Debug)]
-pub struct Worker {
-    house: Arc<House>,
+pub struct EpollWorker {
+    shared: Arc<SharedState>,
     epoll: OwnedFd,
-    hall: Hall,
-    clients: Clients<Client>,
-    again: VecDeque<usize>,
+    context: WorkerContext,
+    clients: ClientTable<EpollClient>,
+    run_queue: VecDeque<usize>,
     /// Whether connections are accepted just now; not while there are no descriptors for them.
-    accepts: bool,
+    is_accepting: bool,
     /// Whether it was told to end, and has ended what is idle.
     has_drained: bool,
 }
 
-impl Worker {
+impl EpollWorker {
     /// One of several.
     ///
     /// # Errors
     /// Those of epoll.
-    pub fn new(number: usize, house: Arc<House>, hall: Hall) -> Result<Self> {
+    pub fn new(number: usize, house: Arc<SharedState>, hall: WorkerContext) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(Error::call("wait for events"))?;
-        let clients = Clients::none(number, Arc::clone(&house));
-        epoll::add(&epoll, &*clients.desk().waker, EventData::new_u64(WAKER), EventFlags::IN)
+        let clients = ClientTable::new(number, Arc::clone(&house));
+        epoll::add(&epoll, &*clients.inbox().waker, EventData::new_u64(WAKER_TOKEN), EventFlags::IN)
             .map_err(Error::call("wait for events"))?;
         let (again, accepts, has_drained) = Default::default();
-        let mut worker = Self { house, epoll, hall, clients, again, accepts, has_drained };
+        let mut worker =
+            Self { shared: house, epoll, context: hall, clients, run_queue: again, is_accepting: accepts, has_drained };
         worker.listen().map_err(Error::call("wait for connections"))?;
         Ok(worker)
     }
 
     fn listen(&mut self) -> rustix::io::Result<()> {
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-        epoll::add(&self.epoll, &self.house.listener, EventData::new_u64(LISTENER), flags)?;
-        self.accepts = true;
+        epoll::add(&self.epoll, &self.shared.listener, EventData::new_u64(LISTENER_TOKEN), flags)?;
+        self.is_accepting = true;
         Ok(())
     }
 
-    fn pause(&mut self) {
-        if std::mem::take(&mut self.accepts) {
-            let _ = epoll::delete(&self.epoll, &self.house.listener);
+    fn pause_accepting(&mut self) {
+        if std::mem::take(&mut self.is_accepting) {
+            let _ = epoll::delete(&self.epoll, &self.shared.listener);
         }
     }
 
     /// Serves until all is to end.
-    pub fn serve(mut self) -> Served {
-        let mut events = Vec::with_capacity(EVENTS);
+    pub fn run(mut self) -> ServerTotals {
+        let mut events = Vec::with_capacity(MAX_EVENTS);
         while !self.is_done() {
             events.clear();
-            let timeout = Timespec::try_from(if self.again.is_empty() { SWEEP } else { Duration::ZERO });
+            let timeout = Timespec::try_from(if self.run_queue.is_empty() { SWEEP_INTERVAL } else { Duration::ZERO });
             // A signal is for another thread, and nothing else can fail.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.ok().as_ref());
-            self.hall.site.tick(Instant::now());
-            self.drain_if_over();
+            self.context.site.tick(Instant::now());
+            self.drain_on_shutdown();
             for event in &events {
-                self.event(event.data.u64(), event.flags);
+                self.handle_event(event.data.u64(), event.flags);
             }
-            for _ in 0..self.again.len() {
-                let number = self.again.pop_front();
-                number.into_iter().for_each(|number| self.go_on(number));
+            for _ in 0..self.run_queue.len() {
+                let number = self.run_queue.pop_front();
+                number.into_iter().for_each(|number| self.step_client(number));
             }
             self.sweep();
         }
-        self.hall.take_served()
+        self.context.take_stats()
     }
 
     /// Whether it was told to end and has.
     fn is_done(&mut self) -> bool {
-        self.drain_if_over();
-        self.has_drained && self.clients.are_done(self.hall.site.now())
+        self.drain_on_shutdown();
+        self.has_drained && self.clients.is_drained(self.context.site.now())
     }
 
     /// From when on every answer is the last one of its connection.
-    fn drain_if_over(&mut self) {
-        if !self.has_drained && self.house.is_over.load(Ordering::Acquire) {
+    fn drain_on_shutdown(&mut self) {
+        if !self.has_drained && self.shared.shutdown.load(Ordering::Acquire) {
             self.drain();
         }
     }
 
     /// Takes whoever has connected, accepts nobody further, and ends connections that are between two requests.
     fn drain(&mut self) {
-        for _ in 0..LAST {
-            if !self.accept() {
+        for _ in 0..FINAL_ACCEPTS {
+            if !self.accept_pending() {
                 break;
             }
         }
-        self.pause();
-        close(&self.house.listener);
-        self.admit();
-        (self.hall.site.is_draining, self.has_drained) = (true, true);
-        for number in self.clients.numbers() {
+        self.pause_accepting();
+        close_listener(&self.shared.listener);
+        self.drain_inbox();
+        (self.context.site.is_draining, self.has_drained) = (true, true);
+        for number in self.clients.indices() {
             // What has arrived is answered, even if its event is still to come.
             self.clients.get_mut(number).into_iter().for_each(|client| client.is_readable = true);
-            self.drive(number);
+            self.drive_client(number);
         }
     }
 
-    fn event(&mut self, about: u64, flags: EventFlags) {
+    fn handle_event(&mut self, about: u64, flags: EventFlags) {
         match about {
-            LISTENER => drop(self.accept()),
-            WAKER => self.admit(),
+            LISTENER_TOKEN => drop(self.accept_pending()),
+            WAKER_TOKEN => self.drain_inbox(),
             number => {
                 let Some(client) = self.clients.get_mut(number as usize) else { return };
                 client.is_readable |=
@@ -172,23 +173,23 @@ impl Worker {
                 // An error hangs up too. Alone it tells of a message in the error queue, which is the watch's.
                 client.has_ended |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
                 if !client.is_queued {
-                    self.drive(number as usize);
+                    self.drive_client(number as usize);
                 }
             }
         }
     }
 
     /// Accepts some; `false` if nobody waits, or nobody can be accepted.
-    fn accept(&mut self) -> bool {
-        for _ in 0..ACCEPTED {
-            match accept_with(&self.house.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.place(socket),
+    fn accept_pending(&mut self) -> bool {
+        for _ in 0..ACCEPT_BATCH {
+            match accept_with(&self.shared.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+                Ok(socket) => self.dispatch(socket),
                 Err(Errno::AGAIN) => return false,
                 // Whoever waits goes on waiting: no thread is woken for it again and again.
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                    self.hall.site.release();
-                    self.hall.let_all_go();
-                    self.pause();
+                    self.context.site.close_files();
+                    self.context.close_all_lingering();
+                    self.pause_accepting();
                     return false;
                 }
                 // A connection that has ended meanwhile, or what else accept says about one.
@@ -200,149 +201,158 @@ impl Worker {
 
     /// Does for a client what can be done now.
     #[inline]
-    fn drive(&mut self, number: usize) {
+    fn drive_client(&mut self, number: usize) {
         let Some(client) = self.clients.get_mut(number) else { return };
-        match client.drive(&mut self.hall, &self.house.is_over) {
-            Next::Wait if self.hall.site.is_draining && client.is_idle() => self.remove(number),
-            Next::Wait => {}
-            Next::Again => {
+        match client.drive(&mut self.context, &self.shared.shutdown) {
+            EpollStep::Wait if self.context.site.is_draining && client.is_idle() => self.remove_client(number),
+            EpollStep::Wait => {}
+            EpollStep::Requeue => {
                 // Once, however often it is driven: who sends much has no more turns than others.
                 if !std::mem::replace(&mut client.is_queued, true) {
-                    self.again.push_back(number);
+                    self.run_queue.push_back(number);
                 }
             }
-            Next::Gone => self.remove(number),
+            EpollStep::Gone => self.remove_client(number),
         }
     }
 
     /// Gives a client its next turn.
-    fn go_on(&mut self, number: usize) {
+    fn step_client(&mut self, number: usize) {
         if let Some(client) = self.clients.get_mut(number) {
             client.is_queued = false;
-            self.drive(number);
+            self.drive_client(number);
         }
     }
 
-    fn remove(&mut self, number: usize) {
+    fn remove_client(&mut self, number: usize) {
         drop(self.clients.remove(number));
     }
 
     /// Ends connections whose time is over, and accepts again if it was paused.
     fn sweep(&mut self) {
-        let now = self.hall.site.now();
-        if !self.clients.are_to_be_swept(now) {
+        let now = self.context.site.now();
+        if !self.clients.is_sweep_due(now) {
             return;
         }
-        self.hall.let_go(now);
-        for number in self.clients.numbers() {
+        self.context.close_lingering(now);
+        for number in self.clients.indices() {
             let Some(client) = self.clients.get_mut(number) else { continue };
-            if client.is_late(&mut self.hall, &self.house.is_over) {
-                self.remove(number);
+            if client.is_timed_out(&mut self.context, &self.shared.shutdown) {
+                self.remove_client(number);
             }
         }
-        if !self.accepts && !self.hall.site.is_draining {
+        if !self.is_accepting && !self.context.site.is_draining {
             let _ = self.listen();
         }
     }
 }
 
-impl Serves for Worker {
-    type Client = Client;
+impl EventLoop for EpollWorker {
+    type Client = EpollClient;
 
-    fn parts(&mut self) -> (&Clients<Client>, &mut Hall) {
-        (&self.clients, &mut self.hall)
+    fn clients_and_context(&mut self) -> (&ClientTable<EpollClient>, &mut WorkerContext) {
+        (&self.clients, &mut self.context)
     }
 
-    fn enter(&mut self, socket: OwnedFd) {
-        let Self { clients, hall, epoll, .. } = self;
+    fn add_client(&mut self, socket: OwnedFd) {
+        let Self { clients, context: hall, epoll, .. } = self;
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let mut is_added = false;
-        let number = clients.enter(|number| {
+        let number = clients.insert(|number| {
             let registered = hall.register(&socket);
             is_added = epoll::add(&*epoll, &socket, EventData::new_u64(number as u64), flags).is_ok();
-            let connection = hall.connection(&socket, registered);
-            Client::new(socket, connection, hall.site.now())
+            let connection = hall.new_connection(&socket, registered);
+            EpollClient::new(socket, connection, hall.site.now())
         });
         // Its request is here soon enough to be waited for: most often it is here already, and the event says so.
         if !is_added {
-            self.remove(number);
+            self.remove_client(number);
         }
     }
 }
 
-impl Client {
+impl EpollClient {
     fn new(socket: OwnedFd, connection: Connection, since: Instant) -> Self {
         let (is_readable, has_ended, lingers, is_queued) = Default::default();
-        let pace = Pace::begin(since, 0);
-        Self { socket, connection, is_readable, has_ended, lingers, is_queued, since, pace }
+        let pace = SendProgress::start(since, 0);
+        Self {
+            socket,
+            connection,
+            is_readable,
+            has_ended,
+            is_lingering: lingers,
+            is_queued,
+            last_active: since,
+            progress: pace,
+        }
     }
 
     /// Whether it is between two requests.
     fn is_idle(&self) -> bool {
-        self.connection.wants() == Wants::Receive && !self.connection.has_begun()
+        self.connection.next_io() == NextIo::Receive && !self.connection.has_partial_request()
     }
 
     /// Does what can be done now, with large buffers that it gives back.
     #[inline]
-    fn drive(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> Next {
-        self.connection.lend(&mut hall.buffers);
-        let answered = self.connection.answered();
-        let next = self.go_on(hall, is_over);
-        hall.served.requests += self.connection.answered() - answered;
-        self.connection.give_back(&mut hall.buffers);
+    fn drive(&mut self, hall: &mut WorkerContext, is_over: &AtomicBool) -> EpollStep {
+        self.connection.attach_buffers(&mut hall.buffers);
+        let answered = self.connection.requests_answered();
+        let next = self.step(hall, is_over);
+        hall.stats.requests += self.connection.requests_answered() - answered;
+        self.connection.detach_buffers(&mut hall.buffers);
         next
     }
 
-    fn go_on(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> Next {
-        let mut turn = TURN;
+    fn step(&mut self, hall: &mut WorkerContext, is_over: &AtomicBool) -> EpollStep {
+        let mut turn = SEND_QUANTUM;
         loop {
-            match self.connection.wants() {
-                _ if self.lingers => return self.discard(hall),
-                Wants::Send => match self.send(hall) {
+            match self.connection.next_io() {
+                _ if self.is_lingering => return self.discard(hall),
+                NextIo::Send => match self.send(hall) {
                     Ok(sent) => turn = turn.saturating_sub(sent),
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return Next::Wait,
-                    Err(_) => return Next::Gone,
+                    Err(Errno::AGAIN) => return EpollStep::Wait,
+                    Err(_) => return EpollStep::Gone,
                 },
-                _ if turn == 0 => return Next::Again,
-                Wants::Advance => {
+                _ if turn == 0 => return EpollStep::Requeue,
+                NextIo::Advance => {
                     // Also in the middle of a turn: it may last until long after the server was told to end.
                     hall.site.is_draining = is_over.load(Ordering::Acquire);
                     self.connection.advance(&mut hall.site);
                 }
-                Wants::Receive if !self.is_readable => return Next::Wait,
-                Wants::Receive => match self.receive(hall) {
+                NextIo::Receive if !self.is_readable => return EpollStep::Wait,
+                NextIo::Receive => match self.receive(hall) {
                     Ok(true) => {}
-                    Ok(false) | Err(_) => return Next::Gone,
+                    Ok(false) | Err(_) => return EpollStep::Gone,
                 },
-                Wants::End => self.end(hall),
+                NextIo::End => self.shut_down_write(hall),
             }
         }
     }
 
     /// Sends some of what is to be sent: how many bytes.
     #[inline]
-    fn send(&mut self, hall: &mut Hall) -> rustix::io::Result<usize> {
-        let sent = hall.sending.send_some(&mut self.connection, &self.socket)?;
-        hall.served.bytes += sent as u64;
-        self.since = hall.site.now();
+    fn send(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<usize> {
+        let sent = hall.sender.send_some(&mut self.connection, &self.socket)?;
+        hall.stats.bytes += sent as u64;
+        self.last_active = hall.site.now();
         Ok(sent)
     }
 
     /// Receives what is there; `false` at the end.
-    fn receive(&mut self, hall: &mut Hall) -> rustix::io::Result<bool> {
-        let had_begun = self.connection.has_begun();
+    fn receive(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<bool> {
+        let had_begun = self.connection.has_partial_request();
         let received = receive(&mut self.connection, &self.socket);
         if received.is_ok() {
-            hall.sending.received(&mut self.connection);
+            hall.sender.on_received(&mut self.connection);
         }
         match received {
             Ok(0) => Ok(false),
             Ok(received) => {
                 // What is less than the room was all; a later arrival is another edge. Only an end has none of its own.
-                self.is_readable = self.has_ended || received >= ROOM;
+                self.is_readable = self.has_ended || received >= RECEIVE_CHUNK;
                 if !had_begun {
-                    self.since = hall.site.now();
+                    self.last_active = hall.site.now();
                 }
                 Ok(true)
             }
@@ -356,47 +366,47 @@ impl Client {
     }
 
     /// Sends no more.
-    fn end(&mut self, hall: &Hall) {
+    fn shut_down_write(&mut self, hall: &WorkerContext) {
         let _ = shutdown(&self.socket, Shutdown::Write);
-        (self.lingers, self.is_readable, self.since) = (true, true, hall.site.now());
+        (self.is_lingering, self.is_readable, self.last_active) = (true, true, hall.site.now());
     }
 
     /// Reads and drops what a client still sends.
-    fn discard(&mut self, _: &mut Hall) -> Next {
+    fn discard(&mut self, _: &mut WorkerContext) -> EpollStep {
         let mut nothing = [0; 4096];
-        for _ in 0..ACCEPTED {
+        for _ in 0..ACCEPT_BATCH {
             match recv(&self.socket, &mut nothing, RecvFlags::empty()) {
-                Ok((_, 0)) => return Next::Gone,
+                Ok((_, 0)) => return EpollStep::Gone,
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Next::Wait,
-                Err(_) => return Next::Gone,
+                Err(Errno::AGAIN) => return EpollStep::Wait,
+                Err(_) => return EpollStep::Gone,
             }
         }
-        Next::Again
+        EpollStep::Requeue
     }
 
     /// Whether its time is over; one whose request has not come in time is told so.
-    fn is_late(&mut self, hall: &mut Hall, is_over: &AtomicBool) -> bool {
+    fn is_timed_out(&mut self, hall: &mut WorkerContext, is_over: &AtomicBool) -> bool {
         let limits = *hall.site.limits();
-        let waited = hall.site.now().saturating_duration_since(self.since);
-        let is_receiving = self.connection.wants() == Wants::Receive;
+        let waited = hall.site.now().saturating_duration_since(self.last_active);
+        let is_receiving = self.connection.next_io() == NextIo::Receive;
         match () {
-            () if self.lingers => waited >= LINGER,
-            () if is_receiving && self.connection.has_begun() && waited >= limits.request => {
+            () if self.is_lingering => waited >= LINGER_TIMEOUT,
+            () if is_receiving && self.connection.has_partial_request() && waited >= limits.request_timeout => {
                 self.connection.refuse(Status::RequestTimeout, &hall.site);
-                self.drive(hall, is_over) == Next::Gone
+                self.drive(hall, is_over) == EpollStep::Gone
             }
-            () => waited >= limits.idle || self.is_too_slow(&hall.site),
+            () => waited >= limits.idle_timeout || self.is_too_slow(&hall.site),
         }
     }
 
     /// Whether it takes too little of its answers.
     fn is_too_slow(&mut self, site: &Site) -> bool {
-        let state = (site.now(), self.connection.given());
-        if self.connection.wants() == Wants::Send {
-            return self.pace.is_too_slow(state, site.limits().progress);
+        let state = (site.now(), self.connection.bytes_sent());
+        if self.connection.next_io() == NextIo::Send {
+            return self.progress.is_too_slow(state, site.limits().min_progress);
         }
-        self.pace = Pace::begin(state.0, state.1);
+        self.progress = SendProgress::start(state.0, state.1);
         false
     }
 }
@@ -407,24 +417,24 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::server::{Server, Setup};
+    use crate::server::{Server, ServerSetup};
 
     const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
     /// Connections of a thread that gets no more, wherever the client is.
-    const MANY: u32 = 10;
+    const MAX_PER_WORKER: u32 = 10;
 
     /// Two threads that do not run yet, of a site with a file.
-    fn workers() -> (tempfile::TempDir, Arc<House>, [Worker; 2]) {
+    fn idle_workers() -> (tempfile::TempDir, Arc<SharedState>, [EpollWorker; 2]) {
         let top = tempfile::tempdir().unwrap();
         std::fs::write(top.path().join("a"), "content").unwrap();
-        let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), Setup::of(2)).unwrap();
-        let (house, make) = server.house_of_events().unwrap();
-        let workers = [0, 1].map(|number| Worker::new(number, Arc::clone(&house), make()).unwrap());
+        let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), ServerSetup::with_threads(2)).unwrap();
+        let (house, make) = server.event_loop_state().unwrap();
+        let workers = [0, 1].map(|number| EpollWorker::new(number, Arc::clone(&house), make()).unwrap());
         (top, house, workers)
     }
 
     /// A client that has asked and sends no more, and its other end.
-    fn client() -> (TcpStream, OwnedFd) {
+    fn half_closed_client() -> (TcpStream, OwnedFd) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
@@ -434,37 +444,37 @@ mod tests {
         (client, socket.into())
     }
 
-    fn rest(mut client: TcpStream) -> String {
+    fn read_to_end(mut client: TcpStream) -> String {
         let mut all = String::new();
         client.read_to_string(&mut all).unwrap();
         all
     }
 
     #[test]
-    fn a_connection_for_a_thread_that_has_gone_is_served_by_the_one_that_accepted_it() {
-        let (_top, house, [mut first, mut second]) = workers();
-        house.end(Instant::now() + Duration::from_secs(60));
+    fn connection_for_ended_worker_stays_with_acceptor() {
+        let (_top, house, [mut first, mut second]) = idle_workers();
+        house.begin_shutdown(Instant::now() + Duration::from_secs(60));
         assert!(second.is_done());
-        house.desks[0].load.store(MANY, Ordering::Relaxed);
-        let (client, socket) = client();
-        first.place(socket);
-        house.desks[0].load.fetch_sub(MANY, Ordering::Relaxed);
-        assert_eq!((house.load(), first.serve().requests), (1, 1));
-        let told = rest(client);
+        house.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
+        let (client, socket) = half_closed_client();
+        first.dispatch(socket);
+        house.inboxes[0].load.fetch_sub(MAX_PER_WORKER, Ordering::Relaxed);
+        assert_eq!((house.connection_count(), first.run().requests), (1, 1));
+        let told = read_to_end(client);
         assert!(told.contains("\r\nConnection: close\r\n") && told.ends_with("content"), "{told}");
-        assert_eq!(house.load(), 0);
+        assert_eq!(house.connection_count(), 0);
     }
 
     #[test]
-    fn a_thread_does_not_go_while_a_connection_waits_for_it() {
-        let (_top, house, [mut first, mut second]) = workers();
-        house.end(Instant::now() + Duration::from_secs(60));
-        second.drain_if_over();
-        house.desks[0].load.store(MANY, Ordering::Relaxed);
-        let (client, socket) = client();
-        first.place(socket);
+    fn worker_waits_for_dispatched_connection() {
+        let (_top, house, [mut first, mut second]) = idle_workers();
+        house.begin_shutdown(Instant::now() + Duration::from_secs(60));
+        second.drain_on_shutdown();
+        house.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
+        let (client, socket) = half_closed_client();
+        first.dispatch(socket);
         assert!(!second.is_done());
-        assert_eq!(second.serve().requests, 1);
-        assert!(rest(client).ends_with("content"));
+        assert_eq!(second.run().requests, 1);
+        assert!(read_to_end(client).ends_with("content"));
     }
 }

@@ -18,36 +18,36 @@ pub enum Error {
     },
     /// A kernel that cannot open below a directory alone.
     #[error("this kernel cannot open files below a directory alone (openat2, since Linux 5.6): {0}")]
-    NotBeneath(std::io::Error),
+    NoOpenat2(std::io::Error),
     /// The address.
     #[error("{0}")]
     Listen(std::io::Error),
     /// The address for looks.
     #[error("{0}")]
-    ListenForLooks(std::io::Error),
-    /// A system without io_uring, as [`Model::Uring`](crate::Model::Uring) needs it.
-    #[error("{}: {source}", without_ring(source))]
-    Ring {
+    ListenStats(std::io::Error),
+    /// A system without io_uring, as [`ServerModel::Uring`](crate::ServerModel::Uring) needs it.
+    #[error("{}: {source}", no_uring_reason(source))]
+    NoUring {
         /// What it said.
         source: std::io::Error,
     },
     /// Calls that a model does not make.
     #[error("the model {model} sends by {by}")]
-    Sending {
+    UnsupportedStrategy {
         /// The model.
-        model: crate::Model,
+        model: crate::ServerModel,
         /// By which calls it sends.
         by: String,
     },
     /// A process with other threads, which cannot be forked from safely.
     #[error("the model fork needs a process with one thread, and this one has {0}")]
-    Threads(usize),
+    ForkWithThreads(usize),
     /// The process that accepts connections and forks.
     #[error("the process that accepts connections {0}")]
-    Ended(String),
+    ForkServerEnded(String),
     /// A thread could not be started.
     #[error("{0}")]
-    Thread(std::io::Error),
+    SpawnThread(std::io::Error),
     /// A call of the kernel.
     #[error("cannot {doing}: {source}")]
     Call {
@@ -66,7 +66,7 @@ impl Error {
 }
 
 /// Why there is no ring (io_uring_setup(2)).
-fn without_ring(error: &std::io::Error) -> &'static str {
+fn no_uring_reason(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "io_uring is not allowed here, by the sysctl kernel.io_uring_disabled or a filter of system calls, as of containers"
@@ -82,14 +82,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_system_without_a_ring_is_told_what_it_lacks() {
+    fn missing_uring_error_names_cause() {
         for (error, says) in [
             (rustix::io::Errno::PERM, "io_uring is not allowed here, "),
             (rustix::io::Errno::NOSYS, "this kernel has no io_uring: "),
             (rustix::io::Errno::INVAL, "this kernel's io_uring is older than that of Linux 6.1: "),
             (rustix::io::Errno::NOMEM, "no io_uring could be set up: "),
         ] {
-            let told = Error::Ring { source: error.into() }.to_string();
+            let told = Error::NoUring { source: error.into() }.to_string();
             assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
         }
     }

@@ -10,46 +10,46 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use kelvin_sys::children::Children;
+use kelvin_sys::child_set::ChildSet;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::process::{Child, Ended, fork_to_work};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::{image, ready, terminate};
+use kelvin_sys::process::{Child, ExitKind, fork_worker};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::{fork_image, poll, terminate};
 
-use crate::accepting::{accept_some, moderate};
-use crate::blocking::attend;
-use crate::counters::Slot;
+use crate::accept::{accept_batch, limit_unsent};
+use crate::blocking::serve_connection;
+use crate::connection_counters::CounterSlot;
+use crate::document_root::DocumentRoot;
 use crate::error::{Error, Result};
-use crate::hall::Hall;
-use crate::passing::Teller;
-use crate::registered::Registered;
-use crate::root::Root;
-use crate::sending::chosen::Choices;
-use crate::server::{LAST, LOOK, Served, close};
-use crate::watch::Watch;
+use crate::fd_passing::FdSender;
+use crate::in_flight_sampler::InFlightSampler;
+use crate::request_tracker::RequestTracker;
+use crate::send_strategy::bulk_method::BulkStats;
+use crate::server::{FINAL_ACCEPTS, SHUTDOWN_POLL_INTERVAL, ServerTotals, close_listener};
+use crate::worker_context::WorkerContext;
 
 /// How often it is looked at the end whether the last children have ended.
-const END: Duration = Duration::from_millis(2);
+const REAP_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What the processes tell each other.
 #[derive(Clone, Debug)]
-pub struct Board(Arc<Shared<[AtomicU64; 6 + Choices::WORDS]>>);
+pub struct ForkStatus(Arc<Shared<[AtomicU64; 6 + BulkStats::WORDS]>>);
 
-impl Board {
+impl ForkStatus {
     fn new() -> Result<Self> {
         Shared::new().map(|shared| Self(Arc::new(shared))).map_err(Error::call("share memory with children"))
     }
 
-    fn end(&self) {
+    fn request_shutdown(&self) {
         self.0[4].store(1, Ordering::Release);
     }
 
-    fn is_over(&self) -> bool {
+    fn is_shutting_down(&self) -> bool {
         self.0[4].load(Ordering::Acquire) != 0
     }
 
     /// Has the process that forks open the directory anew.
-    pub fn ask_to_reopen(&self) {
+    pub fn request_reopen(&self) {
         self.0[5].store(1, Ordering::Release);
     }
 
@@ -58,86 +58,90 @@ impl Board {
     }
 
     /// Adds what a process has done.
-    fn add(&self, served: Served) {
-        let Served { requests, bytes, connections, refused, choices } = served;
-        let cells =
-            self.0.iter().zip([requests, bytes, connections, refused]).chain(self.0[6..].iter().zip(choices.words()));
+    fn add_stats(&self, served: ServerTotals) {
+        let ServerTotals { requests, bytes, connections, refused, bulk: choices } = served;
+        let cells = self
+            .0
+            .iter()
+            .zip([requests, bytes, connections, refused])
+            .chain(self.0[6..].iter().zip(choices.to_words()));
         for (cell, more) in cells {
             cell.fetch_add(more, Ordering::Relaxed);
         }
     }
 
-    fn served(&self) -> Served {
+    fn stats(&self) -> ServerTotals {
         let cells = self.0.each_ref().map(|cell| cell.load(Ordering::Relaxed));
         let [requests, bytes, connections, refused, ..] = cells;
-        let choices = Choices::of_words(std::array::from_fn(|word| cells[6 + word]));
-        Served { requests, bytes, connections, refused, choices }
+        let choices = BulkStats::from_words(std::array::from_fn(|word| cells[6 + word]));
+        ServerTotals { requests, bytes, connections, refused, bulk: choices }
     }
 }
 
 /// What the process that forks needs.
-pub struct House<H> {
+pub struct ForkConfig<H> {
     /// Makes what a child needs.
-    pub hall: H,
+    pub make_context: H,
     /// The directory that is served.
-    pub root: Arc<Root>,
+    pub root: Arc<DocumentRoot>,
     /// The socket that listens, without waiting.
     pub listener: Arc<TcpListener>,
     /// Most connections at one time.
-    pub most: u32,
+    pub max_connections: u32,
     /// Time for them to end.
-    pub drain: Duration,
+    pub drain_timeout: Duration,
     /// Where they are registered, if they are watched, and where that is told.
-    pub watch: Option<(Arc<Watch>, Teller)>,
+    pub tracking: Option<(Arc<InFlightSampler>, FdSender)>,
 }
 
 /// The process that forks, as its parent sees it.
 #[derive(Debug)]
-pub struct Forking {
+pub struct ForkServer {
     child: Option<Child>,
-    board: Board,
+    status: ForkStatus,
 }
 
-impl Forking {
+impl ForkServer {
     /// Starts it: it accepts from now on.
     ///
     /// # Errors
     /// A process that has other threads; those of fork.
-    pub fn start<H: Fn() -> Hall>(house: House<H>) -> Result<Self> {
-        let threads = image::threads().map_err(Error::call("count threads"))?;
+    pub fn start<H: Fn() -> WorkerContext>(house: ForkConfig<H>) -> Result<Self> {
+        let threads = fork_image::thread_count().map_err(Error::call("count threads"))?;
         if threads != 1 {
-            return Err(Error::Threads(threads));
+            return Err(Error::ForkWithThreads(threads));
         }
-        let board = Board::new()?;
+        let board = ForkStatus::new()?;
         let own = board.clone();
-        let child = fork_to_work(|| Door::new(house, own).map_or(1, Door::work)).map_err(Error::call("fork"))?;
-        Ok(Self { child: Some(child), board })
+        let child =
+            fork_worker(|| ForkAcceptor::new(house, own).map_or(1, ForkAcceptor::run)).map_err(Error::call("fork"))?;
+        Ok(Self { child: Some(child), status: board })
     }
 
     /// What it shares with this process.
-    pub fn board(&self) -> Board {
-        self.board.clone()
+    pub fn status(&self) -> ForkStatus {
+        self.status.clone()
     }
 
     /// Waits until it is to end, and until it has.
     ///
     /// # Errors
     /// That it ended otherwise.
-    pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<Served> {
+    pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
         while !is_over() && self.child.as_ref().is_some_and(|child| !child.has_ended()) {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
         }
-        self.board.end();
+        self.status.request_shutdown();
         let ended = self.child.take().map(Child::wait).transpose().map_err(Error::call("wait for a child"))?;
         match ended {
-            None | Some(Ended::Exited(0)) => Ok(self.board.served()),
-            Some(Ended::Exited(_)) => Err(Error::Ended("failed".into())),
-            Some(Ended::Signalled(signal)) => Err(Error::Ended(format!("was ended by signal {signal}"))),
+            None | Some(ExitKind::Exited(0)) => Ok(self.status.stats()),
+            Some(ExitKind::Exited(_)) => Err(Error::ForkServerEnded("failed".into())),
+            Some(ExitKind::Signalled(signal)) => Err(Error::ForkServerEnded(format!("was ended by signal {signal}"))),
         }
     }
 }
 
-impl Drop for Forking {
+impl Drop for ForkServer {
     fn drop(&mut self) {
         // Its own children end with it.
         self.child.iter().for_each(Child::kill);
@@ -145,92 +149,92 @@ impl Drop for Forking {
 }
 
 /// The process that forks.
-struct Door<H> {
-    house: House<H>,
-    board: Board,
-    children: Children,
+struct ForkAcceptor<H> {
+    config: ForkConfig<H>,
+    status: ForkStatus,
+    children: ChildSet,
     /// The slots of those children whose connections are watched.
-    slots: HashMap<i32, Slot>,
+    slots: HashMap<i32, CounterSlot>,
 }
 
-impl<H: Fn() -> Hall> Door<H> {
-    fn new(house: House<H>, board: Board) -> kelvin_sys::Result<Self> {
-        terminate::watch()?;
-        Ok(Self { house, board, children: Children::none()?, slots: HashMap::new() })
+impl<H: Fn() -> WorkerContext> ForkAcceptor<H> {
+    fn new(house: ForkConfig<H>, board: ForkStatus) -> kelvin_sys::Result<Self> {
+        terminate::install_handler()?;
+        Ok(Self { config: house, status: board, children: ChildSet::new()?, slots: HashMap::new() })
     }
 
     /// Serves until it is to end: its exit status.
-    fn work(mut self) -> u8 {
-        let mut door = (self.house.hall)();
-        while !self.is_over() {
-            match ready::readable(self.house.listener.as_fd(), LOOK) {
-                Ok(true) => drop(self.accept(&mut door)),
+    fn run(mut self) -> u8 {
+        let mut door = (self.config.make_context)();
+        while !self.is_shutting_down() {
+            match poll::wait_readable(self.config.listener.as_fd(), SHUTDOWN_POLL_INTERVAL) {
+                Ok(true) => drop(self.accept_pending(&mut door)),
                 Ok(false) => {}
                 Err(_) => return 1,
             }
             self.reap();
-            if self.board.take_reopen_request() {
+            if self.status.take_reopen_request() {
                 // The parent has told whether its own could be opened.
-                let _ = self.house.root.reopen();
+                let _ = self.config.root.reopen();
             }
-            door.let_go(Instant::now());
+            door.close_lingering(Instant::now());
         }
-        for _ in 0..LAST {
-            if !self.accept(&mut door) {
+        for _ in 0..FINAL_ACCEPTS {
+            if !self.accept_pending(&mut door) {
                 break;
             }
         }
-        close(&self.house.listener);
-        self.end();
-        self.board.add(door.take_served());
+        close_listener(&self.config.listener);
+        self.drain();
+        self.status.add_stats(door.take_stats());
         0
     }
 
-    fn is_over(&self) -> bool {
-        self.board.is_over() || terminate::is_requested().load(Ordering::Acquire)
+    fn is_shutting_down(&self) -> bool {
+        self.status.is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire)
     }
 
-    fn accept(&mut self, door: &mut Hall) -> bool {
-        let listener = Arc::clone(&self.house.listener);
-        accept_some(&listener, door, |socket, door| self.admit(socket, door))
+    fn accept_pending(&mut self, door: &mut WorkerContext) -> bool {
+        let listener = Arc::clone(&self.config.listener);
+        accept_batch(&listener, door, |socket, door| self.fork_child(socket, door))
     }
 
     /// Has a child serve a connection; it comes back if none can.
-    fn admit(&mut self, socket: OwnedFd, door: &mut Hall) -> Option<OwnedFd> {
+    fn fork_child(&mut self, socket: OwnedFd, door: &mut WorkerContext) -> Option<OwnedFd> {
         let connections = self.reap();
-        if connections >= self.house.most as usize {
+        if connections >= self.config.max_connections as usize {
             return Some(socket);
         }
-        moderate(&socket, connections);
+        limit_unsent(&socket, connections);
         let (slot, socket) = (self.register(&socket), Arc::new(socket));
-        let Self { house, board, children, .. } = self;
+        let Self { config: house, status: board, children, .. } = self;
         let forked = children.fork(|| {
             // Copies of what belongs to others.
-            door.let_all_go();
-            attend_alone((&socket, slot.clone()), (house.hall)(), board)
+            door.close_all_lingering();
+            serve_in_child((&socket, slot.clone()), (house.make_context)(), board)
         });
         if let Ok(child) = forked {
-            door.served.connections += 1;
+            door.stats.connections += 1;
             slot.and_then(|slot| self.slots.insert(child, slot));
             return None;
         }
-        slot.iter().for_each(|slot| self.leave(slot));
+        slot.iter().for_each(|slot| self.release_slot(slot));
         Arc::into_inner(socket)
     }
 
     /// Registers a connection, if they are watched.
-    fn register(&self, socket: &OwnedFd) -> Option<Slot> {
-        let (watch, teller) = self.house.watch.as_ref()?;
+    fn register(&self, socket: &OwnedFd) -> Option<CounterSlot> {
+        let (watch, teller) = self.config.tracking.as_ref()?;
         let slot = watch.take_slot()?;
-        let _ = teller.enter(slot.number(), socket);
+        let _ = teller.send_open(slot.number(), socket);
         Some(slot)
     }
 
     /// Says that a connection is gone. What a child has not counted to its end, because it was killed, ends now.
-    fn leave(&self, slot: &Slot) {
-        slot.leave(monotonic());
-        if let Some((watch, teller)) = &self.house.watch {
-            let _ = teller.leave(slot.number());
+    fn release_slot(&self, slot: &CounterSlot) {
+        slot.release(monotonic());
+        if let Some((watch, teller)) = &self.config.tracking {
+            let _ = teller.send_close(slot.number());
             watch.free_slot(slot.number());
         }
     }
@@ -239,27 +243,31 @@ impl<H: Fn() -> Hall> Door<H> {
     fn reap(&mut self) -> usize {
         let mut ended = Vec::new();
         let left = self.children.reap(|child| ended.push(child));
-        let slots: Vec<Slot> = ended.iter().filter_map(|child| self.slots.remove(child)).collect();
-        slots.iter().for_each(|slot| self.leave(slot));
+        let slots: Vec<CounterSlot> = ended.iter().filter_map(|child| self.slots.remove(child)).collect();
+        slots.iter().for_each(|slot| self.release_slot(slot));
         left
     }
 
     /// Has all clients that wait for a request end, and waits for the others, at the longest so long; who is left then is dropped.
-    fn end(&mut self) {
-        let until = Instant::now() + self.house.drain;
-        self.children.ask_to_end();
+    fn drain(&mut self) {
+        let until = Instant::now() + self.config.drain_timeout;
+        self.children.terminate_all();
         while self.reap() > 0 && Instant::now() < until {
-            std::thread::sleep(END);
+            std::thread::sleep(REAP_INTERVAL);
         }
     }
 }
 
 /// Serves a client, in a process of its own: its exit status.
-fn attend_alone((socket, slot): (&Arc<OwnedFd>, Option<Slot>), mut hall: Hall, board: &Board) -> u8 {
-    let receiving = terminate::Receiving::on(socket);
-    let registered = slot.map(|slot| Registered::new(slot, Arc::clone(socket), None));
-    attend((socket, registered), &mut hall, terminate::is_requested());
+fn serve_in_child(
+    (socket, slot): (&Arc<OwnedFd>, Option<CounterSlot>),
+    mut hall: WorkerContext,
+    board: &ForkStatus,
+) -> u8 {
+    let receiving = terminate::InterruptibleSocket::new(socket);
+    let registered = slot.map(|slot| RequestTracker::new(slot, Arc::clone(socket), None));
+    serve_connection((socket, registered), &mut hall, terminate::shutdown_flag());
     drop(receiving);
-    board.add(hall.take_served());
+    board.add_stats(hall.take_stats());
     0
 }

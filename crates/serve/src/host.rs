@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// The host of a value of `Host`, or of the authority of a URL, without its port; `None` if it is not one that may stand there (RFC
 /// 9110, section 7.2, and RFC 3986, section 3.2). It may be empty.
-pub fn of(value: &str) -> Option<&str> {
+pub fn parse_host(value: &str) -> Option<&str> {
     let end = match value.strip_prefix('[') {
         Some(literal) => literal.find(']')? + 2,
         None => value.find(':').unwrap_or(value.len()),
     };
     let (host, port) = value.split_at(end);
     let is_port = port.is_empty() || port.strip_prefix(':')?.bytes().all(|byte| byte.is_ascii_digit());
-    (is_port && (is_name(host) || literal(host).is_some())).then_some(host)
+    (is_port && (is_name(host) || ipv6_literal(host).is_some())).then_some(host)
 }
 
 /// Whether it can be a registered name, or an address of IPv4.
@@ -28,66 +28,66 @@ fn is_name(host: &str) -> bool {
 }
 
 /// The address of IPv6 in brackets.
-fn literal(host: &str) -> Option<Ipv6Addr> {
+fn ipv6_literal(host: &str) -> Option<Ipv6Addr> {
     host.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// A name that a server answers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name(String);
+pub struct HostName(String);
 
-impl FromStr for Name {
+impl FromStr for HostName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_only_name = of(text) == Some(text) && !without_dot(text).is_empty();
-        let name = || Self(without_dot(text).to_ascii_lowercase());
+        let is_only_name = parse_host(text) == Some(text) && !strip_trailing_dot(text).is_empty();
+        let name = || Self(strip_trailing_dot(text).to_ascii_lowercase());
         is_only_name.then(name).ok_or_else(|| "give a host name without a port, such as files.example".into())
     }
 }
 
 /// The names that a server answers to.
 #[derive(Clone, Debug, Default)]
-pub enum Names {
+pub enum AllowedHosts {
     /// All.
     #[default]
     Any,
     /// These, besides addresses and names of this host alone.
-    These(Arc<[Name]>),
+    Listed(Arc<[HostName]>),
 }
 
-impl Names {
+impl AllowedHosts {
     /// Those of a server that listens at this address: any where others reach it, unless some are named.
-    pub fn of(address: IpAddr, named: Vec<Name>) -> Self {
+    pub fn for_address(address: IpAddr, named: Vec<HostName>) -> Self {
         let is_for_all = named.is_empty() && !address.to_canonical().is_loopback();
-        if is_for_all { Self::Any } else { Self::These(named.into()) }
+        if is_for_all { Self::Any } else { Self::Listed(named.into()) }
     }
 
     /// Whether a request for this host is answered. One that names none, as version 1.0 allows, comes from no browser.
     #[inline]
-    pub fn admit(&self, host: Option<&str>) -> bool {
+    pub fn allows(&self, host: Option<&str>) -> bool {
         match (self, host) {
             (Self::Any, _) | (_, None) => true,
-            (Self::These(names), Some(host)) => is_own(host) || is_among(names, host),
+            (Self::Listed(names), Some(host)) => is_address_or_localhost(host) || contains_host(names, host),
         }
     }
 }
 
 /// Whether it is an address, or a name that leads to the host that asks (RFC 6761, section 6.3).
-fn is_own(host: &str) -> bool {
-    if host.parse::<Ipv4Addr>().is_ok() || literal(host).is_some() {
+fn is_address_or_localhost(host: &str) -> bool {
+    if host.parse::<Ipv4Addr>().is_ok() || ipv6_literal(host).is_some() {
         return true;
     }
-    let last = without_dot(host).rsplit('.').next();
+    let last = strip_trailing_dot(host).rsplit('.').next();
     last.is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
 }
 
-fn is_among(names: &[Name], host: &str) -> bool {
-    names.iter().any(|Name(name)| without_dot(host).eq_ignore_ascii_case(name))
+fn contains_host(names: &[HostName], host: &str) -> bool {
+    names.iter().any(|HostName(name)| strip_trailing_dot(host).eq_ignore_ascii_case(name))
 }
 
 /// A name with the dot at its end is the same.
-fn without_dot(name: &str) -> &str {
+fn strip_trailing_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
@@ -95,12 +95,12 @@ fn without_dot(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn names(address: &str, named: &[&str]) -> Names {
-        Names::of(address.parse().unwrap(), named.iter().map(|name| name.parse().unwrap()).collect())
+    fn allowed_hosts(address: &str, named: &[&str]) -> AllowedHosts {
+        AllowedHosts::for_address(address.parse().unwrap(), named.iter().map(|name| name.parse().unwrap()).collect())
     }
 
     #[test]
-    fn a_host_is_one_with_or_without_a_port() {
+    fn host_parses_with_or_without_port() {
         for (value, host) in [
             ("", Some("")),
             ("a", Some("a")),
@@ -134,16 +134,16 @@ mod tests {
             ("a%é1", None),
             ("é", None),
         ] {
-            assert_eq!(of(value), host, "{value}");
+            assert_eq!(parse_host(value), host, "{value}");
         }
     }
 
     #[test]
-    fn on_loopback_only_what_leads_nowhere_else_is_answered() {
+    fn loopback_server_allows_only_local_names() {
         for address in ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"] {
-            let names = names(address, &[]);
+            let names = allowed_hosts(address, &[]);
             for host in ["127.0.0.1", "192.0.2.1", "[::1]", "localhost", "LocalHost.", "a.b.localhost"] {
-                assert!(names.admit(Some(host)), "{address} {host}");
+                assert!(names.allows(Some(host)), "{address} {host}");
             }
             for host in [
                 "evil.example",
@@ -160,33 +160,33 @@ mod tests {
                 "",
                 ".",
             ] {
-                assert!(!names.admit(Some(host)), "{address} {host}");
+                assert!(!names.allows(Some(host)), "{address} {host}");
             }
-            assert!(names.admit(None));
+            assert!(names.allows(None));
         }
     }
 
     #[test]
-    fn where_others_reach_it_any_name_is_answered_unless_some_are_given() {
+    fn public_server_allows_any_by_default() {
         for address in ["0.0.0.0", "::", "192.0.2.1", "2001:db8::1"] {
-            assert!(names(address, &[]).admit(Some("any.example")), "{address}");
-            let some = names(address, &["files.example"]);
-            assert!(some.admit(Some("files.example")) && some.admit(Some("192.0.2.1")), "{address}");
-            assert!(!some.admit(Some("any.example")), "{address}");
+            assert!(allowed_hosts(address, &[]).allows(Some("any.example")), "{address}");
+            let some = allowed_hosts(address, &["files.example"]);
+            assert!(some.allows(Some("files.example")) && some.allows(Some("192.0.2.1")), "{address}");
+            assert!(!some.allows(Some("any.example")), "{address}");
         }
     }
 
     #[test]
-    fn a_name_that_is_given_is_answered_however_it_is_written() {
-        let names = names("127.0.0.1", &["Files.example.", "b"]);
+    fn named_host_matches_in_any_spelling() {
+        let names = allowed_hosts("127.0.0.1", &["Files.example.", "b"]);
         for host in ["files.example", "FILES.EXAMPLE", "files.example.", "b", "B."] {
-            assert!(names.admit(Some(host)), "{host}");
+            assert!(names.allows(Some(host)), "{host}");
         }
         for host in ["a.files.example", "files", "example", "xfiles.example"] {
-            assert!(!names.admit(Some(host)), "{host}");
+            assert!(!names.allows(Some(host)), "{host}");
         }
         for wrong in ["", ".", "a:80", "a b", "http://a", "a/b", "*.a@", "[::1]:1"] {
-            assert!(wrong.parse::<Name>().unwrap_err().contains("files.example"), "{wrong}");
+            assert!(wrong.parse::<HostName>().unwrap_err().contains("files.example"), "{wrong}");
         }
     }
 }

@@ -6,15 +6,15 @@
 use httparse::{EMPTY_HEADER, Header};
 
 use crate::host;
-use crate::limits::Limits;
+use crate::limits::ServerLimits;
 use crate::status::Status;
 
 /// Most header fields of a request; browsers send about twenty.
-const FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 
 /// What may be done with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     /// Send head and content.
     Get,
     /// Send the head alone.
@@ -23,9 +23,9 @@ pub enum Method {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub struct HttpRequest<'a> {
     /// What is to be done.
-    pub method: Method,
+    pub method: HttpMethod,
     /// With what: its path, still encoded, without the query.
     pub path: &'a str,
     /// The query after it, without its question mark.
@@ -33,16 +33,16 @@ pub struct Request<'a> {
     /// The host that it is meant for, without the port; version 1.0 need not name one.
     pub host: Option<&'a str>,
     /// Whether the client can be told more than version 1.0 knows.
-    pub is_current: bool,
+    pub is_http_1_1: bool,
     /// Whether the connection stays open.
-    pub keeps: bool,
+    pub keep_alive: bool,
     /// The fields that decide what is sent.
-    pub fields: Fields<'a>,
+    pub fields: RequestFields<'a>,
 }
 
 /// The header fields that decide what is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fields<'a> {
+pub struct RequestFields<'a> {
     /// `Range`.
     pub range: Option<&'a str>,
     /// `If-Range`.
@@ -61,47 +61,54 @@ pub struct Fields<'a> {
 
 /// What the received bytes begin with.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Received<'a> {
+pub enum ParseOutcome<'a> {
     /// A request of so many bytes.
-    Whole(Request<'a>, usize),
+    Complete(HttpRequest<'a>, usize),
     /// A part of one.
-    Part,
+    Partial,
     /// What cannot be answered otherwise; the connection ends, since nobody knows where the next request would begin.
     Refused(Status),
 }
 
 /// Reads the request that the bytes begin with.
-pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Received<'a> {
-    let mut fields = [EMPTY_HEADER; FIELDS];
+pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseOutcome<'a> {
+    let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
     match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(length)) if length > limits.head => Received::Refused(too_large(bytes, limits)),
+        Ok(httparse::Status::Complete(length)) if length > limits.head_bytes => {
+            ParseOutcome::Refused(too_large_status(bytes, limits))
+        }
         Ok(httparse::Status::Complete(length)) => {
             let request =
-                if has_bare_line_feed(&bytes[..length]) { Err(Status::BadRequest) } else { of(&parsed, limits) };
-            request.map_or_else(Received::Refused, |request| Received::Whole(request, length))
+                if has_bare_line_feed(&bytes[..length]) { Err(Status::BadRequest) } else { validate(&parsed, limits) };
+            request.map_or_else(ParseOutcome::Refused, |request| ParseOutcome::Complete(request, length))
         }
-        Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => Received::Refused(too_large(bytes, limits)),
-        Ok(httparse::Status::Partial) => Received::Part,
-        Err(httparse::Error::TooManyHeaders) => Received::Refused(Status::HeaderFieldsTooLarge),
+        Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => {
+            ParseOutcome::Refused(too_large_status(bytes, limits))
+        }
+        Ok(httparse::Status::Partial) => ParseOutcome::Partial,
+        Err(httparse::Error::TooManyHeaders) => ParseOutcome::Refused(Status::HeaderFieldsTooLarge),
         // What version that is, only its whole line says.
-        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => Received::Part,
-        Err(httparse::Error::Version) if names_a_version(bytes) => Received::Refused(Status::VersionNotSupported),
-        Err(_) => Received::Refused(Status::BadRequest),
+        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => {
+            ParseOutcome::Partial
+        }
+        Err(httparse::Error::Version) if names_a_version(bytes) => ParseOutcome::Refused(Status::VersionNotSupported),
+        Err(_) => ParseOutcome::Refused(Status::BadRequest),
     }
 }
 
 /// Whether the bytes so far can be no request that is taken.
-fn is_too_large(bytes: &[u8], limits: &Limits) -> bool {
-    bytes.len() >= limits.head || (first_line(bytes).is_none() && bytes.len() > limits.target + LINE)
+fn is_too_large(bytes: &[u8], limits: &ServerLimits) -> bool {
+    bytes.len() >= limits.head_bytes
+        || (first_line(bytes).is_none() && bytes.len() > limits.target_bytes + LINE_OVERHEAD)
 }
 
 /// More than what stands in a first line besides the target.
-const LINE: usize = 64;
+const LINE_OVERHEAD: usize = 64;
 
 /// What is too large about a request.
-fn too_large(bytes: &[u8], limits: &Limits) -> Status {
-    let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target + LINE);
+fn too_large_status(bytes: &[u8], limits: &ServerLimits) -> Status {
+    let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target_bytes + LINE_OVERHEAD);
     match () {
         () if is_short => Status::HeaderFieldsTooLarge,
         () if has_long_method(bytes) => Status::MethodNotAllowed,
@@ -111,7 +118,7 @@ fn too_large(bytes: &[u8], limits: &Limits) -> Status {
 
 /// Whether the first word is longer than any method.
 fn has_long_method(bytes: &[u8]) -> bool {
-    bytes.trim_ascii_start().iter().take(LINE).all(|byte| !byte.is_ascii_whitespace())
+    bytes.trim_ascii_start().iter().take(LINE_OVERHEAD).all(|byte| !byte.is_ascii_whitespace())
 }
 
 /// The first line, if it is complete; empty ones before it are skipped.
@@ -123,7 +130,7 @@ fn first_line(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Makes a request of HTTP/1.2 or later one of 1.1, which means the same to whoever knows no later one (RFC 9110, section 6.2); whether
 /// it was one.
-pub fn to_known_version(bytes: &mut [u8]) -> bool {
+pub fn downgrade_to_1_1(bytes: &mut [u8]) -> bool {
     if !names_a_version(bytes) {
         return false;
     }
@@ -151,37 +158,37 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
 }
 
 /// The request that was parsed, if it is one that may be answered.
-fn of<'a>(parsed: &httparse::Request<'_, 'a>, limits: &Limits) -> Result<Request<'a>, Status> {
+fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, Status> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
-    let seen = Seen::all(parsed.headers)?;
+    let seen = HeaderScan::scan(parsed.headers)?;
     let host = seen.check(version == 1)?;
     let method = match parsed.method {
-        Some("GET") => Method::Get,
-        Some("HEAD") => Method::Head,
+        Some("GET") => HttpMethod::Get,
+        Some("HEAD") => HttpMethod::Head,
         _ => return Err(Status::MethodNotAllowed),
     };
     if seen.has_body {
         return Err(Status::ContentTooLarge);
     }
-    if target.len() > limits.target {
+    if target.len() > limits.target_bytes {
         return Err(Status::UriTooLong);
     }
-    let keeps = if version == 1 { !seen.closes } else { seen.keeps && !seen.closes };
-    let (named, origin) = parts(target)?;
+    let keeps = if version == 1 { !seen.close } else { seen.keep_alive && !seen.close };
+    let (named, origin) = split_target(target)?;
     // A host in the target overrules the field (RFC 9112, section 3.2.2).
-    Ok(Request {
+    Ok(HttpRequest {
         method,
-        path: path(origin)?,
+        path: origin_path(origin)?,
         query: origin.split_once('?').map(|(_, query)| query),
         host: named.or(host),
-        is_current: version == 1,
-        keeps,
+        is_http_1_1: version == 1,
+        keep_alive: keeps,
         fields: seen.fields,
     })
 }
 
 /// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
-fn parts(target: &str) -> Result<(Option<&str>, &str), Status> {
+fn split_target(target: &str) -> Result<(Option<&str>, &str), Status> {
     let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
         return Ok((None, target));
     };
@@ -190,70 +197,70 @@ fn parts(target: &str) -> Result<(Option<&str>, &str), Status> {
         return Err(Status::MisdirectedRequest);
     }
     let (authority, origin) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let host = host::of(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
+    let host = host::parse_host(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
     let origin = if origin.starts_with('/') { origin } else { "/" };
     host.map(|host| (Some(host), origin)).ok_or(Status::BadRequest)
 }
 
 /// The path of a target without its host.
-fn path(origin: &str) -> Result<&str, Status> {
+fn origin_path(origin: &str) -> Result<&str, Status> {
     let path = origin.split_once('?').map_or(origin, |(path, _)| path);
     if path.starts_with('/') && !path.contains('#') { Ok(path) } else { Err(Status::BadRequest) }
 }
 
 /// What the header fields say.
 #[derive(Default)]
-struct Seen<'a> {
-    fields: Fields<'a>,
+struct HeaderScan<'a> {
+    fields: RequestFields<'a>,
     host: Option<&'a str>,
     length: Option<&'a str>,
     has_coding: bool,
     has_body: bool,
-    closes: bool,
-    keeps: bool,
+    close: bool,
+    keep_alive: bool,
 }
 
-impl<'a> Seen<'a> {
-    fn all(headers: &[Header<'a>]) -> Result<Self, Status> {
+impl<'a> HeaderScan<'a> {
+    fn scan(headers: &[Header<'a>]) -> Result<Self, Status> {
         let mut seen = Self::default();
         for header in headers {
-            seen.note(header)?;
+            seen.add(header)?;
         }
         Ok(seen)
     }
 
     /// Fields are told apart by their lengths first: most of what browsers send is none of these.
-    fn note(&mut self, header: &Header<'a>) -> Result<(), Status> {
+    fn add(&mut self, header: &Header<'a>) -> Result<(), Status> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         match header.name.len() {
-            4 if is("host") => once(&mut self.host, header),
-            5 if is("range") => once(&mut self.fields.range, header),
-            8 if is("if-range") => once(&mut self.fields.if_range, header),
-            8 if is("if-match") => once(&mut self.fields.if_match, header),
+            4 if is("host") => set_once(&mut self.host, header),
+            5 if is("range") => set_once(&mut self.fields.range, header),
+            8 if is("if-range") => set_once(&mut self.fields.if_range, header),
+            8 if is("if-match") => set_once(&mut self.fields.if_match, header),
             10 if is("connection") => self.connection(header),
-            13 if is("if-none-match") => once(&mut self.fields.if_none_match, header),
-            13 if is("authorization") => once(&mut self.fields.authorization, header),
+            13 if is("if-none-match") => set_once(&mut self.fields.if_none_match, header),
+            13 if is("authorization") => set_once(&mut self.fields.authorization, header),
             14 if is("content-length") => self.content_length(header),
-            17 if is("if-modified-since") => once(&mut self.fields.if_modified_since, header),
+            17 if is("if-modified-since") => set_once(&mut self.fields.if_modified_since, header),
             17 if is("transfer-encoding") => {
                 self.has_coding = true;
                 Ok(())
             }
-            19 if is("if-unmodified-since") => once(&mut self.fields.if_unmodified_since, header),
+            19 if is("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
             _ => Ok(()),
         }
     }
 
     fn connection(&mut self, header: &Header<'a>) -> Result<(), Status> {
-        for word in text(header)?.split(',').map(str::trim) {
-            self.closes |= word.eq_ignore_ascii_case("close");
-            self.keeps |= word.eq_ignore_ascii_case("keep-alive");
+        for word in header_text(header)?.split(',').map(str::trim) {
+            self.close |= word.eq_ignore_ascii_case("close");
+            self.keep_alive |= word.eq_ignore_ascii_case("keep-alive");
         }
         Ok(())
     }
 
     fn content_length(&mut self, header: &Header<'a>) -> Result<(), Status> {
-        once(&mut self.length, header)?;
+        set_once(&mut self.length, header)?;
         let digits = header.value;
         if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
             return Err(Status::BadRequest);
@@ -264,7 +271,7 @@ impl<'a> Seen<'a> {
 
     /// Whether they can be believed together: then the host that they name.
     fn check(&self, is_current: bool) -> Result<Option<&'a str>, Status> {
-        let host = self.host.map(|value| host::of(value).ok_or(Status::BadRequest)).transpose()?;
+        let host = self.host.map(|value| host::parse_host(value).ok_or(Status::BadRequest)).transpose()?;
         let is_clear = !self.has_coding || (is_current && self.length.is_none());
         if (is_current && host.is_none()) || !is_clear {
             return Err(Status::BadRequest);
@@ -275,15 +282,15 @@ impl<'a> Seen<'a> {
 }
 
 /// Keeps the value of a field that may stand there once.
-fn once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Status> {
+fn set_once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Status> {
     if place.is_some() {
         return Err(Status::BadRequest);
     }
-    *place = Some(text(header)?);
+    *place = Some(header_text(header)?);
     Ok(())
 }
 
-fn text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
+fn header_text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
     std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)
 }
 
@@ -291,35 +298,35 @@ fn text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
 mod tests {
     use super::*;
 
-    fn of_text(text: &str) -> Received<'_> {
-        read(text.as_bytes(), &Limits::default())
+    fn parse(text: &str) -> ParseOutcome<'_> {
+        parse_request(text.as_bytes(), &ServerLimits::default())
     }
 
     fn refused(text: &str) -> Option<Status> {
-        match of_text(text) {
-            Received::Refused(status) => Some(status),
+        match parse(text) {
+            ParseOutcome::Refused(status) => Some(status),
             _ => None,
         }
     }
 
-    fn taken(text: &str) -> Request<'_> {
-        match of_text(text) {
-            Received::Whole(request, length) if length == text.len() => request,
+    fn accepted(text: &str) -> HttpRequest<'_> {
+        match parse(text) {
+            ParseOutcome::Complete(request, length) if length == text.len() => request,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_request_is_read_with_the_fields_that_matter() {
+    fn request_is_parsed_with_relevant_fields() {
         let text = "GET /a/b%20c?d=e HTTP/1.1\r\nHost: localhost:80\r\nRANGE: bytes=0-1\r\nX: y\r\nif-none-match: \"z\"\r\n\r\n";
-        let request = taken(text);
-        assert_eq!((request.method, request.path, request.keeps), (Method::Get, "/a/b%20c", true));
+        let request = accepted(text);
+        assert_eq!((request.method, request.path, request.keep_alive), (HttpMethod::Get, "/a/b%20c", true));
         assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
-        assert_eq!(taken("\r\nHEAD / HTTP/1.0\r\n\r\n").method, Method::Head);
+        assert_eq!(accepted("\r\nHEAD / HTTP/1.0\r\n\r\n").method, HttpMethod::Head);
     }
 
     #[test]
-    fn a_connection_stays_open_as_its_version_and_its_fields_say() {
+    fn keep_alive_follows_version_and_fields() {
         for (version, field, keeps) in [
             ("1.1", "", true),
             ("1.1", "Connection: close\r\n", false),
@@ -328,7 +335,7 @@ mod tests {
             ("1.0", "Connection: Keep-Alive\r\n", true),
         ] {
             assert_eq!(
-                taken(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keeps,
+                accepted(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keep_alive,
                 keeps,
                 "{version} {field}"
             );
@@ -336,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_a_path_whatever_its_form() {
+    fn path_is_taken_from_any_target_form() {
         for (target, path) in [
             ("/", "/"),
             ("/?", "/"),
@@ -346,7 +353,7 @@ mod tests {
             ("http://[::1]:80/b?c", "/b"),
             ("/a://b", "/a://b"),
         ] {
-            assert_eq!(taken(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
+            assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
         }
         assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Status::MisdirectedRequest));
         for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
@@ -356,8 +363,8 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_that_of_the_target_if_it_has_one() {
-        let host = |text: &str| taken(text).host.map(str::to_owned);
+    fn target_host_overrides_host_field() {
+        let host = |text: &str| accepted(text).host.map(str::to_owned);
         assert_eq!(host("GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n").as_deref(), Some("a.example"));
         assert_eq!(host("GET http://b:1/ HTTP/1.1\r\nHost: a\r\n\r\n").as_deref(), Some("b"));
         assert_eq!(host("GET / HTTP/1.1\r\nHost:\r\n\r\n").as_deref(), Some(""));
@@ -365,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_programs_could_read_otherwise_is_refused() {
+    fn ambiguous_request_is_refused() {
         for (fields, status) in [
             ("", Status::BadRequest),
             ("Host: a\r\nHost: a\r\n", Status::BadRequest),
@@ -393,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn other_methods_and_versions_are_refused_by_name() {
+    fn unknown_method_is_405_and_version_505() {
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW"] {
             let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
             assert_eq!(refused(&text), Some(Status::MethodNotAllowed), "{method}");
@@ -405,10 +412,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_as_soon_as_it_is() {
-        let limits = Limits { head: 1000, target: 100, ..Limits::default() };
-        let status = |text: &str| match read(text.as_bytes(), &limits) {
-            Received::Refused(status) => Some(status),
+    fn oversized_request_is_refused_early() {
+        let limits = ServerLimits { head_bytes: 1000, target_bytes: 100, ..ServerLimits::default() };
+        let status = |text: &str| match parse_request(text.as_bytes(), &limits) {
+            ParseOutcome::Refused(status) => Some(status),
             _ => None,
         };
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
@@ -419,13 +426,13 @@ mod tests {
             status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(1000))),
             Some(Status::HeaderFieldsTooLarge)
         );
-        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(FIELDS));
+        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(MAX_FIELDS));
         assert_eq!(refused(&many), Some(Status::HeaderFieldsTooLarge));
         assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(Status::UriTooLong));
     }
 
     #[test]
-    fn a_later_version_of_http_1_is_read_as_the_one_that_is_known() {
+    fn later_http_1_version_parses_as_1_1() {
         for (line, known) in [
             ("GET /a HTTP/1.2\r\n", Some("GET /a HTTP/1.1\r\n")),
             ("\r\nGET /HTTP/1.3 HTTP/1.9\r\n", Some("\r\nGET /HTTP/1.3 HTTP/1.1\r\n")),
@@ -436,18 +443,18 @@ mod tests {
             ("", None),
         ] {
             let mut bytes = line.as_bytes().to_vec();
-            assert_eq!(to_known_version(&mut bytes), known.is_some(), "{line:?}");
+            assert_eq!(downgrade_to_1_1(&mut bytes), known.is_some(), "{line:?}");
             assert_eq!(bytes, known.unwrap_or(line).as_bytes());
         }
     }
 
     #[test]
-    fn a_part_of_a_request_is_waited_for() {
+    fn partial_request_is_incomplete() {
         let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         for length in 0..whole.len() {
-            assert_eq!(of_text(&whole[..length]), Received::Part, "{length}");
+            assert_eq!(parse(&whole[..length]), ParseOutcome::Partial, "{length}");
         }
         let two = format!("{whole}{whole}");
-        assert!(matches!(of_text(&two), Received::Whole(_, length) if length == whole.len()));
+        assert!(matches!(parse(&two), ParseOutcome::Complete(_, length) if length == whole.len()));
     }
 }

@@ -6,73 +6,73 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::body::{Body, Part, Parts, content_range};
-use crate::files::{Entry, Files, Opened};
-use crate::host::Names;
-use crate::limits::Limits;
-use crate::listing::{self, Lists, Page};
-use crate::range::{Wanted, wanted};
-use crate::request::{Method, Request};
+use crate::body::{Body, FileRange, MultipartRanges, content_range};
+use crate::host::AllowedHosts;
+use crate::limits::ServerLimits;
+use crate::listing::{self, ListingCache, ListingPage};
+use crate::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
+use crate::range::{RequestedRanges, parse_range};
+use crate::request::{HttpMethod, HttpRequest};
 use crate::status::Status;
 
 /// How often a file that changes while it is answered about is looked at again.
-const TRIES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// Most bytes of a file that states none: each connection has its own, as it has small files.
-const UNSTATED: usize = 16 << 10;
+const MAX_UNSIZED_BYTES: usize = 16 << 10;
 
 /// How a site answers.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct SiteConfig {
     /// By which names it may be asked.
-    pub names: Names,
+    pub names: AllowedHosts,
     /// Whether directories are listed.
-    pub lists: bool,
+    pub lists_directories: bool,
     /// The lists that are being sent.
-    pub held: Arc<Lists>,
+    pub listings: Arc<ListingCache>,
     /// Files up to this size are read into memory behind their heads, so that one call sends both.
-    pub inline: u64,
+    pub inline_limit: u64,
     /// The limits.
-    pub limits: Limits,
+    pub limits: ServerLimits,
 }
 
 /// The files below a root, and all that answers about them need. Each thread has its own.
 #[derive(Debug)]
 pub struct Site {
-    files: Files,
-    manner: Manner,
-    clock: Clock,
+    files: OpenFileCache,
+    config: SiteConfig,
+    clock: CachedDate,
     /// Whether every answer is the last one of its connection.
     pub is_draining: bool,
 }
 
 /// The file that was to be sent is not what it was.
-struct Changed;
+struct FileChanged;
 
 /// The outcome for a file: what follows the head.
-type Answered = Result<Option<Body>, Changed>;
+type BodyResult = Result<Option<Body>, FileChanged>;
 
 impl Site {
     /// Of these files.
-    pub fn new(files: Files, manner: Manner) -> Self {
-        let (mut files, clock) = (files, Clock::new());
-        files.tell_time(clock.wall);
-        Self { files, manner, clock, is_draining: false }
+    pub fn new(files: OpenFileCache, manner: SiteConfig) -> Self {
+        let (mut files, clock) = (files, CachedDate::new());
+        files.set_wall_clock(clock.wall_clock);
+        Self { files, config: manner, clock, is_draining: false }
     }
 
     /// The limits.
-    pub fn limits(&self) -> &Limits {
-        &self.manner.limits
+    pub fn limits(&self) -> &ServerLimits {
+        &self.config.limits
     }
 
     /// Closes the files that it holds open between requests.
-    pub fn release(&mut self) {
-        self.files.forget_all();
+    pub fn close_files(&mut self) {
+        self.files.clear();
     }
 
     /// Says what time it is.
     pub fn tick(&mut self, now: Instant) {
         if self.clock.tick(now) {
-            self.files.tell_time(self.clock.wall);
+            self.files.set_wall_clock(self.clock.wall_clock);
         }
     }
 
@@ -82,121 +82,140 @@ impl Site {
     }
 
     /// Appends the head of the answer, and says what follows it.
-    pub fn answer(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Option<Body> {
-        if !self.manner.names.admit(request.host) {
-            return self.error(request, Status::MisdirectedRequest, out);
+    pub fn answer(&mut self, request: &HttpRequest<'_>, out: &mut Vec<u8>) -> Option<Body> {
+        if !self.config.names.allows(request.host) {
+            return self.error_response(request, Status::MisdirectedRequest, out);
         }
         let begin = out.len();
-        for _ in 0..TRIES {
-            let opened = match self.files.find(request.path, self.clock.now) {
-                Ok(Entry::File(opened)) => opened,
-                Ok(Entry::Directory(target)) if target.is_directory => return self.directory(request, &target, out),
-                Ok(Entry::Directory(target)) => {
-                    let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
-                    return self.moved(request, &(target.location() + &query), out);
+        for _ in 0..MAX_ATTEMPTS {
+            let opened = match self.files.lookup(request.path, self.clock.now) {
+                Ok(ResolvedPath::File(opened)) => opened,
+                Ok(ResolvedPath::Directory(target)) if target.is_directory => {
+                    return self.directory_response(request, &target, out);
                 }
-                Err(status) => return self.error(request, status, out),
+                Ok(ResolvedPath::Directory(target)) => {
+                    let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
+                    return self.redirect(request, &(target.location() + &query), out);
+                }
+                Err(status) => return self.error_response(request, status, out),
             };
-            match self.file(request, &opened, out) {
+            match self.file_response(request, &opened, out) {
                 Ok(body) => return body,
-                Err(Changed) => {
+                Err(FileChanged) => {
                     out.truncate(begin);
-                    if let Some(content) = opened.overstated(UNSTATED) {
-                        return self.unstated(request, (opened.media_type, &content), out);
+                    if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
+                        return self.unsized_response(request, (opened.media_type, &content), out);
                     }
-                    self.files.forget(request.path);
+                    self.files.invalidate(request.path);
                 }
             }
         }
-        self.error(request, Status::ServiceUnavailable, out)
+        self.error_response(request, Status::ServiceUnavailable, out)
     }
 
     /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
     pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
         let fields = Default::default();
-        let request =
-            Request { method: Method::Get, path: "", query: None, host: None, is_current: true, keeps: false, fields };
-        self.error(&request, status, out);
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            path: "",
+            query: None,
+            host: None,
+            is_http_1_1: true,
+            keep_alive: false,
+            fields,
+        };
+        self.error_response(&request, status, out);
     }
 
     /// Whether the connection stays open after the answer.
-    pub fn keeps(&self, request: &Request<'_>) -> bool {
-        request.keeps && !self.is_draining
+    pub fn keeps_alive(&self, request: &HttpRequest<'_>) -> bool {
+        request.keep_alive && !self.is_draining
     }
 
-    fn file(&self, request: &Request<'_>, opened: &Arc<Opened>, out: &mut Vec<u8>) -> Answered {
-        if opened.may_have_unstated {
-            match opened.unstated(UNSTATED) {
+    fn file_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        if opened.may_exceed_stated_size {
+            match opened.read_unstated(MAX_UNSIZED_BYTES) {
                 Ok(Some(content)) if content.is_empty() => {}
                 // What was written since it was opened is stated now.
-                _ if !opened.is_unchanged() => return Err(Changed),
-                Ok(Some(content)) => return Ok(self.unstated(request, (opened.media_type, &content), out)),
-                Ok(None) | Err(_) => return Ok(self.error(request, Status::Forbidden, out)),
+                _ if !opened.is_unchanged() => return Err(FileChanged),
+                Ok(Some(content)) => return Ok(self.unsized_response(request, (opened.media_type, &content), out)),
+                Ok(None) | Err(_) => return Ok(self.error_response(request, Status::Forbidden, out)),
             }
         }
-        match opened.validators.instead(&request.fields) {
+        match opened.validators.evaluate_preconditions(&request.fields) {
             Some(Status::NotModified) => return Ok(self.not_modified(request, opened, out)),
-            Some(status) => return Ok(self.error(request, status, out)),
+            Some(status) => return Ok(self.error_response(request, status, out)),
             None => {}
         }
         let size = opened.identity.size;
-        let continues =
-            request.method == Method::Get && opened.validators.continues(request.fields.if_range, self.clock.wall);
-        match request.fields.range.filter(|_| continues).map_or(Wanted::Whole, |range| wanted(range, size)) {
-            Wanted::Whole => self.whole(request, opened, out),
-            Wanted::Parts(ranges) => self.parts(request, opened, ranges, out),
-            Wanted::Unsatisfiable => {
+        let continues = request.method == HttpMethod::Get
+            && opened.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
+        match request
+            .fields
+            .range
+            .filter(|_| continues)
+            .map_or(RequestedRanges::Whole, |range| parse_range(range, size))
+        {
+            RequestedRanges::Whole => self.full_response(request, opened, out),
+            RequestedRanges::Ranges(ranges) => self.range_response(request, opened, ranges, out),
+            RequestedRanges::Unsatisfiable => {
                 let field = format!("Content-Range: bytes */{size}\r\n");
-                Ok(self.text(request, (Status::RangeNotSatisfiable, &field), out))
+                Ok(self.text_response(request, (Status::RangeNotSatisfiable, &field), out))
             }
         }
     }
 
     /// An answer with the content of a file that states no bytes, or more than it has. Nothing tells one state of it from another.
-    fn unstated(&self, request: &Request<'_>, (media_type, content): (&str, &[u8]), out: &mut Vec<u8>) -> Option<Body> {
-        self.begin(request, Status::Ok, out);
+    fn unsized_response(
+        &self,
+        request: &HttpRequest<'_>,
+        (media_type, content): (&str, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        self.write_head_start(request, Status::Ok, out);
         let length = content.len();
         out.extend_from_slice(format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n").as_bytes());
-        if request.method == Method::Get {
+        if request.method == HttpMethod::Get {
             out.extend_from_slice(content);
         }
         None
     }
 
-    fn not_modified(&self, request: &Request<'_>, opened: &Opened, out: &mut Vec<u8>) -> Option<Body> {
-        self.begin(request, Status::NotModified, out);
+    fn not_modified(&self, request: &HttpRequest<'_>, opened: &OpenFile, out: &mut Vec<u8>) -> Option<Body> {
+        self.write_head_start(request, Status::NotModified, out);
         out.extend_from_slice(opened.common_head());
         out.extend_from_slice(b"\r\n");
         None
     }
 
     #[inline]
-    fn whole(&self, request: &Request<'_>, opened: &Arc<Opened>, out: &mut Vec<u8>) -> Answered {
-        self.begin(request, Status::Ok, out);
+    fn full_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        self.write_head_start(request, Status::Ok, out);
         out.extend_from_slice(opened.whole_head());
         let size = opened.identity.size;
-        if request.method == Method::Head || (size == 0 && opened.is_unchanged()) {
+        if request.method == HttpMethod::Head || (size == 0 && opened.is_unchanged()) {
             return Ok(None);
         }
-        if size <= self.manner.inline {
-            return if opened.append_to(out) { Ok(None) } else { Err(Changed) };
+        if size <= self.config.inline_limit {
+            return if opened.try_append_to(out) { Ok(None) } else { Err(FileChanged) };
         }
-        part(opened, 0..size).map(|part| Some(Body::Part(part)))
+        file_range(opened, 0..size).map(|part| Some(Body::FileRange(part)))
     }
 
-    fn parts(
+    fn range_response(
         &self,
-        request: &Request<'_>,
-        opened: &Arc<Opened>,
+        request: &HttpRequest<'_>,
+        opened: &Arc<OpenFile>,
         mut ranges: Vec<Range<u64>>,
         out: &mut Vec<u8>,
-    ) -> Answered {
-        self.begin(request, Status::PartialContent, out);
+    ) -> BodyResult {
+        self.write_head_start(request, Status::PartialContent, out);
         out.extend_from_slice(opened.common_head());
         if ranges.len() > 1 {
-            let parts = Parts::new(Arc::clone(opened), ranges, self.clock.boundary());
+            let parts = MultipartRanges::new(Arc::clone(opened), ranges, self.clock.boundary());
             out.extend_from_slice(parts.head().as_bytes());
-            return if opened.is_unchanged() { Ok(Some(Body::Parts(Box::new(parts)))) } else { Err(Changed) };
+            return if opened.is_unchanged() { Ok(Some(Body::Multipart(Box::new(parts)))) } else { Err(FileChanged) };
         }
         let range = ranges.remove(0);
         let (length, media_type) = (range.end - range.start, opened.media_type);
@@ -204,69 +223,81 @@ impl Site {
         out.extend_from_slice(
             format!("Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n").as_bytes(),
         );
-        part(opened, range).map(|part| Some(Body::Part(part)))
+        file_range(opened, range).map(|part| Some(Body::FileRange(part)))
     }
 
     /// A directory: the file that stands for it, or what is in it.
-    fn directory(&mut self, request: &Request<'_>, target: &crate::target::Target, out: &mut Vec<u8>) -> Option<Body> {
+    fn directory_response(
+        &mut self,
+        request: &HttpRequest<'_>,
+        target: &crate::decoded_path::DecodedPath,
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
         let path = format!("{}index.html", request.path);
-        let found = self.files.find(&path, self.clock.now);
-        if let Ok(Entry::File(opened)) = found {
+        let found = self.files.lookup(&path, self.clock.now);
+        if let Ok(ResolvedPath::File(opened)) = found {
             let begin = out.len();
-            return self.file(&Request { path: &path, ..*request }, &opened, out).unwrap_or_else(|Changed| {
-                out.truncate(begin);
-                self.files.forget(&path);
-                self.error(request, Status::ServiceUnavailable, out)
-            });
+            return self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out).unwrap_or_else(
+                |FileChanged| {
+                    out.truncate(begin);
+                    self.files.invalidate(&path);
+                    self.error_response(request, Status::ServiceUnavailable, out)
+                },
+            );
         }
-        if !self.manner.lists {
-            return self.error(request, Status::Forbidden, out);
+        if !self.config.lists_directories {
+            return self.error_response(request, Status::Forbidden, out);
         }
-        let page = listing::of(self.files.root(), target).and_then(|page| self.manner.held.hold(page));
+        let page = listing::render_listing(self.files.root(), target).and_then(|page| self.config.listings.add(page));
         match page {
-            Ok(page) => self.page(request, page, out),
-            Err(status) => self.error(request, status, out),
+            Ok(page) => self.listing_response(request, page, out),
+            Err(status) => self.error_response(request, status, out),
         }
     }
 
-    fn page(&self, request: &Request<'_>, page: Page, out: &mut Vec<u8>) -> Option<Body> {
-        self.begin(request, Status::Ok, out);
+    fn listing_response(&self, request: &HttpRequest<'_>, page: ListingPage, out: &mut Vec<u8>) -> Option<Body> {
+        self.write_head_start(request, Status::Ok, out);
         let fields = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", page.bytes());
         out.extend_from_slice(fields.as_bytes());
         match page {
-            _ if request.method == Method::Head => None,
-            Page::Small(text) => {
+            _ if request.method == HttpMethod::Head => None,
+            ListingPage::Small(text) => {
                 out.extend_from_slice(text.as_bytes());
                 None
             }
-            Page::Held(opened) => {
+            ListingPage::Held(opened) => {
                 let range = 0..opened.identity.size;
-                Some(Body::Part(Part { opened, range }))
+                Some(Body::FileRange(FileRange { opened, range }))
             }
         }
     }
 
-    fn moved(&self, request: &Request<'_>, location: &str, out: &mut Vec<u8>) -> Option<Body> {
-        self.text(request, (Status::MovedPermanently, &format!("Location: {location}\r\n")), out)
+    fn redirect(&self, request: &HttpRequest<'_>, location: &str, out: &mut Vec<u8>) -> Option<Body> {
+        self.text_response(request, (Status::MovedPermanently, &format!("Location: {location}\r\n")), out)
     }
 
-    fn error(&self, request: &Request<'_>, status: Status, out: &mut Vec<u8>) -> Option<Body> {
+    fn error_response(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) -> Option<Body> {
         let field = match status {
             Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
             Status::ServiceUnavailable => "Retry-After: 1\r\n",
             _ => "",
         };
-        self.text(request, (status, field), out)
+        self.text_response(request, (status, field), out)
     }
 
     /// An answer whose content says what its status means, with a header field.
-    fn text(&self, request: &Request<'_>, (status, field): (Status, &str), out: &mut Vec<u8>) -> Option<Body> {
-        self.begin(request, status, out);
+    fn text_response(
+        &self,
+        request: &HttpRequest<'_>,
+        (status, field): (Status, &str),
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        self.write_head_start(request, status, out);
         let text = status.text();
         let length = text.len() + 1;
         let fields = format!("{field}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\r\n");
         out.extend_from_slice(fields.as_bytes());
-        if request.method == Method::Get {
+        if request.method == HttpMethod::Get {
             out.extend_from_slice(text.as_bytes());
             out.push(b'\n');
         }
@@ -275,38 +306,38 @@ impl Site {
 
     /// The lines that every answer begins with.
     #[inline]
-    fn begin(&self, request: &Request<'_>, status: Status, out: &mut Vec<u8>) {
+    fn write_head_start(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(status.line().as_bytes());
         out.extend_from_slice(self.clock.lines.as_bytes());
-        if !self.keeps(request) {
+        if !self.keeps_alive(request) {
             out.extend_from_slice(b"Connection: close\r\n");
-        } else if !request.is_current {
+        } else if !request.is_http_1_1 {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
     }
 }
 
 /// A part of a file that is still what it was.
-fn part(opened: &Arc<Opened>, range: Range<u64>) -> Result<Part, Changed> {
-    if opened.is_unchanged() { Ok(Part { opened: Arc::clone(opened), range }) } else { Err(Changed) }
+fn file_range(opened: &Arc<OpenFile>, range: Range<u64>) -> Result<FileRange, FileChanged> {
+    if opened.is_unchanged() { Ok(FileRange { opened: Arc::clone(opened), range }) } else { Err(FileChanged) }
 }
 
 /// The time, and the lines that say it, written once a second.
 #[derive(Debug)]
-struct Clock {
+struct CachedDate {
     now: Instant,
-    wall: SystemTime,
+    wall_clock: SystemTime,
     next: Instant,
     lines: String,
     random: std::hash::RandomState,
 }
 
-impl Clock {
+impl CachedDate {
     fn new() -> Self {
         let now = Instant::now();
         let mut clock =
-            Self { now, wall: SystemTime::now(), next: now, lines: String::new(), random: Default::default() };
+            Self { now, wall_clock: SystemTime::now(), next: now, lines: String::new(), random: Default::default() };
         clock.tick(now);
         clock
     }
@@ -317,14 +348,14 @@ impl Clock {
         self.now = now;
         let is_another = now >= self.next;
         if is_another {
-            self.write(now);
+            self.format(now);
         }
         is_another
     }
 
-    fn write(&mut self, now: Instant) {
-        self.wall = SystemTime::now();
-        let since = self.wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    fn format(&mut self, now: Instant) {
+        self.wall_clock = SystemTime::now();
+        let since = self.wall_clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.next = now + Duration::from_nanos(1_000_000_000 - u64::from(since.subsec_nanos()));
         // A clock that is set to no year of four digits has none that a date could say.
         let shown = SystemTime::UNIX_EPOCH + since.min(Duration::from_secs(253_402_300_799));
@@ -345,11 +376,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_that_tell_the_time_stay_where_they_are() {
-        let mut clock = Clock::new();
+    fn date_lines_are_rewritten_in_place() {
+        let mut clock = CachedDate::new();
         let place = (clock.lines.as_ptr(), clock.lines.capacity());
         for _ in 0..3 {
-            clock.write(clock.next);
+            clock.format(clock.next);
             assert_eq!((clock.lines.as_ptr(), clock.lines.capacity()), place);
             assert!(clock.lines.starts_with("\r\nServer: kelvin\r\nDate: ") && clock.lines.ends_with(" GMT\r\n"));
         }

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_begins_with_the_code() {
+    fn status_line_begins_with_code() {
         for status in [
             Status::Ok,
             Status::NotModified,

@@ -5,63 +5,63 @@
 //! in a line where it steps and where its drifts begin and end.
 use std::io::{self, Write};
 
-#[path = "../tests/simulation/scenes.rs"]
-mod scenes;
+#[path = "../tests/simulation/scenarios.rs"]
+mod scenarios;
 
-use kelvin_stats::{ChangeSearch, Random, STEP_CHANCE, change_points, course};
-use scenes::Scene;
+use kelvin_stats::{Random, RankChangeSearch, STEP_ALPHA, detect_change_points, rank_change_points};
+use scenarios::Scenario;
 
 const HISTORIES: usize = 200;
 const RUNS: [usize; 3] = [12, 40, 120];
-const SCENES: [Scene; 15] = [
-    Scene::Steady,
-    Scene::HeavyTails,
-    Scene::Outliers,
-    Scene::TwoStates,
-    Scene::Lasting,
-    Scene::Step(1.0, 6),
-    Scene::Step(2.0, 6),
-    Scene::Step(5.0, 6),
-    Scene::Step(2.0, 3),
-    Scene::Step(5.0, 3),
-    Scene::StepAmongOutliers(5.0, 4),
-    Scene::UpAndBack(2.0),
-    Scene::UpAndBack(5.0),
-    Scene::Drift(3.0),
-    Scene::Drift(8.0),
+const SCENARIOS: [Scenario; 15] = [
+    Scenario::Steady,
+    Scenario::HeavyTails,
+    Scenario::Outliers,
+    Scenario::TwoStates,
+    Scenario::Lasting,
+    Scenario::Step(1.0, 6),
+    Scenario::Step(2.0, 6),
+    Scenario::Step(5.0, 6),
+    Scenario::Step(2.0, 3),
+    Scenario::Step(5.0, 3),
+    Scenario::StepAmongOutliers(5.0, 4),
+    Scenario::UpAndBack(2.0),
+    Scenario::UpAndBack(5.0),
+    Scenario::Drift(3.0),
+    Scenario::Drift(8.0),
 ];
 
 /// What a method says of a history: steps, each with whether it lies in its interval; how many drifts; the least chance.
-struct Said {
+struct DetectedChanges {
     steps: Vec<(usize, [usize; 2])>,
     drifts: usize,
-    least: f64,
+    min_p_value: f64,
 }
 
-fn ours(values: &[f64]) -> Said {
-    let course = course(values);
-    let chances = course.steps.iter().map(|step| step.chance).chain(course.drifts.iter().map(|drift| drift.chance));
-    Said {
-        steps: course.steps.iter().map(|step| (step.index, step.places)).collect(),
+fn kelvin_changes(values: &[f64]) -> DetectedChanges {
+    let course = detect_change_points(values);
+    let chances = course.steps.iter().map(|step| step.p_value).chain(course.drifts.iter().map(|drift| drift.p_value));
+    DetectedChanges {
+        steps: course.steps.iter().map(|step| (step.index, step.index_interval)).collect(),
         drifts: course.drifts.len(),
-        least: chances.fold(course.chance, f64::min),
+        min_p_value: chances.fold(course.p_value, f64::min),
     }
 }
 
-fn on_ranks(values: &[f64]) -> Said {
-    let found = change_points(values, &ChangeSearch { alpha: STEP_CHANCE, ..ChangeSearch::default() });
-    Said {
+fn rank_changes(values: &[f64]) -> DetectedChanges {
+    let found = rank_change_points(values, &RankChangeSearch { alpha: STEP_ALPHA, ..RankChangeSearch::default() });
+    DetectedChanges {
         steps: found.iter().map(|change| (change.index, [change.index; 2])).collect(),
         drifts: 0,
-        least: found.iter().map(|change| change.p).fold(1.0, f64::min),
+        min_p_value: found.iter().map(|change| change.p).fold(1.0, f64::min),
     }
 }
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     match std::env::args().nth(1).as_deref() {
-        Some("values") => return all_values(&mut out),
-        Some("read") => return of_others(&mut out),
+        Some("values") => return print_values(&mut out),
+        Some("read") => return print_external_histories(&mut out),
         _ => {}
     }
     writeln!(
@@ -70,8 +70,9 @@ fn main() -> io::Result<()> {
     )?;
     writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for runs in RUNS {
-        for scene in SCENES {
-            for (name, method) in [("course", ours as fn(&[f64]) -> Said), ("ranks", on_ranks)] {
+        for scene in SCENARIOS {
+            for (name, method) in [("course", kelvin_changes as fn(&[f64]) -> DetectedChanges), ("ranks", rank_changes)]
+            {
                 writeln!(out, "{}", row(scene, runs, name, method))?;
             }
         }
@@ -79,10 +80,10 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn row(scene: Scene, runs: usize, name: &str, method: fn(&[f64]) -> Said) -> String {
+fn row(scene: Scenario, runs: usize, name: &str, method: fn(&[f64]) -> DetectedChanges) -> String {
     let mut random = Random::new(1);
     let truth = scene.steps(runs);
-    let is_drift = matches!(scene, Scene::Drift(_));
+    let is_drift = matches!(scene, Scenario::Drift(_));
     let [mut whole, mut found, mut near, mut within, mut wrong, mut drifts, mut sure] = [0; 7];
     for _ in 0..HISTORIES {
         let said = method(&scene.values(runs, &mut random));
@@ -98,7 +99,7 @@ fn row(scene: Scene, runs: usize, name: &str, method: fn(&[f64]) -> Said) -> Str
         }
         wrong += usize::from(unexplained > 0);
         drifts += usize::from(said.drifts > 0);
-        sure += usize::from(said.least <= 1e-4);
+        sure += usize::from(said.min_p_value <= 1e-4);
         whole += usize::from(said.steps.len() == truth.len() && unexplained == 0 && (said.drifts > 0) == is_drift);
     }
     let share = |count: usize, of: usize| if of == 0 { "-".into() } else { format!("{:.3}", count as f64 / of as f64) };
@@ -116,10 +117,10 @@ fn row(scene: Scene, runs: usize, name: &str, method: fn(&[f64]) -> Said) -> Str
 }
 
 /// What histories from elsewhere do.
-fn of_others(out: &mut impl Write) -> io::Result<()> {
+fn print_external_histories(out: &mut impl Write) -> io::Result<()> {
     for line in io::stdin().lines() {
         let values: Result<Vec<f64>, _> = line?.split_whitespace().map(str::parse).collect();
-        let found = course(&values.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
+        let found = detect_change_points(&values.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?);
         let steps = found.steps.iter().map(|step| step.index);
         let mut places: Vec<usize> =
             steps.chain(found.drifts.iter().flat_map(|drift| [drift.from, drift.to])).collect();
@@ -129,9 +130,9 @@ fn of_others(out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn all_values(out: &mut impl Write) -> io::Result<()> {
+fn print_values(out: &mut impl Write) -> io::Result<()> {
     for runs in RUNS {
-        for scene in SCENES {
+        for scene in SCENARIOS {
             let mut random = Random::new(1);
             for _ in 0..HISTORIES {
                 let (values, steps) = (scene.values(runs, &mut random), scene.steps(runs));

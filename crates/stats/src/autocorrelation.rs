@@ -4,10 +4,10 @@ use crate::{MAD_TO_STD, mad, mean, median};
 
 /// Deviations beyond this many robust standard deviations count as that many: one outlier must not make all others look
 /// independent.
-const CLIP: f64 = 5.0;
+const CLIP_STDS: f64 = 5.0;
 
 /// Up to twice this lag every pair of lags is used, then every second one, and so on.
-const SPARSE_FROM: usize = 16;
+const SPARSE_LAG_START: usize = 16;
 
 /// Effective number of independent samples in several sequences of one quantity (the rounds of a run).
 ///
@@ -37,7 +37,7 @@ pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
         }
         last = last.min(pair);
         // The sequence falls smoothly: large lags are sampled ever more sparsely, each standing for those skipped.
-        let step = 2 * (lag / SPARSE_FROM).max(1);
+        let step = 2 * (lag / SPARSE_LAG_START).max(1);
         sum += last * (step / 2) as f64;
         lag += step;
     }
@@ -47,7 +47,7 @@ pub fn effective_samples(sequences: &[&[f64]]) -> f64 {
 
 fn clipped_deviations(sequences: &[&[f64]], all: &[f64]) -> Vec<Vec<f64>> {
     let center = median(all);
-    let limit = CLIP * MAD_TO_STD * mad(all);
+    let limit = CLIP_STDS * MAD_TO_STD * mad(all);
     let clip = |value: f64| if limit > 0.0 { value.clamp(center - limit, center + limit) } else { value };
     let mean = mean(&all.iter().map(|&value| clip(value)).collect::<Vec<f64>>());
     sequences.iter().map(|sequence| sequence.iter().map(|&value| clip(value) - mean).collect()).collect()
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_order_process_has_the_effective_size_of_theory() {
+    fn ar1_effective_size_matches_theory() {
         // x' = phi x + noise: the effective number is n (1 - phi) / (1 + phi).
         let mut random = Random::new(4);
         let phi = 0.8;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_that_only_differ_from_each_other_count_once_each() {
+    fn constant_rounds_count_once_each() {
         let mut random = Random::new(6);
         let rounds: Vec<Vec<f64>> =
             (0..6).map(|round| (0..300).map(|_| 10.0 * f64::from(round * 5 % 6) + random.normal()).collect()).collect();

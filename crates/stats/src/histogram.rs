@@ -3,9 +3,9 @@
 use hdrhistogram::Histogram as Inner;
 
 /// Significant decimal digits kept.
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 /// Maximum time, in nanoseconds: an hour.
-const LONGEST: u64 = 3_600_000_000_000;
+const MAX_NANOSECONDS: u64 = 3_600_000_000_000;
 
 /// Counts of times in nanoseconds, each to 0.1 %.
 ///
@@ -23,7 +23,7 @@ impl Histogram {
     /// An empty one.
     pub fn new() -> Self {
         // The bounds are constants that the library accepts.
-        Self(Inner::new_with_bounds(1, LONGEST, DIGITS).expect("valid bounds"))
+        Self(Inner::new_with_bounds(1, MAX_NANOSECONDS, SIGNIFICANT_DIGITS).expect("valid bounds"))
     }
 
     /// Counts a time, in nanoseconds; one longer than an hour counts as an hour.
@@ -46,7 +46,7 @@ impl Histogram {
     /// The same with the times added that were not measured because each was begun only after the one before: of a time longer
     /// than `interval`, in nanoseconds, it less once, twice, three times the interval and so on (Gil Tene, "How NOT to Measure
     /// Latency"). An estimate of what requests at that interval would have seen.
-    pub fn corrected(&self, interval: u64) -> Self {
+    pub fn corrected_for_omission(&self, interval: u64) -> Self {
         Self(self.0.clone_correct(interval))
     }
 
@@ -66,7 +66,7 @@ impl Histogram {
     }
 
     /// The longest, in nanoseconds.
-    pub fn longest(&self) -> Option<f64> {
+    pub fn max(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.0.max() as f64)
     }
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_sorted_times_within_a_thousandth() {
+    fn quantiles_match_sorted_times_within_thousandth() {
         let mut histogram = Histogram::new();
         let mut times: Vec<u64> = (1..=10_000u64).map(|i| i * i % 1_000_003 + 100).collect();
         times.iter().for_each(|&time| histogram.record(time));
@@ -90,9 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn two_of_them_are_as_one_and_an_empty_one_has_no_times() {
+    fn merge_equals_one_and_empty_has_none() {
         let (mut one, mut other, mut both) = (Histogram::new(), Histogram::new(), Histogram::new());
-        assert_eq!((one.quantile(0.5), one.mean(), one.longest()), (None, None, None));
+        assert_eq!((one.quantile(0.5), one.mean(), one.max()), (None, None, None));
         for time in 0..1000 {
             if time % 3 == 0 { &mut one } else { &mut other }.record(time * 17);
             both.record(time * 17);
@@ -102,15 +102,15 @@ mod tests {
         one.clear();
         assert_eq!(one, Histogram::new());
         one.record(u64::MAX);
-        assert!(one.longest().unwrap() >= LONGEST as f64);
+        assert!(one.max().unwrap() >= MAX_NANOSECONDS as f64);
     }
 
     #[test]
-    fn a_time_of_several_intervals_is_corrected_by_those_that_it_hid() {
+    fn omission_correction_adds_hidden_times() {
         let mut histogram = Histogram::new();
         (0..10).for_each(|_| histogram.record(1_000_000));
         histogram.record(10_000_000);
-        let corrected = histogram.corrected(2_000_000);
+        let corrected = histogram.corrected_for_omission(2_000_000);
         // 8, 6, 4 and 2 ms are added.
         assert_eq!(corrected.count(), 15);
         assert!((corrected.mean().unwrap() / (40e6 / 15.0) - 1.0).abs() < 0.001, "{:?}", corrected.mean());

@@ -66,21 +66,21 @@ pub struct Cluster {
 }
 
 /// A cluster is more than a tail only with this share.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_CLUSTER_SHARE: f64 = 0.1;
 /// Neighbouring clusters are distinct only if their centres are more than this many of their standard deviations apart.
-const LEAST_SEPARATION: f64 = 3.0;
+const MIN_CLUSTER_SEPARATION_STDS: f64 = 3.0;
 /// A valley counts only if its density is below this share of the lower peak's.
-const VALLEY: f64 = 0.5;
+const MAX_VALLEY_DENSITY_RATIO: f64 = 0.5;
 /// Maximum probability of a valley as deep by chance.
-const ALPHA: f64 = 0.002;
+const VALLEY_ALPHA: f64 = 0.002;
 /// Fractions of Silverman's bandwidth to try: it suits one mode, and smooths away several distant ones.
-const BANDWIDTHS: [f64; 3] = [1.0, 0.5, 0.25];
+const BANDWIDTH_FRACTIONS: [f64; 3] = [1.0, 0.5, 0.25];
 /// Maximum values used: quantiles of more.
-const LOOKED_AT: usize = 2000;
+const MAX_DENSITY_VALUES: usize = 2000;
 /// Points of the density's grid.
-const GRID: usize = 512;
+const DENSITY_GRID_POINTS: usize = 512;
 /// Minimum independent samples for more than one mode.
-const LEAST_EFFECTIVE: f64 = 10.0;
+const MIN_EFFECTIVE_SAMPLES: f64 = 10.0;
 
 /// Clusters of the values, largest first; a single one where there is no evidence of more.
 ///
@@ -92,42 +92,42 @@ const LEAST_EFFECTIVE: f64 = 10.0;
 /// between them are joined, shares below 10 % are tails, centres must be 3 standard deviations apart, and the emptiness
 /// of each valley must pass a one-sided binomial test against the lower of its peaks.
 pub fn clusters(sorted: &Sorted, effective: f64) -> Vec<Cluster> {
-    let values = thinned(sorted.values());
+    let values = thin_to_quantiles(sorted.values());
     let effective = effective.min(values.len() as f64);
     let logarithmic = values[0] > 0.0;
     let points: Vec<f64> = values.iter().map(|&value| if logarithmic { value.ln() } else { value }).collect();
     let mut bounds = Vec::new();
-    if effective >= LEAST_EFFECTIVE && values[0] < values[values.len() - 1] {
-        for part in BANDWIDTHS {
-            let found = bounds_of_clusters(&values, &points, effective, part);
+    if effective >= MIN_EFFECTIVE_SAMPLES && values[0] < values[values.len() - 1] {
+        for part in BANDWIDTH_FRACTIONS {
+            let found = cluster_bounds(&values, &points, effective, part);
             if found.len() > bounds.len() {
                 bounds = found;
             }
         }
     }
     let mut clusters: Vec<Cluster> =
-        split(&values, &points, &bounds).into_iter().map(|part| describe(part, values.len())).collect();
+        split_at_bounds(&values, &points, &bounds).into_iter().map(|part| to_cluster(part, values.len())).collect();
     clusters.sort_by(|a, b| b.share.total_cmp(&a.share));
     clusters
 }
 
 /// The bottoms of the valleys between clusters, at this fraction of Silverman's bandwidth.
-fn bounds_of_clusters(values: &[f64], points: &[f64], effective: f64, bandwidth: f64) -> Vec<f64> {
-    let Some(density) = Density::of(points, effective, bandwidth) else { return Vec::new() };
+fn cluster_bounds(values: &[f64], points: &[f64], effective: f64, bandwidth: f64) -> Vec<f64> {
+    let Some(density) = KernelDensity::estimate(points, effective, bandwidth) else { return Vec::new() };
     let mut bounds = density.valleys();
     while !bounds.is_empty() {
-        let parts = split(values, points, &bounds);
-        let tail = parts.iter().position(|part| part.len() < at_least(values.len()));
+        let parts = split_at_bounds(values, points, &bounds);
+        let tail = parts.iter().position(|part| part.len() < min_cluster_size(values.len()));
         // A tail is joined with the neighbour whose valley is the less empty.
         let joined = tail.map(|part| match part {
             0 => 0,
             part if part == bounds.len() => part - 1,
-            part if density.at(bounds[part - 1]) > density.at(bounds[part]) => part - 1,
+            part if density.density_at(bounds[part - 1]) > density.density_at(bounds[part]) => part - 1,
             part => part,
         });
         let joined = joined
-            .or_else(|| (0..bounds.len()).find(|&i| !apart(parts[i], parts[i + 1])))
-            .or_else(|| density.accidental(points, &bounds, effective));
+            .or_else(|| (0..bounds.len()).find(|&i| !are_separated(parts[i], parts[i + 1])))
+            .or_else(|| density.insignificant_valley(points, &bounds, effective));
         match joined {
             Some(valley) => bounds.remove(valley),
             None => break,
@@ -136,18 +136,18 @@ fn bounds_of_clusters(values: &[f64], points: &[f64], effective: f64, bandwidth:
     bounds
 }
 
-fn at_least(n: usize) -> usize {
-    (LEAST_SHARE * n as f64).ceil() as usize
+fn min_cluster_size(n: usize) -> usize {
+    (MIN_CLUSTER_SHARE * n as f64).ceil() as usize
 }
 
-fn thinned(values: &[f64]) -> Vec<f64> {
-    if values.len() <= LOOKED_AT {
+fn thin_to_quantiles(values: &[f64]) -> Vec<f64> {
+    if values.len() <= MAX_DENSITY_VALUES {
         return values.to_vec();
     }
-    (0..LOOKED_AT).map(|i| values[(2 * i + 1) * values.len() / (2 * LOOKED_AT)]).collect()
+    (0..MAX_DENSITY_VALUES).map(|i| values[(2 * i + 1) * values.len() / (2 * MAX_DENSITY_VALUES)]).collect()
 }
 
-fn describe(part: &[f64], of: usize) -> Cluster {
+fn to_cluster(part: &[f64], of: usize) -> Cluster {
     Cluster { center: crate::median(part), share: part.len() as f64 / of as f64, std: robust_std(part) }
 }
 
@@ -157,13 +157,13 @@ fn robust_std(values: &[f64]) -> f64 {
     if scale > 0.0 { scale } else { variance(values).sqrt() }
 }
 
-fn apart(a: &[f64], b: &[f64]) -> bool {
+fn are_separated(a: &[f64], b: &[f64]) -> bool {
     let distance = (crate::median(b) - crate::median(a)).abs();
-    distance > LEAST_SEPARATION * f64::midpoint(robust_std(a), robust_std(b))
+    distance > MIN_CLUSTER_SEPARATION_STDS * f64::midpoint(robust_std(a), robust_std(b))
 }
 
 /// The ascending values in parts, cut where the ascending points pass the bounds.
-fn split<'a>(values: &'a [f64], points: &[f64], bounds: &[f64]) -> Vec<&'a [f64]> {
+fn split_at_bounds<'a>(values: &'a [f64], points: &[f64], bounds: &[f64]) -> Vec<&'a [f64]> {
     let cuts = bounds.iter().map(|bound| points.partition_point(|point| point <= bound));
     let ends: Vec<usize> = cuts.chain(std::iter::once(values.len())).collect();
     let starts = std::iter::once(0).chain(ends.iter().copied());
@@ -171,16 +171,16 @@ fn split<'a>(values: &'a [f64], points: &[f64], bounds: &[f64]) -> Vec<&'a [f64]
 }
 
 /// A kernel density over an even grid.
-struct Density {
+struct KernelDensity {
     low: f64,
     step: f64,
     bandwidth: f64,
     heights: Vec<f64>,
 }
 
-impl Density {
+impl KernelDensity {
     /// `None` for points without any spread.
-    fn of(points: &[f64], effective: f64, part: f64) -> Option<Self> {
+    fn estimate(points: &[f64], effective: f64, part: f64) -> Option<Self> {
         let quantile = |share: f64| points[((points.len() - 1) as f64 * share) as usize];
         let quartiles = (quantile(0.75) - quantile(0.25)) / 1.349;
         let std = variance(points).sqrt();
@@ -193,19 +193,19 @@ impl Density {
         let margin = 3.0 * bandwidth;
         let low = quantile(0.01) - margin;
         let high = quantile(0.99) + margin;
-        let step = ((high - low) / (GRID - 1) as f64).max(f64::MIN_POSITIVE);
-        let heights = smoothed(&binned(points, low, step), step / bandwidth);
+        let step = ((high - low) / (DENSITY_GRID_POINTS - 1) as f64).max(f64::MIN_POSITIVE);
+        let heights = gaussian_smoothed(&linear_binned(points, low, step), step / bandwidth);
         Some(Self { low, step, bandwidth, heights })
     }
 
-    fn at(&self, point: f64) -> f64 {
+    fn density_at(&self, point: f64) -> f64 {
         let index = ((point - self.low) / self.step).round().max(0.0) as usize;
-        self.heights[index.min(GRID - 1)]
+        self.heights[index.min(DENSITY_GRID_POINTS - 1)]
     }
 
     /// The bottoms of all deep enough valleys between peaks, ascending.
     fn valleys(&self) -> Vec<f64> {
-        let mut peaks: Vec<usize> = (0..GRID).filter(|&i| self.is_peak(i)).collect();
+        let mut peaks: Vec<usize> = (0..DENSITY_GRID_POINTS).filter(|&i| self.is_peak(i)).collect();
         let bottom =
             |a: usize, b: usize| (a..=b).min_by(|&i, &j| self.heights[i].total_cmp(&self.heights[j])).unwrap_or(a);
         loop {
@@ -217,7 +217,7 @@ impl Density {
                 .map(|i| (i, depth(&peaks[i..i + 2])))
                 .max_by(|a, b| a.1.total_cmp(&b.1));
             match shallowest {
-                Some((i, depth)) if depth > VALLEY => {
+                Some((i, depth)) if depth > MAX_VALLEY_DENSITY_RATIO => {
                     let lower = if self.heights[peaks[i]] < self.heights[peaks[i + 1]] { i } else { i + 1 };
                     peaks.remove(lower);
                 }
@@ -236,7 +236,7 @@ impl Density {
 
     /// The first valley that is no emptier than chance would make it: a window of twice the bandwidth around its bottom
     /// holds no fewer points than such a window around the lower peak beside it, by a binomial test.
-    fn accidental(&self, points: &[f64], bounds: &[f64], effective: f64) -> Option<usize> {
+    fn insignificant_valley(&self, points: &[f64], bounds: &[f64], effective: f64) -> Option<usize> {
         let count = |center: f64| {
             let below = |limit: f64| points.partition_point(|&point| point <= limit);
             let inside = below(center + self.bandwidth) - below(center - self.bandwidth);
@@ -244,7 +244,8 @@ impl Density {
         };
         let peak_between = |from: f64, to: f64| {
             let inside = |&i: &usize| (from..=to).contains(&(self.low + self.step * i as f64));
-            let index = (0..GRID).filter(inside).max_by(|&a, &b| self.heights[a].total_cmp(&self.heights[b]));
+            let index =
+                (0..DENSITY_GRID_POINTS).filter(inside).max_by(|&a, &b| self.heights[a].total_cmp(&self.heights[b]));
             self.low + self.step * index.unwrap_or(0) as f64
         };
         (0..bounds.len()).find(|&i| {
@@ -252,23 +253,26 @@ impl Density {
             let after = bounds.get(i + 1).copied().unwrap_or(f64::INFINITY);
             let (left, right) = (peak_between(before, bounds[i]), peak_between(bounds[i], after));
             let peak = count(left).min(count(right));
-            binomial_at_most(count(bounds[i]).round(), (count(bounds[i]) + peak).round()) > ALPHA
+            binomial_lower_tail(count(bounds[i]).round(), (count(bounds[i]) + peak).round()) > VALLEY_ALPHA
         })
     }
 }
 
 /// Bins smoothed by a Gaussian that is cut off at three deviations; `step` is from one bin to the next, in deviations.
-fn smoothed(bins: &[f64], step: f64) -> Vec<f64> {
-    let kernel: Vec<f64> =
-        (0..GRID).map(|i| i as f64 * step).take_while(|z| *z <= 3.0).map(|z| (-z * z / 2.0).exp()).collect();
-    let mut heights = vec![0.0; GRID];
+fn gaussian_smoothed(bins: &[f64], step: f64) -> Vec<f64> {
+    let kernel: Vec<f64> = (0..DENSITY_GRID_POINTS)
+        .map(|i| i as f64 * step)
+        .take_while(|z| *z <= 3.0)
+        .map(|z| (-z * z / 2.0).exp())
+        .collect();
+    let mut heights = vec![0.0; DENSITY_GRID_POINTS];
     for (index, weight) in bins.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
         heights[index] += weight * kernel[0];
         for (distance, height) in kernel.iter().enumerate().skip(1) {
             if let Some(below) = index.checked_sub(distance) {
                 heights[below] += weight * height;
             }
-            if index + distance < GRID {
+            if index + distance < DENSITY_GRID_POINTS {
                 heights[index + distance] += weight * height;
             }
         }
@@ -278,12 +282,12 @@ fn smoothed(bins: &[f64], step: f64) -> Vec<f64> {
 
 /// How many points fall on each point of the grid, shared by distance between the two beside a point; points beyond the
 /// grid are left out.
-fn binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
-    let mut bins = vec![0.0; GRID];
+fn linear_binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
+    let mut bins = vec![0.0; DENSITY_GRID_POINTS];
     for point in points {
         let position = (point - low) / step;
         let index = position.floor();
-        if index >= 0.0 && index < (GRID - 1) as f64 {
+        if index >= 0.0 && index < (DENSITY_GRID_POINTS - 1) as f64 {
             let (index, part) = (index as usize, position - index);
             bins[index] += 1.0 - part;
             bins[index + 1] += part;
@@ -293,7 +297,7 @@ fn binned(points: &[f64], low: f64, step: f64) -> Vec<f64> {
 }
 
 /// P(at most k heads of n fair coins): exact up to 200, normal above.
-fn binomial_at_most(k: f64, n: f64) -> f64 {
+fn binomial_lower_tail(k: f64, n: f64) -> f64 {
     if n > 200.0 {
         return normal_cdf((k + 0.5 - n / 2.0) / (n / 4.0).sqrt());
     }
@@ -314,13 +318,13 @@ mod tests {
         Samples::new(values).unwrap().sorted()
     }
 
-    fn found(values: Vec<f64>) -> Vec<Cluster> {
+    fn find_clusters(values: Vec<f64>) -> Vec<Cluster> {
         let n = values.len() as f64;
         clusters(&sorted(values), n)
     }
 
     #[test]
-    fn the_fastest_mode_is_found_though_most_readings_are_slower() {
+    fn fastest_mode_found_among_slower_majority() {
         let mut random = Random::new(3);
         // A single transient reading at 50, a tenth steady at 100, the rest slower in two modes.
         let values: Vec<f64> = (0..2000)
@@ -346,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dominant_mode_is_neither_the_minimum_nor_the_mean() {
+    fn dominant_mode_differs_from_minimum_and_mean() {
         let mut random = Random::new(1);
         // A fifth of transient boost at 90, half steady at 100, the rest disturbed, up to 200.
         let values: Vec<f64> = (0..2000)
@@ -365,8 +369,8 @@ mod tests {
     fn modes_of_tiny_and_equal_samples() {
         assert_eq!(dominant_mode(&sorted(vec![5.0]), 0.02), (5.0, 1.0));
         assert_eq!(dominant_mode(&sorted(vec![5.0; 7]), 0.02), (5.0, 1.0));
-        assert_eq!(found(vec![3.0]).len(), 1);
-        assert_eq!(found(vec![3.0; 500]), [Cluster { center: 3.0, share: 1.0, std: 0.0 }]);
+        assert_eq!(find_clusters(vec![3.0]).len(), 1);
+        assert_eq!(find_clusters(vec![3.0; 500]), [Cluster { center: 3.0, share: 1.0, std: 0.0 }]);
     }
 
     #[test]
@@ -384,7 +388,7 @@ mod tests {
                     _ => 20.0 - 3.0 * (1.0 - random.uniform()).ln(),
                 })
                 .collect();
-            alarms += usize::from(found(values).len() > 1);
+            alarms += usize::from(find_clusters(values).len() > 1);
         }
         assert!(alarms <= 4, "{alarms} of 200 unimodal samples looked bimodal");
     }
@@ -398,7 +402,7 @@ mod tests {
             let (share, gap) = [(0.6, 5.0), (0.8, 6.0), (0.5, 4.5), (0.85, 12.0)][trial / 4 % 4];
             let values: Vec<f64> =
                 (0..n).map(|_| 100.0 + random.normal() + if random.uniform() < share { 0.0 } else { gap }).collect();
-            let found = found(values);
+            let found = find_clusters(values);
             let good = found.len() == 2
                 && (found[0].share - share).abs() < 0.1
                 && (found[1].center - found[0].center).abs() > 0.8 * gap;
@@ -411,7 +415,7 @@ mod tests {
     fn three_modes_and_far_outliers() {
         let values: Vec<f64> =
             (0..900).map(|i| [100.0, 120.0, 150.0][i % 3] + (i * 7 % 11) as f64 / 10.0).chain([1e9, 1e9]).collect();
-        let found = found(values);
+        let found = find_clusters(values);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found.iter().all(|cluster| (cluster.share - 1.0 / 3.0).abs() < 0.01));
     }
@@ -433,9 +437,9 @@ mod tests {
     }
 
     #[test]
-    fn the_binomial_tail() {
-        assert!((binomial_at_most(0.0, 7.0) - 1.0 / 128.0).abs() < 1e-15);
-        assert!((binomial_at_most(2.0, 5.0) - 0.5).abs() < 1e-15);
-        assert!((binomial_at_most(120.0, 240.0) - 0.5).abs() < 0.03);
+    fn binomial_tail_matches_known_values() {
+        assert!((binomial_lower_tail(0.0, 7.0) - 1.0 / 128.0).abs() < 1e-15);
+        assert!((binomial_lower_tail(2.0, 5.0) - 0.5).abs() < 1e-15);
+        assert!((binomial_lower_tail(120.0, 240.0) - 0.5).abs() < 0.03);
     }
 }

@@ -23,7 +23,7 @@ impl Random {
     }
 
     /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
         let shifted = s[1] << 17;
@@ -38,12 +38,12 @@ impl Random {
 
     /// Uniform in 0 (included) to 1 (excluded).
     pub fn uniform(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A uniform index below `n`, which must be positive. The bias is below n / 2^64.
-    pub fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    pub fn index_below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next_u64()) * n as u128) >> 64) as usize
     }
 
     /// Standard normal, by the method of Box and Muller.
@@ -55,7 +55,7 @@ impl Random {
     /// Puts the values in random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
-            values.swap(last, self.below(last + 1));
+            values.swap(last, self.index_below(last + 1));
         }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         assert!(crate::mean(&normal).abs() < 0.01);
         assert!((crate::variance(&normal) - 1.0).abs() < 0.015);
         let counts = (0..60_000).fold([0; 6], |mut counts, _| {
-            counts[random.below(6)] += 1;
+            counts[random.index_below(6)] += 1;
             counts
         });
         assert!(counts.iter().all(|&count| (9_600..10_400).contains(&count)), "{counts:?}");

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// Why values are not samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotSamples {
+pub enum SamplesError {
     /// There is no value.
     Empty,
     /// The value at this index is infinite or not a number.
     NotFinite(usize),
 }
 
-impl fmt::Display for NotSamples {
+impl fmt::Display for SamplesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("samples: no value; at least one is needed"),
@@ -22,7 +22,7 @@ impl fmt::Display for NotSamples {
     }
 }
 
-impl std::error::Error for NotSamples {}
+impl std::error::Error for SamplesError {}
 
 /// Values in the order in which they were taken: at least one, all finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,8 @@ impl std::error::Error for NotSamples {}
 pub struct Samples(Vec<f64>);
 
 impl TryFrom<Vec<f64>> for Samples {
-    type Error = NotSamples;
-    fn try_from(values: Vec<f64>) -> Result<Self, NotSamples> {
+    type Error = SamplesError;
+    fn try_from(values: Vec<f64>) -> Result<Self, SamplesError> {
         Self::new(values)
     }
 }
@@ -47,12 +47,12 @@ impl Samples {
     ///
     /// # Errors
     /// If there is no value, or one that is not finite.
-    pub fn new(values: Vec<f64>) -> Result<Self, NotSamples> {
+    pub fn new(values: Vec<f64>) -> Result<Self, SamplesError> {
         if values.is_empty() {
-            return Err(NotSamples::Empty);
+            return Err(SamplesError::Empty);
         }
         match values.iter().position(|value| !value.is_finite()) {
-            Some(index) => Err(NotSamples::NotFinite(index)),
+            Some(index) => Err(SamplesError::NotFinite(index)),
             None => Ok(Self(values)),
         }
     }
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn only_finite_values_are_samples() {
-        assert_eq!(Samples::new(vec![]), Err(NotSamples::Empty));
-        assert_eq!(Samples::new(vec![1.0, f64::NAN]), Err(NotSamples::NotFinite(1)));
-        assert_eq!(NotSamples::NotFinite(1).to_string(), "samples: value 1 is not a finite number");
+        assert_eq!(Samples::new(vec![]), Err(SamplesError::Empty));
+        assert_eq!(Samples::new(vec![1.0, f64::NAN]), Err(SamplesError::NotFinite(1)));
+        assert_eq!(SamplesError::NotFinite(1).to_string(), "samples: value 1 is not a finite number");
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_value_and_equal_values_have_no_spread() {
+    fn single_and_equal_values_have_no_spread() {
         for values in [vec![7.0], vec![7.0; 9]] {
             let samples = samples(&values);
             assert_eq!((samples.mean(), samples.median()), (7.0, 7.0));

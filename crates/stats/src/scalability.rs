@@ -3,10 +3,10 @@
 //! N. J. Gunther, "A Simple Capacity Model of Massively Parallel Transaction Systems", CMG 1993; "Guerrilla Capacity
 //! Planning", Springer 2007, chapters 4 to 6.
 
-use crate::{LEVEL, Random, mean, t_quantile, variance};
+use crate::{CONFIDENCE_LEVEL, Random, mean, t_quantile, variance};
 
 /// Minimum distinct numbers of workers: three coefficients and one degree of freedom.
-pub const LEAST_LOADS: usize = 4;
+pub const MIN_LOADS: usize = 4;
 
 /// X(n) = lambda n / (1 + sigma (n - 1) + kappa n (n - 1)), with 0 <= sigma <= 1 and 0 <= kappa.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,16 +21,20 @@ pub struct Scalability {
 
 impl Scalability {
     /// The throughput of so many workers, at least one: of fewer the law says nothing.
-    pub fn at(&self, n: f64) -> f64 {
+    pub fn throughput_at(&self, n: f64) -> f64 {
         debug_assert!(n >= 1.0, "the law begins at one worker, not at {n}");
-        self.lambda * n / stretch(n, self.sigma, self.kappa)
+        self.lambda * n / relative_work_time(n, self.sigma, self.kappa)
     }
 
     /// The number of workers with the most throughput: a whole one, and at least one; infinite without coherency cost, when
     /// throughput never falls.
-    pub fn peak(&self) -> f64 {
+    pub fn peak_workers(&self) -> f64 {
         let below = self.stationary_point().floor().max(1.0);
-        if below.is_finite() && self.at(below + 1.0) > self.at(below) { below + 1.0 } else { below }
+        if below.is_finite() && self.throughput_at(below + 1.0) > self.throughput_at(below) {
+            below + 1.0
+        } else {
+            below
+        }
     }
 
     /// Where the law has no slope, n* = sqrt((1 - sigma) / kappa); below one where throughput falls from the first worker on.
@@ -40,49 +44,49 @@ impl Scalability {
 }
 
 /// The time of a worker's work among n, relative to alone.
-fn stretch(n: f64, sigma: f64, kappa: f64) -> f64 {
+fn relative_work_time(n: f64, sigma: f64, kappa: f64) -> f64 {
     1.0 + sigma * (n - 1.0) + kappa * n * (n - 1.0)
 }
 
 /// What a fit minimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Errors {
+pub enum ErrorModel {
     /// The squares of differences: equal noise at every load. Published fits use this.
     Absolute,
     /// The squares of differences of logarithms: noise proportional to the value, as with measured rates.
     Relative,
 }
 
-/// The law nearest to these throughputs by number of workers, all positive; `None` with fewer than [`LEAST_LOADS`] different
+/// The law nearest to these throughputs by number of workers, all positive; `None` with fewer than [`MIN_LOADS`] different
 /// numbers.
 ///
 /// Levenberg's and Marquardt's least squares, started from the solution of the law's linear form
 /// n / X = (1 + sigma (n - 1) + kappa n (n - 1)) / lambda. If the nearest law has a coefficient out of bounds, it is held at each of its
 /// bounds in turn, and the nearest valid law is taken.
-pub fn scalability(points: &[(f64, f64)], errors: Errors) -> Option<Scalability> {
+pub fn fit_scalability(points: &[(f64, f64)], errors: ErrorModel) -> Option<Scalability> {
     let mut loads: Vec<f64> = points.iter().map(|&(n, _)| n).collect();
     loads.sort_by(f64::total_cmp);
     loads.dedup();
     let sound = points.iter().all(|&(n, x)| n > 0.0 && x > 0.0 && n.is_finite() && x.is_finite());
-    if loads.len() < LEAST_LOADS || !sound {
+    if loads.len() < MIN_LOADS || !sound {
         return None;
     }
-    nearest(&Problem { points, errors }, linear_form(points))
+    nearest_fit(&FitProblem { points, errors }, linear_fit(points))
 }
 
-struct Problem<'p> {
+struct FitProblem<'p> {
     points: &'p [(f64, f64)],
-    errors: Errors,
+    errors: ErrorModel,
 }
 
 /// The logarithm of lambda, sigma, kappa: lambda stays positive by itself.
-type Vector = [f64; 3];
+type Coefficients = [f64; 3];
 
 /// Which coefficients are held, and at what.
-type Held = [Option<f64>; 3];
+type HeldCoefficients = [Option<f64>; 3];
 
 /// The faces and corners of the valid region, besides its interior.
-const BOUNDS: [Held; 5] = [
+const REGION_FACES: [HeldCoefficients; 5] = [
     [None, None, Some(0.0)],
     [None, Some(0.0), None],
     [None, Some(1.0), None],
@@ -90,13 +94,13 @@ const BOUNDS: [Held; 5] = [
     [None, Some(1.0), Some(0.0)],
 ];
 
-fn nearest(problem: &Problem<'_>, start: Vector) -> Option<Scalability> {
-    let makes_sense = |&[logarithm, sigma, kappa]: &Vector| {
+fn nearest_fit(problem: &FitProblem<'_>, start: Coefficients) -> Option<Scalability> {
+    let makes_sense = |&[logarithm, sigma, kappa]: &Coefficients| {
         (0.0..=1.0).contains(&sigma) && kappa >= 0.0 && logarithm.exp().is_normal()
     };
     let inside = problem.descend(start, [None; 3]).filter(makes_sense);
     let found = inside.or_else(|| {
-        let on_bounds = BOUNDS.iter().filter_map(|&held| problem.descend(start, held)).filter(makes_sense);
+        let on_bounds = REGION_FACES.iter().filter_map(|&held| problem.descend(start, held)).filter(makes_sense);
         on_bounds.min_by(|one, other| problem.cost(one).total_cmp(&problem.cost(other)))
     });
     found.map(|[logarithm, sigma, kappa]| Scalability { lambda: logarithm.exp(), sigma, kappa })
@@ -104,7 +108,7 @@ fn nearest(problem: &Problem<'_>, start: Vector) -> Option<Scalability> {
 
 /// The exact solution of the linear form, each equation divided by its left side, as noise is proportional to it;
 /// clamped to the valid region.
-fn linear_form(points: &[(f64, f64)]) -> Vector {
+fn linear_fit(points: &[(f64, f64)]) -> Coefficients {
     let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
     for &(n, x) in points {
         let row = [1.0, n - 1.0, n * (n - 1.0)].map(|term| term * x / n);
@@ -125,16 +129,16 @@ fn linear_form(points: &[(f64, f64)]) -> Vector {
 }
 
 /// Maximum steps of a descent.
-const MOST_STEPS: usize = 200;
+const MAX_DESCENT_STEPS: usize = 200;
 /// Share of the cost below which a step gains nothing.
-const AT_REST: f64 = 1e-15;
+const CONVERGED_COST_SHARE: f64 = 1e-15;
 /// Damping beyond which no step helps.
-const MOST_DAMPING: f64 = 1e12;
+const MAX_DAMPING: f64 = 1e12;
 
-impl Problem<'_> {
+impl FitProblem<'_> {
     /// The residual at a point and its derivatives by the three coefficients.
-    fn residual(&self, [logarithm, sigma, kappa]: &Vector, (n, x): (f64, f64)) -> Option<(f64, Vector)> {
-        let stretch = stretch(n, *sigma, *kappa);
+    fn residual(&self, [logarithm, sigma, kappa]: &Coefficients, (n, x): (f64, f64)) -> Option<(f64, Coefficients)> {
+        let stretch = relative_work_time(n, *sigma, *kappa);
         if stretch <= 0.0 {
             return None;
         }
@@ -142,38 +146,38 @@ impl Problem<'_> {
         let derivatives = [1.0, -(n - 1.0) / stretch, -n * (n - 1.0) / stretch];
         let law = logarithm + (n / stretch).ln();
         Some(match self.errors {
-            Errors::Relative => (x.ln() - law, derivatives),
-            Errors::Absolute => (x - law.exp(), derivatives.map(|derivative| derivative * law.exp())),
+            ErrorModel::Relative => (x.ln() - law, derivatives),
+            ErrorModel::Absolute => (x - law.exp(), derivatives.map(|derivative| derivative * law.exp())),
         })
     }
 
     /// The sum of squares; infinite for an invalid law.
-    fn cost(&self, at: &Vector) -> f64 {
+    fn cost(&self, at: &Coefficients) -> f64 {
         let square =
             |&point: &(f64, f64)| self.residual(at, point).map_or(f64::INFINITY, |(residual, _)| residual.powi(2));
         self.points.iter().map(square).sum()
     }
 
     /// The nearest law with some coefficients held, by descent from a start.
-    fn descend(&self, start: Vector, held: Held) -> Option<Vector> {
-        let mut at: Vector = std::array::from_fn(|i| held[i].unwrap_or(start[i]));
+    fn descend(&self, start: Coefficients, held: HeldCoefficients) -> Option<Coefficients> {
+        let mut at: Coefficients = std::array::from_fn(|i| held[i].unwrap_or(start[i]));
         let (mut cost, mut damping) = (self.cost(&at), 1e-3);
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_DESCENT_STEPS {
             let Some((matrix, right)) = self.normal_equations(&at, &held) else { break };
             let mut damped = matrix;
             (0..3).for_each(|i| damped[i][i] *= 1.0 + damping);
             let step = solve(damped, right)?;
-            let next: Vector = std::array::from_fn(|i| at[i] + step[i]);
+            let next: Coefficients = std::array::from_fn(|i| at[i] + step[i]);
             let new = self.cost(&next);
             if new.is_finite() && new <= cost {
-                let rests = cost - new <= AT_REST * cost;
+                let rests = cost - new <= CONVERGED_COST_SHARE * cost;
                 (at, cost, damping) = (next, new, (damping / 10.0).max(1e-12));
                 if rests {
                     break;
                 }
             } else {
                 damping *= 10.0;
-                if damping > MOST_DAMPING {
+                if damping > MAX_DAMPING {
                     break;
                 }
             }
@@ -182,7 +186,7 @@ impl Problem<'_> {
     }
 
     /// Gauss's approximation around a law; held coefficients do not move.
-    fn normal_equations(&self, at: &Vector, held: &Held) -> Option<([[f64; 3]; 3], Vector)> {
+    fn normal_equations(&self, at: &Coefficients, held: &HeldCoefficients) -> Option<([[f64; 3]; 3], Coefficients)> {
         let (mut matrix, mut right) = ([[0.0; 3]; 3], [0.0; 3]);
         for &point in self.points {
             let (residual, row) = self.residual(at, point)?;
@@ -203,8 +207,8 @@ impl Problem<'_> {
 
 /// Solves three linear equations by elimination with the largest pivots, after scaling them to unit diagonals; `None` if they
 /// do not determine the answer.
-fn solve(mut matrix: [[f64; 3]; 3], mut right: Vector) -> Option<Vector> {
-    let scales: Vector = std::array::from_fn(|i| matrix[i][i].sqrt());
+fn solve(mut matrix: [[f64; 3]; 3], mut right: Coefficients) -> Option<Coefficients> {
+    let scales: Coefficients = std::array::from_fn(|i| matrix[i][i].sqrt());
     if scales.iter().any(|scale| !(*scale > 0.0 && scale.is_finite())) {
         return None;
     }
@@ -229,13 +233,13 @@ fn solve(mut matrix: [[f64; 3]; 3], mut right: Vector) -> Option<Vector> {
         let known: f64 = (row + 1..3).map(|j| matrix[row][j] * right[j]).sum();
         right[row] = (right[row] - known) / matrix[row][row];
     }
-    let solution: Vector = std::array::from_fn(|i| right[i] / scales[i]);
+    let solution: Coefficients = std::array::from_fn(|i| right[i] / scales[i]);
     solution.iter().all(|value| value.is_finite()).then_some(solution)
 }
 
 /// A law fitted to repeated measurements, with intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FittedScalability {
+pub struct ScalabilityFit {
     /// The law nearest to the medians.
     pub law: Scalability,
     /// 95 % interval of the throughput of one worker.
@@ -247,14 +251,14 @@ pub struct FittedScalability {
     /// 95 % interval of the number of workers with the most throughput; its ends are whole or infinite.
     pub peak: (f64, f64),
     /// The worst misfit of the law, as a ratio.
-    pub furthest: Furthest,
-    /// Whether the law describes the measurements: at every load it is within [`CLOSE`] or within their interval.
+    pub worst_misfit: WorstMisfit,
+    /// Whether the law describes the measurements: at every load it is within [`MAX_MISFIT`] or within their interval.
     pub describes: bool,
 }
 
 /// The load with the worst misfit of a law.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Furthest {
+pub struct WorstMisfit {
     /// The number of workers.
     pub n: f64,
     /// The law's throughput over the measured one.
@@ -262,54 +266,55 @@ pub struct Furthest {
 }
 
 /// Maximum misfit of a law that describes a throughput, as a share.
-pub const CLOSE: f64 = 0.1;
+pub const MAX_MISFIT: f64 = 0.1;
 
 /// Draws per interval: with 25 beyond each, its ends are accurate to a few hundredths of its width.
-const RESAMPLES: usize = 1000;
+const BOOTSTRAP_RESAMPLES: usize = 1000;
 
 /// The throughputs of rounds with so many workers.
-pub type Repeated<'r> = (f64, &'r [f64]);
+pub type RepeatedLoad<'r> = (f64, &'r [f64]);
 
 /// The law fitted to the geometric means of repeated measurements with relative noise; `None` where they do not determine it:
-/// fewer than [`LEAST_LOADS`] different loads, or one that was measured once.
+/// fewer than [`MIN_LOADS`] different loads, or one that was measured once.
 ///
 /// The intervals are percentiles of the laws of a parametric bootstrap: the logarithm of each mean is drawn anew from
 /// Student's distribution with its standard error and degrees of freedom, which keeps its coverage with few rounds,
 /// unlike resampling the rounds (a test checks it).
-pub fn fitted_scalability(loads: &[Repeated<'_>]) -> Option<FittedScalability> {
-    fitted_by(loads, RESAMPLES)
+pub fn fit_scalability_with_intervals(loads: &[RepeatedLoad<'_>]) -> Option<ScalabilityFit> {
+    fit_with_resamples(loads, BOOTSTRAP_RESAMPLES)
 }
 
-fn fitted_by(loads: &[Repeated<'_>], resamples: usize) -> Option<FittedScalability> {
-    let means: Vec<Mean> = loads.iter().map(|&load| Mean::of(load)).collect::<Option<_>>()?;
+fn fit_with_resamples(loads: &[RepeatedLoad<'_>], resamples: usize) -> Option<ScalabilityFit> {
+    let means: Vec<LogMean> = loads.iter().map(|&load| LogMean::from_rounds(load)).collect::<Option<_>>()?;
     let points: Vec<(f64, f64)> = means.iter().map(|mean| (mean.n, mean.logarithm.exp())).collect();
-    let law = scalability(&points, Errors::Relative)?;
+    let law = fit_scalability(&points, ErrorModel::Relative)?;
     let mut random = Random::new(1);
     let start = [law.lambda.ln(), law.sigma, law.kappa];
     let again = |_| {
-        let drawn: Vec<(f64, f64)> = means.iter().map(|mean| (mean.n, mean.drawn(&mut random).exp())).collect();
-        nearest(&Problem { points: &drawn, errors: Errors::Relative }, start)
+        let drawn: Vec<(f64, f64)> = means.iter().map(|mean| (mean.n, mean.draw(&mut random).exp())).collect();
+        nearest_fit(&FitProblem { points: &drawn, errors: ErrorModel::Relative }, start)
     };
     let laws: Vec<Scalability> = (0..resamples).filter_map(again).collect();
     let interval = |of: fn(&Scalability) -> f64| percentiles(laws.iter().map(of).collect());
-    let missed = |mean: &&Mean| (law.at(mean.n).ln() - mean.logarithm).abs();
+    let missed = |mean: &&LogMean| (law.throughput_at(mean.n).ln() - mean.logarithm).abs();
     let furthest = means.iter().max_by(|one, other| missed(one).total_cmp(&missed(other)))?;
-    let tail = (1.0 - LEVEL) / 2.0 / means.len() as f64;
-    let is_close =
-        |mean: &Mean| missed(&mean) <= (1.0 + CLOSE).ln().max(t_quantile(1.0 - tail, mean.degrees) * mean.error);
-    Some(FittedScalability {
+    let tail = (1.0 - CONFIDENCE_LEVEL) / 2.0 / means.len() as f64;
+    let is_close = |mean: &LogMean| {
+        missed(&mean) <= (1.0 + MAX_MISFIT).ln().max(t_quantile(1.0 - tail, mean.degrees) * mean.error)
+    };
+    Some(ScalabilityFit {
         law,
         lambda: interval(|law| law.lambda)?,
         sigma: interval(|law| law.sigma)?,
         kappa: interval(|law| law.kappa)?,
-        peak: interval(Scalability::peak)?,
-        furthest: Furthest { n: furthest.n, ratio: law.at(furthest.n) / furthest.logarithm.exp() },
+        peak: interval(Scalability::peak_workers)?,
+        worst_misfit: WorstMisfit { n: furthest.n, ratio: law.throughput_at(furthest.n) / furthest.logarithm.exp() },
         describes: means.iter().all(is_close),
     })
 }
 
 /// The mean of the logarithms of a load's throughputs.
-struct Mean {
+struct LogMean {
     n: f64,
     logarithm: f64,
     /// Its standard error.
@@ -317,8 +322,8 @@ struct Mean {
     degrees: f64,
 }
 
-impl Mean {
-    fn of((n, rounds): Repeated<'_>) -> Option<Self> {
+impl LogMean {
+    fn from_rounds((n, rounds): RepeatedLoad<'_>) -> Option<Self> {
         if rounds.len() < 2 || rounds.iter().any(|&x| !(x > 0.0 && x.is_finite())) {
             return None;
         }
@@ -329,7 +334,7 @@ impl Mean {
     }
 
     /// A draw of it for another run: Student's distribution, as a normal value over the root of a mean square.
-    fn drawn(&self, random: &mut Random) -> f64 {
+    fn draw(&self, random: &mut Random) -> f64 {
         let squares: f64 = (0..self.degrees as usize).map(|_| random.normal().powi(2)).sum();
         self.logarithm + self.error * random.normal() / (squares / self.degrees).sqrt()
     }
@@ -340,7 +345,7 @@ fn percentiles(mut values: Vec<f64>) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1)? as f64;
     let at = |share: f64| values[(share * last).round() as usize];
-    Some((at((1.0 - LEVEL) / 2.0), at((1.0 + LEVEL) / 2.0)))
+    Some((at((1.0 - CONFIDENCE_LEVEL) / 2.0), at((1.0 + CONFIDENCE_LEVEL) / 2.0)))
 }
 
 #[cfg(test)]
@@ -368,58 +373,62 @@ mod tests {
         (1..).map(f64::from).zip(CISCO).collect()
     }
 
-    fn near(value: f64, published: f64, tolerance: f64) {
+    fn assert_near(value: f64, published: f64, tolerance: f64) {
         assert!((value / published - 1.0).abs() < tolerance, "{value} is not {published}");
     }
 
     #[test]
-    fn the_fits_that_were_published() {
+    fn published_fits_are_reproduced() {
         // The R package usl 3.0, README and tests: coefficients to all digits that it prints.
-        let sdm91 = scalability(&SDM91, Errors::Absolute).unwrap();
-        near(sdm91.sigma, 0.027_728_5, 2e-6);
-        near(sdm91.kappa, 0.000_104_4, 5e-4);
-        near(sdm91.lambda, 89.995_233_0, 1e-7);
-        near(sdm91.stationary_point(), 96.519_56, 1e-6);
-        assert_eq!(sdm91.peak(), 97.0);
-        let fitted = SDM91.map(|(n, _)| sdm91.at(n).round());
+        let sdm91 = fit_scalability(&SDM91, ErrorModel::Absolute).unwrap();
+        assert_near(sdm91.sigma, 0.027_728_5, 2e-6);
+        assert_near(sdm91.kappa, 0.000_104_4, 5e-4);
+        assert_near(sdm91.lambda, 89.995_233_0, 1e-7);
+        assert_near(sdm91.stationary_point(), 96.519_56, 1e-6);
+        assert_eq!(sdm91.peak_workers(), 97.0);
+        let fitted = SDM91.map(|(n, _)| sdm91.throughput_at(n).round());
         assert_eq!(fitted, [90.0, 1078.0, 1541.0, 1850.0, 1879.0, 1822.0, 1646.0]);
-        let raytracer = scalability(&RAYTRACER, Errors::Absolute).unwrap();
-        near(raytracer.sigma, 0.024_44, 3e-4);
-        near(raytracer.kappa, 0.001_63, 4e-3);
-        near(raytracer.lambda, 20.856_05, 3e-7);
+        let raytracer = fit_scalability(&RAYTRACER, ErrorModel::Absolute).unwrap();
+        assert_near(raytracer.sigma, 0.024_44, 3e-4);
+        assert_near(raytracer.kappa, 0.001_63, 4e-3);
+        assert_near(raytracer.lambda, 20.856_05, 3e-7);
         // The book's, as usl4j's tests cite it: to 0.02 %.
-        let cisco = scalability(&cisco(), Errors::Absolute).unwrap();
-        near(cisco.sigma, 0.026_715_91, 2e-4);
-        near(cisco.kappa, 7.690_945e-4, 2e-4);
-        near(cisco.lambda, 995.648_6, 2e-4);
-        assert_eq!((cisco.stationary_point().floor(), cisco.at(35.0).floor()), (35.0, 12_341.0), "whole numbers, cut");
+        let cisco = fit_scalability(&cisco(), ErrorModel::Absolute).unwrap();
+        assert_near(cisco.sigma, 0.026_715_91, 2e-4);
+        assert_near(cisco.kappa, 7.690_945e-4, 2e-4);
+        assert_near(cisco.lambda, 995.648_6, 2e-4);
+        assert_eq!(
+            (cisco.stationary_point().floor(), cisco.throughput_at(35.0).floor()),
+            (35.0, 12_341.0),
+            "whole numbers, cut"
+        );
     }
 
     #[test]
-    fn too_few_loads_do_not_determine_it() {
-        assert_eq!(scalability(&SDM91[..3], Errors::Relative), None);
-        assert_eq!(scalability(&[SDM91[0]; 9], Errors::Relative), None);
-        assert_eq!(scalability(&[(1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (4.0, 4.0)], Errors::Relative), None);
+    fn too_few_loads_give_no_fit() {
+        assert_eq!(fit_scalability(&SDM91[..3], ErrorModel::Relative), None);
+        assert_eq!(fit_scalability(&[SDM91[0]; 9], ErrorModel::Relative), None);
+        assert_eq!(fit_scalability(&[(1.0, 1.0), (2.0, 2.0), (3.0, 0.0), (4.0, 4.0)], ErrorModel::Relative), None);
         let one = |n| (f64::from(n), &[1.0][..]);
-        assert_eq!(fitted_scalability(&[1, 2, 3, 4, 5].map(one)), None);
+        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3, 4, 5].map(one)), None);
         let three = |n| (f64::from(n), &[1.0, 1.1][..]);
-        assert_eq!(fitted_scalability(&[1, 2, 3].map(three)), None);
+        assert_eq!(fit_scalability_with_intervals(&[1, 2, 3].map(three)), None);
     }
 
     #[test]
-    fn what_grows_faster_than_its_workers_is_at_a_bound() {
+    fn superlinear_growth_fits_at_bound() {
         let points: Vec<(f64, f64)> = [1.0f64, 2.0, 4.0, 8.0].map(|n| (n, n.powf(1.2))).to_vec();
-        let law = scalability(&points, Errors::Relative).unwrap();
-        assert_eq!((law.sigma, law.kappa, law.peak()), (0.0, 0.0, f64::INFINITY));
+        let law = fit_scalability(&points, ErrorModel::Relative).unwrap();
+        assert_eq!((law.sigma, law.kappa, law.peak_workers()), (0.0, 0.0, f64::INFINITY));
         // A falling throughput is full contention, and more.
         let points: Vec<(f64, f64)> = [1.0f64, 2.0, 4.0, 8.0].map(|n| (n, 1.0 / n)).to_vec();
-        let law = scalability(&points, Errors::Relative).unwrap();
-        assert!(law.sigma <= 1.0 && law.kappa > 0.0 && law.peak() == 1.0, "{law:?}");
+        let law = fit_scalability(&points, ErrorModel::Relative).unwrap();
+        assert!(law.sigma <= 1.0 && law.kappa > 0.0 && law.peak_workers() == 1.0, "{law:?}");
     }
 
     #[test]
-    fn the_peak_of_a_law_that_only_falls_is_one_worker() {
-        let peak = |sigma, kappa| Scalability { lambda: 1e9, sigma, kappa }.peak();
+    fn falling_law_peaks_at_one_worker() {
+        let peak = |sigma, kappa| Scalability { lambda: 1e9, sigma, kappa }.peak_workers();
         assert_eq!([peak(1.0, 0.5), peak(0.9, 0.9), peak(0.0, 2.0)], [1.0; 3]);
         // n* = 1.41, where one and two workers do as much; n* = 1.73, where two do more.
         assert_eq!([peak(0.0, 0.5), peak(0.1, 0.3)], [1.0, 2.0]);
@@ -427,28 +436,35 @@ mod tests {
     }
 
     /// Rounds of a law with so much relative noise.
-    fn rounds(law: &Scalability, loads: &[f64], count: usize, noise: f64, random: &mut Random) -> Vec<(f64, Vec<f64>)> {
-        let round = |n: f64, random: &mut Random| law.at(n) * (noise * random.normal()).exp();
+    fn simulated_rounds(
+        law: &Scalability,
+        loads: &[f64],
+        count: usize,
+        noise: f64,
+        random: &mut Random,
+    ) -> Vec<(f64, Vec<f64>)> {
+        let round = |n: f64, random: &mut Random| law.throughput_at(n) * (noise * random.normal()).exp();
         loads.iter().map(|&n| (n, (0..count).map(|_| round(n, random)).collect())).collect()
     }
 
-    fn fitted(rounds: &[(f64, Vec<f64>)], times: usize) -> FittedScalability {
-        let loads: Vec<Repeated<'_>> = rounds.iter().map(|(n, values)| (*n, values.as_slice())).collect();
-        fitted_by(&loads, times).unwrap()
+    fn fit_rounds(rounds: &[(f64, Vec<f64>)], times: usize) -> ScalabilityFit {
+        let loads: Vec<RepeatedLoad<'_>> = rounds.iter().map(|(n, values)| (*n, values.as_slice())).collect();
+        fit_with_resamples(&loads, times).unwrap()
     }
 
     #[test]
-    fn the_intervals_have_their_stated_coverage() {
+    fn intervals_have_nominal_coverage() {
         let law = Scalability { lambda: 1e9, sigma: 0.08, kappa: 0.004 };
         let mut random = Random::new(11);
         let (mut sigma, mut kappa, mut peak, mut described) = (0, 0, 0, 0);
         const RUNS: u32 = 250;
         for _ in 0..RUNS {
-            let found = fitted(&rounds(&law, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 6, 0.03, &mut random), 200);
+            let found =
+                fit_rounds(&simulated_rounds(&law, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0], 6, 0.03, &mut random), 200);
             let holds = |(low, high): (f64, f64), truth: f64| u32::from(low <= truth && truth <= high);
             sigma += holds(found.sigma, law.sigma);
             kappa += holds(found.kappa, law.kappa);
-            peak += holds(found.peak, law.peak());
+            peak += holds(found.peak, law.peak_workers());
             described += u32::from(found.describes);
         }
         // 95 % of 250 are 237.5, deviation 3.4; of 200 resamples the percentiles themselves scatter.
@@ -459,15 +475,15 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_limit_is_not_described_by_the_law() {
+    fn hard_limit_is_not_described_by_law() {
         // A hard limit: two CPUs.
         let mut random = Random::new(3);
         let limited = |n: f64| 1e9 * n.min(2.0);
         let values: Vec<(f64, Vec<f64>)> = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
             .map(|n| (n, (0..6).map(|_| limited(n) * (0.01 * random.normal()).exp()).collect()))
             .to_vec();
-        let found = fitted(&values, 100);
-        assert!(!found.describes && found.furthest.n == 2.0 && found.furthest.ratio < 0.9, "{found:?}");
+        let found = fit_rounds(&values, 100);
+        assert!(!found.describes && found.worst_misfit.n == 2.0 && found.worst_misfit.ratio < 0.9, "{found:?}");
     }
 
     proptest! {
@@ -476,36 +492,36 @@ mod tests {
             lambda in 1.0f64..1e10, sigma in 0.0f64..1.0, kappa in 0.0f64..0.1, absolute: bool,
         ) {
             let law = Scalability { lambda, sigma, kappa };
-            let points: Vec<(f64, f64)> = [1.0, 2.0, 4.0, 8.0, 32.0].map(|n| (n, law.at(n))).to_vec();
-            let errors = if absolute { Errors::Absolute } else { Errors::Relative };
-            let found = scalability(&points, errors).unwrap();
+            let points: Vec<(f64, f64)> = [1.0, 2.0, 4.0, 8.0, 32.0].map(|n| (n, law.throughput_at(n))).to_vec();
+            let errors = if absolute { ErrorModel::Absolute } else { ErrorModel::Relative };
+            let found = fit_scalability(&points, errors).unwrap();
             prop_assert!((found.lambda / lambda - 1.0).abs() < 1e-6, "{found:?}");
             prop_assert!((found.sigma - sigma).abs() < 1e-6 && (found.kappa - kappa).abs() < 1e-6, "{found:?}");
         }
 
         #[test]
-        fn the_peak_is_where_the_law_is_highest(sigma in 0.0f64..0.9, kappa in 0.0001f64..0.2) {
+        fn peak_maximises_law(sigma in 0.0f64..0.9, kappa in 0.0001f64..0.2) {
             let law = Scalability { lambda: 1.0, sigma, kappa };
-            let peak = law.peak();
+            let peak = law.peak_workers();
             prop_assert!(peak >= 1.0 && peak.fract() == 0.0);
-            prop_assert!(law.at(peak) >= law.at((peak - 1.0).max(1.0)) && law.at(peak) >= law.at(peak + 1.0));
+            prop_assert!(law.throughput_at(peak) >= law.throughput_at((peak - 1.0).max(1.0)) && law.throughput_at(peak) >= law.throughput_at(peak + 1.0));
         }
 
         #[test]
-        fn any_rates_give_a_law_of_numbers_or_none(
+        fn any_rates_give_finite_law_or_none(
             rates in prop::collection::vec(prop::collection::vec(-3.0f64..13.0, 1..5), 1..7),
             tens in -290i32..290,
         ) {
             let rate = |power: &f64| 10f64.powf(*power) * 10f64.powi(tens);
             let rounds: Vec<Vec<f64>> = rates.iter().map(|powers| powers.iter().map(rate).collect()).collect();
-            let loads: Vec<Repeated<'_>> =
+            let loads: Vec<RepeatedLoad<'_>> =
                 rounds.iter().enumerate().map(|(index, rounds)| (f64::from(1 << index), rounds.as_slice())).collect();
-            if let Some(found) = fitted_by(&loads, 20) {
+            if let Some(found) = fit_with_resamples(&loads, 20) {
                 let Scalability { lambda, sigma, kappa } = found.law;
                 let ends = [found.lambda, found.sigma, found.kappa].map(|(low, high)| [low, high]);
-                let all = [lambda, sigma, kappa, found.furthest.ratio].into_iter().chain(ends.into_iter().flatten());
+                let all = [lambda, sigma, kappa, found.worst_misfit.ratio].into_iter().chain(ends.into_iter().flatten());
                 prop_assert!(all.into_iter().all(|value| value.is_finite() && value >= 0.0), "{found:?}");
-                for peak in [found.law.peak(), found.peak.0, found.peak.1] {
+                for peak in [found.law.peak_workers(), found.peak.0, found.peak.1] {
                     prop_assert!(peak >= 1.0 && (peak.fract() == 0.0 || peak.is_infinite()), "{found:?}");
                 }
             }

@@ -9,13 +9,13 @@ pub struct Trend {
     pub slope: f64,
     /// Kendall's score: pairs that rise less pairs that fall.
     pub score: f64,
-    /// Two-sided p value of the test of Mann (1945) and Kendall: exact up to [`EXACT`] values without ties, else normal
+    /// Two-sided p value of the test of Mann (1945) and Kendall: exact up to [`MAX_EXACT_VALUES`] values without ties, else normal
     /// with the correction for ties and for continuity.
     pub p: f64,
 }
 
 /// Up to this many values the p value is exact.
-pub const EXACT: usize = 60;
+pub const MAX_EXACT_VALUES: usize = 60;
 
 /// The trend of `values` over `times`; `None` with fewer than three points, unequal lengths, or no two distinct times.
 /// Costs the square of the number of points: thin to a few hundred first.
@@ -38,7 +38,11 @@ pub fn trend(times: &[f64], values: &[f64]) -> Option<Trend> {
         return None;
     }
     let tied = has_ties(times) || has_ties(values);
-    let p = if tied || values.len() > EXACT { normal_p(score, times, values) } else { exact_p(score, values.len()) };
+    let p = if tied || values.len() > MAX_EXACT_VALUES {
+        normal_p_value(score, times, values)
+    } else {
+        exact_p_value(score, values.len())
+    };
     Some(Trend { slope: median_in_place(&mut slopes), score, p })
 }
 
@@ -58,7 +62,7 @@ pub(crate) fn tie_sizes(values: &[f64]) -> Vec<f64> {
 }
 
 /// P(|score| at least this) from the number of permutations with each count of inversions.
-fn exact_p(score: f64, n: usize) -> f64 {
+fn exact_p_value(score: f64, n: usize) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut chances = vec![1.0];
     for size in 2..=n {
@@ -81,7 +85,7 @@ fn exact_p(score: f64, n: usize) -> f64 {
 }
 
 /// Normal approximation with ties in either sequence (Kendall 1970).
-fn normal_p(score: f64, times: &[f64], values: &[f64]) -> f64 {
+fn normal_p_value(score: f64, times: &[f64], values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let sums = |ties: &[f64]| {
         let first: f64 = ties.iter().map(|t| t * (t - 1.0) * (2.0 * t + 5.0)).sum();
@@ -106,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    fn at_steps(values: &[f64]) -> Trend {
+    fn trend_at_unit_times(values: &[f64]) -> Trend {
         let times: Vec<f64> = (0..values.len()).map(|i| i as f64).collect();
         trend(&times, values).unwrap()
     }
@@ -114,20 +118,20 @@ mod tests {
     #[test]
     fn exact_p_values_are_those_of_kendalls_table() {
         // A perfect order of n has p = 2 / n!.
-        assert!((at_steps(&[1.0, 2.0, 3.0, 4.0]).p - 2.0 / 24.0).abs() < 1e-12);
-        let six = at_steps(&[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
+        assert!((trend_at_unit_times(&[1.0, 2.0, 3.0, 4.0]).p - 2.0 / 24.0).abs() < 1e-12);
+        let six = trend_at_unit_times(&[6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
         assert!((six.p - 2.0 / 720.0).abs() < 1e-12);
         assert_eq!((six.slope, six.score), (-1.0, -15.0));
         // Kendall's table for n = 5: P(S >= 6) = 0.117, P(S >= 8) = 0.042.
-        assert!((at_steps(&[1.0, 2.0, 3.0, 5.0, 4.0]).p - 2.0 * 5.0 / 120.0).abs() < 1e-12);
-        assert!((at_steps(&[1.0, 2.0, 4.0, 5.0, 3.0]).p - 2.0 * 14.0 / 120.0).abs() < 1e-12);
+        assert!((trend_at_unit_times(&[1.0, 2.0, 3.0, 5.0, 4.0]).p - 2.0 * 5.0 / 120.0).abs() < 1e-12);
+        assert!((trend_at_unit_times(&[1.0, 2.0, 4.0, 5.0, 3.0]).p - 2.0 * 14.0 / 120.0).abs() < 1e-12);
     }
 
     #[test]
     fn one_outlier_does_not_move_the_slope() {
         let mut values: Vec<f64> = (0..21).map(|i| 3.0 + 0.5 * f64::from(i)).collect();
         values[4] = 1e6;
-        let trend = at_steps(&values);
+        let trend = trend_at_unit_times(&values);
         assert!((trend.slope - 0.5).abs() < 1e-12);
         assert!(trend.p < 1e-6);
     }
@@ -136,16 +140,16 @@ mod tests {
     fn degenerate_sequences() {
         assert_eq!(trend(&[1.0, 2.0], &[1.0, 2.0]), None);
         assert_eq!(trend(&[1.0, 1.0, 1.0], &[1.0, 2.0, 3.0]), None);
-        let flat = at_steps(&[2.0; 10]);
+        let flat = trend_at_unit_times(&[2.0; 10]);
         assert_eq!((flat.slope, flat.p), (0.0, 1.0));
     }
 
     #[test]
-    fn normal_p_meets_the_exact_one() {
+    fn normal_p_value_approaches_exact() {
         let values: Vec<f64> = (0..40).map(|i| f64::from(i * 17 % 41) + 0.2 * f64::from(i)).collect();
         let times: Vec<f64> = (0..40).map(f64::from).collect();
         let exact = trend(&times, &values).unwrap();
-        assert!((exact.p - normal_p(exact.score, &times, &values)).abs() < 0.01);
+        assert!((exact.p - normal_p_value(exact.score, &times, &values)).abs() < 0.01);
     }
 
     proptest! {
@@ -153,7 +157,7 @@ mod tests {
         fn the_trend_of_a_mirrored_sequence_is_mirrored(values in prop::collection::vec(-100i32..100, 3..30)) {
             let values: Vec<f64> = values.into_iter().map(f64::from).collect();
             let mirrored: Vec<f64> = values.iter().map(|value| -value).collect();
-            let (a, b) = (at_steps(&values), at_steps(&mirrored));
+            let (a, b) = (trend_at_unit_times(&values), trend_at_unit_times(&mirrored));
             prop_assert!((a.slope + b.slope).abs() < 1e-9);
             prop_assert!((a.p - b.p).abs() < 1e-12 && (0.0..=1.0).contains(&a.p));
         }

@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::grammar::{BEGINNING, Grammar, ID, WORD};
+use kelvin_model::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_model::{
-    Attempt, Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, FORMAT, Fact, Hazard, Learned, Machine,
-    Measurement, Metric, Name, Outline, PartOf, Planned, Prediction, PredictionRecord, Readings, Round, Run, RunStatus,
-    Value, WordedStudy,
+    Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, Fact, Hazard, Machine, Measurement, Metric, Name,
+    PartKind, PlannedMeasurement, Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run,
+    RunHeader, RunStatus, SpreadHistory, Value, WordedStudy,
 };
 
 use crate::labels;
@@ -14,153 +14,162 @@ use crate::labels;
 /// A field that contradicts the rest of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field {field}: {problem}")]
-pub struct Invalid {
+pub struct InvalidField {
     /// Path to the field: `measurements[3].rounds[0].readings[1].nanoseconds`.
     pub field: String,
     /// What is wrong, and what would be right.
     pub problem: String,
 }
 
-pub(crate) type Checked = Result<(), Invalid>;
+pub(crate) type CheckResult = Result<(), InvalidField>;
 
 /// Checks what all of kelvin relies on: names by their grammar, columns of one length, finite numbers, metrics that
 /// are defined, measurements that follow the plan.
 ///
 /// # Errors
 /// The first invalid field.
-pub fn check(run: &Run) -> Checked {
-    outline(&run.outline)?;
-    let defined = defined(&run.outline.metrics);
-    measurements(run, &defined)?;
-    conclusion((&run.predictions, &run.studies, &run.explanations), &defined)?;
+pub fn check(run: &Run) -> CheckResult {
+    check_header(&run.outline)?;
+    let defined = defined_metrics(&run.outline.metrics);
+    check_measurements(run, &defined)?;
+    check_conclusion((&run.predictions, &run.studies, &run.explanations), &defined)?;
     if let RunStatus::Partial(why) = &run.status
         && why.is_empty()
     {
-        return invalid("status", "a partial run must say why it is partial");
+        return invalid_field("status", "a partial run must say why it is partial");
     }
-    labels::check(&run.labels)?;
-    not_negative("seconds", run.seconds)
+    labels::check_labels(&run.labels)?;
+    check_not_negative("seconds", run.seconds)
 }
 
 /// Checks what is known before the first measurement.
-pub(crate) fn outline(outline: &Outline) -> Checked {
-    if outline.format != FORMAT {
-        return invalid("format", format!("{} is not {FORMAT}, the format that this kelvin writes", outline.format));
+pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
+    if outline.format != RUN_FORMAT {
+        return invalid_field(
+            "format",
+            format!("{} is not {RUN_FORMAT}, the format that this kelvin writes", outline.format),
+        );
     }
-    id(&outline.id)?;
-    if started(&outline.started).is_none() {
-        return invalid("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
+    check_id(&outline.id)?;
+    if parse_started(&outline.started).is_none() {
+        return invalid_field("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
     }
-    named("kelvin", &outline.kelvin, &WORD)?;
-    clock_and_settings(outline)?;
-    foreign(outline)?;
-    machine(&outline.machine)?;
+    check_grammar("kelvin", &outline.kelvin, &WORD_GRAMMAR)?;
+    check_clock_and_settings(outline)?;
+    check_foreign(outline)?;
+    check_machine(&outline.machine)?;
     for (i, found) in outline.hazards.iter().enumerate() {
-        hazard(found, &format!("hazards[{i}]"))?;
+        check_hazard(found, &format!("hazards[{i}]"))?;
     }
-    metrics(&outline.metrics)?;
-    let defined = defined(&outline.metrics);
-    plan(&outline.plan, &defined)?;
+    check_metrics(&outline.metrics)?;
+    let defined = defined_metrics(&outline.metrics);
+    check_plan(&outline.plan, &defined)?;
     for (i, row) in outline.learned.iter().enumerate() {
-        learned(row, &defined, &format!("learned[{i}]"))?;
+        check_spread_history(row, &defined, &format!("learned[{i}]"))?;
     }
     for (i, record) in outline.bounds.iter().enumerate() {
-        bound(record, &defined, &format!("bounds[{i}]"))?;
+        check_bound(record, &defined, &format!("bounds[{i}]"))?;
     }
     for (i, &ratio) in outline.learned_core.iter().enumerate() {
-        not_negative(&format!("learned_core[{i}]"), ratio)?;
+        check_not_negative(&format!("learned_core[{i}]"), ratio)?;
     }
     Ok(())
 }
 
 /// Microseconds since 1970 of a time in RFC 3339, if it is one.
-pub(crate) fn started(text: &str) -> Option<i64> {
+pub(crate) fn parse_started(text: &str) -> Option<i64> {
     // The parser also accepts what may follow a time in brackets.
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || b"T:.Z+-".contains(&byte));
     plain.then(|| text.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_microsecond))?
 }
 
 /// Ids of the metrics that a run defines.
-pub(crate) fn defined(metrics: &[Metric]) -> HashSet<Name> {
+pub(crate) fn defined_metrics(metrics: &[Metric]) -> HashSet<Name> {
     metrics.iter().map(|metric| metric.id).collect()
 }
 
 /// Checks one round; `path` leads to it.
-pub(crate) fn round(round: &Round, defined: &HashSet<Name>, path: &str) -> Checked {
-    not_negative(&format!("{path}.at"), round.at)?;
-    not_negative(&format!("{path}.seconds"), round.seconds)?;
-    not_negative(&format!("{path}.timing"), round.timing.unwrap_or(0.0))?;
-    let Attempt::Measured(readings) = &round.attempt else { return Ok(()) };
+pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_not_negative(&format!("{path}.at"), round.at)?;
+    check_not_negative(&format!("{path}.seconds"), round.seconds)?;
+    check_not_negative(&format!("{path}.timing"), round.timing.unwrap_or(0.0))?;
+    let RoundOutcome::Measured(readings) = &round.attempt else { return Ok(()) };
     for (i, reading) in readings.iter().enumerate() {
         let path = format!("{path}.readings[{i}]");
-        is_defined(&format!("{path}.metric"), reading.metric, defined)?;
-        not_negative(&format!("{path}.overhead.clock_pair"), reading.overhead.clock_pair)?;
-        not_negative(&format!("{path}.overhead.loop_iteration"), reading.overhead.loop_iteration)?;
+        check_defined(&format!("{path}.metric"), reading.metric, defined)?;
+        check_not_negative(&format!("{path}.overhead.clock_pair"), reading.overhead.clock_pair)?;
+        check_not_negative(&format!("{path}.overhead.loop_iteration"), reading.overhead.loop_iteration)?;
         match &reading.readings {
-            Readings::Batches(columns) => batches(columns, &path)?,
-            Readings::Scalars(values) => all_finite(&format!("{path}.scalars"), values)?,
+            Readings::Batches(columns) => check_batches(columns, &path)?,
+            Readings::Scalars(values) => check_all_finite(&format!("{path}.scalars"), values)?,
         }
     }
     Ok(())
 }
 
 /// Ids of runs are typed, abbreviated, and used as file names; none is `last`.
-fn id(id: &str) -> Checked {
-    named("id", id, &WORD)?;
+fn check_id(id: &str) -> CheckResult {
+    check_grammar("id", id, &WORD_GRAMMAR)?;
     if id == "last" {
-        return invalid("id", "\"last\" means the newest run and cannot be an id");
+        return invalid_field("id", "\"last\" means the newest run and cannot be an id");
     }
     Ok(())
 }
 
 /// Refuses a name that its grammar does not allow.
-fn named(field: &str, name: &str, grammar: &Grammar) -> Checked {
+fn check_grammar(field: &str, name: &str, grammar: &Grammar) -> CheckResult {
     if grammar.allows(name) {
         return Ok(());
     }
     let shown: String = name.chars().take(60).collect();
-    invalid(field, format!("{shown:?} must be {}", grammar.words))
+    invalid_field(field, format!("{shown:?} must be {}", grammar.words))
 }
 
-fn case(case: &Case, path: &str) -> Checked {
+fn check_case(case: &Case, path: &str) -> CheckResult {
     for (axis, value) in case.iter() {
-        named(&format!("{path}.case"), &axis, &ID)?;
+        check_grammar(&format!("{path}.case"), &axis, &ID_GRAMMAR)?;
         if let Value::Word(word) = value {
-            named(&format!("{path}.case.{axis}"), &word, &WORD)?;
+            check_grammar(&format!("{path}.case.{axis}"), &word, &WORD_GRAMMAR)?;
         }
     }
     Ok(())
 }
 
-fn hazard(hazard: &Hazard, path: &str) -> Checked {
-    named(&format!("{path}.id"), &hazard.id, &ID)?;
-    hazard.affects.iter().try_for_each(|beginning| named(&format!("{path}.affects"), beginning, &BEGINNING))
+fn check_hazard(hazard: &Hazard, path: &str) -> CheckResult {
+    check_grammar(&format!("{path}.id"), &hazard.id, &ID_GRAMMAR)?;
+    hazard
+        .affects
+        .iter()
+        .try_for_each(|beginning| check_grammar(&format!("{path}.affects"), beginning, &ID_PREFIX_GRAMMAR))
 }
 
-fn clock_and_settings(outline: &Outline) -> Checked {
-    positive("clock.hertz", outline.clock.hertz)?;
-    not_negative("clock.relative_error", outline.clock.relative_error)?;
-    not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
-    named("settings.mode", &outline.settings.mode, &WORD)?;
-    not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
-    not_negative("settings.target", outline.settings.target)
+fn check_clock_and_settings(outline: &RunHeader) -> CheckResult {
+    check_positive("clock.hertz", outline.clock.hertz)?;
+    check_not_negative("clock.relative_error", outline.clock.relative_error)?;
+    check_not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
+    check_grammar("settings.mode", &outline.settings.mode, &WORD_GRAMMAR)?;
+    check_not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
+    check_not_negative("settings.target", outline.settings.target)
 }
 
 /// A foreign run is one in all respects, or in none.
-fn foreign(outline: &Outline) -> Checked {
+fn check_foreign(outline: &RunHeader) -> CheckResult {
     let is_foreign = outline.foreign.is_some();
     if (outline.clock.kind == ClockKind::Foreign) != is_foreign {
-        return invalid("clock.kind", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
+        return invalid_field("clock.kind", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
     }
     if (outline.settings.mode == *FOREIGN_MODE) != is_foreign {
-        return invalid("settings.mode", "\"foreign\" belongs to a run with the field `foreign`, and to no other");
+        return invalid_field(
+            "settings.mode",
+            "\"foreign\" belongs to a run with the field `foreign`, and to no other",
+        );
     }
-    outline.foreign.as_ref().map_or(Ok(()), |foreign| named("foreign.tool", &foreign.tool, &WORD))
+    outline.foreign.as_ref().map_or(Ok(()), |foreign| check_grammar("foreign.tool", &foreign.tool, &WORD_GRAMMAR))
 }
 
-fn machine(machine: &Machine) -> Checked {
-    named("machine.identity", &machine.identity, &WORD)?;
-    named("machine.architecture", &machine.architecture, &WORD)?;
+fn check_machine(machine: &Machine) -> CheckResult {
+    check_grammar("machine.identity", &machine.identity, &WORD_GRAMMAR)?;
+    check_grammar("machine.architecture", &machine.architecture, &WORD_GRAMMAR)?;
     let numbers = [
         ("machine.cpu.nominal_hz", &machine.cpu.nominal_hz),
         ("machine.cpu.maximum_hz", &machine.cpu.maximum_hz),
@@ -170,10 +179,10 @@ fn machine(machine: &Machine) -> Checked {
         ("machine.memory.peak_bytes_per_second", &machine.memory.peak_bytes_per_second),
     ];
     for (field, fact) in numbers {
-        known(field, fact)?;
+        check_known_fact(field, fact)?;
     }
     for (i, nic) in machine.nics.iter().enumerate() {
-        known(&format!("machine.nics[{i}].bits_per_second"), &nic.bits_per_second)?;
+        check_known_fact(&format!("machine.nics[{i}].bits_per_second"), &nic.bits_per_second)?;
     }
     machine
         .limits
@@ -181,67 +190,67 @@ fn machine(machine: &Machine) -> Checked {
         .get()
         .copied()
         .flatten()
-        .map_or(Ok(()), |quota| not_negative("machine.limits.cpu_quota", quota))
+        .map_or(Ok(()), |quota| check_not_negative("machine.limits.cpu_quota", quota))
 }
 
-fn metrics(metrics: &[Metric]) -> Checked {
+fn check_metrics(metrics: &[Metric]) -> CheckResult {
     let mut seen = HashSet::new();
     for (i, metric) in metrics.iter().enumerate() {
-        names_of(metric, &format!("metrics[{i}]"))?;
+        check_metric_names(metric, &format!("metrics[{i}]"))?;
         if !seen.insert(metric.id) {
-            return invalid(format!("metrics[{i}].id"), format!("{} is defined twice", metric.id));
+            return invalid_field(format!("metrics[{i}].id"), format!("{} is defined twice", metric.id));
         }
         for (field, bound) in [("floor", metric.floor), ("ceiling", metric.ceiling)] {
-            bound.map_or(Ok(()), |bound| finite(&format!("metrics[{i}].{field}"), bound))?;
+            bound.map_or(Ok(()), |bound| check_finite(&format!("metrics[{i}].{field}"), bound))?;
         }
     }
     Ok(())
 }
 
-fn names_of(metric: &Metric, path: &str) -> Checked {
-    named(&format!("{path}.id"), &metric.id, &ID)?;
-    metric.axes().try_for_each(|axis| named(&format!("{path}.axes"), &axis.name, &ID))?;
+fn check_metric_names(metric: &Metric, path: &str) -> CheckResult {
+    check_grammar(&format!("{path}.id"), &metric.id, &ID_GRAMMAR)?;
+    metric.axes().try_for_each(|axis| check_grammar(&format!("{path}.axes"), &axis.name, &ID_GRAMMAR))?;
     for (field, place) in [("only", metric.only), ("as_found_where", metric.as_found_where)] {
         let Some(point) = place else { continue };
-        named(&format!("{path}.{field}"), &point.axis(), &ID)?;
-        named(&format!("{path}.{field}"), &point.word(), &WORD)?;
+        check_grammar(&format!("{path}.{field}"), &point.axis(), &ID_GRAMMAR)?;
+        check_grammar(&format!("{path}.{field}"), &point.word(), &WORD_GRAMMAR)?;
     }
     Ok(())
 }
 
-fn plan(plan: &[Planned], defined: &HashSet<Name>) -> Checked {
+fn check_plan(plan: &[PlannedMeasurement], defined: &HashSet<Name>) -> CheckResult {
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
     for (i, planned) in plan.iter().enumerate() {
-        names_of_planned(planned, &format!("plan[{i}]"))?;
+        check_planned_names(planned, &format!("plan[{i}]"))?;
         for metric in &planned.metrics {
-            is_defined(&format!("plan[{i}].metrics"), *metric, defined)?;
+            check_defined(&format!("plan[{i}].metrics"), *metric, defined)?;
         }
         if !seen.insert((planned.probe, &planned.case)) {
-            return invalid(format!("plan[{i}]"), format!("{} {} is planned twice", planned.probe, planned.case));
+            return invalid_field(format!("plan[{i}]"), format!("{} {} is planned twice", planned.probe, planned.case));
         }
     }
     Ok(())
 }
 
-fn names_of_planned(planned: &Planned, path: &str) -> Checked {
-    named(&format!("{path}.probe"), &planned.probe, &ID)?;
-    case(&planned.case, path)
+fn check_planned_names(planned: &PlannedMeasurement, path: &str) -> CheckResult {
+    check_grammar(&format!("{path}.probe"), &planned.probe, &ID_GRAMMAR)?;
+    check_case(&planned.case, path)
 }
 
-fn learned(row: &Learned, defined: &HashSet<Name>, path: &str) -> Checked {
-    is_defined(&format!("{path}.metric"), row.metric, defined)?;
-    case(&row.case, path)?;
-    same_length(path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
-    all_finite(&format!("{path}.headlines"), &row.headlines)?;
-    row.within.iter().try_for_each(|&variance| not_negative(&format!("{path}.within"), variance))
+fn check_spread_history(row: &SpreadHistory, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_defined(&format!("{path}.metric"), row.metric, defined)?;
+    check_case(&row.case, path)?;
+    check_same_length(path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
+    check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
+    row.within.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))
 }
 
 /// Measurements are those of the plan, in its order; after them only those of unplanned events.
-fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
+fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
     let plan = &run.outline.plan;
     if run.measurements.len() < plan.len() {
         let problem = format!("{} measurements, but the plan has {}", run.measurements.len(), plan.len());
-        return invalid("measurements", problem);
+        return invalid_field("measurements", problem);
     }
     let mut seen: HashSet<(Name, &Case)> = HashSet::new();
     for (i, measurement) in run.measurements.iter().enumerate() {
@@ -249,50 +258,50 @@ fn measurements(run: &Run, defined: &HashSet<Name>) -> Checked {
         match plan.get(i) {
             Some(planned) if *planned == measurement.planned => {}
             Some(planned) => {
-                return invalid(path, format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
+                return invalid_field(path, format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
             }
-            None => beyond_the_plan(measurement, &path)?,
+            None => check_unplanned(measurement, &path)?,
         }
         if !seen.insert((measurement.planned.probe, &measurement.planned.case)) {
-            return invalid(path, "an earlier measurement has the same probe and case");
+            return invalid_field(path, "an earlier measurement has the same probe and case");
         }
         for (j, item) in measurement.rounds.iter().enumerate() {
-            round(item, defined, &format!("{path}.rounds[{j}]"))?;
+            check_round(item, defined, &format!("{path}.rounds[{j}]"))?;
         }
     }
     Ok(())
 }
 
-fn beyond_the_plan(measurement: &Measurement, path: &str) -> Checked {
-    names_of_planned(&measurement.planned, path)?;
+fn check_unplanned(measurement: &Measurement, path: &str) -> CheckResult {
+    check_planned_names(&measurement.planned, path)?;
     if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
-        return invalid(path, "it names metrics or is an input, but is not in the plan");
+        return invalid_field(path, "it names metrics or is an input, but is not in the plan");
     }
     if measurement.rounds.is_empty() && measurement.skipped.is_none() {
-        return invalid(path, "it is not in the plan and has no rounds");
+        return invalid_field(path, "it is not in the plan and has no rounds");
     }
     Ok(())
 }
 
-fn batches(columns: &Batches, path: &str) -> Checked {
+fn check_batches(columns: &Batches, path: &str) -> CheckResult {
     let n = columns.nanoseconds.len();
-    same_length(path, ("iterations", columns.iterations.len()), ("nanoseconds", n))?;
-    same_length(path, ("tags", columns.tags.len()), ("nanoseconds", n))?;
-    all_finite(&format!("{path}.nanoseconds"), &columns.nanoseconds)?;
+    check_same_length(path, ("iterations", columns.iterations.len()), ("nanoseconds", n))?;
+    check_same_length(path, ("tags", columns.tags.len()), ("nanoseconds", n))?;
+    check_all_finite(&format!("{path}.nanoseconds"), &columns.nanoseconds)?;
     if let Some(i) = columns.iterations.iter().position(|&iterations| iterations == 0) {
-        return invalid(format!("{path}.iterations[{i}]"), "a batch of 0 operations has no time per operation");
+        return invalid_field(format!("{path}.iterations[{i}]"), "a batch of 0 operations has no time per operation");
     }
-    not_negative(&format!("{path}.work_per_iteration"), columns.work_per_iteration)?;
-    canaries(columns, path)
+    check_not_negative(&format!("{path}.work_per_iteration"), columns.work_per_iteration)?;
+    check_canaries(columns, path)
 }
 
 /// A canary is read before the first batch, then after every `canary_stride` batches and after the last one.
-fn canaries(columns: &Batches, path: &str) -> Checked {
+fn check_canaries(columns: &Batches, path: &str) -> CheckResult {
     if columns.canaries.is_empty() {
         return Ok(());
     }
     if columns.canary_stride == 0 {
-        return invalid(format!("{path}.canary_stride"), "it is 0, but canaries were read");
+        return invalid_field(format!("{path}.canary_stride"), "it is 0, but canaries were read");
     }
     let expected = 1 + columns.len().div_ceil(columns.canary_stride);
     for (canary, readings) in &columns.canaries {
@@ -300,142 +309,142 @@ fn canaries(columns: &Batches, path: &str) -> Checked {
         let found = readings.len();
         if found != expected && !(columns.is_empty() && found == 0) {
             let (n, stride) = (columns.len(), columns.canary_stride);
-            return invalid(field, format!("{found} readings; {n} batches at stride {stride} have {expected}"));
+            return invalid_field(field, format!("{found} readings; {n} batches at stride {stride} have {expected}"));
         }
         if let Some(i) = readings.iter().position(|value| !value.is_finite()) {
-            return invalid(format!("{field}[{i}]"), format!("{} is not a finite number", readings[i]));
+            return invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", readings[i]));
         }
     }
     Ok(())
 }
 
 /// Checks what is known after the last round.
-pub(crate) fn conclusion(
+pub(crate) fn check_conclusion(
     (predictions, studies, explanations): (&[PredictionRecord], &[WordedStudy], &[Explanation]),
     defined: &HashSet<Name>,
-) -> Checked {
+) -> CheckResult {
     for (i, record) in predictions.iter().enumerate() {
-        prediction(record, defined, &format!("predictions[{i}]"))?;
+        check_prediction_record(record, defined, &format!("predictions[{i}]"))?;
     }
     for (i, study) in studies.iter().enumerate() {
-        named(&format!("studies[{i}].id"), &study.id, &ID)?;
+        check_grammar(&format!("studies[{i}].id"), &study.id, &ID_GRAMMAR)?;
     }
     for (i, explanation) in explanations.iter().enumerate() {
-        self::explanation(explanation, defined, &format!("explanations[{i}]"))?;
+        self::check_explanation(explanation, defined, &format!("explanations[{i}]"))?;
     }
     Ok(())
 }
 
-fn explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &str) -> Checked {
-    named(&format!("{path}.kelvin"), &explanation.kelvin, &WORD)?;
-    named(&format!("{path}.probe"), &explanation.probe, &ID)?;
-    names_of(&explanation.metric, &format!("{path}.metric"))?;
-    is_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
-    case(&explanation.case, path)?;
+fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_grammar(&format!("{path}.kelvin"), &explanation.kelvin, &WORD_GRAMMAR)?;
+    check_grammar(&format!("{path}.probe"), &explanation.probe, &ID_GRAMMAR)?;
+    check_metric_names(&explanation.metric, &format!("{path}.metric"))?;
+    check_defined(&format!("{path}.metric.id"), explanation.metric.id, defined)?;
+    check_case(&explanation.case, path)?;
     for prediction in explanation.predicted.iter().chain(&explanation.predicted_without) {
-        of_prediction(prediction, path)?;
+        check_prediction(prediction, path)?;
     }
     for (i, part) in explanation.parts.iter().enumerate() {
-        if let PartOf::Cause(id) = &part.of {
-            named(&format!("{path}.parts[{i}].of.cause"), id, &ID)?;
+        if let PartKind::Cause(id) = &part.of {
+            check_grammar(&format!("{path}.parts[{i}].of.cause"), id, &ID_GRAMMAR)?;
         }
     }
     for (i, cause) in explanation.causes.iter().enumerate() {
         let path = format!("{path}.causes[{i}]");
-        named(&format!("{path}.id"), &cause.id, &ID)?;
+        check_grammar(&format!("{path}.id"), &cause.id, &ID_GRAMMAR)?;
         let bystanders = cause.evidence.iter().filter_map(|evidence| Some(&evidence.bystander.as_ref()?.at));
         let of_formula = cause.by_formula.iter().flat_map(|by| [&by.formula.of, &by.formula.less]);
         for at in bystanders.chain(of_formula) {
-            named(&format!("{path}.metric"), &at.metric, &ID)?;
-            case(&at.case, &path)?;
+            check_grammar(&format!("{path}.metric"), &at.metric, &ID_GRAMMAR)?;
+            check_case(&at.case, &path)?;
         }
     }
     Ok(())
 }
 
 /// Checks one prediction record; `path` leads to it.
-fn prediction(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> Checked {
-    is_defined(&format!("{path}.metric"), record.metric, defined)?;
-    case(&record.case, path)?;
+fn check_prediction_record(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_defined(&format!("{path}.metric"), record.metric, defined)?;
+    check_case(&record.case, path)?;
     let Some(prediction) = &record.prediction else {
         if record.none_because.is_none() {
-            return invalid(path, "neither a prediction nor a reason for none");
+            return invalid_field(path, "neither a prediction nor a reason for none");
         }
         return Ok(());
     };
     if record.none_because.is_some() {
-        return invalid(path, "both a prediction and a reason for none");
+        return invalid_field(path, "both a prediction and a reason for none");
     }
-    of_prediction(prediction, path)
+    check_prediction(prediction, path)
 }
 
-fn of_prediction(prediction: &Prediction, path: &str) -> Checked {
+fn check_prediction(prediction: &Prediction, path: &str) -> CheckResult {
     for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
-        finite(&format!("{path}.prediction.{field}"), value)?;
+        check_finite(&format!("{path}.prediction.{field}"), value)?;
     }
     if prediction.low > prediction.high {
-        return invalid(format!("{path}.prediction.low"), "it is above `high`");
+        return invalid_field(format!("{path}.prediction.low"), "it is above `high`");
     }
     for (i, input) in prediction.inputs.iter().enumerate() {
-        finite(&format!("{path}.prediction.inputs[{i}].value"), input.value)?;
+        check_finite(&format!("{path}.prediction.inputs[{i}].value"), input.value)?;
     }
     Ok(())
 }
 
 /// Checks one bound.
-fn bound(record: &BoundRecord, defined: &HashSet<Name>, path: &str) -> Checked {
-    is_defined(&format!("{path}.metric"), record.metric, defined)?;
-    case(&record.case, path)?;
-    positive(&format!("{path}.bound.most"), record.bound.most)?;
+fn check_bound(record: &BoundRecord, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_defined(&format!("{path}.metric"), record.metric, defined)?;
+    check_case(&record.case, path)?;
+    check_positive(&format!("{path}.bound.most"), record.bound.most)?;
     for (i, input) in record.bound.inputs.iter().enumerate() {
-        finite(&format!("{path}.bound.inputs[{i}].value"), input.value)?;
+        check_finite(&format!("{path}.bound.inputs[{i}].value"), input.value)?;
     }
     Ok(())
 }
 
 /// Refuses a value that JSON cannot hold.
-pub(crate) fn finite(field: &str, value: f64) -> Checked {
-    if value.is_finite() { Ok(()) } else { invalid(field, format!("{value} is not a finite number")) }
+pub(crate) fn check_finite(field: &str, value: f64) -> CheckResult {
+    if value.is_finite() { Ok(()) } else { invalid_field(field, format!("{value} is not a finite number")) }
 }
 
 /// Refuses a value below 0, or one that JSON cannot hold.
-pub(crate) fn not_negative(field: &str, value: f64) -> Checked {
-    finite(field, value)?;
-    if value < 0.0 { invalid(field, format!("{value} is below 0")) } else { Ok(()) }
+pub(crate) fn check_not_negative(field: &str, value: f64) -> CheckResult {
+    check_finite(field, value)?;
+    if value < 0.0 { invalid_field(field, format!("{value} is below 0")) } else { Ok(()) }
 }
 
-fn positive(field: &str, value: f64) -> Checked {
-    finite(field, value)?;
-    if value <= 0.0 { invalid(field, format!("{value} is not above 0")) } else { Ok(()) }
+fn check_positive(field: &str, value: f64) -> CheckResult {
+    check_finite(field, value)?;
+    if value <= 0.0 { invalid_field(field, format!("{value} is not above 0")) } else { Ok(()) }
 }
 
-fn all_finite(field: &str, values: &[f64]) -> Checked {
+fn check_all_finite(field: &str, values: &[f64]) -> CheckResult {
     match values.iter().position(|value| !value.is_finite()) {
-        Some(i) => invalid(format!("{field}[{i}]"), format!("{} is not a finite number", values[i])),
+        Some(i) => invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", values[i])),
         None => Ok(()),
     }
 }
 
-fn known(field: &str, fact: &Fact<f64>) -> Checked {
-    fact.get().map_or(Ok(()), |&value| not_negative(field, value))
+fn check_known_fact(field: &str, fact: &Fact<f64>) -> CheckResult {
+    fact.get().map_or(Ok(()), |&value| check_not_negative(field, value))
 }
 
-fn is_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> Checked {
-    named(field, &metric, &ID)?;
+fn check_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> CheckResult {
+    check_grammar(field, &metric, &ID_GRAMMAR)?;
     if defined.contains(&metric) {
         Ok(())
     } else {
-        invalid(field, format!("{metric} is not among the metrics of the run"))
+        invalid_field(field, format!("{metric} is not among the metrics of the run"))
     }
 }
 
-fn same_length(path: &str, (column, found): (&str, usize), (other, expected): (&str, usize)) -> Checked {
+fn check_same_length(path: &str, (column, found): (&str, usize), (other, expected): (&str, usize)) -> CheckResult {
     if found == expected {
         return Ok(());
     }
-    invalid(format!("{path}.{column}"), format!("{found} values, but `{other}` has {expected}"))
+    invalid_field(format!("{path}.{column}"), format!("{found} values, but `{other}` has {expected}"))
 }
 
-pub(crate) fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
-    Err(Invalid { field: field.into(), problem: problem.into() })
+pub(crate) fn invalid_field<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, InvalidField> {
+    Err(InvalidField { field: field.into(), problem: problem.into() })
 }

@@ -1,37 +1,37 @@
 //! Runs from one store to another, with all that belongs to them.
 
-use crate::engine::values;
-use crate::error::{CopyError, Fault, FindError, LoadError};
-use crate::learn::headlines_of;
-use crate::record::{Inserted, Whole};
-use crate::{RunLine, Store};
+use crate::error::{CopyError, DatabaseError, FindError, LoadError};
+use crate::headlines::headlines_of;
+use crate::recorder::{InsertOutcome, WholeRun};
+use crate::sql::values;
+use crate::{RunSummary, Store};
 
 /// Copies a run by its line in one store to another one, in one transaction: whatever is interrupted, it is there whole or not
 /// at all. A run that is there already is left as it is; tags and a note that it lacks are added.
 ///
 /// # Errors
 /// If the run cannot be read, the other store has another run with its id, or one of the stores fails.
-pub fn copy(from: &Store, to: &Store, line: &RunLine) -> Result<Inserted, CopyError> {
-    if to.has(line).map_err(|fault| CopyError::Load(fault.into()))? {
+pub fn copy(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome, CopyError> {
+    if to.has_same_run(line).map_err(|fault| CopyError::Load(fault.into()))? {
         to.add_labels(&line.id, &line.labels).map_err(|error| CopyError::Insert(error.into()))?;
-        return Ok(Inserted::AlreadyThere);
+        return Ok(InsertOutcome::AlreadyThere);
     }
     copy_compared(from, to, line)
 }
 
 /// The same, but a run that is there already is held against this one with all its samples: the copy may be all that is left.
-pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunLine) -> Result<Inserted, CopyError> {
+pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome, CopyError> {
     let id = &line.id;
     let run = from.load_id(id)?;
     let key = from.key_of(id).map_err(LoadError::from)?;
     let key = key.ok_or_else(|| LoadError::Find(FindError::None { name: id.clone() }))?;
     let headlines = headlines_of(from, key)?;
-    Ok(to.insert_all(&Whole { run: &run, headlines: &headlines })?)
+    Ok(to.insert_all(&WholeRun { run: &run, headlines: &headlines })?)
 }
 
 impl Store {
     /// Whether the same run is here, by all that its line says of it: a store of a thousand runs is compared without reading a sample.
-    fn has(&self, line: &RunLine) -> Result<bool, Fault> {
+    fn has_same_run(&self, line: &RunSummary) -> Result<bool, DatabaseError> {
         let select = "SELECT 1 FROM run WHERE id = $1 AND started = $2 AND machine = $3 AND mode = $4 AND kelvin = $5
                       AND coalesce(status, '') = $6
                       AND (SELECT count(*) FROM round WHERE round.run = run.key AND outcome = 'measured') = $7

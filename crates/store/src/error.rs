@@ -3,15 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Invalid;
-use crate::labels::{BadTag, Tag};
+use crate::InvalidField;
+use crate::labels::{Tag, TagError};
 
 /// The cause of a fault, in the words of the database.
-pub type Source = Box<dyn std::error::Error + Send + Sync>;
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The database failed. What was committed before stays.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum DatabaseError {
     /// There is no space left.
     #[error(
         "the disk that holds {store} is full: `kelvin runs prune` deletes old runs there, or name another place by --store"
@@ -36,7 +36,7 @@ pub enum Fault {
         /// The store.
         store: String,
         /// The cause.
-        source: Source,
+        source: BoxError,
     },
     /// Another process locked the store for too long.
     #[error("{store} is in use by another process that did not release it in time")]
@@ -56,7 +56,7 @@ pub enum Fault {
         /// The store.
         store: String,
         /// The cause.
-        source: Source,
+        source: BoxError,
     },
     /// A server is gone, or stays silent.
     #[error("the connection to {store} was lost: {source}")]
@@ -64,7 +64,7 @@ pub enum Fault {
         /// The store.
         store: String,
         /// The cause.
-        source: Source,
+        source: BoxError,
     },
     /// It is corrupt.
     #[error("{store} is damaged: {source}")]
@@ -72,7 +72,7 @@ pub enum Fault {
         /// The store.
         store: String,
         /// The cause.
-        source: Source,
+        source: BoxError,
     },
     /// Anything else.
     #[error("{store}: {source}")]
@@ -80,7 +80,7 @@ pub enum Fault {
         /// The store.
         store: String,
         /// The cause.
-        source: Source,
+        source: BoxError,
     },
 }
 
@@ -275,7 +275,7 @@ pub enum OpenError {
     },
     /// The database failed.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Database(#[from] DatabaseError),
 }
 
 /// Why an event, or the conclusions of a run, were not stored. What was stored before stays.
@@ -310,7 +310,7 @@ pub enum AppendError {
     },
     /// The data is inconsistent.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
     /// The database cannot hold a part of it.
     #[error("run {id} cannot be stored there: {problem}")]
     NotStorable {
@@ -321,7 +321,7 @@ pub enum AppendError {
     },
     /// The database failed.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Database(#[from] DatabaseError),
 }
 
 /// Why a name does not match exactly one run.
@@ -342,7 +342,7 @@ pub enum FindError {
         /// What was asked for.
         name: String,
         /// What would be right.
-        problem: BadTag,
+        problem: TagError,
     },
     /// None matches.
     #[error("no run is called {name:?} or begins with it")]
@@ -351,7 +351,7 @@ pub enum FindError {
         name: String,
     },
     /// `last~N` goes back too far.
-    #[error("{name} goes back further than the {}", stored_runs(*.runs))]
+    #[error("{name} goes back further than the {}", run_count_text(*.runs))]
     TooFarBack {
         /// What was asked for.
         name: String,
@@ -365,7 +365,7 @@ pub enum FindError {
         name: String,
     },
     /// Several match.
-    #[error("{name:?} could be {}{}", candidates.join(", "), more(*left_out))]
+    #[error("{name:?} could be {}{}", candidates.join(", "), more_text(*left_out))]
     Ambiguous {
         /// What was asked for.
         name: String,
@@ -376,10 +376,10 @@ pub enum FindError {
     },
     /// The database failed.
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Database(#[from] DatabaseError),
 }
 
-fn more(left_out: usize) -> String {
+fn more_text(left_out: usize) -> String {
     if left_out == 0 { String::new() } else { format!(" or {left_out} more") }
 }
 
@@ -392,7 +392,7 @@ pub enum LoadError {
     /// A newer kelvin wrote it.
     #[error(
         "run {id} has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_model::FORMAT
+        kelvin_model::RUN_FORMAT
     )]
     Newer {
         /// The run.
@@ -412,9 +412,9 @@ pub enum LoadError {
     },
 }
 
-impl From<Fault> for LoadError {
-    fn from(fault: Fault) -> Self {
-        Self::Find(FindError::Fault(fault))
+impl From<DatabaseError> for LoadError {
+    fn from(fault: DatabaseError) -> Self {
+        Self::Find(FindError::Database(fault))
     }
 }
 
@@ -434,9 +434,9 @@ pub enum LabelError {
     },
 }
 
-impl From<Fault> for LabelError {
-    fn from(fault: Fault) -> Self {
-        Self::Find(FindError::Fault(fault))
+impl From<DatabaseError> for LabelError {
+    fn from(fault: DatabaseError) -> Self {
+        Self::Find(FindError::Database(fault))
     }
 }
 
@@ -453,10 +453,10 @@ pub enum CopyError {
 
 /// Why runs that wait for a server were not sent. They stay where they are.
 #[derive(Debug, thiserror::Error)]
-pub enum DeliveryError {
+pub enum UploadError {
     /// The file that they wait in failed.
     #[error(transparent)]
-    Local(Fault),
+    Local(DatabaseError),
     /// The file that shows who is recording cannot be made.
     #[error("the file that shows who is recording cannot be opened: {0}")]
     Lock(io::Error),
@@ -468,23 +468,23 @@ pub enum DeliveryError {
 impl CopyError {
     /// Whether a store failed, so that the next run will fare no better. A part that is damaged, or that the store cannot hold, is one
     /// run's.
-    pub fn is_of_store(&self) -> bool {
+    pub fn is_store_failure(&self) -> bool {
         match self {
-            Self::Load(LoadError::Find(FindError::Fault(fault)))
-            | Self::Insert(InsertError::Append(AppendError::Fault(fault))) => fault.is_of_store(),
+            Self::Load(LoadError::Find(FindError::Database(fault)))
+            | Self::Insert(InsertError::Append(AppendError::Database(fault))) => fault.is_store_failure(),
             _ => false,
         }
     }
 }
 
-impl Fault {
+impl DatabaseError {
     /// Whether there is no space left.
-    pub fn is_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
     /// Whether it is not of what was read or written alone.
-    fn is_of_store(&self) -> bool {
+    fn is_store_failure(&self) -> bool {
         !matches!(self, Self::Damaged { .. } | Self::Other { .. })
     }
 }
@@ -511,9 +511,9 @@ pub enum InsertError {
     Append(#[from] AppendError),
 }
 
-impl From<Fault> for InsertError {
-    fn from(fault: Fault) -> Self {
-        Self::Append(AppendError::Fault(fault))
+impl From<DatabaseError> for InsertError {
+    fn from(fault: DatabaseError) -> Self {
+        Self::Append(AppendError::Database(fault))
     }
 }
 
@@ -522,7 +522,7 @@ impl From<Fault> for InsertError {
 pub enum ExportError {
     /// The run is inconsistent, and so could not be read back.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
     /// It could not be written.
     #[error("the run could not be written: {0}")]
     Write(#[from] io::Error),
@@ -554,7 +554,7 @@ pub enum ImportError {
     /// A newer kelvin wrote it.
     #[error(
         "the file has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_model::FORMAT
+        kelvin_model::RUN_FORMAT
     )]
     Newer {
         /// Its format.
@@ -576,11 +576,11 @@ pub enum ImportError {
     },
     /// The run is inconsistent.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] InvalidField),
 }
 
 /// `3 stored runs`, `one stored run`.
-fn stored_runs(count: usize) -> String {
+fn run_count_text(count: usize) -> String {
     if count == 1 { "one stored run".into() } else { format!("{count} stored runs") }
 }
 
@@ -589,7 +589,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_stored_run_is_not_counted() {
+    fn run_count_has_singular() {
         let too_far = |runs| FindError::TooFarBack { name: "last~1".into(), runs }.to_string();
         assert_eq!(too_far(1), "last~1 goes back further than the one stored run");
         assert_eq!(too_far(2), "last~1 goes back further than the 2 stored runs");

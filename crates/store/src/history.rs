@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use kelvin_model::grammar::ID;
-use kelvin_model::{Case, FORMAT, Name, Outline};
+use kelvin_model::identifiers::ID_GRAMMAR;
+use kelvin_model::{Case, Name, RUN_FORMAT, RunHeader};
 
 use crate::Store;
-use crate::engine::{Row, Value, WrongColumn, values};
-use crate::error::{Fault, FindError, LoadError};
+use crate::error::{DatabaseError, FindError, LoadError};
 use crate::payload::unpack;
 use crate::query::sql_limit;
+use crate::sql::{SqlRow, SqlValue, WrongColumn, values};
 
 /// How many of a machine's newest runs are looked through for its latest values, where it is one of many.
-const LATEST_IN: usize = 10;
+const MAX_LATEST_RUNS: usize = 10;
 
 /// Runs of one machine in one mode that have headlines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct MachineRuns {
 
 /// A run of a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunInHistory {
+pub struct HistoryRunRow {
     key: i64,
     /// Its id.
     pub id: String,
@@ -64,19 +64,19 @@ pub struct StoredValue {
 }
 
 /// A series by what identifies it: metric, version of its method, case.
-pub type Identified = (Name, u32, Case);
+pub type SeriesId = (Name, u32, Case);
 
 impl Store {
     /// The machines and modes of which complete runs have headlines, the newest first.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn machines(&self) -> Result<Vec<MachineRuns>, Fault> {
+    pub fn machines(&self) -> Result<Vec<MachineRuns>, DatabaseError> {
         let select = "
             SELECT machine, mode, cpu_model, id FROM run
             WHERE status = 'complete' AND EXISTS (SELECT 1 FROM headline WHERE headline.run = run.key)
             ORDER BY started_us DESC, id DESC";
-        let row = |row: &mut Row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?));
+        let row = |row: &mut SqlRow| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?));
         let mut machines: Vec<MachineRuns> = Vec::new();
         let mut places: HashMap<(String, String), usize> = HashMap::new();
         for (machine, mode, cpu_model, newest) in self.rows(select, &[], row)? {
@@ -94,7 +94,12 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn runs_in_history(&self, machines: &[String], mode: &str, limit: usize) -> Result<Vec<RunInHistory>, Fault> {
+    pub fn history_runs(
+        &self,
+        machines: &[String],
+        mode: &str,
+        limit: usize,
+    ) -> Result<Vec<HistoryRunRow>, DatabaseError> {
         if machines.is_empty() {
             return Ok(Vec::new());
         }
@@ -106,10 +111,10 @@ impl Store {
              ORDER BY started_us DESC, id DESC LIMIT $2",
             wanted.join(", ")
         );
-        let of: Vec<Value> =
-            values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(Value::from)).collect();
+        let of: Vec<SqlValue> =
+            values![mode, sql_limit(Some(limit))].iter().cloned().chain(machines.iter().map(SqlValue::from)).collect();
         let mut runs = self.rows(&select, &of, |row| {
-            Ok(RunInHistory { key: row.take(0)?, id: row.take(1)?, started: row.take(2)?, started_us: row.take(3)? })
+            Ok(HistoryRunRow { key: row.take(0)?, id: row.take(1)?, started: row.take(2)?, started_us: row.take(3)? })
         })?;
         runs.reverse();
         Ok(runs)
@@ -120,18 +125,18 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails, or a row of it is damaged.
-    pub fn histories(
+    pub fn series_values(
         &self,
-        runs: &[RunInHistory],
+        runs: &[HistoryRunRow],
         is_wanted: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<StoredSeries>, LoadError> {
         let mut places: Vec<(i64, usize)> = runs.iter().enumerate().map(|(index, run)| (run.key, index)).collect();
         places.sort_unstable();
         let (Some(&(first, _)), Some(&(last, _))) = (places.first(), places.last()) else { return Ok(Vec::new()) };
         let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
-        for (series, (metric, version, case)) in self.series(is_wanted)? {
+        for (series, (metric, version, case)) in self.wanted_series(is_wanted)? {
             let (mut values, mut next) = (Vec::new(), 0);
-            self.each_pair(VALUES, values![series, first, last], |key, value| {
+            self.each_pair(SELECT_VALUES, values![series, first, last], |key, value| {
                 // Of most series the next run has the next value.
                 if places.get(next).is_none_or(|place| place.0 != key) {
                     next = places.partition_point(|place| place.0 < key);
@@ -142,7 +147,7 @@ impl Store {
                 }
             })?;
             if values.iter().any(|value: &StoredValue| !value.value.is_finite()) {
-                return Err(damaged(&format!("{metric} {case}"), "a value", "it is not finite"));
+                return Err(damaged_series(&format!("{metric} {case}"), "a value", "it is not finite"));
             }
             if !values.is_empty() {
                 found.entry((metric, case, version)).or_default().append(&mut values);
@@ -161,20 +166,20 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails, or a row of it is damaged.
-    pub fn latest(
+    pub fn latest_values(
         &self,
         machines: &[Vec<String>],
         mode: &str,
         is_wanted: &dyn Fn(&str) -> bool,
-    ) -> Result<HashMap<Identified, Vec<f64>>, LoadError> {
-        let mut latest: HashMap<Identified, Vec<f64>> = HashMap::new();
+    ) -> Result<HashMap<SeriesId, Vec<f64>>, LoadError> {
+        let mut latest: HashMap<SeriesId, Vec<f64>> = HashMap::new();
         if machines.is_empty() {
             return Ok(latest);
         }
-        let wanted: HashMap<i64, Identified> = self.series(is_wanted)?.into_iter().collect();
+        let wanted: HashMap<i64, SeriesId> = self.wanted_series(is_wanted)?.into_iter().collect();
         for identities in machines {
             let mut seen: HashSet<i64> = HashSet::new();
-            for run in self.runs_in_history(identities, mode, LATEST_IN)?.iter().rev() {
+            for run in self.history_runs(identities, mode, MAX_LATEST_RUNS)?.iter().rev() {
                 let select = "SELECT series, value FROM headline WHERE run = $1";
                 self.each_pair(select, values![run.key], |series, value| {
                     if let Some(identified) = wanted.get(&series).filter(|_| seen.insert(series)) {
@@ -190,13 +195,13 @@ impl Store {
     ///
     /// # Errors
     /// If there is no such run, or it is damaged, or of a newer format, or the store fails.
-    pub fn outline_of(&self, id: &str) -> Result<Outline, LoadError> {
+    pub fn header_of(&self, id: &str) -> Result<RunHeader, LoadError> {
         let select = "SELECT format, outline FROM run WHERE id = $1";
         let rows = self.rows(select, values![id], |row| Ok((row.take::<u32>(0)?, row.take::<Vec<u8>>(1)?)))?;
         let Some((format, outline)) = rows.into_iter().next() else {
             return Err(LoadError::Find(FindError::None { name: id.to_owned() }));
         };
-        if format > FORMAT {
+        if format > RUN_FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: format });
         }
         unpack(&outline).map_err(|problem| LoadError::Damaged {
@@ -207,23 +212,23 @@ impl Store {
     }
 
     /// The keys of the wanted series.
-    fn series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, Identified)>, LoadError> {
+    fn wanted_series(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<Vec<(i64, SeriesId)>, LoadError> {
         let select = "SELECT key, metric, version, parameters FROM series";
-        let row = |row: &mut Row| -> Result<(i64, String, u32, String), WrongColumn> {
+        let row = |row: &mut SqlRow| -> Result<(i64, String, u32, String), WrongColumn> {
             Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?))
         };
         let mut series = Vec::new();
         for (key, metric, version, parameters) in self.rows(select, &[], row)? {
-            let id = Name::today(&metric);
+            let id = Name::canonical(&metric);
             if !is_wanted(&id) {
                 continue;
             }
             let whole = || format!("{metric} {parameters}");
-            if !ID.allows(&id) {
-                return Err(damaged(&whole(), "the metric", &format!("it must be {}", ID.words)));
+            if !ID_GRAMMAR.allows(&id) {
+                return Err(damaged_series(&whole(), "the metric", &format!("it must be {}", ID_GRAMMAR.words)));
             }
-            let case =
-                serde_json::from_str(&parameters).map_err(|error| damaged(&whole(), "the case", &error.to_string()))?;
+            let case = serde_json::from_str(&parameters)
+                .map_err(|error| damaged_series(&whole(), "the case", &error.to_string()))?;
             series.push((key, (Name::intern(&id), version, case)));
         }
         Ok(series)
@@ -231,8 +236,8 @@ impl Store {
 }
 
 /// The values of a series in runs with keys between two.
-const VALUES: &str = "SELECT run, value FROM headline WHERE series = $1 AND run BETWEEN $2 AND $3";
+const SELECT_VALUES: &str = "SELECT run, value FROM headline WHERE series = $1 AND run BETWEEN $2 AND $3";
 
-fn damaged(series: &str, part: &str, problem: &str) -> LoadError {
+fn damaged_series(series: &str, part: &str, problem: &str) -> LoadError {
     LoadError::Damaged { id: format!("series {series}"), part: part.to_owned(), problem: problem.to_owned() }
 }

@@ -4,22 +4,22 @@ use std::fmt;
 use std::str::FromStr;
 
 use kelvin_model::Labels;
-use kelvin_model::grammar::ID;
+use kelvin_model::identifiers::ID_GRAMMAR;
 
 use crate::Store;
-use crate::check::{Checked, invalid};
-use crate::engine::{Engine, Outcome, Row, Trouble, values};
-use crate::error::{Fault, FindError, LabelError};
-use crate::record::key_of;
+use crate::check::{CheckResult, invalid_field};
+use crate::error::{DatabaseError, FindError, LabelError};
+use crate::recorder::key_of;
+use crate::sql::{SqlConnection, SqlError, SqlResult, SqlRow, values};
 
 /// What stands before a tag where a run is named.
 pub const TAG_PREFIX: &str = "tag:";
 
 /// Maximum bytes of the value of a tag: a name of a branch or a version, no text.
-const LONGEST_VALUE: usize = 128;
+const MAX_TAG_VALUE_BYTES: usize = 128;
 
 /// Maximum characters of a note: a sentence or two.
-pub const LONGEST_NOTE: usize = 1000;
+pub const MAX_NOTE_CHARS: usize = 1000;
 
 /// A tag of a run, `kernel=6.18`: a run has at most one value of each name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ impl Tag {
     ///
     /// # Errors
     /// If what follows `tag:` is no tag.
-    pub fn named(name: &str) -> Result<Option<Self>, FindError> {
+    pub fn parse_selector(name: &str) -> Result<Option<Self>, FindError> {
         let tag = name.strip_prefix(TAG_PREFIX).map(str::parse).transpose();
         tag.map_err(|problem| FindError::BadTag { name: name.to_owned(), problem })
     }
@@ -51,34 +51,34 @@ impl Tag {
 
 /// What a tag must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadTag {
+pub enum TagError {
     /// No name, no sign or no value.
     #[error("a tag is NAME=VALUE, such as kernel=6.18")]
     Parts,
     /// The name.
-    #[error("the name of a tag is {}", ID.words)]
+    #[error("the name of a tag is {}", ID_GRAMMAR.words)]
     Name,
     /// The value.
     #[error(
-        "the value of a tag is letters, digits and any of '._-+:/@', at most {LONGEST_VALUE} bytes, without two dots side by side"
+        "the value of a tag is letters, digits and any of '._-+:/@', at most {MAX_TAG_VALUE_BYTES} bytes, without two dots side by side"
     )]
     Value,
 }
 
 impl FromStr for Tag {
-    type Err = BadTag;
+    type Err = TagError;
 
-    fn from_str(text: &str) -> Result<Self, BadTag> {
-        let (name, value) = text.split_once('=').ok_or(BadTag::Parts)?;
-        check_name(name)?;
+    fn from_str(text: &str) -> Result<Self, TagError> {
+        let (name, value) = text.split_once('=').ok_or(TagError::Parts)?;
+        check_tag_name(name)?;
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:/@".contains(&byte);
         // Two dots stand between the ends of a range of runs.
         let is_value =
-            (1..=LONGEST_VALUE).contains(&value.len()) && value.bytes().all(allowed) && !value.contains("..");
+            (1..=MAX_TAG_VALUE_BYTES).contains(&value.len()) && value.bytes().all(allowed) && !value.contains("..");
         match is_value {
             true => Ok(Self { name: name.to_owned(), value: value.to_owned() }),
-            false if value.is_empty() => Err(BadTag::Parts),
-            false => Err(BadTag::Value),
+            false if value.is_empty() => Err(TagError::Parts),
+            false => Err(TagError::Value),
         }
     }
 }
@@ -87,11 +87,11 @@ impl FromStr for Tag {
 ///
 /// # Errors
 /// If it is none.
-pub fn check_name(name: &str) -> Result<(), BadTag> {
-    match ID.allows(name) {
+pub fn check_tag_name(name: &str) -> Result<(), TagError> {
+    match ID_GRAMMAR.allows(name) {
         true => Ok(()),
-        false if name.is_empty() => Err(BadTag::Parts),
-        false => Err(BadTag::Name),
+        false if name.is_empty() => Err(TagError::Parts),
+        false => Err(TagError::Name),
     }
 }
 
@@ -108,21 +108,21 @@ pub fn labels(tags: &[Tag], note: Option<&str>) -> Labels {
 }
 
 /// Checks labels that somebody else wrote.
-pub(crate) fn check(labels: &Labels) -> Checked {
+pub(crate) fn check_labels(labels: &Labels) -> CheckResult {
     for (name, value) in &labels.tags {
         let tag = format!("{name}={value}").parse::<Tag>();
-        if let Err(problem) = tag.and_then(|tag| if tag.name == *name { Ok(()) } else { Err(BadTag::Name) }) {
-            return invalid("tags", format!("{:?}: {problem}", format!("{name}={value}")));
+        if let Err(problem) = tag.and_then(|tag| if tag.name == *name { Ok(()) } else { Err(TagError::Name) }) {
+            return invalid_field("tags", format!("{:?}: {problem}", format!("{name}={value}")));
         }
     }
-    match labels.note.as_deref().map(note) {
-        Some(Err(problem)) => invalid("note", problem),
+    match labels.note.as_deref().map(checked_note) {
+        Some(Err(problem)) => invalid_field("note", problem),
         _ => Ok(()),
     }
 }
 
 /// Stores labels of a run: a tag in place of one with its name, a note in place of another.
-pub(crate) fn put(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()> {
+pub(crate) fn put_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64) -> SqlResult<()> {
     const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3)
         ON CONFLICT (run, name) DO UPDATE SET value = excluded.value";
     let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
@@ -131,7 +131,7 @@ pub(crate) fn put(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()>
 }
 
 /// Stores those of another store: what is there is neither replaced nor removed.
-pub(crate) fn add(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()> {
+pub(crate) fn add_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64) -> SqlResult<()> {
     const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
     let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
     engine.execute_each(TAG, &mut tags)?;
@@ -140,14 +140,14 @@ pub(crate) fn add(labels: &Labels, engine: &dyn Engine, run: i64) -> Outcome<()>
 }
 
 /// The labels of a run.
-pub(crate) fn of(store: &Store, run: i64) -> Result<Labels, Fault> {
-    let pair = |row: &mut Row| Ok((row.take(0)?, row.take(1)?));
+pub(crate) fn labels_of(store: &Store, run: i64) -> Result<Labels, DatabaseError> {
+    let pair = |row: &mut SqlRow| Ok((row.take(0)?, row.take(1)?));
     let tags = store.rows("SELECT name, value FROM tag WHERE run = $1", values![run], pair)?;
     let note = store.rows("SELECT text FROM note WHERE run = $1", values![run], |row| row.take(0))?.pop();
     Ok(Labels { tags: tags.into_iter().collect(), note })
 }
 
-fn put_note(engine: &dyn Engine, run: i64, text: &str) -> Outcome<()> {
+fn put_note(engine: &dyn SqlConnection, run: i64, text: &str) -> SqlResult<()> {
     let put = "INSERT INTO note (run, text) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET text = excluded.text";
     engine.execute(put, values![run, text]).map(drop)
 }
@@ -156,10 +156,10 @@ fn put_note(engine: &dyn Engine, run: i64, text: &str) -> Outcome<()> {
 ///
 /// # Errors
 /// If it is too long, in words.
-pub fn note(text: &str) -> Result<String, String> {
+pub fn checked_note(text: &str) -> Result<String, String> {
     match text.chars().count() {
-        0..=LONGEST_NOTE => Ok(text.to_owned()),
-        length => Err(format!("a note may have {LONGEST_NOTE} characters, and this one has {length}")),
+        0..=MAX_NOTE_CHARS => Ok(text.to_owned()),
+        length => Err(format!("a note may have {MAX_NOTE_CHARS} characters, and this one has {length}")),
     }
 }
 
@@ -168,9 +168,9 @@ impl Store {
     ///
     /// # Errors
     /// If the name does not match exactly one run, a tag to be removed is not there, or the store fails.
-    pub fn tag(&self, name: &str, tags: &[Tag], removed: &[String]) -> Result<String, LabelError> {
+    pub fn update_tags(&self, name: &str, tags: &[Tag], removed: &[String]) -> Result<String, LabelError> {
         let id = self.find(name)?;
-        let missing = self.labelled(&id, |engine, run| {
+        let missing = self.in_label_transaction(&id, |engine, run| {
             let mut rows = engine.query("SELECT name FROM tag WHERE run = $1", values![run])?;
             let there: Vec<String> = rows.iter_mut().filter_map(|row| row.take(0).ok()).collect();
             if let Some(missing) = removed.iter().find(|name| !there.contains(name)) {
@@ -178,7 +178,7 @@ impl Store {
             }
             let mut each = removed.iter().map(|name| values![run, name].to_vec());
             engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut each)?;
-            put(&labels(tags, None), engine, run).map(|()| None)
+            put_labels(&labels(tags, None), engine, run).map(|()| None)
         })?;
         missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag { id, name }))
     }
@@ -187,9 +187,9 @@ impl Store {
     ///
     /// # Errors
     /// If the name does not match exactly one run, or the store fails.
-    pub fn note(&self, name: &str, text: &str) -> Result<String, LabelError> {
+    pub fn set_note(&self, name: &str, text: &str) -> Result<String, LabelError> {
         let id = self.find(name)?;
-        self.labelled(&id, |engine, run| match text {
+        self.in_label_transaction(&id, |engine, run| match text {
             "" => engine.execute("DELETE FROM note WHERE run = $1", values![run]).map(drop),
             text => put_note(engine, run, text),
         })?;
@@ -197,11 +197,15 @@ impl Store {
     }
 
     /// One transaction on the labels of the run with this id.
-    fn labelled<T>(&self, id: &str, work: impl FnOnce(&dyn Engine, i64) -> Outcome<T>) -> Result<T, FindError> {
-        let done = self.in_transaction(|engine| work(engine, key_of(engine, id)?.ok_or(Trouble::Orphan)?));
+    fn in_label_transaction<T>(
+        &self,
+        id: &str,
+        work: impl FnOnce(&dyn SqlConnection, i64) -> SqlResult<T>,
+    ) -> Result<T, FindError> {
+        let done = self.in_transaction(|engine| work(engine, key_of(engine, id)?.ok_or(SqlError::Orphan)?));
         done.map_err(|trouble| match trouble {
-            Trouble::Orphan => FindError::None { name: id.to_owned() },
-            trouble => self.fault(trouble).into(),
+            SqlError::Orphan => FindError::None { name: id.to_owned() },
+            trouble => self.database_error(trouble).into(),
         })
     }
 }
@@ -211,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_a_name_and_a_value() {
+    fn tag_is_name_and_value() {
         let tag: Tag = "kernel=6.18.0-rc1+".parse().unwrap();
         assert_eq!(
             (tag.name(), tag.value(), tag.to_string().as_str()),
@@ -221,30 +225,30 @@ mod tests {
             assert_eq!(right.parse::<Tag>().unwrap().to_string(), right);
         }
         for (wrong, why) in [
-            ("", BadTag::Parts),
-            ("kernel", BadTag::Parts),
-            ("=x", BadTag::Parts),
-            ("kernel=", BadTag::Parts),
-            ("Kernel=1", BadTag::Name),
-            ("a b=1", BadTag::Name),
-            ("a=1 2", BadTag::Value),
-            ("a=1..2", BadTag::Value),
-            ("a=b=c", BadTag::Value),
-            ("a=\u{1b}[2J", BadTag::Value),
-            ("a=ü", BadTag::Value),
+            ("", TagError::Parts),
+            ("kernel", TagError::Parts),
+            ("=x", TagError::Parts),
+            ("kernel=", TagError::Parts),
+            ("Kernel=1", TagError::Name),
+            ("a b=1", TagError::Name),
+            ("a=1 2", TagError::Value),
+            ("a=1..2", TagError::Value),
+            ("a=b=c", TagError::Value),
+            ("a=\u{1b}[2J", TagError::Value),
+            ("a=ü", TagError::Value),
         ] {
             assert_eq!(wrong.parse::<Tag>(), Err(why), "{wrong:?}");
         }
-        assert!(format!("a={}", "x".repeat(LONGEST_VALUE)).parse::<Tag>().is_ok());
-        assert!(format!("a={}", "x".repeat(LONGEST_VALUE + 1)).parse::<Tag>().is_err());
-        assert_eq!(Tag::named("tag:a=b").unwrap().unwrap().to_string(), "a=b");
-        assert!(Tag::named("last").unwrap().is_none() && Tag::named("tag:last").is_err());
+        assert!(format!("a={}", "x".repeat(MAX_TAG_VALUE_BYTES)).parse::<Tag>().is_ok());
+        assert!(format!("a={}", "x".repeat(MAX_TAG_VALUE_BYTES + 1)).parse::<Tag>().is_err());
+        assert_eq!(Tag::parse_selector("tag:a=b").unwrap().unwrap().to_string(), "a=b");
+        assert!(Tag::parse_selector("last").unwrap().is_none() && Tag::parse_selector("tag:last").is_err());
     }
 
     #[test]
-    fn a_note_is_short() {
-        let longest = "ü".repeat(LONGEST_NOTE);
-        assert_eq!(note(&longest), Ok(longest.clone()));
-        assert!(note(&format!("{longest}.")).unwrap_err().contains("1000 characters"));
+    fn overlong_note_is_rejected() {
+        let longest = "ü".repeat(MAX_NOTE_CHARS);
+        assert_eq!(checked_note(&longest), Ok(longest.clone()));
+        assert!(checked_note(&format!("{longest}.")).unwrap_err().contains("1000 characters"));
     }
 }

@@ -8,45 +8,45 @@
 //! `docs/run.schema.json`.
 #![forbid(unsafe_code)]
 
-mod bounded;
+mod bounded_stream;
 mod check;
 mod copy;
-mod engine;
 mod error;
-mod exchange;
-mod guarded;
+mod headlines;
 mod history;
+mod json_limits;
 mod labels;
-mod learn;
 mod location;
-mod migrate;
+mod migrations;
 mod open;
 mod outbox;
 mod payload;
+mod postgres;
 mod prune;
 mod query;
-mod record;
-mod server;
+mod recorder;
+mod run_file;
+mod sql;
 mod sqlite;
 mod tls;
 
-pub use check::{Invalid, check};
+pub use check::{InvalidField, check};
 pub use copy::copy;
 pub use error::{
-    AppendError, CopyError, DataDirectoryError, DeliveryError, ExportError, Fault, FindError, ImportError, InsertError,
-    LabelError, LoadError, LocationError, OpenError, Source,
+    AppendError, BoxError, CopyError, DataDirectoryError, DatabaseError, ExportError, FindError, ImportError,
+    InsertError, LabelError, LoadError, LocationError, OpenError, UploadError,
 };
-pub use exchange::{IMPORT_LIMIT, export, import};
-pub use history::{Identified, MachineRuns, RunInHistory, StoredSeries, StoredValue};
-pub use labels::{BadTag, LONGEST_NOTE, TAG_PREFIX, Tag, check_name, labels, note};
-pub use learn::Kin;
-pub use location::{Address, Location, without_password};
-pub use migrate::SCHEMA_VERSION;
-pub use open::{InPlace, Store};
-pub use outbox::{Delivered, Recording, Watching};
-pub use prune::Prune;
-pub use query::{Filter, RunLine};
-pub use record::{Conclusion, Inserted, Recorder};
+pub use headlines::HistoryFilter;
+pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries, StoredValue};
+pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, Tag, TagError, check_tag_name, checked_note, labels};
+pub use location::{Location, ServerAddress, without_password};
+pub use migrations::SCHEMA_VERSION;
+pub use open::{InPlaceStore, Store};
+pub use outbox::{RecordingLock, UploadResult, WatchLock};
+pub use prune::PruneOptions;
+pub use query::{RunFilter, RunSummary};
+pub use recorder::{InsertOutcome, Recorder, RunConclusion};
+pub use run_file::{IMPORT_LIMIT, export, import};
 
 #[cfg(test)]
 #[path = "../tests/common/mod.rs"]

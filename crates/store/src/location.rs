@@ -14,19 +14,19 @@ use tokio_postgres::config::Host;
 use crate::error::LocationError;
 
 /// What a URL of a server begins with.
-const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+const URL_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 
 /// PostgreSQL's port.
-pub(crate) const PORT: u16 = 5432;
+pub(crate) const DEFAULT_PORT: u16 = 5432;
 
 /// How long a host may take to answer, unless the URL says otherwise.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Silence after which the system asks whether the server is still there, and how long sent data may stay unacknowledged.
-const SILENCE: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What stands for a password that is not shown.
-const HIDDEN: &str = "…";
+const PASSWORD_MASK: &str = "…";
 
 /// Where a store is.
 #[derive(Clone, Debug)]
@@ -34,21 +34,21 @@ pub enum Location {
     /// A SQLite file.
     File(PathBuf),
     /// A database of a PostgreSQL server.
-    Server(Box<Address>),
+    Server(Box<ServerAddress>),
 }
 
 /// A database of a PostgreSQL server, and how it is reached.
 #[derive(Clone)]
-pub struct Address {
+pub struct ServerAddress {
     pub(crate) config: Config,
-    pub(crate) tls: Tls,
+    pub(crate) tls: TlsSettings,
     name: String,
     key: String,
 }
 
 /// Whether TLS is spoken, and whose certificate is believed, as `sslmode` of libpq has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Tls {
+pub(crate) struct TlsSettings {
     pub(crate) mode: TlsMode,
     /// A file of certificates (PEM) in place of the system's.
     pub(crate) authorities: Option<PathBuf>,
@@ -85,7 +85,7 @@ impl Location {
     /// If a URL is none, or a file of passwords can be read by others. No error holds a password.
     pub fn parse(text: &OsStr, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
         match text.to_str().filter(|text| is_url(text)) {
-            Some(url) => Address::parse(url, environment).map(|address| Self::Server(Box::new(address))),
+            Some(url) => ServerAddress::parse(url, environment).map(|address| Self::Server(Box::new(address))),
             None => Ok(Self::File(text.into())),
         }
     }
@@ -99,12 +99,12 @@ impl<P: AsRef<Path>> From<P> for Location {
 
 /// Whether a text means a server.
 pub(crate) fn is_url(text: &str) -> bool {
-    SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+    URL_SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 
-impl Address {
+impl ServerAddress {
     fn parse(url: &str, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
-        let (rest, tls) = without_tls(url)?;
+        let (rest, tls) = split_tls_options(url)?;
         let bad = |problem: &dyn fmt::Display| LocationError::NotAUrl {
             url: without_password(url),
             problem: problem.to_string(),
@@ -115,29 +115,29 @@ impl Address {
             [host] => host_name(host),
             _ => return Err(bad(&"it names several hosts")),
         };
-        let port = config.get_ports().first().copied().unwrap_or(PORT);
+        let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
         let Some(user) = config.get_user().map(str::to_owned).or_else(|| environment("USER")?.into_string().ok())
         else {
             return Err(bad(&"it names no user"));
         };
         let database = config.get_dbname().unwrap_or(&user).to_owned();
         config.user(&user).dbname(&database).application_name("kelvin");
-        config.tcp_user_timeout(SILENCE).keepalives_idle(SILENCE);
+        config.tcp_user_timeout(KEEPALIVE_TIMEOUT).keepalives_idle(KEEPALIVE_TIMEOUT);
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT);
+            config.connect_timeout(CONNECT_TIMEOUT);
         }
         if config.get_password().is_none()
             && let Some(password) =
-                password(&Wanted { host: &host, port, database: &database, user: &user }, environment)?
+                find_password(&PasswordKey { host: &host, port, database: &database, user: &user }, environment)?
         {
             config.password(password);
         }
-        let at = if port == PORT { String::new() } else { format!(":{port}") };
+        let at = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
         let (name, key) = match host.starts_with('/') {
             true => (format!("postgres://{user}@/{database}?host={host}"), format!("{host}{at}/{database}")),
             false => (format!("postgres://{user}@{host}{at}/{database}"), format!("{host}{at}/{database}")),
         };
-        let name = if host.starts_with('/') && port != PORT { format!("{name}&port={port}") } else { name };
+        let name = if host.starts_with('/') && port != DEFAULT_PORT { format!("{name}&port={port}") } else { name };
         Ok(Self { config, tls, name, key: key.to_lowercase() })
     }
 
@@ -154,11 +154,11 @@ impl Address {
     /// Host and port to be looked up; none of a socket of this machine.
     pub(crate) fn host(&self) -> Option<(String, u16)> {
         let host = self.config.get_hosts().first().map(host_name).filter(|host| !host.starts_with('/'))?;
-        Some((host, self.config.get_ports().first().copied().unwrap_or(PORT)))
+        Some((host, self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT)))
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for ServerAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_tuple("Address").field(&self.name).finish()
     }
@@ -172,14 +172,14 @@ fn host_name(host: &Host) -> String {
 }
 
 /// The URL without what the client library does not know, and what that says of TLS.
-fn without_tls(url: &str) -> Result<(String, Tls), LocationError> {
-    let mut tls = Tls { mode: TlsMode::Prefer, authorities: None };
+fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> {
+    let mut tls = TlsSettings { mode: TlsMode::Prefer, authorities: None };
     let Some((address, options)) = url.split_once('?') else { return Ok((url.to_owned(), tls)) };
     let mut rest: Vec<&str> = Vec::new();
     for option in options.split('&') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = || decoded(value).ok_or_else(|| LocationError::OptionNotText { option: key.to_owned() });
-        match decoded(key).as_deref() {
+        let value = || percent_decoded(value).ok_or_else(|| LocationError::OptionNotText { option: key.to_owned() });
+        match percent_decoded(key).as_deref() {
             Some("sslmode") => {
                 let mode = value()?;
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == mode);
@@ -196,7 +196,7 @@ fn without_tls(url: &str) -> Result<(String, Tls), LocationError> {
 }
 
 /// A part of a URL with what is written as `%41` decoded; `None` if that is no text.
-fn decoded(part: &str) -> Option<String> {
+fn percent_decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -216,7 +216,7 @@ fn decoded(part: &str) -> Option<String> {
 }
 
 /// Whose password is looked for.
-struct Wanted<'a> {
+struct PasswordKey<'a> {
     host: &'a str,
     port: u16,
     database: &'a str,
@@ -224,8 +224,8 @@ struct Wanted<'a> {
 }
 
 /// The password of the environment, or of a file of passwords as libpq has it.
-fn password(
-    wanted: &Wanted<'_>,
+fn find_password(
+    wanted: &PasswordKey<'_>,
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<String>, LocationError> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
@@ -238,7 +238,7 @@ fn password(
     // One that is not there has no passwords; nor has one that is no file, as libpq has it.
     let Some(metadata) = fs::metadata(&file).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
     let Ok(lines) = fs::read_to_string(&file) else { return Ok(None) };
-    let found = lines.lines().find_map(|line| of_line(line, wanted));
+    let found = lines.lines().find_map(|line| password_of_line(line, wanted));
     let mode = metadata.permissions().mode();
     match found {
         Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile { file }),
@@ -248,7 +248,7 @@ fn password(
 
 /// The password of a line `host:port:database:user:password`, if it is for this one. `*` stands for any, `\` before a colon or
 /// another `\` for itself.
-fn of_line(line: &str, wanted: &Wanted<'_>) -> Option<String> {
+fn password_of_line(line: &str, wanted: &PasswordKey<'_>) -> Option<String> {
     if line.starts_with('#') {
         return None;
     }
@@ -273,20 +273,20 @@ fn of_line(line: &str, wanted: &Wanted<'_>) -> Option<String> {
 
 /// A text with every password in URLs of servers left out, whether or not they are well-formed.
 pub fn without_password(text: &str) -> String {
-    let Some((at, scheme)) = SCHEMES.iter().filter_map(|scheme| Some((text.find(scheme)?, scheme))).min() else {
+    let Some((at, scheme)) = URL_SCHEMES.iter().filter_map(|scheme| Some((text.find(scheme)?, scheme))).min() else {
         return text.to_owned();
     };
     let (before, url) = text.split_at(at + scheme.len());
     let end = url.find(|letter: char| letter.is_whitespace() || "'\"`".contains(letter)).unwrap_or(url.len());
     let (url, after) = url.split_at(end);
     let hidden = match (url.find(':'), url.rfind('@')) {
-        (Some(colon), Some(at)) if colon < at => format!("{}:{HIDDEN}{}", &url[..colon], &url[at..]),
+        (Some(colon), Some(at)) if colon < at => format!("{}:{PASSWORD_MASK}{}", &url[..colon], &url[at..]),
         _ => url.to_owned(),
     };
     let shown: Vec<&str> = hidden.split_inclusive(['?', '&']).collect();
     let option = |part: &&str| match part.split_once('=') {
-        Some((key, value)) if decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password")) => {
-            format!("{key}={HIDDEN}{}", if value.ends_with('&') { "&" } else { "" })
+        Some((key, value)) if percent_decoded(key).is_some_and(|key| key.eq_ignore_ascii_case("password")) => {
+            format!("{key}={PASSWORD_MASK}{}", if value.ends_with('&') { "&" } else { "" })
         }
         _ => (*part).to_owned(),
     };
@@ -297,7 +297,7 @@ pub fn without_password(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parse(url: &str, environment: &[(&str, &str)]) -> Result<Address, LocationError> {
+    fn parse(url: &str, environment: &[(&str, &str)]) -> Result<ServerAddress, LocationError> {
         let look_up = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
         match Location::parse(OsStr::new(url), look_up)? {
             Location::Server(address) => Ok(*address),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_a_server_and_anything_else_a_file() {
+    fn url_is_server_and_other_text_file() {
         for url in ["postgres://me@host/db", "postgresql://me@host/db?sslmode=disable", "postgres://me:pw@host:5432/db"]
         {
             let address = parse(url, &[]).unwrap();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_said_without_the_password() {
+    fn url_error_hides_password() {
         for url in ["postgres://me:s3cret@", "postgres://me:s3cret@h:x/d", "postgres://me:s3cret@h/d?x=1"] {
             let error = parse(url, &[]).unwrap_err().to_string();
             assert!(!error.contains("s3") && !error.contains("cret") && error.contains("postgres://"), "{error}");
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_by_their_decoded_names() {
+    fn url_option_names_are_decoded() {
         let tls = |url: &str| parse(url, &[]).unwrap().tls;
         assert_eq!(tls("postgres://me@h/d?ssl%6Dode=verify%2Dfull").mode, TlsMode::VerifyFull);
         let file = tls("postgres://me@h/d?sslrootcert=/a%20b&sslmode=require");
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_come_from_the_url_the_environment_or_the_file() {
+    fn password_is_from_url_environment_or_file() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(".pgpass");
         fs::write(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_hidden_in_any_text() {
+    fn passwords_are_masked_in_any_text() {
         for (text, shown) in [
             ("run --store postgres://u:p@h/d --x", "run --store postgres://u:…@h/d --x"),
             (

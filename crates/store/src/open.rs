@@ -12,22 +12,22 @@ use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::engine::{Engine, Trouble};
-use crate::error::{DataDirectoryError, Fault, OpenError};
+use crate::error::{DataDirectoryError, DatabaseError, OpenError};
 use crate::location::Location;
-use crate::migrate::{self, APPLICATION_ID, SCHEMA_VERSION};
-use crate::server::Server;
-use crate::sqlite::{self, Sqlite};
+use crate::migrations::{self, APPLICATION_ID, SCHEMA_VERSION};
+use crate::postgres::PostgresConnection;
+use crate::sql::{SqlConnection, SqlError};
+use crate::sqlite::{self, SqliteConnection};
 
-pub use in_place::InPlace;
+pub use in_place::InPlaceStore;
 
 mod in_place;
 
 /// How long to wait for another process that writes: its transactions are one round each, far below a second even on
 /// a slow disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// What a statement may come to: far more than any of ours. A value may have as many bytes as a payload.
-const LIMITS: [(Limit, i32); 6] = [
+const SQLITE_LIMITS: [(Limit, i32); 6] = [
     (Limit::SQLITE_LIMIT_LENGTH, 1_000_000_000),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 1 << 20),
     (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
@@ -36,21 +36,21 @@ const LIMITS: [(Limit, i32); 6] = [
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 /// Bytes of the index of a log, of its first pages, and of what a file system needs for both.
-const ROOM_FOR_LOG: u64 = 128 << 10;
+const MIN_WAL_SPACE: u64 = 128 << 10;
 /// Time between two tries of a locked store.
-const PAUSE: Duration = Duration::from_millis(5);
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A store of runs.
 ///
 /// Several processes may have it open at once, each recording its own run.
 #[derive(Debug)]
 pub struct Store {
-    engine: Box<dyn Engine>,
+    connection: Box<dyn SqlConnection>,
     name: String,
     /// What tells the database of a server from others.
     key: Option<String>,
     /// Whether it can only be read, since its disk has no space for a log.
-    is_full: bool,
+    is_read_only: bool,
 }
 
 impl Store {
@@ -80,9 +80,8 @@ impl Store {
     pub fn open(location: impl Into<Location>) -> Result<Self, OpenError> {
         match location.into() {
             Location::File(path) => Self::open_file(path),
-            Location::Server(address) => {
-                Server::connect(&address).map(|server| Self { key: Some(address.key().to_owned()), ..Self::of(server) })
-            }
+            Location::Server(address) => PostgresConnection::connect(&address)
+                .map(|server| Self { key: Some(address.key().to_owned()), ..Self::from_connection(server) }),
         }
     }
 
@@ -92,7 +91,7 @@ impl Store {
     /// # Errors
     /// If the path cannot hold a store, or holds something else, which is then left as it is.
     fn open_file(path: PathBuf) -> Result<Self, OpenError> {
-        let is_new = prepare(&path)?;
+        let is_new = create_file(&path)?;
         let opened = Self::open_prepared(&path);
         if is_new && opened.is_err() {
             remove_empty(&path);
@@ -102,36 +101,43 @@ impl Store {
 
     /// The same of a file that is there.
     fn open_prepared(path: &Path) -> Result<Self, OpenError> {
-        let to_read = |connection| Self { is_full: true, ..Self::of(Sqlite::full(connection, path)) };
-        if !has_room_for_log(path)
-            && let Some(connection) = connect_to_read(path)?
+        let to_read = |connection| Self {
+            is_read_only: true,
+            ..Self::from_connection(SqliteConnection::read_only(connection, path))
+        };
+        if !has_wal_space(path)
+            && let Some(connection) = open_read_only(path)?
         {
             return Ok(to_read(connection));
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
-            match connect(path) {
+            match open_read_write(path) {
                 // Where several make a new store at once, the change to write-ahead logging is refused without waiting.
-                Err(OpenError::Fault(Fault::Locked { .. })) if Instant::now() < deadline => std::thread::sleep(PAUSE),
-                Err(OpenError::Fault(full @ (Fault::Full { .. } | Fault::Limited { .. }))) => {
-                    return Ok(to_read(connect_to_read(path)?.ok_or(full)?));
+                Err(OpenError::Database(DatabaseError::Locked { .. })) if Instant::now() < deadline => {
+                    std::thread::sleep(BUSY_RETRY_INTERVAL)
                 }
-                connected => return connected.map(|connection| Self::of(Sqlite::new(connection, path))),
+                Err(OpenError::Database(full @ (DatabaseError::Full { .. } | DatabaseError::Limited { .. }))) => {
+                    return Ok(to_read(open_read_only(path)?.ok_or(full)?));
+                }
+                connected => {
+                    return connected.map(|connection| Self::from_connection(SqliteConnection::new(connection, path)));
+                }
             }
         }
     }
 
     /// The store in an open database whose layout is up to date.
-    fn of(engine: impl Engine + 'static) -> Self {
-        Self { name: engine.name().to_owned(), engine: Box::new(engine), key: None, is_full: false }
+    fn from_connection(engine: impl SqlConnection + 'static) -> Self {
+        Self { name: engine.name().to_owned(), connection: Box::new(engine), key: None, is_read_only: false }
     }
 
     /// That there is space to write to it, as far as that was seen when it was opened.
     ///
     /// # Errors
     /// If its disk is full, or its files are as large as this process may make any.
-    pub fn has_space(&self) -> Result<(), Fault> {
-        if self.is_full { Err(sqlite::no_space(&self.name)) } else { Ok(()) }
+    pub fn check_space(&self) -> Result<(), DatabaseError> {
+        if self.is_read_only { Err(sqlite::no_space(&self.name)) } else { Ok(()) }
     }
 
     /// Its name for people: the path of the file, or the URL without a password.
@@ -152,56 +158,57 @@ impl Store {
             || place(self).is_some_and(|place_here| Some(place_here) == place(other))
     }
 
-    pub(crate) fn engine(&self) -> &dyn Engine {
-        &*self.engine
+    pub(crate) fn connection(&self) -> &dyn SqlConnection {
+        &*self.connection
     }
 
     /// What went wrong in the database as a fault of this store.
-    pub(crate) fn fault(&self, trouble: Trouble) -> Fault {
-        trouble.into_fault(&self.name)
+    pub(crate) fn database_error(&self, trouble: SqlError) -> DatabaseError {
+        trouble.into_database_error(&self.name)
     }
 }
 
-fn connect(path: &Path) -> Result<Connection, OpenError> {
+fn open_read_write(path: &Path) -> Result<Connection, OpenError> {
     // No SQLITE_OPEN_CREATE: the file is there, and its rights are set.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
-    distrust(&connection).map_err(|error| refusal(path, error))?;
-    connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
-    let version = identify(&connection, path)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
+    set_untrusted(&connection).map_err(|error| open_error(path, error))?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| open_error(path, error))?;
+    let version = check_schema_version(&connection, path)?;
     if version == 0 {
         // Lets the space of deleted runs be freed; takes effect only before the first table is made.
-        connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| refusal(path, error))?;
+        connection.pragma_update(None, "auto_vacuum", "incremental").map_err(|error| open_error(path, error))?;
     }
-    log_ahead(&connection, path)?;
-    migrate::migrate(&connection).map_err(|error| refusal(path, error))?;
-    identify(&connection, path)?;
-    connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
+    enable_wal(&connection, path)?;
+    migrations::migrate(&connection).map_err(|error| open_error(path, error))?;
+    check_schema_version(&connection, path)?;
+    connection.pragma_update(None, "foreign_keys", true).map_err(|error| open_error(path, error))?;
     Ok(connection)
 }
 
 /// Whether there is room for a log and its index. SQLite maps the index, which may have holes where blocks are smaller than pages: where one
 /// cannot be filled, the process gets a signal and no error.
-fn has_room_for_log(path: &Path) -> bool {
+fn has_wal_space(path: &Path) -> bool {
     // Of what is kept for root a part is for the file system alone. Some file systems tell nothing.
     rustix::fs::statvfs(path)
-        .map_or(true, |room| room.f_blocks == 0 || room.f_bavail.saturating_mul(room.f_frsize) >= ROOM_FOR_LOG)
+        .map_or(true, |room| room.f_blocks == 0 || room.f_bavail.saturating_mul(room.f_frsize) >= MIN_WAL_SPACE)
 }
 
 /// Opens what is in the file by now, without a log or its index, for which there is no space; nothing where there is a log that counts too,
 /// or a layout of another version. Who could change the file meanwhile would need that space as well.
-fn connect_to_read(path: &Path) -> Result<Option<Connection>, OpenError> {
+fn open_read_only(path: &Path) -> Result<Option<Connection>, OpenError> {
     if fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0) {
         return Ok(None);
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(immutable(path), flags).map_err(|error| refusal(path, error))?;
-    distrust(&connection).map_err(|error| refusal(path, error))?;
-    Ok((identify(&connection, path)? == SCHEMA_VERSION).then_some(connection))
+    let connection =
+        Connection::open_with_flags(immutable_uri(path), flags).map_err(|error| open_error(path, error))?;
+    set_untrusted(&connection).map_err(|error| open_error(path, error))?;
+    Ok((check_schema_version(&connection, path)? == SCHEMA_VERSION).then_some(connection))
 }
 
 /// The file as the URI of one that nobody changes (sqlite.org/uri.html).
-fn immutable(path: &Path) -> String {
+fn immutable_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for &byte in path.as_os_str().as_bytes() {
         match byte {
@@ -216,7 +223,7 @@ fn immutable(path: &Path) -> String {
 ///
 /// # Errors
 /// Those of SQLite.
-fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+fn set_untrusted(connection: &Connection) -> rusqlite::Result<()> {
     // No statement writes to the schema or to shadow tables.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     // A view, an index or a trigger of the file calls no function that acts beyond its values, and no virtual table.
@@ -228,14 +235,14 @@ fn distrust(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "cell_size_check", true)?;
     // The file is not mapped: one that is cut while it is read would be a signal.
     connection.pragma_update(None, "mmap_size", 0)?;
-    for (limit, most) in LIMITS {
+    for (limit, most) in SQLITE_LIMITS {
         connection.set_limit(limit, most)?;
     }
     Ok(())
 }
 
 /// Creates missing directories and the file, or says in plain words why it cannot. Returns whether the file is new.
-fn prepare(path: &Path) -> Result<bool, OpenError> {
+fn create_file(path: &Path) -> Result<bool, OpenError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory { path: path.to_path_buf() }),
         Ok(found) if !found.is_file() => return Err(OpenError::NotRegular { path: path.to_path_buf() }),
@@ -282,14 +289,14 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// The layout version of a file that is ours or empty; an error for any other.
-fn identify(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
+fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
     let ask = |pragma: &str| -> Result<i64, OpenError> {
-        connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(|error| refusal(path, error))
+        connection.pragma_query_value(None, pragma, |row| row.get(0)).map_err(|error| open_error(path, error))
     };
     let found = ask("user_version")?;
     let tables: i64 = connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(|error| refusal(path, error))?;
+        .map_err(|error| open_error(path, error))?;
     let application = ask("application_id")?;
     let empty = tables == 0 && found == 0 && application == 0;
     if !empty && application != APPLICATION_ID {
@@ -302,17 +309,17 @@ fn identify(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
 }
 
 /// Write-ahead logging, each commit flushed to the disk before it counts.
-fn log_ahead(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+fn enable_wal(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let offered: String = connection
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
-        .map_err(|error| refusal(path, error))?;
+        .map_err(|error| open_error(path, error))?;
     if offered != "wal" {
         return Err(OpenError::NoWriteAheadLog { path: path.to_path_buf(), offered });
     }
-    connection.pragma_update(None, "synchronous", "full").map_err(|error| refusal(path, error))
+    connection.pragma_update(None, "synchronous", "full").map_err(|error| open_error(path, error))
 }
 
-fn refusal(path: &Path, error: rusqlite::Error) -> OpenError {
+fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotSqlite { path: path.to_path_buf() },
         // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
@@ -320,6 +327,6 @@ fn refusal(path: &Path, error: rusqlite::Error) -> OpenError {
             let source = io::Error::new(ErrorKind::PermissionDenied, error);
             OpenError::NotWritable { path: path.to_path_buf(), source }
         }
-        _ => OpenError::Fault(sqlite::fault(&path.display().to_string(), error)),
+        _ => OpenError::Database(sqlite::database_error(&path.display().to_string(), error)),
     }
 }

@@ -10,31 +10,31 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use crate::copy::copy_compared;
-use crate::engine::values;
-use crate::error::{CopyError, DeliveryError};
-use crate::{Filter, RunLine, Store};
+use crate::error::{CopyError, UploadError};
+use crate::sql::values;
+use crate::{RunFilter, RunSummary, Store};
 
 /// What the name of the file ends with that programs hold while they record runs for a server.
-const SUFFIX: &str = "-recording";
+const RECORDING_SUFFIX: &str = "-recording";
 
 /// What the name of the file ends with that the one program holds that watches the machine.
-const WATCHING: &str = "-watching";
+const WATCH_SUFFIX: &str = "-watching";
 
 /// Shows other programs that a run is being recorded here, until it is dropped or its process ends.
 #[derive(Debug)]
-pub struct Recording {
+pub struct RecordingLock {
     _held: File,
 }
 
 /// Shows other programs that this one watches the machine, until it is dropped or its process ends.
 #[derive(Debug)]
-pub struct Watching {
+pub struct WatchLock {
     _held: File,
 }
 
 /// What came of sending runs.
 #[derive(Debug, Default)]
-pub struct Delivered {
+pub struct UploadResult {
     /// Runs that the server has now and that are no longer here.
     pub sent: usize,
     /// Runs that stay here, and why: the server has another run with the same id, or they are damaged.
@@ -46,20 +46,20 @@ impl Store {
     ///
     /// # Errors
     /// If the file beside it cannot be made or locked.
-    pub fn recording(&self) -> io::Result<Recording> {
-        let held = self.lock_file(SUFFIX)?;
+    pub fn lock_recording(&self) -> io::Result<RecordingLock> {
+        let held = self.lock_file(RECORDING_SUFFIX)?;
         held.lock_shared()?;
-        Ok(Recording { _held: held })
+        Ok(RecordingLock { _held: held })
     }
 
     /// Shows that this program watches the machine with this file as its store; `None` if another one does.
     ///
     /// # Errors
     /// If the file beside it cannot be made or locked.
-    pub fn watching(&self) -> io::Result<Option<Watching>> {
-        let held = self.lock_file(WATCHING)?;
+    pub fn try_lock_watch(&self) -> io::Result<Option<WatchLock>> {
+        let held = self.lock_file(WATCH_SUFFIX)?;
         match held.try_lock() {
-            Ok(()) => Ok(Some(Watching { _held: held })),
+            Ok(()) => Ok(Some(WatchLock { _held: held })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -70,45 +70,45 @@ impl Store {
     ///
     /// # Errors
     /// If one of the stores fails: what was sent by then is sent.
-    pub fn deliver(&self, server: &Store) -> Result<Delivered, DeliveryError> {
-        let mut delivered = Delivered::default();
+    pub fn upload_pending(&self, server: &Store) -> Result<UploadResult, UploadError> {
+        let mut delivered = UploadResult::default();
         let Some(key) = server.key() else { return Ok(delivered) };
-        let waits = |line: &RunLine| line.owed.as_deref() == Some(key);
-        let list = || self.list(&Filter::default()).map_err(DeliveryError::Local);
+        let waits = |line: &RunSummary| line.pending_server.as_deref() == Some(key);
+        let list = || self.list(&RunFilter::default()).map_err(UploadError::Local);
         if !list()?.iter().any(waits) {
             return Ok(delivered);
         }
-        self.end_killed()?;
+        self.finish_killed_runs()?;
         for line in list()?.iter().filter(|line| waits(line) && line.status.is_some()) {
             match copy_compared(self, server, line) {
                 Ok(_) => {
-                    self.execute("DELETE FROM run WHERE id = $1", values![&line.id]).map_err(DeliveryError::Local)?;
+                    self.execute("DELETE FROM run WHERE id = $1", values![&line.id]).map_err(UploadError::Local)?;
                     delivered.sent += 1;
                 }
-                Err(error) if error.is_of_store() => return Err(DeliveryError::Copy(Box::new(error))),
+                Err(error) if error.is_store_failure() => return Err(UploadError::Copy(Box::new(error))),
                 Err(error) => delivered.kept.push((line.id.clone(), error)),
             }
         }
         if delivered.sent > 0 {
-            self.reclaim().map_err(DeliveryError::Local)?;
+            self.reclaim().map_err(UploadError::Local)?;
         }
         Ok(delivered)
     }
 
     /// Gives runs for a server that were killed their end, unless some program is recording one.
-    fn end_killed(&self) -> Result<(), DeliveryError> {
-        let lock = self.lock_file(SUFFIX).map_err(DeliveryError::Lock)?;
+    fn finish_killed_runs(&self) -> Result<(), UploadError> {
+        let lock = self.lock_file(RECORDING_SUFFIX).map_err(UploadError::Lock)?;
         if lock.try_lock().is_err() {
             return Ok(());
         }
-        for line in self.list(&Filter::default()).map_err(DeliveryError::Local)? {
-            if line.owed.is_none() || line.status.is_some() {
+        for line in self.list(&RunFilter::default()).map_err(UploadError::Local)? {
+            if line.pending_server.is_none() || line.status.is_some() {
                 continue;
             }
             // One that cannot be read cannot be sent either, and is named when that is tried.
             if let Ok(run) = self.load_id(&line.id) {
-                self.end_as_read(&run)
-                    .map_err(|error| DeliveryError::Copy(Box::new(CopyError::Insert(error.into()))))?;
+                self.store_partial_end(&run)
+                    .map_err(|error| UploadError::Copy(Box::new(CopyError::Insert(error.into()))))?;
             }
         }
         Ok(())

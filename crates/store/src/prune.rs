@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::engine::values;
-use crate::error::Fault;
-use crate::query::lines;
-use crate::{Filter, RunLine, Store, check};
+use crate::error::DatabaseError;
+use crate::query::run_summaries;
+use crate::sql::values;
+use crate::{RunFilter, RunSummary, Store, check};
 
 /// How long a run without an end may still be running: no run is longer than a week.
-const LONGEST_RUN_US: i64 = 7 * 24 * 3600 * 1_000_000;
+const MAX_RUN_US: i64 = 7 * 24 * 3600 * 1_000_000;
 
 /// What stays when old runs are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prune {
+pub struct PruneOptions {
     /// So many of the newest runs of each machine and mode stay.
     pub keep: usize,
     /// Whether runs with a tag or a note go too.
@@ -21,22 +21,23 @@ pub struct Prune {
     pub now: i64,
 }
 
-impl Prune {
+impl PruneOptions {
     /// The runs to be removed, of these lines, which are oldest first.
-    fn chosen(self, lines: Vec<RunLine>) -> Vec<RunLine> {
+    fn select(self, lines: Vec<RunSummary>) -> Vec<RunSummary> {
         let mut newer: BTreeMap<(String, String), usize> = BTreeMap::new();
-        let mut is_old = |line: &RunLine| {
+        let mut is_old = |line: &RunSummary| {
             let newer = newer.entry((line.machine.clone(), line.mode.clone())).or_default();
             *newer += 1;
             *newer > self.keep
         };
-        let may_run = |line: &RunLine| {
-            let began = check::started(&line.started);
-            line.status.is_none() && began.is_none_or(|began| self.now.saturating_sub(began) < LONGEST_RUN_US)
+        let may_run = |line: &RunSummary| {
+            let began = check::parse_started(&line.started);
+            line.status.is_none() && began.is_none_or(|began| self.now.saturating_sub(began) < MAX_RUN_US)
         };
-        let stays =
-            |line: &RunLine| may_run(line) || line.owed.is_some() || (!self.labelled_too && !line.labels.is_empty());
-        let mut chosen: Vec<RunLine> =
+        let stays = |line: &RunSummary| {
+            may_run(line) || line.pending_server.is_some() || (!self.labelled_too && !line.labels.is_empty())
+        };
+        let mut chosen: Vec<RunSummary> =
             lines.into_iter().rev().filter(|line| is_old(line)).filter(|line| !stays(line)).collect();
         chosen.reverse();
         chosen
@@ -48,22 +49,22 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn prunable(&self, prune: Prune) -> Result<Vec<RunLine>, Fault> {
-        self.list(&Filter::default()).map(|lines| prune.chosen(lines))
+    pub fn prunable(&self, prune: PruneOptions) -> Result<Vec<RunSummary>, DatabaseError> {
+        self.list(&RunFilter::default()).map(|lines| prune.select(lines))
     }
 
-    /// Removes old runs, all of them or none; returns them, oldest first. What stays beside what [`Prune`] says: runs that a server is yet
+    /// Removes old runs, all of them or none; returns them, oldest first. What stays beside what [`PruneOptions`] says: runs that a server is yet
     /// to get. [`reclaim`](Self::reclaim) returns the space to the file system.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn prune(&self, prune: Prune) -> Result<Vec<RunLine>, Fault> {
+    pub fn prune(&self, prune: PruneOptions) -> Result<Vec<RunSummary>, DatabaseError> {
         let removed = self.in_transaction(|engine| {
-            let chosen = prune.chosen(lines(engine, &Filter::default())?);
+            let chosen = prune.select(run_summaries(engine, &RunFilter::default())?);
             let mut ids = chosen.iter().map(|line| values![&line.id].to_vec());
             engine.execute_each("DELETE FROM run WHERE id = $1", &mut ids)?;
             Ok(chosen)
         });
-        removed.map_err(|trouble| self.fault(trouble))
+        removed.map_err(|trouble| self.database_error(trouble))
     }
 }

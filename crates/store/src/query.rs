@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Case, Event, FORMAT, Labels, Name, Reason, Run, RunStatus};
+use kelvin_model::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunStatus, SkipReason};
 
 use crate::Store;
-use crate::engine::{Access, Engine, Outcome, Row, Transaction, Value, WrongColumn, values};
-use crate::error::{Fault, FindError, LoadError};
+use crate::error::{DatabaseError, FindError, LoadError};
 use crate::labels::{self, Tag};
 use crate::payload::unpack;
-use crate::record::{Conclusion, key_of};
+use crate::recorder::{RunConclusion, key_of};
+use crate::sql::{SqlConnection, SqlResult, SqlRow, SqlValue, Transaction, TransactionMode, WrongColumn, values};
 
 /// How many candidates an ambiguous name lists.
-const CANDIDATES: usize = 8;
+const MAX_CANDIDATES: usize = 8;
 
 /// Which runs to list; by default all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RunFilter {
     /// Only runs of the machine with this identity.
     pub machine: Option<String>,
     /// Only runs of this mode, such as `quick`.
@@ -31,7 +31,7 @@ pub struct Filter {
 
 /// A run in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunLine {
+pub struct RunSummary {
     /// Its id.
     pub id: String,
     /// Its start, RFC 3339 in UTC.
@@ -53,7 +53,7 @@ pub struct RunLine {
     /// Its tags and its note.
     pub labels: Labels,
     /// The server that is yet to get it, if there is one; see [`Recorder::for_server`](crate::Recorder::for_server).
-    pub owed: Option<String>,
+    pub pending_server: Option<String>,
 }
 
 impl Store {
@@ -61,8 +61,8 @@ impl Store {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<RunLine>, Fault> {
-        self.in_snapshot(|engine| lines(engine, filter)).map_err(|trouble| self.fault(trouble))
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, DatabaseError> {
+        self.in_snapshot(|engine| run_summaries(engine, filter)).map_err(|trouble| self.database_error(trouble))
     }
 
     /// The id that a name means: an id, a prefix of one, `last`, `last~N` for the Nth before the last, or `tag:NAME=VALUE` for the
@@ -74,10 +74,10 @@ impl Store {
         if let Some(back) = offset_from_last(name)? {
             return self.nth_newest(name, back);
         }
-        if let Some(tag) = Tag::named(name)? {
-            let mut ids = self.tagged(&tag)?;
+        if let Some(tag) = Tag::parse_selector(name)? {
+            let mut ids = self.ids_with_tag(&tag)?;
             ids.reverse();
-            return only(name, ids);
+            return single_match(name, ids);
         }
         if self.key_of(name)?.is_some() {
             return Ok(name.to_owned());
@@ -85,7 +85,7 @@ impl Store {
         let select = "SELECT id FROM run WHERE substr(id, 1, length(CAST($1 AS TEXT))) = $1 AND $1 <> ''
                       ORDER BY started_us DESC, id DESC";
         let fitting: Vec<String> = self.rows(select, values![name], |row| row.take(0))?;
-        if fitting.is_empty() { Err(FindError::None { name: name.to_owned() }) } else { only(name, fitting) }
+        if fitting.is_empty() { Err(FindError::None { name: name.to_owned() }) } else { single_match(name, fitting) }
     }
 
     /// The ids that a name means, oldest first: those of all runs with a tag, or the one that [`find`](Self::find) finds.
@@ -93,14 +93,14 @@ impl Store {
     /// # Errors
     /// As of [`find`](Self::find), except that several may have the tag.
     pub fn find_all(&self, name: &str) -> Result<Vec<String>, FindError> {
-        match Tag::named(name)? {
-            Some(tag) => self.tagged(&tag),
+        match Tag::parse_selector(name)? {
+            Some(tag) => self.ids_with_tag(&tag),
             None => self.find(name).map(|id| vec![id]),
         }
     }
 
     /// The ids of the runs with a tag, at least one, oldest first.
-    fn tagged(&self, tag: &Tag) -> Result<Vec<String>, FindError> {
+    fn ids_with_tag(&self, tag: &Tag) -> Result<Vec<String>, FindError> {
         let select = "SELECT id FROM run JOIN tag ON tag.run = run.key WHERE name = $1 AND value = $2
                       ORDER BY started_us, id";
         let ids: Vec<String> = self.rows(select, values![tag.name(), tag.value()], |row| row.take(0))?;
@@ -130,39 +130,44 @@ impl Store {
     pub(crate) fn rows<T>(
         &self,
         sql: &str,
-        values: &[Value],
-        row: impl Fn(&mut Row) -> Result<T, WrongColumn>,
-    ) -> Result<Vec<T>, Fault> {
-        rows(self.engine(), sql, values, row).map_err(|trouble| self.fault(trouble))
+        values: &[SqlValue],
+        row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
+    ) -> Result<Vec<T>, DatabaseError> {
+        rows(self.connection(), sql, values, row).map_err(|trouble| self.database_error(trouble))
     }
 
     /// Gives the first two columns of each row of a statement, a whole number and a number, to `pair`.
-    pub(crate) fn each_pair(&self, sql: &str, values: &[Value], mut pair: impl FnMut(i64, f64)) -> Result<(), Fault> {
-        self.engine().each_pair(sql, values, &mut pair).map_err(|trouble| self.fault(trouble))
+    pub(crate) fn each_pair(
+        &self,
+        sql: &str,
+        values: &[SqlValue],
+        mut pair: impl FnMut(i64, f64),
+    ) -> Result<(), DatabaseError> {
+        self.connection().each_pair(sql, values, &mut pair).map_err(|trouble| self.database_error(trouble))
     }
 
     /// Runs a statement that no key of another row can stop.
-    pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Fault> {
-        self.engine().execute(sql, values).map_err(|trouble| self.fault(trouble))
+    pub(crate) fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64, DatabaseError> {
+        self.connection().execute(sql, values).map_err(|trouble| self.database_error(trouble))
     }
 
     /// Returns the space of deleted runs to the file system.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn reclaim(&self) -> Result<(), Fault> {
-        self.engine().reclaim().map_err(|trouble| self.fault(trouble))
+    pub fn reclaim(&self) -> Result<(), DatabaseError> {
+        self.connection().reclaim().map_err(|trouble| self.database_error(trouble))
     }
 
     /// The row of a run.
-    pub(crate) fn key_of(&self, id: &str) -> Result<Option<i64>, Fault> {
-        key_of(self.engine(), id).map_err(|trouble| self.fault(trouble))
+    pub(crate) fn key_of(&self, id: &str) -> Result<Option<i64>, DatabaseError> {
+        key_of(self.connection(), id).map_err(|trouble| self.database_error(trouble))
     }
 
     /// Runs reads of one moment, even while others write.
-    fn in_snapshot<T>(&self, work: impl FnOnce(&dyn Engine) -> Outcome<T>) -> Outcome<T> {
-        let snapshot = Transaction::begin(self.engine(), Access::Snapshot)?;
-        let read = work(self.engine())?;
+    fn in_snapshot<T>(&self, work: impl FnOnce(&dyn SqlConnection) -> SqlResult<T>) -> SqlResult<T> {
+        let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
+        let read = work(self.connection())?;
         drop(snapshot);
         Ok(read)
     }
@@ -182,15 +187,16 @@ impl Store {
 
     /// The run with exactly this id, read at one moment even while another process adds to it.
     pub(crate) fn load_id(&self, id: &str) -> Result<Run, LoadError> {
-        let snapshot = Transaction::begin(self.engine(), Access::Snapshot).map_err(|trouble| self.fault(trouble))?;
-        let head = self.head(id)?;
-        if head.format > FORMAT {
+        let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)
+            .map_err(|trouble| self.database_error(trouble))?;
+        let head = self.run_row(id)?;
+        if head.format > RUN_FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: head.format });
         }
         let damaged = |part: &str, problem| LoadError::Damaged { id: id.to_owned(), part: part.to_owned(), problem };
         let outline = unpack(&head.outline).map_err(|problem| damaged("the outline", problem))?;
-        let mut run = Run::begin(outline);
-        for event in self.happenings(head.key, id)? {
+        let mut run = Run::from_header(outline);
+        for event in self.events(head.key, id)? {
             run.apply(event);
         }
         if let Some(status) = head.status {
@@ -198,34 +204,34 @@ impl Store {
             run.apply(Event::Finished { status, seconds: head.seconds, notes });
         }
         if let Some(packed) = self.conclusion(head.key)? {
-            let conclusion: Conclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
+            let conclusion: RunConclusion = unpack(&packed).map_err(|problem| damaged("the conclusion", problem))?;
             run.predictions = conclusion.predictions;
             run.studies = conclusion.studies;
             run.explanations = conclusion.explanations;
             run.notes.extend(conclusion.notes);
         }
-        run.labels = labels::of(self, head.key)?;
+        run.labels = labels::labels_of(self, head.key)?;
         drop(snapshot);
         Ok(run)
     }
 
-    fn head(&self, id: &str) -> Result<Head, LoadError> {
+    fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
         let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = $1";
-        let found = self.rows(select, values![id], Head::of)?.pop();
+        let found = self.rows(select, values![id], RunRow::from_row)?.pop();
         found.ok_or_else(|| LoadError::Find(FindError::None { name: id.to_owned() }))
     }
 
-    fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, Fault> {
+    fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, DatabaseError> {
         Ok(self.rows("SELECT payload FROM conclusion WHERE run = $1", values![run], |row| row.take(0))?.pop())
     }
 
     /// Rounds and skipped cases of a run as the events that they were, in their order.
-    fn happenings(&self, run: i64, id: &str) -> Result<Vec<Event>, LoadError> {
+    fn events(&self, run: i64, id: &str) -> Result<Vec<Event>, LoadError> {
         let select = "
             SELECT sequence, probe, parameters, payload, NULL FROM round WHERE run = $1
             UNION ALL SELECT sequence, probe, parameters, NULL, reason FROM skip WHERE run = $1
             ORDER BY sequence";
-        let rows: Vec<Happening> = self.rows(select, values![run], Happening::of)?;
+        let rows: Vec<EventRow> = self.rows(select, values![run], EventRow::from_row)?;
         rows.into_iter()
             .map(|row| {
                 let part = format!("event {} ({} {})", row.sequence, row.probe, row.parameters);
@@ -236,7 +242,7 @@ impl Store {
 }
 
 /// The row of a run.
-struct Head {
+struct RunRow {
     key: i64,
     format: u32,
     outline: Vec<u8>,
@@ -245,14 +251,14 @@ struct Head {
     notes: String,
 }
 
-impl Head {
-    fn of(row: &mut Row) -> Result<Self, WrongColumn> {
+impl RunRow {
+    fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
         Ok(Self {
             key: row.take(0)?,
             // A number that is out of range is that of no format that this program knows.
             format: u32::try_from(row.take::<i64>(1)?).unwrap_or(u32::MAX),
             outline: row.take(2)?,
-            status: status(row, 3)?,
+            status: read_status(row, 3)?,
             seconds: row.take::<Option<f64>>(5)?.unwrap_or_default(),
             notes: row.take::<Option<String>>(6)?.unwrap_or_default(),
         })
@@ -260,7 +266,7 @@ impl Head {
 }
 
 /// A row of `round` or `skip`.
-struct Happening {
+struct EventRow {
     sequence: i64,
     probe: String,
     parameters: String,
@@ -268,8 +274,8 @@ struct Happening {
     reason: Option<String>,
 }
 
-impl Happening {
-    fn of(row: &mut Row) -> Result<Self, WrongColumn> {
+impl EventRow {
+    fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
         Ok(Self {
             sequence: row.take(0)?,
             probe: row.take(1)?,
@@ -280,17 +286,19 @@ impl Happening {
     }
 
     fn event(self) -> Result<Event, String> {
-        let probe = Name::intern(&Name::today(&self.probe));
+        let probe = Name::intern(&Name::canonical(&self.probe));
         let case: Case = serde_json::from_str(&self.parameters).map_err(|error| error.to_string())?;
         match (self.payload, self.reason) {
             (Some(packed), _) => Ok(Event::RoundFinished { probe, case, round: unpack(&packed)? }),
-            (None, reason) => Ok(Event::CaseSkipped { probe, case, reason: Reason::new(reason.unwrap_or_default()) }),
+            (None, reason) => {
+                Ok(Event::CaseSkipped { probe, case, reason: SkipReason::new(reason.unwrap_or_default()) })
+            }
         }
     }
 }
 
 /// The status in column `column`, its reason in the one after it.
-fn status(row: &mut Row, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
+fn read_status(row: &mut SqlRow, column: usize) -> Result<Option<RunStatus>, WrongColumn> {
     let why: Option<String> = row.take(column + 1)?;
     let status: Option<String> = row.take(column)?;
     Ok(status.map(|_| why.map_or(RunStatus::Complete, RunStatus::Partial)))
@@ -298,11 +306,11 @@ fn status(row: &mut Row, column: usize) -> Result<Option<RunStatus>, WrongColumn
 
 /// All rows that a query gives.
 fn rows<T>(
-    engine: &dyn Engine,
+    engine: &dyn SqlConnection,
     sql: &str,
-    values: &[Value],
-    row: impl Fn(&mut Row) -> Result<T, WrongColumn>,
-) -> Outcome<Vec<T>> {
+    values: &[SqlValue],
+    row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
+) -> SqlResult<Vec<T>> {
     let mut read = Vec::new();
     engine.each_row(sql, values, &mut |one| {
         read.push(row(one)?);
@@ -312,7 +320,7 @@ fn rows<T>(
 }
 
 /// The runs that pass the filter, oldest first.
-pub(crate) fn lines(engine: &dyn Engine, filter: &Filter) -> Outcome<Vec<RunLine>> {
+pub(crate) fn run_summaries(engine: &dyn SqlConnection, filter: &RunFilter) -> SqlResult<Vec<RunSummary>> {
     let mut values =
         values![filter.machine.clone(), filter.mode.clone(), filter.complete, sql_limit(filter.limit)].to_vec();
     let mut tagged = String::new();
@@ -336,25 +344,25 @@ pub(crate) fn lines(engine: &dyn Engine, filter: &Filter) -> Outcome<Vec<RunLine
                AND ($3 = 0 OR status = 'complete'){tagged}
          ORDER BY started_us DESC, id DESC LIMIT $4"
     );
-    let mut found = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, run_line(row)?)))?;
+    let mut found = rows(engine, &select, &values, |row| Ok((row.take::<i64>(12)?, read_summary(row)?)))?;
     found.reverse();
     let all = "SELECT run, name, value FROM tag";
     let mut tags: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
     for (run, name, value) in rows(engine, all, &[], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?)))? {
         tags.entry(run).or_default().insert(name, value);
     }
-    let labelled = |(key, mut line): (i64, RunLine)| {
+    let labelled = |(key, mut line): (i64, RunSummary)| {
         line.labels.tags = tags.remove(&key).unwrap_or_default();
         line
     };
     Ok(found.into_iter().map(labelled).collect())
 }
 
-fn run_line(row: &mut Row) -> Result<RunLine, WrongColumn> {
-    Ok(RunLine {
+fn read_summary(row: &mut SqlRow) -> Result<RunSummary, WrongColumn> {
+    Ok(RunSummary {
         id: row.take(0)?,
         started: row.take(1)?,
-        status: status(row, 2)?,
+        status: read_status(row, 2)?,
         machine: row.take(4)?,
         cpu_model: row.take(5)?,
         mode: row.take(6)?,
@@ -362,17 +370,17 @@ fn run_line(row: &mut Row) -> Result<RunLine, WrongColumn> {
         measured_rounds: row.take::<i64>(8)?.unsigned_abs(),
         bytes: row.take::<i64>(9)?.unsigned_abs(),
         labels: Labels { note: row.take(10)?, ..Labels::default() },
-        owed: row.take(11)?,
+        pending_server: row.take(11)?,
     })
 }
 
 /// The one id that a name means, or an error that lists the first of them.
-fn only(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
+fn single_match(name: &str, mut ids: Vec<String>) -> Result<String, FindError> {
     let found = ids.len();
     if found == 1 {
         return Ok(ids.remove(0));
     }
-    ids.truncate(CANDIDATES);
+    ids.truncate(MAX_CANDIDATES);
     let left_out = found - ids.len();
     Err(FindError::Ambiguous { name: name.to_owned(), candidates: ids, left_out })
 }

@@ -6,58 +6,58 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, ToSql, ffi};
 use rustix::process::Resource;
 
-use crate::engine::{Access, Engine, Outcome, Reader, Row, Trouble, Value, WrongColumn};
-use crate::error::Fault;
+use crate::error::DatabaseError;
+use crate::sql::{RowReader, SqlConnection, SqlError, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn};
 
 /// A connection to a SQLite file.
 #[derive(Debug)]
-pub(crate) struct Sqlite {
+pub(crate) struct SqliteConnection {
     connection: Connection,
     /// The file, in words.
     name: String,
     /// Whether it can only be read, since there is no space to write.
-    is_full: bool,
+    is_read_only: bool,
 }
 
-impl Sqlite {
+impl SqliteConnection {
     /// On an open connection to a file of this name.
     pub(crate) fn new(connection: Connection, path: &Path) -> Self {
-        Self { connection, name: path.display().to_string(), is_full: false }
+        Self { connection, name: path.display().to_string(), is_read_only: false }
     }
 
     /// The same on a disk without space for a log: nothing can be written.
-    pub(crate) fn full(connection: Connection, path: &Path) -> Self {
-        Self { is_full: true, ..Self::new(connection, path) }
+    pub(crate) fn read_only(connection: Connection, path: &Path) -> Self {
+        Self { is_read_only: true, ..Self::new(connection, path) }
     }
 
-    fn trouble(&self, error: rusqlite::Error) -> Trouble {
+    fn sql_error(&self, error: rusqlite::Error) -> SqlError {
         let extended = error.sqlite_error().map(|error| error.extended_code);
         match extended {
-            Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => Trouble::Duplicate,
-            Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => Trouble::Orphan,
-            Some(ffi::SQLITE_READONLY) if self.is_full => no_space(&self.name).into(),
-            _ => Trouble::Fault(fault(&self.name, error)),
+            Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY) => SqlError::Duplicate,
+            Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => SqlError::Orphan,
+            Some(ffi::SQLITE_READONLY) if self.is_read_only => no_space(&self.name).into(),
+            _ => SqlError::Database(database_error(&self.name, error)),
         }
     }
 
-    fn statement(&self, sql: &str, values: &[Value]) -> rusqlite::Result<CachedStatement<'_>> {
+    fn statement(&self, sql: &str, values: &[SqlValue]) -> rusqlite::Result<CachedStatement<'_>> {
         let mut statement = self.connection.prepare_cached(sql)?;
         bind(&mut statement, values)?;
         Ok(statement)
     }
 }
 
-impl Engine for Sqlite {
+impl SqlConnection for SqliteConnection {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn each_row(&self, sql: &str, values: &[Value], row: &mut Reader<'_>) -> Outcome<()> {
+    fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
         let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
             let mut statement = self.statement(sql, values)?;
             let columns = statement.column_count();
             let mut rows = statement.raw_query();
-            let mut one = Row::default();
+            let mut one = SqlRow::default();
             while let Some(found) = rows.next()? {
                 one.0.clear();
                 for column in 0..columns {
@@ -69,10 +69,10 @@ impl Engine for Sqlite {
             }
             Ok(Ok(()))
         };
-        read().map_err(|error| self.trouble(error))?.map_err(Trouble::WrongColumn)
+        read().map_err(|error| self.sql_error(error))?.map_err(SqlError::WrongColumn)
     }
 
-    fn each_pair(&self, sql: &str, values: &[Value], pair: &mut dyn FnMut(i64, f64)) -> Outcome<()> {
+    fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
         let mut read = || -> rusqlite::Result<Result<(), WrongColumn>> {
             let mut statement = self.statement(sql, values)?;
             let mut rows = statement.raw_query();
@@ -85,28 +85,28 @@ impl Engine for Sqlite {
             }
             Ok(Ok(()))
         };
-        read().map_err(|error| self.trouble(error))?.map_err(Trouble::WrongColumn)
+        read().map_err(|error| self.sql_error(error))?.map_err(SqlError::WrongColumn)
     }
 
-    fn execute(&self, sql: &str, values: &[Value]) -> Outcome<u64> {
+    fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64> {
         let changed = self.statement(sql, values).and_then(|mut statement| statement.raw_execute());
-        changed.map(|changed| changed as u64).map_err(|error| self.trouble(error))
+        changed.map(|changed| changed as u64).map_err(|error| self.sql_error(error))
     }
 
-    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<Value>>) -> Outcome<()> {
+    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
         for values in each {
             self.execute(sql, &values)?;
         }
         Ok(())
     }
 
-    fn begin(&self, access: Access) -> Outcome<()> {
+    fn begin(&self, access: TransactionMode) -> SqlResult<()> {
         // A writer takes the lock at once, so that it never fails half-way.
-        let begin = if access == Access::Write { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        let begin = if access == TransactionMode::Write { "BEGIN IMMEDIATE" } else { "BEGIN" };
         self.execute(begin, &[]).map(drop)
     }
 
-    fn commit(&self) -> Outcome<()> {
+    fn commit(&self) -> SqlResult<()> {
         self.execute("COMMIT", &[]).map(drop)
     }
 
@@ -117,7 +117,7 @@ impl Engine for Sqlite {
         }
     }
 
-    fn reclaim(&self) -> Outcome<()> {
+    fn reclaim(&self) -> SqlResult<()> {
         self.query("PRAGMA incremental_vacuum", &[])?;
         self.query("PRAGMA wal_checkpoint(TRUNCATE)", &[])?;
         Ok(())
@@ -125,7 +125,7 @@ impl Engine for Sqlite {
 }
 
 /// Values by the numbers of their parameters: `$2` is the second, wherever it stands.
-fn bind(statement: &mut CachedStatement<'_>, values: &[Value]) -> rusqlite::Result<()> {
+fn bind(statement: &mut CachedStatement<'_>, values: &[SqlValue]) -> rusqlite::Result<()> {
     for (place, value) in values.iter().enumerate() {
         if let Some(index) = statement.parameter_index(&format!("${}", place + 1))? {
             statement.raw_bind_parameter(index, value)?;
@@ -134,7 +134,7 @@ fn bind(statement: &mut CachedStatement<'_>, values: &[Value]) -> rusqlite::Resu
     Ok(())
 }
 
-impl ToSql for Value {
+impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self {
             Self::Null => ValueRef::Null,
@@ -146,7 +146,7 @@ impl ToSql for Value {
     }
 }
 
-impl TryFrom<ValueRef<'_>> for Value {
+impl TryFrom<ValueRef<'_>> for SqlValue {
     type Error = rusqlite::types::FromSqlError;
 
     fn try_from(value: ValueRef<'_>) -> Result<Self, Self::Error> {
@@ -161,7 +161,7 @@ impl TryFrom<ValueRef<'_>> for Value {
 }
 
 /// An error of SQLite as one of the store with this name.
-pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
+pub(crate) fn database_error(name: &str, error: rusqlite::Error) -> DatabaseError {
     let store = name.to_owned();
     // The index of a log is a file that grows to its size before it is used.
     let extended = error.sqlite_error().map(|error| error.extended_code);
@@ -173,11 +173,11 @@ pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
     match code {
         _ if is_limited => no_space(name),
         Some(ErrorCode::DiskFull) => no_space(name),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => Fault::Io { store, source },
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Fault::Locked { store },
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Fault::ReadOnly { store },
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Fault::Damaged { store, source },
-        _ => Fault::Other { store, source },
+        Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => DatabaseError::Io { store, source },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => DatabaseError::Locked { store },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => DatabaseError::ReadOnly { store },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => DatabaseError::Damaged { store, source },
+        _ => DatabaseError::Other { store, source },
     }
 }
 
@@ -185,10 +185,10 @@ pub(crate) fn fault(name: &str, error: rusqlite::Error) -> Fault {
 const LARGEST_STEP: u64 = 64 << 10;
 
 /// That a store cannot grow: by the limit of this process if a file of it has come to that, else for want of space on its disk.
-pub(crate) fn no_space(name: &str) -> Fault {
+pub(crate) fn no_space(name: &str) -> DatabaseError {
     match limit_reached(name) {
-        Some(most) => Fault::Limited { store: name.to_owned(), most },
-        None => Fault::Full { store: name.to_owned() },
+        Some(most) => DatabaseError::Limited { store: name.to_owned(), most },
+        None => DatabaseError::Full { store: name.to_owned() },
     }
 }
 
@@ -205,32 +205,32 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::{Transaction, values};
+    use crate::sql::{Transaction, values};
 
-    fn engine() -> Sqlite {
+    fn engine() -> SqliteConnection {
         let connection = Connection::open_in_memory().unwrap();
         connection.busy_timeout(Duration::from_millis(10)).unwrap();
-        Sqlite::new(connection, Path::new("memory"))
+        SqliteConnection::new(connection, Path::new("memory"))
     }
 
     #[test]
-    fn parameters_go_by_their_numbers() {
+    fn parameters_bind_by_number() {
         let mut rows = engine().query("SELECT $2, $1, $2, $3", values!["one", 2_i64, None::<i64>]).unwrap();
-        let wanted = [Value::Integer(2), Value::from("one"), Value::Integer(2), Value::Null];
+        let wanted = [SqlValue::Integer(2), SqlValue::from("one"), SqlValue::Integer(2), SqlValue::Null];
         assert_eq!(rows.remove(0).0, wanted);
     }
 
     #[test]
-    fn what_is_not_committed_is_undone() {
+    fn uncommitted_changes_are_rolled_back() {
         let engine = engine();
         engine.execute("CREATE TABLE a (x INTEGER PRIMARY KEY) STRICT", &[]).unwrap();
-        let transaction = Transaction::begin(&engine, Access::Write).unwrap();
+        let transaction = Transaction::begin(&engine, TransactionMode::Write).unwrap();
         engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
         let twice = engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]);
-        assert!(matches!(twice, Err(Trouble::Duplicate)));
+        assert!(matches!(twice, Err(SqlError::Duplicate)));
         drop(transaction);
         assert!(engine.query("SELECT x FROM a", &[]).unwrap().is_empty());
-        let transaction = Transaction::begin(&engine, Access::Write).unwrap();
+        let transaction = Transaction::begin(&engine, TransactionMode::Write).unwrap();
         engine.execute("INSERT INTO a VALUES ($1)", values![1_i64]).unwrap();
         transaction.commit().unwrap();
         let mut rows = engine.query("SELECT x FROM a", &[]).unwrap();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_those_of_rows_and_nothing_else_passes_for_one() {
+    fn pairs_equal_rows_and_reject_others() {
         let engine = engine();
         let pairs = |sql| {
             let mut found = Vec::new();
@@ -248,8 +248,8 @@ mod tests {
         assert_eq!(pairs("SELECT 1, 0.5 UNION ALL SELECT $1, -2.0").unwrap(), [(1, 0.5), (7, -2.0)]);
         for (sql, column) in [("SELECT 'x', 0.5", 0), ("SELECT 1.5, 0.5", 0), ("SELECT 1, NULL", 1), ("SELECT 1, 2", 1)]
         {
-            assert!(matches!(pairs(sql), Err(Trouble::WrongColumn(WrongColumn(wrong))) if wrong == column), "{sql}");
+            assert!(matches!(pairs(sql), Err(SqlError::WrongColumn(WrongColumn(wrong))) if wrong == column), "{sql}");
         }
-        assert!(matches!(pairs("SELECT 1"), Err(Trouble::Fault(_))));
+        assert!(matches!(pairs("SELECT 1"), Err(SqlError::Database(_))));
     }
 }

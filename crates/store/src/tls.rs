@@ -10,49 +10,49 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::location::{Tls, TlsMode};
+use crate::location::{TlsMode, TlsSettings};
 
 /// How TLS is spoken in this mode.
 ///
 /// # Errors
 /// Certificates that cannot be read, in words.
-pub(crate) fn config(tls: &Tls) -> Result<ClientConfig, String> {
+pub(crate) fn client_config(tls: &TlsSettings) -> Result<ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| error.to_string())?;
-    let believed = Believed::of(tls, &provider)?;
+    let believed = CertificateVerifier::new(tls, &provider)?;
     Ok(builder.dangerous().with_custom_certificate_verifier(Arc::new(believed)).with_no_client_auth())
 }
 
 /// Whom to believe. Signatures are always checked: whoever answers has the key of the certificate that is shown.
 #[derive(Debug)]
-struct Believed {
+struct CertificateVerifier {
     provider: Arc<CryptoProvider>,
     /// Checks the chain and the name; none believes anybody, as libpq does unless it is told to verify.
     verifier: Option<Arc<WebPkiServerVerifier>>,
     /// Whether the certificate must be for the name of the host.
-    by_name: bool,
+    checks_name: bool,
 }
 
-impl Believed {
-    fn of(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
+impl CertificateVerifier {
+    fn new(tls: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Self, String> {
         // As in libpq, a file of authorities that is named is used wherever TLS is required.
         let verifies = match tls.mode {
             TlsMode::VerifyCa | TlsMode::VerifyFull => true,
             TlsMode::Require => tls.authorities.is_some(),
             TlsMode::Disable | TlsMode::Allow | TlsMode::Prefer => false,
         };
-        let roots = || tls.authorities.as_deref().map_or_else(of_system, of_file);
+        let roots = || tls.authorities.as_deref().map_or_else(system_roots, roots_from_file);
         let verifier = |roots: RootCertStore| {
             let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
             builder.build().map_err(|error| error.to_string())
         };
         let verifier = verifies.then(|| roots().and_then(verifier)).transpose()?;
-        Ok(Self { provider: provider.clone(), verifier, by_name: tls.mode == TlsMode::VerifyFull })
+        Ok(Self { provider: provider.clone(), verifier, checks_name: tls.mode == TlsMode::VerifyFull })
     }
 }
 
-fn of_file(file: &Path) -> Result<RootCertStore, String> {
+fn roots_from_file(file: &Path) -> Result<RootCertStore, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("sslrootcert {}: {why}", file.display());
     let mut roots = RootCertStore::empty();
     // One that waits for a writer would wait for ever.
@@ -66,7 +66,7 @@ fn of_file(file: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(wrong(&"it holds no certificate (PEM)")) } else { Ok(roots) }
 }
 
-fn of_system() -> Result<RootCertStore, String> {
+fn system_roots() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     // A certificate of the system that this library does not read is believed by nobody here.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -76,7 +76,7 @@ fn of_system() -> Result<RootCertStore, String> {
     }
 }
 
-impl ServerCertVerifier for Believed {
+impl ServerCertVerifier for CertificateVerifier {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -90,7 +90,7 @@ impl ServerCertVerifier for Believed {
             // The name is looked at last, when all else has been found right.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.by_name => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
             verified => verified,
         }
     }

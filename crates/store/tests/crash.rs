@@ -11,17 +11,17 @@ use std::thread;
 use std::time::Duration;
 
 use common::{sample_outline, sample_round};
-use kelvin_model::{Attempt, Case, Event, Name};
+use kelvin_model::{Case, Event, Name, RoundOutcome};
 use kelvin_store::{FindError, LoadError, Store};
 
 /// Names the store to the child, and makes this binary one.
 const CHILD: &str = "KELVIN_STORE_CRASH_TEST_CHILD";
 
 /// The child's acknowledgement of one stored event. libtest writes no such byte.
-const ACKNOWLEDGED: u8 = 0x06;
+const ACK_BYTE: u8 = 0x06;
 
 fn event(index: u32) -> Event {
-    let case = Case::new().at(kelvin_model::Point::named("call", "getppid"));
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid"));
     Event::RoundFinished { probe: Name::new("os.syscall.null"), case, round: Box::new(sample_round(index)) }
 }
 
@@ -32,7 +32,7 @@ fn child() {
     let store = Store::open(Path::new(&path)).unwrap();
     let mut recorder = store.recorder();
     let mut out = std::io::stdout();
-    let mut acknowledge = || out.write_all(&[ACKNOWLEDGED]).and_then(|()| out.flush()).unwrap();
+    let mut acknowledge = || out.write_all(&[ACK_BYTE]).and_then(|()| out.flush()).unwrap();
     recorder.event(&Event::Started(Box::new(sample_outline("killed")))).unwrap();
     acknowledge();
     for index in 0.. {
@@ -43,26 +43,26 @@ fn child() {
 
 /// When to kill the child.
 #[derive(Clone, Copy, Debug)]
-struct Instant {
+struct KillTime {
     /// Once it has acknowledged so many events,
     acknowledged: usize,
     /// and then so much later.
-    then: Duration,
+    delay: Duration,
 }
 
-impl Instant {
+impl KillTime {
     /// Any instant from before the file exists to some tens of rounds.
     fn random() -> Self {
         let random = RandomState::new().build_hasher().finish();
         let acknowledged = (random % 40) as usize;
         // Before the first acknowledgement lie opening and migration, which take longer than a round.
         let longest = if acknowledged == 0 { 30_000 } else { 3_000 };
-        Self { acknowledged, then: Duration::from_micros((random >> 32) % longest) }
+        Self { acknowledged, delay: Duration::from_micros((random >> 32) % longest) }
     }
 }
 
 /// Starts the child, kills it at this instant, and counts what it acknowledged in the end.
-fn run_and_kill(path: &Path, instant: Instant) -> usize {
+fn run_and_kill(path: &Path, instant: KillTime) -> usize {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["child", "--exact", "--nocapture"])
         .env(CHILD, path)
@@ -75,18 +75,18 @@ fn run_and_kill(path: &Path, instant: Instant) -> usize {
     while acknowledged < instant.acknowledged {
         let read = out.read(&mut some).unwrap();
         assert!(read > 0, "the child ended on its own");
-        acknowledged += count(&some[..read]);
+        acknowledged += count_acks(&some[..read]);
     }
-    thread::sleep(instant.then);
+    thread::sleep(instant.delay);
     child.kill().unwrap();
     child.wait().unwrap();
     let mut rest = Vec::new();
     out.read_to_end(&mut rest).unwrap();
-    acknowledged + count(&rest)
+    acknowledged + count_acks(&rest)
 }
 
-fn count(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|&&byte| byte == ACKNOWLEDGED).count()
+fn count_acks(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte == ACK_BYTE).count()
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn every_acknowledged_round_survives_sigkill() {
     for attempt in 0..30 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.sqlite");
-        let instant = Instant::random();
+        let instant = KillTime::random();
         let acknowledged = run_and_kill(&path, instant);
         let store = Store::open(&path).unwrap();
         let stored = match store.load("last") {
@@ -103,7 +103,7 @@ fn every_acknowledged_round_survives_sigkill() {
                 let rounds = &run.measurements[0].rounds;
                 for (index, round) in rounds.iter().enumerate() {
                     assert_eq!(*round, sample_round(u32::try_from(index).unwrap()), "attempt {attempt}");
-                    assert!(matches!(round.attempt, Attempt::Measured(_)));
+                    assert!(matches!(round.attempt, RoundOutcome::Measured(_)));
                 }
                 with_rounds += usize::from(!rounds.is_empty());
                 1 + rounds.len()

@@ -9,9 +9,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{MACHINE, sample_events, sample_metrics, sample_run};
-use kelvin_model::grammar::Bounded;
-use kelvin_model::{Case, FORMAT, Headline, Name, Run};
-use kelvin_store::{Filter, Kin, SCHEMA_VERSION, Store, export, import, labels};
+use kelvin_model::identifiers::TextLengthLimit;
+use kelvin_model::{Case, Name, RUN_FORMAT, Run, StoredHeadline};
+use kelvin_store::{HistoryFilter, RunFilter, SCHEMA_VERSION, Store, export, import, labels};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
@@ -23,33 +23,33 @@ fn published_schema() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run.schema.json")
 }
 
-fn blessing() -> bool {
+fn is_blessing() -> bool {
     std::env::var_os("KELVIN_BLESS").is_some_and(|value| value == "1")
 }
 
 /// Whose runs teach: those of the machine and mode of the sample.
-const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick"), but: &[] };
+const SAMPLE_FILTER: HistoryFilter<'_> = HistoryFilter { machine: MACHINE, mode: Some("quick"), excluded: &[] };
 
-fn headlines() -> Vec<Headline> {
-    let case = Case::new().at(kelvin_model::Point::named("call", "getppid"));
-    vec![Headline { metric: Name::new("os.syscall.null"), version: 1, case, value: 61.25, within_variance: 0.5 }]
+fn headlines() -> Vec<StoredHeadline> {
+    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid"));
+    vec![StoredHeadline { metric: Name::new("os.syscall.null"), version: 1, case, value: 61.25, within_variance: 0.5 }]
 }
 
 #[test]
-fn the_file_of_format_1_is_read() {
+fn format_1_file_is_readable() {
     let path = fixture("format-1.json");
-    if blessing() && !path.exists() {
-        assert_eq!(FORMAT, 1, "only a kelvin of format 1 can make its fixture");
+    if is_blessing() && !path.exists() {
+        assert_eq!(RUN_FORMAT, 1, "only a kelvin of format 1 can make its fixture");
         export(&sample_run(), fs::File::create(&path).unwrap()).unwrap();
     }
     assert_eq!(import(fs::File::open(path).unwrap()).unwrap(), sample_run());
 }
 
 #[test]
-fn the_store_of_format_1_is_read() {
+fn format_1_store_is_readable() {
     let path = fixture("format-1.sqlite");
-    if blessing() && !path.exists() {
-        assert_eq!((FORMAT, SCHEMA_VERSION), (1, 1), "only a kelvin of format 1 can make its fixture");
+    if is_blessing() && !path.exists() {
+        assert_eq!((RUN_FORMAT, SCHEMA_VERSION), (1, 1), "only a kelvin of format 1 can make its fixture");
         let store = Store::open(&path).unwrap();
         store.insert(&sample_run()).unwrap();
         store.record_headlines(&sample_run().outline.id, &headlines()).unwrap();
@@ -60,44 +60,44 @@ fn the_store_of_format_1_is_read() {
     fs::write(&copy, fs::read(path).unwrap()).unwrap();
     let store = Store::open(copy).unwrap();
     assert_eq!(store.load("last").unwrap(), sample_run());
-    let learned = store.learned(&KIN, &sample_metrics(), 10).unwrap();
+    let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
     assert_eq!(learned.len(), 1);
     assert_eq!((learned[0].headlines[0], learned[0].within[0]), (61.25, 0.5));
     // What came later can be said of it.
-    store.tag("last", &["kernel=6.18".parse().unwrap()], &[]).unwrap();
+    store.update_tags("last", &["kernel=6.18".parse().unwrap()], &[]).unwrap();
     let labelled = Run { labels: labels(&["kernel=6.18".parse().unwrap()], None), ..sample_run() };
     assert_eq!(store.load("tag:kernel=6.18").unwrap(), labelled);
 }
 
 /// The second layout: what people say of runs.
 #[test]
-fn the_store_of_layout_2_is_read() {
+fn layout_2_store_is_readable() {
     let path = fixture("layout-2.sqlite");
     let labels = labels(&["kernel=6.18".parse().unwrap()], Some("after the update"));
-    if blessing() && !path.exists() {
-        assert_eq!((FORMAT, SCHEMA_VERSION), (1, 2), "only a kelvin of layout 2 can make its fixture");
+    if is_blessing() && !path.exists() {
+        assert_eq!((RUN_FORMAT, SCHEMA_VERSION), (1, 2), "only a kelvin of layout 2 can make its fixture");
         let store = Store::open(&path).unwrap();
-        let mut recorder = store.recorder().labelled(labels.clone()).for_server("db.example.org:5432/team");
+        let mut recorder = store.recorder().with_labels(labels.clone()).for_server("db.example.org:5432/team");
         sample_events().iter().for_each(|event| recorder.event(event).unwrap());
     }
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("runs.sqlite");
     fs::write(&copy, fs::read(path).unwrap()).unwrap();
     let store = Store::open(copy).unwrap();
-    let line = store.list(&Filter::default()).unwrap().remove(0);
-    assert_eq!((&line.labels, line.owed.as_deref()), (&labels, Some("db.example.org:5432/team")));
+    let line = store.list(&RunFilter::default()).unwrap().remove(0);
+    assert_eq!((&line.labels, line.pending_server.as_deref()), (&labels, Some("db.example.org:5432/team")));
     let labelled = Run { labels, ..Run::from_events(sample_events()).unwrap() };
     assert_eq!(store.load("tag:kernel=6.18").unwrap(), labelled);
 }
 
 /// Runs that kelvin 0.1.0 stored on a real machine; `crates/kelvin/tests/stored_runs.rs` says what they are and what they must come to.
-const OF_A_MACHINE: [&str; 3] = ["intel-guest-1", "intel-guest-2", "intel-guest-3"];
+const REAL_RUNS: [&str; 3] = ["intel-guest-1", "intel-guest-2", "intel-guest-3"];
 
 #[test]
-fn runs_of_format_1_pass_through_a_store_and_out_again_as_they_were() {
+fn format_1_runs_round_trip_through_store() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
-    for name in OF_A_MACHINE {
+    for name in REAL_RUNS {
         let (text, today) = kelvin_testing::stored_run(name);
         let run = import(text.as_bytes()).unwrap();
         assert_eq!(run.outline.format, 1, "{name} was written in the first format, and is never written anew");
@@ -113,13 +113,13 @@ fn runs_of_format_1_pass_through_a_store_and_out_again_as_they_were() {
 }
 
 #[test]
-fn the_published_schema_is_that_of_the_model() {
+fn published_run_schema_is_current() {
     let mut schema =
-        SchemaSettings::draft2020_12().with_transform(Bounded).into_generator().into_root_schema_for::<Run>();
-    schema.insert("title".into(), format!("A run of kelvin, format {FORMAT}").into());
+        SchemaSettings::draft2020_12().with_transform(TextLengthLimit).into_generator().into_root_schema_for::<Run>();
+    schema.insert("title".into(), format!("A run of kelvin, format {RUN_FORMAT}").into());
     let current = serde_json::to_value(&schema).unwrap();
     let path = published_schema();
-    if blessing() {
+    if is_blessing() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, serde_json::to_string_pretty(&current).unwrap() + "\n").unwrap();
     }

@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use common::sample_run;
-use kelvin_store::{DataDirectoryError, Filter, OpenError, SCHEMA_VERSION, Store};
+use kelvin_store::{DataDirectoryError, OpenError, RunFilter, SCHEMA_VERSION, Store};
 use rusqlite::Connection;
 
-fn refusal(path: &Path) -> OpenError {
+fn open_error(path: &Path) -> OpenError {
     let error = Store::open(path).expect_err("this is no store");
     assert!(!error.to_string().contains('\n'), "{error}");
     error
 }
 
 #[test]
-fn a_new_store_is_its_owners_alone() {
+fn new_store_is_private_to_owner() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/runs.sqlite");
     let store = Store::open(&path).unwrap();
@@ -33,7 +33,7 @@ fn a_new_store_is_its_owners_alone() {
 }
 
 #[test]
-fn commits_are_logged_ahead_and_flushed() {
+fn commits_use_wal_and_full_sync() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     drop(Store::open(&path).unwrap());
@@ -45,60 +45,60 @@ fn commits_are_logged_ahead_and_flushed() {
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_left_alone() {
+fn non_database_is_refused_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
     let text = "not a database, but long enough to be read as the header of one: ".repeat(20);
     fs::write(&path, &text).unwrap();
-    assert!(matches!(refusal(&path), OpenError::NotSqlite { .. }));
+    assert!(matches!(open_error(&path), OpenError::NotSqlite { .. }));
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left beside it");
 }
 
 #[test]
-fn a_database_of_another_program_is_refused_and_left_alone() {
+fn foreign_database_is_refused_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("other.sqlite");
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
     let before = fs::read(&path).unwrap();
-    assert!(matches!(refusal(&path), OpenError::Foreign { .. }));
+    assert!(matches!(open_error(&path), OpenError::Foreign { .. }));
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
 #[test]
-fn a_newer_schema_is_refused() {
+fn newer_schema_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     drop(Store::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
-    let error = refusal(&path);
+    let error = open_error(&path);
     assert!(matches!(error, OpenError::Newer { found, known, .. } if found == known + 1));
     assert!(error.to_string().ends_with("use a newer kelvin"), "{error}");
 }
 
 #[test]
-fn places_that_hold_no_file_are_refused() {
+fn directories_and_devices_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(matches!(refusal(directory.path()), OpenError::IsDirectory { .. }));
-    assert!(matches!(refusal(Path::new("/dev/null")), OpenError::NotRegular { .. }));
+    assert!(matches!(open_error(directory.path()), OpenError::IsDirectory { .. }));
+    assert!(matches!(open_error(Path::new("/dev/null")), OpenError::NotRegular { .. }));
     // Nobody, not even root, makes files and directories in /proc.
-    assert!(matches!(refusal(Path::new("/proc/kelvin/runs.sqlite")), OpenError::Directory { .. }));
-    assert!(matches!(refusal(Path::new("/proc/runs.sqlite")), OpenError::NotWritable { .. }));
+    assert!(matches!(open_error(Path::new("/proc/kelvin/runs.sqlite")), OpenError::Directory { .. }));
+    assert!(matches!(open_error(Path::new("/proc/runs.sqlite")), OpenError::NotWritable { .. }));
     let below_a_file = directory.path().join("file");
     fs::write(&below_a_file, "").unwrap();
-    assert!(matches!(refusal(&below_a_file.join("runs.sqlite")), OpenError::Directory { .. }));
+    assert!(matches!(open_error(&below_a_file.join("runs.sqlite")), OpenError::Directory { .. }));
 }
 
 #[test]
-fn an_empty_file_becomes_a_store() {
+fn empty_file_becomes_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     fs::write(&path, "").unwrap();
-    assert!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().is_empty());
+    assert!(Store::open(&path).unwrap().list(&RunFilter::default()).unwrap().is_empty());
 }
 
 #[test]
-fn many_open_a_new_store_at_once_and_all_record() {
+fn concurrent_creators_all_record() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     let threads: Vec<_> = (0..8)
@@ -112,11 +112,11 @@ fn many_open_a_new_store_at_once_and_all_record() {
         })
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(Store::open(&path).unwrap().list(&Filter::default()).unwrap().len(), 8);
+    assert_eq!(Store::open(&path).unwrap().list(&RunFilter::default()).unwrap().len(), 8);
 }
 
 #[test]
-fn the_default_path_follows_the_environment() {
+fn default_path_follows_xdg_variables() {
     let with = |variables: &'static [(&'static str, &'static str)]| {
         Store::default_path(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| OsString::from(v)))
     };
@@ -131,7 +131,7 @@ fn the_default_path_follows_the_environment() {
 }
 
 #[test]
-fn nothing_that_somebody_put_into_the_file_runs() {
+fn planted_sql_is_not_executed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("runs.sqlite");
     let run = |id: &str| {
@@ -151,9 +151,9 @@ fn nothing_that_somebody_put_into_the_file_runs() {
         )
         .unwrap();
     let store = Store::open(&path).unwrap();
-    let error = store.list(&Filter::default()).unwrap_err().to_string();
+    let error = store.list(&RunFilter::default()).unwrap_err().to_string();
     assert!(error.contains("access to view \"note\" prohibited") && !error.contains('\n'), "{error}");
     theirs.execute_batch("DROP VIEW note; ALTER TABLE note_of_ours RENAME TO note;").unwrap();
     store.insert(&run("two")).unwrap();
-    assert_eq!(store.list(&Filter::default()).unwrap().len(), 2);
+    assert_eq!(store.list(&RunFilter::default()).unwrap().len(), 2);
 }

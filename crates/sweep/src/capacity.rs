@@ -1,13 +1,13 @@
 //! What each resource gives alone, measured before the first visit.
 
-use kelvin_catalogue::load::{Between, Resource};
+use kelvin_catalogue::load::{NetworkSetup, Resource};
 use kelvin_stats::median;
 
 use crate::disk::{DiskRate, RequestRate};
-use crate::visit::Visited;
+use crate::load_step::StepResult;
 
 /// Share of a link's own rate from which on a stream was limited by it: headers and gaps between frames take up to a tenth.
-const NEAR_RATE: f64 = 0.85;
+const NEAR_LINK_RATE: f64 = 0.85;
 
 /// What a resource gives alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,13 +34,13 @@ pub struct Capacities {
 }
 
 /// What capacities follow from.
-pub(crate) struct Measured<'m> {
+pub(crate) struct CapacityInputs<'m> {
     /// What a few users got of files in memory.
-    pub stream: &'m Visited,
+    pub stream: &'m StepResult,
     /// What the disk gave, where files are to come from it.
     pub disk: Option<DiskRate>,
     pub bytes_of_a_file: f64,
-    pub between: Between,
+    pub between: NetworkSetup,
 }
 
 impl Capacities {
@@ -70,30 +70,30 @@ impl Capacities {
     }
 
     /// All that follows from these measurements.
-    pub(crate) fn of(measured: &Measured<'_>) -> Self {
-        let Measured { stream, disk, bytes_of_a_file, between } = measured;
+    pub(crate) fn from_measured(measured: &CapacityInputs<'_>) -> Self {
+        let CapacityInputs { stream, disk, bytes_of_a_file, between } = measured;
         let requests = stream.load.rate();
         let mut found = Self::default();
         let of_bytes =
             |bytes: f64| Capacity { requests: Some(bytes / bytes_of_a_file), bytes: Some(bytes), servers: 1.0 };
-        found.all.extend(disk.and_then(DiskRate::of_device).map(|bytes| (Resource::Disk, of_bytes(bytes))));
+        found.all.extend(disk.and_then(DiskRate::device_rate).map(|bytes| (Resource::Disk, of_bytes(bytes))));
         if let Some(RequestRate { per_second, bytes }) = disk.and_then(|disk| disk.requests) {
             found.all.push((Resource::DiskRequests, of_bytes(per_second * bytes)));
             found.disk_requests = Some(per_second);
         }
-        if let Some(link) = link(stream).filter(|_| *between != Between::Loopback) {
+        if let Some(link) = link_capacity(stream).filter(|_| *between != NetworkSetup::Loopback) {
             found.all.push((Resource::Link, of_bytes(link.bytes)));
             found.interface = Some(link.interface);
             found.interface_bytes = Some(link.with_headers);
         }
-        found.all.extend(processors(stream, requests, *bytes_of_a_file));
+        found.all.extend(cpu_capacities(stream, requests, *bytes_of_a_file));
         found
     }
 }
 
 /// What a link carries.
 #[derive(Clone, Debug, PartialEq)]
-struct Carried {
+struct LinkCapacity {
     interface: String,
     /// Bytes of bodies a second.
     bytes: f64,
@@ -104,31 +104,35 @@ struct Carried {
 /// What the link carries, if it has a rate of its own: what a stream got where it came near that rate, else as much of the rate as of what
 /// the stream sent were bodies. A stream that stayed below was limited by something else, as by an end that was short of CPU, and shows no
 /// capacity of a link.
-fn link(stream: &Visited) -> Option<Carried> {
+fn link_capacity(stream: &StepResult) -> Option<LinkCapacity> {
     let interface = stream.server.busiest_link()?;
-    let (rate, sent) = (stream.server.rate(&interface)?, stream.server.sent(&interface)?);
-    carried((stream.received(), sent), rate).map(|(bytes, with_headers)| Carried { interface, bytes, with_headers })
+    let (rate, sent) = (stream.server.link_rate(&interface)?, stream.server.link_send_rate(&interface)?);
+    scale_to_rate((stream.bytes_per_second(), sent), rate).map(|(bytes, with_headers)| LinkCapacity {
+        interface,
+        bytes,
+        with_headers,
+    })
 }
 
 /// Bytes of bodies, and with headers, that a link of this rate carries, by those of a stream.
-fn carried((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
-    let is_near = sent >= NEAR_RATE * rate && sent <= rate;
+fn scale_to_rate((bytes, sent): (f64, f64), rate: f64) -> Option<(f64, f64)> {
+    let is_near = sent >= NEAR_LINK_RATE * rate && sent <= rate;
     let with_headers = if is_near { sent } else { rate };
     (sent > 0.0 && bytes > 0.0).then(|| (bytes * with_headers / sent, with_headers))
 }
 
 /// The CPUs of either end, by the CPU time of a request.
-fn processors(stream: &Visited, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
+fn cpu_capacities(stream: &StepResult, requests: f64, bytes_of_a_file: f64) -> Vec<(Resource, Capacity)> {
     let of = |allowed: f64, used: f64| {
         let requests = (used > 0.0 && requests > 0.0).then(|| allowed * requests / used);
         Capacity { requests, bytes: requests.map(|requests| requests * bytes_of_a_file), servers: allowed.max(1.0) }
     };
-    let mut all = vec![(Resource::ServerCpu, of(stream.server.allowed(), stream.server.cpus()))];
-    if let Some(bound) = stream.server.server().and_then(|server| server.bound) {
+    let mut all = vec![(Resource::ServerCpu, of(stream.server.allowed_cpus(), stream.server.busy_cpus()))];
+    if let Some(bound) = stream.server.server_use().and_then(|server| server.bound) {
         all.push((Resource::Workers, Capacity { requests: None, bytes: None, servers: f64::from(bound) }));
     }
     let generator = &stream.load.generator;
-    all.push((Resource::ClientCpu, of(stream.client.allowed(), stream.client.cpus())));
+    all.push((Resource::ClientCpu, of(stream.client.allowed_cpus(), stream.client.busy_cpus())));
     all.push((Resource::Generator, of(1.0, generator.cpu.unwrap_or(0.0) / stream.load.seconds.max(f64::MIN_POSITIVE))));
     all
 }
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_disturbed_round_does_not_decide() {
+    fn median_ignores_one_disturbed_round() {
         let round = |disk: f64, link: Option<f64>| Capacities {
             all: std::iter::once((Resource::Disk, capacity(Some(disk))))
                 .chain(link.map(|link| (Resource::Link, capacity(Some(link)))))
@@ -161,21 +165,21 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_stays_below_the_rate_of_a_link_shows_no_capacity() {
+    fn stream_below_link_rate_gives_none() {
         let close = |found: Option<(f64, f64)>, (bytes, sent): (f64, f64)| {
             let (got, counted) = found.unwrap();
             assert!((got / bytes - 1.0).abs() < 1e-12 && (counted / sent - 1.0).abs() < 1e-12, "{got} {counted}");
         };
-        close(carried((9.1e6, 9.5e6), 10e6), (9.1e6, 9.5e6));
+        close(scale_to_rate((9.1e6, 9.5e6), 10e6), (9.1e6, 9.5e6));
         // The server had a fifth of a CPU.
-        close(carried((2.0e6, 2.1e6), 10e6), (10e6 / 1.05, 10e6));
+        close(scale_to_rate((2.0e6, 2.1e6), 10e6), (10e6 / 1.05, 10e6));
         // What a token bucket had saved is not its rate.
-        close(carried((11.5e6, 12e6), 10e6), (11.5e6 / 1.2, 10e6));
-        assert_eq!(carried((0.0, 0.0), 10e6), None);
+        close(scale_to_rate((11.5e6, 12e6), 10e6), (11.5e6 / 1.2, 10e6));
+        assert_eq!(scale_to_rate((0.0, 0.0), 10e6), None);
     }
 
     #[test]
-    fn without_a_round_nothing_is_known() {
+    fn no_rounds_give_no_capacity() {
         assert_eq!(Capacities::median(&[]), Capacities::default());
     }
 }

@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kelvin_file::cache::{State, bring};
-use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target};
-use kelvin_model::resources::{Disk, Look};
-use kelvin_resources::Watched;
+use kelvin_file::cache::{PageCacheState, set_cache_state};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target};
+use kelvin_model::resources::{DiskStats, ResourceSnapshot};
+use kelvin_resources::ProcessMonitor;
 use kelvin_stats::Random;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::listed::Listed;
-use kelvin_sys::spawn::Thread;
+use crate::file_list::FileList;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// Files that are read at the same time: more than one, since a disk may serve requests in parallel, and some can wait in it.
-const AT_ONCE: usize = 8;
+const CONCURRENT_READERS: usize = 8;
 /// Bytes of a read, as a server that copies through its own memory makes them; the kernel reads ahead of it.
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// Bytes of a request whose size does not matter.
-const SMALL: usize = 4 << 10;
+const SMALL_READ_BYTES: usize = 4 << 10;
 /// Small requests to a file before another one is opened.
-const TO_ONE: u64 = 4;
+const READS_PER_FILE: u64 = 4;
 /// Share of the time that goes to small requests, of that for whole files.
-const SHARE_OF_SMALL: u32 = 2;
+const SMALL_READ_TIME_DIVISOR: u32 = 2;
 /// Seed of the order.
 const SEED: u64 = 77;
 
@@ -54,41 +54,41 @@ pub struct RequestRate {
 impl DiskRate {
     /// Bytes a second that the device gave: those that were counted there, or, where nothing is counted for what comes over a network or
     /// out of holes, those of the files.
-    pub(crate) fn of_device(self) -> Option<f64> {
+    pub(crate) fn device_rate(self) -> Option<f64> {
         [self.read_per_second, Some(self.bytes_per_second)].into_iter().flatten().find(|rate| *rate > 0.0)
     }
 }
 
 /// Reads whole files of a directory in random order for so long, each out of the page cache before, and then for half as long a little of
-/// each past the page cache, and says how fast the disk gave them: of those that a [`Hosted`](crate::Hosted) server would name.
+/// each past the page cache, and says how fast the disk gave them: of those that a [`HostedServer`](crate::HostedServer) server would name.
 ///
 /// # Errors
 /// A file that cannot be read or dropped from the page cache.
 pub fn disk_rate(directory: &Path, time: Duration) -> Result<DiskRate> {
-    rate_of(directory, &Listed::of(directory)?.paths(directory), time)
+    measure_files(directory, &FileList::read(directory)?.paths(directory), time)
 }
 
-fn rate_of(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
+fn measure_files(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRate> {
     let targets: Vec<Target> = paths.iter().map(|path| Target::find(path).map_err(failed)).collect::<Result<_>>()?;
     if targets.is_empty() {
         return Err(Error::Disk("there is no file to read".into()));
     }
-    let mut watched = Watched::own(Some(directory)).alone();
-    let before = watched.look().ok();
-    let (bytes, seconds) = together(&targets, time, read_files)?;
-    let looks = before.zip(watched.look().ok());
-    let since = |of: fn(&Look) -> Option<u64>| {
+    let mut watched = ProcessMonitor::current(Some(directory)).without_descendants();
+    let before = watched.sample().ok();
+    let (bytes, seconds) = run_readers(&targets, time, read_files)?;
+    let looks = before.zip(watched.sample().ok());
+    let since = |of: fn(&ResourceSnapshot) -> Option<u64>| {
         let (before, after) = looks.as_ref()?;
         Some(of(after)?.saturating_sub(of(before)?) as f64)
     };
-    let own = since(|look| look.process.read_bytes).zip(since(|look| of_disk(look, |disk| disk.reads_of_group)));
+    let own = since(|look| look.process.read_bytes).zip(since(|look| disk_counter(look, |disk| disk.reads_of_group)));
     let all = || {
-        since(|look| of_disk(look, |disk| Some(disk.read_bytes)))
-            .zip(since(|look| of_disk(look, |disk| Some(disk.reads))))
+        since(|look| disk_counter(look, |disk| Some(disk.read_bytes)))
+            .zip(since(|look| disk_counter(look, |disk| Some(disk.reads))))
     };
     let size = own.or_else(all).filter(|(_, reads)| *reads > 0.0).map(|(bytes, reads)| bytes / reads);
     let small = |bytes| {
-        let (requests, seconds) = together(&targets, time / SHARE_OF_SMALL, read_a_little).ok()?;
+        let (requests, seconds) = run_readers(&targets, time / SMALL_READ_TIME_DIVISOR, read_small_blocks).ok()?;
         Some(RequestRate { per_second: requests as f64 / seconds, bytes })
     };
     Ok(DiskRate {
@@ -99,7 +99,7 @@ fn rate_of(directory: &Path, paths: &[PathBuf], time: Duration) -> Result<DiskRa
 }
 
 /// A counter of the devices below the files.
-fn of_disk(look: &Look, of: fn(&Disk) -> Option<u64>) -> Option<u64> {
+fn disk_counter(look: &ResourceSnapshot, of: fn(&DiskStats) -> Option<u64>) -> Option<u64> {
     look.disks.iter().filter(|disk| disk.holds_root).filter_map(of).reduce(|sum, one| sum + one)
 }
 
@@ -109,20 +109,20 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// Has several readers work at the same time for so long: what they count together, and the seconds that it took. Each has files of its
 /// own: one that another reads cannot be dropped from the page cache.
-fn together(
+fn run_readers(
     targets: &[Target],
     time: Duration,
     read: fn(&[Target], u64, &AtomicBool) -> Result<u64>,
 ) -> Result<(u64, f64)> {
     let (is_over, begun) = (&AtomicBool::new(false), Instant::now());
     let counts: Result<Vec<u64>> = std::thread::scope(|scope| {
-        let own = targets.chunks(targets.len().div_ceil(AT_ONCE)).zip(SEED..);
+        let own = targets.chunks(targets.len().div_ceil(CONCURRENT_READERS)).zip(SEED..);
         let reader = |(own, seed)| {
-            let started = Thread::named("reader").start_in(scope, move || read(own, seed, is_over));
+            let started = ThreadBuilder::named("reader").start_in(scope, move || read(own, seed, is_over));
             started.inspect_err(|_| is_over.store(true, Ordering::Relaxed))
         };
         let readers = own.map(reader).collect::<std::io::Result<Vec<_>>>()?;
-        while begun.elapsed() < time && kelvin_sys::interrupt::requested().is_none() {
+        while begun.elapsed() < time && kelvin_sys::stop_signals::stop_signal().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }
         is_over.store(true, Ordering::Relaxed);
@@ -135,10 +135,10 @@ fn together(
 /// Reads random files until it is over, and counts their bytes.
 fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64> {
     let (mut random, mut bytes) = (Random::new(seed), 0);
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; BLOCK_BYTES];
     while !is_over.load(Ordering::Relaxed) {
-        let target = &targets[random.below(targets.len())];
-        bring(target, State::Uncached).map_err(failed)?;
+        let target = &targets[random.index_below(targets.len())];
+        set_cache_state(target, PageCacheState::Uncached).map_err(failed)?;
         let mut file = File::open(target.path()).map_err(failed)?;
         while !is_over.load(Ordering::Relaxed) {
             let read = file.read(&mut block).map_err(failed)?;
@@ -152,17 +152,17 @@ fn read_files(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64
 }
 
 /// Reads a few small blocks of random files past the page cache until it is over, and counts the requests.
-fn read_a_little(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64> {
-    let (mut random, mut tally) = (Random::new(seed), Tally::default());
+fn read_small_blocks(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<u64> {
+    let (mut random, mut tally) = (Random::new(seed), IoTally::default());
     for seed in seed.. {
         if is_over.load(Ordering::Relaxed) {
             break;
         }
-        let target = &targets[random.below(targets.len())];
-        let order = Order::Random { seed };
-        let how = How { access: Access::Direct, block: SMALL, order, pages: Pages::Base };
+        let target = &targets[random.index_below(targets.len())];
+        let order = BlockOrder::Random { seed };
+        let how = ReadOptions { access: Access::Direct, block: SMALL_READ_BYTES, order, pages: PagePolicy::Base };
         let mut reader = Engine::Pread.open(target, how).map_err(failed)?;
-        let mut requests = Requests::new(0..target.bytes(), SMALL, order).at_most(TO_ONE);
+        let mut requests = BlockRequests::new(0..target.bytes(), SMALL_READ_BYTES, order).limit(READS_PER_FILE);
         reader.read(&mut requests, &mut tally).map_err(failed)?;
     }
     Ok(tally.requests)
@@ -171,12 +171,12 @@ fn read_a_little(targets: &[Target], seed: u64, is_over: &AtomicBool) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::set::{FileSet, Wanted};
+    use crate::file_set::{FileSet, FileSetSpec};
 
     #[test]
-    fn what_no_device_counts_is_counted_by_the_bytes_of_files() {
+    fn uncounted_device_falls_back_to_file_bytes() {
         let of = |bytes_per_second, read_per_second| {
-            DiskRate { bytes_per_second, read_per_second, requests: None }.of_device()
+            DiskRate { bytes_per_second, read_per_second, requests: None }.device_rate()
         };
         assert_eq!((of(5.0, Some(7.0)), of(5.0, Some(0.0)), of(5.0, None)), (Some(7.0), Some(5.0), Some(5.0)));
         assert_eq!(of(0.0, None), None);
@@ -186,10 +186,10 @@ mod tests {
     fn files_are_read_and_counted() {
         // Not in memory, where nothing can be dropped.
         let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-        FileSet::make(directory.path(), Wanted { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
+        FileSet::create(directory.path(), FileSetSpec { count: 4, bytes: 300_000, limit: 1 << 30 }).unwrap();
         let rate = disk_rate(directory.path(), Duration::from_millis(50)).unwrap();
         assert!(rate.bytes_per_second > 0.0 && rate.read_per_second.is_none_or(|read| read >= 0.0));
         assert!(rate.requests.is_none_or(|requests| requests.per_second > 0.0 && requests.bytes >= 512.0), "{rate:?}");
-        assert!(matches!(rate_of(directory.path(), &[], Duration::ZERO), Err(Error::Disk(_))));
+        assert!(matches!(measure_files(directory.path(), &[], Duration::ZERO), Err(Error::Disk(_))));
     }
 }

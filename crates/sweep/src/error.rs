@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// There is no room for any.
     #[error("there is room for {files} files of {bytes} bytes in {}, and at least {least} are needed: give a smaller --file-size or another --dir", directory.display())]
-    Room {
+    TooLittleSpace {
         /// Where.
         directory: PathBuf,
         /// Bytes of each.
@@ -31,7 +31,7 @@ pub enum Error {
     },
     /// There was less room than the file system had said.
     #[error("cannot make the files in {}: {source} after {made} of {count} files of {bytes} bytes: give a smaller --file-count or --file-size, or another --dir", directory.display())]
-    Full {
+    FileSystemFull {
         /// Where.
         directory: PathBuf,
         /// How many were made.
@@ -51,7 +51,7 @@ pub enum Error {
     ServerEnded(String),
     /// One of the server's processes has ended.
     #[error("a process of the server was killed, as its memory was used up: give it more by --server-memory")]
-    ServerShort,
+    ServerProcessEnded,
     /// The server does not say what it uses.
     #[error("the server at {address} does not tell what it uses: {why}")]
     Resources {
@@ -73,19 +73,19 @@ pub enum Error {
     },
     /// A control group that cannot be made.
     #[error("cannot limit the server's memory: {0}")]
-    Memory(String),
+    MemoryGroup(String),
     /// The load generator failed.
     #[error(transparent)]
     Load(#[from] kelvin_load::Error),
     /// What this process or the server uses cannot be read.
     #[error("cannot read what is used here: {0}")]
-    Look(kelvin_resources::Error),
+    ReadUsage(kelvin_resources::Error),
     /// The rate of the disk cannot be measured.
     #[error("cannot measure the disk: {0}")]
     Disk(String),
     /// A directory whose files cannot be asked for.
     #[error("{}: {why}", directory.display())]
-    Listing {
+    FileList {
         /// Which.
         directory: PathBuf,
         /// Why.
@@ -93,7 +93,7 @@ pub enum Error {
     },
     /// Files that cannot be had in memory, or out of it.
     #[error(transparent)]
-    Bring(#[from] kelvin_file::Error),
+    CacheState(#[from] kelvin_file::Error),
     /// No request was answered when capacities were measured.
     #[error("the server answered no request rightly: {0}")]
     Unanswered(String),

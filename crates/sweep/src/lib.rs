@@ -1,37 +1,37 @@
 //! A study of a file server under load: what each resource gives alone, and then numbers of users, visited several times in random
 //! order, with the use of every resource at either end.
 //!
-//! A [`Study`] is prepared before anything is stored: its server runs, its files exist, its capacities are known, and so are the
-//! numbers of users. [`Study::conduct`] makes the visits and tells what each brought. What follows from it is the business of whoever
+//! A [`LoadStudy`] is prepared before anything is stored: its server runs, its files exist, its capacities are known, and so are the
+//! numbers of users. [`LoadStudy::run`] makes the visits and tells what each brought. What follows from it is the business of whoever
 //! has the run.
 #![forbid(unsafe_code)]
 
 mod capacity;
 mod disk;
-mod endpoint;
 mod error;
-mod figures;
-mod hosted;
-mod hosts;
-mod listed;
-mod network;
-mod pinned;
-mod place;
-mod server;
-mod set;
+mod expected_knee;
+mod file_list;
+mod file_set;
+mod host_readings;
+mod hosted_server;
+mod load_step;
+mod pinned_thread;
+mod readings;
+mod server_under_test;
 mod setup;
-mod site;
+mod stats_client;
 mod study;
-mod used;
-mod users;
-mod visit;
+mod study_server;
+mod topology;
+mod usage_delta;
+mod user_counts;
 
 pub use capacity::Capacities;
 pub use disk::{DiskRate, RequestRate, disk_rate};
 pub use error::{Error, Result};
-pub use hosted::{Host, Hosted};
-pub use listed::Listed;
-pub use set::Wanted;
-pub use setup::{KnownFiles, Load, Own, Running, Setup, Target};
-pub use site::ROUNDS;
-pub use study::{PlannedCase, Study};
+pub use file_list::FileList;
+pub use file_set::FileSetSpec;
+pub use hosted_server::{HostedServer, HostedServerOptions};
+pub use server_under_test::CAPACITY_ROUNDS;
+pub use setup::{ExistingServer, KnownFiles, OwnServer, StudySetup, StudyTarget, SweepLoad};
+pub use study::{LoadStudy, PlannedCase};

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{Between, Pattern};
+use kelvin_catalogue::load::{NetworkSetup, RequestPattern};
 
 use crate::disk::DiskRate;
-use crate::set::Wanted;
+use crate::file_set::FileSetSpec;
 
 /// A study of one server.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct StudySetup {
     /// Who serves.
-    pub target: Target,
+    pub target: StudyTarget,
     /// What is asked for: one sweep for each.
-    pub loads: Vec<Load>,
+    pub loads: Vec<SweepLoad>,
     /// Numbers of users, where they were told.
     pub users: Option<Vec<u64>>,
     /// Visits to each.
@@ -24,9 +24,9 @@ pub struct Setup {
     /// Time that all visits together may take.
     pub budget: Duration,
     /// The most that they may take, where there is one: numbers of users that do not fit are left out.
-    pub most: Option<Duration>,
+    pub max_duration: Option<Duration>,
     /// Whether the budget is of all that is measured, and not of the visits' load alone, whose time may be that of a published study.
-    pub is_kept: bool,
+    pub budget_is_total: bool,
     /// Time of a visit that counts, where it was told.
     pub duration: Option<Duration>,
     /// CPUs of the load generator.
@@ -35,41 +35,41 @@ pub struct Setup {
     pub seed: u64,
 }
 
-impl Setup {
+impl StudySetup {
     /// How many sweeps there are: one of each load for each place where files are to be.
     pub(crate) fn sweeps(&self) -> usize {
-        let places = if let Target::Own(own) = &self.target { own.caches.len() } else { 1 };
+        let places = if let StudyTarget::Own(own) = &self.target { own.caches.len() } else { 1 };
         self.loads.len() * places
     }
 }
 
 /// One way of asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Load {
+pub struct SweepLoad {
     /// Which files.
-    pub pattern: Pattern,
+    pub pattern: RequestPattern,
     /// Mean think time.
     pub think: Duration,
 }
 
 /// Who serves.
 #[derive(Clone, Debug)]
-pub enum Target {
+pub enum StudyTarget {
     /// A server that is started for the study, with files that are made for it.
-    Own(Own),
+    Own(OwnServer),
     /// One that runs already, and tells what it uses.
-    Running(Running),
+    Running(ExistingServer),
 }
 
 /// A server that runs already.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct ExistingServer {
     /// URL of the directory, ending in a slash.
     pub url: String,
     /// Paths of files in it.
     pub paths: Vec<String>,
     /// Where it tells what it uses.
-    pub resources: SocketAddr,
+    pub stats_address: SocketAddr,
     /// The token for that.
     pub token: String,
     /// Its files, where somebody at the server knows them.
@@ -87,24 +87,24 @@ pub struct KnownFiles {
     pub disk: Vec<DiskRate>,
 }
 
-impl Own {
+impl OwnServer {
     /// The memory of the server whose files are there.
-    pub(crate) fn memory_of(&self, cache: CacheState) -> Option<u64> {
+    pub(crate) fn memory_for(&self, cache: CacheState) -> Option<u64> {
         self.memory.filter(|_| cache == CacheState::Uncached || self.caches.len() == 1)
     }
 }
 
 /// A server of the study's own.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct OwnServer {
     /// The program, and its arguments before those that the study adds.
     pub program: Vec<String>,
     /// More arguments of the server: its model.
     pub arguments: Vec<String>,
     /// Directory for the files, which is emptied by whoever made it.
     pub directory: PathBuf,
-    /// The files, for which there is room: see [`Wanted::fit`].
-    pub files: Wanted,
+    /// The files, for which there is room: see [`FileSetSpec::fit`].
+    pub files: FileSetSpec,
     /// Where they are to be, in the page cache or not: a server with a set of files for each.
     pub caches: Vec<CacheState>,
     /// Bytes of memory that the server may have, page cache included: of two, the one whose files come from the disk.
@@ -114,7 +114,7 @@ pub struct Own {
     /// CPUs that it may use.
     pub cpus: Vec<u32>,
     /// What lies between it and the load generator.
-    pub between: Between,
+    pub between: NetworkSetup,
     /// Bits a second that the link between two namespaces passes, if it is limited.
     pub link: Option<u64>,
 }

@@ -8,24 +8,24 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::clock::monotonic;
-use crate::process::Ended;
-use crate::spawn::of_process;
+use crate::process::ExitKind;
+use crate::thread_spawn::process_error;
 use crate::{Error, Result, check};
 
 /// The result of a guarded child.
 #[derive(Debug)]
-pub struct Ending {
+pub struct ChildOutput {
     /// Its standard output, up to the limit.
     pub output: Vec<u8>,
     /// The end of its standard error.
-    pub complaint: String,
+    pub stderr: String,
     /// How it ended.
-    pub end: End,
+    pub end: ChildEnd,
 }
 
 /// How a guarded child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum ChildEnd {
     /// It exited with this status.
     Exited(i32),
     /// A signal ended it.
@@ -40,7 +40,7 @@ pub enum End {
 
 /// A running child. Dropped, it is killed with its process group and reaped.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedChild {
     child: Child,
     group: libc::pid_t,
     reaped: bool,
@@ -48,22 +48,22 @@ pub struct Guarded {
 
 /// How long a child is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct WaitLimit {
     /// So long in any case; then for as long again as the last time has shown signs of life of it or its children.
-    pub limit: Duration,
+    pub initial: Duration,
     /// No longer than this in all.
-    pub most: Duration,
+    pub max: Duration,
 }
 
-impl Patience {
+impl WaitLimit {
     /// So long, whatever it does.
-    pub const fn exactly(limit: Duration) -> Self {
-        Self { limit, most: limit }
+    pub const fn fixed(limit: Duration) -> Self {
+        Self { initial: limit, max: limit }
     }
 }
 
 /// Maximum bytes of standard error kept.
-const COMPLAINT_BYTES: usize = 4096;
+const STDERR_BYTES: usize = 4096;
 
 /// Makes this process the subreaper of its descendants' orphans.
 pub fn adopt_orphans() -> Result<()> {
@@ -82,7 +82,7 @@ pub fn die_with_parent(parent: u32) {
     }
 }
 
-impl Guarded {
+impl GuardedChild {
     /// Starts a program in a process group of its own; it dies when the calling thread's process does.
     pub fn spawn<I, K, V>(program: &OsStr, arguments: &[&str], environment: I) -> Result<Self>
     where
@@ -106,13 +106,13 @@ impl Guarded {
                 Ok(())
             });
         }
-        let child = command.spawn().map_err(of_process)?;
+        let child = command.spawn().map_err(process_error)?;
         let group = child.id() as libc::pid_t;
         Ok(Self { child, group, reaped: false })
     }
 
     /// Writes its standard input and closes it. A child that does not read is not an error here, but when it ends.
-    pub fn give(&mut self, input: &[u8]) {
+    pub fn write_stdin(&mut self, input: &[u8]) {
         if let Some(mut pipe) = self.child.stdin.take() {
             let _ = pipe.write_all(input);
         }
@@ -127,10 +127,10 @@ impl Guarded {
     /// or within this many bytes; what comes after them is not kept.
     pub fn first_lines(&mut self, count: usize, within: Duration, bytes: usize) -> Result<Vec<String>> {
         let deadline = monotonic() + within.as_nanos() as u64;
-        let mut output = Stream::new(self.child.stdout.take());
+        let mut output = OutputPipe::new(self.child.stdout.take());
         let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
-        while output.open() && output.bytes.len() <= bytes && lines(&output.bytes) < count {
-            if crate::interrupt::requested().is_some() || monotonic() >= deadline {
+        while output.is_open() && output.bytes.len() <= bytes && lines(&output.bytes) < count {
+            if crate::stop_signals::stop_signal().is_some() || monotonic() >= deadline {
                 break;
             }
             if wait_readable(&[&output], deadline)? {
@@ -144,34 +144,35 @@ impl Guarded {
     }
 
     /// How it has ended by itself; `None` while it runs.
-    pub fn ended(&self) -> Option<Ended> {
-        crate::process::ended(self.group).ok()?
+    pub fn peek_exit(&self) -> Option<ExitKind> {
+        crate::process::peek_exit(self.group).ok()?
     }
 
     /// What it has written to standard error until now.
-    pub fn complaint(&mut self) -> String {
-        let mut complaint = Stream::new(self.child.stderr.take());
+    pub fn stderr(&mut self) -> String {
+        let mut complaint = OutputPipe::new(self.child.stderr.take());
         // What cannot be read is no complaint.
-        let _ = complaint.read(COMPLAINT_BYTES);
+        let _ = complaint.read(STDERR_BYTES);
         self.child.stderr = complaint.pipe;
         String::from_utf8_lossy(&complaint.bytes).trim().to_owned()
     }
 
     /// Waits until it has ended, as long as patience lasts; reads at most `bytes` of its output. This process sleeps, without
     /// polling, until the child writes, ends, or the time is over.
-    pub fn wait(mut self, patience: Patience, bytes: usize) -> Result<Ending> {
-        let mut deadline = Deadline::new(self.group, patience);
-        let mut output = Stream::new(self.child.stdout.take());
-        let mut complaint = Stream::new(self.child.stderr.take());
-        let (exit, mut end) = (Exit::of(self.group), None);
+    pub fn wait(mut self, patience: WaitLimit, bytes: usize) -> Result<ChildOutput> {
+        let mut deadline = GroupDeadline::new(self.group, patience);
+        let mut output = OutputPipe::new(self.child.stdout.take());
+        let mut complaint = OutputPipe::new(self.child.stderr.take());
+        let (exit, mut end) = (ExitNotifier::open(self.group), None);
         // A process that it started may hold its pipes open, and live on.
-        while (output.open() || complaint.open()) && !(exit.0.is_some() && crate::process::has_ended(self.group)) {
-            if crate::interrupt::requested().is_some() {
-                end = Some(End::Interrupted);
+        while (output.is_open() || complaint.is_open()) && !(exit.0.is_some() && crate::process::has_ended(self.group))
+        {
+            if crate::stop_signals::stop_signal().is_some() {
+                end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
-                end = Some(End::TooMuchOutput);
+                end = Some(ChildEnd::TooMuchOutput);
             } else if !wait_readable(&[&output, &complaint, &exit], deadline.at)? {
-                end = deadline.is_over().then_some(End::TimedOut);
+                end = deadline.is_expired().then_some(ChildEnd::TimedOut);
                 if end.is_none() {
                     continue;
                 }
@@ -180,38 +181,42 @@ impl Guarded {
                 break;
             }
             output.read(usize::MAX)?;
-            complaint.read(COMPLAINT_BYTES)?;
+            complaint.read(STDERR_BYTES)?;
         }
         if end.is_none() {
             // What it wrote before it ended is there.
-            while output.read(usize::MAX)? || complaint.read(COMPLAINT_BYTES)? {}
+            while output.read(usize::MAX)? || complaint.read(STDERR_BYTES)? {}
             // All pipes are closed: the child is ending, but a descendant may linger.
-            end = self.wait_until(&mut deadline)?;
+            end = self.wait_for_exit(&mut deadline)?;
         }
-        let status = self.end_group()?;
-        let end = end.unwrap_or_else(|| end_of(status));
-        Ok(Ending { output: output.bytes, complaint: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(), end })
+        let status = self.kill_group()?;
+        let end = end.unwrap_or_else(|| child_end(status));
+        Ok(ChildOutput {
+            output: output.bytes,
+            stderr: String::from_utf8_lossy(&complaint.bytes).trim().to_owned(),
+            end,
+        })
     }
 
     /// Waits for the exit of the child itself, without reaping it, so that its process group stays its own; `Some` if
     /// it had to be given up.
-    fn wait_until(&mut self, deadline: &mut Deadline) -> Result<Option<End>> {
+    fn wait_for_exit(&mut self, deadline: &mut GroupDeadline) -> Result<Option<ChildEnd>> {
         loop {
             if crate::process::has_ended(self.group) {
                 return Ok(None);
             }
-            if crate::interrupt::requested().is_some() {
-                return Ok(Some(End::Interrupted));
+            if crate::stop_signals::stop_signal().is_some() {
+                return Ok(Some(ChildEnd::Interrupted));
             }
-            if deadline.is_over() {
-                return Ok(Some(End::TimedOut));
+            if deadline.is_expired() {
+                return Ok(Some(ChildEnd::TimedOut));
             }
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
     /// Kills what is left of the process group, and reaps all of it that is ours.
-    fn end_group(&mut self) -> Result<ExitStatus> {
+    fn kill_group(&mut self) -> Result<ExitStatus> {
         // SAFETY: takes no pointers; the group was made for this child, and its leader is not reaped before.
         unsafe { libc::kill(-self.group, libc::SIGKILL) };
         let status = self.child.wait();
@@ -222,33 +227,33 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for GuardedChild {
     fn drop(&mut self) {
         if !self.reaped {
-            let _ = self.end_group();
+            let _ = self.kill_group();
         }
     }
 }
 
 /// When a group of processes is given up.
-struct Deadline {
+struct GroupDeadline {
     group: libc::pid_t,
     limit: u64,
     /// The next time that signs of life are looked for, and the last.
     at: u64,
     last: u64,
-    signs: SignsOfLife,
+    activity: ActivityCounters,
 }
 
-impl Deadline {
-    fn new(group: libc::pid_t, patience: Patience) -> Self {
-        let [limit, most] = [patience.limit, patience.most].map(|time| time.as_nanos() as u64);
+impl GroupDeadline {
+    fn new(group: libc::pid_t, patience: WaitLimit) -> Self {
+        let [limit, most] = [patience.initial, patience.max].map(|time| time.as_nanos() as u64);
         let now = monotonic();
-        Self { group, limit, at: now + limit, last: now + most.max(limit), signs: SignsOfLife::default() }
+        Self { group, limit, at: now + limit, last: now + most.max(limit), activity: ActivityCounters::default() }
     }
 
     /// Whether it has passed, and cannot be put off.
-    fn is_over(&mut self) -> bool {
+    fn is_expired(&mut self) -> bool {
         let now = monotonic();
         if now < self.at {
             return false;
@@ -256,8 +261,8 @@ impl Deadline {
         if self.at >= self.last {
             return true;
         }
-        let signs = SignsOfLife::of(self.group);
-        let is_over = signs == std::mem::replace(&mut self.signs, signs);
+        let signs = ActivityCounters::of_group(self.group);
+        let is_over = signs == std::mem::replace(&mut self.activity, signs);
         self.at = self.last.min(now + self.limit);
         is_over
     }
@@ -265,7 +270,7 @@ impl Deadline {
 
 /// What only grows while processes of a group do something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SignsOfLife {
+struct ActivityCounters {
     /// Ticks of CPU time, and page faults that waited for a device.
     ticks: u64,
     faults: u64,
@@ -273,14 +278,14 @@ struct SignsOfLife {
     bytes: u64,
 }
 
-impl SignsOfLife {
+impl ActivityCounters {
     /// Of all processes of a group that are there.
-    fn of(group: libc::pid_t) -> Self {
+    fn of_group(group: libc::pid_t) -> Self {
         let mut signs = Self::default();
         let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
         for number in numbers.filter_map(|name| name.to_str()?.parse::<libc::pid_t>().ok()) {
             let file = |name: &str| std::fs::read_to_string(format!("/proc/{number}/{name}")).unwrap_or_default();
-            if let Some(of_one) = Self::of_stat(&file("stat"), group) {
+            if let Some(of_one) = Self::from_stat(&file("stat"), group) {
                 signs.ticks += of_one.ticks;
                 signs.faults += of_one.faults;
                 signs.bytes += bytes_moved(&file("io"));
@@ -291,7 +296,7 @@ impl SignsOfLife {
 
     /// What a line of /proc/PID/stat (proc_pid_stat(5)) says, if the process is of the group. Children that have ended count with the
     /// one that waited for them.
-    fn of_stat(stat: &str, group: libc::pid_t) -> Option<Self> {
+    fn from_stat(stat: &str, group: libc::pid_t) -> Option<Self> {
         // The name may have spaces and brackets.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
@@ -306,20 +311,20 @@ fn bytes_moved(io: &str) -> u64 {
     io.lines().filter_map(|line| line.split_once(": ")?.1.parse::<u64>().ok()).fold(0, u64::wrapping_add)
 }
 
-fn end_of(status: ExitStatus) -> End {
+fn child_end(status: ExitStatus) -> ChildEnd {
     match (status.code(), status.signal()) {
-        (Some(code), _) => End::Exited(code),
-        (None, signal) => End::Signalled(signal.unwrap_or(0)),
+        (Some(code), _) => ChildEnd::Exited(code),
+        (None, signal) => ChildEnd::Signalled(signal.unwrap_or(0)),
     }
 }
 
 /// One of the child's output streams.
-struct Stream<R> {
+struct OutputPipe<R> {
     pipe: Option<R>,
     bytes: Vec<u8>,
 }
 
-impl<R: Read + AsRawFd> Stream<R> {
+impl<R: Read + AsRawFd> OutputPipe<R> {
     fn new(pipe: Option<R>) -> Self {
         if let Some(pipe) = &pipe {
             // SAFETY: the descriptor is open; changes only its status flags.
@@ -331,7 +336,7 @@ impl<R: Read + AsRawFd> Stream<R> {
         Self { pipe, bytes: Vec::new() }
     }
 
-    fn open(&self) -> bool {
+    fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
@@ -354,21 +359,21 @@ impl<R: Read + AsRawFd> Stream<R> {
 }
 
 /// A pollable descriptor.
-trait Waitable {
+trait Pollable {
     fn descriptor(&self) -> Option<libc::c_int>;
 }
 
-impl<R: AsRawFd> Waitable for Stream<R> {
+impl<R: AsRawFd> Pollable for OutputPipe<R> {
     fn descriptor(&self) -> Option<libc::c_int> {
         self.pipe.as_ref().map(AsRawFd::as_raw_fd)
     }
 }
 
 /// What becomes readable when a process has ended; nothing on a kernel before Linux 5.3.
-struct Exit(Option<OwnedFd>);
+struct ExitNotifier(Option<OwnedFd>);
 
-impl Exit {
-    fn of(process: libc::pid_t) -> Self {
+impl ExitNotifier {
+    fn open(process: libc::pid_t) -> Self {
         // SAFETY: takes no pointers; the descriptor that is returned is new, and nobody else's.
         Self(unsafe {
             let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
@@ -377,14 +382,14 @@ impl Exit {
     }
 }
 
-impl Waitable for Exit {
+impl Pollable for ExitNotifier {
     fn descriptor(&self) -> Option<libc::c_int> {
         self.0.as_ref().map(AsRawFd::as_raw_fd)
     }
 }
 
 /// Sleeps until one of them can be read (true), or the deadline has passed or a signal came (false).
-fn wait_readable(streams: &[&dyn Waitable], deadline: u64) -> Result<bool> {
+fn wait_readable(streams: &[&dyn Pollable], deadline: u64) -> Result<bool> {
     let mut watched: Vec<libc::pollfd> = streams
         .iter()
         .filter_map(|stream| stream.descriptor())
@@ -403,25 +408,25 @@ fn wait_readable(streams: &[&dyn Waitable], deadline: u64) -> Result<bool> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str) -> Guarded {
-        Guarded::spawn(OsStr::new("/bin/sh"), &["-c", script], [("KELVIN_TEST", "1")]).unwrap()
+    fn shell(script: &str) -> GuardedChild {
+        GuardedChild::spawn(OsStr::new("/bin/sh"), &["-c", script], [("KELVIN_TEST", "1")]).unwrap()
     }
 
     #[test]
-    fn output_errors_and_status_come_back() {
+    fn output_stderr_and_status_are_returned() {
         let mut child = shell("cat; echo oops >&2; exit 3");
-        child.give(b"hello");
-        let ending = child.wait(Patience::exactly(Duration::from_secs(5)), 1 << 20).unwrap();
+        child.write_stdin(b"hello");
+        let ending = child.wait(WaitLimit::fixed(Duration::from_secs(5)), 1 << 20).unwrap();
         assert_eq!(ending.output, b"hello");
-        assert_eq!(ending.complaint, "oops");
-        assert_eq!(ending.end, End::Exited(3));
+        assert_eq!(ending.stderr, "oops");
+        assert_eq!(ending.end, ChildEnd::Exited(3));
     }
 
     #[test]
-    fn a_child_that_hangs_is_ended_with_its_children() {
+    fn hanging_child_group_is_killed() {
         let child = shell("sleep 1000 & echo $!; wait");
-        let ending = child.wait(Patience::exactly(Duration::from_secs(2)), 1 << 20).unwrap();
-        assert_eq!(ending.end, End::TimedOut);
+        let ending = child.wait(WaitLimit::fixed(Duration::from_secs(2)), 1 << 20).unwrap();
+        assert_eq!(ending.end, ChildEnd::TimedOut);
         let grandchild: libc::pid_t = String::from_utf8(ending.output).unwrap().trim().parse().unwrap();
         for _ in 0..500 {
             let state = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
@@ -434,56 +439,56 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_that_it_is_ready_and_runs_on() {
+    fn first_lines_return_while_child_runs() {
         let mut child = shell("echo warm >&2; echo here; echo more; sleep 1000");
         assert_eq!(child.first_lines(1, Duration::from_secs(20), 100).unwrap(), ["here"]);
-        assert_eq!(child.complaint(), "warm");
+        assert_eq!(child.stderr(), "warm");
         assert!(std::path::Path::new(&format!("/proc/{}", child.id())).exists());
         drop(child);
         let mut silent = shell("echo wrong >&2");
         assert!(silent.first_lines(1, Duration::from_secs(20), 100).unwrap().is_empty());
-        assert_eq!(silent.complaint(), "wrong");
+        assert_eq!(silent.stderr(), "wrong");
     }
 
     /// A limit that is short for what is done, and long for this program.
     const SHORT: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_child_that_does_something_is_waited_for_and_one_that_does_nothing_is_not() {
-        let patience = Patience { limit: SHORT, most: Duration::from_secs(60) };
+    fn active_child_extends_its_limit() {
+        let patience = WaitLimit { initial: SHORT, max: Duration::from_secs(60) };
         let ending = shell("for i in 1 2 3 4 5 6; do sleep 0.4; echo; done >/dev/null; exit 4").wait(patience, 100);
-        assert_eq!(ending.unwrap().end, End::Exited(4));
+        assert_eq!(ending.unwrap().end, ChildEnd::Exited(4));
         // It has done something once, when it began.
-        assert_eq!(shell("sleep 1000").wait(patience, 100).unwrap().end, End::TimedOut);
+        assert_eq!(shell("sleep 1000").wait(patience, 100).unwrap().end, ChildEnd::TimedOut);
     }
 
     #[test]
-    fn patience_ends_also_with_one_that_never_does() {
-        let patience = Patience { limit: SHORT, most: 3 * SHORT };
+    fn max_wait_ends_active_child() {
+        let patience = WaitLimit { initial: SHORT, max: 3 * SHORT };
         let begun = monotonic();
-        assert_eq!(shell("while :; do :; done").wait(patience, 100).unwrap().end, End::TimedOut);
-        assert!(monotonic() - begun >= patience.most.as_nanos() as u64);
+        assert_eq!(shell("while :; do :; done").wait(patience, 100).unwrap().end, ChildEnd::TimedOut);
+        assert!(monotonic() - begun >= patience.max.as_nanos() as u64);
     }
 
     #[test]
-    fn signs_of_life_are_those_of_its_group() {
+    fn activity_counts_its_group() {
         let stat = "7 (a) b) S 1 42 42 0 -1 4194560 1 2 3 4 50 60 70 80 20 0 1 0 5";
-        let signs = SignsOfLife::of_stat(stat, 42).unwrap();
+        let signs = ActivityCounters::from_stat(stat, 42).unwrap();
         assert_eq!((signs.ticks, signs.faults), (260, 3 + 4));
-        assert_eq!(SignsOfLife::of_stat(stat, 7), None);
-        assert_eq!(SignsOfLife::of_stat("", 7), None);
+        assert_eq!(ActivityCounters::from_stat(stat, 7), None);
+        assert_eq!(ActivityCounters::from_stat("", 7), None);
         assert_eq!(bytes_moved("rchar: 10\nwchar: 5\ncancelled_write_bytes: 0\n"), 15);
     }
 
     #[test]
-    fn a_crash_names_its_signal() {
-        let ending = shell("kill -SEGV $$").wait(Patience::exactly(Duration::from_secs(5)), 1 << 20).unwrap();
-        assert_eq!(ending.end, End::Signalled(libc::SIGSEGV));
+    fn crash_names_its_signal() {
+        let ending = shell("kill -SEGV $$").wait(WaitLimit::fixed(Duration::from_secs(5)), 1 << 20).unwrap();
+        assert_eq!(ending.end, ChildEnd::Signalled(libc::SIGSEGV));
     }
 
     #[test]
-    fn a_flood_is_cut_off() {
-        let ending = shell("yes").wait(Patience::exactly(Duration::from_secs(20)), 100_000).unwrap();
-        assert_eq!(ending.end, End::TooMuchOutput);
+    fn excess_output_kills_child() {
+        let ending = shell("yes").wait(WaitLimit::fixed(Duration::from_secs(20)), 100_000).unwrap();
+        assert_eq!(ending.end, ChildEnd::TooMuchOutput);
     }
 }

@@ -12,17 +12,17 @@ pub enum Clock {
     /// `clock_gettime(CLOCK_MONOTONIC_RAW)`; a tick is a nanosecond.
     MonotonicRaw,
     /// A script; a tick is a nanosecond. For tests of code that is timed.
-    Scripted(&'static Script),
+    Scripted(&'static ScriptedClock),
 }
 
 /// A clock that advances only on request, and by a fixed step per reading.
 #[derive(Debug, Default)]
-pub struct Script {
+pub struct ScriptedClock {
     now: AtomicU64,
     step: AtomicU64,
 }
 
-impl Script {
+impl ScriptedClock {
     /// A script that lives as long as the process; a reading costs `step` nanoseconds.
     pub fn leak(step: u64) -> &'static Self {
         let script = Box::leak(Box::new(Self::default()));
@@ -31,7 +31,7 @@ impl Script {
     }
 
     /// From now on a reading costs so many nanoseconds.
-    pub fn slow_down(&self, step: u64) {
+    pub fn set_step(&self, step: u64) {
         self.step.store(step, Ordering::Relaxed);
     }
 
@@ -74,7 +74,7 @@ impl Clock {
 
 impl Clock {
     /// Nanoseconds for deadlines: CLOCK_MONOTONIC, or the script's time.
-    pub fn deadline(self) -> u64 {
+    pub fn deadline_nanoseconds(self) -> u64 {
         match self {
             Clock::Scripted(script) => script.now(),
             _ => monotonic(),
@@ -112,7 +112,7 @@ pub fn counter_unusable(available_clock_sources: Option<&str>) -> Option<String>
 
 /// The rate of a clock against CLOCK_MONOTONIC_RAW.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Calibration {
+pub struct ClockCalibration {
     /// Ticks per second.
     pub hertz: f64,
     /// Half-width of its 95 % interval as a share of it.
@@ -123,9 +123,9 @@ pub struct Calibration {
 ///
 /// Each point is the tightest of several raw-counter-raw triples, which rejects interruptions between the two readings;
 /// the rate is the least-squares slope over the points and its error the slope's own.
-pub fn calibrate(clock: Clock, seconds: f64) -> Calibration {
+pub fn calibrate(clock: Clock, seconds: f64) -> ClockCalibration {
     if !matches!(clock, Clock::Counter) {
-        return Calibration { hertz: 1e9, relative_error: 0.0 };
+        return ClockCalibration { hertz: 1e9, relative_error: 0.0 };
     }
     const POINTS: usize = 40;
     let step = (seconds * 1e9 / POINTS as f64) as u64;
@@ -138,7 +138,7 @@ pub fn calibrate(clock: Clock, seconds: f64) -> Calibration {
             tightest_point(clock, origin)
         })
         .collect();
-    slope(&points)
+    fit_slope(&points)
 }
 
 /// The raw time (from `origin`) and the counter of the triple whose two raw readings lie closest together.
@@ -155,7 +155,7 @@ fn tightest_point(clock: Clock, origin: u64) -> (f64, f64) {
         .unwrap_or((0.0, 0.0))
 }
 
-fn slope(points: &[(f64, f64)]) -> Calibration {
+fn fit_slope(points: &[(f64, f64)]) -> ClockCalibration {
     let n = points.len() as f64;
     let (first_time, first_ticks) = points[0];
     let mean_x = points.iter().map(|p| p.0 - first_time).sum::<f64>() / n;
@@ -166,7 +166,7 @@ fn slope(points: &[(f64, f64)]) -> Calibration {
     let residual: f64 =
         points.iter().map(|p| (p.1 - first_ticks - mean_y - slope * (p.0 - first_time - mean_x)).powi(2)).sum();
     let standard_error = (residual / (n - 2.0) / sxx).sqrt();
-    Calibration { hertz: slope * 1e9, relative_error: 2.02 * standard_error / slope }
+    ClockCalibration { hertz: slope * 1e9, relative_error: 2.02 * standard_error / slope }
 }
 
 #[cfg(test)]
@@ -174,18 +174,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slope_and_its_error_are_those_of_least_squares() {
+    fn slope_matches_least_squares() {
         // y = 2x with residuals +1 -1 -1 +1 that leave the slope alone.
         let points = [(0.0, 1.0), (1.0, 1.0), (2.0, 3.0), (3.0, 7.0)];
-        let calibration = slope(&points);
+        let calibration = fit_slope(&points);
         assert!((calibration.hertz - 2e9).abs() < 1.0);
         // residual sum of squares 4, n - 2 = 2, Sxx = 5: standard error sqrt(0.4)
         assert!((calibration.relative_error - 2.02 * 0.4f64.sqrt() / 2.0).abs() < 1e-12);
     }
 
     #[test]
-    fn a_scripted_clock_advances_only_on_request() {
-        let script = Script::leak(5);
+    fn scripted_clock_advances_only_on_request() {
+        let script = ScriptedClock::leak(5);
         let clock = Clock::Scripted(script);
         let begun = clock.start();
         script.advance(100);
@@ -193,9 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_agrees_with_the_kernel() {
+    fn counter_agrees_with_kernel() {
         if let Some(reason) = counter_unusable(None) {
-            return kelvin_testing::Missing::machine(reason).skips("the counter as a clock");
+            return kelvin_testing::MissingRequirement::machine(reason).report_skip("the counter as a clock");
         }
         let calibration = calibrate(Clock::Counter, 0.02);
         let raw = || nanoseconds(libc::CLOCK_MONOTONIC_RAW);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_distrusts_the_counter_is_believed() {
+    fn kernel_distrust_makes_counter_unusable() {
         assert!(counter_unusable(Some("kvm-clock acpi_pm\n")).is_some());
     }
 }

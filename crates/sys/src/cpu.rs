@@ -40,7 +40,7 @@ pub fn current() -> u32 {
 }
 
 /// Makes the calling thread SCHED_IDLE: it keeps a CPU from going idle without delaying others.
-pub fn run_when_idle() -> Result<()> {
+pub fn set_idle_priority() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is valid for the call; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) }).map(drop)
@@ -48,17 +48,17 @@ pub fn run_when_idle() -> Result<()> {
 
 /// Gives the calling process real-time priority (SCHED_FIFO) at the lowest level, with a limit on CPU time without
 /// sleeping (RLIMIT_RTTIME), so that a spinning probe cannot lock up the machine.
-pub fn realtime(bound: std::time::Duration) -> Result<()> {
+pub fn set_realtime_process(bound: std::time::Duration) -> Result<()> {
     let microseconds = bound.as_micros() as libc::rlim_t;
     let limit = libc::rlimit { rlim_cur: microseconds, rlim_max: microseconds };
     // SAFETY: `limit` is a valid rlimit.
     check(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &raw const limit) })?;
-    realtime_thread()
+    set_realtime_thread()
 }
 
 /// Gives the calling thread alone real-time priority (SCHED_FIFO) at the lowest level, without a limit: it must sleep now and then,
 /// or other programs starve on its CPU.
-pub fn realtime_thread() -> Result<()> {
+pub fn set_realtime_thread() -> Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: `parameters` is a valid sched_param; 0 is the calling thread.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pinning_is_obeyed_and_seen() {
+    fn pinning_moves_thread() {
         let all = allowed().unwrap();
         assert!(!all.is_empty());
         let last = *all.last().unwrap();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_an_error() {
+    fn missing_cpu_is_an_error() {
         std::thread::spawn(|| assert!(pin(&[8000]).is_err())).join().unwrap();
     }
 }

@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use crate::net::interface::{request, socket};
+use crate::net::interface::{new_request, socket};
 use crate::{Result, check};
 
 /// Command numbers of `linux/ethtool.h` that read one boolean, and the names that ethtool(8) gives them.
-const BOOLEANS: [(u32, &str); 6] = [
+const OFFLOAD_QUERIES: [(u32, &str); 6] = [
     (0x14, "rx-checksum"),
     (0x16, "tx-checksum"),
     (0x18, "scatter-gather"),
@@ -26,7 +26,7 @@ const GET_SETTINGS: u32 = 0x1;
 
 /// `struct ethtool_value` of `linux/ethtool.h`.
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
@@ -43,7 +43,7 @@ struct DriverInfo {
 /// `struct ethtool_cmd` of `linux/ethtool.h`.
 #[repr(C)]
 #[derive(Default)]
-struct Settings {
+struct EthtoolSettings {
     command: u32,
     modes: [u32; 2],
     speed: u16,
@@ -62,8 +62,8 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
     let socket = socket()?;
     let mut on = Vec::new();
     let mut answered = false;
-    for (command, name) in BOOLEANS {
-        match ask(&socket, interface, command) {
+    for (command, name) in OFFLOAD_QUERIES {
+        match query_value(&socket, interface, command) {
             Ok(data) => {
                 answered = true;
                 if data != 0 {
@@ -74,7 +74,7 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
             Err(error) => return Err(error),
         }
     }
-    match ask(&socket, interface, GET_FLAGS) {
+    match query_value(&socket, interface, GET_FLAGS) {
         Ok(flags) if flags & FLAG_LRO != 0 => on.push("lro"),
         Ok(_) => {}
         Err(_) if answered => {}
@@ -89,7 +89,7 @@ pub fn offloads(interface: &str) -> Result<Vec<&'static str>> {
 /// As for [`offloads`].
 pub fn driver(interface: &str) -> Result<String> {
     let mut about = DriverInfo { command: GET_DRIVER, name: [0; 32], more: [0; 160] };
-    put(&socket()?, interface, &mut about)?;
+    run_command(&socket()?, interface, &mut about)?;
     let end = about.name.iter().position(|&byte| byte == 0).unwrap_or(about.name.len());
     Ok(String::from_utf8_lossy(&about.name[..end]).into_owned())
 }
@@ -100,17 +100,17 @@ pub fn driver(interface: &str) -> Result<String> {
 /// # Errors
 /// As for [`offloads`].
 pub fn advertised_rate(interface: &str) -> Result<Option<f64>> {
-    let mut settings = Settings { command: GET_SETTINGS, ..Settings::default() };
-    put(&socket()?, interface, &mut settings)?;
+    let mut settings = EthtoolSettings { command: GET_SETTINGS, ..EthtoolSettings::default() };
+    run_command(&socket()?, interface, &mut settings)?;
     let megabits = u32::from(settings.speed) | u32::from(settings.speed_high) << 16;
     // All ones in either half, or zero, mean unknown.
     Ok((megabits != 0 && megabits != u32::MAX && megabits != 0xffff).then(|| f64::from(megabits) * 1e6))
 }
 
 /// A query of the driver.
-fn ask(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
-    let mut value = Value { command, data: 0 };
-    put(socket, interface, &mut value)?;
+fn query_value(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
+    let mut value = EthtoolValue { command, data: 0 };
+    run_command(socket, interface, &mut value)?;
     Ok(value.data)
 }
 
@@ -118,17 +118,17 @@ fn ask(socket: &OwnedFd, interface: &str, command: u32) -> Result<u32> {
 ///
 /// # Safety
 /// The structure must be the one that its command fills, and every pattern of bytes must be a value of it.
-unsafe trait Question {}
+unsafe trait EthtoolCommand {}
 // SAFETY: integers; `struct ethtool_value`.
-unsafe impl Question for Value {}
+unsafe impl EthtoolCommand for EthtoolValue {}
 // SAFETY: integers and bytes; `struct ethtool_drvinfo`.
-unsafe impl Question for DriverInfo {}
+unsafe impl EthtoolCommand for DriverInfo {}
 // SAFETY: integers; `struct ethtool_cmd`.
-unsafe impl Question for Settings {}
+unsafe impl EthtoolCommand for EthtoolSettings {}
 
 /// Has the driver fill in the answer.
-fn put<Q: Question>(socket: &OwnedFd, interface: &str, question: &mut Q) -> Result<()> {
-    let mut request = request(interface)?;
+fn run_command<Q: EthtoolCommand>(socket: &OwnedFd, interface: &str, question: &mut Q) -> Result<()> {
+    let mut request = new_request(interface)?;
     request.ifr_ifru.ifru_data = (&raw mut *question).cast();
     // SAFETY: the request names its interface with a terminated string, and its data pointer leads to a live structure, which
     // is what its command reads and writes, as `Question` promises.
@@ -142,9 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_have_the_size_of_the_kernels() {
-        assert_eq!((size_of::<Value>(), size_of::<DriverInfo>(), size_of::<Settings>()), (8, 196, 44));
-        assert_eq!(std::mem::offset_of!(Settings, speed_high), 28);
+    fn struct_sizes_match_kernel() {
+        assert_eq!((size_of::<EthtoolValue>(), size_of::<DriverInfo>(), size_of::<EthtoolSettings>()), (8, 196, 44));
+        assert_eq!(std::mem::offset_of!(EthtoolSettings, speed_high), 28);
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_interface_has_are_errors() {
+    fn unknown_interface_is_an_error() {
         assert_eq!(offloads("").unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!(offloads("a name that is far too long").unwrap_err().kind(), ErrorKind::InvalidInput);
         assert!(offloads("nosuchif0").is_err());

@@ -56,7 +56,7 @@ pub fn read_named_text(path: &Path) -> Result<String> {
 
 /// Space of a file system, in bytes and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct FileSystemSpace {
     /// Size of the file system, in bytes.
     pub total_bytes: u64,
     /// Bytes that an unprivileged user may still write.
@@ -73,7 +73,7 @@ pub struct Room {
 ///
 /// # Errors
 /// Those of dup3.
-pub fn replace(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
+pub fn replace_descriptor(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
     // SAFETY: takes no pointers. Both descriptors are open; the first one stays open, and its owner's.
     check(unsafe { libc::dup3(by.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) }).map(drop)
 }
@@ -82,8 +82,8 @@ pub fn replace(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
 ///
 /// # Errors
 /// Those of statvfs, such as `NotFound`; `InvalidInput` for a path with a NUL byte.
-pub fn room(path: &Path) -> Result<Room> {
-    let answer = status(path)?;
+pub fn space(path: &Path) -> Result<FileSystemSpace> {
+    let answer = statvfs(path)?;
     // The fields are 64 bits wide on the targets we build for and narrower on others.
     #[allow(clippy::unnecessary_cast)]
     let unit = answer.f_frsize as u64;
@@ -91,7 +91,7 @@ pub fn room(path: &Path) -> Result<Room> {
     let [total, available, free] = [answer.f_blocks as u64, answer.f_bavail as u64, answer.f_bfree as u64];
     #[allow(clippy::unnecessary_cast)]
     let (total_files, free_files) = (answer.f_files as u64, answer.f_favail as u64);
-    Ok(Room {
+    Ok(FileSystemSpace {
         total_bytes: unit.saturating_mul(total),
         available_bytes: unit.saturating_mul(available),
         free_bytes: unit.saturating_mul(free),
@@ -100,7 +100,7 @@ pub fn room(path: &Path) -> Result<Room> {
     })
 }
 
-fn status(path: &Path) -> Result<libc::statvfs> {
+fn statvfs(path: &Path) -> Result<libc::statvfs> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
     let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statvfs writes.
@@ -113,9 +113,9 @@ fn status(path: &Path) -> Result<libc::statvfs> {
 /// of statvfs(3)).
 ///
 /// # Errors
-/// As [`room`].
-pub fn identity(path: &Path) -> Result<u64> {
-    let answer = status(path)?;
+/// As [`space`].
+pub fn file_system_id(path: &Path) -> Result<u64> {
+    let answer = statvfs(path)?;
     // 64 bits wide on the targets we build for and narrower on others.
     #[allow(clippy::unnecessary_cast)]
     Ok(answer.f_fsid as u64)
@@ -124,9 +124,9 @@ pub fn identity(path: &Path) -> Result<u64> {
 /// Share of a file system that an unprivileged user may still fill, 0 to 1; 0 for one without a size.
 ///
 /// # Errors
-/// As [`room`].
+/// As [`space`].
 pub fn free_share(path: &Path) -> Result<f64> {
-    let room = room(path)?;
+    let room = space(path)?;
     Ok(if room.total_bytes == 0 { 0.0 } else { room.available_bytes as f64 / room.total_bytes as f64 })
 }
 
@@ -135,7 +135,7 @@ pub fn free_share(path: &Path) -> Result<f64> {
 pub struct FileSystemKind(u32);
 
 /// Magic numbers and names (statfs(2), include/uapi/linux/magic.h), and whether files live in memory only.
-const KINDS: &[(u32, &str, bool)] = &[
+const FILE_SYSTEMS: &[(u32, &str, bool)] = &[
     (0xef53, "ext4", false),
     (0x5846_5342, "xfs", false),
     (0x9123_683e, "btrfs", false),
@@ -165,48 +165,48 @@ const KINDS: &[(u32, &str, bool)] = &[
 ];
 
 /// Those served by another program or machine.
-const SERVED: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
+const SERVED_FILE_SYSTEMS: &[&str] = &["fuse", "nfs", "cifs", "smb2", "9p", "virtiofs", "ceph", "lustre", "afs"];
 
 /// Those of which the size of a file is that of its content. Files of the kernel's own interfaces state none or a page, whatever they have,
 /// and those of other programs and machines what these say.
-const SIZED: &[&str] =
+const SIZED_FILE_SYSTEMS: &[&str] =
     &["ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "ramfs", "vfat", "exfat", "ntfs3", "squashfs"];
 
 /// Those that store every byte as it is: the others may compress, or hide what is behind them.
-const PLAIN: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
+const UNCOMPRESSED_FILE_SYSTEMS: &[&str] = &["ext4", "xfs", "tmpfs", "ramfs", "vfat", "exfat"];
 
 impl FileSystemKind {
     /// Its name, or its number if unknown.
     pub fn name(self) -> String {
-        match KINDS.iter().find(|(magic, ..)| *magic == self.0) {
+        match FILE_SYSTEMS.iter().find(|(magic, ..)| *magic == self.0) {
             Some((_, name, _)) => (*name).to_owned(),
             None => format!("kind {:#x}", self.0),
         }
     }
 
     /// Whether its files are in memory only.
-    pub fn lives_in_memory(self) -> bool {
-        KINDS.iter().any(|(magic, _, memory)| *magic == self.0 && *memory)
+    pub fn is_in_memory(self) -> bool {
+        FILE_SYSTEMS.iter().any(|(magic, _, memory)| *magic == self.0 && *memory)
     }
 
     /// Whether it is served by another program or machine.
     pub fn is_served(self) -> bool {
-        SERVED.contains(&self.name().as_str())
+        SERVED_FILE_SYSTEMS.contains(&self.name().as_str())
     }
 
     /// Whether repeated bytes take as much space as others.
-    pub fn keeps_every_byte(self) -> bool {
-        PLAIN.contains(&self.name().as_str())
+    pub fn stores_every_byte(self) -> bool {
+        UNCOMPRESSED_FILE_SYSTEMS.contains(&self.name().as_str())
     }
 
     /// Whether it is known that a file has as many bytes as it states.
-    pub fn states_sizes(self) -> bool {
-        SIZED.contains(&self.name().as_str())
+    pub fn has_true_sizes(self) -> bool {
+        SIZED_FILE_SYSTEMS.contains(&self.name().as_str())
     }
 
     /// Whether it is known that no other machine can use it at the same time.
-    pub fn is_of_one_machine(self) -> bool {
-        KINDS.iter().any(|(magic, ..)| *magic == self.0) && !self.is_served()
+    pub fn is_single_host(self) -> bool {
+        FILE_SYSTEMS.iter().any(|(magic, ..)| *magic == self.0) && !self.is_served()
     }
 }
 
@@ -220,7 +220,7 @@ pub fn kind(path: &Path) -> Result<FileSystemKind> {
     // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statfs writes.
     check(unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) })?;
     // SAFETY: statfs succeeded, so it has filled the structure.
-    Ok(kind_in(&unsafe { answer.assume_init() }))
+    Ok(kind_from(&unsafe { answer.assume_init() }))
 }
 
 /// The kind of the file system that an open file is in (fstatfs(2)).
@@ -232,11 +232,11 @@ pub fn kind_of(file: impl AsFd) -> Result<FileSystemKind> {
     // SAFETY: the descriptor is borrowed for this call, and `answer` has room for what fstatfs writes.
     check(unsafe { libc::fstatfs(file.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
     // SAFETY: fstatfs succeeded, so it has filled the structure.
-    Ok(kind_in(&unsafe { answer.assume_init() }))
+    Ok(kind_from(&unsafe { answer.assume_init() }))
 }
 
 /// The numbers have 32 bits, in a field whose type differs from target to target.
-fn kind_in(answer: &libc::statfs) -> FileSystemKind {
+fn kind_from(answer: &libc::statfs) -> FileSystemKind {
     FileSystemKind(answer.f_type as u32)
 }
 
@@ -251,22 +251,22 @@ pub fn minor(device: u64) -> u32 {
 }
 
 /// The flag of open(2) to open a pipe without waiting for its other end.
-pub const NONBLOCK: i32 = libc::O_NONBLOCK;
+pub const O_NONBLOCK: i32 = libc::O_NONBLOCK;
 
 /// The flag of open(2) to create an unnamed temporary file in a directory (O_TMPFILE).
-pub const UNNAMED: i32 = libc::O_TMPFILE;
+pub const O_TMPFILE: i32 = libc::O_TMPFILE;
 
 /// The flag of open(2) not to follow a symbolic link.
-pub const NO_FOLLOW: i32 = libc::O_NOFOLLOW;
+pub const O_NOFOLLOW: i32 = libc::O_NOFOLLOW;
 
 /// The flag of open(2) to refer to a path without opening the file (O_PATH).
-pub const PATH: i32 = libc::O_PATH;
+pub const O_PATH: i32 = libc::O_PATH;
 
 /// The flag of open(2) to open a block device only if it is not in use, for example mounted.
-pub const NOT_IN_USE: i32 = libc::O_EXCL;
+pub const O_EXCL: i32 = libc::O_EXCL;
 
 /// The error of open(2) for a non-blocking write to a pipe without a reader (ENXIO).
-pub const NOBODY_READS: i32 = libc::ENXIO;
+pub const ENXIO: i32 = libc::ENXIO;
 
 /// Closes a file, and says whether all that was written to it was taken. A file system of another machine or program, or one with a
 /// quota there, may find out only now that it has no room; a file that is dropped hides that.
@@ -303,7 +303,7 @@ pub fn effective_user() -> u32 {
 ///
 /// # Errors
 /// Those of getrlimit.
-pub fn largest_file() -> Result<u64> {
+pub fn max_file_size() -> Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` has room for what getrlimit writes.
     check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
@@ -316,7 +316,7 @@ pub fn largest_file() -> Result<u64> {
 /// # Errors
 /// Those of fcntl, such as EBADF for a number that is not open, or that this process opened; `PermissionDenied` if it
 /// is read-only.
-pub fn given_to_write(number: i32) -> Result<File> {
+pub fn inherited_writer(number: i32) -> Result<File> {
     // SAFETY: none of these takes a pointer, and the last one makes a descriptor that belongs to nobody yet.
     let (flags, mode, own) = unsafe {
         let flags = check(libc::fcntl(number, libc::F_GETFD))?;
@@ -338,7 +338,7 @@ pub fn given_to_write(number: i32) -> Result<File> {
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN.
-pub fn enter_own_mounts() -> Result<()> {
+pub fn enter_private_mounts() -> Result<()> {
     // SAFETY: takes no pointers.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     // Mounts and unmounts elsewhere still propagate here, so this keeps nothing in use.
@@ -352,7 +352,7 @@ pub fn enter_own_mounts() -> Result<()> {
 ///
 /// # Errors
 /// Those of the ioctls, such as `Unsupported` or ENOTTY where a file system has no such mark.
-pub fn mark_top(directory: &File) -> Result<()> {
+pub fn set_topdir_flag(directory: &File) -> Result<()> {
     /// FS_TOPDIR_FL of include/uapi/linux/fs.h.
     const TOP: libc::c_int = 0x0002_0000;
     let mut flags: libc::c_int = 0;
@@ -370,14 +370,14 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn the_root_file_system_has_a_size() {
-        let room = room(Path::new("/")).unwrap();
+    fn root_file_system_has_size() {
+        let room = space(Path::new("/")).unwrap();
         assert!(room.available_bytes <= room.free_bytes && room.free_bytes < room.total_bytes);
         assert!((0.0..=1.0).contains(&free_share(Path::new("/")).unwrap()));
     }
 
     #[test]
-    fn a_named_file_is_read_and_a_named_pipe_is_not_waited_for() {
+    fn reading_named_pipe_does_not_block() {
         let directory = tempfile::tempdir().unwrap();
         let (file, pipe) = (directory.path().join("file"), directory.path().join("pipe"));
         std::fs::write(&file, "text").unwrap();
@@ -403,31 +403,37 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_distinguished() {
-        let [root, processes, again] = ["/", "/proc", "/proc/self"].map(|path| identity(Path::new(path)).unwrap());
+    fn file_system_kinds_are_distinguished() {
+        let [root, processes, again] =
+            ["/", "/proc", "/proc/self"].map(|path| file_system_id(Path::new(path)).unwrap());
         assert!(root != processes && processes == again, "{root:x} {processes:x} {again:x}");
     }
 
     #[test]
     fn kinds_have_names() {
         assert_eq!(kind(Path::new("/proc")).unwrap().name(), "proc");
-        assert!(kind(Path::new("/proc")).unwrap().lives_in_memory());
+        assert!(kind(Path::new("/proc")).unwrap().is_in_memory());
         assert_eq!(
             (FileSystemKind(0x1234_5678).name(), FileSystemKind(0x6969).is_served()),
             ("kind 0x12345678".into(), true)
         );
-        let of_one_machine = |magic: u32| FileSystemKind(magic).is_of_one_machine();
+        let of_one_machine = |magic: u32| FileSystemKind(magic).is_single_host();
         assert!(of_one_machine(0xef53) && of_one_machine(0x0102_1994) && !of_one_machine(0x6969));
         assert!(!of_one_machine(0x1234_5678), "nothing is claimed about an unknown kind");
-        assert!(FileSystemKind(0xef53).keeps_every_byte() && !FileSystemKind(0x9123_683e).keeps_every_byte());
-        assert!(SERVED.iter().chain(PLAIN).all(|name| KINDS.iter().any(|(_, known, _)| known == name)));
-        let mut magic: Vec<u32> = KINDS.iter().map(|(magic, ..)| *magic).collect();
+        assert!(FileSystemKind(0xef53).stores_every_byte() && !FileSystemKind(0x9123_683e).stores_every_byte());
+        assert!(
+            SERVED_FILE_SYSTEMS
+                .iter()
+                .chain(UNCOMPRESSED_FILE_SYSTEMS)
+                .all(|name| FILE_SYSTEMS.iter().any(|(_, known, _)| known == name))
+        );
+        let mut magic: Vec<u32> = FILE_SYSTEMS.iter().map(|(magic, ..)| *magic).collect();
         magic.sort_unstable();
         assert!(magic.windows(2).all(|pair| pair[0] != pair[1]));
     }
 
     #[test]
-    fn an_inherited_descriptor_is_written_at_its_position() {
+    fn inherited_descriptor_writes_at_position() {
         let name = std::env::temp_dir().join(format!("kelvin-given-{}", std::process::id()));
         let mut own = File::options().read(true).write(true).create_new(true).open(&name).unwrap();
         let reader = File::open(&name).unwrap();
@@ -437,17 +443,17 @@ mod tests {
             // SAFETY: takes no pointers, and what it makes belongs to nobody else.
             unsafe { OwnedFd::from_raw_fd(libc::dup(file.as_raw_fd())) }
         };
-        given_to_write(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
+        inherited_writer(given(&own).as_raw_fd()).unwrap().write_all(b"second ").unwrap();
         own.write_all(b"third").unwrap();
         assert_eq!(std::io::read_to_string(&reader).unwrap(), "first second third");
-        assert!(given_to_write(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("for reading only"));
+        assert!(inherited_writer(given(&reader).as_raw_fd()).unwrap_err().to_string().contains("for reading only"));
         for number in [own.as_raw_fd(), i32::MAX] {
-            assert_eq!(given_to_write(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
+            assert_eq!(inherited_writer(number).unwrap_err().raw_os_error(), Some(libc::EBADF));
         }
     }
 
     #[test]
-    fn closing_frees_the_descriptor_and_a_directory_is_flushed() {
+    fn close_frees_and_directory_flushes() {
         let directory = tempfile::tempdir().unwrap();
         let (mut reader, writer) = std::io::pipe().unwrap();
         close(writer).unwrap();
@@ -459,29 +465,29 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_kernel_state_no_sizes() {
+    fn kernel_files_have_no_true_sizes() {
         let of = |path: &str| kind_of(File::open(path).unwrap()).unwrap();
         assert_eq!(of("/proc/version"), kind(Path::new("/proc/version")).unwrap());
-        assert!(!of("/proc/version").states_sizes() && !of("/sys/kernel").states_sizes());
-        assert!(FileSystemKind(0x0102_1994).states_sizes() && !FileSystemKind(0x6573_5546).states_sizes());
+        assert!(!of("/proc/version").has_true_sizes() && !of("/sys/kernel").has_true_sizes());
+        assert!(FileSystemKind(0x0102_1994).has_true_sizes() && !FileSystemKind(0x6573_5546).has_true_sizes());
     }
 
     #[test]
-    fn a_missing_path_is_an_error() {
-        let error = room(Path::new("/no such directory")).unwrap_err();
+    fn missing_path_is_an_error() {
+        let error = space(Path::new("/no such directory")).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn a_directory_is_marked_or_the_file_system_says_that_it_has_no_marks() {
+    fn topdir_flag_is_set_or_unsupported() {
         let here = std::env::current_dir().unwrap().join(format!("kelvin-top-{}", std::process::id()));
         std::fs::create_dir(&here).unwrap();
-        let marked = File::open(&here).and_then(|directory| mark_top(&directory));
+        let marked = File::open(&here).and_then(|directory| set_topdir_flag(&directory));
         let of_ext4 = kind(&here).unwrap().name() == "ext4";
         // The effect of the mark is up to the file system.
         std::fs::remove_dir(&here).unwrap();
         assert!(marked.is_ok() || !of_ext4, "{marked:?}");
         let proc = File::open("/proc").unwrap();
-        assert!(mark_top(&proc).is_err(), "a pseudo file system has no marks");
+        assert!(set_topdir_flag(&proc).is_err(), "a pseudo file system has no marks");
     }
 }

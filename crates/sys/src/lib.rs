@@ -4,46 +4,46 @@
 //! a thin safe wrapper of a system call that reports its errors.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-pub mod bounce;
-pub mod bus;
-pub mod busy;
-pub mod calls;
+pub mod cache_line;
 pub mod child;
-pub mod children;
+pub mod child_set;
 pub mod clock;
 pub mod cpu;
+pub mod cpu_usage;
 pub mod cpuid;
-pub mod direct;
+pub mod direct_io;
 pub mod ethtool;
-pub mod filter;
+pub mod fork_image;
 pub mod fs;
-pub mod image;
-pub mod interrupt;
-pub mod kernel_end;
+pub mod handoff;
 pub mod kernels;
+pub mod kmod;
 pub mod mapping;
 #[cfg(feature = "mathematics")]
 mod mathematics;
 pub mod memory;
+pub mod message_stream;
 pub mod net;
 pub mod numa;
-pub mod owned;
 pub mod pagemap;
 pub mod partner;
-pub mod places;
+pub mod poll;
 pub mod process;
 pub mod random;
-pub mod ready;
-pub mod shared;
-pub mod signals;
-pub mod spawn;
-pub mod standard;
+pub mod seccomp;
+pub mod shared_memory;
+pub mod shared_slots;
+pub mod sigbus;
+pub mod signal_handler;
+pub mod standard_streams;
 pub mod stdio;
-pub mod stream;
+pub mod stop_signals;
+pub mod syscall_loops;
 pub mod terminal;
 pub mod terminate;
-pub mod thread;
-pub mod token;
+pub mod thread_spawn;
+pub mod thread_start;
+pub mod trusted_path;
 pub mod uring;
 pub mod usage;
 

@@ -8,7 +8,7 @@ use crate::memory::Arena;
 use crate::{Error, Result, check};
 
 /// Alignment of a mapping: more than any window of fault-around.
-const ALIGNMENT: usize = 2 << 20;
+const MAPPING_ALIGNMENT: usize = 2 << 20;
 
 /// Bytes of a base page.
 pub fn page_bytes() -> usize {
@@ -20,7 +20,7 @@ pub fn page_bytes() -> usize {
 /// Whether a file could not be mapped because its file system has no shared mappings of it: ENODEV of mmap(2), as of files that a
 /// program behind FUSE has read past the page cache (FOPEN_DIRECT_IO), and of most of /proc and /sys. Then nothing of it is in the
 /// page cache for who reads it.
-pub fn has_no_mappings(error: &Error) -> bool {
+pub fn is_unmappable(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
@@ -43,16 +43,16 @@ impl FileMapping {
     /// # Errors
     /// Those of mmap.
     pub fn whole(file: &File, bytes: usize) -> Result<Self> {
-        Self::of(file, 0, bytes)
+        Self::range(file, 0, bytes)
     }
 
     /// Maps the `bytes` of a file that begin at `offset`, a multiple of the page.
     ///
     /// # Errors
     /// Those of mmap: EINVAL for another offset.
-    pub fn of(file: &File, offset: u64, bytes: usize) -> Result<Self> {
+    pub fn range(file: &File, offset: u64, bytes: usize) -> Result<Self> {
         let mapping = Self::reserved(bytes)?;
-        mapping.put(file, 0, offset as usize, bytes)?;
+        mapping.map_at(file, 0, offset as usize, bytes)?;
         Ok(mapping)
     }
 
@@ -66,14 +66,14 @@ impl FileMapping {
         let page = page_bytes();
         let bytes = bytes / page * page;
         let mapping = Self::reserved(bytes)?;
-        (0..bytes).step_by(page).try_for_each(|place| mapping.put(file, place, bytes - page - place, page))?;
+        (0..bytes).step_by(page).try_for_each(|place| mapping.map_at(file, place, bytes - page - place, page))?;
         Ok(mapping)
     }
 
     /// Reserves addresses for `bytes`, aligned to 2 MiB, with nothing mapped yet.
     fn reserved(bytes: usize) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
-        let padded = bytes + ALIGNMENT;
+        let padded = bytes + MAPPING_ALIGNMENT;
         // SAFETY: a fresh reservation at an address of the kernel's choice touches nothing that exists.
         let address = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -83,7 +83,7 @@ impl FileMapping {
             return Err(Error::last_os_error());
         }
         let first = address as usize;
-        let aligned = first.next_multiple_of(ALIGNMENT);
+        let aligned = first.next_multiple_of(MAPPING_ALIGNMENT);
         // SAFETY: what is cut off lies in the reservation just made, before and behind the part that is kept.
         unsafe {
             if aligned > first {
@@ -96,7 +96,7 @@ impl FileMapping {
     }
 
     /// Maps a part of the file in the place of a part of the reservation.
-    fn put(&self, file: &File, place: usize, offset: usize, bytes: usize) -> Result<()> {
+    fn map_at(&self, file: &File, place: usize, offset: usize, bytes: usize) -> Result<()> {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: the callers stay inside the reservation, which nobody has a reference into.
         let mapped = unsafe {
@@ -132,7 +132,7 @@ impl FileMapping {
 
     /// The bytes of a part of the file, in place.
     ///
-    /// If another process writes the file meanwhile, the bytes are a mixture of old and new. [`crate::bus::Guard`]
+    /// If another process writes the file meanwhile, the bytes are a mixture of old and new. [`crate::sigbus::SigbusGuard`]
     /// handles a file that shrinks.
     ///
     /// # Panics
@@ -150,14 +150,14 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise: EFAULT for a part behind the end of the file, EINVAL for an older kernel.
     pub fn populate(&self, offset: usize, bytes: usize) -> Result<()> {
-        advise(self.inside(offset, bytes)?, bytes, libc::MADV_POPULATE_READ)
+        advise(self.checked_address(offset, bytes)?, bytes, libc::MADV_POPULATE_READ)
     }
 
     /// Says that pages are read one after another, so that the kernel reads far ahead (MADV_SEQUENTIAL).
     ///
     /// # Errors
     /// Those of madvise.
-    pub fn read_in_order(&self) -> Result<()> {
+    pub fn advise_sequential(&self) -> Result<()> {
         advise(self.start, self.bytes, libc::MADV_SEQUENTIAL)
     }
 
@@ -165,7 +165,7 @@ impl FileMapping {
     ///
     /// # Errors
     /// Those of madvise.
-    pub fn read_in_no_order(&self) -> Result<()> {
+    pub fn advise_random(&self) -> Result<()> {
         advise(self.start, self.bytes, libc::MADV_RANDOM)
     }
 
@@ -174,12 +174,12 @@ impl FileMapping {
     ///
     /// # Errors
     /// Those of madvise; a part that is not inside.
-    pub fn forget(&self, offset: usize, bytes: usize) -> Result<()> {
-        advise(self.inside(offset, bytes)?, bytes, libc::MADV_DONTNEED)
+    pub fn unmap_pages(&self, offset: usize, bytes: usize) -> Result<()> {
+        advise(self.checked_address(offset, bytes)?, bytes, libc::MADV_DONTNEED)
     }
 
     /// The address of a part, if it is one.
-    fn inside(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
+    fn checked_address(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
         if offset > self.bytes || bytes > self.bytes - offset {
             return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
         }
@@ -215,7 +215,7 @@ impl Drop for FileMapping {
 /// # Panics
 /// If that goes beyond the arena.
 #[inline(always)]
-pub fn write(arena: &mut Arena, step: usize, count: usize) {
+pub fn write_pages(arena: &mut Arena, step: usize, count: usize) {
     assert!(fits(0, step, count, arena.len()), "{count} writes leave the arena");
     let start = arena.as_mut_slice().as_mut_ptr();
     for touch in 0..count {
@@ -229,7 +229,7 @@ pub fn write(arena: &mut Arena, step: usize, count: usize) {
 /// # Panics
 /// If that goes beyond the arena.
 #[inline(always)]
-pub fn read(arena: &Arena, step: usize, count: usize) {
+pub fn read_pages(arena: &Arena, step: usize, count: usize) {
     assert!(fits(0, step, count, arena.len()), "{count} reads leave the arena");
     let start = arena.as_slice().as_ptr();
     for touch in 0..count {
@@ -243,7 +243,7 @@ pub fn read(arena: &Arena, step: usize, count: usize) {
 ///
 /// # Errors
 /// Those of madvise.
-pub fn discard(arena: &mut Arena, bytes: usize) -> Result<()> {
+pub fn discard_pages(arena: &mut Arena, bytes: usize) -> Result<()> {
     let bytes = bytes.min(arena.len());
     let start = NonNull::new(arena.as_mut_slice().as_mut_ptr()).ok_or_else(|| Error::other("an arena at zero"))?;
     advise(start, bytes, libc::MADV_DONTNEED)
@@ -288,7 +288,7 @@ pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
 ///
 /// # Errors
 /// Those of posix_fadvise.
-pub fn expect(file: &File, in_order: bool) -> Result<()> {
+pub fn advise_access(file: &File, in_order: bool) -> Result<()> {
     let advice = if in_order { libc::POSIX_FADV_SEQUENTIAL } else { libc::POSIX_FADV_RANDOM };
     // SAFETY: takes no pointers.
     let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
@@ -353,8 +353,8 @@ fn cache_counts(file: &File, bytes: usize) -> Result<Option<CacheCounts>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Pages;
-    use crate::usage::{Who, usage};
+    use crate::memory::PagePolicy;
+    use crate::usage::{UsageScope, read_usage};
     use std::io::Write;
 
     /// An open, unlinked file of this many pages.
@@ -371,24 +371,24 @@ mod tests {
     }
 
     fn faults_of(work: impl FnOnce()) -> u64 {
-        let before = usage(Who::Thread).minor_faults;
+        let before = read_usage(UsageScope::Thread).minor_faults;
         work();
-        usage(Who::Thread).minor_faults - before
+        read_usage(UsageScope::Thread).minor_faults - before
     }
 
     #[test]
-    fn a_page_in_a_separate_area_is_a_separate_fault() {
+    fn separate_area_is_separate_fault() {
         let file = file(64);
         let mapping = FileMapping::page_by_page(&file, 64 * page_bytes()).unwrap();
         for _ in 0..2 {
             assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 64);
             assert_eq!(faults_of(|| mapping.read(0, page_bytes(), 64)), 0);
-            mapping.forget(0, mapping.len()).unwrap();
+            mapping.unmap_pages(0, mapping.len()).unwrap();
         }
     }
 
     #[test]
-    fn written_pages_are_in_the_page_cache() {
+    fn written_pages_are_cached() {
         let file = file(8);
         let mapping = FileMapping::whole(&file, 8 * page_bytes()).unwrap();
         assert_eq!(mapping.resident(0, mapping.len()).unwrap(), [true; 8]);
@@ -402,19 +402,19 @@ mod tests {
 
     #[test]
     fn discarded_pages_fault_again_and_are_zero() {
-        let mut arena = Arena::map(16 * page_bytes(), Pages::Base).unwrap();
+        let mut arena = Arena::map(16 * page_bytes(), PagePolicy::Base).unwrap();
         for _ in 0..2 {
-            assert_eq!(faults_of(|| write(&mut arena, page_bytes(), 16)), 16);
-            discard(&mut arena, 4 * page_bytes()).unwrap();
-            assert_eq!(faults_of(|| read(&arena, page_bytes(), 16)), 4);
+            assert_eq!(faults_of(|| write_pages(&mut arena, page_bytes(), 16)), 16);
+            discard_pages(&mut arena, 4 * page_bytes()).unwrap();
+            assert_eq!(faults_of(|| read_pages(&arena, page_bytes(), 16)), 4);
             assert_eq!((arena.as_slice()[0], arena.as_slice()[4 * page_bytes()]), (0, 1));
-            discard(&mut arena, usize::MAX).unwrap();
+            discard_pages(&mut arena, usize::MAX).unwrap();
         }
     }
 
     #[test]
     #[should_panic(expected = "leave the mapping")]
-    fn a_touch_beyond_the_end_is_refused() {
+    fn out_of_range_touch_is_refused() {
         let file = file(1);
         FileMapping::whole(&file, page_bytes()).unwrap().read(0, page_bytes(), 2);
     }

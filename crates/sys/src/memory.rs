@@ -8,7 +8,7 @@ use crate::{Error, Result};
 
 /// The pages that an arena requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
+pub enum PagePolicy {
     /// Those that the kernel gives to any program that asks for none in particular, as to malloc: base pages, or where
     /// transparent_hugepage/enabled is `always` huge ones.
     Default,
@@ -18,10 +18,10 @@ pub enum Pages {
     Huge,
 }
 
-impl Pages {
+impl PagePolicy {
     /// Those with which a buffer of so many bytes is moved fastest: huge ones from 512 KiB on. Contiguous memory goes to the device in
     /// one segment; a large direct request of scattered pages has hundreds, more than some devices accept.
-    pub fn of_buffer(bytes: usize) -> Self {
+    pub fn for_buffer(bytes: usize) -> Self {
         const LARGE: usize = 512 << 10;
         if bytes >= LARGE { Self::Huge } else { Self::Base }
     }
@@ -49,13 +49,13 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 /// Alignment of an arena: a huge page of 2 MiB, so that one can lie at its start.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 impl Arena {
     /// Maps `bytes` (rounded up to 2 MiB for huge pages) without touching them.
-    pub fn map(bytes: usize, pages: Pages) -> Result<Self> {
+    pub fn map(bytes: usize, pages: PagePolicy) -> Result<Self> {
         let bytes = Self::whole_pages(bytes, pages);
-        let padded = bytes + HUGE;
+        let padded = bytes + HUGE_PAGE_BYTES;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
         let address = unsafe {
             libc::mmap(
@@ -71,11 +71,11 @@ impl Arena {
             return Err(Error::last_os_error());
         }
         let first = address as usize;
-        let aligned = first.next_multiple_of(HUGE);
+        let aligned = first.next_multiple_of(HUGE_PAGE_BYTES);
         let advice = match pages {
-            Pages::Default => libc::MADV_NORMAL,
-            Pages::Base => libc::MADV_NOHUGEPAGE,
-            Pages::Huge => libc::MADV_HUGEPAGE,
+            PagePolicy::Default => libc::MADV_NORMAL,
+            PagePolicy::Base => libc::MADV_NOHUGEPAGE,
+            PagePolicy::Huge => libc::MADV_HUGEPAGE,
         };
         // SAFETY: the parts cut off and the part advised lie inside the mapping just made. Advice that a kernel without
         // transparent huge pages refuses (EINVAL) leaves base pages, which `obtained` would show.
@@ -93,22 +93,22 @@ impl Arena {
         Ok(Self { start, bytes })
     }
 
-    /// A resident buffer in the pages with which it is moved fastest, if available: see [`Pages::of_buffer`].
-    pub fn for_files(bytes: usize) -> Result<Self> {
-        Self::populated(bytes, Pages::of_buffer(bytes))
+    /// A resident buffer in the pages with which it is moved fastest, if available: see [`PagePolicy::for_buffer`].
+    pub fn io_buffer(bytes: usize) -> Result<Self> {
+        Self::populated(bytes, PagePolicy::for_buffer(bytes))
     }
 
-    /// Bytes that [`Self::for_files`] makes resident for so many, if huge pages are available.
-    pub fn resident_for_files(bytes: usize) -> usize {
-        Self::whole_pages(bytes, Pages::of_buffer(bytes))
+    /// Bytes that [`Self::io_buffer`] makes resident for so many, if huge pages are available.
+    pub fn io_buffer_bytes(bytes: usize) -> usize {
+        Self::whole_pages(bytes, PagePolicy::for_buffer(bytes))
     }
 
-    fn whole_pages(bytes: usize, pages: Pages) -> usize {
-        bytes.max(1).next_multiple_of(if pages == Pages::Huge { HUGE } else { 4096 })
+    fn whole_pages(bytes: usize, pages: PagePolicy) -> usize {
+        bytes.max(1).next_multiple_of(if pages == PagePolicy::Huge { HUGE_PAGE_BYTES } else { 4096 })
     }
 
     /// The same by one system call instead of a fault per page, if available (MADV_POPULATE_WRITE, Linux 5.14).
-    pub fn populated(bytes: usize, pages: Pages) -> Result<Self> {
+    pub fn populated(bytes: usize, pages: PagePolicy) -> Result<Self> {
         let mut arena = Self::map(bytes, pages)?;
         arena.populate()?;
         Ok(arena)
@@ -133,7 +133,7 @@ impl Arena {
     }
 
     /// Writes an address at a place that is counted from the first byte.
-    fn point(&mut self, place: usize, address: usize) {
+    fn write_pointer(&mut self, place: usize, address: usize) {
         let pointer = address.to_ne_bytes();
         self.as_mut_slice()[place..place + pointer.len()].copy_from_slice(&pointer);
     }
@@ -158,7 +158,7 @@ impl Arena {
     /// Flushes it from every cache, from the line of this byte to its end, with write-back.
     pub fn evict_from(&self, first: usize) {
         let evict = eviction();
-        for line in self.as_slice()[first / LINE * LINE..].chunks(LINE) {
+        for line in self.as_slice()[first / LINE_BYTES * LINE_BYTES..].chunks(LINE_BYTES) {
             evict(line);
         }
         fence(Ordering::SeqCst);
@@ -187,36 +187,36 @@ impl Drop for Arena {
 ///
 /// Any order is one cycle over all places.
 #[derive(Debug)]
-pub struct Ring {
+pub struct PointerRing {
     arena: Arena,
     lines: usize,
     at: usize,
 }
 
-/// Bytes between two pointers of a dense [`Ring`] in random order.
-pub const LINE: usize = 64;
-/// Maximum pointers of a [`Ring`]: their numbers have 32 bits while it is built.
-const MOST: usize = u32::MAX as usize;
+/// Bytes between two pointers of a dense [`PointerRing`] in random order.
+pub const LINE_BYTES: usize = 64;
+/// Maximum pointers of a [`PointerRing`]: their numbers have 32 bits while it is built.
+const MAX_POINTERS: usize = u32::MAX as usize;
 
-impl Ring {
+impl PointerRing {
     /// A ring through `bytes` of memory, one pointer per cache line, in random order given by `seed`.
     ///
     /// Every cycle through all lines is equally likely (Sattolo's algorithm), so that no prefetcher can follow and no
     /// page is visited more often than another. Building it takes a sixteenth more memory.
-    pub fn new(bytes: usize, pages: Pages, seed: u64) -> Result<Self> {
-        let lines = (bytes / LINE).max(2);
-        Self::random(lines, lines * LINE, pages, seed, |line| line * LINE)
+    pub fn new(bytes: usize, pages: PagePolicy, seed: u64) -> Result<Self> {
+        let lines = (bytes / LINE_BYTES).max(2);
+        Self::random(lines, lines * LINE_BYTES, pages, seed, |line| line * LINE_BYTES)
     }
 
     /// A ring through `count` base pages in random order, one line per page.
     ///
     /// The line within the page advances by one from page to page, so that the lines spread over the sets of a
     /// virtually indexed cache as the same number of adjacent lines would.
-    pub fn one_line_a_page(count: usize, seed: u64) -> Result<Self> {
+    pub fn line_per_page(count: usize, seed: u64) -> Result<Self> {
         const PAGE: usize = 4096;
-        let place = |page: usize| page * PAGE + page % (PAGE / LINE) * LINE;
+        let place = |page: usize| page * PAGE + page % (PAGE / LINE_BYTES) * LINE_BYTES;
         let count = count.max(2);
-        Self::random(count, count * PAGE, Pages::Base, seed, place)
+        Self::random(count, count * PAGE, PagePolicy::Base, seed, place)
     }
 
     /// A ring through `bytes` of memory backwards, each pointer to the place `stride` bytes before it.
@@ -224,15 +224,19 @@ impl Ring {
     /// With a stride of more than a line it passes over the memory several times, each time one line further on, so
     /// that every line is in the ring. The stride is at least the size of a pointer; up to a line it divides the line,
     /// and from there on it is a multiple of it.
-    pub fn backwards(bytes: usize, stride: usize, pages: Pages) -> Result<Self> {
-        let whole = if stride <= LINE { LINE.is_multiple_of(stride.max(1)) } else { stride.is_multiple_of(LINE) };
+    pub fn descending(bytes: usize, stride: usize, pages: PagePolicy) -> Result<Self> {
+        let whole = if stride <= LINE_BYTES {
+            LINE_BYTES.is_multiple_of(stride.max(1))
+        } else {
+            stride.is_multiple_of(LINE_BYTES)
+        };
         if stride < size_of::<usize>() || !whole {
-            return Err(Error::other(format!("stride {stride}: must divide {LINE} or be a multiple of it")));
+            return Err(Error::other(format!("stride {stride}: must divide {LINE_BYTES} or be a multiple of it")));
         }
         let strides = (bytes / stride).max(2);
         let mut arena = Arena::populated(strides * stride, pages)?;
         let base = arena.address();
-        let apart = stride.min(LINE);
+        let apart = stride.min(LINE_BYTES);
         let (last, top) = (stride - apart, (strides - 1) * stride);
         for place in (0..strides * stride).step_by(apart) {
             let next = match place.checked_sub(stride) {
@@ -240,21 +244,29 @@ impl Ring {
                 None if place == last => top,
                 None => top + place + apart,
             };
-            arena.point(place, base + next);
+            arena.write_pointer(place, base + next);
         }
         Ok(Self { arena, lines: strides * (stride / apart), at: base })
     }
 
     /// A ring through `count` places in random order, in an arena of `bytes`.
-    fn random(count: usize, bytes: usize, pages: Pages, seed: u64, place: impl Fn(usize) -> usize) -> Result<Self> {
-        if count > MOST {
-            return Err(Error::other(format!("a ring of {count} pointers: at most {MOST} can be put in order")));
+    fn random(
+        count: usize,
+        bytes: usize,
+        pages: PagePolicy,
+        seed: u64,
+        place: impl Fn(usize) -> usize,
+    ) -> Result<Self> {
+        if count > MAX_POINTERS {
+            return Err(Error::other(format!(
+                "a ring of {count} pointers: at most {MAX_POINTERS} can be put in order"
+            )));
         }
         let order = sattolo(count, seed);
         let mut arena = Arena::populated(bytes, pages)?;
         let base = arena.address();
         for (from, &to) in order.iter().enumerate() {
-            arena.point(place(from), base + place(to as usize));
+            arena.write_pointer(place(from), base + place(to as usize));
         }
         Ok(Self { arena, lines: count, at: base + place(0) })
     }
@@ -284,18 +296,18 @@ impl Ring {
 
 /// Several chases through one ring at once, each of dependent loads, and none waiting for another.
 #[derive(Debug)]
-pub struct Chases {
-    ring: Ring,
+pub struct ParallelChases {
+    ring: PointerRing,
     /// Where each has come to.
     at: Vec<usize>,
 }
 
-impl Chases {
+impl ParallelChases {
     /// So many chases, at least one and at most as many as there are pointers. They begin at even distances in memory, which is at random
     /// places of a ring in random order.
-    pub fn new(ring: Ring, count: usize) -> Self {
+    pub fn new(ring: PointerRing, count: usize) -> Self {
         let count = count.clamp(1, ring.lines);
-        let apart = ring.lines / count * LINE;
+        let apart = ring.lines / count * LINE_BYTES;
         let at = (0..count).map(|chase| ring.arena.address() + chase * apart).collect();
         Self { ring, at }
     }
@@ -311,7 +323,7 @@ impl Chases {
     }
 
     /// The ring that all of them follow.
-    pub fn ring(&self) -> &Ring {
+    pub fn ring(&self) -> &PointerRing {
         &self.ring
     }
 }
@@ -337,7 +349,7 @@ fn eviction() -> fn(&[u8]) {
 /// CLFLUSHOPT does not wait for the flush before it: 256 MiB take 10 ms where CLFLUSH takes 580 (Emerald Rapids).
 #[cfg(target_arch = "x86_64")]
 fn evict_unordered(line: &[u8]) {
-    // SAFETY: the instruction changes no memory, the address is one that may be read, and [`eviction`] has seen that the processor has it.
+    // SAFETY: the instruction changes no memory, the address is one that may be read, and [`eviction_fn`] has seen that the processor has it.
     unsafe {
         std::arch::asm!("clflushopt [{line}]", line = in(reg) line.as_ptr(), options(nostack, preserves_flags));
     }
@@ -372,14 +384,14 @@ fn sattolo(n: usize, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..n as u32).collect();
     let mut state = seed;
     for i in (1..n).rev() {
-        order.swap(i, below(i as u64, &mut state));
+        order.swap(i, random_below(i as u64, &mut state));
     }
     order
 }
 
 /// A random number below `bound`, which is less than 2^32: the upper half of a product instead of a remainder (Lemire
 /// 2019), each number likely to within one part in 2^32 over the bound.
-fn below(bound: u64, state: &mut u64) -> usize {
+fn random_below(bound: u64, state: &mut u64) -> usize {
     (((split_mix(state) >> 32) * bound) >> 32) as usize
 }
 
@@ -388,14 +400,14 @@ mod tests {
     use super::*;
 
     /// Bytes from the start of a ring's memory to the pointer where the last chase ended.
-    fn offset(ring: &Ring) -> usize {
+    fn offset(ring: &PointerRing) -> usize {
         ring.at - ring.arena.address()
     }
 
     #[test]
-    fn a_ring_is_one_cycle_through_every_line() {
+    fn ring_is_one_cycle() {
         for lines in [2usize, 3, 64, 1000] {
-            let mut ring = Ring::new(lines * LINE, Pages::Base, 7).unwrap();
+            let mut ring = PointerRing::new(lines * LINE_BYTES, PagePolicy::Base, 7).unwrap();
             for hop in 1..=ring.lines() {
                 ring.chase(1);
                 assert_eq!(offset(&ring) == 0, hop == ring.lines(), "lines {lines} hop {hop}");
@@ -404,20 +416,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_is_still_in_memory() {
-        let mut arena = Arena::populated(1 << 20, Pages::Base).unwrap();
+    fn flushed_bytes_are_unchanged() {
+        let mut arena = Arena::populated(1 << 20, PagePolicy::Base).unwrap();
         arena.as_mut_slice().iter_mut().enumerate().for_each(|(place, byte)| *byte = (place % 251) as u8);
         arena.evict_from(1000);
         #[cfg(target_arch = "x86_64")]
-        arena.as_slice().chunks(LINE).for_each(evict);
+        arena.as_slice().chunks(LINE_BYTES).for_each(evict);
         assert!(arena.as_slice().iter().enumerate().all(|(place, byte)| *byte == (place % 251) as u8));
     }
 
     #[test]
-    fn chases_share_the_loads_and_each_follows_the_ring() {
+    fn chases_share_loads_and_follow_ring() {
         const CHASES: usize = 5;
         for loads in [0u64, 3, 5, 1003] {
-            let mut chases = Chases::new(Ring::new(1000 * LINE, Pages::Base, 7).unwrap(), CHASES);
+            let mut chases =
+                ParallelChases::new(PointerRing::new(1000 * LINE_BYTES, PagePolicy::Base, 7).unwrap(), CHASES);
             let begun = chases.at.clone();
             chases.follow(loads);
             for (number, &start) in begun.iter().enumerate() {
@@ -427,13 +440,13 @@ mod tests {
                 assert_eq!(chases.ring.at, chases.at[number], "chase {number} of {loads} loads");
             }
         }
-        let few = Chases::new(Ring::new(3 * LINE, Pages::Base, 7).unwrap(), 100);
+        let few = ParallelChases::new(PointerRing::new(3 * LINE_BYTES, PagePolicy::Base, 7).unwrap(), 100);
         assert_eq!(few.at.len(), 3, "no two begin at one place");
     }
 
     #[test]
-    fn a_ring_over_pages_has_one_line_in_each_and_spreads_them_over_the_sets() {
-        let mut ring = Ring::one_line_a_page(200, 11).unwrap();
+    fn page_ring_spreads_lines_over_sets() {
+        let mut ring = PointerRing::line_per_page(200, 11).unwrap();
         let mut pages = [false; 200];
         let mut sets = [0; 64];
         for _ in 0..200 {
@@ -441,18 +454,18 @@ mod tests {
             let page = offset(&ring) / 4096;
             assert!(!pages[page], "page {page} twice");
             pages[page] = true;
-            sets[offset(&ring) % 4096 / LINE] += 1;
+            sets[offset(&ring) % 4096 / LINE_BYTES] += 1;
         }
         assert!(sets.iter().all(|&lines| lines == 3 || lines == 4), "{sets:?}");
     }
 
     #[test]
-    fn a_ring_goes_backwards_over_every_line() {
+    fn descending_ring_visits_every_line() {
         for stride in [16, 32, 64, 192, 4096] {
-            let mut ring = Ring::backwards(1 << 16, stride, Pages::Base).unwrap();
+            let mut ring = PointerRing::descending(1 << 16, stride, PagePolicy::Base).unwrap();
             ring.evict_end(1 << 15);
             let size = ring.arena().len() / stride * stride;
-            let apart = stride.min(LINE);
+            let apart = stride.min(LINE_BYTES);
             let mut seen = vec![false; size.div_ceil(apart)];
             let mut steps = 0;
             for _ in 0..ring.lines() {
@@ -464,12 +477,12 @@ mod tests {
             assert_eq!(offset(&ring), 0);
             assert!(steps >= ring.lines() - stride.div_ceil(apart), "stride {stride}: {steps}");
         }
-        let refused = Ring::backwards(1 << 16, 48, Pages::Base).unwrap_err().to_string();
+        let refused = PointerRing::descending(1 << 16, 48, PagePolicy::Base).unwrap_err().to_string();
         assert_eq!(refused, "stride 48: must divide 64 or be a multiple of it");
     }
 
     #[test]
-    fn successors_are_spread_over_the_whole_set() {
+    fn successors_are_spread() {
         // The mean distance of two uniform draws is a third of the range; a blocked order would give far less.
         let n = 100_000;
         let order = sattolo(n, 5);
@@ -479,13 +492,13 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_is_writable_to_its_last_byte() {
-        assert_eq!(Arena::for_files(4096).unwrap().len(), 4096);
-        assert_eq!(Arena::for_files(1 << 20).unwrap().len(), HUGE);
-        let mut arena = Arena::map(3 << 20, Pages::Huge).unwrap();
+    fn arena_is_writable_to_last_byte() {
+        assert_eq!(Arena::io_buffer(4096).unwrap().len(), 4096);
+        assert_eq!(Arena::io_buffer(1 << 20).unwrap().len(), HUGE_PAGE_BYTES);
+        let mut arena = Arena::map(3 << 20, PagePolicy::Huge).unwrap();
         assert_eq!(arena.len(), 4 << 20);
         *arena.as_mut_slice().last_mut().unwrap() = 7;
         assert_eq!(arena.as_slice()[arena.len() - 1], 7);
-        assert_eq!(arena.address() % HUGE, 0);
+        assert_eq!(arena.address() % HUGE_PAGE_BYTES, 0);
     }
 }

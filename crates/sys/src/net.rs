@@ -1,40 +1,40 @@
 //! Socket options beyond the standard library: congestion control, buffers, TCP_INFO.
 
-pub mod arrival;
-pub mod departure;
-pub mod discipline;
 pub mod icmp;
 pub mod interface;
 pub mod iproute;
-pub mod moving;
 pub mod namespace;
 mod netlink;
+pub mod qdisc;
 pub mod route;
-pub mod sending;
-pub mod shaping;
+pub mod rx_timestamp;
+pub mod shaped_rate;
+pub mod socket_queues;
+pub mod socket_send;
 pub mod tap;
-mod traffic;
-pub mod waiting;
+mod traffic_control;
+pub mod transfer_call;
+pub mod tx_timestamp;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use crate::{Error, Result, check, interrupt};
+use crate::{Error, Result, check, stop_signals};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
-const NAME_BYTES: usize = 16;
+const MAX_CONGESTION_NAME: usize = 16;
 /// Time-out of a connection to this machine, which answers at once.
-const HERE: Duration = Duration::from_secs(5);
+const LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// `SO_MEMINFO` of `asm-generic/socket.h`, and of `linux/sock_diag.h` its figures, and which of them is `SK_MEMINFO_DROPS`.
 const SO_MEMINFO: libc::c_int = 55;
-const MEMORY_FIGURES: usize = 9;
-const DROPPED: usize = 8;
+const MEMINFO_WORDS: usize = 9;
+const DROPPED_WORD: usize = 8;
 
 /// The kernel's state of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpKnown {
+pub struct TcpInfo {
     /// The kernel's smoothed round trip, in nanoseconds (it counts microseconds).
     pub round_trip: u64,
     /// Segments retransmitted since the connection was made.
@@ -51,7 +51,7 @@ pub struct TcpKnown {
 
 /// Bytes that a socket may hold, as the kernel counts them: including its overhead, so twice the requested size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buffers {
+pub struct SocketBufferSizes {
     /// Sent and not yet acknowledged.
     pub send: u32,
     /// Received and not yet read.
@@ -80,20 +80,20 @@ pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
 
 /// The congestion control of a TCP socket.
 pub fn congestion_control(socket: &impl AsFd) -> Result<String> {
-    let (bytes, length) = option::<[u8; NAME_BYTES]>(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
-    let name = &bytes[..length.min(NAME_BYTES)];
+    let (bytes, length) = get_option::<[u8; MAX_CONGESTION_NAME]>(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION)?;
+    let name = &bytes[..length.min(MAX_CONGESTION_NAME)];
     let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
 /// The kernel's current state of a TCP connection.
-pub fn tcp_known(socket: &impl AsFd) -> Result<TcpKnown> {
-    let (known, length) = option::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+pub fn tcp_info(socket: &impl AsFd) -> Result<TcpInfo> {
+    let (known, length) = get_option::<libc::tcp_info>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let least = std::mem::offset_of!(libc::tcp_info, tcpi_total_retrans) + size_of::<u32>();
     if length < least {
         return Err(Error::other(format!("the kernel returned {length} bytes of TCP_INFO, but {least} are needed")));
     }
-    Ok(TcpKnown {
+    Ok(TcpInfo {
         round_trip: u64::from(known.tcpi_rtt) * 1000,
         retransmits: known.tcpi_total_retrans,
         congestion_window: known.tcpi_snd_cwnd,
@@ -104,10 +104,10 @@ pub fn tcp_known(socket: &impl AsFd) -> Result<TcpKnown> {
 }
 
 /// The sizes of a socket's buffers now.
-pub fn buffers(socket: &impl AsFd) -> Result<Buffers> {
-    Ok(Buffers {
-        send: option::<u32>(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?.0,
-        receive: option::<u32>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?.0,
+pub fn buffers(socket: &impl AsFd) -> Result<SocketBufferSizes> {
+    Ok(SocketBufferSizes {
+        send: get_option::<u32>(socket, libc::SOL_SOCKET, libc::SO_SNDBUF)?.0,
+        receive: get_option::<u32>(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?.0,
     })
 }
 
@@ -115,16 +115,16 @@ pub fn buffers(socket: &impl AsFd) -> Result<Buffers> {
 ///
 /// # Errors
 /// `ENOPROTOOPT` of a kernel before 4.12.
-pub fn dropped(socket: &impl AsFd) -> Result<u32> {
-    Ok(option::<[u32; MEMORY_FIGURES]>(socket, libc::SOL_SOCKET, SO_MEMINFO)?.0[DROPPED])
+pub fn dropped_datagrams(socket: &impl AsFd) -> Result<u32> {
+    Ok(get_option::<[u32; MEMINFO_WORDS]>(socket, libc::SOL_SOCKET, SO_MEMINFO)?.0[DROPPED_WORD])
 }
 
 /// Requests so many bytes in each of a socket's buffers; the kernel silently caps them at its limits: read back what
 /// was obtained. This disables the auto-tuning of a TCP socket's buffers.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
 }
 
 /// Has poll and its like call a socket readable only when so many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
@@ -135,9 +135,9 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
 ///
 /// # Errors
 /// Those of setsockopt.
-pub fn set_least_received(socket: &impl AsFd, bytes: u32) -> Result<()> {
+pub fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes.max(1)).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
 }
 
 /// Has a TCP connection take no more once so many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
@@ -145,9 +145,9 @@ pub fn set_least_received(socket: &impl AsFd, bytes: u32) -> Result<()> {
 ///
 /// # Errors
 /// Those of setsockopt.
-pub fn set_most_unsent(socket: &impl AsFd, bytes: u32) -> Result<()> {
+pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
 /// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
@@ -166,13 +166,13 @@ pub fn drop_received(socket: &TcpStream, bytes: usize) -> Result<usize> {
 ///
 /// # Errors
 /// What the calls and the preparation say.
-pub fn connect_here(
+pub fn connect_local_pair(
     listener: &TcpListener,
     prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
 ) -> Result<(TcpStream, TcpStream)> {
     // An accepted socket inherits the options of the listening one.
     prepare(listener.as_fd())?;
-    let near = connect_prepared(listener.local_addr()?, HERE, |socket| prepare(socket.as_fd()))?;
+    let near = connect_prepared(listener.local_addr()?, LOCAL_CONNECT_TIMEOUT, |socket| prepare(socket.as_fd()))?;
     Ok((near, listener.accept()?.0))
 }
 
@@ -200,7 +200,7 @@ pub fn connect_prepared(
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => return Err(ErrorKind::TimedOut.into()),
             // A call with a time is not made again by itself, and work that the kernel has for this thread counts as a signal too, such as
             // the end of a ring that it used. The attempt goes on, and the same call waits for it.
-            Err(error) if error.kind() == ErrorKind::Interrupted && interrupt::requested().is_none() => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted && stop_signals::stop_signal().is_none() => {}
             Err(error) => return Err(error),
         }
     }
@@ -239,7 +239,7 @@ fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
 }
 
 /// Sets the backlog of a listening socket; the standard library's is 128.
-pub fn set_queue(listener: &TcpListener, connections: u32) -> Result<()> {
+pub fn set_backlog(listener: &TcpListener, connections: u32) -> Result<()> {
     let connections = libc::c_int::try_from(connections).unwrap_or(libc::c_int::MAX);
     // SAFETY: takes no pointers.
     check(unsafe { libc::listen(listener.as_raw_fd(), connections) }).map(drop)
@@ -268,7 +268,7 @@ pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
 }
 
 /// An option that is an integer.
-fn set(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
+fn set_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
     let descriptor = socket.as_fd().as_raw_fd();
     // SAFETY: the integer is valid for its size.
     let result = unsafe {
@@ -287,20 +287,20 @@ fn set(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c
 ///
 /// # Safety
 /// Every pattern of bytes, zeros included, must be a value.
-unsafe trait Plain: Copy {}
+unsafe trait PlainOption: Copy {}
 // SAFETY: an integer.
-unsafe impl Plain for u32 {}
+unsafe impl PlainOption for u32 {}
 // SAFETY: bytes.
-unsafe impl Plain for [u8; NAME_BYTES] {}
+unsafe impl PlainOption for [u8; MAX_CONGESTION_NAME] {}
 // SAFETY: integers.
-unsafe impl Plain for libc::tcp_info {}
+unsafe impl PlainOption for libc::tcp_info {}
 // SAFETY: integers.
-unsafe impl Plain for [u32; MEMORY_FIGURES] {}
+unsafe impl PlainOption for [u32; MEMINFO_WORDS] {}
 // SAFETY: bytes.
-unsafe impl Plain for [u8; waiting::INFO] {}
+unsafe impl PlainOption for [u8; socket_queues::TCP_INFO_BYTES] {}
 
 /// An option, and how many bytes of it the kernel filled; the rest is zero.
-fn option<T: Plain>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {
+fn get_option<T: PlainOption>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> Result<(T, usize)> {
     let mut length = size_of::<T>() as libc::socklen_t;
     // SAFETY: zeros are a value of `T`, and so is whatever the kernel writes over them, at most `length` bytes.
     unsafe {
@@ -327,18 +327,18 @@ mod tests {
         let (mut near, mut far) = connection();
         near.write_all(&[7; 1000]).unwrap();
         far.read_exact(&mut [0; 1000]).unwrap();
-        let known = tcp_known(&near).unwrap();
+        let known = tcp_info(&near).unwrap();
         assert_eq!(known.retransmits, 0);
         assert!(known.congestion_window > 0 && known.segment >= 536, "{known:?}");
         assert!(known.path_mtu > known.segment && known.receive_window > 1000, "{known:?}");
     }
 
     #[test]
-    fn bytes_are_dropped_and_those_behind_them_are_not() {
+    fn drop_received_drops_exact_bytes() {
         let (mut near, mut far) = connection();
         near.write_all(b"abcdef").unwrap();
         drop(near);
-        set_least_received(&far, 6).unwrap();
+        set_receive_low_water(&far, 6).unwrap();
         assert_eq!(drop_received(&far, 4).unwrap(), 4);
         let mut rest = String::new();
         far.read_to_string(&mut rest).unwrap();
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_control_is_set_by_name_and_read_back() {
+    fn congestion_control_round_trips() {
         let (near, _far) = connection();
         // Reno is part of every kernel.
         set_congestion_control(&near, "reno").unwrap();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_close_that_resets_is_an_error_at_the_other_end() {
+    fn reset_on_close_errors_peer() {
         let (mut near, far) = connection();
         reset_on_close(&far).unwrap();
         drop(far);
@@ -368,7 +368,7 @@ mod tests {
     fn dropped_datagrams_are_counted() {
         let [near, far] = [(); 2].map(|()| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         set_buffers(&far, 4096).unwrap();
-        assert_eq!(dropped(&far).unwrap(), 0);
+        assert_eq!(dropped_datagrams(&far).unwrap(), 0);
         for _ in 0..100 {
             near.send_to(&[7; 1000], far.local_addr().unwrap()).unwrap();
         }
@@ -376,29 +376,29 @@ mod tests {
         far.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         let arrived = std::iter::from_fn(|| far.recv(&mut [0; 1000]).ok()).count();
         assert!((1..100).contains(&arrived), "{arrived}");
-        assert_eq!(dropped(&far).unwrap(), 100 - arrived as u32);
+        assert_eq!(dropped_datagrams(&far).unwrap(), 100 - arrived as u32);
     }
 
     #[test]
-    fn buffers_are_twice_the_requested_size() {
+    fn buffer_size_is_doubled() {
         let (near, _far) = connection();
         set_buffers(&near, 32 << 10).unwrap();
-        assert_eq!(buffers(&near).unwrap(), Buffers { send: 64 << 10, receive: 64 << 10 });
+        assert_eq!(buffers(&near).unwrap(), SocketBufferSizes { send: 64 << 10, receive: 64 << 10 });
     }
 
     #[test]
-    fn both_ends_of_a_connection_have_what_was_asked_for_before() {
+    fn prepared_options_hold_on_both_ends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let prepare = |socket: BorrowedFd<'_>| {
             set_congestion_control(&socket, "reno")?;
             set_buffers(&socket, 48 << 10)
         };
-        let (mut near, mut far) = connect_here(&listener, prepare).unwrap();
+        let (mut near, mut far) = connect_local_pair(&listener, prepare).unwrap();
         for end in [&near, &far] {
-            assert_eq!(buffers(end).unwrap(), Buffers { send: 96 << 10, receive: 96 << 10 });
+            assert_eq!(buffers(end).unwrap(), SocketBufferSizes { send: 96 << 10, receive: 96 << 10 });
             assert_eq!(congestion_control(end).unwrap(), "reno");
         }
-        let refused = connect_here(&listener, |socket| set_congestion_control(&socket, "nosuch"));
+        let refused = connect_local_pair(&listener, |socket| set_congestion_control(&socket, "nosuch"));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
         near.write_all(&[9; 100]).unwrap();
         let mut arrived = [0; 100];
@@ -407,13 +407,13 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_prepared_before_it_connects_over_both_versions_of_ip() {
+    fn socket_is_prepared_before_connect() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let listener = match TcpListener::bind(address) {
                 Ok(listener) => listener,
                 Err(error) => {
-                    kelvin_testing::Missing::machine(format!("{address}: {error}"))
-                        .skips("a socket prepared over IPv6");
+                    kelvin_testing::MissingRequirement::machine(format!("{address}: {error}"))
+                        .report_skip("a socket prepared over IPv6");
                     continue;
                 }
             };
@@ -422,21 +422,22 @@ mod tests {
                 assert!(socket.peer_addr().is_err());
                 set_congestion_control(socket, "reno")
             };
-            let near = connect_prepared(there, HERE, prepare).unwrap();
+            let near = connect_prepared(there, LOCAL_CONNECT_TIMEOUT, prepare).unwrap();
             assert_eq!((near.peer_addr().unwrap(), congestion_control(&near).unwrap().as_str()), (there, "reno"));
             assert_eq!(near.write_timeout().unwrap(), None);
-            let refused = connect_prepared(there, HERE, |socket| set_congestion_control(socket, "nosuch"));
+            let refused =
+                connect_prepared(there, LOCAL_CONNECT_TIMEOUT, |socket| set_congestion_control(socket, "nosuch"));
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
         }
     }
 
     #[test]
-    fn a_connection_without_an_answer_times_out() {
+    fn unanswered_connect_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         // SAFETY: a call without pointers. Nobody accepts, so that the first one fills the queue.
         check(unsafe { libc::listen(listener.as_raw_fd(), 0) }).unwrap();
         let there = listener.local_addr().unwrap();
-        let _first = connect_prepared(there, HERE, |_| Ok(())).unwrap();
+        let _first = connect_prepared(there, LOCAL_CONNECT_TIMEOUT, |_| Ok(())).unwrap();
         let second = connect_prepared(there, Duration::from_millis(50), |_| Ok(()));
         assert_eq!(second.unwrap_err().kind(), ErrorKind::TimedOut);
     }

@@ -8,51 +8,51 @@ use crate::{Error, Result};
 
 /// Nodes that the kernel shows: none where it is built without them.
 pub fn nodes() -> Vec<u32> {
-    (0..MOST_NODES as u32).filter(|id| Path::new(&format!("/sys/devices/system/node/node{id}")).exists()).collect()
+    (0..MAX_NODES as u32).filter(|id| Path::new(&format!("/sys/devices/system/node/node{id}")).exists()).collect()
 }
 
 /// Whether a CPU belongs to a node.
-pub fn is_of_node(cpu: u32, node: u32) -> bool {
+pub fn is_cpu_of_node(cpu: u32, node: u32) -> bool {
     Path::new(&format!("/sys/devices/system/node/node{node}/cpu{cpu}")).exists()
 }
 
 /// Bits of a mask of nodes: more than any kernel is built for.
-const MOST_NODES: usize = 1024;
-const WORD: usize = 64;
+const MAX_NODES: usize = 1024;
+const WORD_BITS: usize = 64;
 
 /// While it exists, pages first touched by the calling thread come from one node, or not at all.
 #[derive(Debug)]
-pub struct Bound {
+pub struct NodeBinding {
     /// The policy is per thread: it cannot be ended on another one.
     of_thread: PhantomData<*const ()>,
 }
 
-impl Bound {
+impl NodeBinding {
     /// Allocates pages on this node from now on (set_mempolicy, MPOL_BIND).
     ///
     /// # Errors
     /// A node that is not there or that this process may not use, or a kernel without NUMA.
-    pub fn to(node: u32) -> Result<Self> {
+    pub fn bind(node: u32) -> Result<Self> {
         let at = node as usize;
-        if at >= MOST_NODES {
-            return Err(Error::other(format!("node {node} is beyond the maximum of {MOST_NODES}")));
+        if at >= MAX_NODES {
+            return Err(Error::other(format!("node {node} is beyond the maximum of {MAX_NODES}")));
         }
-        let mut mask = [0u64; MOST_NODES / WORD];
-        mask[at / WORD] = 1 << (at % WORD);
-        set(libc::MPOL_BIND, mask.as_ptr(), MOST_NODES + 1)?;
+        let mut mask = [0u64; MAX_NODES / WORD_BITS];
+        mask[at / WORD_BITS] = 1 << (at % WORD_BITS);
+        set_policy(libc::MPOL_BIND, mask.as_ptr(), MAX_NODES + 1)?;
         Ok(Self { of_thread: PhantomData })
     }
 }
 
-impl Drop for Bound {
+impl Drop for NodeBinding {
     fn drop(&mut self) {
         // The default policy takes no mask; there is nothing that could fail.
-        let _ = set(libc::MPOL_DEFAULT, std::ptr::null(), 0);
+        let _ = set_policy(libc::MPOL_DEFAULT, std::ptr::null(), 0);
     }
 }
 
 /// The call counts the bits of a mask from one, hence a bit more than there are.
-fn set(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
+fn set_policy(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
     // SAFETY: the mask is valid for as many bits as are said, or null with none; the call changes the policy of this
     // thread alone.
     if unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::c_long::from(mode), mask, bits) } == -1 {
@@ -66,7 +66,7 @@ fn set(mode: i32, mask: *const u64, bits: usize) -> Result<()> {
 ///
 /// # Errors
 /// Those of move_pages: a kernel without it.
-pub fn nodes_of(arena: &Arena, most: usize) -> Result<Vec<i32>> {
+pub fn page_nodes(arena: &Arena, most: usize) -> Result<Vec<i32>> {
     const PAGE: usize = 4096;
     let count = (arena.len() / PAGE).clamp(1, most.max(1));
     let apart = arena.len() / PAGE / count * PAGE;
@@ -85,36 +85,36 @@ pub fn nodes_of(arena: &Arena, most: usize) -> Result<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Pages;
+    use crate::memory::PagePolicy;
 
     #[test]
-    fn memory_comes_from_the_node_that_it_is_bound_to() {
+    fn memory_comes_from_bound_node() {
         for node in nodes() {
             // Memory that this process may not use, or a node without memory, is an error, without fallback.
-            let bound = match Bound::to(node) {
+            let bound = match NodeBinding::bind(node) {
                 Ok(bound) => bound,
                 Err(error) => {
-                    kelvin_testing::Missing::machine(error).skips(format!("memory of node {node}"));
+                    kelvin_testing::MissingRequirement::machine(error).report_skip(format!("memory of node {node}"));
                     continue;
                 }
             };
-            let arena = Arena::populated(1 << 20, Pages::Base).unwrap();
+            let arena = Arena::populated(1 << 20, PagePolicy::Base).unwrap();
             drop(bound);
-            let found = nodes_of(&arena, 64).unwrap();
+            let found = page_nodes(&arena, 64).unwrap();
             assert_eq!(found, vec![node as i32; 64]);
         }
     }
 
     #[test]
-    fn a_node_that_is_not_there_is_an_error() {
-        assert!(Bound::to(MOST_NODES as u32 - 1).is_err());
-        assert!(Bound::to(u32::MAX).is_err());
-        assert!(!is_of_node(0, MOST_NODES as u32));
+    fn missing_node_is_an_error() {
+        assert!(NodeBinding::bind(MAX_NODES as u32 - 1).is_err());
+        assert!(NodeBinding::bind(u32::MAX).is_err());
+        assert!(!is_cpu_of_node(0, MAX_NODES as u32));
     }
 
     #[test]
-    fn pages_never_touched_have_no_node() {
-        let arena = Arena::map(1 << 20, Pages::Base).unwrap();
-        assert!(nodes_of(&arena, 8).unwrap().iter().all(|&node| node < 0));
+    fn untouched_pages_have_no_node() {
+        let arena = Arena::map(1 << 20, PagePolicy::Base).unwrap();
+        assert!(page_nodes(&arena, 8).unwrap().iter().all(|&node| node < 0));
     }
 }

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 
 /// The state of one page of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct PageState {
     /// It is present in memory.
     pub present: bool,
     /// It is in swap.
@@ -34,14 +34,14 @@ pub struct Page {
 ///
 /// # Errors
 /// A /proc/self/pagemap that cannot be read, an address that is not a page's.
-pub fn pages(address: usize, count: usize) -> Result<Vec<Page>> {
+pub fn page_states(address: usize, count: usize) -> Result<Vec<PageState>> {
     if !address.is_multiple_of(page_bytes()) {
         return Err(Error::other(format!("{address:#x} is not the address of a page")));
     }
     let file = File::open("/proc/self/pagemap")?;
     let mut bytes = vec![0; count * size_of::<u64>()];
     file.read_exact_at(&mut bytes, (address / page_bytes() * size_of::<u64>()) as u64)?;
-    let mut pages: Vec<Page> = words(&bytes).map(Page::of_entry).collect();
+    let mut pages: Vec<PageState> = u64_words(&bytes).map(PageState::from_entry).collect();
     if let Some(regions) = scan(&file, address, count)? {
         for (number, page) in pages.iter_mut().enumerate() {
             let at = (address + number * page_bytes()) as u64;
@@ -54,7 +54,7 @@ pub fn pages(address: usize, count: usize) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+fn u64_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(size_of::<u64>()).map(|chunk| {
         let mut word = [0; size_of::<u64>()];
         word.copy_from_slice(chunk);
@@ -62,9 +62,9 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-impl Page {
+impl PageState {
     /// From an entry of pagemap.
-    fn of_entry(entry: u64) -> Self {
+    fn from_entry(entry: u64) -> Self {
         let bit = |number: u32| entry >> number & 1 == 1;
         let frame = entry & ((1 << 55) - 1);
         Self {
@@ -106,15 +106,15 @@ struct ScanRequest {
 /// `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Region {
+struct ScanRegion {
     start: u64,
     end: u64,
     categories: u64,
 }
 
 /// The huge and zero pages of a range, as regions; `None` where the kernel has no scan.
-fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<Region>>> {
-    let mut regions = vec![Region::default(); count];
+fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<ScanRegion>>> {
+    let mut regions = vec![ScanRegion::default(); count];
     let wanted = PAGE_IS_PFNZERO | PAGE_IS_HUGE;
     let mut request = ScanRequest {
         size: size_of::<ScanRequest>() as u64,
@@ -140,7 +140,7 @@ fn scan(pagemap: &File, address: usize, count: usize) -> Result<Option<Vec<Regio
 }
 
 /// Names of the flags of a frame, by bit, as in include/uapi/linux/kernel-page-flags.h.
-const FLAGS: [(u32, &str); 12] = [
+const FRAME_FLAGS: [(u32, &str); 12] = [
     (3, "uptodate"),
     (4, "dirty"),
     (5, "lru"),
@@ -165,7 +165,7 @@ pub fn frame_flags(frame: u64) -> Result<Option<Vec<&'static str>>> {
     match read {
         Ok(()) => {
             let flags = u64::from_ne_bytes(word);
-            let set = FLAGS.iter().filter(|(bit, _)| flags >> bit & 1 == 1);
+            let set = FRAME_FLAGS.iter().filter(|(bit, _)| flags >> bit & 1 == 1);
             Ok(Some(set.map(|&(_, name)| name).collect()))
         }
         Err(error) if matches!(error.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::NotFound) => {
@@ -179,26 +179,26 @@ pub fn frame_flags(frame: u64) -> Result<Option<Vec<&'static str>>> {
 mod tests {
     use super::*;
     use crate::mapping;
-    use crate::memory::{Arena, Pages};
+    use crate::memory::{Arena, PagePolicy};
 
     #[test]
-    fn entries_are_read_by_their_bits() {
-        let page = Page::of_entry(1 << 63 | 1 << 56 | 0x1234);
+    fn entry_bits_decode() {
+        let page = PageState::from_entry(1 << 63 | 1 << 56 | 0x1234);
         assert!(page.present && page.exclusive && !page.file && !page.swapped && !page.soft_dirty);
         assert_eq!(page.frame, Some(0x1234));
-        let swapped = Page::of_entry(1 << 62 | 1 << 61 | 1 << 55 | 7);
+        let swapped = PageState::from_entry(1 << 62 | 1 << 61 | 1 << 55 | 7);
         assert!(!swapped.present && swapped.swapped && swapped.file && swapped.soft_dirty);
         assert_eq!(swapped.frame, None);
     }
 
     #[test]
-    fn read_pages_are_zero_and_written_ones_are_exclusive() {
-        let mut arena = Arena::map(32 * page_bytes(), Pages::Base).unwrap();
-        let look = |arena: &Arena| pages(arena.address(), 32).unwrap();
+    fn read_pages_are_zero_written_are_exclusive() {
+        let mut arena = Arena::map(32 * page_bytes(), PagePolicy::Base).unwrap();
+        let look = |arena: &Arena| page_states(arena.address(), 32).unwrap();
         assert!(look(&arena).iter().all(|page| !page.present));
-        mapping::read(&arena, page_bytes(), 32);
+        mapping::read_pages(&arena, page_bytes(), 32);
         assert!(look(&arena).iter().all(|page| page.present && !page.exclusive && page.zero != Some(false)));
-        mapping::write(&mut arena, page_bytes(), 8);
+        mapping::write_pages(&mut arena, page_bytes(), 8);
         let pages = look(&arena);
         assert!(pages[..8].iter().all(|page| page.present && page.exclusive && page.zero != Some(true)));
         assert!(pages[8..].iter().all(|page| !page.exclusive && page.huge != Some(true)));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_within_a_page_is_refused() {
-        assert!(pages(1, 1).is_err());
+    fn unaligned_address_is_refused() {
+        assert!(page_states(1, 1).is_err());
     }
 }

@@ -5,45 +5,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use crate::shared::{Scope, Shared, Zeroed, futex_wait, futex_wake};
-use crate::spawn::{Thread, of_process};
-use crate::usage::{Who, usage};
+use crate::shared_memory::{FutexScope, Shared, Zeroed, futex_wait, futex_wake};
+use crate::thread_spawn::{ThreadBuilder, process_error};
+use crate::usage::{UsageScope, read_usage};
 use crate::{Error, Result, check, child, cpu};
 
 /// What a partner is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum PartnerKind {
     /// A process of its own: another address space.
     Process,
     /// A thread of this process.
     Thread,
 }
 
-impl Task {
+impl PartnerKind {
     /// Who shares the channels between this task and its partner.
-    pub const fn scope(self) -> Scope {
+    pub const fn scope(self) -> FutexScope {
         match self {
-            Self::Process => Scope::Processes,
-            Self::Thread => Scope::Threads,
+            Self::Process => FutexScope::Processes,
+            Self::Thread => FutexScope::Threads,
         }
     }
 }
 
 /// Messages between partners and the task that started them, in shared memory.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct PartnerStatus {
     stop: AtomicU32,
     failed: AtomicI32,
     arrived: AtomicU32,
     switches: AtomicU64,
-    job: AtomicU64,
+    work: AtomicU64,
     done: AtomicU64,
 }
 
 // SAFETY: zeros of atomic integers.
-unsafe impl Zeroed for Board {}
+unsafe impl Zeroed for PartnerStatus {}
 
-impl Board {
+impl PartnerStatus {
     /// An empty board.
     pub fn new() -> Result<Arc<Shared<Self>>> {
         Shared::new().map(Arc::new)
@@ -56,7 +56,7 @@ impl Board {
 
     /// Whether the partners are asked to stop.
     #[inline(always)]
-    pub fn stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire) != 0
     }
 
@@ -82,25 +82,25 @@ impl Board {
 
     /// Sets the partner's next amount of work.
     #[inline(always)]
-    pub fn order(&self, amount: u64) {
-        self.job.store(amount, Ordering::Release);
+    pub fn set_work(&self, amount: u64) {
+        self.work.store(amount, Ordering::Release);
     }
 
     /// The amount of work ordered.
     #[inline(always)]
-    pub fn ordered(&self) -> u64 {
-        self.job.load(Ordering::Acquire)
+    pub fn work(&self) -> u64 {
+        self.work.load(Ordering::Acquire)
     }
 
     /// Reports an amount of work as done.
     #[inline(always)]
-    pub fn report(&self, amount: u64) {
+    pub fn report_done(&self, amount: u64) {
         self.done.store(amount, Ordering::Release);
     }
 
     /// The amount of work last reported as done.
     #[inline(always)]
-    pub fn reported(&self) -> u64 {
+    pub fn done_work(&self) -> u64 {
         self.done.load(Ordering::Acquire)
     }
 }
@@ -122,36 +122,40 @@ impl PartnerTask {
     /// # Errors
     /// A failed fork or thread, a CPU that is not allowed.
     pub fn start(
-        task: Task,
+        task: PartnerKind,
         cpu: u32,
-        board: &Arc<Shared<Board>>,
-        life: impl FnOnce(&Board) -> Result<()> + Send + 'static,
+        board: &Arc<Shared<PartnerStatus>>,
+        life: impl FnOnce(&PartnerStatus) -> Result<()> + Send + 'static,
     ) -> Result<Self> {
         let before = board.arrived.load(Ordering::Acquire);
         let partner = match task {
-            Task::Process => Self::fork(cpu, board, life)?,
-            Task::Thread => {
+            PartnerKind::Process => Self::fork(cpu, board, life)?,
+            PartnerKind::Thread => {
                 let board = Arc::clone(board);
-                let thread = Thread::named("partner").start(move || live(cpu, &board, life))?;
+                let thread = ThreadBuilder::named("partner").start(move || run_partner(cpu, &board, life))?;
                 Self(Some(Running::Thread(thread)))
             }
         };
         while board.arrived.load(Ordering::Acquire) == before {
-            futex_wait(&board.arrived, before, Scope::Processes)?;
+            futex_wait(&board.arrived, before, FutexScope::Processes)?;
         }
         board.check()?;
         Ok(partner)
     }
 
     /// Forks. The C library's fork leaves the allocator usable in the child, also in a process with threads.
-    fn fork(cpu: u32, board: &Arc<Shared<Board>>, life: impl FnOnce(&Board) -> Result<()>) -> Result<Self> {
+    fn fork(
+        cpu: u32,
+        board: &Arc<Shared<PartnerStatus>>,
+        life: impl FnOnce(&PartnerStatus) -> Result<()>,
+    ) -> Result<Self> {
         let parent = std::process::id();
         // SAFETY: the child runs `life` on its copy of the memory and leaves by `_exit`: neither destructors nor the
         // stack frames of the caller run a second time, because a panic is caught.
-        match check(unsafe { libc::fork() }).map_err(of_process)? {
+        match check(unsafe { libc::fork() }).map_err(process_error)? {
             0 => {
                 child::die_with_parent(parent);
-                live(cpu, board, life);
+                run_partner(cpu, board, life);
                 // SAFETY: ends the process without running anything of ours.
                 unsafe { libc::_exit(0) }
             }
@@ -163,7 +167,7 @@ impl PartnerTask {
     ///
     /// # Errors
     /// The error that it ended with, or that it crashed.
-    pub fn join(mut self, board: &Board) -> Result<()> {
+    pub fn join(mut self, board: &PartnerStatus) -> Result<()> {
         match self.0.take() {
             Some(Running::Process(child)) => {
                 let mut status = 0;
@@ -197,14 +201,14 @@ impl Drop for PartnerTask {
 }
 
 /// A partner from its start to its report.
-fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
+fn run_partner(cpu: u32, board: &PartnerStatus, life: impl FnOnce(&PartnerStatus) -> Result<()>) {
     let pinned = cpu::pin(&[cpu]);
     if let Err(error) = &pinned {
         board.fail(error);
     }
-    let before = usage(Who::Thread);
+    let before = read_usage(UsageScope::Thread);
     board.arrived.fetch_add(1, Ordering::AcqRel);
-    let _ = futex_wake(&board.arrived, Scope::Processes);
+    let _ = futex_wake(&board.arrived, FutexScope::Processes);
     if pinned.is_err() {
         return;
     }
@@ -213,7 +217,7 @@ fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
         Ok(Err(error)) => board.fail(&error),
         Err(_) => board.fail(&Error::from_raw_os_error(libc::ENOTRECOVERABLE)),
     }
-    let after = usage(Who::Thread);
+    let after = read_usage(UsageScope::Thread);
     let switches =
         after.voluntary_switches + after.involuntary_switches - before.voluntary_switches - before.involuntary_switches;
     board.switches.fetch_add(switches, Ordering::AcqRel);
@@ -222,68 +226,72 @@ fn live(cpu: u32, board: &Board, life: impl FnOnce(&Board) -> Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::{Channel, Means, Side};
+    use crate::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 
-    fn here() -> u32 {
+    fn current_cpu() -> u32 {
         *cpu::allowed().unwrap().last().unwrap()
     }
 
     #[test]
-    fn a_partner_answers_until_stopped_and_counts_its_switches() {
+    fn partner_runs_until_stopped() {
         // On one CPU the partner waits for each token: it cannot come while the partner runs.
-        crate::cpu::pin(&[here()]).unwrap();
-        for task in [Task::Process, Task::Thread] {
-            let board = Board::new().unwrap();
-            let channel = Arc::new(Channel::new(Means::Pipe, task.scope()).unwrap());
+        crate::cpu::pin(&[current_cpu()]).unwrap();
+        for task in [PartnerKind::Process, PartnerKind::Thread] {
+            let board = PartnerStatus::new().unwrap();
+            let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, task.scope()).unwrap());
             let far = Arc::clone(&channel);
-            let partner = PartnerTask::start(task, here(), &board, move |board| {
+            let partner = PartnerTask::start(task, current_cpu(), &board, move |board| {
                 loop {
-                    far.take(Side::Far)?;
-                    if board.stopping() {
+                    far.wait_for_turn(HandoffSide::Far)?;
+                    if board.is_stopping() {
                         return Ok(());
                     }
-                    board.report(board.ordered() + 1);
-                    far.pass(Side::Far)?;
+                    board.report_done(board.work() + 1);
+                    far.hand_over(HandoffSide::Far)?;
                 }
             })
             .unwrap();
             for trip in 0..100 {
-                board.order(trip);
-                channel.pass(Side::Near).unwrap();
-                channel.take(Side::Near).unwrap();
-                assert_eq!(board.reported(), trip + 1);
+                board.set_work(trip);
+                channel.hand_over(HandoffSide::Near).unwrap();
+                channel.wait_for_turn(HandoffSide::Near).unwrap();
+                assert_eq!(board.done_work(), trip + 1);
             }
             board.stop();
-            channel.pass(Side::Near).unwrap();
+            channel.hand_over(HandoffSide::Near).unwrap();
             partner.join(&board).unwrap();
             assert!(board.switches() >= 100, "{task:?}: {} switches", board.switches());
         }
     }
 
     #[test]
-    fn a_partner_that_fails_says_why() {
-        for task in [Task::Process, Task::Thread] {
-            let board = Board::new().unwrap();
+    fn partner_failure_is_reported() {
+        for task in [PartnerKind::Process, PartnerKind::Thread] {
+            let board = PartnerStatus::new().unwrap();
             // It may fail before or after it was seen to arrive: the error is the same.
-            let life = |_: &Board| Err(Error::from_raw_os_error(libc::ENOSPC));
-            let outcome = PartnerTask::start(task, here(), &board, life).and_then(|partner| partner.join(&board));
+            let life = |_: &PartnerStatus| Err(Error::from_raw_os_error(libc::ENOSPC));
+            let outcome =
+                PartnerTask::start(task, current_cpu(), &board, life).and_then(|partner| partner.join(&board));
             assert_eq!(outcome.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
         }
     }
 
     #[test]
-    fn a_cpu_that_is_not_there_is_an_error() {
-        for task in [Task::Process, Task::Thread] {
-            let board = Board::new().unwrap();
+    fn missing_cpu_is_an_error() {
+        for task in [PartnerKind::Process, PartnerKind::Thread] {
+            let board = PartnerStatus::new().unwrap();
             assert!(PartnerTask::start(task, 8000, &board, |_| Ok(())).is_err());
         }
     }
 
     #[test]
-    fn a_dropped_process_is_gone() {
-        let board = Board::new().unwrap();
-        let channel = Channel::new(Means::Pipe, Scope::Processes).unwrap();
-        let partner = PartnerTask::start(Task::Process, here(), &board, move |_| channel.take(Side::Far)).unwrap();
+    fn dropped_process_is_reaped() {
+        let board = PartnerStatus::new().unwrap();
+        let channel = HandoffChannel::new(HandoffMethod::Pipe, FutexScope::Processes).unwrap();
+        let partner = PartnerTask::start(PartnerKind::Process, current_cpu(), &board, move |_| {
+            channel.wait_for_turn(HandoffSide::Far)
+        })
+        .unwrap();
         let Some(Running::Process(child)) = &partner.0 else { unreachable!("it is a process") };
         let child = *child;
         drop(partner);

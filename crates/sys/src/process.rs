@@ -1,17 +1,17 @@
 //! Creating and reaping processes: fork, vfork, posix_spawn, fork and execve.
 //!
 //! Nothing here allocates between the start of a child and its end, and the child of a timed fork touches only its
-//! stack and one shared cell; see [`crate::image`], which can exclude everything else.
+//! stack and one shared cell; see [`crate::fork_image`], which can exclude everything else.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock::Clock;
-use crate::spawn::of_process;
+use crate::thread_spawn::process_error;
 use crate::{Error, Result, check};
 
-/// Whether a [`SmallImage`](crate::image::SmallImage) is in force, so that forked children lack most of this process's memory.
+/// Whether a [`SmallImage`](crate::fork_image::SmallImage) is in force, so that forked children lack most of this process's memory.
 pub(crate) static SMALL_IMAGE: AtomicBool = AtomicBool::new(false);
 
 /// A child of this process. Dropped, it is waited for.
@@ -22,7 +22,7 @@ pub struct Child {
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitKind {
     /// It exited with this status.
     Exited(i32),
     /// A signal ended it.
@@ -35,7 +35,7 @@ impl Child {
     /// # Errors
     /// Those of waitpid: `ECHILD` where SIGCHLD is ignored.
     #[inline(always)]
-    pub fn wait(self) -> Result<Ended> {
+    pub fn wait(self) -> Result<ExitKind> {
         reap(self.into_id())
     }
 
@@ -64,9 +64,9 @@ impl Child {
     #[inline(always)]
     pub fn wait_for_success(self) -> Result<()> {
         match self.wait()? {
-            Ended::Exited(0) => Ok(()),
-            Ended::Exited(status) => Err(Error::other(format!("a child that should succeed exited with {status}"))),
-            Ended::Signalled(signal) => Err(Error::other(format!("a child was killed by signal {signal}"))),
+            ExitKind::Exited(0) => Ok(()),
+            ExitKind::Exited(status) => Err(Error::other(format!("a child that should succeed exited with {status}"))),
+            ExitKind::Signalled(signal) => Err(Error::other(format!("a child was killed by signal {signal}"))),
         }
     }
 }
@@ -79,11 +79,11 @@ impl Drop for Child {
 
 /// Whether a child has ended, which is left to be reaped.
 pub(crate) fn has_ended(pid: libc::pid_t) -> bool {
-    ended(pid).map_or(true, |ended| ended.is_some())
+    peek_exit(pid).map_or(true, |ended| ended.is_some())
 }
 
 /// How a child has ended, which is left to be reaped; `None` while it runs.
-pub(crate) fn ended(pid: libc::pid_t) -> Result<Option<Ended>> {
+pub(crate) fn peek_exit(pid: libc::pid_t) -> Result<Option<ExitKind>> {
     // SAFETY: an all-zero siginfo is valid, and the call fills it; WNOWAIT leaves the child to be reaped later.
     let (pid, code, status) = unsafe {
         let mut information: libc::siginfo_t = std::mem::zeroed();
@@ -91,12 +91,12 @@ pub(crate) fn ended(pid: libc::pid_t) -> Result<Option<Ended>> {
         check(libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut information, options))?;
         (information.si_pid(), information.si_code, information.si_status())
     };
-    let how = if code == libc::CLD_EXITED { Ended::Exited(status) } else { Ended::Signalled(status) };
+    let how = if code == libc::CLD_EXITED { ExitKind::Exited(status) } else { ExitKind::Signalled(status) };
     Ok((pid != 0).then_some(how))
 }
 
 #[inline(always)]
-fn reap(pid: libc::pid_t) -> Result<Ended> {
+fn reap(pid: libc::pid_t) -> Result<ExitKind> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for the call; the process is a child of ours that nobody else waits for.
@@ -109,15 +109,15 @@ fn reap(pid: libc::pid_t) -> Result<Ended> {
         }
     }
     if libc::WIFSIGNALED(status) {
-        return Ok(Ended::Signalled(libc::WTERMSIG(status)));
+        return Ok(ExitKind::Signalled(libc::WTERMSIG(status)));
     }
-    Ok(Ended::Exited(libc::WEXITSTATUS(status)))
+    Ok(ExitKind::Exited(libc::WEXITSTATUS(status)))
 }
 
 /// The child that a fork returned to its parent, or why there is none: `EAGAIN` with the limit of processes.
 #[inline(always)]
-fn started(pid: libc::pid_t) -> Result<Child> {
-    if pid == -1 { Err(of_process(Error::last_os_error())) } else { Ok(Child { pid }) }
+fn fork_result(pid: libc::pid_t) -> Result<Child> {
+    if pid == -1 { Err(process_error(Error::last_os_error())) } else { Ok(Child { pid }) }
 }
 
 /// A cell in a page that this process shares with the children it forks, for one reading of a clock.
@@ -190,7 +190,7 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
             libc::_exit(0);
         }
     }
-    started(pid)
+    fork_result(pid)
 }
 
 /// Forks a child that exits at once with status 0.
@@ -206,7 +206,7 @@ pub fn fork_and_exit() -> Result<Child> {
         // SAFETY: ends the child without running anything of ours.
         unsafe { libc::_exit(0) };
     }
-    started(pid)
+    fork_result(pid)
 }
 
 /// Forks a child that does `work` and exits with the status that it returns. It is killed when its parent ends.
@@ -216,8 +216,8 @@ pub fn fork_and_exit() -> Result<Child> {
 /// by a child that hangs, never by memory errors.
 ///
 /// # Errors
-/// Those of fork; refused while a [`SmallImage`](crate::image::SmallImage) is in force, because the child would lack its heap.
-pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
+/// Those of fork; refused while a [`SmallImage`](crate::fork_image::SmallImage) is in force, because the child would lack its heap.
+pub fn fork_worker(work: impl FnOnce() -> u8) -> Result<Child> {
     if SMALL_IMAGE.load(Ordering::Acquire) {
         return Err(Error::other("a small image is in force: a forked child has no heap to work with"));
     }
@@ -232,17 +232,17 @@ pub fn fork_to_work(work: impl FnOnce() -> u8) -> Result<Child> {
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(status)) };
     }
-    started(pid)
+    fork_result(pid)
 }
 
 /// The same, in a child that has no descriptors but the standard ones and these: it keeps no file, pipe or connection of others open.
 ///
 /// # Errors
-/// As [`fork_to_work`].
-pub fn fork_to_work_with(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Child> {
+/// As [`fork_worker`].
+pub fn fork_worker_with(kept: &[BorrowedFd<'_>], work: impl FnOnce() -> u8) -> Result<Child> {
     let mut kept: Vec<libc::c_uint> = kept.iter().map(|fd| fd.as_raw_fd() as libc::c_uint).collect();
     kept.sort_unstable();
-    fork_to_work(|| {
+    fork_worker(|| {
         let mut first = libc::STDERR_FILENO as libc::c_uint + 1;
         for next in kept.into_iter().chain([libc::c_uint::MAX]) {
             // SAFETY: takes no pointers. What owns these descriptors is the parent's: of its copies here, `work` uses none, and the
@@ -266,13 +266,13 @@ impl Drop for ExitOnDrop {
     }
 }
 
-/// First addresses of the routines whose children run this program's code while a [`SmallImage`](crate::image::SmallImage) is in force. They
+/// First addresses of the routines whose children run this program's code while a [`SmallImage`](crate::fork_image::SmallImage) is in force. They
 /// are in one section, so that they share their pages with little else.
-pub(crate) fn routines_of_children() -> [usize; 3] {
+pub(crate) fn child_routines() -> [usize; 3] {
     [
         fork_and_stamp as *const () as usize,
         fork_and_exit as *const () as usize,
-        Program::fork_and_execute as *const () as usize,
+        SpawnProgram::fork_and_execute as *const () as usize,
     ]
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn routines_of_children() -> [usize; 3] {
 pub fn vfork_and_exit() -> Result<Child> {
     let result = vfork_exit_raw();
     if result < 0 {
-        return Err(of_process(Error::from_raw_os_error(-result as i32)));
+        return Err(process_error(Error::from_raw_os_error(-result as i32)));
     }
     Ok(Child { pid: result as libc::pid_t })
 }
@@ -330,16 +330,16 @@ fn vfork_exit_raw() -> i64 {
 
 /// A program with its arguments and an empty environment, ready for execve without any allocation.
 #[derive(Clone, Copy, Debug)]
-pub struct Program {
+pub struct SpawnProgram {
     path: &'static CStr,
     arguments: [Option<&'static CStr>; 2],
 }
 
 /// Arguments, the program's own name, and the null at the end.
-type Vector = [*const libc::c_char; 4];
+type ArgVector = [*const libc::c_char; 4];
 
-impl Program {
-    /// A program with up to two arguments; `PATH` is not searched.
+impl SpawnProgram {
+    /// A program with up to two arguments; `O_PATH` is not searched.
     pub const fn new(path: &'static CStr, arguments: [Option<&'static CStr>; 2]) -> Self {
         Self { path, arguments }
     }
@@ -355,7 +355,7 @@ impl Program {
         unsafe { libc::access(self.path.as_ptr(), libc::X_OK) == 0 }
     }
 
-    fn vector(&self) -> Vector {
+    fn vector(&self) -> ArgVector {
         let argument = |at: usize| self.arguments[at].map_or(std::ptr::null(), CStr::as_ptr);
         [self.path.as_ptr(), argument(0), argument(1), std::ptr::null()]
     }
@@ -380,7 +380,7 @@ impl Program {
                 libc::_exit(127);
             }
         }
-        started(pid)
+        fork_result(pid)
     }
 
     /// Starts the program by posix_spawn, without attributes or file actions.
@@ -404,7 +404,7 @@ impl Program {
             )
         };
         if error != 0 {
-            return Err(of_process(Error::from_raw_os_error(error)));
+            return Err(process_error(Error::from_raw_os_error(error)));
         }
         Ok(Child { pid })
     }
@@ -412,7 +412,7 @@ impl Program {
 
 /// Raises this process's limit of open files to the maximum (RLIMIT_NOFILE): shells and services start with 1,024,
 /// because of select(2). Returns it.
-pub fn raise_open_files() -> Result<u64> {
+pub fn raise_open_file_limit() -> Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is valid to be written.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
@@ -427,12 +427,12 @@ mod tests {
 
     const SHELL: &CStr = c"/bin/sh";
 
-    fn exits_with_five() -> Program {
-        Program::new(SHELL, [Some(c"-c"), Some(c"exit 5")])
+    fn exits_with_five() -> SpawnProgram {
+        SpawnProgram::new(SHELL, [Some(c"-c"), Some(c"exit 5")])
     }
 
     #[test]
-    fn a_forked_child_stamps_the_shared_cell() {
+    fn forked_child_stamps_shared_cell() {
         let cell = SharedCell::new().unwrap();
         let before = Clock::MonotonicRaw.start();
         fork_and_stamp(Clock::MonotonicRaw, &cell).unwrap().wait_for_success().unwrap();
@@ -446,41 +446,41 @@ mod tests {
             let child = make().unwrap();
             let pid = child.pid;
             assert_ne!(pid as u32, std::process::id());
-            assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+            assert_eq!(child.wait().unwrap(), ExitKind::Exited(0));
             assert!(!std::path::Path::new(&format!("/proc/{pid}/stat")).exists());
         }
     }
 
     #[test]
-    fn programs_get_their_arguments_by_fork_and_by_spawn() {
-        assert_eq!(exits_with_five().fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(5));
-        assert_eq!(exits_with_five().spawn().unwrap().wait().unwrap(), Ended::Exited(5));
+    fn fork_and_spawn_pass_arguments() {
+        assert_eq!(exits_with_five().fork_and_execute().unwrap().wait().unwrap(), ExitKind::Exited(5));
+        assert_eq!(exits_with_five().spawn().unwrap().wait().unwrap(), ExitKind::Exited(5));
     }
 
     #[test]
-    fn a_missing_program_is_an_error_either_way() {
-        let missing = Program::new(c"/no/such/program", [None, None]);
+    fn missing_program_is_an_error() {
+        let missing = SpawnProgram::new(c"/no/such/program", [None, None]);
         assert!(!missing.is_executable());
-        assert_eq!(missing.fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(127));
+        assert_eq!(missing.fork_and_execute().unwrap().wait().unwrap(), ExitKind::Exited(127));
         assert_eq!(missing.spawn().unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
 
     #[test]
-    fn work_ends_with_its_status_or_its_panic() {
-        assert_eq!(fork_to_work(|| 9).unwrap().wait().unwrap(), Ended::Exited(9));
-        let unwinding = fork_to_work(|| std::panic::resume_unwind(Box::new("quietly")));
-        assert_eq!(unwinding.unwrap().wait().unwrap(), Ended::Exited(101));
+    fn worker_status_or_panic_is_returned() {
+        assert_eq!(fork_worker(|| 9).unwrap().wait().unwrap(), ExitKind::Exited(9));
+        let unwinding = fork_worker(|| std::panic::resume_unwind(Box::new("quietly")));
+        assert_eq!(unwinding.unwrap().wait().unwrap(), ExitKind::Exited(101));
     }
 
     #[test]
-    fn a_child_has_no_descriptors_but_those_that_it_keeps() {
+    fn child_keeps_only_given_descriptors() {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
         let (mut reader, writer) = std::io::pipe().unwrap();
         let (mut ends, others) = std::io::pipe().unwrap();
         let (wait, end) = std::io::pipe().unwrap();
         let kept = [wait.as_fd(), writer.as_fd()];
-        let child = fork_to_work_with(&kept, || {
+        let child = fork_worker_with(&kept, || {
             let is_told = (&writer).write_all(b"x").is_ok();
             u8::from(!(is_told && matches!((&wait).read(&mut [0]), Ok(0))))
         });
@@ -491,12 +491,12 @@ mod tests {
         assert_eq!(ends.read(&mut [0]).unwrap(), 0);
         assert!(!child.has_ended());
         drop(end);
-        assert_eq!(child.wait().unwrap(), Ended::Exited(0));
+        assert_eq!(child.wait().unwrap(), ExitKind::Exited(0));
     }
 
     #[test]
-    fn a_killed_child_has_ended_before_it_is_waited_for() {
-        let child = fork_to_work(|| {
+    fn killed_child_has_ended_before_wait() {
+        let child = fork_worker(|| {
             loop {
                 std::thread::park()
             }
@@ -505,11 +505,11 @@ mod tests {
         assert!(!child.has_ended());
         child.kill();
         while !child.has_ended() {}
-        assert_eq!(child.wait().unwrap(), Ended::Signalled(libc::SIGKILL));
+        assert_eq!(child.wait().unwrap(), ExitKind::Signalled(libc::SIGKILL));
     }
 
     #[test]
-    fn a_failure_is_an_error_with_its_status() {
+    fn failure_error_has_status() {
         let error = exits_with_five().spawn().unwrap().wait_for_success().unwrap_err();
         assert_eq!(error.to_string(), "a child that should succeed exited with 5");
     }

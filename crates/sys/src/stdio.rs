@@ -8,14 +8,14 @@ use crate::{Error, Result, check};
 
 /// A `FILE` of the C library, with its usual buffer; closed when dropped.
 #[derive(Debug)]
-pub struct Stream {
+pub struct CFile {
     stream: NonNull<libc::FILE>,
 }
 
 // SAFETY: the stream is owned, and the C library locks it at each call.
-unsafe impl Send for Stream {}
+unsafe impl Send for CFile {}
 
-impl Stream {
+impl CFile {
     /// A stream over an open file, which it owns from now on (fdopen).
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for CFile {
     fn drop(&mut self) {
         // SAFETY: the stream is open and ours.
         unsafe { libc::fclose(self.stream.as_ptr()) };
@@ -71,10 +71,10 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_stream_reads_to_the_end_and_again_from_anywhere() {
+    fn stream_reads_to_end_and_seeks() {
         let mut file = crate::mapping::memory_file().unwrap();
         file.write_all(&(0..=255).collect::<Vec<u8>>().repeat(40)).unwrap();
-        let mut stream = Stream::new(file).unwrap();
+        let mut stream = CFile::new(file).unwrap();
         let mut buffer = [0; 100];
         stream.seek(0).unwrap();
         assert_eq!((stream.read(&mut buffer).unwrap(), buffer[99]), (100, 99));
@@ -84,8 +84,8 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_an_error_when_it_is_read() {
-        let mut stream = Stream::new(File::open("/").unwrap()).unwrap();
+    fn reading_directory_is_an_error() {
+        let mut stream = CFile::new(File::open("/").unwrap()).unwrap();
         assert_eq!(stream.read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::IsADirectory);
     }
 }

@@ -8,15 +8,15 @@ use crate::{Result, check};
 /// Whether the signal has come.
 static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The socket that receives no more once it comes; none below 0.
-static SOCKET: AtomicI32 = AtomicI32::new(-1);
+static CLIENT_SOCKET: AtomicI32 = AtomicI32::new(-1);
 
-extern "C" fn receive_no_more(_: libc::c_int) {
+extern "C" fn on_sigterm(_: libc::c_int) {
     IS_REQUESTED.store(true, Ordering::SeqCst);
-    shut_down(SOCKET.load(Ordering::SeqCst));
+    shut_down_read(CLIENT_SOCKET.load(Ordering::SeqCst));
 }
 
 /// Has every receiving call on a socket return, as at the end of the stream.
-fn shut_down(socket: RawFd) {
+fn shut_down_read(socket: RawFd) {
     if socket >= 0 {
         // SAFETY: shutdown takes no pointers and may be called in a signal handler; errno is this thread's own, and is put back for
         // the code that the signal interrupted.
@@ -32,42 +32,42 @@ fn shut_down(socket: RawFd) {
 ///
 /// # Errors
 /// Those of sigaction.
-pub fn watch() -> Result<()> {
+pub fn install_handler() -> Result<()> {
     // SAFETY: an all-zero sigaction is valid (no flags, so calls are interrupted, not restarted); the handler stores to atomics and
     // calls shutdown, all of which is async-signal-safe.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = receive_no_more as *const () as usize;
+        action.sa_sigaction = on_sigterm as *const () as usize;
         libc::sigaction(libc::SIGTERM, &raw const action, std::ptr::null_mut())
     };
     check(result).map(drop)
 }
 
 /// Whether it has come.
-pub fn is_requested() -> &'static AtomicBool {
+pub fn shutdown_flag() -> &'static AtomicBool {
     &IS_REQUESTED
 }
 
 /// The socket of the client that this process serves, which receives no more once SIGTERM comes, or if it has come already. One at a
 /// time.
 #[derive(Debug)]
-pub struct Receiving<'a>(#[allow(dead_code, reason = "it keeps the socket open")] BorrowedFd<'a>);
+pub struct InterruptibleSocket<'a>(#[allow(dead_code, reason = "it keeps the socket open")] BorrowedFd<'a>);
 
-impl<'a> Receiving<'a> {
+impl<'a> InterruptibleSocket<'a> {
     /// Of this socket.
-    pub fn on(socket: &'a impl AsFd) -> Self {
+    pub fn new(socket: &'a impl AsFd) -> Self {
         let socket = socket.as_fd();
-        SOCKET.store(socket.as_raw_fd(), Ordering::SeqCst);
+        CLIENT_SOCKET.store(socket.as_raw_fd(), Ordering::SeqCst);
         if IS_REQUESTED.load(Ordering::SeqCst) {
-            shut_down(socket.as_raw_fd());
+            shut_down_read(socket.as_raw_fd());
         }
         Self(socket)
     }
 }
 
-impl Drop for Receiving<'_> {
+impl Drop for InterruptibleSocket<'_> {
     fn drop(&mut self) {
-        SOCKET.store(-1, Ordering::SeqCst);
+        CLIENT_SOCKET.store(-1, Ordering::SeqCst);
     }
 }
 
@@ -77,19 +77,19 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::process::{Ended, fork_to_work};
+    use crate::process::{ExitKind, fork_worker};
 
     /// What a child reads of a stream that never ends, after a SIGTERM to itself before or after it took the socket.
-    fn read_after(is_early: bool) -> std::io::Result<usize> {
+    fn read_around_signal(is_early: bool) -> std::io::Result<usize> {
         let (mut near, _far) = UnixStream::pair()?;
-        watch()?;
+        install_handler()?;
         // SAFETY: takes no pointers.
         let raise = || unsafe { libc::raise(libc::SIGTERM) };
         let other = near.try_clone()?;
         if is_early {
             raise();
         }
-        let receiving = Receiving::on(&other);
+        let receiving = InterruptibleSocket::new(&other);
         if !is_early {
             raise();
         }
@@ -99,13 +99,17 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_receives_no_more_whenever_the_signal_comes() {
+    fn sigterm_ends_receiving_at_any_time() {
         for is_early in [false, true] {
-            let child = fork_to_work(|| {
-                let is_quiet = !is_requested().load(Ordering::SeqCst);
-                u8::from(!(is_quiet && matches!(read_after(is_early), Ok(0)) && is_requested().load(Ordering::SeqCst)))
+            let child = fork_worker(|| {
+                let is_quiet = !shutdown_flag().load(Ordering::SeqCst);
+                u8::from(
+                    !(is_quiet
+                        && matches!(read_around_signal(is_early), Ok(0))
+                        && shutdown_flag().load(Ordering::SeqCst)),
+                )
             });
-            assert_eq!(child.unwrap().wait().unwrap(), Ended::Exited(0), "early: {is_early}");
+            assert_eq!(child.unwrap().wait().unwrap(), ExitKind::Exited(0), "early: {is_early}");
         }
     }
 }

@@ -1,19 +1,19 @@
 //! An io_uring with its own buffers: reads and writes of whole blocks, many in flight.
 
-mod provided;
-pub mod sockets;
+mod provided_buffers;
+pub mod socket_ring;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
 use io_uring::{IoUring, opcode, types};
 
-use crate::memory::{Arena, Pages};
+use crate::memory::{Arena, PagePolicy};
 use crate::{Error, Result};
 
 /// How a ring is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct RingSetup {
     /// Queue depth: the number of buffers.
     pub depth: u32,
     /// Bytes of a buffer.
@@ -21,12 +21,12 @@ pub struct Setup {
     /// Whether file and buffers are registered with the kernel beforehand, instead of being looked up at each request.
     pub registered: bool,
     /// The pages of the buffers.
-    pub pages: Pages,
+    pub pages: PagePolicy,
 }
 
 /// What a request does with its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum IoDirection {
     /// Fills it from the file.
     Read,
     /// Writes it to the file.
@@ -34,30 +34,30 @@ pub enum Direction {
 }
 
 /// A ring on one file. Each of its buffers has at most one request in flight.
-pub struct Ring {
+pub struct FileRing {
     ring: IoUring,
     file: File,
-    setup: Setup,
+    setup: RingSetup,
     buffers: Arena,
     /// Which buffers belong to the kernel just now.
     busy: Vec<bool>,
-    under_way: usize,
+    in_flight: usize,
     /// Queued but not yet submitted.
     queued: usize,
     deferred: bool,
 }
 
-impl Ring {
+impl FileRing {
     /// Sets up a ring on a file.
     ///
     /// # Errors
     /// Those of io_uring_setup and io_uring_register: ENOSYS for a kernel without it, EPERM where kernel.io_uring_disabled
     /// or a filter of system calls forbids it, ENOMEM for more registered memory than RLIMIT_MEMLOCK allows.
-    pub fn new(file: File, setup: Setup) -> Result<Self> {
-        let (ring, deferred) = ring(setup.depth)?;
+    pub fn new(file: File, setup: RingSetup) -> Result<Self> {
+        let (ring, deferred) = new_io_uring(setup.depth)?;
         let count = setup.depth as usize;
-        let buffers = Arena::populated(spacing(setup.block) * count, setup.pages)?;
-        let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], under_way: 0, queued: 0, deferred };
+        let buffers = Arena::populated(buffer_stride(setup.block) * count, setup.pages)?;
+        let mut ring = Self { ring, file, setup, buffers, busy: vec![false; count], in_flight: 0, queued: 0, deferred };
         if setup.registered {
             ring.register()?;
         }
@@ -66,7 +66,7 @@ impl Ring {
 
     fn register(&mut self) -> Result<()> {
         let vectors: Vec<libc::iovec> = (0..self.busy.len())
-            .map(|slot| libc::iovec { iov_base: self.place(slot).cast(), iov_len: self.setup.block })
+            .map(|slot| libc::iovec { iov_base: self.buffer_ptr(slot).cast(), iov_len: self.setup.block })
             .collect();
         let submitter = self.ring.submitter();
         submitter.register_files(&[self.file.as_raw_fd()])?;
@@ -80,8 +80,8 @@ impl Ring {
     }
 
     /// Where a buffer begins.
-    fn place(&mut self, slot: usize) -> *mut u8 {
-        let spacing = spacing(self.setup.block);
+    fn buffer_ptr(&mut self, slot: usize) -> *mut u8 {
+        let spacing = buffer_stride(self.setup.block);
         self.buffers.as_mut_slice()[slot * spacing..][..spacing].as_mut_ptr()
     }
 
@@ -91,8 +91,8 @@ impl Ring {
     }
 
     /// Requests in flight.
-    pub fn under_way(&self) -> usize {
-        self.under_way
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// A buffer that is not in use.
@@ -101,7 +101,7 @@ impl Ring {
     /// If it is in use.
     pub fn buffer(&self, slot: usize) -> &[u8] {
         assert!(!self.busy[slot], "buffer {slot} is in use");
-        &self.buffers.as_slice()[slot * spacing(self.setup.block)..][..self.setup.block]
+        &self.buffers.as_slice()[slot * buffer_stride(self.setup.block)..][..self.setup.block]
     }
 
     /// The same, to fill before a write.
@@ -110,32 +110,32 @@ impl Ring {
     /// If it is in use.
     pub fn buffer_mut(&mut self, slot: usize) -> &mut [u8] {
         assert!(!self.busy[slot], "buffer {slot} is in use");
-        &mut self.buffers.as_mut_slice()[slot * spacing(self.setup.block)..][..self.setup.block]
+        &mut self.buffers.as_mut_slice()[slot * buffer_stride(self.setup.block)..][..self.setup.block]
     }
 
-    /// Queues a request for the bytes `within` a buffer; the file offset of the first is `offset`. [`Ring::wait`]
+    /// Queues a request for the bytes `within` a buffer; the file offset of the first is `offset`. [`FileRing::wait`]
     /// submits it.
     ///
     /// # Panics
     /// If the buffer is in use, or the bytes are not inside it.
     #[inline]
-    pub fn queue(&mut self, direction: Direction, slot: usize, offset: u64, within: std::ops::Range<usize>) {
+    pub fn queue(&mut self, direction: IoDirection, slot: usize, offset: u64, within: std::ops::Range<usize>) {
         assert!(!self.busy[slot] && within.start <= within.end && within.end <= self.setup.block, "buffer {slot}");
         let length = (within.end - within.start) as u32;
-        let place = self.place(slot).wrapping_add(within.start);
+        let place = self.buffer_ptr(slot).wrapping_add(within.start);
         let (plain, fixed, index) = (types::Fd(self.file.as_raw_fd() as RawFd), types::Fixed(0), slot as u16);
         let entry = match (direction, self.setup.registered) {
-            (Direction::Read, false) => opcode::Read::new(plain, place, length).offset(offset).build(),
-            (Direction::Read, true) => opcode::ReadFixed::new(fixed, place, length, index).offset(offset).build(),
-            (Direction::Write, false) => opcode::Write::new(plain, place, length).offset(offset).build(),
-            (Direction::Write, true) => opcode::WriteFixed::new(fixed, place, length, index).offset(offset).build(),
+            (IoDirection::Read, false) => opcode::Read::new(plain, place, length).offset(offset).build(),
+            (IoDirection::Read, true) => opcode::ReadFixed::new(fixed, place, length, index).offset(offset).build(),
+            (IoDirection::Write, false) => opcode::Write::new(plain, place, length).offset(offset).build(),
+            (IoDirection::Write, true) => opcode::WriteFixed::new(fixed, place, length, index).offset(offset).build(),
         };
         // SAFETY: the buffer belongs to this ring and stays untouched while it is busy; the file is open as long as the
         // ring is; the queue has a place for each buffer, of which none is queued twice.
         let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
         assert!(pushed.is_ok(), "the queue has a place for each buffer");
         self.busy[slot] = true;
-        self.under_way += 1;
+        self.in_flight += 1;
         self.queued += 1;
     }
 
@@ -165,7 +165,7 @@ impl Ring {
     #[inline]
     pub fn wait(&mut self, count: usize) -> Result<()> {
         loop {
-            match self.ring.submit_and_wait(count.min(self.under_way)) {
+            match self.ring.submit_and_wait(count.min(self.in_flight)) {
                 Ok(submitted) => {
                     self.queued -= submitted.min(self.queued);
                     return Ok(());
@@ -178,51 +178,51 @@ impl Ring {
 
     /// A request that is done: its buffer, and how many bytes were moved.
     #[inline]
-    pub fn done(&mut self) -> Option<(usize, Result<usize>)> {
+    pub fn next_completion(&mut self) -> Option<(usize, Result<usize>)> {
         let entry = self.ring.completion().next()?;
         let slot = entry.user_data() as usize;
         self.busy[slot] = false;
-        self.under_way -= 1;
+        self.in_flight -= 1;
         let result = entry.result();
         Some((slot, usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))))
     }
 }
 
-impl std::fmt::Debug for Ring {
+impl std::fmt::Debug for FileRing {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Ring").field("setup", &self.setup).field("under_way", &self.under_way).finish()
+        out.debug_struct("Ring").field("setup", &self.setup).field("under_way", &self.in_flight).finish()
     }
 }
 
-impl Drop for Ring {
+impl Drop for FileRing {
     fn drop(&mut self) {
         // The kernel writes into the buffers until the last request is done.
-        while self.under_way > 0 {
+        while self.in_flight > 0 {
             if self.wait(1).is_err() {
                 break;
             }
-            while self.done().is_some() {}
+            while self.next_completion().is_some() {}
         }
-        if self.under_way > 0 {
+        if self.in_flight > 0 {
             // It could not be waited for: memory that is lost is better than memory that is written into.
-            let buffers = std::mem::replace(&mut self.buffers, empty());
+            let buffers = std::mem::replace(&mut self.buffers, empty_arena());
             std::mem::forget(buffers);
         }
     }
 }
 
 /// Bytes from one buffer to the next: whole pages, as direct I/O wants them.
-fn spacing(block: usize) -> usize {
+fn buffer_stride(block: usize) -> usize {
     block.max(1).next_multiple_of(crate::mapping::page_bytes())
 }
 
-fn empty() -> Arena {
+fn empty_arena() -> Arena {
     // One page; there is nothing to be done if even that is not to be had.
-    Arena::map(1, Pages::Base).expect("a page of memory")
+    Arena::map(1, PagePolicy::Base).expect("a page of memory")
 }
 
 /// A ring, and whether its completions are deferred: the newest way to set it up that the kernel knows.
-pub(crate) fn ring(depth: u32) -> Result<(IoUring, bool)> {
+pub(crate) fn new_io_uring(depth: u32) -> Result<(IoUring, bool)> {
     // With its flag for work that waits, a call that only submits does that work too: what is done is seen then, and not only when
     // nothing else is left to be seen.
     let newest = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(depth);
@@ -247,11 +247,12 @@ mod tests {
     }
 
     /// A ring; `None`, and said, where there is none.
-    fn ring_on(file: File, registered: bool) -> Option<Ring> {
-        match Ring::new(file, Setup { depth: 4, block: 512, registered, pages: Pages::Base }) {
+    fn ring_on(file: File, registered: bool) -> Option<FileRing> {
+        match FileRing::new(file, RingSetup { depth: 4, block: 512, registered, pages: PagePolicy::Base }) {
             Ok(ring) => Some(ring),
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-                kelvin_testing::Missing::machine(format!("no io_uring: {error}")).skips("requests in a ring");
+                kelvin_testing::MissingRequirement::machine(format!("no io_uring: {error}"))
+                    .report_skip("requests in a ring");
                 None
             }
             Err(error) => panic!("{error}"),
@@ -259,19 +260,19 @@ mod tests {
     }
 
     #[test]
-    fn blocks_arrive_in_their_buffers_registered_or_not() {
+    fn blocks_arrive_registered_or_not() {
         for registered in [false, true] {
             let Some(mut ring) = ring_on(file(8 * 512), registered) else { return };
             let mut seen = vec![];
             let mut next = 0;
             while seen.len() < 8 {
-                while next < 8 && ring.under_way() < 4 {
+                while next < 8 && ring.in_flight() < 4 {
                     let slot = (0..4).find(|&slot| !ring.busy[slot]).unwrap();
-                    ring.queue(Direction::Read, slot, next * 512, 0..512);
+                    ring.queue(IoDirection::Read, slot, next * 512, 0..512);
                     next += 1;
                 }
                 ring.wait(1).unwrap();
-                while let Some((slot, moved)) = ring.done() {
+                while let Some((slot, moved)) = ring.next_completion() {
                     assert_eq!(moved.unwrap(), 512);
                     assert!(ring.buffer(slot).iter().all(|&byte| byte == ring.buffer(slot)[0]));
                     seen.push(ring.buffer(slot)[0]);
@@ -283,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_in_the_file_and_an_error_is_that_of_its_request() {
+    fn writes_land_and_errors_match_requests() {
         let file = file(512);
         let Some(mut ring) = ring_on(file.try_clone().unwrap(), true) else { return };
         ring.buffer_mut(2).fill(9);
-        ring.queue(Direction::Write, 2, 512, 0..100);
+        ring.queue(IoDirection::Write, 2, 512, 0..100);
         ring.wait(1).unwrap();
-        assert_eq!(ring.done().map(|(slot, moved)| (slot, moved.unwrap())), Some((2, 100)));
+        assert_eq!(ring.next_completion().map(|(slot, moved)| (slot, moved.unwrap())), Some((2, 100)));
         let mut read = vec![];
         (&file).read_to_end(&mut read).unwrap();
         let mut at = [0; 100];
@@ -297,36 +298,36 @@ mod tests {
         assert_eq!(at, [9; 100]);
         drop(ring);
         let Some(mut ring) = ring_on(File::open("/").unwrap(), false) else { return };
-        ring.queue(Direction::Read, 0, 0, 0..512);
+        ring.queue(IoDirection::Read, 0, 0, 0..512);
         ring.wait(1).unwrap();
-        let (_, error) = ring.done().unwrap();
+        let (_, error) = ring.next_completion().unwrap();
         assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::EISDIR));
     }
 
     #[test]
-    fn what_is_done_is_seen_by_a_call_that_only_submits() {
+    fn submit_alone_reaps_completions() {
         let (from, mut to) = std::io::pipe().unwrap();
         let Some(mut ring) = ring_on(File::from(std::os::fd::OwnedFd::from(from)), false) else { return };
         if !ring.is_deferred() {
-            return kelvin_testing::Missing::machine("this kernel has no deferred completions")
-                .skips("deferred completions");
+            return kelvin_testing::MissingRequirement::machine("this kernel has no deferred completions")
+                .report_skip("deferred completions");
         }
         for slot in [0, 1] {
-            ring.queue(Direction::Read, slot, 0, 0..1);
+            ring.queue(IoDirection::Read, slot, 0, 0..1);
         }
         ring.submit().unwrap();
-        assert!(ring.done().is_none(), "the pipe is empty");
+        assert!(ring.next_completion().is_none(), "the pipe is empty");
         std::io::Write::write_all(&mut to, b"a").unwrap();
-        ring.queue(Direction::Read, 2, 0, 0..1);
+        ring.queue(IoDirection::Read, 2, 0, 0..1);
         ring.submit().unwrap();
-        assert_eq!(ring.done().map(|(_, moved)| moved.unwrap()), Some(1));
+        assert_eq!(ring.next_completion().map(|(_, moved)| moved.unwrap()), Some(1));
         std::io::Write::write_all(&mut to, b"bc").unwrap();
     }
 
     #[test]
-    fn a_dropped_ring_waits_for_requests_in_flight() {
+    fn drop_waits_for_requests_in_flight() {
         let Some(mut ring) = ring_on(file(512), false) else { return };
-        ring.queue(Direction::Read, 0, 0, 0..512);
+        ring.queue(IoDirection::Read, 0, 0, 0..512);
         drop(ring);
     }
 }

@@ -28,7 +28,7 @@ pub struct Usage {
 }
 
 /// Bytes of a block of ru_inblock (Linux accounts bytes, and shifts them by 9).
-const BLOCK: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 impl Usage {
     /// The difference from an earlier reading; the peak is the current one.
@@ -48,7 +48,7 @@ impl Usage {
 
 /// Whose counters.
 #[derive(Clone, Copy, Debug)]
-pub enum Who {
+pub enum UsageScope {
     /// The calling thread.
     Thread,
     /// The calling process.
@@ -58,11 +58,11 @@ pub enum Who {
 }
 
 /// Reads the counters.
-pub fn usage(who: Who) -> Usage {
+pub fn read_usage(who: UsageScope) -> Usage {
     let who = match who {
-        Who::Thread => libc::RUSAGE_THREAD,
-        Who::Process => libc::RUSAGE_SELF,
-        Who::Children => libc::RUSAGE_CHILDREN,
+        UsageScope::Thread => libc::RUSAGE_THREAD,
+        UsageScope::Process => libc::RUSAGE_SELF,
+        UsageScope::Children => libc::RUSAGE_CHILDREN,
     };
     // SAFETY: an all-zero rusage is valid, and the call fills it; it cannot fail for these constants.
     let raw = unsafe {
@@ -78,7 +78,7 @@ pub fn usage(who: Who) -> Usage {
         involuntary_switches: raw.ru_nivcsw as u64,
         minor_faults: raw.ru_minflt as u64,
         major_faults: raw.ru_majflt as u64,
-        read_from_device: raw.ru_inblock as u64 * BLOCK,
+        read_from_device: raw.ru_inblock as u64 * BLOCK_BYTES,
         peak_resident: raw.ru_maxrss as u64 * 1024,
     }
 }
@@ -108,7 +108,7 @@ impl CounterFile {
             if length < self.buffer.len() {
                 return std::str::from_utf8(&self.buffer[..length]).map_err(|_| invalid("it is no text"));
             }
-            if length >= LONGEST {
+            if length >= MAX_FILE_BYTES {
                 return Err(invalid("it is longer than any file of counters"));
             }
             self.buffer.resize(2 * length, 0);
@@ -117,7 +117,7 @@ impl CounterFile {
 }
 
 /// Bytes of the longest file of counters: /proc/stat of 8192 CPUs has less than 1 MiB, and its line of interrupts as much again.
-const LONGEST: usize = 16 << 20;
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// How long a thread was runnable without a CPU (Documentation/scheduler/sched-stats.rst), where the kernel counts that.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ mod tests {
 
     /// That of 8192 CPUs is longer than the buffer at the beginning, and may be shorter at the next look.
     #[test]
-    fn a_file_of_counters_is_read_whole() {
+    fn counter_file_is_read_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stat");
         let text = |cpus: u32| (0..cpus).map(|cpu| format!("cpu{cpu} 1 2 3 4 5 6 7 8 9 10\n")).collect::<String>();
@@ -177,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn counters_count() {
-        let before = usage(Who::Thread);
+    fn usage_counters_increase() {
+        let before = read_usage(UsageScope::Thread);
         for _ in 0..5 {
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
-        let after = usage(Who::Thread);
+        let after = read_usage(UsageScope::Thread);
         assert!(after.voluntary_switches >= before.voluntary_switches + 5);
     }
 }

@@ -1,20 +1,20 @@
 //! A small image for real: a test without the usual harness, because it needs a process of one thread.
 
 use kelvin_sys::clock::Clock;
-use kelvin_sys::image::{SmallImage, copied_now, resident_around, threads};
-use kelvin_sys::memory::{Arena, Pages};
-use kelvin_sys::process::{Ended, Program, SharedCell, fork_and_exit, fork_and_stamp, fork_to_work};
+use kelvin_sys::fork_image::{SmallImage, fork_copy, resident_around, thread_count};
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::process::{ExitKind, SharedCell, SpawnProgram, fork_and_exit, fork_and_stamp, fork_worker};
 
-const EXITS_WITH_FIVE: Program = Program::new(c"/bin/sh", [Some(c"-c"), Some(c"exit 5")]);
+const EXITS_WITH_FIVE: SpawnProgram = SpawnProgram::new(c"/bin/sh", [Some(c"-c"), Some(c"exit 5")]);
 
 fn main() {
-    assert_eq!(threads().unwrap(), 1);
-    let mut arena = Arena::populated(4 << 20, Pages::Base).unwrap();
-    let whole = copied_now().unwrap();
+    assert_eq!(thread_count().unwrap(), 1);
+    let mut arena = Arena::populated(4 << 20, PagePolicy::Base).unwrap();
+    let whole = fork_copy().unwrap();
     assert!(whole.resident >= 4 << 20, "{whole:?}");
 
     let image = SmallImage::enter().unwrap();
-    let small = copied_now().unwrap();
+    let small = fork_copy().unwrap();
     assert!(small.mappings < whole.mappings && small.resident < 1 << 20, "{small:?} of {whole:?}");
     let cell = SharedCell::new().unwrap();
     for clock in [Clock::MonotonicRaw, Clock::Counter] {
@@ -23,9 +23,9 @@ fn main() {
         assert!(cell.get() > 0, "{clock:?}");
     }
     fork_and_exit().unwrap().wait_for_success().unwrap();
-    assert_eq!(EXITS_WITH_FIVE.fork_and_execute().unwrap().wait().unwrap(), Ended::Exited(5));
-    assert_eq!(EXITS_WITH_FIVE.spawn().unwrap().wait().unwrap(), Ended::Exited(5));
-    let refusal = fork_to_work(|| 0).unwrap_err().to_string();
+    assert_eq!(EXITS_WITH_FIVE.fork_and_execute().unwrap().wait().unwrap(), ExitKind::Exited(5));
+    assert_eq!(EXITS_WITH_FIVE.spawn().unwrap().wait().unwrap(), ExitKind::Exited(5));
+    let refusal = fork_worker(|| 0).unwrap_err().to_string();
     assert!(refusal.contains("no heap"), "{refusal}");
     assert!(SmallImage::enter().is_err(), "two images at the same time");
 
@@ -33,7 +33,7 @@ fn main() {
     arena.as_mut_slice()[0] = 7;
     assert!(resident_around(arena.address()).unwrap().bytes >= 4 << 20);
     drop(image);
-    assert!(copied_now().unwrap().resident >= 4 << 20);
-    let work = fork_to_work(|| arena.as_slice()[0]);
-    assert_eq!(work.unwrap().wait().unwrap(), Ended::Exited(7));
+    assert!(fork_copy().unwrap().resident >= 4 << 20);
+    let work = fork_worker(|| arena.as_slice()[0]);
+    assert_eq!(work.unwrap().wait().unwrap(), ExitKind::Exited(7));
 }

@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{Missing, is_root};
+use crate::{MissingRequirement, is_root};
 
 /// The owner of databases.
-pub const USER: &str = "kelvin";
+pub const OWNER: &str = "kelvin";
 
 /// Whom a server started by root runs as: `nobody`, since PostgreSQL refuses root.
-const NOBODY: u32 = 65_534;
+const NOBODY_UID: u32 = 65_534;
 
 /// Longest time that the processes of a killed server need to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Makes the cluster, then does what it is told line by line. When the test ends, however it ends, the pipe ends, and so do the
 /// server and its directory.
-const KEEPER: &str = r#"
+const SUPERVISOR_SCRIPT: &str = r#"
 # Ctrl-C ends the tests, and only their end ends this: nothing else may keep it from clearing up.
 trap '' PIPE INT TERM HUP
 directory=$1 bin=$2 port=$3 user=$4; shift 4
@@ -49,11 +49,11 @@ rm -rf "$directory"
 
 /// A running server.
 #[derive(Debug)]
-pub struct Postgres {
+pub struct TestPostgres {
     directory: PathBuf,
     port: u16,
     bin: PathBuf,
-    keeper: Child,
+    supervisor: Child,
     /// To and from the keeper; none at the end.
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
     databases: AtomicUsize,
@@ -70,14 +70,14 @@ fn programs() -> Option<PathBuf> {
     found.into_iter().rev().find(|bin| bin.join("initdb").is_file() && bin.join("pg_ctl").is_file())
 }
 
-impl Postgres {
+impl TestPostgres {
     /// The server that all tests of this program share; `None`, and said, where there is no PostgreSQL.
     pub fn shared(what: &str) -> Option<&'static Self> {
-        static SHARED: OnceLock<Option<Postgres>> = OnceLock::new();
+        static SHARED_SERVER: OnceLock<Option<TestPostgres>> = OnceLock::new();
         match programs() {
-            Some(bin) => SHARED.get_or_init(|| Self::of(bin, what)).as_ref(),
+            Some(bin) => SHARED_SERVER.get_or_init(|| Self::launch(bin, what)).as_ref(),
             None => {
-                missing(what);
+                report_missing(what);
                 None
             }
         }
@@ -87,38 +87,39 @@ impl Postgres {
     pub fn start(what: &str) -> Option<Self> {
         let bin = programs();
         if bin.is_none() {
-            missing(what);
+            report_missing(what);
         }
-        Self::of(bin?, what)
+        Self::launch(bin?, what)
     }
 
-    fn of(bin: PathBuf, what: &str) -> Option<Self> {
-        let directory = tempfile_directory();
+    fn launch(bin: PathBuf, what: &str) -> Option<Self> {
+        let directory = make_short_directory();
         let mut command = Command::new("sh");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        command.args(["-c", KEEPER, "keeper"]).arg(&directory).arg(&bin).arg(port.to_string()).arg(USER);
+        command.args(["-c", SUPERVISOR_SCRIPT, "keeper"]).arg(&directory).arg(&bin).arg(port.to_string()).arg(OWNER);
         if is_root() {
-            chown(&directory, Some(NOBODY), Some(NOBODY)).unwrap();
-            let user = NOBODY.to_string();
+            chown(&directory, Some(NOBODY_UID), Some(NOBODY_UID)).unwrap();
+            let user = NOBODY_UID.to_string();
             command.args(["setpriv", "--reuid", &user, "--regid", &user, "--clear-groups"]);
         }
         let mut keeper = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let pipes = keeper.stdin.take().zip(keeper.stdout.take().map(BufReader::new));
-        let server = Self { directory, port, bin, keeper, pipes: Mutex::new(pipes), databases: AtomicUsize::new(0) };
-        if !(server.answers("") && server.tell("start")) {
+        let server =
+            Self { directory, port, bin, supervisor: keeper, pipes: Mutex::new(pipes), databases: AtomicUsize::new(0) };
+        if !(server.exchange_line("") && server.run_command("start")) {
             let log = fs::read_to_string(server.directory.join("log")).unwrap_or_default();
-            Missing::machine(format!("PostgreSQL does not start here: {log}")).skips(what);
+            MissingRequirement::machine(format!("PostgreSQL does not start here: {log}")).report_skip(what);
             return None;
         }
         Some(server)
     }
 
     /// Whether the keeper did what it was told.
-    fn tell(&self, command: &str) -> bool {
-        self.answers(&format!("{command}\n"))
+    fn run_command(&self, command: &str) -> bool {
+        self.exchange_line(&format!("{command}\n"))
     }
 
-    fn answers(&self, line: &str) -> bool {
+    fn exchange_line(&self, line: &str) -> bool {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         let (to, from) = pipes.as_mut().unwrap();
         to.write_all(line.as_bytes()).unwrap();
@@ -130,9 +131,9 @@ impl Postgres {
     /// Kills the server, as the kernel does where memory is short, and waits until nothing listens: its other processes have its socket
     /// until they see that it has ended, and connections of that time are reset, not refused.
     pub fn kill(&self) {
-        assert!(self.tell("kill_hard"));
+        assert!(self.run_command("kill_hard"));
         let socket = self.directory.join(format!(".s.PGSQL.{}", self.port));
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SHUTDOWN_TIMEOUT;
         while UnixStream::connect(&socket).is_ok() {
             assert!(Instant::now() < end, "processes of a killed server still listen");
             std::thread::sleep(Duration::from_millis(10));
@@ -140,8 +141,8 @@ impl Postgres {
     }
 
     /// Starts the killed server again.
-    pub fn start_again(&self) {
-        assert!(self.tell("again"), "{}", fs::read_to_string(self.directory.join("log")).unwrap_or_default());
+    pub fn restart(&self) {
+        assert!(self.run_command("again"), "{}", fs::read_to_string(self.directory.join("log")).unwrap_or_default());
     }
 
     /// A new database; its name.
@@ -158,7 +159,7 @@ impl Postgres {
 
     /// The URL of a database by the socket of this server.
     pub fn url(&self, database: &str) -> String {
-        format!("postgres://{USER}@/{database}?host={}&port={}", self.directory.display(), self.port)
+        format!("postgres://{OWNER}@/{database}?host={}&port={}", self.directory.display(), self.port)
     }
 
     /// Host and port for a URL by TCP, where a password is asked for.
@@ -174,29 +175,29 @@ impl Postgres {
     /// What a statement gives, a line for each row.
     pub fn sql(&self, database: &str, sql: &str) -> String {
         let mut psql = Command::new(self.bin.join("psql"));
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", database, "-c", sql]);
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", OWNER, "-d", database, "-c", sql]);
         let output = psql.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string()]).output().unwrap();
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 }
 
-impl Drop for Postgres {
+impl Drop for TestPostgres {
     fn drop(&mut self) {
         // The end of the pipe ends the keeper.
         drop(self.pipes.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        let _ = self.keeper.wait();
+        let _ = self.supervisor.wait();
     }
 }
 
-fn missing(what: &str) {
-    Missing::package("postgresql", "PostgreSQL is not installed (Debian: postgresql)").skips(what);
+fn report_missing(what: &str) {
+    MissingRequirement::package("postgresql", "PostgreSQL is not installed (Debian: postgresql)").report_skip(what);
 }
 
 /// A new directory, which the keeper removes. Its name is short, as that of a socket must be.
-fn tempfile_directory() -> PathBuf {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+fn make_short_directory() -> PathBuf {
+    static DIRECTORY_NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = DIRECTORY_NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("kelvin-postgres-{}-{number}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     fs::create_dir(&directory).unwrap();

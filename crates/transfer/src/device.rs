@@ -9,41 +9,41 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kelvin_sys::interrupt;
-use kelvin_sys::kernel_end::{Device, KernelEnd, goes_on};
-use kelvin_sys::ready::{readable, writable};
+use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
+use kelvin_sys::poll::{wait_readable, wait_writable};
+use kelvin_sys::stop_signals;
 use kelvin_wire::Error as WireError;
-use kelvin_wire::deadline::{Connection, Deadline};
-use kelvin_wire::noise::Handshake;
-use kelvin_wire::sealed::{Opener, Sealer};
+use kelvin_wire::cipher::{Opener, Sealer};
+use kelvin_wire::deadline::{Deadline, TimedStream};
+use kelvin_wire::handshake::Handshake;
 use kelvin_wire::secret::Secret;
 
-use crate::channel::{Channel, Stream};
-use crate::decide::{Desk, Destination};
-use crate::receive::{LOOK, Manner, Tell, check_reach};
-use crate::send::{self, CONNECT, Sender, check_secret};
-use crate::session::{Event, Session};
-use crate::summary::Summary;
+use crate::offer_policy::{Destination, OfferPolicy};
+use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL, check_secret_required};
+use crate::secure_channel::{SecureChannel, TransferStream};
+use crate::send::{self, CONNECT_TIMEOUT, Sender, check_secret};
+use crate::session::{ReceiveSession, SessionEvent};
+use crate::summary::TransferSummary;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// The connection of a device, as a stream whose calls wait for so long.
 #[derive(Debug)]
 pub struct DeviceStream {
-    end: Arc<KernelEnd>,
+    end: Arc<KernelSocket>,
     wait: Duration,
 }
 
 impl DeviceStream {
     /// Of a device whose calls do not wait.
-    fn over(end: &Arc<KernelEnd>) -> Self {
+    fn new(end: &Arc<KernelSocket>) -> Self {
         Self { end: Arc::clone(end), wait: HANDSHAKE }
     }
 
     /// Makes a call, and again whenever the device is ready for it.
-    fn when<T>(
+    fn retry_when_ready<T>(
         &self,
         is_ready: fn(BorrowedFd<'_>, Duration) -> io::Result<bool>,
-        mut call: impl FnMut(&KernelEnd) -> io::Result<T>,
+        mut call: impl FnMut(&KernelSocket) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut begun = None;
         loop {
@@ -52,7 +52,7 @@ impl DeviceStream {
                 outcome => return outcome,
             }
             let left = self.wait.saturating_sub(begun.get_or_insert_with(Instant::now).elapsed());
-            if interrupt::requested().is_some() {
+            if stop_signals::stop_signal().is_some() {
                 return Err(ErrorKind::Interrupted.into());
             }
             if left.is_zero() {
@@ -65,17 +65,17 @@ impl DeviceStream {
 
 impl Read for DeviceStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.when(readable, |mut end| end.read(buffer))
+        self.retry_when_ready(wait_readable, |mut end| end.read(buffer))
     }
 }
 
 impl Write for DeviceStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.when(writable, |mut end| end.write(bytes))
+        self.retry_when_ready(wait_writable, |mut end| end.write(bytes))
     }
 
     fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.when(writable, |mut end| end.write_vectored(pieces))
+        self.retry_when_ready(wait_writable, |mut end| end.write_vectored(pieces))
     }
 
     /// Nothing is held back.
@@ -84,31 +84,31 @@ impl Write for DeviceStream {
     }
 }
 
-impl Connection for DeviceStream {
-    fn wait_at_most(&mut self, time: Duration) -> io::Result<()> {
+impl TimedStream for DeviceStream {
+    fn set_io_timeout(&mut self, time: Duration) -> io::Result<()> {
         self.wait = time;
         Ok(())
     }
 }
 
-impl Stream for DeviceStream {
+impl TransferStream for DeviceStream {
     fn is_readable(&self, within: Duration) -> io::Result<bool> {
-        readable(self.end.as_fd(), within)
+        wait_readable(self.end.as_fd(), within)
     }
 
     /// A device has no such option: a read returns with what is there.
-    fn wait_for_least(&mut self, _: usize) -> io::Result<()> {
+    fn set_low_water(&mut self, _: usize) -> io::Result<()> {
         Ok(())
     }
 
     /// No read waits for more than one byte.
-    fn window(&self) -> io::Result<usize> {
+    fn receive_window(&self) -> io::Result<usize> {
         Ok(usize::MAX)
     }
 }
 
-fn open(device: Device) -> Result<Arc<KernelEnd>> {
-    let end = KernelEnd::open(device)?;
+fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
+    let end = KernelSocket::open(device)?;
     end.set_nonblocking(true).map_err(WireError::call("set up the device"))?;
     Ok(Arc::new(end))
 }
@@ -117,41 +117,41 @@ fn open(device: Device) -> Result<Arc<KernelEnd>> {
 ///
 /// # Errors
 /// As [`Sender::connect`]; no device.
-pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: send::Manner) -> Result<Sender<DeviceStream>> {
+pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: send::SenderOptions) -> Result<Sender<DeviceStream>> {
     let begun = Instant::now();
     check_secret(addresses, secret)?;
-    let end = open(Device::Sender)?;
-    send::to_the_first(addresses, |address| connect_to(&end, address))?;
-    Sender::over(send::shake_hands(DeviceStream::over(&end), secret)?, (manner, begun))
+    let end = open(KmodDevice::Sender)?;
+    send::connect_first(addresses, |address| connect_to(&end, address))?;
+    Sender::from_channel(send::shake_hands(DeviceStream::new(&end), secret)?, (manner, begun))
 }
 
-fn connect_to(end: &KernelEnd, address: SocketAddr) -> io::Result<()> {
+fn connect_to(end: &KernelSocket, address: SocketAddr) -> io::Result<()> {
     let begun = Instant::now();
     while let Err(error) = end.connect(address) {
-        let left = CONNECT.saturating_sub(begun.elapsed());
-        if !goes_on(&error) {
+        let left = CONNECT_TIMEOUT.saturating_sub(begun.elapsed());
+        if !is_connecting(&error) {
             return Err(error);
         }
-        if left.is_zero() || interrupt::requested().is_some() {
+        if left.is_zero() || stop_signals::stop_signal().is_some() {
             end.close()?;
             return Err(ErrorKind::TimedOut.into());
         }
-        writable(end.as_fd(), left)?;
+        wait_writable(end.as_fd(), left)?;
     }
     Ok(())
 }
 
 /// A listening receiver whose socket is in the kernel.
-pub struct Receiver {
-    end: Arc<KernelEnd>,
+pub struct DeviceReceiver {
+    end: Arc<KernelSocket>,
     address: SocketAddr,
     destination: Destination,
     secret: Secret,
-    manner: Manner,
-    tell: Box<Tell>,
+    options: ReceiverOptions,
+    on_event: Box<EventHandler>,
 }
 
-impl Receiver {
+impl DeviceReceiver {
     /// Listens.
     ///
     /// # Errors
@@ -160,16 +160,16 @@ impl Receiver {
         address: SocketAddr,
         destination: Destination,
         secret: Secret,
-        manner: Manner,
-        tell: Box<Tell>,
+        manner: ReceiverOptions,
+        tell: Box<EventHandler>,
     ) -> Result<Self> {
         if address.ip().to_canonical().is_unspecified() {
-            return Err(Error::Everywhere { address });
+            return Err(Error::WildcardAddress { address });
         }
-        check_reach(address, &secret)?;
-        let end = open(Device::Receiver)?;
+        check_secret_required(address, &secret)?;
+        let end = open(KmodDevice::Receiver)?;
         let address = end.listen(address).map_err(WireError::call("listen"))?;
-        Ok(Self { end, address, destination, secret, manner, tell })
+        Ok(Self { end, address, destination, secret, options: manner, on_event: tell })
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -184,16 +184,16 @@ impl Receiver {
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         let mut is_served = false;
         while !is_served && !is_over() {
-            if !readable(self.end.as_fd(), LOOK).map_err(WireError::call("wait"))? {
+            if !wait_readable(self.end.as_fd(), SHUTDOWN_POLL_INTERVAL).map_err(WireError::call("wait"))? {
                 continue;
             }
             match self.end.accept() {
                 Ok(from) => {
-                    is_served = self.meet(from) && self.manner.once;
+                    is_served = self.handshake_and_serve(from) && self.options.once;
                     // One whose connection has failed may have none any more.
                     let _ = self.end.close();
                 }
-                Err(error) if is_of_one(&error) => {}
+                Err(error) if is_connection_error(&error) => {}
                 Err(error) => return Err(WireError::call("accept a connection")(error).into()),
             }
         }
@@ -201,33 +201,38 @@ impl Receiver {
     }
 
     /// Shakes hands with a new connection, and serves it if it knows the secret; says whether it did.
-    fn meet(&self, from: SocketAddr) -> bool {
-        let tell = |event| (self.tell)(from, event);
-        let mut stream = DeviceStream::over(&self.end);
+    fn handshake_and_serve(&self, from: SocketAddr) -> bool {
+        let tell = |event| (self.on_event)(from, event);
+        let mut stream = DeviceStream::new(&self.end);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline: Deadline::within(HANDSHAKE) };
-        match handshake.listen(&mut stream, || Some(())) {
+        match handshake.accept(&mut stream, || Some(())) {
             Ok((halves, ())) => {
-                tell(Event::Came);
+                tell(SessionEvent::Authenticated);
                 tell(self.serve_sender(stream, halves, &tell).into());
                 true
             }
             Err(error) => {
-                tell(Event::TurnedAway(error.into()));
+                tell(SessionEvent::Rejected(error.into()));
                 false
             }
         }
     }
 
-    fn serve_sender(&self, stream: DeviceStream, halves: (Sealer, Opener), tell: &dyn Fn(Event)) -> Result<Summary> {
-        let desk = Desk::new(&self.destination, self.manner.overwrite)?;
-        let mut channel = Channel::new(stream, halves)?;
-        channel.set_min_progress(self.manner.min_progress);
-        Session::new(&mut channel, desk, tell).serve()
+    fn serve_sender(
+        &self,
+        stream: DeviceStream,
+        halves: (Sealer, Opener),
+        tell: &dyn Fn(SessionEvent),
+    ) -> Result<TransferSummary> {
+        let desk = OfferPolicy::new(&self.destination, self.options.overwrite)?;
+        let mut channel = SecureChannel::new(stream, halves)?;
+        channel.set_min_progress(self.options.min_progress);
+        ReceiveSession::new(&mut channel, desk, tell).serve()
     }
 }
 
 /// Whether an error of accepting concerns one connection, and not the listener.
-fn is_of_one(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
 
@@ -236,12 +241,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_listens_neither_everywhere_nor_for_other_hosts_without_a_secret() {
+    fn device_refuses_wildcard_and_unprotected_address() {
         let listen = |address: &str| {
-            let tell = Box::new(|_: SocketAddr, _: Event| {});
-            let manner = Manner::default();
+            let tell = Box::new(|_: SocketAddr, _: SessionEvent| {});
+            let manner = ReceiverOptions::default();
             let receiver =
-                Receiver::listen(address.parse().unwrap(), Destination::Nothing, Secret::none(), manner, tell);
+                DeviceReceiver::listen(address.parse().unwrap(), Destination::Nothing, Secret::none(), manner, tell);
             receiver.err().map(|error| error.to_string()).unwrap_or_default()
         };
         for address in ["0.0.0.0:1", "[::]:1", "[::ffff:0.0.0.0]:1"] {

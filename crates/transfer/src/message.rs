@@ -1,110 +1,110 @@
 //! The messages of the two ends, in postcard: short, and every list and text has a bound where it is read.
 //!
-//! The sender offers entries ([`Entry`]), files and others, ahead of their content; the receiver decides on each. What is wanted
-//! follows as pieces: the whole content of small files together ([`FromSender::Batch`]), or a block of a large one
-//! ([`FromSender::Block`]), each announced and followed by exactly so many bytes. The receiver's verdicts come as they fall; the
+//! The sender offers entries ([`FileEntry`]), files and others, ahead of their content; the receiver decides on each. What is wanted
+//! follows as pieces: the whole content of small files together ([`SenderMessage::Batch`]), or a block of a large one
+//! ([`SenderMessage::Block`]), each announced and followed by exactly so many bytes. The receiver's verdicts come as they fall; the
 //! sender waits for them only at the end, or, where asked to, after each file.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
-use kelvin_wire::bounded::{self, REASON};
+use kelvin_wire::limits_serde::{self, MAX_REASON_BYTES};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::bare::Connection;
-use crate::carried::Carried;
-use crate::chosen::Chosen;
-use crate::expected::{Costs, Expected};
-use crate::joined::SessionId;
-use crate::load::Load;
-use crate::moving::{ReceiveMethod, SendMethod};
-use crate::name::Name;
+use crate::datapath::{ReceiveMethod, SendMethod};
+use crate::file_name::FileName;
+use crate::link_usage::LinkUsage;
+use crate::rate_prediction::{RatePrediction, StageCosts};
+use crate::raw_protocol::ConnectionLifetime;
+use crate::session_streams::SessionId;
+use crate::stage_times::EndLoad;
+use crate::stream_choice::StreamChoice;
 
 /// A BLAKE3 digest.
-pub type Digest = [u8; 32];
+pub type Blake3Digest = [u8; 32];
 /// Most extended attributes of a file, and most bytes of their names and values: about what ext4 keeps beside an inode.
-pub const ATTRIBUTES: usize = 64;
-/// See [`ATTRIBUTES`].
-pub const ATTRIBUTE_BYTES: usize = 4096;
+pub const MAX_ATTRIBUTES: usize = 64;
+/// See [`MAX_ATTRIBUTES`].
+pub const MAX_ATTRIBUTE_BYTES: usize = 4096;
 /// The number of an entry: how many were offered before it.
-pub type Number = u32;
+pub type EntryNumber = u32;
 
 /// What the sender says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum FromSender {
+pub enum SenderMessage {
     /// The beginning.
-    Begin(Settings),
+    Begin(SessionSettings),
     /// More entries.
-    Offer(Vec<Entry>),
+    Offer(Vec<FileEntry>),
     /// Of a file of which the receiver has a part: a bit for each block that is right, the lowest first.
-    Keep {
+    ValidBlocks {
         /// The file.
-        file: Number,
+        file: EntryNumber,
         /// The bits.
         blocks: Vec<u8>,
     },
     /// The whole content of each of these files follows, one after the other.
     Batch {
         /// The files.
-        files: Vec<Whole>,
+        files: Vec<WholeFile>,
         /// The digest of all that follows, unless nothing is verified.
-        digest: Option<Digest>,
+        digest: Option<Blake3Digest>,
     },
     /// A part of a block follows.
-    Block(Piece),
+    Block(FilePiece),
     /// A part of a block is a hole.
-    Hole(Piece),
+    Hole(FilePiece),
     /// The digests of the next parts of blocks, in the order in which they were sent, unless nothing is verified.
-    Digests(Vec<Digest>),
+    Digests(Vec<Blake3Digest>),
     /// The file will not follow.
     Abandoned {
         /// The file.
-        file: Number,
+        file: EntryNumber,
         /// Why.
-        #[serde(deserialize_with = "bounded::text::<REASON, _>")]
+        #[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")]
         why: String,
     },
     /// All files are found: their bytes, holes not counted, where it was not known how many.
-    Found {
+    TotalFound {
         /// The bytes.
         bytes: u64,
     },
     /// All was sent; the receiver shall finish, and say what it measured.
     End,
     /// What the sender measured.
-    Finish(Box<Measured>),
+    Finish(Box<SenderReport>),
     /// The first word of a connection that joins a session.
-    Join(Join),
+    Join(JoinRequest),
     /// Blocks of this file, each one whole, may come over all streams from now on, until the next one is split.
     Split {
         /// The file.
-        file: Number,
+        file: EntryNumber,
     },
     /// What follows of this file comes over a connection of its own, until that one says that all was sent.
-    Apart {
+    FileConnection {
         /// The file.
-        file: Number,
+        file: EntryNumber,
     },
     /// More connections may be worth it now, which were not announced: by what could they join?
-    MayOthersJoin,
+    QueryJoin,
     /// How much has arrived so far?
-    HowMuch,
+    QueryArrived,
 }
 
 /// Which session a connection joins, and for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Join {
+pub struct JoinRequest {
     /// The session.
     pub session: SessionId,
     /// The file whose content will follow; none if it is one more stream, for blocks of the file that is split.
-    pub file: Option<Number>,
+    pub file: Option<EntryNumber>,
 }
 
 /// By what connections that were not announced can join a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Invitation {
+pub struct JoinInvitation {
     /// The session.
     pub session: SessionId,
     /// So many streams at most, the first one included.
@@ -113,7 +113,7 @@ pub struct Invitation {
 
 /// How much has arrived since the session began, by the receiver's own clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arrived {
+pub struct ArrivedBytes {
     /// Bytes of files that were received and written, over all streams.
     pub bytes: u64,
     /// When they were counted.
@@ -122,7 +122,7 @@ pub struct Arrived {
 
 /// What holds for all files of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct SessionSettings {
     /// Whether the bytes of files go unencrypted.
     pub plain: bool,
     /// Whether their digests are compared.
@@ -140,12 +140,12 @@ pub struct Settings {
     /// Over how many connections blocks come, this one included.
     pub streams: u32,
     /// Whether each file comes over a connection of its own, with the first one for all else.
-    pub connection: Connection,
+    pub connection: ConnectionLifetime,
 }
 
-impl Settings {
+impl SessionSettings {
     /// All over one connection, encrypted and verified, and nothing more.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         plain: false,
         verify: true,
         sync: false,
@@ -154,23 +154,23 @@ impl Settings {
         bytes: None,
         at_most: None,
         streams: 1,
-        connection: Connection::Persistent,
+        connection: ConnectionLifetime::Persistent,
     };
 }
 
 /// A file, directory or symbolic link that is offered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct FileEntry {
     /// Its directory: 0 for the one that the receiver serves, n for the n-th that was offered.
     pub parent: u32,
     /// Its name there.
-    pub name: Name,
+    pub name: FileName,
     /// What it is.
     pub kind: EntryKind,
     /// Its permissions; others than for reading, writing and executing are ignored.
     pub mode: u32,
     /// When it was last written.
-    pub modified: Modified,
+    pub modified: Mtime,
     /// User and group, if they are to be kept.
     pub owner: Option<(u32, u32)>,
     /// Extended attributes of the user's name space, if they are to be kept.
@@ -219,24 +219,24 @@ impl Attribute {
 fn few_attributes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Attribute>, D::Error> {
     let all = Vec::<Attribute>::deserialize(from)?;
     let bytes: usize = all.iter().map(|one| one.name.len() + one.value.len()).sum();
-    let are_few = all.len() <= ATTRIBUTES && bytes <= ATTRIBUTE_BYTES;
+    let are_few = all.len() <= MAX_ATTRIBUTES && bytes <= MAX_ATTRIBUTE_BYTES;
     if are_few { Ok(all) } else { Err(D::Error::custom("more extended attributes than are sent for a file")) }
 }
 
 /// The content of a small file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Whole {
+pub struct WholeFile {
     /// The file.
-    pub file: Number,
+    pub file: EntryNumber,
     /// Its bytes: as many as were offered, and then right; or it has changed since.
     pub bytes: u32,
 }
 
 /// A part of a file, inside one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct FilePiece {
     /// The file.
-    pub file: Number,
+    pub file: EntryNumber,
     /// Its first byte.
     pub offset: u64,
     /// How many bytes.
@@ -247,16 +247,16 @@ pub struct Piece {
 
 /// A time of modification, as stat(2) has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Modified {
+pub struct Mtime {
     /// Seconds since 1970.
     pub seconds: i64,
     /// Nanoseconds of the next second.
     pub nanoseconds: u32,
 }
 
-impl Modified {
+impl Mtime {
     /// The same for the standard library; none where it is out of its range.
-    pub fn time(self) -> Option<SystemTime> {
+    pub fn to_system_time(self) -> Option<SystemTime> {
         let whole = Duration::from_secs(self.seconds.unsigned_abs());
         let second = match self.seconds {
             0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
@@ -269,97 +269,97 @@ impl Modified {
 
 /// What the sender measured, and what it could not send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct SenderReport {
     /// Nanoseconds from the sender's first action until the receiver had written the last byte.
     pub nanoseconds: u64,
     /// Files that were not moved.
     pub failed: u64,
     /// What the sender did.
-    pub load: Load,
+    pub load: EndLoad,
     /// What its connection carried, if the kernel says.
-    pub carried: Option<Carried>,
+    pub carried: Option<LinkUsage>,
     /// The rate that was to be expected, if it was predicted.
-    pub expected: Option<Expected>,
+    pub expected: Option<RatePrediction>,
     /// By what method the bytes of large files went, if there were any.
     pub method: Option<SendMethod>,
     /// Which number of streams was found to be fastest, if that was compared.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<StreamChoice>,
 }
 
 /// What the receiver answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum FromReceiver {
+pub enum ReceiverMessage {
     /// What becomes of the next offered entries, in their order.
-    Decisions(Vec<Decision>),
+    Decisions(Vec<EntryDecision>),
     /// It has these blocks of a file, from this one on, of which some may be right; the last ones if `is_all`.
-    Have {
+    PresentBlocks {
         /// The file.
-        file: Number,
+        file: EntryNumber,
         /// The first block.
         first: u32,
         /// Their digests.
-        digests: Vec<Digest>,
+        digests: Vec<Blake3Digest>,
         /// Whether no more follow.
         is_all: bool,
     },
     /// How files ended.
     Verdicts(Vec<Verdict>),
     /// Nothing is taken.
-    Refused(Reason),
+    Refused(RefusalReason),
     /// All was written.
-    Finished(Finished),
+    Finished(ReceiverReport),
     /// Whether there is room for as many bytes as there are at most.
-    Room {
+    SpaceAvailable {
         /// Whether there is.
         is_enough: bool,
     },
     /// By what more connections can join.
     Session(SessionId),
     /// By what more connections can join, which were not announced; nothing if none can.
-    Invited(Option<Invitation>),
+    JoinInvitation(Option<JoinInvitation>),
     /// How much has arrived.
-    Arrived(Arrived),
+    Arrived(ArrivedBytes),
     /// Over a stream that has joined: that it has, and then of each block in turn that it was written, or why not.
-    Took(Option<Reason>),
+    BlockWritten(Option<RefusalReason>),
 }
 
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Decision {
+pub enum EntryDecision {
     /// A file's content may come.
     Wanted,
-    /// The same, and [`FromReceiver::Have`] says what of it is there.
+    /// The same, and [`ReceiverMessage::PresentBlocks`] says what of it is there.
     Resumed,
     /// The file is there and need not come.
     Unchanged,
     /// A directory or a link was made.
     Made,
     /// It is refused.
-    Refused(Reason),
+    Refused(RefusalReason),
 }
 
 /// Why something was not done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason(#[serde(deserialize_with = "bounded::text::<REASON, _>")] pub String);
+pub struct RefusalReason(#[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")] pub String);
 
 /// How a file ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The file.
-    pub file: Number,
+    pub file: EntryNumber,
     /// Nothing if it is in its place, else why it is not.
-    pub why: Option<Reason>,
+    pub why: Option<RefusalReason>,
 }
 
 /// What the receiver measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct ReceiverReport {
     /// Nanoseconds since the last byte was written.
     pub since: u64,
     /// What the receiver did.
-    pub load: Load,
+    pub load: EndLoad,
     /// What its stages cost, if the transfer was long enough to be predicted.
-    pub costs: Option<Costs>,
+    pub costs: Option<StageCosts>,
     /// Bytes that were written and are not on their device yet; nothing where unknown.
     pub unwritten: Option<u64>,
     /// By what method the bytes of large files came, if there were any.
@@ -371,8 +371,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_before_1970_and_one_out_of_range() {
-        let time = |seconds, nanoseconds| Modified { seconds, nanoseconds }.time();
+    fn mtime_before_1970_and_out_of_range() {
+        let time = |seconds, nanoseconds| Mtime { seconds, nanoseconds }.to_system_time();
         let from = |time: Option<SystemTime>| SystemTime::UNIX_EPOCH.duration_since(time.unwrap()).unwrap_err();
         assert_eq!(from(time(1, 5)).duration(), Duration::new(1, 5));
         assert_eq!(
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_says_is_bounded() {
+    fn received_messages_are_bounded() {
         let is_read = |why: &str| {
-            let said = FromReceiver::Verdicts(vec![Verdict { file: 1, why: Some(Reason(why.to_owned())) }]);
-            postcard::from_bytes::<FromReceiver>(&postcard::to_stdvec(&said).unwrap()).is_ok()
+            let said = ReceiverMessage::Verdicts(vec![Verdict { file: 1, why: Some(RefusalReason(why.to_owned())) }]);
+            postcard::from_bytes::<ReceiverMessage>(&postcard::to_stdvec(&said).unwrap()).is_ok()
         };
-        assert!(is_read("disk full") && !is_read(&"x".repeat(REASON + 1)) && !is_read("\u{1b}[2J"));
+        assert!(is_read("disk full") && !is_read(&"x".repeat(MAX_REASON_BYTES + 1)) && !is_read("\u{1b}[2J"));
         // A list that claims to have more entries than bytes came costs no memory.
         let huge = [1, 0xff, 0xff, 0xff, 0xff, 0x0f];
-        assert!(postcard::from_bytes::<FromSender>(&huge).is_err());
+        assert!(postcard::from_bytes::<SenderMessage>(&huge).is_err());
     }
 }

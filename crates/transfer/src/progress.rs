@@ -12,7 +12,7 @@ use kelvin_wire::Error as WireError;
 use crate::Error;
 
 /// Into how many parts a time is divided, by one of which more than it may pass until too little is noticed.
-const PARTS: u32 = 16;
+const MARKS_PER_WINDOW: u32 = 16;
 
 /// Less than that has moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,11 +26,11 @@ pub struct Shortfall {
 
 impl Shortfall {
     /// The error of the connection, of which the other side did not do this.
-    pub(crate) fn while_it_did_not(&self, doing: &'static str) -> Error {
+    pub(crate) fn to_error(self, doing: &'static str) -> Error {
         let seconds = self.least.within.as_secs_f64();
         match self.moved {
-            0 => WireError::Late { doing, seconds },
-            moved => WireError::Slow { moved, least: self.least.bytes, seconds },
+            0 => WireError::TimedOut { doing, seconds },
+            moved => WireError::TooSlow { moved, least: self.least.bytes, seconds },
         }
         .into()
     }
@@ -38,7 +38,7 @@ impl Shortfall {
 
 /// What had moved when so long was waited.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct ProgressMark {
     waited: Duration,
     moved: u64,
 }
@@ -46,28 +46,28 @@ struct Mark {
 /// Measures the progress in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct ProgressMeter {
-    least: MinProgress,
-    now: Mark,
+    required: MinProgress,
+    now: ProgressMark,
     /// For how long nothing has moved.
-    silent: Duration,
+    silent_for: Duration,
     /// Earlier ones, of which the second is less than the time ago.
-    marks: VecDeque<Mark>,
+    marks: VecDeque<ProgressMark>,
 }
 
 impl ProgressMeter {
     /// Nothing has been waited for.
     pub fn new(least: MinProgress) -> Self {
-        Self { least, ..Self::default() }
+        Self { required: least, ..Self::default() }
     }
 
     /// What it asks for.
-    pub fn least(&self) -> MinProgress {
-        self.least
+    pub fn required(&self) -> MinProgress {
+        self.required
     }
 
     /// Begins anew.
     pub fn restart(&mut self) {
-        (self.now, self.silent) = (Mark::default(), Duration::ZERO);
+        (self.now, self.silent_for) = (ProgressMark::default(), Duration::ZERO);
         self.marks.clear();
     }
 
@@ -76,30 +76,31 @@ impl ProgressMeter {
     /// # Errors
     /// That they are too few.
     #[inline]
-    pub fn add(&mut self, waited: Duration, bytes: usize) -> Result<(), Shortfall> {
+    pub fn record(&mut self, waited: Duration, bytes: usize) -> Result<(), Shortfall> {
         self.now.waited += waited;
         self.now.moved += bytes as u64;
-        self.silent = if bytes > 0 { Duration::ZERO } else { self.silent + waited };
+        self.silent_for = if bytes > 0 { Duration::ZERO } else { self.silent_for + waited };
         let last = self.marks.back().map_or(Duration::ZERO, |mark| mark.waited);
         // Most waits are short, and nothing is due before a part of the time is over.
-        let is_due = self.now.waited - last >= self.least.within / PARTS || self.silent >= self.least.within;
-        if is_due { self.look() } else { Ok(()) }
+        let is_due = self.now.waited - last >= self.required.within / MARKS_PER_WINDOW
+            || self.silent_for >= self.required.within;
+        if is_due { self.check() } else { Ok(()) }
     }
 
-    fn look(&mut self) -> Result<(), Shortfall> {
-        let MinProgress { bytes, within } = self.least;
+    fn check(&mut self) -> Result<(), Shortfall> {
+        let MinProgress { bytes, within } = self.required;
         if self.marks.is_empty() {
-            self.marks.push_back(Mark::default());
+            self.marks.push_back(ProgressMark::default());
         }
-        let is_over = |mark: &Mark| mark.waited + within <= self.now.waited;
+        let is_over = |mark: &ProgressMark| mark.waited + within <= self.now.waited;
         while self.marks.get(1).is_some_and(is_over) {
             self.marks.pop_front();
         }
         let moved = self.marks.front().filter(|mark| is_over(mark)).map(|mark| self.now.moved - mark.moved);
         self.marks.push_back(self.now);
         match moved {
-            _ if self.silent >= within => Err(Shortfall { moved: 0, least: self.least }),
-            Some(moved) if moved < bytes => Err(Shortfall { moved, least: self.least }),
+            _ if self.silent_for >= within => Err(Shortfall { moved: 0, least: self.required }),
+            Some(moved) if moved < bytes => Err(Shortfall { moved, least: self.required }),
             _ => Ok(()),
         }
     }
@@ -110,14 +111,14 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
-    const LEAST: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
+    const MIN_PROGRESS: MinProgress = MinProgress { bytes: 4096, within: Duration::from_secs(120) };
 
     /// Waits of these seconds after which so many bytes came, over and over: when it is too little, and how much that was.
-    fn ended(waits: &[(f64, usize)], most: usize) -> Option<(u64, u64)> {
-        let (mut meter, mut waited) = (ProgressMeter::new(LEAST), 0.0);
+    fn fails_at(waits: &[(f64, usize)], most: usize) -> Option<(u64, u64)> {
+        let (mut meter, mut waited) = (ProgressMeter::new(MIN_PROGRESS), 0.0);
         for &(seconds, bytes) in waits.iter().cycle().take(most) {
             waited += seconds;
-            if let Err(shortfall) = meter.add(SECOND.mul_f64(seconds), bytes) {
+            if let Err(shortfall) = meter.record(SECOND.mul_f64(seconds), bytes) {
                 return Some((waited as u64, shortfall.moved));
             }
         }
@@ -125,44 +126,44 @@ mod tests {
     }
 
     #[test]
-    fn bytes_one_by_one_end_a_connection_however_they_come() {
-        assert_eq!(ended(&[(119.0, 1)], 100), Some((238, 2)));
-        assert_eq!(ended(&[(1.0, 1)], 1000), Some((120, 120)));
-        assert_eq!(ended(&[(0.125, 4)], 10_000), Some((120, 3840)));
+    fn trickled_bytes_are_too_slow() {
+        assert_eq!(fails_at(&[(119.0, 1)], 100), Some((238, 2)));
+        assert_eq!(fails_at(&[(1.0, 1)], 1000), Some((120, 120)));
+        assert_eq!(fails_at(&[(0.125, 4)], 10_000), Some((120, 3840)));
         // What came quickly before counts for its own time alone.
         assert!(matches!(
-            ended(&[&[(0.0, 1 << 30)][..], &[(1.0, 1); 500]].concat(), 501),
+            fails_at(&[&[(0.0, 1 << 30)][..], &[(1.0, 1); 500]].concat(), 501),
             Some((120..=128, 120..=128))
         ));
     }
 
     #[test]
-    fn silence_ends_it_after_the_time_whatever_came_before() {
-        assert_eq!(ended(&[(0.1, 0)], 2000).map(|(_, moved)| moved), Some(0));
-        assert!(matches!(ended(&[&[(1.0, 1 << 20)][..], &[(1.0, 0); 500]].concat(), 501), Some((121..=128, 0))));
-        assert_eq!(ended(&[(120.0, 0)], 1), Some((120, 0)));
+    fn silence_fails_after_window() {
+        assert_eq!(fails_at(&[(0.1, 0)], 2000).map(|(_, moved)| moved), Some(0));
+        assert!(matches!(fails_at(&[&[(1.0, 1 << 20)][..], &[(1.0, 0); 500]].concat(), 501), Some((121..=128, 0))));
+        assert_eq!(fails_at(&[(120.0, 0)], 1), Some((120, 0)));
     }
 
     #[test]
-    fn slow_links_and_pauses_are_no_reason() {
+    fn slow_links_and_pauses_pass() {
         // 300 bits a second, 2400, and a modem that is silent for nearly two minutes between any two blocks.
         for waits in [&[(1.0, 37)][..], &[(0.1, 30)], &[(119.0, 4096)], &[(119.0, 64 << 10), (0.001, 1)]] {
-            assert_eq!(ended(waits, 10_000), None, "{waits:?}");
+            assert_eq!(fails_at(waits, 10_000), None, "{waits:?}");
         }
         // The other side's bytes are here before anybody waits: this end is the slow one.
-        assert_eq!(ended(&[(0.0, 1)], 100_000), None);
+        assert_eq!(fails_at(&[(0.0, 1)], 100_000), None);
     }
 
     #[test]
-    fn memory_is_bounded_and_beginning_anew_forgets() {
-        let mut meter = ProgressMeter::new(LEAST);
+    fn marks_are_bounded_and_restart_clears() {
+        let mut meter = ProgressMeter::new(MIN_PROGRESS);
         for _ in 0..1_000_000 {
-            meter.add(SECOND, 4096).unwrap();
+            meter.record(SECOND, 4096).unwrap();
         }
-        assert!(meter.marks.len() <= PARTS as usize + 2, "{}", meter.marks.len());
-        meter.add(119 * SECOND, 0).unwrap();
+        assert!(meter.marks.len() <= MARKS_PER_WINDOW as usize + 2, "{}", meter.marks.len());
+        meter.record(119 * SECOND, 0).unwrap();
         meter.restart();
-        meter.add(119 * SECOND, 0).unwrap();
-        assert!(meter.add(SECOND, 0).is_err());
+        meter.record(119 * SECOND, 0).unwrap();
+        assert!(meter.record(SECOND, 0).is_err());
     }
 }

@@ -1,13 +1,13 @@
 //! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
-mod apart;
-mod choosing;
+mod closing;
 mod content;
-mod ending;
+mod extra_streams;
 mod files;
-mod joining;
 mod offering;
-mod split;
+mod parallel_file;
+mod per_file;
+mod stream_tuner;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -16,38 +16,38 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kelvin_sys::interrupt;
-use kelvin_sys::net::waiting;
+use kelvin_sys::net::socket_queues;
+use kelvin_sys::stop_signals;
 use kelvin_wire::Error as WireError;
 use kelvin_wire::address::is_loopback;
 use kelvin_wire::deadline::Deadline;
-use kelvin_wire::noise::Handshake;
+use kelvin_wire::handshake::Handshake;
 use kelvin_wire::secret::Secret;
 
-use crate::bare::Connection;
-use crate::by_method::Ways;
-use crate::channel::{Apart, Channel, Stream};
-use crate::load::Watch;
-use crate::message::{FromReceiver, FromSender, Reason, Settings, Verdict};
-use crate::moving::{SendPath, SendSetup};
-use crate::pace::Pace;
-use crate::session::BATCH_BYTES;
-use crate::source::{Collection, LeftOut, Opener};
-use crate::summary::{Amount, Moved, Summary};
+use crate::datapath::{SendPath, SendSetup};
+use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict};
+use crate::method_chooser::MethodChooser;
+use crate::rate_limiter::RateLimiter;
+use crate::raw_protocol::ConnectionLifetime;
+use crate::secure_channel::{FileConnection, SecureChannel, TransferStream};
+use crate::session::MAX_BATCH_BYTES;
+use crate::source::{SkippedEntries, SourceList, SourceOpener};
+use crate::stage_times::LoadMeter;
+use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
-use apart::Another;
-use choosing::Choosing;
-pub use choosing::Moments;
-use ending::Ended;
-use joining::{Door, Others};
-use offering::{Room, Told};
+use closing::SendOutcome;
+use extra_streams::{ExtraStreams, StreamConnector};
+use offering::{ResumeInfo, SpaceCheck};
+use per_file::ConnectForFile;
+use stream_tuner::StreamTuner;
+pub use stream_tuner::TuningWindow;
 
 /// Time to connect.
-pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A file that was not moved, and why.
 #[derive(Debug)]
-pub struct Unsent {
+pub struct UnsentFile {
     /// The file.
     pub path: PathBuf,
     /// Why.
@@ -56,30 +56,30 @@ pub struct Unsent {
 
 /// How to send.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct SenderOptions {
     /// What both ends know.
-    pub settings: Settings,
+    pub settings: SessionSettings,
     /// Whether the next file waits until the receiver has this one in its place.
     pub acknowledge: bool,
     /// Bytes a second at most.
     pub limit: Option<u64>,
     /// By what the bytes of large files go that are not encrypted; what is fastest, where nothing is asked for.
-    pub moving: Option<SendSetup>,
+    pub method: Option<SendSetup>,
     /// Whether large files begin with one stream and go on with as many as are found to be fastest, and by what moments.
-    pub choose: Option<Moments>,
+    pub stream_tuning: Option<TuningWindow>,
 }
 
 /// What became of all.
 #[derive(Debug)]
-pub struct Sent {
+pub struct SendResult {
     /// What was moved, how fast, and what limited it.
-    pub summary: Summary,
+    pub summary: TransferSummary,
     /// What was not moved.
-    pub unsent: Vec<Unsent>,
+    pub unsent: Vec<UnsentFile>,
     /// Files that were there already, and unchanged.
     pub unchanged: u64,
     /// What was left out.
-    pub left_out: LeftOut,
+    pub left_out: SkippedEntries,
     /// Files that state no bytes and have some: they were read until their end.
     pub unstated: u64,
     /// In a dry run: what would be sent.
@@ -88,14 +88,14 @@ pub struct Sent {
 
 /// A connection to a receiver.
 pub struct Sender<S = TcpStream> {
-    channel: Channel<S>,
+    channel: SecureChannel<S>,
     /// More connections of its session.
-    others: Others,
+    extra_streams: ExtraStreams,
     /// Makes the connections of files, if each has one of its own.
-    another: Option<Another<S>>,
-    manner: Manner,
-    begun: Instant,
-    watch: Watch,
+    connect_for_file: Option<ConnectForFile<S>>,
+    options: SenderOptions,
+    started_at: Instant,
+    meter: LoadMeter,
 }
 
 impl Sender {
@@ -103,90 +103,101 @@ impl Sender {
     ///
     /// # Errors
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
-    pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: Manner) -> Result<Self> {
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: SenderOptions) -> Result<Self> {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
-        let choose = manner.choose.map(|moments| moments.over(round_trip(&channel)));
-        let mut sender = Self::over(channel, (Manner { choose, ..manner }, begun))?;
-        let Settings { streams, connection, .. } = manner.settings;
-        if connection == Connection::PerFile {
+        let choose = manner.stream_tuning.map(|moments| moments.for_round_trip(round_trip(&channel)));
+        let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning: choose, ..manner }, begun))?;
+        let SessionSettings { streams, connection, .. } = manner.settings;
+        if connection == ConnectionLifetime::PerFile {
             sender.connect_for_each(peer, secret)?;
         } else if streams > 1 {
             sender.join(peer, secret)?;
         } else {
-            sender.others.door = manner.choose.map(|_| Door::new(peer, secret, manner.settings.plain));
+            sender.extra_streams.connector =
+                manner.stream_tuning.map(|_| StreamConnector::new(peer, secret, manner.settings.plain));
         }
         Ok(sender)
     }
 }
 
 /// A channel over a new connection.
-pub(crate) fn shake_hands<S: Stream>(mut stream: S, secret: &Secret) -> Result<Channel<S>> {
+pub(crate) fn shake_hands<S: TransferStream>(mut stream: S, secret: &Secret) -> Result<SecureChannel<S>> {
     let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(HANDSHAKE) };
-    let halves = handshake.call(&mut stream)?;
-    Channel::new(stream, halves)
+    let halves = handshake.connect(&mut stream)?;
+    SecureChannel::new(stream, halves)
 }
 
-impl<S: Stream> Sender<S> {
+impl<S: TransferStream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
-    pub(crate) fn over(mut channel: Channel<S>, (manner, begun): (Manner, Instant)) -> Result<Self> {
+    pub(crate) fn from_channel(
+        mut channel: SecureChannel<S>,
+        (manner, begun): (SenderOptions, Instant),
+    ) -> Result<Self> {
         channel.set_plain(manner.settings.plain);
-        channel.queue(&FromSender::Begin(manner.settings))?;
-        Ok(Self { channel, others: Others::default(), another: None, manner, begun, watch: Watch::begin() })
+        channel.queue(&SenderMessage::Begin(manner.settings))?;
+        Ok(Self {
+            channel,
+            extra_streams: ExtraStreams::default(),
+            connect_for_file: None,
+            options: manner,
+            started_at: begun,
+            meter: LoadMeter::start(),
+        })
     }
 
     /// Sends all, and finishes. `progress` sees the bytes sent so far, and of how many, once that is known.
     ///
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
-    pub fn send(mut self, collection: Collection, progress: &dyn Fn(u64, Option<u64>)) -> Result<Sent> {
-        let mut sending = Sending::new(&mut self.channel, self.manner, collection, progress);
-        let moments = self.manner.choose.filter(|_| self.others.door.is_some());
-        sending.choosing = moments.map(|moments| Choosing::new(moments, self.manner.limit));
-        sending.others = std::mem::take(&mut self.others);
-        sending.another = self.another.take();
+    pub fn send(mut self, collection: SourceList, progress: &dyn Fn(u64, Option<u64>)) -> Result<SendResult> {
+        let mut sending = SendSession::new(&mut self.channel, self.options, collection, progress);
+        let moments = self.options.stream_tuning.filter(|_| self.extra_streams.connector.is_some());
+        sending.tuner = moments.map(|moments| StreamTuner::new(moments, self.options.limit));
+        sending.extra_streams = std::mem::take(&mut self.extra_streams);
+        sending.connect_for_file = self.connect_for_file.take();
         sending.run()?;
-        sending.ways.finish()?;
-        let (method, chosen) = (sending.ways.method(), sending.choosing.as_ref().and_then(Choosing::chosen));
-        let (carried, setup) = (sending.apart.carried(sending.channel), sending.ways.setup());
-        let Sending { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
-        let Collection { sources, unread, mut left_out, .. } = collection;
+        sending.methods.finish()?;
+        let (method, chosen) = (sending.methods.method(), sending.tuner.as_ref().and_then(StreamTuner::choice));
+        let (carried, setup) = (sending.file_connection.link_usage(sending.channel), sending.methods.setup());
+        let SendSession { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
+        let SourceList { sources, unread, skipped: mut left_out, .. } = collection;
         left_out.attributes += without_attributes;
-        let unread = unread.into_iter().map(|(path, why)| Unsent { path, why });
-        let unsent: Vec<Unsent> = unread.chain(failed).collect();
-        let unstated = sources.iter().filter(|source| source.is_unstated()).count() as u64;
+        let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
+        let unsent: Vec<UnsentFile> = unread.chain(failed).collect();
+        let unstated = sources.iter().filter(|source| source.is_unsized()).count() as u64;
         let summary =
-            self.finish(&sources, Ended { moved, failed: unsent.len() as u64, method, setup, chosen, carried })?;
-        Ok(Sent { summary, unsent, unchanged, left_out, unstated, planned })
+            self.finish(&sources, SendOutcome { moved, failed: unsent.len() as u64, method, setup, chosen, carried })?;
+        Ok(SendResult { summary, unsent, unchanged, left_out, unstated, planned })
     }
 }
 
 /// An error where one of these is another host, and there is no secret.
 pub(crate) fn check_secret(addresses: &[SocketAddr], secret: &Secret) -> Result<()> {
     match addresses.iter().find(|address| !secret.is_some() && !is_loopback(**address)) {
-        Some(&address) => Err(Error::Open { address }),
+        Some(&address) => Err(Error::UnprotectedAddress { address }),
         None => Ok(()),
     }
 }
 
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream> {
-    let stream = to_the_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT))?;
+    let stream = connect_first(addresses, |address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT))?;
     stream.set_nodelay(true).map_err(WireError::call("set up the connection"))?;
     Ok(stream)
 }
 
 /// The shortest round trip of a connection so far, as the kernel has measured it; none where it does not say.
-fn round_trip(channel: &Channel) -> Duration {
+fn round_trip(channel: &SecureChannel) -> Duration {
     let socket = channel.socket().ok().flatten();
-    let seen = socket.and_then(|socket| waiting::on_the_way(&socket).ok());
-    seen.map_or(Duration::ZERO, |seen| Duration::from_nanos(seen.least_round_trip))
+    let seen = socket.and_then(|socket| socket_queues::in_transit(&socket).ok());
+    seen.map_or(Duration::ZERO, |seen| Duration::from_nanos(seen.min_round_trip))
 }
 
 /// Connects to the first of these addresses that answers.
-pub(crate) fn to_the_first<T>(
+pub(crate) fn connect_first<T>(
     addresses: &[SocketAddr],
     connect: impl Fn(SocketAddr) -> std::io::Result<T>,
 ) -> Result<T> {
@@ -201,47 +212,47 @@ pub(crate) fn to_the_first<T>(
 }
 
 /// A file that is wanted, and its blocks that need not come.
-struct Wanted {
+struct WantedFile {
     number: usize,
-    kept: Vec<u8>,
+    valid_blocks: Vec<u8>,
 }
 
 /// All that is sent over one connection.
-struct Sending<'a, S> {
-    channel: &'a mut Channel<S>,
-    others: Others,
-    choosing: Option<Choosing>,
-    another: Option<Another<S>>,
-    apart: Apart<S>,
+struct SendSession<'a, S> {
+    channel: &'a mut SecureChannel<S>,
+    extra_streams: ExtraStreams,
+    tuner: Option<StreamTuner>,
+    connect_for_file: Option<ConnectForFile<S>>,
+    file_connection: FileConnection<S>,
     /// The last files that had connections of their own, and these, until the receiver has closed them.
-    ending: VecDeque<(usize, Channel<S>)>,
-    manner: Manner,
-    collection: Collection,
-    room: Room,
+    closing: VecDeque<(usize, SecureChannel<S>)>,
+    options: SenderOptions,
+    collection: SourceList,
+    space: SpaceCheck,
     progress: &'a dyn Fn(u64, Option<u64>),
     /// Bytes of all, once that is known.
-    all: Option<u64>,
-    pace: Arc<Pace>,
-    ways: Ways<SendPath>,
+    total_bytes: Option<u64>,
+    limiter: Arc<RateLimiter>,
+    methods: MethodChooser<SendPath>,
     /// How many were offered, and of how many the receiver's decision is known.
     offered: usize,
     decided: usize,
     /// What is wanted and was not sent.
-    ready: VecDeque<Wanted>,
+    ready: VecDeque<WantedFile>,
     /// Files of which the receiver says what it has.
-    resumed: HashMap<usize, Told>,
+    resumed: HashMap<usize, ResumeInfo>,
     /// Which files were sent and have no verdict, with their bytes.
-    unjudged: BTreeMap<usize, Amount>,
+    unacked: BTreeMap<usize, ByteCounts>,
     /// The file that was refused last.
     refused: Option<usize>,
     /// Whether other streams carry blocks of the file that is being sent.
-    is_beside_others: bool,
+    has_parallel_streams: bool,
     /// Bytes that need not be sent any more.
-    passed: u64,
-    moved: Moved,
-    unsent: Vec<Unsent>,
+    settled_bytes: u64,
+    moved: MovedFiles,
+    unsent: Vec<UnsentFile>,
     unchanged: u64,
-    opener: Opener,
+    opener: SourceOpener,
     /// Whether files with extended attributes are counted, and how many were.
     counts_attributes: bool,
     without_attributes: u64,
@@ -249,49 +260,49 @@ struct Sending<'a, S> {
     buffer: Vec<u8>,
 }
 
-impl<'a, S: Stream> Sending<'a, S> {
+impl<'a, S: TransferStream> SendSession<'a, S> {
     fn new(
-        channel: &'a mut Channel<S>,
-        manner: Manner,
-        collection: Collection,
+        channel: &'a mut SecureChannel<S>,
+        manner: SenderOptions,
+        collection: SourceList,
         progress: &'a dyn Fn(u64, Option<u64>),
     ) -> Self {
-        let all = collection.is_whole().then(|| collection.bytes());
-        let room = if all.is_some() { Room::OfAll } else { Room::Asked };
+        let all = collection.is_complete().then(|| collection.bytes());
+        let room = if all.is_some() { SpaceCheck::TotalFits } else { SpaceCheck::Pending };
         let counts_attributes = collection.counts_attributes;
         let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), BTreeMap::new());
         let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
-        let pace = Arc::new(Pace::new(manner.limit));
-        let Settings { plain, verify, streams, .. } = manner.settings;
+        let pace = Arc::new(RateLimiter::new(manner.limit));
+        let SessionSettings { plain, verify, streams, .. } = manner.settings;
         // Streams that have joined read and send, and so does the first one of several.
-        let ways = Ways::of_sending(manner.moving, plain && streams == 1, verify);
-        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, Moved::default(), 0);
+        let ways = MethodChooser::for_sending(manner.method, plain && streams == 1, verify);
+        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, MovedFiles::default(), 0);
         Self {
             channel,
-            others: Others::default(),
-            choosing: None,
-            another: None,
-            apart: Apart::none(),
-            ending: VecDeque::new(),
-            manner,
+            extra_streams: ExtraStreams::default(),
+            tuner: None,
+            connect_for_file: None,
+            file_connection: FileConnection::new(),
+            closing: VecDeque::new(),
+            options: manner,
             collection,
-            room,
+            space: room,
             progress,
-            all,
-            pace,
-            ways,
+            total_bytes: all,
+            limiter: pace,
+            methods: ways,
             offered,
             decided,
             ready,
             resumed,
-            unjudged,
+            unacked: unjudged,
             refused,
-            is_beside_others: false,
-            passed,
+            has_parallel_streams: false,
+            settled_bytes: passed,
             moved,
             unsent,
             unchanged,
-            opener: Opener::default(),
+            opener: SourceOpener::default(),
             counts_attributes,
             without_attributes: 0,
             planned,
@@ -302,18 +313,18 @@ impl<'a, S: Stream> Sending<'a, S> {
     fn run(&mut self) -> Result<()> {
         loop {
             let has_offered = self.offer()?;
-            while let Some(message) = self.channel.received()? {
-                self.hear(message)?;
+            while let Some(message) = self.channel.try_receive()? {
+                self.on_message(message)?;
             }
-            if self.room == Room::Short {
+            if self.space == SpaceCheck::Insufficient {
                 self.find_all()?;
-            } else if let Some(wanted) = self.ready.pop_front_if(|_| self.room != Room::Asked) {
+            } else if let Some(wanted) = self.ready.pop_front_if(|_| self.space != SpaceCheck::Pending) {
                 self.send_next(wanted)?;
             } else if has_offered {
                 // Something may have been decided on meanwhile.
             } else if self.in_flight() > 0 {
                 let message = self.channel.receive()?;
-                self.hear(message)?;
+                self.on_message(message)?;
             } else {
                 return Ok(());
             }
@@ -322,67 +333,74 @@ impl<'a, S: Stream> Sending<'a, S> {
 
     /// Entries that were offered and have not ended.
     fn in_flight(&self) -> usize {
-        (self.offered - self.decided) + self.ready.len() + self.resumed.len() + self.unjudged.len()
+        (self.offered - self.decided) + self.ready.len() + self.resumed.len() + self.unacked.len()
     }
 
-    fn hear(&mut self, message: FromReceiver) -> Result<()> {
+    fn on_message(&mut self, message: ReceiverMessage) -> Result<()> {
         match message {
-            FromReceiver::Decisions(decisions) => decisions.into_iter().try_for_each(|one| self.decided(one)),
-            FromReceiver::Have { file, first, digests, is_all } => self.compare((file, first), &digests, is_all),
-            FromReceiver::Verdicts(verdicts) => verdicts.into_iter().try_for_each(|verdict| self.judged(verdict)),
-            FromReceiver::Refused(Reason(why)) => Err(Error::RefusedAll(why)),
-            FromReceiver::Finished(_) => Err(Error::Nonsense("it has finished before all was sent")),
-            FromReceiver::Session(_) | FromReceiver::Took(_) => Err(Error::Nonsense(STREAMS)),
-            FromReceiver::Room { is_enough } => self.told_of_room(is_enough),
-            FromReceiver::Invited(invitation) => self.choosing()?.invited(invitation),
-            FromReceiver::Arrived(arrived) => self.choosing()?.arrived(arrived, Instant::now()),
+            ReceiverMessage::Decisions(decisions) => decisions.into_iter().try_for_each(|one| self.on_decision(one)),
+            ReceiverMessage::PresentBlocks { file, first, digests, is_all } => {
+                self.compare_blocks((file, first), &digests, is_all)
+            }
+            ReceiverMessage::Verdicts(verdicts) => {
+                verdicts.into_iter().try_for_each(|verdict| self.on_verdict(verdict))
+            }
+            ReceiverMessage::Refused(RefusalReason(why)) => Err(Error::RefusedAll(why)),
+            ReceiverMessage::Finished(_) => Err(Error::ProtocolViolation("it has finished before all was sent")),
+            ReceiverMessage::Session(_) | ReceiverMessage::BlockWritten(_) => {
+                Err(Error::ProtocolViolation(UNEXPECTED_STREAMS))
+            }
+            ReceiverMessage::SpaceAvailable { is_enough } => self.on_space_answer(is_enough),
+            ReceiverMessage::JoinInvitation(invitation) => self.tuner()?.on_invitation(invitation),
+            ReceiverMessage::Arrived(arrived) => self.tuner()?.on_arrived(arrived, Instant::now()),
         }
     }
 
-    fn choosing(&mut self) -> Result<&mut Choosing> {
-        self.choosing.as_mut().ok_or(Error::Nonsense(STREAMS))
+    fn tuner(&mut self) -> Result<&mut StreamTuner> {
+        self.tuner.as_mut().ok_or(Error::ProtocolViolation(UNEXPECTED_STREAMS))
     }
 
-    fn judged(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
+    fn on_verdict(&mut self, Verdict { file, why }: Verdict) -> Result<()> {
         let number = file as usize;
-        let source = self.collection.sources[..self.decided].get(number).ok_or(Error::Nonsense(UNKNOWN))?;
+        let source =
+            self.collection.sources[..self.decided].get(number).ok_or(Error::ProtocolViolation(UNKNOWN_FILE))?;
         // It may have failed on both sides at once.
-        let Some(amount) = self.unjudged.remove(&number) else { return Ok(()) };
+        let Some(amount) = self.unacked.remove(&number) else { return Ok(()) };
         match why {
             None => {
                 self.moved.add(&source.entry, &amount);
             }
-            Some(Reason(why)) => {
+            Some(RefusalReason(why)) => {
                 self.refused = Some(number);
-                self.unsent.push(Unsent { path: source.shown().to_owned(), why: Error::Refused(why) });
+                self.unsent.push(UnsentFile { path: source.display_path().to_owned(), why: Error::Refused(why) });
             }
         }
         Ok(())
     }
 
     /// Counts bytes of a file that has no verdict.
-    fn count(&mut self, number: usize, count: impl FnOnce(&mut Amount)) {
-        self.unjudged.get_mut(&number).map(count);
+    fn count_unacked(&mut self, number: usize, count: impl FnOnce(&mut ByteCounts)) {
+        self.unacked.get_mut(&number).map(count);
     }
 
-    fn pass(&mut self, bytes: u64) {
-        self.passed += bytes;
-        self.apart.or(self.channel).look_at_link(!self.is_beside_others);
-        (self.progress)(self.passed, self.all);
+    fn advance(&mut self, bytes: u64) {
+        self.settled_bytes += bytes;
+        self.file_connection.channel_or(self.channel).sample_link(!self.has_parallel_streams);
+        (self.progress)(self.settled_bytes, self.total_bytes);
     }
 
-    /// The buffer, of at least [`BATCH_BYTES`] and one more, to be put back after use; a new one where it was not.
+    /// The buffer, of at least [`MAX_BATCH_BYTES`] and one more, to be put back after use; a new one where it was not.
     fn take_buffer(&mut self) -> Vec<u8> {
-        const BUFFER: usize = BATCH_BYTES as usize + 1;
+        const BUFFER: usize = MAX_BATCH_BYTES as usize + 1;
         let buffer = std::mem::take(&mut self.buffer);
         if buffer.len() < BUFFER { vec![0; BUFFER] } else { buffer }
     }
 
     fn stop_if_asked(&self) -> Result<()> {
-        interrupt::requested().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+        stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
     }
 }
 
 /// What a receiver did wrong.
-const UNKNOWN: &str = "it speaks of a file that was not offered";
-const STREAMS: &str = "it speaks of streams";
+const UNKNOWN_FILE: &str = "it speaks of a file that was not offered";
+const UNEXPECTED_STREAMS: &str = "it speaks of streams";

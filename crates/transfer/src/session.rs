@@ -1,8 +1,8 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
-mod by_number;
 mod costs;
-mod others;
+mod extra_streams;
+mod numbered_map;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,61 +10,61 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use kelvin_file::Error as FileError;
-use kelvin_wire::sealed::TAG;
+use kelvin_wire::cipher::TAG_BYTES;
 use kelvin_wire::{Error as WireError, Hasher};
 
-use crate::bare::Connection;
-use crate::blocks::{self, BLOCK};
-use crate::by_method::{self, Received, Way, Ways};
-use crate::channel::{Apart, Channel, Stream};
-use crate::decide::Desk;
-use crate::deposit::{Deposit, digests};
-use crate::expected;
-use crate::joined::{Joinable, Sessions};
-use crate::load::{Storage, Watch, timed};
+use crate::blocks::{self, BLOCK_BYTES};
+use crate::datapath::{ByteObserver, ReceiveMethod, ReceivePath, ReceiveSetup};
+use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
-    Decision, Digest, Entry, EntryKind, Finished, FromReceiver, FromSender, Measured, Number, Piece, Reason, Settings,
-    Verdict, Whole,
+    Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, ReceiverMessage, ReceiverReport,
+    RefusalReason, SenderMessage, SenderReport, SessionSettings, Verdict, WholeFile,
 };
-use crate::moving::{ReceiveMethod, ReceivePath, ReceiveSetup, Seen};
+use crate::method_chooser::{self, MethodChooser, PieceMethod, ReceiveOutcome};
+use crate::offer_policy::OfferPolicy;
 use crate::progress::ProgressMeter;
-use crate::summary::{Amount, Moved, Summary};
+use crate::rate_prediction;
+use crate::raw_protocol::ConnectionLifetime;
+use crate::secure_channel::{FileConnection, SecureChannel, TransferStream};
+use crate::session_streams::{OpenSession, SessionRegistry};
+use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
+use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
-use by_number::ByNumber;
-use costs::unwritten;
+use costs::unwritten_bytes;
+use numbered_map::NumberedMap;
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
-pub const WINDOW: usize = 2048;
-const DIGESTS: usize = 1024;
+pub const MAX_WANTED_FILES: usize = 2048;
+const MAX_DIGESTS: usize = 1024;
 /// How long the digests of what is there may take until some are said.
-const SAID: Duration = Duration::from_secs(10);
+const DIGEST_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often is told how much has arrived.
-const TOLD: Duration = Duration::from_millis(200);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 /// Most files of a batch.
-pub const BATCH: usize = 128;
+pub const MAX_BATCH_FILES: usize = 128;
 /// Most bytes of a file in a batch.
-pub const SMALL: u64 = 64 << 10;
+pub const MAX_SMALL_FILE: u64 = 64 << 10;
 /// Most bytes of a batch.
-pub const BATCH_BYTES: u64 = 256 << 10;
+pub const MAX_BATCH_BYTES: u64 = 256 << 10;
 /// Most parts of files that are held open until their turn comes: each is a descriptor, and bits of its blocks. Others begin
 /// anew.
-const PARTS: usize = 8;
+const MAX_OPEN_PARTS: usize = 8;
 /// Decisions and verdicts in one message: each may carry a reason.
-const IN_MESSAGE: usize = 128;
-/// So many verdicts are said although more has come: before it has them, the sender has no more than [`WINDOW`] files in flight.
-const MANY_VERDICTS: usize = WINDOW / 8;
+const MAX_PER_MESSAGE: usize = 128;
+/// So many verdicts are said although more has come: before it has them, the sender has no more than [`MAX_WANTED_FILES`] files in flight.
+const VERDICT_FLUSH_COUNT: usize = MAX_WANTED_FILES / 8;
 /// Most large files that have not ended at one time: of all but the last one, digests alone are missing.
-pub const UNENDED: usize = 8;
+pub const MAX_OPEN_FILES: usize = 8;
 /// Most digests in a message, and most pieces whose digests are missing.
-pub const CHECKS: usize = 1024;
+pub const MAX_PENDING_CHECKS: usize = 1024;
 
 /// What happens in a session.
 #[derive(Debug)]
-pub enum Event {
+pub enum SessionEvent {
     /// A sender was authenticated.
-    Came,
+    Authenticated,
     /// More has arrived: told now and then.
-    Moving {
+    Progress {
         /// Bytes so far, over the first connection.
         bytes: u64,
         /// Of so many, if all of them are to come.
@@ -73,204 +73,205 @@ pub enum Event {
         elapsed: Duration,
     },
     /// A file is in its place.
-    Kept(PathBuf),
+    FileStored(PathBuf),
     /// A file was refused, or did not arrive whole: nothing of it is kept.
-    Unkept(PathBuf, Error),
+    FileFailed(PathBuf, Error),
     /// The connection ended while a large file arrived; what arrived of it is left, to be gone on with.
-    Left(PathBuf),
+    PartKept(PathBuf),
     /// A sender has finished.
-    Done(Box<Summary>),
+    Finished(Box<TransferSummary>),
     /// A fault ended a sender's connection.
     Fault(Error),
     /// An unauthenticated connection was refused, or ended.
-    TurnedAway(Error),
+    Rejected(Error),
 }
 
-impl From<Result<Summary>> for Event {
+impl From<Result<TransferSummary>> for SessionEvent {
     /// How a sender's session has ended.
-    fn from(ended: Result<Summary>) -> Self {
-        ended.map_or_else(Self::Fault, |summary| Self::Done(Box::new(summary)))
+    fn from(ended: Result<TransferSummary>) -> Self {
+        ended.map_or_else(Self::Fault, |summary| Self::Finished(Box::new(summary)))
     }
 }
 
 /// A file that is wanted.
-struct Wanted {
-    entry: Entry,
+struct WantedEntry {
+    entry: FileEntry,
     /// It, if a part of it was there, which is so of few.
-    resumed: Option<Box<Deposit>>,
+    resumed: Option<Box<IncomingFile>>,
     /// How many blocks of the part the sender was told of, and has not said which are right.
-    said: u64,
+    announced_blocks: u64,
 }
 
 /// A file that arrives in blocks.
-struct Arriving {
-    number: Number,
-    entry: Entry,
-    deposit: Deposit,
+struct ArrivingFile {
+    number: EntryNumber,
+    entry: FileEntry,
+    file: IncomingFile,
     /// How many of its pieces were not compared yet.
-    unchecked: usize,
+    pending_checks: usize,
 }
 
 /// A sender that is being served.
-pub(crate) struct Session<'a, S> {
-    channel: &'a mut Channel<S>,
-    apart: Apart<S>,
-    desk: Desk,
-    tell: &'a dyn Fn(Event),
+pub(crate) struct ReceiveSession<'a, S> {
+    channel: &'a mut SecureChannel<S>,
+    file_connection: FileConnection<S>,
+    policy: OfferPolicy,
+    on_event: &'a dyn Fn(SessionEvent),
     /// Where other connections find it, if they may; and that they may, after it has begun.
-    sessions: Option<&'a Sessions<S>>,
-    streams: Option<Joinable<'a, S>>,
-    settings: Settings,
+    sessions: Option<&'a SessionRegistry<S>>,
+    open_session: Option<OpenSession<'a, S>>,
+    settings: SessionSettings,
     /// Whether there was room for all before it was known how much that is.
-    has_room: bool,
+    has_space: bool,
     /// By what the bytes of large files come: what was asked for, and then all that there is.
-    receiving: Option<ReceiveSetup>,
-    ways: Ways<ReceivePath>,
+    method: Option<ReceiveSetup>,
+    methods: MethodChooser<ReceivePath>,
     /// How many entries were offered.
-    offered: Number,
+    offered: EntryNumber,
     /// Those that are wanted: most come in the order in which they were offered.
-    wanted: ByNumber<Wanted>,
-    arriving: VecDeque<Arriving>,
+    wanted: NumberedMap<WantedEntry>,
+    arriving: VecDeque<ArrivingFile>,
     /// Files that failed and of which more may come.
-    failed: VecDeque<Number>,
+    failed: VecDeque<EntryNumber>,
     /// The pieces that have arrived and were not compared, in their order.
-    hashed: VecDeque<(Number, Digest)>,
+    pending_digests: VecDeque<(EntryNumber, Blake3Digest)>,
     buffer: Vec<u8>,
     verdicts: Vec<Verdict>,
-    moved: Moved,
+    moved: MovedFiles,
     begun: Instant,
     last_write: Instant,
-    last_told: Instant,
+    last_progress_event: Instant,
     /// Bytes that have come in blocks over the first connection, and were written.
-    arrived: u64,
-    watch: Watch,
+    bytes_written: u64,
+    meter: LoadMeter,
 }
 
-impl<'a, S: Stream> Session<'a, S> {
-    pub(crate) fn new(channel: &'a mut Channel<S>, desk: Desk, tell: &'a dyn Fn(Event)) -> Self {
-        let (offered, wanted, arriving, hashed) = (0, ByNumber::default(), VecDeque::new(), VecDeque::new());
+impl<'a, S: TransferStream> ReceiveSession<'a, S> {
+    pub(crate) fn new(channel: &'a mut SecureChannel<S>, desk: OfferPolicy, tell: &'a dyn Fn(SessionEvent)) -> Self {
+        let (offered, wanted, arriving, hashed) = (0, NumberedMap::default(), VecDeque::new(), VecDeque::new());
         let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
-        let buffer = vec![0; BATCH_BYTES as usize + TAG];
-        let (moved, watch) = (Moved::default(), Watch::begin());
+        let buffer = vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES];
+        let (moved, watch) = (MovedFiles::default(), LoadMeter::start());
         Self {
             channel,
-            apart: Apart::none(),
-            desk,
-            tell,
+            file_connection: FileConnection::new(),
+            policy: desk,
+            on_event: tell,
             sessions: None,
-            streams: None,
-            settings: Settings::USUAL,
-            has_room: false,
-            receiving: None,
-            ways: Ways::of_receiving(None, false, true),
+            open_session: None,
+            settings: SessionSettings::DEFAULT,
+            has_space: false,
+            method: None,
+            methods: MethodChooser::for_receiving(None, false, true),
             offered,
             wanted,
             arriving,
             failed,
-            hashed,
+            pending_digests: hashed,
             buffer,
             verdicts,
             moved,
             begun,
             last_write: begun,
-            last_told: begun,
-            arrived: 0,
-            watch,
+            last_progress_event: begun,
+            bytes_written: 0,
+            meter: watch,
         }
     }
 
     /// Has the bytes of large files come so, if it is said how.
-    pub(crate) fn by(self, receiving: Option<ReceiveSetup>) -> Self {
-        let patience = self.channel.incoming().least().within;
-        Self { receiving: receiving.map(|setup| ReceiveSetup { patience, ..setup }), ..self }
+    pub(crate) fn with_method(self, receiving: Option<ReceiveSetup>) -> Self {
+        let patience = self.channel.incoming().required().within;
+        Self { method: receiving.map(|setup| ReceiveSetup { timeout: patience, ..setup }), ..self }
     }
 
     /// Has it be found there by other connections.
-    pub(crate) fn among(self, sessions: &'a Sessions<S>) -> Self {
+    pub(crate) fn with_sessions(self, sessions: &'a SessionRegistry<S>) -> Self {
         Self { sessions: Some(sessions), ..self }
     }
 
     /// Has all its files arrive.
-    pub(crate) fn serve(self) -> Result<Summary> {
+    pub(crate) fn serve(self) -> Result<TransferSummary> {
         let first = self.channel.receive();
-        self.serve_after(first)
+        self.serve_from(first)
     }
 
     /// The same, after the first message.
-    pub(crate) fn serve_after(mut self, first: Result<FromSender>) -> Result<Summary> {
+    pub(crate) fn serve_from(mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
         let served = self.run(first);
-        drop(self.apart.end(self.channel));
-        if let Err(why @ Error::Wire(WireError::Late { .. } | WireError::Slow { .. })) = &served {
-            self.channel.say_last(&FromReceiver::Refused(Reason(why.told())));
+        drop(self.file_connection.close(self.channel));
+        if let Err(why @ Error::Wire(WireError::TimedOut { .. } | WireError::TooSlow { .. })) = &served {
+            self.channel.try_send_last(&ReceiverMessage::Refused(RefusalReason(why.wire_text())));
         }
         // Nobody writes a file any more when it is left.
-        self.streams = None;
+        self.open_session = None;
         // Parts whose turn did not come stay what they were.
         for waiting in std::mem::take(&mut self.wanted).into_values().filter_map(|wanted| wanted.resumed) {
-            waiting.leave();
+            waiting.keep_part();
         }
         if served.is_err() {
-            self.leave_parts();
+            self.keep_parts();
         }
         served
     }
 
-    fn leave_parts(&mut self) {
-        for Arriving { deposit, .. } in std::mem::take(&mut self.arriving) {
+    fn keep_parts(&mut self) {
+        for ArrivingFile { file: deposit, .. } in std::mem::take(&mut self.arriving) {
             let path = deposit.path().to_owned();
-            if deposit.leave() {
-                (self.tell)(Event::Left(path));
+            if deposit.keep_part() {
+                (self.on_event)(SessionEvent::PartKept(path));
             }
         }
     }
 
-    fn run(&mut self, first: Result<FromSender>) -> Result<Summary> {
-        let FromSender::Begin(settings) = first? else {
-            return Err(Error::Nonsense("it does not begin"));
+    fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
+        let SenderMessage::Begin(settings) = first? else {
+            return Err(Error::ProtocolViolation("it does not begin"));
         };
         self.settings = settings;
         self.channel.set_plain(settings.plain);
         let is_plain = settings.plain && settings.streams == 1;
-        self.ways = Ways::of_receiving(self.receiving, is_plain, settings.verify);
-        let fits = self.receiving.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::Method(setup.method)));
-        if let Err(why) = fits.and_then(|()| self.desk.begin(&settings)) {
-            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+        self.methods = MethodChooser::for_receiving(self.method, is_plain, settings.verify);
+        let fits =
+            self.method.filter(|_| !is_plain).map_or(Ok(()), |setup| Err(Error::UnsupportedMethod(setup.method)));
+        if let Err(why) = fits.and_then(|()| self.policy.check_total_space(&settings)) {
+            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
-        if settings.streams > 1 || settings.connection == Connection::PerFile {
-            self.expect_others()?;
+        if settings.streams > 1 || settings.connection == ConnectionLifetime::PerFile {
+            self.open_for_join()?;
         }
         if let (None, Some(bytes)) = (settings.bytes, settings.at_most) {
-            self.has_room = self.desk.begin(&Settings { bytes: Some(bytes), ..settings }).is_ok();
-            self.channel.send(&FromReceiver::Room { is_enough: self.has_room })?;
+            self.has_space = self.policy.check_total_space(&SessionSettings { bytes: Some(bytes), ..settings }).is_ok();
+            self.channel.send(&ReceiverMessage::SpaceAvailable { is_enough: self.has_space })?;
         }
         loop {
-            self.say_verdicts_in_time()?;
+            self.flush_verdicts_if_due()?;
             match self.channel.receive()? {
-                FromSender::Offer(entries) => self.decide(entries)?,
-                FromSender::Keep { file, blocks } => self.keep_blocks(file, &blocks)?,
-                FromSender::Abandoned { file, why } => self.abandoned(file, why)?,
-                FromSender::Found { bytes } => self.found_all(bytes)?,
-                FromSender::Split { file } => self.split(file)?,
-                FromSender::Apart { file } => self.come_apart(file)?,
-                FromSender::MayOthersJoin => self.invite()?,
-                FromSender::HowMuch => self.say_how_much()?,
-                FromSender::End => return self.end(),
-                content => self.content_of_files(content)?,
+                SenderMessage::Offer(entries) => self.decide_entries(entries)?,
+                SenderMessage::ValidBlocks { file, blocks } => self.on_valid_blocks(file, &blocks)?,
+                SenderMessage::Abandoned { file, why } => self.on_abandoned(file, why)?,
+                SenderMessage::TotalFound { bytes } => self.on_total_found(bytes)?,
+                SenderMessage::Split { file } => self.begin_split(file)?,
+                SenderMessage::FileConnection { file } => self.receive_file_connection(file)?,
+                SenderMessage::QueryJoin => self.send_invitation()?,
+                SenderMessage::QueryArrived => self.send_arrived()?,
+                SenderMessage::End => return self.finish_session(),
+                content => self.receive_content(content)?,
             }
         }
     }
 
     /// All is found: that there is room for it, unless there was before it was known how much it is.
-    fn found_all(&mut self, bytes: u64) -> Result<()> {
+    fn on_total_found(&mut self, bytes: u64) -> Result<()> {
         if self.settings.bytes.is_some() || self.settings.at_most.is_none() {
-            return Err(Error::Nonsense("it says again how much there is"));
+            return Err(Error::ProtocolViolation("it says again how much there is"));
         }
-        let left = Settings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
-        if !self.has_room
-            && let Err(why) = self.desk.begin(&left)
+        let left = SessionSettings { bytes: Some(bytes.saturating_sub(self.moved.amount.moved)), ..self.settings };
+        if !self.has_space
+            && let Err(why) = self.policy.check_total_space(&left)
         {
-            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
         self.settings.bytes = Some(bytes);
@@ -278,67 +279,68 @@ impl<'a, S: Stream> Session<'a, S> {
     }
 
     /// Has content arrive.
-    fn content_of_files(&mut self, message: FromSender) -> Result<()> {
+    fn receive_content(&mut self, message: SenderMessage) -> Result<()> {
         match message {
-            FromSender::Batch { files, digest } => self.batch(&files, digest)?,
-            FromSender::Block(piece) => self.block(&piece)?,
-            FromSender::Hole(piece) => return self.hole(&piece),
-            FromSender::Digests(digests) => return self.compare(digests),
-            _ => return Err(Error::Nonsense("it neither offers nor sends anything, nor ends")),
+            SenderMessage::Batch { files, digest } => self.receive_batch(&files, digest)?,
+            SenderMessage::Block(piece) => self.receive_block(&piece)?,
+            SenderMessage::Hole(piece) => return self.receive_hole(&piece),
+            SenderMessage::Digests(digests) => return self.compare_digests(digests),
+            _ => return Err(Error::ProtocolViolation("it neither offers nor sends anything, nor ends")),
         }
-        self.say_how_far();
+        self.report_progress();
         Ok(())
     }
 
     /// Has the content of a file come over a connection of its own.
-    fn come_apart(&mut self, file: Number) -> Result<()> {
-        let streams = self.streams.as_ref().filter(|_| self.settings.connection == Connection::PerFile);
-        let own = streams.ok_or(Error::Nonsense("it has one connection for all files"))?.of_file(file)?;
-        self.apart.begin(own, self.channel);
+    fn receive_file_connection(&mut self, file: EntryNumber) -> Result<()> {
+        let streams = self.open_session.as_ref().filter(|_| self.settings.connection == ConnectionLifetime::PerFile);
+        let own =
+            streams.ok_or(Error::ProtocolViolation("it has one connection for all files"))?.take_file_channel(file)?;
+        self.file_connection.open(own, self.channel);
         loop {
-            match self.apart.or(self.channel).receive()? {
-                FromSender::End => break,
-                content => self.content_of_files(content)?,
+            match self.file_connection.channel_or(self.channel).receive()? {
+                SenderMessage::End => break,
+                content => self.receive_content(content)?,
             }
         }
-        drop(self.apart.end(self.channel));
-        self.ways.leave_socket();
-        if let Some(streams) = &self.streams {
-            streams.end_file(file);
+        drop(self.file_connection.close(self.channel));
+        self.methods.reset_socket();
+        if let Some(streams) = &self.open_session {
+            streams.end_file_channel(file);
         }
         // A sender is few connections ahead.
-        self.say_verdicts()
+        self.flush_verdicts()
     }
 
     /// Tells how much has arrived, now and then.
-    fn say_how_far(&mut self) {
-        if self.last_write.saturating_duration_since(self.last_told) < TOLD {
+    fn report_progress(&mut self) {
+        if self.last_write.saturating_duration_since(self.last_progress_event) < PROGRESS_INTERVAL {
             return;
         }
-        self.last_told = self.last_write;
-        let arriving: u64 = self.arriving.iter().map(|arriving| arriving.deposit.amount.moved).sum();
+        self.last_progress_event = self.last_write;
+        let arriving: u64 = self.arriving.iter().map(|arriving| arriving.file.amount.moved).sum();
         let (bytes, elapsed) = (self.moved.amount.moved + arriving, self.last_write.duration_since(self.begun));
         // Of what is there already, less comes.
         let of = self.settings.bytes.filter(|_| !self.settings.update && self.moved.amount.resumed == 0);
-        (self.tell)(Event::Moving { bytes, of, elapsed });
+        (self.on_event)(SessionEvent::Progress { bytes, of, elapsed });
     }
 
     /// Decides on entries, and answers.
-    fn decide(&mut self, entries: Vec<Entry>) -> Result<()> {
-        if self.wanted.len() + entries.len() > WINDOW {
-            return Err(Error::Nonsense("it offers more files than it may before it sends them"));
+    fn decide_entries(&mut self, entries: Vec<FileEntry>) -> Result<()> {
+        if self.wanted.len() + entries.len() > MAX_WANTED_FILES {
+            return Err(Error::ProtocolViolation("it offers more files than it may before it sends them"));
         }
         let (mut decisions, mut resumed) = (Vec::new(), Vec::new());
         let mut parts = self.wanted.values().filter(|wanted| wanted.resumed.is_some()).count();
-        self.desk.look_again();
+        self.policy.refresh_space();
         for mut entry in entries {
             let number = self.offered;
-            self.offered = number.checked_add(1).ok_or(Error::TooMany)?;
-            let (decision, deposit) = match self.desk.decide(&entry, &self.settings, parts < PARTS) {
+            self.offered = number.checked_add(1).ok_or(Error::TooManyEntries)?;
+            let (decision, deposit) = match self.policy.decide(&entry, &self.settings, parts < MAX_OPEN_PARTS) {
                 Ok(decided) => decided,
-                Err(error) if error.is_of_one_file() => {
-                    let told = Decision::Refused(Reason(error.told()));
-                    (self.tell)(Event::Unkept(self.desk.path(&entry), error));
+                Err(error) if error.is_per_file() => {
+                    let told = EntryDecision::Refused(RefusalReason(error.wire_text()));
+                    (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), error));
                     (told, None)
                 }
                 Err(error) => return Err(error),
@@ -347,39 +349,39 @@ impl<'a, S: Stream> Session<'a, S> {
                 parts += 1;
                 resumed.push(number);
                 // Its room was checked with what is there, and none is promised.
-                without_room(&mut entry);
+                clear_space_need(&mut entry);
             }
-            if matches!(decision, Decision::Wanted | Decision::Resumed) && !self.settings.dry_run {
-                self.wanted.push(number, Wanted { entry, resumed: deposit.map(Box::new), said: 0 });
+            if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
+                self.wanted.push(number, WantedEntry { entry, resumed: deposit.map(Box::new), announced_blocks: 0 });
             }
             decisions.push(decision);
         }
-        for some in decisions.chunks(IN_MESSAGE) {
-            self.channel.queue(&FromReceiver::Decisions(some.to_vec()))?;
+        for some in decisions.chunks(MAX_PER_MESSAGE) {
+            self.channel.queue(&ReceiverMessage::Decisions(some.to_vec()))?;
         }
         self.channel.flush()?;
-        resumed.into_iter().try_for_each(|number| self.say_what_is_there(number))
+        resumed.into_iter().try_for_each(|number| self.send_present_blocks(number))
     }
 
     /// Says which blocks of a file are there, as it reads them.
-    fn say_what_is_there(&mut self, file: Number) -> Result<()> {
+    fn send_present_blocks(&mut self, file: EntryNumber) -> Result<()> {
         let Some(wanted) = self.wanted.get_mut(file) else { return Ok(()) };
-        let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed()) else { return Ok(()) };
+        let Some(part) = wanted.resumed.as_ref().and_then(|deposit| deposit.resumed_part()) else { return Ok(()) };
         let (mut first, mut some, mut last) = (0, Vec::new(), Instant::now());
-        let mut send = |first: &mut u32, some: &mut Vec<Digest>, is_all| {
+        let mut send = |first: &mut u32, some: &mut Vec<Blake3Digest>, is_all| {
             let digests = std::mem::take(some);
             let more = digests.len() as u32;
-            self.channel.send(&FromReceiver::Have { file, first: *first, digests, is_all })?;
+            self.channel.send(&ReceiverMessage::PresentBlocks { file, first: *first, digests, is_all })?;
             *first += more;
             Ok::<(), Error>(())
         };
-        for digest in digests(part) {
+        for digest in block_digests(part) {
             // A block that cannot be read is one that is not there, as are those behind it.
             let Ok(digest) = digest else { break };
             some.push(digest);
-            wanted.said += 1;
+            wanted.announced_blocks += 1;
             // A slow disk needs minutes for so many, and the sender, who waits for them, has its own blocks to read.
-            if some.len() == DIGESTS || last.elapsed() >= SAID {
+            if some.len() == MAX_DIGESTS || last.elapsed() >= DIGEST_REPORT_INTERVAL {
                 send(&mut first, &mut some, false)?;
                 last = Instant::now();
             }
@@ -387,178 +389,188 @@ impl<'a, S: Stream> Session<'a, S> {
         send(&mut first, &mut some, true)
     }
 
-    fn keep_blocks(&mut self, file: Number, bits: &[u8]) -> Result<()> {
-        let wanted = self.wanted.get_mut(file).ok_or(Error::Nonsense(UNKNOWN))?;
-        if blocks::end(bits) > std::mem::take(&mut wanted.said) {
-            return Err(Error::Nonsense("it keeps blocks that are not there"));
+    fn on_valid_blocks(&mut self, file: EntryNumber, bits: &[u8]) -> Result<()> {
+        let wanted = self.wanted.get_mut(file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        if blocks::last_block_end(bits) > std::mem::take(&mut wanted.announced_blocks) {
+            return Err(Error::ProtocolViolation("it keeps blocks that are not there"));
         }
-        let deposit = wanted.resumed.as_mut().ok_or(Error::Nonsense(UNKNOWN))?;
-        deposit.keep_blocks(bits);
+        let deposit = wanted.resumed.as_mut().ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        deposit.mark_blocks_present(bits);
         if !deposit.is_whole() {
             return Ok(());
         }
         // However many others are arriving: it has no turn.
         match self.wanted.remove(file) {
-            Some(Wanted { entry, resumed: Some(deposit), .. }) => {
-                self.finish(Arriving { number: file, entry, deposit: *deposit, unchecked: 0 })
+            Some(WantedEntry { entry, resumed: Some(deposit), .. }) => {
+                self.finish(ArrivingFile { number: file, entry, file: *deposit, pending_checks: 0 })
             }
-            _ => Err(Error::Nonsense(UNKNOWN)),
+            _ => Err(Error::ProtocolViolation(UNWANTED_FILE)),
         }
     }
 
     /// Has the whole content of small files arrive.
-    fn batch(&mut self, files: &[Whole], digest: Option<Digest>) -> Result<()> {
+    fn receive_batch(&mut self, files: &[WholeFile], digest: Option<Blake3Digest>) -> Result<()> {
         let bytes: usize = files.iter().map(|file| file.bytes as usize).sum();
-        if files.len() > BATCH || bytes as u64 > BATCH_BYTES {
-            return Err(Error::Nonsense("it sends too many files at once"));
+        if files.len() > MAX_BATCH_FILES || bytes as u64 > MAX_BATCH_BYTES {
+            return Err(Error::ProtocolViolation("it sends too many files at once"));
         }
         let mut buffer = std::mem::take(&mut self.buffer);
-        self.apart.or(self.channel).data_into(&mut buffer, bytes)?;
+        self.file_connection.channel_or(self.channel).receive_data(&mut buffer, bytes)?;
         let verify = self.settings.verify;
-        let is_right = timed(&mut self.channel.times.verify, || {
+        let is_right = add_elapsed(&mut self.channel.times.verify, || {
             !verify || digest == Some(*kelvin_wire::hash(&buffer[..bytes]).as_bytes())
         });
         let mut content = &buffer[..bytes];
         for file in files {
             let own;
             (own, content) = content.split_at(file.bytes as usize);
-            let wanted = self.wanted.remove(file.file).ok_or(Error::Nonsense(UNKNOWN))?;
-            let written = if is_right { self.small(&wanted.entry, own) } else { Err(Error::Digest) };
-            self.judge((file.file, &wanted.entry), written)?;
+            let wanted = self.wanted.remove(file.file).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+            let written = if is_right { self.write_small(&wanted.entry, own) } else { Err(Error::DigestMismatch) };
+            self.queue_verdict((file.file, &wanted.entry), written)?;
         }
         self.buffer = buffer;
         Ok(())
     }
 
-    fn small(&mut self, entry: &Entry, content: &[u8]) -> Result<Amount> {
+    fn write_small(&mut self, entry: &FileEntry, content: &[u8]) -> Result<ByteCounts> {
         if !matches!(entry.kind, EntryKind::File { bytes, .. } if bytes == content.len() as u64) {
-            return Err(Error::Nonsense("it sent another number of bytes than it had offered"));
+            return Err(Error::ProtocolViolation("it sent another number of bytes than it had offered"));
         }
-        let (desk, sync) = (&mut self.desk, self.settings.sync);
+        let (desk, sync) = (&mut self.policy, self.settings.sync);
         let begun = Instant::now();
-        let put = desk.put(entry, content, sync);
-        let ended = self.channel.times.file_since(begun);
+        let put = desk.write_small(entry, content, sync);
+        let ended = self.channel.times.add_file_time(begun);
         put?;
         self.last_write = ended;
-        Ok(Amount::sent(content.len() as u64))
+        Ok(ByteCounts::from_sent(content.len() as u64))
     }
 
     /// Where the file of a piece is among those that arrive, if it has not failed.
-    fn arriving(&mut self, piece: &Piece) -> Result<Option<usize>> {
-        if u64::from(piece.bytes) > BLOCK {
-            return Err(Error::Nonsense("a part of a block that is longer than a block"));
+    fn arriving_index(&mut self, piece: &FilePiece) -> Result<Option<usize>> {
+        if u64::from(piece.bytes) > BLOCK_BYTES {
+            return Err(Error::ProtocolViolation("a part of a block that is longer than a block"));
         }
         if self.failed.contains(&piece.file) {
             return Ok(None);
         }
-        if self.place(piece.file).is_none() {
-            self.begin(piece.file)?;
+        if self.index_of(piece.file).is_none() {
+            self.begin_file(piece.file)?;
         }
-        let Some(place) = self.place(piece.file) else { return Ok(None) };
-        self.arriving[place].deposit.take(piece)?;
+        let Some(place) = self.index_of(piece.file) else { return Ok(None) };
+        self.arriving[place].file.record_piece(piece)?;
         Ok(Some(place))
     }
 
-    fn place(&self, file: Number) -> Option<usize> {
+    fn index_of(&self, file: EntryNumber) -> Option<usize> {
         self.arriving.iter().position(|arriving| arriving.number == file)
     }
 
     /// Begins a wanted file; one that cannot be begun has failed.
-    fn begin(&mut self, number: Number) -> Result<()> {
-        let Wanted { entry, resumed, .. } = self.wanted.remove(number).ok_or(Error::Nonsense(UNKNOWN))?;
-        if self.arriving.len() == UNENDED {
-            return Err(Error::Nonsense("it begins more files than it may before it has ended others"));
+    fn begin_file(&mut self, number: EntryNumber) -> Result<()> {
+        let WantedEntry { entry, resumed, .. } =
+            self.wanted.remove(number).ok_or(Error::ProtocolViolation(UNWANTED_FILE))?;
+        if self.arriving.len() == MAX_OPEN_FILES {
+            return Err(Error::ProtocolViolation("it begins more files than it may before it has ended others"));
         }
         let made = match resumed {
             Some(resumed) => Ok(*resumed),
-            None => self.desk.deposit(&entry),
+            None => self.policy.create_incoming(&entry),
         };
         match made {
-            Ok(deposit) => self.arriving.push_back(Arriving { number, entry, deposit, unchecked: 0 }),
+            Ok(deposit) => self.arriving.push_back(ArrivingFile { number, entry, file: deposit, pending_checks: 0 }),
             Err(why) => {
-                self.has_failed(number);
-                self.judge((number, &entry), Err(why))?;
-                self.say_verdicts()?;
+                self.mark_failed(number);
+                self.queue_verdict((number, &entry), Err(why))?;
+                self.flush_verdicts()?;
             }
         }
         Ok(())
     }
 
     /// What still comes of a file is passed over. The sender knows of its failure before it begins so many others.
-    fn has_failed(&mut self, number: Number) {
+    fn mark_failed(&mut self, number: EntryNumber) {
         self.failed.push_back(number);
-        if self.failed.len() > WINDOW {
+        if self.failed.len() > MAX_WANTED_FILES {
             self.failed.pop_front();
         }
     }
 
-    fn block(&mut self, piece: &Piece) -> Result<()> {
-        let place = self.arriving(piece)?;
-        let (digest, written) = self.content(piece, place)?;
-        self.arrived += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
+    fn receive_block(&mut self, piece: &FilePiece) -> Result<()> {
+        let place = self.arriving_index(piece)?;
+        let (digest, written) = self.receive_piece(piece, place)?;
+        self.bytes_written += if written.is_ok() { u64::from(piece.bytes) } else { 0 };
         if self.settings.verify {
-            if self.hashed.len() == CHECKS {
-                return Err(Error::Nonsense("it sends more than it may before it says digests"));
+            if self.pending_digests.len() == MAX_PENDING_CHECKS {
+                return Err(Error::ProtocolViolation("it sends more than it may before it says digests"));
             }
-            self.hashed.push_back((piece.file, digest));
+            self.pending_digests.push_back((piece.file, digest));
             if let Some(place) = place {
-                self.arriving[place].unchecked += 1;
+                self.arriving[place].pending_checks += 1;
             }
         }
         match written {
-            Ok(()) if place.is_some() => self.finish_whole(piece.file),
+            Ok(()) if place.is_some() => self.finish_if_whole(piece.file),
             Ok(()) => Ok(()),
-            Err(why) => self.fail(piece.file, why),
+            Err(why) => self.fail_file(piece.file, why),
         }
     }
 
     /// Receives the bytes of a piece and writes them, unless its file has failed; their digest, and whether they were written.
-    fn content(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
-        let Some(place) = place else { return self.by_parts(piece, None) };
-        let (digest, mut written) = if self.arriving[place].deposit.is_dropped() && !self.settings.verify {
-            self.apart.or(self.channel).pass_over(piece.bytes as usize, &mut self.buffer)?;
-            self.arriving[place].deposit.count(piece.bytes.into());
-            (Digest::default(), Ok(()))
+    fn receive_piece(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
+        let Some(place) = place else { return self.receive_buffered(piece, None) };
+        let (digest, mut written) = if self.arriving[place].file.is_discarded() && !self.settings.verify {
+            self.file_connection.channel_or(self.channel).skip_data(piece.bytes as usize, &mut self.buffer)?;
+            self.arriving[place].file.add_arrived(piece.bytes.into());
+            (Blake3Digest::default(), Ok(()))
         } else {
-            self.by_its_way(piece, place)?
+            self.receive_by_method(piece, place)?
         };
         self.last_write = Instant::now();
         if written.is_ok() && self.settings.sync {
-            let deposit = &mut self.arriving[place].deposit;
-            written = timed(&mut self.channel.times.sync, || deposit.flush_some());
+            let deposit = &mut self.arriving[place].file;
+            written = add_elapsed(&mut self.channel.times.sync, || deposit.flush_if_due());
         }
         Ok((digest, written))
     }
 
     /// By the way that is due.
-    fn by_its_way(&mut self, piece: &Piece, place: usize) -> Result<(Digest, Result<()>)> {
-        let channel = self.apart.or(self.channel);
-        let next = self.ways.next(|| channel.socket());
+    fn receive_by_method(&mut self, piece: &FilePiece, place: usize) -> Result<(Blake3Digest, Result<()>)> {
+        let channel = self.file_connection.channel_or(self.channel);
+        let next = self.methods.next_method(|| channel.socket());
         let (number, mut way) = next.map_err(WireError::call("set up the connection"))?;
         let begun = Instant::now();
         let received = match &mut way {
-            Way::Parts => self.by_parts(piece, Some(place)),
-            Way::Path(path) => self.by_path(path, piece, place),
+            PieceMethod::Buffered => self.receive_buffered(piece, Some(place)),
+            PieceMethod::Direct(path) => self.receive_direct(path, piece, place),
         };
-        self.ways.took((number, way), piece.bytes.into(), begun);
+        self.methods.record((number, way), piece.bytes.into(), begun);
         received
     }
 
     /// By way of a buffer.
-    fn by_parts(&mut self, piece: &Piece, place: Option<usize>) -> Result<(Digest, Result<()>)> {
-        let mut deposit = place.map(|place| &mut self.arriving[place].deposit);
+    fn receive_buffered(&mut self, piece: &FilePiece, place: Option<usize>) -> Result<(Blake3Digest, Result<()>)> {
+        let mut deposit = place.map(|place| &mut self.arriving[place].file);
         let write = |part: &[u8], offset| deposit.as_mut().map_or(Ok(()), |deposit| deposit.write(part, offset));
-        self.apart.or(self.channel).content((piece, self.settings.verify), &mut self.buffer, write)
+        self.file_connection.channel_or(self.channel).receive_content(
+            (piece, self.settings.verify),
+            &mut self.buffer,
+            write,
+        )
     }
 
     /// By a method of its own, past the channel.
-    fn by_path(&mut self, path: &mut ReceivePath, piece: &Piece, place: usize) -> Result<(Digest, Result<()>)> {
+    fn receive_direct(
+        &mut self,
+        path: &mut ReceivePath,
+        piece: &FilePiece,
+        place: usize,
+    ) -> Result<(Blake3Digest, Result<()>)> {
         let ReceiveSetup { method, .. } = path.setup();
         let is_seen = self.settings.verify && method.shows_bytes();
-        let deposit = &mut self.arriving[place].deposit;
+        let deposit = &mut self.arriving[place].file;
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
-        let come = self.apart.or(self.channel).come(piece.bytes as usize)?;
+        let come = self.file_connection.channel_or(self.channel).available(piece.bytes as usize)?;
         if is_seen {
             hasher.update(come);
         }
@@ -566,166 +578,177 @@ impl<'a, S: Stream> Session<'a, S> {
         let (begun, mut hashing) = (Instant::now(), 0);
         if written.is_ok() {
             let mut see = |part: &[u8]| {
-                timed(&mut hashing, || {
+                add_elapsed(&mut hashing, || {
                     hasher.update(part);
                 });
             };
-            let meter = self.apart.or(self.channel).incoming();
+            let meter = self.file_connection.channel_or(self.channel).incoming();
             (rest, written) = receive_rest((path, meter), (&mut *deposit, piece), rest, is_seen.then_some(&mut see))?;
         }
         self.channel.times.verify += hashing;
         self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
-        self.apart.or(self.channel).pass_over(rest, &mut self.buffer)?;
+        self.file_connection.channel_or(self.channel).skip_data(rest, &mut self.buffer)?;
         if is_seen || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
         }
-        let read = timed(&mut self.channel.times.verify, || deposit.read_again(piece, &mut self.buffer));
-        Ok(read.map_or_else(|why| (Digest::default(), Err(why)), |digest| (digest, Ok(()))))
+        let read = add_elapsed(&mut self.channel.times.verify, || deposit.digest_from_disk(piece, &mut self.buffer));
+        Ok(read.map_or_else(|why| (Blake3Digest::default(), Err(why)), |digest| (digest, Ok(()))))
     }
 
-    fn hole(&mut self, piece: &Piece) -> Result<()> {
-        let Some(place) = self.arriving(piece)? else { return Ok(()) };
-        match self.arriving[place].deposit.hole(piece) {
-            Ok(()) => self.finish_whole(piece.file),
-            Err(why) => self.fail(piece.file, why),
+    fn receive_hole(&mut self, piece: &FilePiece) -> Result<()> {
+        let Some(place) = self.arriving_index(piece)? else { return Ok(()) };
+        match self.arriving[place].file.hole(piece) {
+            Ok(()) => self.finish_if_whole(piece.file),
+            Err(why) => self.fail_file(piece.file, why),
         }
     }
 
     /// Compares the digests of the next pieces with those of what has arrived.
-    fn compare(&mut self, digests: Vec<Digest>) -> Result<()> {
+    fn compare_digests(&mut self, digests: Vec<Blake3Digest>) -> Result<()> {
         for sent in digests {
-            let (file, own) = self.hashed.pop_front().ok_or(Error::Nonsense("it says the digest of nothing"))?;
-            let Some(place) = self.place(file) else { continue };
-            self.arriving[place].unchecked -= 1;
+            let (file, own) =
+                self.pending_digests.pop_front().ok_or(Error::ProtocolViolation("it says the digest of nothing"))?;
+            let Some(place) = self.index_of(file) else { continue };
+            self.arriving[place].pending_checks -= 1;
             if own == sent {
-                self.finish_whole(file)?;
+                self.finish_if_whole(file)?;
             } else {
-                self.fail(file, Error::Digest)?;
+                self.fail_file(file, Error::DigestMismatch)?;
             }
         }
         Ok(())
     }
 
     /// Keeps a file that arrives, if it is whole.
-    fn finish_whole(&mut self, file: Number) -> Result<()> {
-        let Some(place) = self.place(file) else { return Ok(()) };
-        let Arriving { deposit, unchecked, .. } = &self.arriving[place];
+    fn finish_if_whole(&mut self, file: EntryNumber) -> Result<()> {
+        let Some(place) = self.index_of(file) else { return Ok(()) };
+        let ArrivingFile { file: deposit, pending_checks: unchecked, .. } = &self.arriving[place];
         if *unchecked > 0 || !deposit.is_whole() {
             return Ok(());
         }
         self.arriving.remove(place).map_or(Ok(()), |whole| self.finish(whole))
     }
 
-    fn finish(&mut self, Arriving { number, entry, mut deposit, .. }: Arriving) -> Result<()> {
-        self.unsplit(number);
+    fn finish(&mut self, ArrivingFile { number, entry, file: mut deposit, .. }: ArrivingFile) -> Result<()> {
+        self.end_split(number);
         let sync = self.settings.sync;
         let times = &mut self.channel.times;
-        let described = times.file(|| {
+        let described = times.time_file(|| {
             if let EntryKind::File { bytes, .. } = entry.kind {
-                deposit.cut(bytes)?;
+                deposit.set_length(bytes)?;
             }
-            deposit.describe(&entry)
+            deposit.set_metadata(&entry)
         });
         // A file that is replaced goes, and must not be all that a crash would have left.
-        let flushed = match sync || deposit.replaces() {
-            true => described.and_then(|()| timed(&mut times.sync, || deposit.flush())),
+        let flushed = match sync || deposit.replaces_existing() {
+            true => described.and_then(|()| add_elapsed(&mut times.sync, || deposit.flush())),
             false => described,
         };
         let amount = deposit.amount;
-        let kept = flushed.and_then(|()| times.file(|| deposit.keep(&entry)));
-        self.judge((number, &entry), kept.map(|()| amount))?;
-        self.say_verdicts()
+        let kept = flushed.and_then(|()| times.time_file(|| deposit.commit(&entry)));
+        self.queue_verdict((number, &entry), kept.map(|()| amount))?;
+        self.flush_verdicts()
     }
 
     /// A file that arrives has failed; the sender learns it at once.
-    fn fail(&mut self, file: Number, why: Error) -> Result<()> {
-        let Some(arriving) = self.place(file).and_then(|place| self.arriving.remove(place)) else { return Ok(()) };
-        let Arriving { number, entry, deposit, .. } = arriving;
+    fn fail_file(&mut self, file: EntryNumber, why: Error) -> Result<()> {
+        let Some(arriving) = self.index_of(file).and_then(|place| self.arriving.remove(place)) else { return Ok(()) };
+        let ArrivingFile { number, entry, file: deposit, .. } = arriving;
         drop(deposit);
-        self.unsplit(number);
-        self.has_failed(number);
-        self.judge((number, &entry), Err(why))?;
-        self.say_verdicts()
+        self.end_split(number);
+        self.mark_failed(number);
+        self.queue_verdict((number, &entry), Err(why))?;
+        self.flush_verdicts()
     }
 
-    fn abandoned(&mut self, file: Number, why: String) -> Result<()> {
-        self.unsplit(file);
-        let arriving = self.place(file).and_then(|place| self.arriving.remove(place));
-        let own = arriving.as_ref().and_then(|arriving| arriving.deposit.failure());
+    fn on_abandoned(&mut self, file: EntryNumber, why: String) -> Result<()> {
+        self.end_split(file);
+        let arriving = self.index_of(file).and_then(|place| self.arriving.remove(place));
+        let own = arriving.as_ref().and_then(|arriving| arriving.file.failure());
         let arriving = arriving.map(|arriving| arriving.entry);
         let entry = arriving.or_else(|| self.wanted.remove(file).map(|wanted| wanted.entry));
         if let Some(entry) = entry {
-            self.desk.arrived(&entry);
-            (self.tell)(Event::Unkept(self.desk.path(&entry), own.unwrap_or(Error::Refused(why))));
+            self.policy.release(&entry);
+            (self.on_event)(SessionEvent::FileFailed(self.policy.path(&entry), own.unwrap_or(Error::Refused(why))));
         } else if !self.failed.contains(&file) {
-            return Err(Error::Nonsense(UNKNOWN));
+            return Err(Error::ProtocolViolation(UNWANTED_FILE));
         }
         self.failed.retain(|failed| *failed != file);
         Ok(())
     }
 
     /// How a file ended.
-    fn judge(&mut self, (file, entry): (Number, &Entry), ended: Result<Amount>) -> Result<()> {
+    fn queue_verdict(&mut self, (file, entry): (EntryNumber, &FileEntry), ended: Result<ByteCounts>) -> Result<()> {
         let why = match ended {
             Ok(amount) => {
                 self.moved.add(entry, &amount);
-                (self.tell)(Event::Kept(self.desk.path(entry)));
+                (self.on_event)(SessionEvent::FileStored(self.policy.path(entry)));
                 None
             }
-            Err(why) if why.is_of_one_file() => {
-                let told = why.told();
-                (self.tell)(Event::Unkept(self.desk.path(entry), why));
-                Some(Reason(told))
+            Err(why) if why.is_per_file() => {
+                let told = why.wire_text();
+                (self.on_event)(SessionEvent::FileFailed(self.policy.path(entry), why));
+                Some(RefusalReason(told))
             }
             Err(why) => return Err(why.during(entry.name.as_os_str())),
         };
-        self.desk.arrived(entry);
+        self.policy.release(entry);
         self.verdicts.push(Verdict { file, why });
         Ok(())
     }
 
     /// Says how files ended once these are many, or before it waits for more: each message wakes the sender. Files that are flushed take
     /// so long that it is told at once.
-    fn say_verdicts_in_time(&mut self) -> Result<()> {
-        let may_wait = self.verdicts.len() < MANY_VERDICTS && !self.settings.sync;
-        if self.verdicts.is_empty() || may_wait && self.channel.has_come()? { Ok(()) } else { self.say_verdicts() }
+    fn flush_verdicts_if_due(&mut self) -> Result<()> {
+        let may_wait = self.verdicts.len() < VERDICT_FLUSH_COUNT && !self.settings.sync;
+        if self.verdicts.is_empty() || may_wait && self.channel.is_input_available()? {
+            Ok(())
+        } else {
+            self.flush_verdicts()
+        }
     }
 
-    fn say_verdicts(&mut self) -> Result<()> {
-        for some in std::mem::take(&mut self.verdicts).chunks(IN_MESSAGE) {
-            self.channel.queue(&FromReceiver::Verdicts(some.to_vec()))?;
+    fn flush_verdicts(&mut self) -> Result<()> {
+        for some in std::mem::take(&mut self.verdicts).chunks(MAX_PER_MESSAGE) {
+            self.channel.queue(&ReceiverMessage::Verdicts(some.to_vec()))?;
         }
         self.channel.flush()
     }
 
-    fn end(&mut self) -> Result<Summary> {
-        self.say_verdicts()?;
-        if !self.arriving.is_empty() || !self.hashed.is_empty() {
-            return Err(Error::Nonsense("it ends before a file has ended"));
+    fn finish_session(&mut self) -> Result<TransferSummary> {
+        self.flush_verdicts()?;
+        if !self.arriving.is_empty() || !self.pending_digests.is_empty() {
+            return Err(Error::ProtocolViolation("it ends before a file has ended"));
         }
         let begun = Instant::now();
-        if let Err(why) = self.desk.finish(&self.settings) {
-            self.channel.send(&FromReceiver::Refused(Reason(why.told())))?;
+        if let Err(why) = self.policy.finish(&self.settings) {
+            self.channel.send(&ReceiverMessage::Refused(RefusalReason(why.wire_text())))?;
             return Err(why);
         }
         self.channel.times.sync += if self.settings.sync { begun.elapsed().as_nanos() as u64 } else { 0 };
-        let storage = self.desk.storage();
-        let load = self.watch.load(self.channel.times, storage);
+        let storage = self.policy.storage();
+        let load = self.meter.finish(self.channel.times, storage);
         let unwritten = match (storage, self.settings.sync) {
-            (Storage::Disk | Storage::Served, false) => unwritten(self.moved.amount.moved),
+            (StorageKind::Disk | StorageKind::Served, false) => unwritten_bytes(self.moved.amount.moved),
             _ => None,
         };
-        let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= expected::LEAST;
-        let costs = if is_predicted { self.costs() } else { None };
-        let (since, received_by) = (self.last_write.elapsed().as_nanos() as u64, self.ways.method());
-        self.channel.send(&FromReceiver::Finished(Finished { since, load, costs, unwritten, method: received_by }))?;
-        let FromSender::Finish(measured) = self.channel.receive()? else {
-            return Err(Error::Nonsense("it does not say what it measured"));
+        let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= rate_prediction::MIN_DURATION;
+        let costs = if is_predicted { self.measure_costs() } else { None };
+        let (since, received_by) = (self.last_write.elapsed().as_nanos() as u64, self.methods.method());
+        self.channel.send(&ReceiverMessage::Finished(ReceiverReport {
+            since,
+            load,
+            costs,
+            unwritten,
+            method: received_by,
+        }))?;
+        let SenderMessage::Finish(measured) = self.channel.receive()? else {
+            return Err(Error::ProtocolViolation("it does not say what it measured"));
         };
-        let Measured { nanoseconds, failed, load: sender, carried, expected, method, chosen } = *measured;
-        let Settings { plain, verify, sync, connection, .. } = self.settings;
+        let SenderReport { nanoseconds, failed, load: sender, carried, expected, method, chosen } = *measured;
+        let SessionSettings { plain, verify, sync, connection, .. } = self.settings;
         let chosen = chosen.filter(|_| self.settings.streams == 1);
-        Ok(Summary {
+        Ok(TransferSummary {
             moved: self.moved,
             failed,
             nanoseconds,
@@ -749,35 +772,35 @@ impl<'a, S: Stream> Session<'a, S> {
 /// Receives the last so many bytes of a piece into its file; how many of them are left to come, and whether the others were written.
 fn receive_rest(
     (path, meter): (&mut ReceivePath, &mut ProgressMeter),
-    (deposit, piece): (&mut Deposit, &Piece),
+    (deposit, piece): (&mut IncomingFile, &FilePiece),
     rest: usize,
-    seen: Seen<'_>,
+    seen: ByteObserver<'_>,
 ) -> Result<(usize, Result<()>)> {
     let end = piece.offset + u64::from(piece.bytes);
     let is_mapped = path.setup().method == ReceiveMethod::Mmap;
     let file = match deposit.file_for(piece, is_mapped) {
-        Ok(file) => file.ok_or(Error::Nonsense("bytes for a file that is none"))?,
+        Ok(file) => file.ok_or(Error::ProtocolViolation("bytes for a file that is none"))?,
         Err(why) => return Ok((rest, Err(why))),
     };
-    let (taken, written) = match by_method::receive(path, meter, (file, end - rest as u64..end), seen)? {
-        Received::All(bytes) if bytes < rest as u64 => return Err(WireError::Gone.into()),
-        Received::All(bytes) => (bytes, Ok(())),
-        Received::Unwritten(why, taken) => (taken, Err(FileError::call("write", deposit.path(), why).into())),
+    let (taken, written) = match method_chooser::receive_range(path, meter, (file, end - rest as u64..end), seen)? {
+        ReceiveOutcome::Complete(bytes) if bytes < rest as u64 => return Err(WireError::Closed.into()),
+        ReceiveOutcome::Complete(bytes) => (bytes, Ok(())),
+        ReceiveOutcome::WriteFailed(why, taken) => (taken, Err(FileError::call("write", deposit.path(), why).into())),
     };
-    deposit.count(taken);
+    deposit.add_arrived(taken);
     Ok((rest - taken as usize, written))
 }
 
 /// What a sender did wrong.
-const UNKNOWN: &str = "it sends a file that is not wanted";
+const UNWANTED_FILE: &str = "it sends a file that is not wanted";
 
 /// Whether a file comes with others.
-pub(crate) fn is_small(entry: &Entry) -> bool {
-    matches!(entry.kind, EntryKind::File { bytes, stored } if bytes <= SMALL && stored >= bytes)
+pub(crate) fn is_small(entry: &FileEntry) -> bool {
+    matches!(entry.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)
 }
 
 /// Takes from a file what it needs of the room.
-fn without_room(entry: &mut Entry) {
+fn clear_space_need(entry: &mut FileEntry) {
     if let EntryKind::File { stored, .. } = &mut entry.kind {
         *stored = 0;
     }
@@ -789,6 +812,6 @@ fn without_room(entry: &mut Entry) {
 /// That it is closed, and those of duplicating a descriptor.
 pub fn standard_output() -> std::io::Result<File> {
     use std::os::fd::AsFd;
-    kelvin_sys::standard::output()?;
+    kelvin_sys::standard_streams::check_output()?;
     Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into())
 }

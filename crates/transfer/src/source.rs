@@ -13,28 +13,28 @@ use kelvin_sys::fs::effective_user;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
-use crate::message::{ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Entry, EntryKind, Modified};
-use crate::name::Name;
-use crate::{Error, Result, tree};
+use crate::file_name::FileName;
+use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime};
+use crate::{Error, Result, directory_tree};
 
 /// Permissions that are sent.
-const RIGHTS: u32 = 0o777;
+const PERMISSION_BITS: u32 = 0o777;
 /// Bytes of a block in stat(2).
 const STAT_BLOCK: u64 = 512;
 /// Extended attributes that anybody may set.
-const USER: &[u8] = b"user.";
+const USER_PREFIX: &[u8] = b"user.";
 /// What a system labels every file with, by its own policy.
-const LABEL: &[u8] = b"security.selinux";
+const SELINUX_LABEL: &[u8] = b"security.selinux";
 /// Directories on the way to what is looked at that are held open: from the lowest one a file is found sooner than by its path.
-const HELD: usize = 32;
+const MAX_OPEN_DIRECTORIES: usize = 32;
 /// How a file is opened: one that became a pipe does not block.
-const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+const OPEN_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 /// Most files in one transfer: their numbers have 32 bits.
-const MOST: usize = u32::MAX as usize;
+const MAX_ENTRIES: usize = u32::MAX as usize;
 
 /// What is sent beside the content, names, permissions and times of regular files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keep {
+pub struct PreserveOptions {
     /// Directories, with all that is below.
     pub recursive: bool,
     /// Symbolic links, as links.
@@ -42,24 +42,24 @@ pub struct Keep {
     /// Users and groups.
     pub owners: bool,
     /// Extended attributes of the user's name space.
-    pub attributes: Attributes,
+    pub attributes: AttributePolicy,
 }
 
 /// What becomes of the extended attributes of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attributes {
+pub enum AttributePolicy {
     /// Those of the user's name space are kept, and files that have others counted.
-    Kept,
+    Preserve,
     /// Files that have some are counted when they are found.
-    CountedAtOnce,
+    CountWhenFound,
     /// Files that have some are counted when they are sent, which costs less for a file that is open.
     #[default]
-    CountedWhenSent,
+    CountWhenSent,
 }
 
 /// What was found and is not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct SkippedEntries {
     /// Symbolic links.
     pub links: u64,
     /// Sockets, pipes and devices.
@@ -72,11 +72,11 @@ pub struct LeftOut {
 
 /// A file, directory or link, as it was when it was found.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceEntry {
     /// Where it is; empty for standard input.
     pub path: PathBuf,
     /// What is said of it.
-    pub entry: Entry,
+    pub entry: FileEntry,
     /// Device and inode: what is opened later must be the same file.
     identity: (u64, u64),
     /// Whether a link in its place would be followed: only one that the user named.
@@ -85,7 +85,7 @@ pub struct Source {
     pub has_holes: bool,
 }
 
-impl Source {
+impl SourceEntry {
     /// Its bytes, if it is a file whose size is known.
     pub fn bytes(&self) -> u64 {
         if let EntryKind::File { bytes, .. } = self.entry.kind { bytes } else { 0 }
@@ -97,26 +97,26 @@ impl Source {
     }
 
     /// Whether it is standard input.
-    pub fn is_input(&self) -> bool {
+    pub fn is_stdin(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
 
     /// Whether it is a file that states no bytes and has some.
-    pub fn is_unstated(&self) -> bool {
-        self.entry.kind == EntryKind::Stream && !self.is_input()
+    pub fn is_unsized(&self) -> bool {
+        self.entry.kind == EntryKind::Stream && !self.is_stdin()
     }
 
     /// Its path, for an error.
-    pub(crate) fn shown(&self) -> &Path {
-        if self.is_input() { Path::new("-") } else { &self.path }
+    pub(crate) fn display_path(&self) -> &Path {
+        if self.is_stdin() { Path::new("-") } else { &self.path }
     }
 
-    /// Opens a file; whether it is still the same one, [`Source::check`] says.
+    /// Opens a file; whether it is still the same one, [`SourceEntry::check_unchanged`] says.
     ///
     /// # Errors
     /// Those of open.
     pub fn open(&self) -> Result<File> {
-        if self.is_input() {
+        if self.is_stdin() {
             let input = std::io::stdin().as_fd().try_clone_to_owned();
             return Ok(input.map_err(|error| FileError::call("open", Path::new("-"), error))?.into());
         }
@@ -125,7 +125,7 @@ impl Source {
 
     /// The same, by a path from a directory.
     fn open_at(&self, directory: BorrowedFd<'_>, path: &Path) -> Result<File> {
-        let flags = if self.is_named { READING } else { READING | OFlags::NOFOLLOW };
+        let flags = if self.is_named { OPEN_FLAGS } else { OPEN_FLAGS | OFlags::NOFOLLOW };
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()));
         Ok(opened.map_err(|error| FileError::call("open", &self.path, error.into()))?.into())
     }
@@ -134,24 +134,26 @@ impl Source {
     pub(crate) fn has_attributes(&self, file: &File) -> bool {
         // A file system may have none.
         matches!(self.entry.kind, EntryKind::File { .. })
-            && Named::Open(file.as_fd()).attributes().is_ok_and(|names| names.iter().any(|name| name != LABEL))
+            && FileRef::Open(file.as_fd())
+                .attributes()
+                .is_ok_and(|names| names.iter().any(|name| name != SELINUX_LABEL))
     }
 
     /// That an open file is the one that was found, with the same size and time.
     ///
     /// # Errors
     /// That it was changed, and how.
-    pub fn check(&self, file: &File) -> Result<()> {
+    pub fn check_unchanged(&self, file: &File) -> Result<()> {
         let EntryKind::File { bytes, .. } = self.entry.kind else { return Ok(()) };
         let found = rustix::fs::fstat(file).map_err(|error| FileError::call("look at", &self.path, error.into()))?;
         if (found.st_dev, found.st_ino) != self.identity {
-            return Err(self.changed("another file has taken its place".into()));
+            return Err(self.changed_error("another file has taken its place".into()));
         }
         if found.st_size as u64 != bytes {
-            return Err(self.changed(format!("its size went from {bytes} to {} bytes", found.st_size)));
+            return Err(self.changed_error(format!("its size went from {bytes} to {} bytes", found.st_size)));
         }
-        if modified(&found) != self.entry.modified {
-            return Err(self.changed("it was written".into()));
+        if mtime_of(&found) != self.entry.modified {
+            return Err(self.changed_error("it was written".into()));
         }
         Ok(())
     }
@@ -159,38 +161,38 @@ impl Source {
     /// The same, when all that it stated was read; and that nothing is behind that.
     ///
     /// # Errors
-    /// As for [`Source::check`]; more bytes than it states.
-    pub fn check_end(&self, file: &File) -> Result<()> {
-        self.check(file)?;
+    /// As for [`SourceEntry::check_unchanged`]; more bytes than it states.
+    pub fn check_unchanged_at_end(&self, file: &File) -> Result<()> {
+        self.check_unchanged(file)?;
         let behind = retry_on_intr(|| rustix::io::pread(file, &mut [0], self.bytes()));
         match behind.map_err(|error| FileError::call("read", &self.path, error.into()))? {
             0 => Ok(()),
-            _ => Err(self.longer()),
+            _ => Err(self.longer_error()),
         }
     }
 
     /// The error that it has more bytes than it states.
-    pub(crate) fn longer(&self) -> Error {
-        FileError::Unstated { path: self.path.clone(), bytes: self.bytes() }.into()
+    pub(crate) fn longer_error(&self) -> Error {
+        FileError::SizeUnderstated { path: self.path.clone(), bytes: self.bytes() }.into()
     }
 
     /// The error that it changed.
-    pub fn changed(&self, what: String) -> Error {
+    pub fn changed_error(&self, what: String) -> Error {
         FileError::Changed { path: self.path.clone(), what }.into()
     }
 }
 
 /// Opens one file after the other, a second one of the same directory from there.
 #[derive(Debug, Default)]
-pub(crate) struct Opener {
+pub(crate) struct SourceOpener {
     /// The number of the directory of the last file, and it, if it is open.
     last: u32,
     directory: Option<OwnedFd>,
 }
 
-impl Opener {
-    /// As [`Source::open`].
-    pub(crate) fn open(&mut self, source: &Source) -> Result<File> {
+impl SourceOpener {
+    /// As [`SourceEntry::open`].
+    pub(crate) fn open(&mut self, source: &SourceEntry) -> Result<File> {
         let number = source.entry.parent;
         if number == 0 || number != self.last {
             (self.last, self.directory) = (number, None);
@@ -211,7 +213,7 @@ impl Opener {
 
 /// A directory that is being walked.
 #[derive(Debug)]
-struct Level {
+struct DirectoryLevel {
     path: PathBuf,
     /// It, if it is held open.
     directory: Option<Dir>,
@@ -220,7 +222,7 @@ struct Level {
     number: u32,
 }
 
-impl Level {
+impl DirectoryLevel {
     /// Reads a directory: the names in it, in their order.
     fn read(above: BorrowedFd<'_>, (from_there, flags): (&Path, OFlags), path: &Path) -> Result<Self> {
         let failed = |error: Errno| FileError::call("read", path, error.into());
@@ -239,7 +241,7 @@ impl Level {
     }
 
     /// What a call for something in it takes: a directory, and a path from there.
-    fn at<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+    fn open_at<'a>(&'a self, name: &'a OsStr, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
         let directory = self.directory.as_ref().and_then(|directory| directory.fd().ok());
         directory.map_or((CWD, path), |directory| (directory, Path::new(name)))
     }
@@ -247,25 +249,25 @@ impl Level {
 
 /// All that is to be sent, as far as it was found, each directory before what is in it.
 #[derive(Debug, Default)]
-pub struct Collection {
+pub struct SourceList {
     /// In the order in which it is offered.
-    pub sources: Vec<Arc<Source>>,
+    pub sources: Vec<Arc<SourceEntry>>,
     /// What is left out.
-    pub left_out: LeftOut,
+    pub skipped: SkippedEntries,
     /// What could not be looked at.
     pub unread: Vec<(PathBuf, Error)>,
     /// Whether files with extended attributes are counted when they are sent.
     pub(crate) counts_attributes: bool,
     /// What is sent of each file.
-    keep: Keep,
+    preserve: PreserveOptions,
     /// Named directories that were not looked into yet, and the one that is being walked, with those below on the way.
-    named: VecDeque<Level>,
-    levels: Vec<Level>,
+    named: VecDeque<DirectoryLevel>,
+    levels: Vec<DirectoryLevel>,
     /// The file systems of the named directories.
     devices: Vec<u64>,
     /// Bytes on a disk of all that was found, and at most of all that is to be found; none where that is unknown.
-    stored: Option<u64>,
-    at_most: Option<u64>,
+    stored_bytes: Option<u64>,
+    max_stored_bytes: Option<u64>,
     /// Who sends, once asked for.
     user: Option<u32>,
     /// Directories so far, and bytes of their names.
@@ -273,13 +275,13 @@ pub struct Collection {
     names: usize,
 }
 
-impl Collection {
+impl SourceList {
     /// Finds what a user named. A symbolic link is followed, and sent by its own name.
     ///
     /// # Errors
     /// What is no regular file, nor a directory where those are sent; what may not be read.
-    pub fn of(paths: &[PathBuf], keep: Keep) -> Result<Self> {
-        let mut found = Self::begun(paths, keep)?;
+    pub fn collect(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
+        let mut found = Self::begin(paths, keep)?;
         found.find_all()?;
         Ok(found)
     }
@@ -287,17 +289,18 @@ impl Collection {
     /// The same, but what is in the directories is found later.
     ///
     /// # Errors
-    /// As for [`Collection::of`].
-    pub fn begun(paths: &[PathBuf], keep: Keep) -> Result<Self> {
-        let counts_attributes = keep.attributes == Attributes::CountedWhenSent;
+    /// As for [`SourceList::collect`].
+    pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
+        let counts_attributes = keep.attributes == AttributePolicy::CountWhenSent;
         let known = Some(0);
-        let mut found = Self { counts_attributes, keep, stored: known, at_most: known, ..Self::default() };
+        let mut found =
+            Self { counts_attributes, preserve: keep, stored_bytes: known, max_stored_bytes: known, ..Self::default() };
         paths.iter().try_for_each(|path| found.add_named(path))?;
         Ok(found)
     }
 
     /// Whether all was found.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.named.is_empty() && self.levels.is_empty()
     }
 
@@ -306,8 +309,8 @@ impl Collection {
     /// # Errors
     /// More than one transfer can have.
     pub fn find_all(&mut self) -> Result<()> {
-        while !self.is_whole() {
-            self.find(MOST)?;
+        while !self.is_complete() {
+            self.find_more(MAX_ENTRIES)?;
         }
         Ok(())
     }
@@ -315,17 +318,17 @@ impl Collection {
     /// Finds about so many more, if there are so many: in a directory by name, so that an order of sending can be repeated.
     ///
     /// # Errors
-    /// As for [`Collection::find_all`].
-    pub fn find(&mut self, more: usize) -> Result<()> {
+    /// As for [`SourceList::find_all`].
+    pub fn find_more(&mut self, more: usize) -> Result<()> {
         let enough = self.sources.len().saturating_add(more);
         while self.sources.len() < enough {
             let Some(mut level) = self.levels.pop().or_else(|| self.named.pop_front()) else { break };
-            let below = self.look_in(&mut level, enough)?;
+            let below = self.scan_directory(&mut level, enough)?;
             if level.names.len() > 0 {
                 self.levels.push(level);
             }
             if let Some(mut below) = below {
-                below.directory = below.directory.filter(|_| self.levels.len() < HELD);
+                below.directory = below.directory.filter(|_| self.levels.len() < MAX_OPEN_DIRECTORIES);
                 self.levels.push(below);
             }
         }
@@ -333,11 +336,11 @@ impl Collection {
     }
 
     /// Adds what is in a directory until there is enough, or a directory among it, which is returned.
-    fn look_in(&mut self, level: &mut Level, enough: usize) -> Result<Option<Level>> {
+    fn scan_directory(&mut self, level: &mut DirectoryLevel, enough: usize) -> Result<Option<DirectoryLevel>> {
         while self.sources.len() < enough
             && let Some(name) = level.names.next()
         {
-            if let Some(below) = self.look(level, name)? {
+            if let Some(below) = self.stat_name(level, name)? {
                 return Ok(Some(below));
             }
         }
@@ -348,15 +351,15 @@ impl Collection {
     ///
     /// # Errors
     /// A name that is none.
-    pub fn of_input(name: &OsStr) -> Result<Self> {
-        let why = |why: &str| FileError::call("send as", Path::new(name), invalid(why));
-        let name = Name::try_from(name.as_bytes().to_vec()).map_err(why)?;
+    pub fn from_stdin(name: &OsStr) -> Result<Self> {
+        let why = |why: &str| FileError::call("send as", Path::new(name), invalid_input(why));
+        let name = FileName::try_from(name.as_bytes().to_vec()).map_err(why)?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let modified = Modified { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
+        let modified = Mtime { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
         let kind = EntryKind::Stream;
         // As a shell's redirection would make it, but for its umask.
-        let entry = Entry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
-        let source = Source { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
+        let entry = FileEntry { parent: 0, name, kind, mode: 0o644, modified, owner: None, attributes: Vec::new() };
+        let source = SourceEntry { path: PathBuf::new(), entry, identity: (0, 0), is_named: true, has_holes: false };
         Ok(Self { sources: vec![Arc::new(source)], ..Self::default() })
     }
 
@@ -366,80 +369,86 @@ impl Collection {
     }
 
     /// Bytes that all that was found takes on a disk; none where that is unknown.
-    pub fn stored(&self) -> Option<u64> {
-        self.stored
+    pub fn stored_bytes(&self) -> Option<u64> {
+        self.stored_bytes
     }
 
     /// Bytes that all of it takes at most, found or not: as many as are on its file systems; none where that is unknown. Links to a
     /// file, and what is mounted in a directory, may make it more.
-    pub fn at_most(&self) -> Option<u64> {
-        self.at_most
+    pub fn max_stored_bytes(&self) -> Option<u64> {
+        self.max_stored_bytes
     }
 
     /// Counts what is on the file system of a named directory.
-    fn count_all_on(&mut self, path: &Path, device: u64) {
+    fn add_file_system_usage(&mut self, path: &Path, device: u64) {
         if !self.devices.contains(&device) {
             self.devices.push(device);
-            let room = kelvin_sys::fs::room(path).ok().filter(|room| room.total_bytes > 0);
+            let room = kelvin_sys::fs::space(path).ok().filter(|room| room.total_bytes > 0);
             let used = room.map(|room| room.total_bytes.saturating_sub(room.free_bytes));
-            self.at_most = self.at_most.zip(used).map(|(all, used)| all.saturating_add(used));
+            self.max_stored_bytes = self.max_stored_bytes.zip(used).map(|(all, used)| all.saturating_add(used));
         }
     }
 
     fn add_named(&mut self, path: &Path) -> Result<()> {
-        let keep = self.keep;
+        let keep = self.preserve;
         let found = rustix::fs::stat(path).map_err(|error| FileError::call("find", path, error.into()))?;
         let kind = FileType::from_raw_mode(found.st_mode);
-        let name = if kind == FileType::Directory { directory_name(path) } else { Name::of(path).map_err(invalid) };
+        let name = if kind == FileType::Directory {
+            directory_name(path)
+        } else {
+            FileName::from_path(path).map_err(invalid_input)
+        };
         let name = name.map_err(|source| FileError::call("send", path, source))?;
         if kind == FileType::Directory {
             if !keep.recursive {
                 return Err(
-                    FileError::Special { path: path.to_owned(), kind: "a directory, which only -r sends" }.into()
+                    FileError::NotRegular { path: path.to_owned(), kind: "a directory, which only -r sends" }.into()
                 );
             }
-            let level = Level::read(CWD, (path, LISTING), path)?;
+            let level = DirectoryLevel::read(CWD, (path, DIRECTORY_FLAGS), path)?;
             let number = self.add_directory(path.to_owned(), 0, name, &found)?;
-            self.count_all_on(path, found.st_dev);
-            self.named.push_back(Level { number, ..level });
+            self.add_file_system_usage(path, found.st_dev);
+            self.named.push_back(DirectoryLevel { number, ..level });
             return Ok(());
         }
-        if let Some(kind) = special(kind) {
-            return Err(FileError::Special { path: path.to_owned(), kind }.into());
+        if let Some(kind) = special_kind(kind) {
+            return Err(FileError::NotRegular { path: path.to_owned(), kind }.into());
         }
-        self.add(path.to_owned(), 0, name, (&found, true), file((CWD, path, READING), &found))?;
+        self.add(path.to_owned(), 0, name, (&found, true), regular_kind((CWD, path, OPEN_FLAGS), &found))?;
         // What may not be read is said before anything is sent.
         self.sources.last().map_or(Ok(()), |file| file.open().map(drop))
     }
 
     /// Adds what has a name in a directory; returns it if it is a directory itself.
-    fn look(&mut self, level: &Level, name: OsString) -> Result<Option<Level>> {
-        let (path, parent, keep) = (level.path.join(&name), level.number, self.keep);
-        let own = match Name::try_from(name.into_vec()) {
+    fn stat_name(&mut self, level: &DirectoryLevel, name: OsString) -> Result<Option<DirectoryLevel>> {
+        let (path, parent, keep) = (level.path.join(&name), level.number, self.preserve);
+        let own = match FileName::try_from(name.into_vec()) {
             Ok(own) => own,
             Err(why) => {
-                self.could_not("send", path, invalid(why));
+                self.record_unread("send", path, invalid_input(why));
                 return Ok(None);
             }
         };
-        let (above, from_there) = level.at(own.as_os_str(), &path);
+        let (above, from_there) = level.open_at(own.as_os_str(), &path);
         let found = match rustix::fs::statat(above, from_there, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => found,
             Err(error) => {
-                self.could_not("find", path, error.into());
+                self.record_unread("find", path, error.into());
                 return Ok(None);
             }
         };
         match FileType::from_raw_mode(found.st_mode) {
-            FileType::Directory => match Level::read(above, (from_there, LISTING | OFlags::NOFOLLOW), &path) {
-                Ok(below) => {
-                    let number = self.add_directory(path, parent, own, &found)?;
-                    return Ok(Some(Level { number, ..below }));
+            FileType::Directory => {
+                match DirectoryLevel::read(above, (from_there, DIRECTORY_FLAGS | OFlags::NOFOLLOW), &path) {
+                    Ok(below) => {
+                        let number = self.add_directory(path, parent, own, &found)?;
+                        return Ok(Some(DirectoryLevel { number, ..below }));
+                    }
+                    Err(error) => self.unread.push((path, error)),
                 }
-                Err(error) => self.unread.push((path, error)),
-            },
+            }
             FileType::RegularFile => {
-                let kind = file((above, from_there, READING | OFlags::NOFOLLOW), &found);
+                let kind = regular_kind((above, from_there, OPEN_FLAGS | OFlags::NOFOLLOW), &found);
                 self.add(path, parent, own, (&found, false), kind)?;
             }
             FileType::Symlink if keep.links => match fs::read_link(&path) {
@@ -447,23 +456,23 @@ impl Collection {
                     let target = target.into_os_string().into_vec();
                     self.add(path, parent, own, (&found, false), EntryKind::Link { target })?;
                 }
-                Err(error) => self.could_not("read the link", path, error),
+                Err(error) => self.record_unread("read the link", path, error),
             },
-            FileType::Symlink => self.left_out.links += 1,
-            _ => self.left_out.special += 1,
+            FileType::Symlink => self.skipped.links += 1,
+            _ => self.skipped.special += 1,
         }
         Ok(None)
     }
 
-    fn could_not(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) {
+    fn record_unread(&mut self, doing: &'static str, path: PathBuf, error: std::io::Error) {
         let error = FileError::call(doing, &path, error).into();
         self.unread.push((path, error));
     }
 
-    fn add_directory(&mut self, path: PathBuf, parent: u32, name: Name, found: &Stat) -> Result<u32> {
+    fn add_directory(&mut self, path: PathBuf, parent: u32, name: FileName, found: &Stat) -> Result<u32> {
         self.names += name.as_os_str().len();
-        if self.directories as usize >= tree::MOST || self.names > tree::NAMES {
-            return Err(Error::TooMany);
+        if self.directories as usize >= directory_tree::MAX_DIRECTORIES || self.names > directory_tree::MAX_NAME_BYTES {
+            return Err(Error::TooManyEntries);
         }
         self.add(path, parent, name, (found, false), EntryKind::Directory)?;
         self.directories += 1;
@@ -474,76 +483,77 @@ impl Collection {
         &mut self,
         path: PathBuf,
         parent: u32,
-        name: Name,
+        name: FileName,
         (found, is_named): (&Stat, bool),
         kind: EntryKind,
     ) -> Result<()> {
-        let keep = self.keep;
-        if self.sources.len() >= MOST {
-            return Err(Error::TooMany);
+        let keep = self.preserve;
+        if self.sources.len() >= MAX_ENTRIES {
+            return Err(Error::TooManyEntries);
         }
         let owner = keep.owners.then_some((found.st_uid, found.st_gid));
         let user = *self.user.get_or_insert_with(effective_user);
-        self.left_out.owners += u64::from(owner.is_none() && found.st_uid != user);
+        self.skipped.owners += u64::from(owner.is_none() && found.st_uid != user);
         let attributes = match (&kind, keep.attributes) {
-            (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, Attributes::CountedWhenSent) => Vec::new(),
-            (_, attributes) => self.attributes(&path, attributes == Attributes::Kept)?,
+            (EntryKind::Link { .. }, _) | (EntryKind::File { .. }, AttributePolicy::CountWhenSent) => Vec::new(),
+            (_, attributes) => self.read_attributes(&path, attributes == AttributePolicy::Preserve)?,
         };
-        let (mode, modified) = (found.st_mode & RIGHTS, modified(found));
+        let (mode, modified) = (found.st_mode & PERMISSION_BITS, mtime_of(found));
         let has_holes = matches!(kind, EntryKind::File { bytes, stored } if stored < bytes);
-        let entry = Entry { parent, name, kind, mode, modified, owner, attributes };
+        let entry = FileEntry { parent, name, kind, mode, modified, owner, attributes };
         let identity = (found.st_dev, found.st_ino);
         if let EntryKind::File { bytes, stored } = entry.kind {
             let and_it = |all: Option<u64>| all.map(|all| all.saturating_add(stored.min(bytes)));
-            self.stored = and_it(self.stored);
+            self.stored_bytes = and_it(self.stored_bytes);
             // What was found in a directory is on a file system that is counted whole.
-            self.at_most = if is_named { and_it(self.at_most) } else { self.at_most };
+            self.max_stored_bytes = if is_named { and_it(self.max_stored_bytes) } else { self.max_stored_bytes };
         }
-        self.sources.push(Arc::new(Source { path, entry, identity, is_named, has_holes }));
+        self.sources.push(Arc::new(SourceEntry { path, entry, identity, is_named, has_holes }));
         Ok(())
     }
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
-    fn attributes(&mut self, path: &Path, wanted: bool) -> Result<Vec<Attribute>> {
-        let Ok(names) = Named::Path(path).attributes() else {
+    fn read_attributes(&mut self, path: &Path, wanted: bool) -> Result<Vec<Attribute>> {
+        let Ok(names) = FileRef::Path(path).attributes() else {
             // A file system without them, or a file that cannot be read, which its own opening says.
             return Ok(Vec::new());
         };
-        let (user, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| wanted && name.starts_with(USER));
-        let mut is_left = others.iter().any(|name| name != LABEL);
+        let (user, others): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| wanted && name.starts_with(USER_PREFIX));
+        let mut is_left = others.iter().any(|name| name != SELINUX_LABEL);
         let mut kept = Vec::new();
         let mut bytes = 0;
         for name in user {
             let value = value_of_attribute(path, &name);
             bytes += value.as_ref().map_or(0, Vec::len) + name.len();
             match value {
-                Ok(value) if bytes <= ATTRIBUTE_BYTES && kept.len() < ATTRIBUTES => {
-                    kept.push(Attribute { name: name[USER.len()..].to_vec(), value });
+                Ok(value) if bytes <= MAX_ATTRIBUTE_BYTES && kept.len() < MAX_ATTRIBUTES => {
+                    kept.push(Attribute { name: name[USER_PREFIX.len()..].to_vec(), value });
                 }
                 _ => is_left = true,
             }
         }
-        self.left_out.attributes += u64::from(is_left);
+        self.skipped.attributes += u64::from(is_left);
         Ok(kept)
     }
 }
 
 /// How a directory is opened whose names are read.
-const LISTING: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The name of a directory, even if its path ends in dots.
-fn directory_name(path: &Path) -> std::io::Result<Name> {
+fn directory_name(path: &Path) -> std::io::Result<FileName> {
     let whole = fs::canonicalize(path)?;
-    Name::of(&whole).map_err(invalid)
+    FileName::from_path(&whole).map_err(invalid_input)
 }
 
-fn invalid(why: &str) -> std::io::Error {
+fn invalid_input(why: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, why.to_owned())
 }
 
 /// As what a regular file is sent. One that states no bytes may have some all the same, as those of /proc have, and some of programs
 /// behind FUSE: then it is read until its end.
-fn file((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found: &Stat) -> EntryKind {
+fn regular_kind((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found: &Stat) -> EntryKind {
     let has_bytes = || {
         let opened = retry_on_intr(|| rustix::fs::openat(directory, path, flags, Mode::empty()))?;
         retry_on_intr(|| rustix::io::read(&opened, &mut [0]))
@@ -555,12 +565,12 @@ fn file((directory, path, flags): (BorrowedFd<'_>, &Path, OFlags), found: &Stat)
     EntryKind::File { bytes: found.st_size as u64, stored: found.st_blocks as u64 * STAT_BLOCK }
 }
 
-fn modified(found: &Stat) -> Modified {
-    Modified { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 }
+fn mtime_of(found: &Stat) -> Mtime {
+    Mtime { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 }
 }
 
 /// The kind of a named file that cannot be sent.
-fn special(kind: FileType) -> Option<&'static str> {
+fn special_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,
         FileType::Fifo => Some("a pipe"),
@@ -572,15 +582,15 @@ fn special(kind: FileType) -> Option<&'static str> {
 }
 
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
-const LONGEST: usize = 64 << 10;
+const MAX_ATTRIBUTE_SIZE: usize = 64 << 10;
 
 /// By what a file is known.
-enum Named<'a> {
+enum FileRef<'a> {
     Path(&'a Path),
     Open(BorrowedFd<'a>),
 }
 
-impl Named<'_> {
+impl FileRef<'_> {
     /// The names of its extended attributes.
     fn attributes(&self) -> rustix::io::Result<Vec<Vec<u8>>> {
         // Most files have none: a first call without a buffer says so.
@@ -591,7 +601,7 @@ impl Named<'_> {
         if length == 0 {
             return Ok(Vec::new());
         }
-        let mut names = vec![0; LONGEST];
+        let mut names = vec![0; MAX_ATTRIBUTE_SIZE];
         let length = match self {
             Self::Path(path) => rustix::fs::llistxattr(*path, &mut names)?,
             Self::Open(file) => rustix::fs::flistxattr(file, &mut names)?,
@@ -602,14 +612,14 @@ impl Named<'_> {
 }
 
 fn value_of_attribute(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {
-    let mut value = vec![0; LONGEST];
+    let mut value = vec![0; MAX_ATTRIBUTE_SIZE];
     let length = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value)?;
     value.truncate(length);
     Ok(value)
 }
 
 /// What is left out, in words; nothing if nothing is.
-pub fn left_out(left: &LeftOut) -> Option<String> {
+pub fn skipped_text(left: &SkippedEntries) -> Option<String> {
     let counted = |count: u64, one: &str, several: &str, how: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}{how}")),

@@ -1,19 +1,19 @@
 //! Both ends against hostile ones and each other: scripted, fuzzed, cut off; over connections that are none of the network's.
 
-mod ahead;
-mod apart;
 mod channel;
-mod choosing;
-mod found;
 mod fuzz;
 mod hostile_receiver;
 mod hostile_sender;
+mod lazy_collection;
 mod parts;
+mod per_file;
 mod slow;
+mod source_open;
+mod stream_tuning;
 mod streams;
 mod trees;
 mod unfinished;
-mod woken;
+mod wakeups;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,34 +25,37 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use kelvin_wire::deadline::{Connection, Deadline};
-use kelvin_wire::noise::Handshake;
-use kelvin_wire::sealed::{CONTENT, Opener, Sealer, TAG};
+use kelvin_wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
+use kelvin_wire::deadline::{Deadline, TimedStream};
+use kelvin_wire::handshake::Handshake;
 use kelvin_wire::secret::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::channel::{Channel, Stream};
-use crate::decide::{Desk, Destination};
-use crate::message::{Digest, Entry, EntryKind, FromReceiver, FromSender, Modified, Number, Piece, Settings, Whole};
-use crate::session::{Event, Session};
-use crate::summary::Summary;
-use crate::tree::{PART, Root, part_name};
+use crate::directory_tree::{DestinationRoot, PART_PREFIX, part_name};
+use crate::message::{
+    Blake3Digest, EntryKind, EntryNumber, FileEntry, FilePiece, Mtime, ReceiverMessage, SenderMessage, SessionSettings,
+    WholeFile,
+};
+use crate::offer_policy::{Destination, OfferPolicy};
+use crate::secure_channel::{SecureChannel, TransferStream};
+use crate::session::{ReceiveSession, SessionEvent};
+use crate::summary::TransferSummary;
 use crate::{Error, PROTOCOL, Result};
 
 const LONG: Duration = Duration::from_secs(30);
 /// What holds where a test does not say otherwise.
-const SETTINGS: Settings = Settings::USUAL;
+const DEFAULT_SETTINGS: SessionSettings = SessionSettings::DEFAULT;
 
 type Halves = (Sealer, Opener);
 
 /// One end of a local connection, which is cut when so many bytes were written.
-struct Local {
+struct LocalStream {
     stream: UnixStream,
     cut_after: usize,
 }
 
-impl Local {
+impl LocalStream {
     fn new(stream: UnixStream) -> Self {
         Self { stream, cut_after: usize::MAX }
     }
@@ -63,13 +66,13 @@ impl Local {
     }
 }
 
-impl Read for Local {
+impl Read for LocalStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         self.stream.read(buffer)
     }
 }
 
-impl Write for Local {
+impl Write for LocalStream {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         if self.cut_after == 0 {
             self.stream.shutdown(std::net::Shutdown::Both)?;
@@ -85,42 +88,42 @@ impl Write for Local {
     }
 }
 
-impl Connection for Local {
-    fn wait_at_most(&mut self, time: Duration) -> std::io::Result<()> {
+impl TimedStream for LocalStream {
+    fn set_io_timeout(&mut self, time: Duration) -> std::io::Result<()> {
         self.stream.set_read_timeout(Some(time))?;
         self.stream.set_write_timeout(Some(time))
     }
 }
 
-impl Stream for Local {
+impl TransferStream for LocalStream {
     fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
-        kelvin_sys::ready::readable(self.stream.as_fd(), within)
+        kelvin_sys::poll::wait_readable(self.stream.as_fd(), within)
     }
 
     /// Its reads return with what is there.
-    fn wait_for_least(&mut self, _: usize) -> std::io::Result<()> {
+    fn set_low_water(&mut self, _: usize) -> std::io::Result<()> {
         Ok(())
     }
 
-    fn window(&self) -> std::io::Result<usize> {
+    fn receive_window(&self) -> std::io::Result<usize> {
         Ok(usize::MAX)
     }
 }
 
 /// The halves of a sender's end and of a receiver's.
-fn shaken() -> (Halves, Halves) {
-    let (mut one, mut other) = Local::pair();
+fn connected_halves() -> (Halves, Halves) {
+    let (mut one, mut other) = LocalStream::pair();
     let secret = Secret::none();
     let handshake = Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) };
     std::thread::scope(|scope| {
-        let called = scope.spawn(move || handshake.call(&mut one).unwrap());
-        let (listened, ()) = handshake.listen(&mut other, || Some(())).unwrap();
+        let called = scope.spawn(move || handshake.connect(&mut one).unwrap());
+        let (listened, ()) = handshake.accept(&mut other, || Some(())).unwrap();
         (called.join().unwrap(), listened)
     })
 }
 
 /// What a scripted end says, frame by frame.
-struct Said {
+struct ScriptedFrame {
     frame: Vec<u8>,
     /// Whether it is said only to an end that waits for it.
     is_late: bool,
@@ -128,38 +131,38 @@ struct Said {
 
 /// A connection to a scripted end, which hangs up when it has said all; and what that end was sent.
 #[derive(Clone, Default)]
-struct Scripted {
-    says: Rc<RefCell<VecDeque<Said>>>,
+struct ScriptedStream {
+    script: Rc<RefCell<VecDeque<ScriptedFrame>>>,
     /// Frames that were heard so far.
-    heard: Rc<Cell<u64>>,
+    frames_read: Rc<Cell<u64>>,
     received: Rc<RefCell<Vec<u8>>>,
     /// With how many bytes a read returns, the most of any, and whether one had to wait for more than were to come.
-    least: Rc<Cell<usize>>,
+    low_water: Rc<Cell<usize>>,
     most: Rc<Cell<usize>>,
     /// Whether few bytes may come before any is read.
     is_narrow: Rc<Cell<bool>>,
     waited_in_vain: Rc<Cell<bool>>,
 }
 
-impl Read for Scripted {
+impl Read for ScriptedStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut says = self.says.borrow_mut();
+        let mut says = self.script.borrow_mut();
         let to_come: usize = says.iter().map(|said| said.frame.len()).sum();
-        self.most.set(self.most.get().max(self.least.get()));
-        self.waited_in_vain.set(self.waited_in_vain.get() || to_come < self.least.get());
+        self.most.set(self.most.get().max(self.low_water.get()));
+        self.waited_in_vain.set(self.waited_in_vain.get() || to_come < self.low_water.get());
         let Some(said) = says.front_mut() else { return Ok(0) };
         let count = buffer.len().min(said.frame.len());
         buffer[..count].copy_from_slice(&said.frame[..count]);
         said.frame.drain(..count);
         if said.frame.is_empty() {
             says.pop_front();
-            self.heard.set(self.heard.get() + 1);
+            self.frames_read.set(self.frames_read.get() + 1);
         }
         Ok(count)
     }
 }
 
-impl Write for Scripted {
+impl Write for ScriptedStream {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         self.received.borrow_mut().write(buffer)
     }
@@ -169,59 +172,59 @@ impl Write for Scripted {
     }
 }
 
-impl Connection for Scripted {
-    fn wait_at_most(&mut self, _: Duration) -> std::io::Result<()> {
+impl TimedStream for ScriptedStream {
+    fn set_io_timeout(&mut self, _: Duration) -> std::io::Result<()> {
         Ok(())
     }
 }
 
-impl Stream for Scripted {
+impl TransferStream for ScriptedStream {
     fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
         // One that waits hears what is late too.
-        Ok(!within.is_zero() || self.says.borrow().front().is_some_and(|said| !said.is_late))
+        Ok(!within.is_zero() || self.script.borrow().front().is_some_and(|said| !said.is_late))
     }
 
-    fn wait_for_least(&mut self, bytes: usize) -> std::io::Result<()> {
-        self.least.set(bytes);
+    fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()> {
+        self.low_water.set(bytes);
         Ok(())
     }
 
-    fn window(&self) -> std::io::Result<usize> {
+    fn receive_window(&self) -> std::io::Result<usize> {
         Ok(if self.is_narrow.get() { 64 << 10 } else { usize::MAX })
     }
 }
 
 /// An end that says what it likes, and the channel of the honest one that listens to it.
-struct Hostile {
+struct HostileEnd {
     sealer: Sealer,
     opener: Opener,
-    channel: Channel<Scripted>,
+    channel: SecureChannel<ScriptedStream>,
     /// The connection below, which all clones of it share.
-    stream: Scripted,
+    stream: ScriptedStream,
     /// Whether it waits with all that it says next until it is waited for.
     is_late: bool,
 }
 
-impl Hostile {
+impl HostileEnd {
     fn new() -> Self {
-        let ((sealer, opener), honest) = shaken();
-        let stream = Scripted::default();
-        let channel = Channel::new(stream.clone(), honest).unwrap();
+        let ((sealer, opener), honest) = connected_halves();
+        let stream = ScriptedStream::default();
+        let channel = SecureChannel::new(stream.clone(), honest).unwrap();
         Self { sealer, opener, channel, stream, is_late: false }
     }
 
     /// Bytes as they are.
     fn raw(&mut self, frame: &[u8]) -> &mut Self {
-        let said = Said { frame: frame.to_vec(), is_late: self.is_late };
+        let said = ScriptedFrame { frame: frame.to_vec(), is_late: self.is_late };
         if !frame.is_empty() {
-            self.stream.says.borrow_mut().push_back(said);
+            self.stream.script.borrow_mut().push_back(said);
         }
         self
     }
 
     /// An encrypted frame.
     fn frame(&mut self, content: &[u8]) -> &mut Self {
-        let mut frame = ((content.len() + TAG) as u32).to_le_bytes().to_vec();
+        let mut frame = ((content.len() + TAG_BYTES) as u32).to_le_bytes().to_vec();
         self.sealer.seal(content, &mut frame).unwrap();
         self.raw(&frame)
     }
@@ -237,56 +240,61 @@ impl Hostile {
 
     /// Encrypted bytes of files.
     fn data(&mut self, content: &[u8]) -> &mut Self {
-        content.chunks(CONTENT).fold(self, Self::frame)
+        content.chunks(MAX_CONTENT_BYTES).fold(self, Self::frame)
     }
 
     fn begin(&mut self) -> &mut Self {
-        self.say(&FromSender::Begin(SETTINGS))
+        self.say(&SenderMessage::Begin(DEFAULT_SETTINGS))
     }
 
-    fn offer(&mut self, entries: &[Entry]) -> &mut Self {
-        self.say(&FromSender::Offer(entries.to_vec()))
+    fn offer(&mut self, entries: &[FileEntry]) -> &mut Self {
+        self.say(&SenderMessage::Offer(entries.to_vec()))
     }
 
     /// Small files and their content.
-    fn batch(&mut self, files: &[(Number, &[u8])]) -> &mut Self {
+    fn batch(&mut self, files: &[(EntryNumber, &[u8])]) -> &mut Self {
         let content: Vec<u8> = files.iter().flat_map(|(_, content)| content.iter().copied()).collect();
-        let whole = |(file, content): &(Number, &[u8])| Whole { file: *file, bytes: content.len() as u32 };
+        let whole = |(file, content): &(EntryNumber, &[u8])| WholeFile { file: *file, bytes: content.len() as u32 };
         let (files, digest) = (files.iter().map(whole).collect(), Some(digest(&content)));
-        self.say(&FromSender::Batch { files, digest }).data(&content)
+        self.say(&SenderMessage::Batch { files, digest }).data(&content)
     }
 
     /// A piece of a file, and its digest.
-    fn block(&mut self, piece: Piece, content: &[u8]) -> &mut Self {
-        self.say(&FromSender::Block(piece)).data(content).say(&FromSender::Digests(vec![digest(content)]))
+    fn block(&mut self, piece: FilePiece, content: &[u8]) -> &mut Self {
+        self.say(&SenderMessage::Block(piece)).data(content).say(&SenderMessage::Digests(vec![digest(content)]))
     }
 
     /// Has it be heard by a session; `hook` sees what happens while it happens.
-    fn heard_by(&mut self, destination: &Destination, overwrite: bool, hook: &dyn Fn(&Event)) -> Heard {
+    fn run_session_with(
+        &mut self,
+        destination: &Destination,
+        overwrite: bool,
+        hook: &dyn Fn(&SessionEvent),
+    ) -> SessionOutcome {
         let events = RefCell::new(Vec::new());
         let tell = |event| {
             hook(&event);
             events.borrow_mut().push(event);
         };
-        let desk = Desk::new(destination, overwrite).unwrap();
-        let ended = Session::new(&mut self.channel, desk, &tell).serve();
-        Heard { ended, events: events.into_inner(), answers: self.answers() }
+        let desk = OfferPolicy::new(destination, overwrite).unwrap();
+        let ended = ReceiveSession::new(&mut self.channel, desk, &tell).serve();
+        SessionOutcome { ended, events: events.into_inner(), answers: self.answers() }
     }
 
     /// Has it be heard by a session that keeps what arrives in a directory.
-    fn heard(&mut self, directory: &Path) -> Heard {
-        self.heard_by(&into(directory), false, &|_| {})
+    fn run_session(&mut self, directory: &Path) -> SessionOutcome {
+        self.run_session_with(&directory_destination(directory), false, &|_| {})
     }
 
     /// What the honest end has answered since.
     fn answers<T: DeserializeOwned>(&mut self) -> Vec<T> {
-        let frames = opened(&mut self.opener, &self.stream.received.take());
+        let frames = open_frames(&mut self.opener, &self.stream.received.take());
         frames.iter().map(|text| postcard::from_bytes(text).unwrap()).collect()
     }
 }
 
 /// The content of frames.
-fn opened(opener: &mut Opener, mut frames: &[u8]) -> Vec<Vec<u8>> {
+fn open_frames(opener: &mut Opener, mut frames: &[u8]) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some((head, after)) = frames.split_first_chunk() {
         let (frame, after) = after.split_at(u32::from_le_bytes(*head) as usize);
@@ -300,60 +308,60 @@ fn opened(opener: &mut Opener, mut frames: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// What came of a session.
-struct Heard {
-    ended: Result<Summary>,
-    events: Vec<Event>,
-    answers: Vec<FromReceiver>,
+struct SessionOutcome {
+    ended: Result<TransferSummary>,
+    events: Vec<SessionEvent>,
+    answers: Vec<ReceiverMessage>,
 }
 
-impl Heard {
+impl SessionOutcome {
     /// Errors of the session and of its files, in words.
     fn errors(&self) -> String {
         let of_files = self.events.iter().filter_map(|event| match event {
-            Event::Unkept(_, why) => Some(why.to_string()),
+            SessionEvent::FileFailed(_, why) => Some(why.to_string()),
             _ => None,
         });
         of_files.chain(self.ended.as_ref().err().map(Error::to_string)).collect::<Vec<_>>().join("\n")
     }
 
     /// What was kept, in this order.
-    fn kept(&self) -> Vec<&Path> {
+    fn stored(&self) -> Vec<&Path> {
         let kept = self.events.iter().filter_map(|event| match event {
-            Event::Kept(path) => Some(path.as_path()),
+            SessionEvent::FileStored(path) => Some(path.as_path()),
             _ => None,
         });
         kept.collect()
     }
 }
 
-fn into(directory: &Path) -> Destination {
-    Destination::Directory(Root::open(directory).unwrap())
+fn directory_destination(directory: &Path) -> Destination {
+    Destination::Directory(DestinationRoot::open(directory).unwrap())
 }
 
-fn digest(content: &[u8]) -> Digest {
+fn digest(content: &[u8]) -> Blake3Digest {
     *kelvin_wire::hash(content).as_bytes()
 }
 
-fn entry(parent: u32, name: &str, kind: EntryKind) -> Entry {
-    let modified = Modified { seconds: 1_000_000_000, nanoseconds: 5 };
+fn entry(parent: u32, name: &str, kind: EntryKind) -> FileEntry {
+    let modified = Mtime { seconds: 1_000_000_000, nanoseconds: 5 };
     let name = name.as_bytes().to_vec().try_into().unwrap();
-    Entry { parent, name, kind, mode: 0o104_755, modified, owner: None, attributes: Vec::new() }
+    FileEntry { parent, name, kind, mode: 0o104_755, modified, owner: None, attributes: Vec::new() }
 }
 
-fn file(name: &str, bytes: u64) -> Entry {
+fn file(name: &str, bytes: u64) -> FileEntry {
     entry(0, name, EntryKind::File { bytes, stored: 0 })
 }
 
-fn directory(parent: u32, name: &str) -> Entry {
+fn directory(parent: u32, name: &str) -> FileEntry {
     entry(parent, name, EntryKind::Directory)
 }
 
-fn piece(file: Number, offset: u64, bytes: u32) -> Piece {
-    Piece { file, offset, bytes, is_last: false }
+fn piece(file: EntryNumber, offset: u64, bytes: u32) -> FilePiece {
+    FilePiece { file, offset, bytes, is_last: false }
 }
 
 /// A directory for what arrives, in another one that must stay as it is.
-fn place() -> (tempfile::TempDir, PathBuf) {
+fn target_directory() -> (tempfile::TempDir, PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let inner = outer.path().join("in");
     fs::create_dir(&inner).unwrap();
@@ -373,7 +381,7 @@ fn content(bytes: usize, seed: u32) -> Vec<u8> {
 }
 
 /// Leaves so much of a file's content as a part of it, as a killed receiver would.
-fn leave_part(directory: &Path, entry: &Entry, content: &[u8]) -> PathBuf {
+fn leave_part(directory: &Path, entry: &FileEntry, content: &[u8]) -> PathBuf {
     let EntryKind::File { bytes, .. } = entry.kind else { panic!("no file") };
     let path = directory.join(part_name(entry, bytes));
     fs::write(&path, content).unwrap();
@@ -381,7 +389,8 @@ fn leave_part(directory: &Path, entry: &Entry, content: &[u8]) -> PathBuf {
 }
 
 /// Names of files in a directory but those of parts; and how many parts there are.
-fn finals(directory: &Path) -> (Vec<String>, usize) {
-    let (parts, finals): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| name.starts_with(PART));
+fn final_names(directory: &Path) -> (Vec<String>, usize) {
+    let (parts, finals): (Vec<_>, Vec<_>) =
+        names(directory).into_iter().partition(|name| name.starts_with(PART_PREFIX));
     (finals, parts.len())
 }

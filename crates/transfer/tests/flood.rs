@@ -8,29 +8,29 @@ use std::time::Duration;
 
 use kelvin_sys::net::connect_prepared;
 use kelvin_transfer::PROTOCOL;
-use kelvin_transfer::decide::Destination;
-use kelvin_transfer::receive::{Manner, Receiver};
+use kelvin_transfer::offer_policy::Destination;
+use kelvin_transfer::receive::{Receiver, ReceiverOptions};
 use kelvin_wire::Error;
 use kelvin_wire::deadline::Deadline;
-use kelvin_wire::noise::Handshake;
+use kelvin_wire::handshake::Handshake;
 use kelvin_wire::secret::Secret;
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);
 /// Connections of the flood that are open at a time: more than one network has places.
-const OPEN: usize = 200;
+const OPEN_CONNECTIONS: usize = 200;
 /// Two hosts: each address of 127.0.0.0/8 is one of this host, and for the receiver a network of its own.
-const MINE: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
-const FLOOD: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
+const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 1, 0, 1);
+const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 2, 0, 1);
 
 fn secret() -> Secret {
     Secret::new(b"a receiver of the tests").unwrap()
 }
 
 /// Runs a receiver that keeps nothing, and something beside it.
-fn beside(body: impl FnOnce(SocketAddr)) {
-    kelvin_sys::process::raise_open_files().unwrap();
-    let (anywhere, manner) = ("127.0.0.1:0".parse().unwrap(), Manner::default());
+fn with_receiver(body: impl FnOnce(SocketAddr)) {
+    kelvin_sys::process::raise_open_file_limit().unwrap();
+    let (anywhere, manner) = ("127.0.0.1:0".parse().unwrap(), ReceiverOptions::default());
     let receiver = Receiver::listen(anywhere, Destination::Nothing, secret(), manner, Box::new(|_, _| {})).unwrap();
     let (address, is_over) = (receiver.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -47,26 +47,26 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> TcpStream {
 }
 
 /// Opens a connection, and waits until the receiver has greeted it, or closed it.
-fn call(from: Ipv4Addr, to: SocketAddr) -> (TcpStream, bool) {
+fn connect_and_read_hello(from: Ipv4Addr, to: SocketAddr) -> (TcpStream, bool) {
     let stream = connect(from, to);
     let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
     (stream, is_greeted)
 }
 
 /// Shakes hands with the secret.
-fn get_in(stream: &mut TcpStream) -> Result<(), Error> {
+fn complete_handshake(stream: &mut TcpStream) -> Result<(), Error> {
     let secret = secret();
-    Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) }.call(stream).map(drop)
+    Handshake { protocol: &PROTOCOL, secret: &secret, deadline: Deadline::within(LONG) }.connect(stream).map(drop)
 }
 
 #[test]
-fn a_handshake_in_progress_is_not_ended_by_newcomers_from_elsewhere() {
-    beside(|there| {
-        let (mut mine, is_greeted) = call(MINE, there);
+fn newcomers_do_not_end_pending_handshake() {
+    with_receiver(|there| {
+        let (mut mine, is_greeted) = connect_and_read_hello(CLIENT_ADDRESS, there);
         // More than it has places: each of them is greeted, as those before it are evicted.
-        let flood: Vec<_> = (0..OPEN).map(|_| call(FLOOD, there)).collect();
+        let flood: Vec<_> = (0..OPEN_CONNECTIONS).map(|_| connect_and_read_hello(FLOOD_ADDRESS, there)).collect();
         assert!(is_greeted && flood.iter().all(|(_, is_greeted)| *is_greeted));
-        get_in(&mut mine).unwrap();
+        complete_handshake(&mut mine).unwrap();
     });
 }
 
@@ -74,11 +74,11 @@ fn a_handshake_in_progress_is_not_ended_by_newcomers_from_elsewhere() {
 fn flood(there: SocketAddr, says: &[u8], is_over: &AtomicBool, called: &AtomicU32) {
     let mut open = VecDeque::new();
     while !is_over.load(Ordering::Relaxed) {
-        let mut stream = connect(FLOOD, there);
+        let mut stream = connect(FLOOD_ADDRESS, there);
         // Closed by the receiver already, it is no less one of the flood.
         let _ = stream.write_all(says);
         open.push_back(stream);
-        if open.len() > OPEN {
+        if open.len() > OPEN_CONNECTIONS {
             open.pop_front();
         }
         called.fetch_add(1, Ordering::Relaxed);
@@ -87,18 +87,18 @@ fn flood(there: SocketAddr, says: &[u8], is_over: &AtomicBool, called: &AtomicU3
 
 /// Each of ten connections gets in at its first try, while another host connects as fast as it can.
 fn while_flooded(says: &[u8]) {
-    beside(|there| {
+    with_receiver(|there| {
         let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
         std::thread::scope(|scope| {
             scope.spawn(|| flood(there, says, &is_over, &called));
             let trying = scope.spawn(|| {
-                while called.load(Ordering::Relaxed) < OPEN as u32 {
+                while called.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
                     std::thread::yield_now();
                 }
                 for _ in 0..10 {
                     // Those that are gone may still have the places of senders.
-                    while let Err(error) = get_in(&mut connect(MINE, there)) {
-                        assert!(matches!(error, Error::Busy { .. }), "{error}");
+                    while let Err(error) = complete_handshake(&mut connect(CLIENT_ADDRESS, there)) {
+                        assert!(matches!(error, Error::ServerFull { .. }), "{error}");
                     }
                 }
             });
@@ -110,11 +110,11 @@ fn while_flooded(says: &[u8]) {
 }
 
 #[test]
-fn a_silent_flood_from_one_host_keeps_no_one_else_out() {
+fn silent_flood_blocks_no_other_host() {
     while_flooded(b"");
 }
 
 #[test]
-fn a_flood_of_greetings_with_another_secret_keeps_no_one_else_out() {
+fn wrong_secret_flood_blocks_no_other_host() {
     while_flooded(&[&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat());
 }

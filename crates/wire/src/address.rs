@@ -8,19 +8,19 @@ use kelvin_sys::net::interface;
 use crate::PORT;
 
 /// The accepted form where a host may be a name.
-const WANTED: &str = "give HOST or HOST:PORT";
+const ADDRESS_FORM: &str = "give HOST or HOST:PORT";
 
 /// The addresses of `HOST[:PORT]`: a name, an IPv4 address, or an IPv6 address (in brackets, if a port follows).
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
-    let (host, port) = parts(peer).ok_or(WANTED)?;
+pub fn resolve(peer: &str) -> Result<Vec<SocketAddr>, String> {
+    let (host, port) = split_host_port(peer).ok_or(ADDRESS_FORM)?;
     let port = port.unwrap_or(PORT);
-    if let Some(address) = literal((host, port), zone_of_address)? {
+    if let Some(address) = parse_literal((host, port), parse_zone)? {
         return Ok(vec![address]);
     }
-    let found = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {WANTED}"))?;
+    let found = (host, port).to_socket_addrs().map_err(|error| format!("{error}: {ADDRESS_FORM}"))?;
     let found: Vec<SocketAddr> = found.collect();
     if found.is_empty() { Err("this name has no address".into()) } else { Ok(found) }
 }
@@ -29,30 +29,30 @@ pub fn addresses(peer: &str) -> Result<Vec<SocketAddr>, String> {
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn address(text: &str) -> Result<SocketAddr, String> {
-    address_with_port(text, PORT)
+pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    parse_with_default_port(text, PORT)
 }
 
 /// The same with another port where none is given.
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn address_with_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
+pub fn parse_with_default_port(text: &str, usual: u16) -> Result<SocketAddr, String> {
     let wanted = "give an IP address, such as 0.0.0.0, 192.0.2.7:5000, [::1]:5000 or fe80::1%eth0";
-    let (host, port) = parts(text).ok_or(wanted)?;
-    literal((host, port.unwrap_or(usual)), zone_of_address)?.ok_or_else(|| wanted.into())
+    let (host, port) = split_host_port(text).ok_or(wanted)?;
+    parse_literal((host, port.unwrap_or(usual)), parse_zone)?.ok_or_else(|| wanted.into())
 }
 
 /// The address that the host of a URL is, without its brackets; `None` for a name. Its zone is written `%25eth0` (RFC 6874).
 ///
 /// # Errors
 /// What is wrong with it, in words.
-pub fn address_in_url(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
-    literal((host, port), zone_of_url)
+pub fn parse_url_host(host: &str, port: u16) -> Result<Option<SocketAddr>, String> {
+    parse_literal((host, port), parse_url_zone)
 }
 
 /// The host, and the port if there is one.
-fn parts(text: &str) -> Option<(&str, Option<u16>)> {
+fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
     let (host, rest) = match text.strip_prefix('[') {
         Some(bracketed) => bracketed.split_once(']')?,
         // More than one colon is an IPv6 address without a port.
@@ -64,7 +64,7 @@ fn parts(text: &str) -> Option<(&str, Option<u16>)> {
 }
 
 /// An address written as numbers, whose zone is found so; `None` for a name.
-fn literal((host, port): (&str, u16), number: fn(&str) -> Option<u32>) -> Result<Option<SocketAddr>, String> {
+fn parse_literal((host, port): (&str, u16), number: fn(&str) -> Option<u32>) -> Result<Option<SocketAddr>, String> {
     let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
     match (address.parse(), zone) {
         (Ok(IpAddr::V6(address)), zone) if address.is_unicast_link_local() => {
@@ -78,36 +78,36 @@ fn literal((host, port): (&str, u16), number: fn(&str) -> Option<u32>) -> Result
 }
 
 /// The interface number of a zone, by name or number; as in a URL, if it is none as it stands.
-fn zone_of_address(zone: &str) -> Option<u32> {
-    number(zone).or_else(|| encoded(zone))
+fn parse_zone(zone: &str) -> Option<u32> {
+    parse_interface_number(zone).or_else(|| decode_url_zone(zone))
 }
 
 /// The same of the zone in a URL; as in an address, if it is none by the rule.
-fn zone_of_url(zone: &str) -> Option<u32> {
-    encoded(zone).or_else(|| number(zone))
+fn parse_url_zone(zone: &str) -> Option<u32> {
+    decode_url_zone(zone).or_else(|| parse_interface_number(zone))
 }
 
 /// The interface number of a zone as a URL has it: `25` and the rest of the encoded percent sign, then the encoded name.
-fn encoded(zone: &str) -> Option<u32> {
+fn decode_url_zone(zone: &str) -> Option<u32> {
     let mut name = Vec::new();
     let mut rest = zone.strip_prefix("25")?.as_bytes().iter();
     while let Some(&byte) = rest.next() {
         let mut digit = || char::from(*rest.next()?).to_digit(16);
         name.push(if byte == b'%' { (digit()? << 4 | digit()?) as u8 } else { byte });
     }
-    number(str::from_utf8(&name).ok()?)
+    parse_interface_number(str::from_utf8(&name).ok()?)
 }
 
-fn number(zone: &str) -> Option<u32> {
+fn parse_interface_number(zone: &str) -> Option<u32> {
     let known = || zone.parse().ok().filter(|&number| interface::name(number).is_ok());
     interface::number(zone).ok().or_else(known)
 }
 
 /// An address with its zone by name, as it is written on the host where it was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown(pub SocketAddr);
+pub struct DisplayAddr(pub SocketAddr);
 
-impl fmt::Display for Shown {
+impl fmt::Display for DisplayAddr {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (interface::zone(self.0), interface::name(interface::zone(self.0))) {
             (1.., Ok(name)) => write!(out, "[{}%{name}]:{}", self.0.ip(), self.0.port()),
@@ -119,19 +119,19 @@ impl fmt::Display for Shown {
 
 /// The same as the host and port of a URL (RFC 6874).
 #[derive(Clone, Copy, Debug)]
-pub struct InUrl(pub SocketAddr);
+pub struct UrlAddr(pub SocketAddr);
 
-impl fmt::Display for InUrl {
+impl fmt::Display for UrlAddr {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&Shown(self.0).to_string().replace('%', "%25"))
+        out.write_str(&DisplayAddr(self.0).to_string().replace('%', "%25"))
     }
 }
 
 /// An address as the Host header of a request has it: the zone means nothing to another host (RFC 6874, section 4).
 #[derive(Clone, Copy, Debug)]
-pub struct InHost(pub SocketAddr);
+pub struct HostHeaderAddr(pub SocketAddr);
 
-impl fmt::Display for InHost {
+impl fmt::Display for HostHeaderAddr {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         SocketAddr::new(self.0.ip(), self.0.port()).fmt(out)
     }
@@ -143,7 +143,7 @@ pub fn is_loopback(address: SocketAddr) -> bool {
 }
 
 /// The same host at another port.
-pub(crate) fn at_port(mut host: SocketAddr, port: u16) -> SocketAddr {
+pub(crate) fn with_port(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);
     host
 }
@@ -156,10 +156,10 @@ pub(crate) fn is_same_host(one: SocketAddr, other: SocketAddr) -> bool {
 /// The network that places are counted by: an IPv4 address, or the /64 of an IPv6 address, of which a single host can have any;
 /// with its zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Network(IpAddr, u32);
+pub(crate) struct SourceNetwork(IpAddr, u32);
 
-impl Network {
-    pub(crate) fn of(host: SocketAddr) -> Self {
+impl SourceNetwork {
+    pub(crate) fn from_addr(host: SocketAddr) -> Self {
         match host.ip().to_canonical() {
             IpAddr::V4(address) => Self(address.into(), 0),
             IpAddr::V6(address) => {
@@ -173,49 +173,52 @@ impl Network {
 mod tests {
     use super::*;
 
-    fn one(peer: &str) -> String {
-        Shown(addresses(peer).unwrap()[0]).to_string()
+    fn resolve_one(peer: &str) -> String {
+        DisplayAddr(resolve(peer).unwrap()[0]).to_string()
     }
 
     #[test]
-    fn a_peer_is_a_host_with_or_without_a_port() {
-        assert_eq!(one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
-        assert_eq!(one("192.0.2.7:99"), "192.0.2.7:99");
-        assert_eq!(one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
-        assert_eq!(one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
-        assert_eq!(one("[2001:db8::1]:99"), "[2001:db8::1]:99");
-        assert!(addresses("localhost").unwrap().iter().all(|address| address.port() == PORT));
-        assert!(addresses("localhost:7").unwrap().iter().all(|address| address.port() == 7));
+    fn peer_parses_with_or_without_port() {
+        assert_eq!(resolve_one("192.0.2.7"), format!("192.0.2.7:{PORT}"));
+        assert_eq!(resolve_one("192.0.2.7:99"), "192.0.2.7:99");
+        assert_eq!(resolve_one("2001:db8::1"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(resolve_one("[2001:db8::1]"), format!("[2001:db8::1]:{PORT}"));
+        assert_eq!(resolve_one("[2001:db8::1]:99"), "[2001:db8::1]:99");
+        assert!(resolve("localhost").unwrap().iter().all(|address| address.port() == PORT));
+        assert!(resolve("localhost:7").unwrap().iter().all(|address| address.port() == 7));
         for wrong in ["192.0.2.7:port", "192.0.2.7:99999", "", ":5", "[::1", "[::1]5", "[]:5", "no such host"] {
-            let why = addresses(wrong).unwrap_err();
-            assert!(why.contains(WANTED), "{wrong:?}: {why}");
+            let why = resolve(wrong).unwrap_err();
+            assert!(why.contains(ADDRESS_FORM), "{wrong:?}: {why}");
         }
     }
 
     #[test]
-    fn an_address_of_one_link_has_its_zone_by_name_or_number() {
+    fn link_local_zone_is_name_or_number() {
         let lo = interface::number("lo").unwrap();
         for (written, port) in [("fe80::1%lo", PORT), ("[fe80::1%lo]", PORT), ("[fe80::1%lo]:99", 99)] {
             let numbered = written.replace("lo", &lo.to_string());
             for written in [written, &numbered] {
                 let shown = format!("[fe80::1%lo]:{port}");
-                assert_eq!((one(written), Shown(address(written).unwrap()).to_string()), (shown.clone(), shown));
-                assert_eq!(interface::zone(addresses(written).unwrap()[0]), lo);
+                assert_eq!(
+                    (resolve_one(written), DisplayAddr(parse_address(written).unwrap()).to_string()),
+                    (shown.clone(), shown)
+                );
+                assert_eq!(interface::zone(resolve(written).unwrap()[0]), lo);
             }
         }
         for (written, port) in [("fe80::1%25lo", PORT), ("[fe80::1%25lo]:99", 99), ("[fe80::1%25%6co]:99", 99)] {
-            assert_eq!(one(written), format!("[fe80::1%lo]:{port}"), "{written}");
+            assert_eq!(resolve_one(written), format!("[fe80::1%lo]:{port}"), "{written}");
         }
-        let why = |text: &str| (addresses(text).unwrap_err(), address(text).unwrap_err());
+        let why = |text: &str| (resolve(text).unwrap_err(), parse_address(text).unwrap_err());
         let both = |why: String| (why.clone(), why);
         assert_eq!(why("fe80::1"), both("it is link-local: write fe80::1%INTERFACE".into()));
         assert_eq!(why("fe80::1%nosuchif0"), both("there is no interface nosuchif0".into()));
         assert_eq!(why("fe80::1%4000000000"), both("there is no interface 4000000000".into()));
         for wrong in ["2001:db8::1%lo", "192.0.2.7%lo", "host%lo", "fe80::1%lo%lo"] {
-            assert!(addresses(wrong).is_err(), "{wrong}");
+            assert!(resolve(wrong).is_err(), "{wrong}");
         }
         let url =
-            |host: &str| address_in_url(host, 80).map(|address| address.map(|address| InUrl(address).to_string()));
+            |host: &str| parse_url_host(host, 80).map(|address| address.map(|address| UrlAddr(address).to_string()));
         for written in ["fe80::1%25lo", "fe80::1%lo", "fe80::1%25%6C%6f", &format!("fe80::1%25{lo}")] {
             assert_eq!(url(written), Ok(Some("[fe80::1%25lo]:80".into())), "{written}");
         }
@@ -223,14 +226,14 @@ mod tests {
         for wrong in ["fe80::1", "fe80::1%25", "fe80::1%25nosuchif0", "fe80::1%25l%6", "2001:db8::1%25lo"] {
             assert!(url(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(InHost(address("[fe80::1%lo]:99").unwrap()).to_string(), "[fe80::1]:99");
+        assert_eq!(HostHeaderAddr(parse_address("[fe80::1%lo]:99").unwrap()).to_string(), "[fe80::1]:99");
         let gone = SocketAddrV6::new("fe80::1".parse().unwrap(), 99, 0, 4_000_000_000);
-        assert_eq!(Shown(gone.into()).to_string(), "[fe80::1%4000000000]:99");
+        assert_eq!(DisplayAddr(gone.into()).to_string(), "[fe80::1%4000000000]:99");
     }
 
     #[test]
-    fn a_network_is_an_ipv4_address_or_a_64_of_one_link() {
-        let of = |address: &str| Network::of(address.parse().unwrap());
+    fn network_is_ipv4_or_ipv6_64() {
+        let of = |address: &str| SourceNetwork::from_addr(address.parse().unwrap());
         assert_eq!(of("192.0.2.7:1"), of("[::ffff:192.0.2.7]:2"));
         assert_ne!(of("192.0.2.7:1"), of("192.0.2.8:1"));
         assert_eq!(of("[2001:db8::1]:1"), of("[2001:db8::ffff:0:0:1]:1"));
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_same_at_any_port_and_another_on_another_link() {
+    fn same_host_ignores_port_but_not_zone() {
         let host = |address: &str| address.parse().unwrap();
         assert!(is_same_host(host("[fe80::1%1]:1"), host("[fe80::1%1]:2")));
         assert!(!is_same_host(host("[fe80::1%1]:1"), host("[fe80::1%2]:1")));

@@ -1,9 +1,9 @@
 //! The agent: listens, authenticates clients, and serves each in its own thread.
 //!
-//! The cost of unauthenticated clients is bounded: in connections, in connections from one network ([`places`](crate::places)),
+//! The cost of unauthenticated clients is bounded: in connections, in connections from one network ([`places`](crate::admission)),
 //! and in time for each. One thread waits for all of them; it waits for no single one, and for no log.
 
-mod crowd;
+mod pending;
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -12,87 +12,88 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::address::is_loopback;
-use crate::channel::Channel;
+use crate::control_channel::ControlChannel;
 use crate::deadline::Deadline;
-use crate::files::Start;
-use crate::limits::Limits;
-use crate::message::{Answer, Ask, PROTOCOL};
-use crate::noise::Handshake;
+use crate::file_server::StartFileServer;
+use crate::handshake::Handshake;
+use crate::limits::AgentLimits;
+use crate::message::{AgentRequest, AgentResponse, PROTOCOL};
 use crate::secret::Secret;
-use crate::service::{self, Means};
+use crate::service::{self, ServiceContext};
 use crate::{Error, Result};
-use crowd::{Crowd, Newcomer};
-use kelvin_sys::spawn::Thread;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use pending::{PendingClient, PendingHandshakes};
 
 /// How often the agent checks whether it is to stop while no connection arrives.
-const LOOK: Duration = Duration::from_millis(200);
+const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The pause after a connection could not be accepted, as when no file descriptor is left.
-const PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Connections accepted in a row before earlier ones are heard.
-const AT_ONCE: usize = 64;
+const ACCEPT_BATCH: usize = 64;
 /// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
-const QUEUE: u32 = 4096;
+const LISTEN_BACKLOG: u32 = 4096;
 /// Stack of a thread: little is on it.
-const STACK: usize = 256 << 10;
+const STACK_BYTES: usize = 256 << 10;
 
 /// Receives events, for a log: the client, and what happened.
-pub type Log = dyn Fn(SocketAddr, &Event) + Send + Sync;
+pub type AgentLog = dyn Fn(SocketAddr, &AgentEvent) + Send + Sync;
 
 /// What happens.
 #[derive(Debug)]
-pub enum Event {
+pub enum AgentEvent {
     /// A client was authenticated.
-    Came,
+    Authenticated,
     /// A client requested a test.
-    Asked(Ask),
+    TestRequested(AgentRequest),
     /// A client left, with all its requests done.
-    Left,
+    Disconnected,
     /// A fault ended a client's connection.
     Fault(Error),
     /// An unauthenticated client was refused, or left.
-    TurnedAway(Error),
+    Rejected(Error),
 }
 
 /// A listening agent.
 pub struct Agent {
     listener: TcpListener,
-    house: Arc<House>,
+    state: Arc<AgentState>,
 }
 
 /// Shared by all threads.
-struct House {
+struct AgentState {
     secret: Secret,
-    limits: Limits,
-    log: Box<Log>,
-    clients: AtomicU32,
+    limits: AgentLimits,
+    log: Box<AgentLog>,
+    client_count: AtomicU32,
     /// Tests being served.
-    tests: AtomicU32,
+    running_tests: AtomicU32,
     /// Starts servers of files, if there are any.
-    files: OnceLock<Box<Start>>,
+    start_file_server: OnceLock<Box<StartFileServer>>,
 }
 
 impl Agent {
     /// Listens.
     ///
     /// # Errors
-    /// [`Error::Open`] for an address that other hosts can reach, without a secret; an unavailable address.
-    pub fn listen(address: SocketAddr, secret: Secret, limits: Limits, log: Box<Log>) -> Result<Self> {
+    /// [`Error::UnprotectedAddress`] for an address that other hosts can reach, without a secret; an unavailable address.
+    pub fn listen(address: SocketAddr, secret: Secret, limits: AgentLimits, log: Box<AgentLog>) -> Result<Self> {
         if !secret.is_some() && !is_loopback(address) {
-            return Err(Error::Open { address });
+            return Err(Error::UnprotectedAddress { address });
         }
         let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
-        kelvin_sys::net::set_queue(&listener, QUEUE).map_err(Error::call("listen"))?;
+        kelvin_sys::net::set_backlog(&listener, LISTEN_BACKLOG).map_err(Error::call("listen"))?;
         // A connection that is gone before it is accepted must not block the loop.
         listener.set_nonblocking(true).map_err(Error::call("listen"))?;
         let (clients, tests, files) = (AtomicU32::new(0), AtomicU32::new(0), OnceLock::new());
-        let house = House { secret, limits, log, clients, tests, files };
-        Ok(Self { listener, house: Arc::new(house) })
+        let house =
+            AgentState { secret, limits, log, client_count: clients, running_tests: tests, start_file_server: files };
+        Ok(Self { listener, state: Arc::new(house) })
     }
 
     /// Lets clients have files served, each by one server at a time, which this starts.
     #[must_use]
-    pub fn with_files(self, start: Box<Start>) -> Self {
-        self.house.files.get_or_init(|| start);
+    pub fn with_files(self, start: Box<StartFileServer>) -> Self {
+        self.state.start_file_server.get_or_init(|| start);
         self
     }
 
@@ -109,10 +110,10 @@ impl Agent {
     /// # Errors
     /// A broken listener.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
-        let mut crowd = Crowd::new(Arc::clone(&self.house));
+        let mut crowd = PendingHandshakes::new(Arc::clone(&self.state));
         while !is_over() {
-            let is_called = crowd.wait(self.listener.as_fd(), LOOK)?;
-            crowd.hear();
+            let is_called = crowd.wait(self.listener.as_fd(), SHUTDOWN_POLL_INTERVAL)?;
+            crowd.read_ready();
             if is_called {
                 self.accept(&mut crowd);
             }
@@ -121,23 +122,23 @@ impl Agent {
     }
 
     /// Accepts waiting connections.
-    fn accept(&self, crowd: &mut Crowd) {
+    fn accept(&self, crowd: &mut PendingHandshakes) {
         let mut failed = 0;
-        for _ in 0..AT_ONCE {
+        for _ in 0..ACCEPT_BATCH {
             match self.listener.accept() {
-                Ok((stream, from)) => crowd.admit(stream, from),
+                Ok((stream, from)) => crowd.add(stream, from),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 // One that is gone again; the next one may be there.
                 Err(_) => failed += 1,
             }
         }
-        if failed == AT_ONCE {
-            std::thread::sleep(PAUSE);
+        if failed == ACCEPT_BATCH {
+            std::thread::sleep(ACCEPT_RETRY_PAUSE);
         }
     }
 }
 
-impl House {
+impl AgentState {
     /// The handshake of a connection that must be over by then.
     fn handshake(&self, deadline: Deadline) -> Handshake<'_> {
         Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline }
@@ -145,81 +146,86 @@ impl House {
 
     /// Answers a new client's greeting, and has a thread serve it if it knows the secret. It waits for no one: the answer is
     /// short, and fits the socket buffer.
-    fn meet(self: &Arc<Self>, newcomer: Newcomer) {
-        let Newcomer { mut stream, from, greeted, greeting, deadline, .. } = newcomer;
-        let shaken = self.handshake(deadline).answer(&mut stream, (&greeted, &greeting), || Seat::take(self));
+    fn complete_handshake(self: &Arc<Self>, newcomer: PendingClient) {
+        let PendingClient { mut stream, peer: from, hello: greeted, greeting, deadline, .. } = newcomer;
+        let shaken =
+            self.handshake(deadline).complete(&mut stream, (&greeted, &greeting), || ClientSlot::acquire(self));
         let shaken = shaken.and_then(|(halves, seat)| {
             stream.set_nonblocking(false).map_err(Error::call("set up the connection"))?;
-            Ok((Channel::new(stream, halves), seat))
+            Ok((ControlChannel::new(stream, halves), seat))
         });
         let (channel, seat) = match shaken {
             Ok(client) => client,
             // Only authenticated clients learn the reason.
-            Err(error @ Error::Busy { .. }) => return (self.log)(from, &Event::Fault(error)),
-            Err(error) => return self.turn_away(from, error),
+            Err(error @ Error::ServerFull { .. }) => return (self.log)(from, &AgentEvent::Fault(error)),
+            Err(error) => return self.log_rejection(from, error),
         };
-        (self.log)(from, &Event::Came);
+        (self.log)(from, &AgentEvent::Authenticated);
         let serve = move || {
-            match seat.0.serve(channel, from) {
-                Ok(()) => (seat.0.log)(from, &Event::Left),
-                Err(error) => (seat.0.log)(from, &Event::Fault(error)),
+            match seat.0.serve_client(channel, from) {
+                Ok(()) => (seat.0.log)(from, &AgentEvent::Disconnected),
+                Err(error) => (seat.0.log)(from, &AgentEvent::Fault(error)),
             }
             drop(seat);
         };
         // Without a thread the connection ends, and the client sees that.
-        if let Err(error) = Thread::named("client").stack_bytes(STACK).start(serve) {
-            (self.log)(from, &Event::Fault(Error::Thread(error)));
+        if let Err(error) = ThreadBuilder::named("client").stack_bytes(STACK_BYTES).start(serve) {
+            (self.log)(from, &AgentEvent::Fault(Error::Thread(error)));
         }
     }
 
     /// Logs a client that was refused.
-    fn turn_away(&self, from: SocketAddr, why: Error) {
-        (self.log)(from, &Event::TurnedAway(why));
+    fn log_rejection(&self, from: SocketAddr, why: Error) {
+        (self.log)(from, &AgentEvent::Rejected(why));
     }
 
     /// Serves a client's requests, one after the other, until it leaves.
-    fn serve(&self, mut channel: Channel, from: SocketAddr) -> Result<()> {
+    fn serve_client(&self, mut channel: ControlChannel, from: SocketAddr) -> Result<()> {
         loop {
-            let ask: Ask = match channel.receive(self.limits.idle) {
+            let ask: AgentRequest = match channel.receive(self.limits.idle_timeout) {
                 Ok(ask) => ask,
-                Err(Error::Gone) => return Ok(()),
+                Err(Error::Closed) => return Ok(()),
                 // A malformed message is the client's own fault, and the next one may be well-formed.
-                Err(error @ Error::NotUnderstood(_)) => {
-                    channel.send(&Answer::failed(error), self.limits.idle)?;
+                Err(error @ Error::Malformed(_)) => {
+                    channel.send(&AgentResponse::failed(error), self.limits.idle_timeout)?;
                     continue;
                 }
                 Err(error) => return Err(error),
             };
             // It crossed the answer that its test had ended.
-            if matches!(ask, Ask::Count | Ask::End) {
+            if matches!(ask, AgentRequest::Count | AgentRequest::End) {
                 continue;
             }
-            (self.log)(from, &Event::Asked(ask.clone()));
-            let means = Means { limits: &self.limits, tests: &self.tests, files: self.files.get().map(Box::as_ref) };
-            let answer = match service::serve(&ask, &mut channel, &means) {
-                Ok(seen) => Answer::Done(seen),
-                // The client itself reports that it was refused.
-                Err(Error::Refused(why)) => Answer::failed(why),
-                Err(error) => Answer::failed(error),
+            (self.log)(from, &AgentEvent::TestRequested(ask.clone()));
+            let means = ServiceContext {
+                limits: &self.limits,
+                running_tests: &self.running_tests,
+                start_file_server: self.start_file_server.get().map(Box::as_ref),
             };
-            channel.send(&answer, self.limits.idle)?;
+            let answer = match service::serve_test(&ask, &mut channel, &means) {
+                Ok(seen) => AgentResponse::Done(seen),
+                // The client itself reports that it was refused.
+                Err(Error::Refused(why)) => AgentResponse::failed(why),
+                Err(error) => AgentResponse::failed(error),
+            };
+            channel.send(&answer, self.limits.idle_timeout)?;
         }
     }
 }
 
 /// One of few places for clients, returned on drop.
-struct Seat(Arc<House>);
+struct ClientSlot(Arc<AgentState>);
 
-impl Seat {
-    fn take(house: &Arc<House>) -> Option<Self> {
-        let one_more = |taken: u32| (taken < house.limits.clients).then_some(taken + 1);
-        let took = house.clients.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+impl ClientSlot {
+    fn acquire(house: &Arc<AgentState>) -> Option<Self> {
+        let one_more = |taken: u32| (taken < house.limits.max_clients).then_some(taken + 1);
+        let took = house.client_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         took.is_ok().then(|| Self(Arc::clone(house)))
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
-        self.0.clients.fetch_sub(1, Ordering::Relaxed);
+        self.0.client_count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -4,20 +4,20 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::error::is_late;
+use crate::error::is_timeout;
 use crate::{Error, Result};
 
 /// A transport with a time limit for each call.
-pub trait Connection: Read + Write {
+pub trait TimedStream: Read + Write {
     /// Limits each later call of read or write to this time.
     ///
     /// # Errors
     /// A failed system call.
-    fn wait_at_most(&mut self, time: Duration) -> io::Result<()>;
+    fn set_io_timeout(&mut self, time: Duration) -> io::Result<()>;
 }
 
-impl Connection for TcpStream {
-    fn wait_at_most(&mut self, time: Duration) -> io::Result<()> {
+impl TimedStream for TcpStream {
+    fn set_io_timeout(&mut self, time: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(time))?;
         self.set_write_timeout(Some(time))
     }
@@ -27,42 +27,42 @@ impl Connection for TcpStream {
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
-    whole: Duration,
+    duration: Duration,
 }
 
 impl Deadline {
     /// So much from now.
     pub fn within(whole: Duration) -> Self {
-        Self { end: Instant::now() + whole, whole }
+        Self { end: Instant::now() + whole, duration: whole }
     }
 
     /// The time left; an error if there is none.
     ///
     /// # Errors
-    /// [`Error::Late`], which names what was waited for.
-    pub fn left(&self, doing: &'static str) -> Result<Duration> {
+    /// [`Error::TimedOut`], which names what was waited for.
+    pub fn remaining(&self, doing: &'static str) -> Result<Duration> {
         match self.end.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(self.late(doing)),
+            Duration::ZERO => Err(self.timed_out(doing)),
             left => Ok(left),
         }
     }
 
-    fn late(&self, doing: &'static str) -> Error {
-        Error::Late { doing, seconds: self.whole.as_secs_f64() }
+    fn timed_out(&self, doing: &'static str) -> Error {
+        Error::TimedOut { doing, seconds: self.duration.as_secs_f64() }
     }
 
     /// Fills a buffer from a stream.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the stream ends before, [`Error::Late`], or a failed call.
-    pub fn fill(&self, stream: &mut impl Connection, buffer: &mut [u8], doing: &'static str) -> Result<()> {
+    /// [`Error::Closed`] if the stream ends before, [`Error::TimedOut`], or a failed call.
+    pub fn read_full(&self, stream: &mut impl TimedStream, buffer: &mut [u8], doing: &'static str) -> Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
-            stream.wait_at_most(self.left(doing)?).map_err(Error::call("set the time to wait"))?;
+            stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
             match stream.read(&mut buffer[filled..]) {
-                Ok(0) => return Err(Error::Gone),
+                Ok(0) => return Err(Error::Closed),
                 Ok(count) => filled += count,
-                Err(error) => self.pass(error, doing)?,
+                Err(error) => self.retry_or_fail(error, doing)?,
             }
         }
         Ok(())
@@ -71,23 +71,23 @@ impl Deadline {
     /// Writes all of a buffer to a stream.
     ///
     /// # Errors
-    /// [`Error::Gone`] if nobody reads it any more, [`Error::Late`], or a failed call.
-    pub fn drain(&self, stream: &mut impl Connection, mut buffer: &[u8], doing: &'static str) -> Result<()> {
+    /// [`Error::Closed`] if nobody reads it any more, [`Error::TimedOut`], or a failed call.
+    pub fn write_full(&self, stream: &mut impl TimedStream, mut buffer: &[u8], doing: &'static str) -> Result<()> {
         while !buffer.is_empty() {
-            stream.wait_at_most(self.left(doing)?).map_err(Error::call("set the time to wait"))?;
+            stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
             match stream.write(buffer) {
                 Ok(count) => buffer = &buffer[count..],
-                Err(error) => self.pass(error, doing)?,
+                Err(error) => self.retry_or_fail(error, doing)?,
             }
         }
         Ok(())
     }
 
     /// Retries an interrupted call, unless this process was asked to stop; one whose time was over is late.
-    fn pass(&self, error: io::Error, doing: &'static str) -> Result<()> {
+    fn retry_or_fail(&self, error: io::Error, doing: &'static str) -> Result<()> {
         match error.kind() {
-            io::ErrorKind::Interrupted if kelvin_sys::interrupt::requested().is_none() => Ok(()),
-            _ if is_late(&error) => Err(self.late(doing)),
+            io::ErrorKind::Interrupted if kelvin_sys::stop_signals::stop_signal().is_none() => Ok(()),
+            _ if is_timeout(&error) => Err(self.timed_out(doing)),
             _ => Err(Error::call(doing)(error)),
         }
     }

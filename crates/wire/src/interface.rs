@@ -6,24 +6,24 @@ use std::net::SocketAddr;
 use kelvin_sys::{ethtool, net};
 use serde::{Deserialize, Serialize};
 
-use crate::bounded::{self, NAME};
+use crate::limits_serde::{self, MAX_NAME_BYTES};
 
 /// An interface. What a driver does not report is absent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
     /// `eth0`.
-    #[serde(deserialize_with = "bounded::text::<NAME, _>")]
+    #[serde(deserialize_with = "limits_serde::text::<MAX_NAME_BYTES, _>")]
     pub name: String,
     /// Its driver's own name.
-    #[serde(default, deserialize_with = "bounded::optional::<NAME, _>")]
+    #[serde(default, deserialize_with = "limits_serde::optional_text::<MAX_NAME_BYTES, _>")]
     pub driver: Option<String>,
     /// Its advertised speed, in bits per second. Virtual ones advertise anything.
-    #[serde(default, deserialize_with = "bounded::rate")]
+    #[serde(default, deserialize_with = "limits_serde::optional_rate")]
     pub bits_per_second: Option<f64>,
     /// Bytes of the largest packet.
     pub largest_packet: Option<u32>,
     /// The offloads that are on, by the names of ethtool(8).
-    #[serde(default, deserialize_with = "bounded::list::<NAME, _>")]
+    #[serde(default, deserialize_with = "limits_serde::text_list::<MAX_NAME_BYTES, _>")]
     pub offloads: Option<Vec<String>>,
 }
 
@@ -33,11 +33,11 @@ impl Interface {
         let name = net::interface::with_address(address).ok()??;
         let offloads = ethtool::offloads(&name).ok();
         Some(Self {
-            driver: ethtool::driver(&name).ok().map(|driver| bounded::cut(&driver, NAME)),
+            driver: ethtool::driver(&name).ok().map(|driver| limits_serde::truncate(&driver, MAX_NAME_BYTES)),
             bits_per_second: ethtool::advertised_rate(&name).ok().flatten(),
-            largest_packet: net::interface::largest_packet(&name).ok(),
+            largest_packet: net::interface::mtu(&name).ok(),
             offloads: offloads.map(|on| on.into_iter().map(str::to_owned).collect()),
-            name: bounded::cut(&name, NAME),
+            name: limits_serde::truncate(&name, MAX_NAME_BYTES),
         })
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_told_is_said() {
+    fn unknown_interface_facts_are_shown() {
         let lo = Interface::with_address("127.0.0.1:1".parse().unwrap()).unwrap();
         assert_eq!(lo.name, "lo");
         assert!(lo.largest_packet.is_some(), "{lo}");

@@ -1,8 +1,8 @@
 //! The protocol between two kelvins: the agent that answers on one host, and the client that asks from another.
 //!
 //! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake by the Noise protocol
-//! ([`mod@noise`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
-//! encrypted and numbered ([`sealed`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
+//! ([`mod@handshake`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
+//! encrypted and numbered ([`cipher`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
 //! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
 //!
 //! The agent ([`agent`]) gives away only time and random bytes, and the [`mod@files`] of one directory where whoever started it allows it:
@@ -10,25 +10,25 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod admission;
 pub mod agent;
-pub mod bounded;
-pub mod busy;
-pub mod channel;
+pub mod cipher;
 pub mod client;
+pub mod control_channel;
+pub mod cpu_usage;
 pub mod deadline;
 pub mod error;
-pub mod files;
+pub mod file_server;
 pub mod frame;
+pub mod handshake;
 pub mod interface;
 pub mod limits;
+pub mod limits_serde;
 pub mod message;
-pub mod noise;
-pub mod numbered;
-pub mod places;
-pub mod sealed;
 pub mod secret;
+pub mod sequence;
 mod service;
-pub mod sockets;
+pub mod socket_options;
 #[cfg(test)]
 mod tests;
 

@@ -2,41 +2,41 @@
 
 use std::time::Duration;
 
-use crate::places::Room;
+use crate::admission::AdmissionLimits;
 
 /// The agent's limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AgentLimits {
     /// Authenticated clients at one time.
-    pub clients: u32,
+    pub max_clients: u32,
     /// Unauthenticated connections at one time.
-    pub unauthenticated: Room,
+    pub unauthenticated: AdmissionLimits,
     /// Time for a handshake.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
     /// Time in which a client must request something, and in which a test must make progress.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// Time of one test.
-    pub test: Duration,
+    pub test_timeout: Duration,
     /// Bytes of a message.
-    pub message: u32,
+    pub max_message_bytes: u32,
     /// Connections of one test.
-    pub streams: u32,
+    pub max_streams: u32,
     /// Bytes that may be requested for each socket buffer.
-    pub buffers: u32,
+    pub max_buffer_bytes: u32,
 }
 
-impl Default for Limits {
+impl Default for AgentLimits {
     /// Enough for full runs by a few clients; each of their connections costs a thread of 256 KiB and the memory of a message.
     fn default() -> Self {
         Self {
-            clients: 4,
-            unauthenticated: Room::default(),
-            handshake: Duration::from_secs(5),
-            idle: Duration::from_secs(30),
-            test: Duration::from_secs(120),
-            message: 1 << 20,
-            streams: 16,
-            buffers: 64 << 20,
+            max_clients: 4,
+            unauthenticated: AdmissionLimits::default(),
+            handshake_timeout: Duration::from_secs(5),
+            idle_timeout: Duration::from_secs(30),
+            test_timeout: Duration::from_secs(120),
+            max_message_bytes: 1 << 20,
+            max_streams: 16,
+            max_buffer_bytes: 64 << 20,
         }
     }
 }

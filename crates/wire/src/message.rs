@@ -4,19 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::bounded::{self, REASON};
-use crate::busy::Busy;
-use crate::files::{Cache, Design, Rate, Served};
+use crate::cpu_usage::CpuUsage;
+use crate::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
+use crate::handshake::{HandshakeProtocol, ProgramRole};
 use crate::interface::Interface;
-use crate::noise::{Part, Protocol};
-use crate::numbered::Numbered;
-use crate::sockets::{Sockets, TcpEnd};
+use crate::limits_serde::{self, MAX_REASON_BYTES};
+use crate::sequence::SequenceCounts;
+use crate::socket_options::{TcpEndInfo, TestSocketOptions};
 
 /// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own; files are served
 /// from version 6 on.
-pub const PROTOCOL: Protocol = Protocol {
-    listener: Part { program: "kelvin agent", role: "agent" },
-    caller: Part { program: "client of kelvin agent", role: "client" },
+pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
+    listener: ProgramRole { program: "kelvin agent", role: "agent" },
+    caller: ProgramRole { program: "client of kelvin agent", role: "client" },
     magic: *b"kelvin to agent\n",
     context: "kelvin 2026 agent, Noise pre-shared key",
     version: 6,
@@ -38,7 +38,7 @@ pub enum Transport {
 /// The direction of streams.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum TestDirection {
     /// The client sends, and the agent counts what arrives.
     ToAgent,
     /// The agent sends, and the client counts what arrives.
@@ -48,7 +48,7 @@ pub enum Direction {
 /// A client's request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ask {
+pub enum AgentRequest {
     /// Return every message of so many bytes, until the client ends it.
     Echo {
         /// Their transport.
@@ -59,11 +59,11 @@ pub enum Ask {
     /// Receive over so many TCP connections, or send over them without end, and count.
     Streams {
         /// Which of the two.
-        direction: Direction,
+        direction: TestDirection,
         /// The connections.
         count: u32,
         /// Options of their sockets.
-        sockets: Sockets,
+        sockets: TestSocketOptions,
     },
     /// Receive numbered datagrams of so many bytes, and count them.
     TakeDatagrams {
@@ -74,7 +74,7 @@ pub enum Ask {
     /// closed it.
     Accept,
     /// Start a server of the agent's files, and keep it until the client ends it or is silent.
-    ServeFiles(Design),
+    ServeFiles(FileServerOptions),
     /// Name the files that are served, from this one on.
     Names {
         /// How many are known.
@@ -85,7 +85,7 @@ pub enum Ask {
     /// Have the files that are served in memory or not, from this one on.
     Bring {
         /// Which of the two.
-        cache: Cache,
+        cache: FileCacheState,
         /// How many are where they are to be.
         from: u32,
     },
@@ -97,14 +97,14 @@ pub enum Ask {
     End,
 }
 
-impl fmt::Display for Ask {
+impl fmt::Display for AgentRequest {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
-            Self::Streams { direction: Direction::ToAgent, count, sockets } => {
+            Self::Streams { direction: TestDirection::ToAgent, count, sockets } => {
                 write!(out, "sends by {count} connections{sockets}")
             }
-            Self::Streams { direction: Direction::FromAgent, count, sockets } => {
+            Self::Streams { direction: TestDirection::FromAgent, count, sockets } => {
                 write!(out, "asks for bytes by {count} connections{sockets}")
             }
             Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
@@ -112,8 +112,10 @@ impl fmt::Display for Ask {
             Self::ServeFiles(_) => write!(out, "asks for a server of files"),
             Self::Names { from } => write!(out, "asks for the names of files from {from} on"),
             Self::ReadFromDisk => write!(out, "asks for files to be read from the disk"),
-            Self::Bring { cache: Cache::Cached, from } => write!(out, "asks for files from {from} on to be in memory"),
-            Self::Bring { cache: Cache::Uncached, from } => {
+            Self::Bring { cache: FileCacheState::Cached, from } => {
+                write!(out, "asks for files from {from} on to be in memory")
+            }
+            Self::Bring { cache: FileCacheState::Uncached, from } => {
                 write!(out, "asks for files from {from} on not to be in memory")
             }
             Self::Stay => write!(out, "asks for the server of files to stay"),
@@ -135,7 +137,7 @@ impl fmt::Display for Transport {
 /// An agent's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum AgentResponse {
     /// The test can begin, at this port of the agent's address.
     Ready {
         /// The port.
@@ -144,52 +146,52 @@ pub enum Answer {
         cookie: Cookie,
     },
     /// What has arrived so far, or was sent, in the agent's own time: a rate is a difference of two of these.
-    Counted(Counted),
+    Counted(TestCounts),
     /// The server of files runs.
-    Serving(Served),
+    Serving(FileServerInfo),
     /// Names of files that are served.
-    Names(#[serde(deserialize_with = "bounded::names")] Vec<String>),
+    Names(#[serde(deserialize_with = "limits_serde::file_names")] Vec<String>),
     /// How fast the disk gave them.
-    Read(Rate),
+    Read(DiskRateReport),
     /// So many of the files are where they are to be.
     Brought(u32),
     /// The server of files is there.
     Stays,
     /// It is over, and this is the agent's account of it.
-    Done(Seen),
+    Done(TestReport),
     /// It is impossible, or ended by a fault.
     Failed {
         /// Why.
-        #[serde(deserialize_with = "bounded::text::<REASON, _>")]
+        #[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")]
         why: String,
     },
 }
 
-impl Answer {
+impl AgentResponse {
     /// That it is impossible, for this reason.
     pub fn failed(why: impl fmt::Display) -> Self {
-        Self::Failed { why: bounded::cut(&why.to_string(), REASON) }
+        Self::Failed { why: limits_serde::truncate(&why.to_string(), MAX_REASON_BYTES) }
     }
 }
 
 /// What has arrived by a moment, or, of streams from the agent, was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
+pub struct TestCounts {
     /// Bytes of streams, or of datagrams.
     pub bytes: u64,
     /// Nanoseconds since the test began, by the agent's clock, when they were counted.
     pub at: u64,
     /// The counts by number of datagrams; none of streams.
-    pub numbers: Numbered,
+    pub numbers: SequenceCounts,
     /// Datagrams that reached the agent's host and found the socket full: the agent was too slow for them.
     pub dropped: u64,
     /// How busy the agent's host was since the last request.
-    pub busy: Busy,
+    pub busy: CpuUsage,
 }
 
-impl Counted {
+impl TestCounts {
     /// Whether it can follow this one: no count ever falls.
-    pub(crate) fn follows(&self, earlier: &Self) -> bool {
+    pub(crate) fn can_follow(&self, earlier: &Self) -> bool {
         let all =
             |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered];
         all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
@@ -198,7 +200,7 @@ impl Counted {
 
 /// The agent's account of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct TestReport {
     /// What arrived: whole messages of an echo, bytes of streams and of counted datagrams, connections. Of streams from the
     /// agent, bytes sent.
     pub arrived: u64,
@@ -209,5 +211,5 @@ pub struct Seen {
     /// The agent's own interface, where its system names it.
     pub interface: Option<Interface>,
     /// The agent's socket of the first of the streams, where its system reports on it.
-    pub stream: Option<TcpEnd>,
+    pub stream: Option<TcpEndInfo>,
 }

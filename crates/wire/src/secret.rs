@@ -10,11 +10,11 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// Fewest bytes of a secret. 16 random bytes cannot be guessed.
-const SHORTEST: usize = 16;
+const MIN_SECRET_BYTES: usize = 16;
 /// Most bytes read of its file.
-const LONGEST: u64 = 4096;
+const MAX_SECRET_FILE_BYTES: u64 = 4096;
 /// How to make one.
-const HOW: &str = "make one by `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
+const CREATE_HINT: &str = "make one by `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`";
 
 /// A nonce: an unpredictable number, used once.
 pub type Nonce = [u8; 32];
@@ -23,7 +23,7 @@ pub type Nonce = [u8; 32];
 ///
 /// # Errors
 /// A system that has no random numbers.
-pub fn nonce() -> Result<Nonce> {
+pub fn new_nonce() -> Result<Nonce> {
     let mut nonce = Nonce::default();
     getrandom::fill(&mut nonce)
         .map_err(|error| Error::Call { doing: "get random numbers", source: std::io::Error::other(error) })?;
@@ -46,8 +46,11 @@ impl Secret {
     /// Why it is unsuitable.
     pub fn new(bytes: &[u8]) -> std::result::Result<Self, String> {
         let bytes = bytes.trim_ascii();
-        if bytes.len() < SHORTEST {
-            return Err(format!("has {} bytes, and a secret must have at least {SHORTEST}: {HOW}", bytes.len()));
+        if bytes.len() < MIN_SECRET_BYTES {
+            return Err(format!(
+                "has {} bytes, and a secret must have at least {MIN_SECRET_BYTES}: {CREATE_HINT}",
+                bytes.len()
+            ));
         }
         Ok(Self(Some(blake3::derive_key("kelvin agent, shared secret", bytes))))
     }
@@ -68,11 +71,14 @@ impl Secret {
         if mode & 0o077 != 0 {
             return Err(wrong(format!("is accessible to others (mode {mode:03o}): chmod 600 it")));
         }
-        if facts.len() > LONGEST {
-            return Err(wrong(format!("has {} bytes, and a secret may have at most {LONGEST}", facts.len())));
+        if facts.len() > MAX_SECRET_FILE_BYTES {
+            return Err(wrong(format!(
+                "has {} bytes, and a secret may have at most {MAX_SECRET_FILE_BYTES}",
+                facts.len()
+            )));
         }
         let mut bytes = Vec::new();
-        opened.take(LONGEST).read_to_end(&mut bytes).map_err(failed)?;
+        opened.take(MAX_SECRET_FILE_BYTES).read_to_end(&mut bytes).map_err(failed)?;
         Self::new(&bytes).map_err(wrong)
     }
 
@@ -82,7 +88,7 @@ impl Secret {
     }
 
     /// Whether these bytes are the secret, in the same time wherever they differ; nothing is if there is none.
-    pub fn is(&self, bytes: &[u8]) -> bool {
+    pub fn matches(&self, bytes: &[u8]) -> bool {
         let given = Self::new(bytes).ok().and_then(|secret| secret.0);
         // Hashes compare in constant time.
         self.0.zip(given).is_some_and(|(own, given)| blake3::Hash::from_bytes(own) == blake3::Hash::from_bytes(given))

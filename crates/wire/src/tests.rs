@@ -1,7 +1,7 @@
 //! The protocol, byte for byte: who gets in, frames, lengths; and a million invalid inputs.
 
 mod authenticated;
-mod noise;
+mod handshakes;
 
 use std::io::{Cursor, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -9,45 +9,47 @@ use std::time::Duration;
 
 use kelvin_sys::random::split_mix;
 
-use noise::{handshake, shaken};
+use handshakes::{connected_halves, handshake};
 use serde::{Deserialize, Serialize};
 
-use crate::bounded::REASON;
-use crate::busy::{Busy, BusyCpu};
-use crate::channel::Channel;
-use crate::client::shake;
-use crate::deadline::{Connection, Deadline};
-use crate::files::{Cache, Design, NAME, Rate, Served, is_name};
+use crate::cipher::{MAX_CONTENT_BYTES, Opener};
+use crate::client::client_handshake;
+use crate::control_channel::ControlChannel;
+use crate::cpu_usage::{BusiestCpu, CpuUsage};
+use crate::deadline::{Deadline, TimedStream};
+use crate::file_server::{
+    DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILE_NAME, is_file_name,
+};
 use crate::interface::Interface;
-use crate::limits::Limits;
-use crate::message::{Answer, Ask, Counted, Direction, PROTOCOL, Seen, Transport};
-use crate::sealed::{CONTENT, Opener};
+use crate::limits::AgentLimits;
+use crate::limits_serde::MAX_REASON_BYTES;
+use crate::message::{AgentRequest, AgentResponse, PROTOCOL, TestCounts, TestDirection, TestReport, Transport};
 use crate::secret::Secret;
-use crate::sockets::{Sockets, TcpEnd};
+use crate::socket_options::{TcpEndInfo, TestSocketOptions};
 use crate::{Error, frame};
 
 const LONG: Duration = Duration::from_secs(5);
 
 /// A peer with prepared bytes, whose listener keeps what it receives.
 #[derive(Debug, Default)]
-struct Scripted {
-    says: Cursor<Vec<u8>>,
+struct ScriptedStream {
+    input: Cursor<Vec<u8>>,
     received: Vec<u8>,
 }
 
-impl Scripted {
-    fn saying(bytes: Vec<u8>) -> Self {
-        Self { says: Cursor::new(bytes), received: Vec::new() }
+impl ScriptedStream {
+    fn with_input(bytes: Vec<u8>) -> Self {
+        Self { input: Cursor::new(bytes), received: Vec::new() }
     }
 }
 
-impl Read for Scripted {
+impl Read for ScriptedStream {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.says.read(buffer)
+        self.input.read(buffer)
     }
 }
 
-impl Write for Scripted {
+impl Write for ScriptedStream {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         self.received.write(buffer)
     }
@@ -57,8 +59,8 @@ impl Write for Scripted {
     }
 }
 
-impl Connection for Scripted {
-    fn wait_at_most(&mut self, _: Duration) -> std::io::Result<()> {
+impl TimedStream for ScriptedStream {
+    fn set_io_timeout(&mut self, _: Duration) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -73,12 +75,12 @@ fn framed(text: &[u8]) -> Vec<u8> {
 
 /// The frames of this stream of bytes.
 fn frames(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let mut stream = Scripted::saying(bytes.to_vec());
+    let mut stream = ScriptedStream::with_input(bytes.to_vec());
     std::iter::from_fn(|| frame::receive(&mut stream, &Deadline::within(LONG), "").ok()).collect()
 }
 
 #[test]
-fn keys_differ_by_secret_and_purpose_and_are_never_shown() {
+fn keys_differ_by_secret_and_purpose() {
     let other = Secret::new(b"correct horse battery stable").unwrap();
     let keys = [secret().key_for("one"), secret().key_for("two"), other.key_for("one"), Secret::none().key_for("one")];
     for (number, key) in keys.iter().enumerate() {
@@ -91,7 +93,7 @@ fn keys_differ_by_secret_and_purpose_and_are_never_shown() {
 }
 
 #[test]
-fn a_secret_is_long_and_private() {
+fn short_or_readable_secret_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     let read = |content: &[u8], mode: u32| {
@@ -112,69 +114,72 @@ fn a_secret_is_long_and_private() {
 }
 
 #[test]
-fn a_forged_length_costs_nothing() {
-    for claimed in [frame::LONGEST as u32 + 1, u32::MAX] {
-        let mut stream = Scripted::saying(claimed.to_le_bytes().to_vec());
+fn forged_length_allocates_nothing() {
+    for claimed in [frame::MAX_FRAME_BYTES as u32 + 1, u32::MAX] {
+        let mut stream = ScriptedStream::with_input(claimed.to_le_bytes().to_vec());
         let error = frame::receive(&mut stream, &Deadline::within(LONG), "").unwrap_err();
-        assert!(matches!(error, Error::TooLong { claimed: said, .. } if said == claimed as usize), "{error}");
+        assert!(matches!(error, Error::FrameTooLong { claimed: said, .. } if said == claimed as usize), "{error}");
     }
-    let longest = framed(&vec![7; frame::LONGEST]);
-    assert_eq!(frames(&longest), [vec![7; frame::LONGEST]]);
+    let longest = framed(&vec![7; frame::MAX_FRAME_BYTES]);
+    assert_eq!(frames(&longest), [vec![7; frame::MAX_FRAME_BYTES]]);
     // A frame that ends early is the end of its sender.
-    let mut stream = Scripted::saying(longest[..1000].to_vec());
-    assert!(matches!(frame::receive(&mut stream, &Deadline::within(LONG), ""), Err(Error::Gone)));
+    let mut stream = ScriptedStream::with_input(longest[..1000].to_vec());
+    assert!(matches!(frame::receive(&mut stream, &Deadline::within(LONG), ""), Err(Error::Closed)));
 }
 
 #[test]
-fn a_missed_deadline_names_what_was_waited_for() {
-    let mut stream = Scripted::saying(framed(b"late"));
+fn timeout_error_names_step() {
+    let mut stream = ScriptedStream::with_input(framed(b"late"));
     let error = frame::receive(&mut stream, &Deadline::within(Duration::ZERO), "speak").unwrap_err();
     assert_eq!(error.to_string(), "the other side did not speak within 0 s");
 }
 
 /// What a channel sent, frame by frame, and the other end of it.
-fn sent(messages: &[Ask]) -> (Vec<Vec<u8>>, Opener) {
-    let (client, (_, opener)) = shaken();
-    let mut channel = Channel::new(Scripted::default(), client);
+fn sent_frames(messages: &[AgentRequest]) -> (Vec<Vec<u8>>, Opener) {
+    let (client, (_, opener)) = connected_halves();
+    let mut channel = ControlChannel::new(ScriptedStream::default(), client);
     messages.iter().for_each(|message| channel.send(message, LONG).unwrap());
     (frames(&channel.stream().received), opener)
 }
 
 /// A channel that has this opener hear these frames.
-fn hearing(frames: &[Vec<u8>], opener: Opener) -> Channel<Scripted> {
+fn channel_receiving(frames: &[Vec<u8>], opener: Opener) -> ControlChannel<ScriptedStream> {
     let bytes = frames.iter().flat_map(|frame| framed(frame)).collect();
-    Channel::new(Scripted::saying(bytes), (shaken().0.0, opener))
+    ControlChannel::new(ScriptedStream::with_input(bytes), (connected_halves().0.0, opener))
 }
 
 #[test]
-fn messages_arrive_encrypted_and_a_frame_that_is_not_the_next_one_is_rejected() {
-    let asks = [Ask::Echo { transport: Transport::Tcp, bytes: 64 }, Ask::End, Ask::End];
-    let (frames, opener) = sent(&asks);
+fn out_of_order_frame_is_rejected() {
+    let asks = [AgentRequest::Echo { transport: Transport::Tcp, bytes: 64 }, AgentRequest::End, AgentRequest::End];
+    let (frames, opener) = sent_frames(&asks);
     assert!(frames.iter().all(|frame| !frame.windows(3).any(|some| some == b"end" || some == b"tcp")));
-    let mut channel = hearing(&frames, opener);
-    assert_eq!(asks.each_ref().map(|_| channel.receive::<Ask>(LONG).unwrap()), asks);
+    let mut channel = channel_receiving(&frames, opener);
+    assert_eq!(asks.each_ref().map(|_| channel.receive::<AgentRequest>(LONG).unwrap()), asks);
     // Forged, dropped, repeated, too short for a tag, and as long as a frame can be.
     let changes: [fn(&mut Vec<Vec<u8>>); 5] = [
         |frames| frames[0][5] ^= 1,
         |frames| drop(frames.remove(0)),
         |frames| frames.insert(0, frames[0].clone()),
         |frames| frames[0].truncate(15),
-        |frames| frames[0].resize(frame::LONGEST, 0),
+        |frames| frames[0].resize(frame::MAX_FRAME_BYTES, 0),
     ];
     for (number, change) in changes.iter().enumerate() {
-        let (mut frames, opener) = sent(&asks);
+        let (mut frames, opener) = sent_frames(&asks);
         change(&mut frames);
-        let mut channel = hearing(&frames, opener);
+        let mut channel = channel_receiving(&frames, opener);
         if number == 2 {
-            assert_eq!(channel.receive::<Ask>(LONG).unwrap(), asks[0]);
+            assert_eq!(channel.receive::<AgentRequest>(LONG).unwrap(), asks[0]);
         }
-        assert!(matches!(channel.receive::<Ask>(LONG), Err(Error::Changed)), "{number}");
+        assert!(matches!(channel.receive::<AgentRequest>(LONG), Err(Error::Tampered)), "{number}");
     }
     // What is too long is not sent.
-    let mut channel = Channel::new(Scripted::default(), shaken().0);
-    assert!(matches!(channel.send_text(&vec![b' '; CONTENT + 1], LONG), Err(Error::TooLong { .. })));
+    let mut channel = ControlChannel::new(ScriptedStream::default(), connected_halves().0);
+    assert!(matches!(
+        channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES + 1], LONG),
+        Err(Error::FrameTooLong { .. })
+    ));
     assert!(channel.stream().received.is_empty());
-    channel.send_text(&vec![b' '; CONTENT], LONG).unwrap();
+    channel.send_serialized(&vec![b' '; MAX_CONTENT_BYTES], LONG).unwrap();
 }
 
 /// An agent of version 4 and earlier begins with this, and a client of them expects it.
@@ -188,7 +193,7 @@ struct Version4 {
 }
 
 #[test]
-fn a_kelvin_of_another_version_is_told_so_by_either_end() {
+fn version_mismatch_is_reported_by_both_ends() {
     for version in [4, PROTOCOL.version + 1] {
         let hello = Version4 {
             name: "kelvin agent".into(),
@@ -197,13 +202,13 @@ fn a_kelvin_of_another_version_is_told_so_by_either_end() {
             secret: true,
             nonce: [3; 32],
         };
-        let stream = Scripted::saying(framed(&serde_json::to_vec(&hello).unwrap()));
-        let said = shake(stream, &secret(), LONG).unwrap_err().to_string();
+        let stream = ScriptedStream::with_input(framed(&serde_json::to_vec(&hello).unwrap()));
+        let said = client_handshake(stream, &secret(), LONG).unwrap_err().to_string();
         let expected = format!("version {version} of the protocol (kelvin 9.9.9), this one version 6");
         assert!(said.contains(&expected), "{said}");
     }
-    let mut stream = Scripted::default();
-    handshake(&PROTOCOL, &secret()).greet(&mut stream).unwrap();
+    let mut stream = ScriptedStream::default();
+    handshake(&PROTOCOL, &secret()).send_hello(&mut stream).unwrap();
     let hello: Version4 = serde_json::from_slice(&frames(&stream.received)[0]).unwrap();
     assert_eq!(
         (hello.name.as_str(), hello.protocol, hello.secret),
@@ -212,35 +217,35 @@ fn a_kelvin_of_another_version_is_told_so_by_either_end() {
     );
 }
 
-impl Channel<Scripted> {
+impl ControlChannel<ScriptedStream> {
     /// Has the other side say this next.
-    fn say(&mut self, bytes: Vec<u8>) {
-        self.stream_mut().says = Cursor::new(bytes);
+    fn feed(&mut self, bytes: Vec<u8>) {
+        self.stream_mut().input = Cursor::new(bytes);
     }
 }
 
 /// One of each request.
-fn asks() -> Vec<Ask> {
-    let sockets = Sockets { congestion_control: Some("reno".into()), buffers: Some(65_536) };
-    let streams = |direction| Ask::Streams { direction, count: 3, sockets: sockets.clone() };
+fn all_requests() -> Vec<AgentRequest> {
+    let sockets = TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(65_536) };
+    let streams = |direction| AgentRequest::Streams { direction, count: 3, sockets: sockets.clone() };
     vec![
-        Ask::Echo { transport: Transport::Udp, bytes: 64 },
-        streams(Direction::ToAgent),
-        streams(Direction::FromAgent),
-        Ask::TakeDatagrams { bytes: 100 },
-        Ask::Accept,
-        Ask::ServeFiles(Design { model: Some("pool".into()), send: None, threads: Some(2) }),
-        Ask::Names { from: 100 },
-        Ask::ReadFromDisk,
-        Ask::Bring { cache: Cache::Uncached, from: 7 },
-        Ask::Stay,
-        Ask::Count,
-        Ask::End,
+        AgentRequest::Echo { transport: Transport::Udp, bytes: 64 },
+        streams(TestDirection::ToAgent),
+        streams(TestDirection::FromAgent),
+        AgentRequest::TakeDatagrams { bytes: 100 },
+        AgentRequest::Accept,
+        AgentRequest::ServeFiles(FileServerOptions { model: Some("pool".into()), send: None, threads: Some(2) }),
+        AgentRequest::Names { from: 100 },
+        AgentRequest::ReadFromDisk,
+        AgentRequest::Bring { cache: FileCacheState::Uncached, from: 7 },
+        AgentRequest::Stay,
+        AgentRequest::Count,
+        AgentRequest::End,
     ]
 }
 
 /// One of each answer.
-fn answers() -> Vec<Answer> {
+fn all_responses() -> Vec<AgentResponse> {
     let interface = Interface {
         name: "eth0".into(),
         driver: Some("veth".into()),
@@ -248,7 +253,7 @@ fn answers() -> Vec<Answer> {
         largest_packet: Some(1500),
         offloads: Some(vec!["tso".into(), "gro".into()]),
     };
-    let stream = TcpEnd {
+    let stream = TcpEndInfo {
         round_trip: 50_000,
         retransmits: 1,
         congestion_window: 10,
@@ -257,19 +262,20 @@ fn answers() -> Vec<Answer> {
         congestion_control: "reno".into(),
         buffers: [65_536; 2],
     };
-    let busy = Busy { busiest: 0.5, threads: 1.5, cpu: Some(BusyCpu { number: 1, share: 0.7, interrupts: 0.1 }) };
+    let busy =
+        CpuUsage { busiest: 0.5, threads: 1.5, cpu: Some(BusiestCpu { number: 1, share: 0.7, interrupts: 0.1 }) };
     vec![
-        Answer::Ready { port: 9, cookie: [7; 16] },
-        Answer::Counted(Counted { bytes: 1000, at: 2000, busy, ..Counted::default() }),
-        Answer::Done(Seen {
+        AgentResponse::Ready { port: 9, cookie: [7; 16] },
+        AgentResponse::Counted(TestCounts { bytes: 1000, at: 2000, busy, ..TestCounts::default() }),
+        AgentResponse::Done(TestReport {
             arrived: 3,
             tests: 1,
             interface: Some(interface),
             stream: Some(stream),
-            ..Seen::default()
+            ..TestReport::default()
         }),
-        Answer::failed("it is impossible"),
-        Answer::Serving(Served {
+        AgentResponse::failed("it is impossible"),
+        AgentResponse::Serving(FileServerInfo {
             files_port: 1,
             looks_port: 2,
             token: "f00".into(),
@@ -278,10 +284,10 @@ fn answers() -> Vec<Answer> {
             left_out: 1,
             may_be_cached: Some(1 << 30),
         }),
-        Answer::Names(vec!["one".into(), "two \"2\"".into()]),
-        Answer::Read(Rate { bytes_per_second: 1e9, read_per_second: Some(2e9), requests: None }),
-        Answer::Brought(2),
-        Answer::Stays,
+        AgentResponse::Names(vec!["one".into(), "two \"2\"".into()]),
+        AgentResponse::Read(DiskRateReport { bytes_per_second: 1e9, read_per_second: Some(2e9), requests: None }),
+        AgentResponse::Brought(2),
+        AgentResponse::Stays,
     ]
 }
 
@@ -291,7 +297,7 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
     if below(500) == 0 {
         let from = below(bytes.len());
         let quote = bytes[from..].iter().position(|&byte| byte == b'"');
-        let room = CONTENT - bytes.len().min(1000);
+        let room = MAX_CONTENT_BYTES - bytes.len().min(1000);
         bytes.splice(quote.map_or(0..0, |quote| from + quote + 1..from + quote + 1), vec![b'x'; room - below(100)]);
     }
     for _ in 0..below(6) {
@@ -314,82 +320,82 @@ fn mutate(bytes: &mut Vec<u8>, state: &mut u64) {
 /// The reader of a million inputs: a quarter of them each the agent, the client, an open channel, and what a channel passes on
 /// of an authenticated client.
 #[test]
-fn a_million_invalid_inputs_are_rejected() {
+fn million_invalid_inputs_are_rejected() {
     let secret = secret();
-    let recorded = noise::Recorded::new(&secret);
-    let asked: Vec<Vec<Vec<u8>>> = vec![sent(&asks()).0, sent(&asks()[3..]).0];
+    let recorded = handshakes::RecordedHandshake::new(&secret);
+    let asked: Vec<Vec<Vec<u8>>> = vec![sent_frames(&all_requests()).0, sent_frames(&all_requests()[3..]).0];
     let sealed: Vec<Vec<u8>> = asked.concat().iter().map(|frame| framed(frame)).collect();
-    let (frames, opener) = sent(&asks());
+    let (frames, opener) = sent_frames(&all_requests());
     let first = framed(&frames[0]);
-    let mut channel = hearing(&[], opener);
-    let mut said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
+    let mut channel = channel_receiving(&[], opener);
+    let mut said: Vec<Vec<u8>> = all_requests().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
     let asks = said.len();
-    said.extend(answers().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
+    said.extend(all_responses().iter().map(|answer| serde_json::to_vec(answer).unwrap()));
     let strange =
         [vec![recorded.greeting.clone(), recorded.answers.clone(), first.clone(), Vec::new()], sealed].concat();
-    let (limits, mut understood) = (Limits::default(), [0; 2]);
+    let (limits, mut understood) = (AgentLimits::default(), [0; 2]);
     let mut state = 1;
     for number in 0..1_000_000 {
         let of = |all: &[Vec<u8>]| all[number / 4 % all.len()].clone();
         let mut bytes = if number % 4 == 3 { of(&said) } else { of(&strange) };
         mutate(&mut bytes, &mut state);
         match number % 4 {
-            0 => assert_eq!(recorded.meet(&bytes).is_ok(), bytes.starts_with(&recorded.greeting), "{number}"),
-            1 => assert!(shake(Scripted::saying(bytes), &secret, LONG).is_err()),
+            0 => assert_eq!(recorded.replay(&bytes).is_ok(), bytes.starts_with(&recorded.greeting), "{number}"),
+            1 => assert!(client_handshake(ScriptedStream::with_input(bytes), &secret, LONG).is_err()),
             // Kept for the end.
             2 if bytes.starts_with(&first) => {}
             2 => {
-                channel.say(bytes);
-                assert!(channel.receive::<Ask>(LONG).is_err(), "{number}");
+                channel.feed(bytes);
+                assert!(channel.receive::<AgentRequest>(LONG).is_err(), "{number}");
             }
-            _ if number / 4 % said.len() < asks => understood[0] += u64::from(is_ask_bounded(&bytes, &limits)),
-            _ => understood[1] += u64::from(is_answer_bounded(&bytes)),
+            _ if number / 4 % said.len() < asks => understood[0] += u64::from(is_request_bounded(&bytes, &limits)),
+            _ => understood[1] += u64::from(is_response_bounded(&bytes)),
         }
     }
-    channel.say(first);
-    assert!(channel.receive::<Ask>(LONG).is_ok(), "it is still the next one");
+    channel.feed(first);
+    assert!(channel.receive::<AgentRequest>(LONG).is_ok(), "it is still the next one");
     assert!(understood.iter().all(|&count| count > 10_000), "{understood:?}: mutations leave some of it whole");
 }
 
 /// Whether it is a valid request, of which nothing is too long; if not, the reason is short.
-fn is_ask_bounded(text: &[u8], limits: &Limits) -> bool {
-    let ask = match serde_json::from_slice::<Ask>(text).map_err(Error::not_understood) {
+fn is_request_bounded(text: &[u8], limits: &AgentLimits) -> bool {
+    let ask = match serde_json::from_slice::<AgentRequest>(text).map_err(Error::malformed) {
         Ok(ask) => ask,
         Err(why) => return is_short(&why),
     };
     assert!(ask.to_string().len() < 200, "{ask:?}");
-    if let Ask::Streams { sockets, .. } = ask
+    if let AgentRequest::Streams { sockets, .. } = ask
         && sockets.check(limits).is_ok()
     {
-        assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.buffers), "{sockets:?}");
+        assert!(sockets.buffers.is_none_or(|bytes| bytes <= limits.max_buffer_bytes), "{sockets:?}");
         assert!(sockets.congestion_control.is_none_or(|name| name.len() <= 15));
     }
     true
 }
 
 /// The same of an answer.
-fn is_answer_bounded(text: &[u8]) -> bool {
-    let shown = match serde_json::from_slice::<Answer>(text).map_err(Error::not_understood) {
-        Ok(Answer::Ready { .. }) => String::new(),
-        Ok(Answer::Counted(counted)) => counted.busy.to_string(),
-        Ok(Answer::Done(Seen { interface, stream, .. })) => {
+fn is_response_bounded(text: &[u8]) -> bool {
+    let shown = match serde_json::from_slice::<AgentResponse>(text).map_err(Error::malformed) {
+        Ok(AgentResponse::Ready { .. }) => String::new(),
+        Ok(AgentResponse::Counted(counted)) => counted.busy.to_string(),
+        Ok(AgentResponse::Done(TestReport { interface, stream, .. })) => {
             format!(
                 "{}{}",
                 interface.map_or_else(String::new, |one| one.to_string()),
                 stream.map_or_else(String::new, |one| one.to_string())
             )
         }
-        Ok(Answer::Failed { why }) => why,
-        Ok(Answer::Serving(Served { token, .. })) => token,
-        Ok(Answer::Names(names)) => {
-            assert!(names.len() <= 100 && names.iter().all(|name| is_name(name)), "{names:?}");
-            names.into_iter().find(|name| name.len() > NAME).unwrap_or_default()
+        Ok(AgentResponse::Failed { why }) => why,
+        Ok(AgentResponse::Serving(FileServerInfo { token, .. })) => token,
+        Ok(AgentResponse::Names(names)) => {
+            assert!(names.len() <= 100 && names.iter().all(|name| is_file_name(name)), "{names:?}");
+            names.into_iter().find(|name| name.len() > MAX_FILE_NAME).unwrap_or_default()
         }
-        Ok(Answer::Read(rate)) => {
+        Ok(AgentResponse::Read(rate)) => {
             assert!(rate.bytes_per_second >= 0.0, "{rate:?}");
             String::new()
         }
-        Ok(Answer::Brought(_) | Answer::Stays) => String::new(),
+        Ok(AgentResponse::Brought(_) | AgentResponse::Stays) => String::new(),
         Err(why) => return is_short(&why),
     };
     assert!(shown.len() < 1000 + 128 * 65 && !shown.contains(char::is_control), "{shown}");
@@ -398,6 +404,6 @@ fn is_answer_bounded(text: &[u8]) -> bool {
 
 /// False, once it is known that this can be reported.
 fn is_short(why: &Error) -> bool {
-    assert!(why.to_string().len() < REASON, "{why}");
+    assert!(why.to_string().len() < MAX_REASON_BYTES, "{why}");
     false
 }

@@ -10,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;
-use kelvin_sys::ready::readable;
-use kelvin_testing::Missing;
+use kelvin_sys::poll::wait_readable;
+use kelvin_testing::MissingRequirement;
+use kelvin_wire::admission::AdmissionLimits;
 use kelvin_wire::agent::Agent;
-use kelvin_wire::client::{Client, shake};
-use kelvin_wire::limits::Limits;
+use kelvin_wire::client::{AgentClient, client_handshake};
+use kelvin_wire::limits::AgentLimits;
 use kelvin_wire::message::PROTOCOL;
-use kelvin_wire::places::Room;
 use kelvin_wire::secret::Secret;
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);
 const PORT: u16 = 27_315;
 /// Connections a second, and how many of them are open at a time: more than there are places.
-const RATE: u32 = 1000;
-const OPEN: usize = 1500;
+const CONNECTIONS_PER_SECOND: u32 = 1000;
+const OPEN_CONNECTIONS: usize = 1500;
 /// The delay of a frame, in each direction.
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -49,19 +49,19 @@ fn new_namespace() -> Result<Namespace, String> {
 }
 
 /// Runs something in its own thread, which may enter any namespace; prints why where that is impossible.
-fn apart(test: impl FnOnce() -> Result<(), String> + Send) {
-    kelvin_sys::process::raise_open_files().unwrap();
+fn in_own_thread(test: impl FnOnce() -> Result<(), String> + Send) {
+    kelvin_sys::process::raise_open_file_limit().unwrap();
     let outcome = std::thread::scope(|scope| scope.spawn(test).join());
     match outcome {
-        Ok(Err(why)) => Missing::right(format!("network namespaces (root), ip and /dev/net/tun: {why}"))
-            .skips("a flood of an agent"),
+        Ok(Err(why)) => MissingRequirement::privilege(format!("network namespaces (root), ip and /dev/net/tun: {why}"))
+            .report_skip("a flood of an agent"),
         Ok(Ok(())) => {}
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 
 /// Runs an agent in this thread's namespace, and something beside it.
-fn beside(limits: Limits, body: impl FnOnce()) {
+fn with_agent(limits: AgentLimits, body: impl FnOnce()) {
     let everywhere = SocketAddr::from(([0; 4], PORT));
     let agent = Agent::listen(everywhere, secret(), limits, Box::new(|_, _| {})).unwrap();
     let is_over = AtomicBool::new(false);
@@ -74,38 +74,39 @@ fn beside(limits: Limits, body: impl FnOnce()) {
 }
 
 /// Opens a connection, and waits until the agent has greeted it, or closed it.
-fn call(address: &str) -> (TcpStream, bool) {
+fn connect_and_read_hello(address: &str) -> (TcpStream, bool) {
     let stream = TcpStream::connect((address, PORT)).unwrap();
     let is_greeted = matches!(stream.peek(&mut [0]), Ok(1));
     (stream, is_greeted)
 }
 
 /// Whether a greeted connection gets in with the secret.
-fn gets_in(stream: TcpStream) -> bool {
-    shake(stream, &secret(), LONG).is_ok()
+fn is_admitted(stream: TcpStream) -> bool {
+    client_handshake(stream, &secret(), LONG).is_ok()
 }
 
 /// Any number of connections at any rate: none of this depends on time.
 #[test]
-fn a_handshake_in_progress_is_not_ended_by_newcomers() {
-    apart(|| {
+fn newcomers_do_not_end_pending_handshake() {
+    in_own_thread(|| {
         new_namespace()?;
         // Every address of it is one of this host, and connections to one come from it.
         ip("route add local 10.1.0.0/16 dev lo")?;
-        let unauthenticated = Room { undisturbed: LONG, ..Room::default() };
-        let limits = Limits { handshake: LONG, unauthenticated, ..Limits::default() };
-        beside(limits, || {
-            let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(call);
+        let unauthenticated = AdmissionLimits { grace_period: LONG, ..AdmissionLimits::default() };
+        let limits = AgentLimits { handshake_timeout: LONG, unauthenticated, ..AgentLimits::default() };
+        with_agent(limits, || {
+            let [mine, neighbour] = ["10.1.0.1", "10.1.0.1"].map(connect_and_read_hello);
             assert!(mine.1 && neighbour.1);
             // From one address more than there are places; each of them is greeted, as those before it are evicted.
-            let flood: Vec<_> = (0..2 * unauthenticated.all).map(|_| call("10.1.0.2")).collect();
+            let flood: Vec<_> = (0..2 * unauthenticated.total).map(|_| connect_and_read_hello("10.1.0.2")).collect();
             assert!(flood.iter().all(|(_, is_greeted)| *is_greeted));
-            assert!(gets_in(mine.0));
+            assert!(is_admitted(mine.0));
             // From so many addresses that no place is left.
-            let other = call("10.1.0.3");
-            let flood: Vec<_> = (0..1000_u32).map(|n| call(&format!("10.1.{}.{}", 1 + n / 200, n % 200))).collect();
+            let other = connect_and_read_hello("10.1.0.3");
+            let flood: Vec<_> =
+                (0..1000_u32).map(|n| connect_and_read_hello(&format!("10.1.{}.{}", 1 + n / 200, n % 200))).collect();
             assert!(flood[0].1 && flood.iter().any(|(_, is_greeted)| !is_greeted));
-            assert!(gets_in(other.0) && gets_in(neighbour.0));
+            assert!(is_admitted(other.0) && is_admitted(neighbour.0));
         });
         Ok(())
     });
@@ -119,7 +120,7 @@ fn trickle(stream: &mut TcpStream, byte: usize) {
 
 /// The kinds of unauthenticated clients.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum FloodKind {
     Silent,
     Trickling,
     /// The greeting of a client, with another secret.
@@ -128,23 +129,28 @@ enum Manner {
 
 /// Connects to these addresses in turn until it is over, at most so many times a second, and keeps the last of the connections
 /// open.
-fn flood(addresses: &[SocketAddr], manner: Manner, is_over: &AtomicBool, called: &AtomicU32) {
+fn flood(addresses: &[SocketAddr], manner: FloodKind, is_over: &AtomicBool, called: &AtomicU32) {
     let greeting = [&PROTOCOL.magic[..], &PROTOCOL.version.to_le_bytes(), &[9; 48]].concat();
     let (begun, mut open) = (Instant::now(), VecDeque::new());
     for number in 0.. {
         if is_over.load(Ordering::Relaxed) {
             return;
         }
-        std::thread::sleep((begun + Duration::from_secs(1) * number / RATE).saturating_duration_since(Instant::now()));
+        std::thread::sleep(
+            (begun + Duration::from_secs(1) * number / CONNECTIONS_PER_SECOND)
+                .saturating_duration_since(Instant::now()),
+        );
         let Ok(mut stream) = TcpStream::connect(addresses[number as usize % addresses.len()]) else { continue };
         called.fetch_add(1, Ordering::Relaxed);
         match manner {
-            Manner::Silent => {}
-            Manner::Trickling => open.iter_mut().rev().take(5).enumerate().for_each(|(byte, one)| trickle(one, byte)),
-            Manner::Wrong => drop(stream.write_all(&greeting)),
+            FloodKind::Silent => {}
+            FloodKind::Trickling => {
+                open.iter_mut().rev().take(5).enumerate().for_each(|(byte, one)| trickle(one, byte))
+            }
+            FloodKind::Wrong => drop(stream.write_all(&greeting)),
         }
         open.push_back(stream);
-        if open.len() > OPEN {
+        if open.len() > OPEN_CONNECTIONS {
             open.pop_front();
         }
     }
@@ -155,7 +161,7 @@ fn relay(from: &Tap, to: &Tap, is_over: &AtomicBool) {
     let (mut frame, mut kept) = ([0; 2048], VecDeque::<(Instant, Vec<u8>)>::new());
     while !is_over.load(Ordering::Relaxed) {
         let until = kept.front().map_or(DELAY, |(due, _)| due.saturating_duration_since(Instant::now()));
-        if readable(from.as_fd(), until).unwrap() {
+        if wait_readable(from.as_fd(), until).unwrap() {
             let length = from.receive(&mut frame).unwrap();
             kept.push_back((Instant::now() + DELAY, frame[..length].to_vec()));
         }
@@ -194,14 +200,14 @@ fn three_hosts() -> Result<([Namespace; 3], [Tap; 2]), String> {
 
 /// Tries from behind the relay, while the flood comes from so many addresses in this manner, and has lasted for longer than
 /// there are places.
-fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
-    apart(|| {
+fn while_flooded(addresses: u8, manner: FloodKind, attempt: fn()) {
+    in_own_thread(|| {
         let ([client, flooding, _agent], [near, far]) = three_hosts()?;
         let addresses: Vec<SocketAddr> = (1..=addresses).map(|number| ([10, 3, 0, number], PORT).into()).collect();
         let (is_over, called) = (AtomicBool::new(false), AtomicU32::new(0));
         // Those who got in stay connected for a while.
-        let limits = Limits { clients: 64, ..Limits::default() };
-        beside(limits, || {
+        let limits = AgentLimits { max_clients: 64, ..AgentLimits::default() };
+        with_agent(limits, || {
             std::thread::scope(|scope| {
                 scope.spawn(|| relay(&near, &far, &is_over));
                 scope.spawn(|| relay(&far, &near, &is_over));
@@ -211,7 +217,7 @@ fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
                 });
                 let trying = scope.spawn(|| {
                     client.enter().unwrap();
-                    while called.load(Ordering::Relaxed) < OPEN as u32 {
+                    while called.load(Ordering::Relaxed) < OPEN_CONNECTIONS as u32 {
                         std::thread::sleep(DELAY);
                     }
                     let before = called.load(Ordering::Relaxed);
@@ -228,42 +234,42 @@ fn while_flooded(addresses: u8, manner: Manner, attempt: fn()) {
 }
 
 /// Each of ten connections gets in at its first try: the flood has places of its own.
-fn gets_in_at_once() {
+fn assert_admitted_at_first_try() {
     for _ in 0..10 {
         let stream = TcpStream::connect(("10.2.0.1", PORT)).unwrap();
-        let mut channel = shake(stream, &secret(), LONG).unwrap();
-        channel.send(&kelvin_wire::message::Ask::Accept, LONG).unwrap();
-        assert!(matches!(channel.receive(LONG).unwrap(), kelvin_wire::message::Answer::Ready { .. }));
+        let mut channel = client_handshake(stream, &secret(), LONG).unwrap();
+        channel.send(&kelvin_wire::message::AgentRequest::Accept, LONG).unwrap();
+        assert!(matches!(channel.receive(LONG).unwrap(), kelvin_wire::message::AgentResponse::Ready { .. }));
     }
 }
 
 #[test]
-fn a_silent_flood_from_one_host_keeps_no_one_else_out() {
-    while_flooded(1, Manner::Silent, gets_in_at_once);
+fn silent_flood_blocks_no_other_host() {
+    while_flooded(1, FloodKind::Silent, assert_admitted_at_first_try);
 }
 
 #[test]
-fn a_flood_of_slow_senders_keeps_no_one_else_out() {
-    while_flooded(1, Manner::Trickling, gets_in_at_once);
+fn slow_sender_flood_blocks_no_other_host() {
+    while_flooded(1, FloodKind::Trickling, assert_admitted_at_first_try);
 }
 
 #[test]
-fn a_flood_of_greetings_with_another_secret_keeps_no_one_else_out() {
-    while_flooded(1, Manner::Wrong, gets_in_at_once);
+fn wrong_secret_flood_blocks_no_other_host() {
+    while_flooded(1, FloodKind::Wrong, assert_admitted_at_first_try);
 }
 
 #[test]
-fn a_flood_from_a_few_hosts_keeps_no_one_else_out() {
-    while_flooded(6, Manner::Silent, gets_in_at_once);
+fn flood_from_few_hosts_blocks_no_other() {
+    while_flooded(6, FloodKind::Silent, assert_admitted_at_first_try);
 }
 
 /// Sixteen hosts can take all places. About half of the newcomers then get one, 512 of 1,000 each second: that all of twenty
 /// tries fail happens one time in a million.
 #[test]
-fn a_client_that_retries_gets_in_despite_a_flood_from_many_hosts() {
-    while_flooded(16, Manner::Silent, || {
+fn retrying_client_gets_in_despite_flood() {
+    while_flooded(16, FloodKind::Silent, || {
         for _ in 0..5 {
-            let mut client = Client::connect(&[SocketAddr::from(([10, 2, 0, 1], PORT))], &secret()).unwrap();
+            let mut client = AgentClient::connect(&[SocketAddr::from(([10, 2, 0, 1], PORT))], &secret()).unwrap();
             let mut test = client.echo_tcp(3).unwrap();
             test.socket().write_all(b"abc").unwrap();
             let mut answer = [0; 3];

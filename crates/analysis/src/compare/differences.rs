@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use kelvin_model::units::percent;
-use kelvin_model::{FactDiffers, Hazard, Machine, Outline, Reference, Unit, units};
+use kelvin_model::{FactDifference, Hazard, Machine, Reference, RunHeader, Unit, units};
 
-use super::series::versions;
+use super::series::changed_versions;
 
 /// Facts that differ from run to run of any machine, or that are told elsewhere: the memory that is free, a frequency that is measured. A chassis
 /// goes with the product, and runs of earlier versions do not have it.
-const OF_THE_MOMENT: [(&str, &str); 4] =
+const TRANSIENT_FACTS: [(&str, &str); 4] =
     [("Memory", "Available"), ("CPU", "Measured frequency"), ("CPU", "Mitigations"), ("Platform", "Chassis")];
 /// A fact that is a list: only what one side alone has is told.
 const INSTRUCTION_SETS: (&str, &str) = ("CPU", "Instruction sets");
 
 /// Groups of facts, in their order: first what changes most figures.
-const GROUPS: [&str; 13] = [
+const FACT_GROUPS: [&str; 13] = [
     "CPU",
     "Kernel",
     "Mitigations",
@@ -32,24 +32,24 @@ const GROUPS: [&str; 13] = [
 ];
 
 /// How far apart two sides must be in what neighbours took, as a logarithm, to be told: less differs from run to run of any busy host.
-const SLOWED_APART: f64 = 0.05;
+const MIN_SLOWDOWN_GAP: f64 = 0.05;
 
 /// Group and label of a fact.
-type Which = (String, String);
+type FactKey = (String, String);
 
 /// What is known of a side besides its figures.
 #[derive(Clone, Debug)]
-pub(super) enum Known<'a> {
+pub(super) enum SideFacts<'a> {
     /// The outlines of its runs, oldest first.
-    Runs(Vec<&'a Outline>),
+    Runs(Vec<&'a RunHeader>),
     /// What is published of a machine.
     Published(&'a Reference),
     /// The outline of a run that another program made.
-    Foreign(&'a Outline),
+    Foreign(&'a RunHeader),
 }
 
-impl Known<'_> {
-    fn outlines(&self) -> &[&Outline] {
+impl SideFacts<'_> {
+    fn outlines(&self) -> &[&RunHeader] {
         match self {
             Self::Runs(outlines) => outlines,
             Self::Published(_) | Self::Foreign(_) => &[],
@@ -59,46 +59,51 @@ impl Known<'_> {
 
 /// What differs between two runs besides their figures, by their outlines: the machine first, then how kelvin was called, and versions
 /// of methods.
-pub fn what_differs(base: &Outline, other: &Outline) -> Vec<FactDiffers> {
-    between(&[base, other].map(|outline| Known::Runs(vec![outline])), [None; 2])
+pub fn fact_differences(base: &RunHeader, other: &RunHeader) -> Vec<FactDifference> {
+    differences_between(&[base, other].map(|outline| SideFacts::Runs(vec![outline])), [None; 2])
 }
 
 /// What differs: what others on the core did, the machine, and how kelvin was called. `slowed` is how much longer work took on each side than
 /// on the core left alone, as a logarithm.
-pub(super) fn between(sides: &[Known<'_>; 2], slowed: [Option<f64>; 2]) -> Vec<FactDiffers> {
+pub(super) fn differences_between(sides: &[SideFacts<'_>; 2], slowed: [Option<f64>; 2]) -> Vec<FactDifference> {
     let facts = sides.each_ref().map(|side| match side {
-        Known::Runs(outlines) => of_runs(outlines),
-        Known::Published(reference) => of_reference(reference),
-        Known::Foreign(outline) => of_foreign(outline),
+        SideFacts::Runs(outlines) => run_facts(outlines),
+        SideFacts::Published(reference) => reference_facts(reference),
+        SideFacts::Foreign(outline) => foreign_facts(outline),
     });
     // Of a published machine little is known: what it says is told beside what the run says of the same.
-    let is_published = sides.iter().any(|side| !matches!(side, Known::Runs(_)));
-    let mut which: Vec<&Which> = Vec::new();
+    let is_published = sides.iter().any(|side| !matches!(side, SideFacts::Runs(_)));
+    let mut which: Vec<&FactKey> = Vec::new();
     for fact in facts.iter().flat_map(|facts| &facts.order) {
         if !which.contains(&fact) {
             which.push(fact);
         }
     }
-    which.sort_by_key(|(group, _)| GROUPS.iter().position(|known| known == group));
-    let of = |which: &Which| {
+    which.sort_by_key(|(group, _)| FACT_GROUPS.iter().position(|known| known == group));
+    let of = |which: &FactKey| {
         let [base, other] = [0, 1].map(|side| facts[side].texts.get(which));
         let is_told = if is_published { base.is_some() && other.is_some() } else { true };
-        (base != other && is_told).then(|| differing(which, [base.cloned(), other.cloned()]))
+        (base != other && is_told).then(|| fact_difference(which, [base.cloned(), other.cloned()]))
     };
-    let mut found: Vec<FactDiffers> = which.into_iter().filter_map(of).collect();
-    found.splice(0..0, neighbours(slowed));
+    let mut found: Vec<FactDifference> = which.into_iter().filter_map(of).collect();
+    found.splice(0..0, neighbour_difference(slowed));
     let version = |version: u32| Some(format!("version {version}"));
-    found.extend(versions(sides.each_ref().map(Known::outlines)).into_iter().map(|(metric, [base, other])| {
-        FactDiffers { group: "Methods".into(), label: metric.to_string(), base: version(base), other: version(other) }
-    }));
+    found.extend(changed_versions(sides.each_ref().map(SideFacts::outlines)).into_iter().map(
+        |(metric, [base, other])| FactDifference {
+            group: "Methods".into(),
+            label: metric.to_string(),
+            base: version(base),
+            other: version(other),
+        },
+    ));
     found
 }
 
 /// How much longer work took for neighbours on the core, where that differs.
-fn neighbours(slowed: [Option<f64>; 2]) -> Option<FactDiffers> {
+fn neighbour_difference(slowed: [Option<f64>; 2]) -> Option<FactDifference> {
     let [base, other] = [slowed[0]?, slowed[1]?];
     let text = |slowed: f64| Some(percent(slowed.exp() - 1.0));
-    ((base - other).abs() >= SLOWED_APART).then(|| FactDiffers {
+    ((base - other).abs() >= MIN_SLOWDOWN_GAP).then(|| FactDifference {
         group: "Neighbours".into(),
         label: "work longer by".into(),
         base: text(base),
@@ -106,32 +111,34 @@ fn neighbours(slowed: [Option<f64>; 2]) -> Option<FactDiffers> {
     })
 }
 
-fn differing((group, label): &Which, [base, other]: [Option<String>; 2]) -> FactDiffers {
+fn fact_difference((group, label): &FactKey, [base, other]: [Option<String>; 2]) -> FactDifference {
     let [base, other] = match (base, other) {
-        (Some(base), Some(other)) if is(INSTRUCTION_SETS, group, label) => [only(&base, &other), only(&other, &base)],
+        (Some(base), Some(other)) if is_fact(INSTRUCTION_SETS, group, label) => {
+            [words_only_in(&base, &other), words_only_in(&other, &base)]
+        }
         sides => sides.into(),
     };
-    FactDiffers { group: group.clone(), label: label.clone(), base, other }
+    FactDifference { group: group.clone(), label: label.clone(), base, other }
 }
 
-fn is((group, label): (&str, &str), of: &str, named: &str) -> bool {
+fn is_fact((group, label): (&str, &str), of: &str, named: &str) -> bool {
     of == group && named == label
 }
 
 /// The words of a list that another one lacks.
-fn only(list: &str, other: &str) -> Option<String> {
+fn words_only_in(list: &str, other: &str) -> Option<String> {
     let words: Vec<&str> = list.split(' ').filter(|word| !other.split(' ').any(|known| known == *word)).collect();
     (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// Facts as texts, in their order.
 #[derive(Default)]
-struct Facts {
-    order: Vec<Which>,
-    texts: BTreeMap<Which, String>,
+struct FactTexts {
+    order: Vec<FactKey>,
+    texts: BTreeMap<FactKey, String>,
 }
 
-impl Facts {
+impl FactTexts {
     fn add(&mut self, group: &str, label: &str, text: String) {
         let which = (group.to_owned(), label.to_owned());
         match self.texts.get_mut(&which) {
@@ -146,20 +153,20 @@ impl Facts {
     }
 }
 
-fn of_runs(outlines: &[&Outline]) -> Facts {
-    let mut facts = Facts::default();
+fn run_facts(outlines: &[&RunHeader]) -> FactTexts {
+    let mut facts = FactTexts::default();
     for outline in outlines {
-        of_machine(&outline.machine, &mut facts);
+        add_machine_facts(&outline.machine, &mut facts);
     }
     for outline in outlines {
-        of_settings(outline, &mut facts);
+        add_setting_facts(outline, &mut facts);
     }
     facts
 }
 
-fn of_machine(machine: &Machine, facts: &mut Facts) {
+fn add_machine_facts(machine: &Machine, facts: &mut FactTexts) {
     for row in machine.rows() {
-        if OF_THE_MOMENT.iter().any(|&fact| is(fact, row.group, &row.label)) {
+        if TRANSIENT_FACTS.iter().any(|&fact| is_fact(fact, row.group, &row.label)) {
             continue;
         }
         if let Some(text) = row.text {
@@ -171,7 +178,7 @@ fn of_machine(machine: &Machine, facts: &mut Facts) {
     }
 }
 
-fn of_settings(outline: &Outline, facts: &mut Facts) {
+fn add_setting_facts(outline: &RunHeader, facts: &mut FactTexts) {
     const GROUP: &str = "Run";
     let settings = &outline.settings;
     let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
@@ -188,33 +195,33 @@ fn of_settings(outline: &Outline, facts: &mut Facts) {
         facts.add(
             "Hazards",
             &hazard.id,
-            if is_of_the_moment(hazard) { hazard.severity.name().into() } else { hazard.summary.clone() },
+            if is_transient(hazard) { hazard.severity.name().into() } else { hazard.summary.clone() },
         );
     }
 }
 
 /// Whether a hazard is an amount of other work, which no two runs have alike: what differs is how serious it is.
-fn is_of_the_moment(hazard: &Hazard) -> bool {
+fn is_transient(hazard: &Hazard) -> bool {
     hazard.id.starts_with("pressure_") || ["load", "other_work", "steal", "steal_during"].contains(&hazard.id.as_str())
 }
 
 /// What a foreign run tells of its machine; how kelvin was called says nothing of it.
-fn of_foreign(outline: &Outline) -> Facts {
-    let mut facts = Facts::default();
-    of_machine(&outline.machine, &mut facts);
+fn foreign_facts(outline: &RunHeader) -> FactTexts {
+    let mut facts = FactTexts::default();
+    add_machine_facts(&outline.machine, &mut facts);
     // What its file does not tell is no difference.
     facts.texts.retain(|_, text| *text != "unknown");
     facts
 }
 
 /// What a published machine tells, under the labels of a run's facts where they mean the same.
-fn of_reference(reference: &Reference) -> Facts {
-    let mut facts = Facts::default();
+fn reference_facts(reference: &Reference) -> FactTexts {
+    let mut facts = FactTexts::default();
     for (label, text) in &reference.machine {
         facts.add("Published", label, text.clone());
     }
     if let Some(hertz) = reference.frequency_hz {
-        facts.add("Published", "Frequency", units::stated(hertz, Unit::Hertz, 3));
+        facts.add("Published", "Frequency", units::stated_value(hertz, Unit::Hertz, 3));
     }
     facts
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use kelvin_model::units::case_pairs;
 use kelvin_model::{
-    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, Gated, KnownIssue, Name, NotCompared, leads,
+    ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, GateResult, KnownIssue, Name, NotCompared,
+    is_dotted_prefix,
 };
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
 use toml::value::Datetime;
 
-use crate::words::compare::{name, not_compared_name};
+use crate::wording::compare::{figure_name, not_compared_name};
 
 /// Largest share that can be allowed: a figure that is a thousand times worse.
-const MOST: f64 = 1000.0;
+const MAX_ALLOWED_SHARE: f64 = 1000.0;
 
 /// What must not be.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -21,57 +22,57 @@ const MOST: f64 = 1000.0;
 pub struct Gate {
     /// By how much any figure may be worse; nothing worse without it.
     #[serde(default)]
-    worse: Allowed,
+    worse: AllowedWorsening,
     /// The change that must have been found, if there had been one, in any figure.
-    seen: Option<Share>,
+    seen: Option<GateShare>,
     /// What holds for some figures instead.
     #[serde(default)]
-    figures: Vec<Rule>,
+    figures: Vec<GateRule>,
     /// What is known to be worse.
     #[serde(default)]
-    known: Vec<Issue>,
+    known: Vec<GateIssue>,
 }
 
 /// What holds for some figures.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Rule {
+struct GateRule {
     /// A metric, or a leading part of one, as everywhere.
-    #[serde(deserialize_with = "name_of_today")]
+    #[serde(deserialize_with = "canonical_name")]
     name: String,
     /// Values of axes, as tables write them; spaces do not count.
     #[serde(default)]
-    case: BTreeMap<String, Value>,
-    worse: Option<Allowed>,
-    seen: Option<Share>,
+    case: BTreeMap<String, AxisText>,
+    worse: Option<AllowedWorsening>,
+    seen: Option<GateShare>,
     owner: Option<String>,
 }
 
 /// A known issue.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Issue {
-    #[serde(deserialize_with = "name_of_today")]
+struct GateIssue {
+    #[serde(deserialize_with = "canonical_name")]
     name: String,
     #[serde(default)]
-    case: BTreeMap<String, Value>,
+    case: BTreeMap<String, AxisText>,
     because: String,
     until: Option<Datetime>,
-    worse: Option<Share>,
+    worse: Option<GateShare>,
     owner: Option<String>,
 }
 
 /// The value of an axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
-enum Value {
+enum AxisText {
     Text(String),
     Whole(i64),
 }
 
 /// By how much a figure may be worse.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Allowed {
+enum AllowedWorsening {
     /// By nothing that is found.
     #[default]
     Nothing,
@@ -83,12 +84,12 @@ enum Allowed {
 
 /// A share of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Share(f64);
+struct GateShare(f64);
 
 impl Gate {
     /// Fails for any figure that is worse by this share; 0 for any that is worse at all.
-    pub fn worse_by(share: f64) -> Self {
-        let worse = if share > 0.0 { Allowed::Less(share) } else { Allowed::Nothing };
+    pub fn from_share(share: f64) -> Self {
+        let worse = if share > 0.0 { AllowedWorsening::Less(share) } else { AllowedWorsening::Nothing };
         Self { worse, ..Self::default() }
     }
 
@@ -96,7 +97,7 @@ impl Gate {
     ///
     /// # Errors
     /// What is wrong, and in which line.
-    pub fn of_policy(text: &str) -> Result<Self, String> {
+    pub fn from_policy(text: &str) -> Result<Self, String> {
         let gate: Self = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| 1 + text[..span.start.min(text.len())].matches('\n').count());
             let message = error.message().trim_end().replace('\n', ", ");
@@ -115,37 +116,37 @@ impl Gate {
     }
 
     /// Judges a comparison, on this day (2026-12-31).
-    pub fn judge(&self, comparison: &Comparison, today: &str) -> Gated {
-        let mut gated = Gated::default();
+    pub fn judge(&self, comparison: &Comparison, today: &str) -> GateResult {
+        let mut gated = GateResult::default();
         let mut was_seen = vec![false; self.known.len()];
         for figure in &comparison.figures {
-            let rule = self.rule(&Subject::of(figure));
-            gated.unseen += usize::from(is_unseen(figure, rule.allowed, comparison.threshold));
-            let Some(because) = rule.misses(figure) else { continue };
-            let known = self.known(&Subject::of(figure), because, today);
+            let rule = self.rule_for(&GatedFigure::from_figure(figure));
+            gated.unseen += usize::from(is_undetectable(figure, rule.allowed, comparison.threshold));
+            let Some(because) = rule.miss_reason(figure) else { continue };
+            let known = self.known_issue(&GatedFigure::from_figure(figure), because, today);
             let finding = GateFinding {
                 metric: figure.metric.id,
-                figure: name(figure),
+                figure: figure_name(figure),
                 because,
-                issue: known.map(|(at, _)| self.known[at].told()),
+                issue: known.map(|(at, _)| self.known[at].to_known_issue()),
                 owner: known.and_then(|(at, _)| self.known[at].owner.clone()).or(rule.owner),
             };
             known.iter().for_each(|&(at, _)| was_seen[at] = true);
             let all = if known.is_some_and(|(_, excuses)| excuses) { &mut gated.known } else { &mut gated.missed };
             all.push(finding);
         }
-        gated.missed.extend(comparison.not_compared.iter().filter_map(|one| self.missing(one)));
+        gated.missed.extend(comparison.not_compared.iter().filter_map(|one| self.missing_finding(one)));
         let issues = self.known.iter().zip(was_seen).filter(|(_, was_seen)| !was_seen);
         gated.not_seen = issues.map(|(issue, _)| issue.because.clone()).collect();
         gated
     }
 
     /// What holds for a figure: of rules for it the most special, of equals the last.
-    fn rule(&self, subject: &Subject) -> Holds {
-        let of = |rule: &&Rule| subject.is_one_of(&rule.name, &rule.case);
-        let special = |rule: &&Rule| (rule.name.len(), rule.case.len());
+    fn rule_for(&self, subject: &GatedFigure) -> AppliedRule {
+        let of = |rule: &&GateRule| subject.is_one_of(&rule.name, &rule.case);
+        let special = |rule: &&GateRule| (rule.name.len(), rule.case.len());
         let rule = self.figures.iter().filter(of).max_by_key(special);
-        Holds {
+        AppliedRule {
             allowed: rule.and_then(|rule| rule.worse).unwrap_or(self.worse),
             seen: rule.and_then(|rule| rule.seen).or(self.seen).map(|share| share.0),
             owner: rule.and_then(|rule| rule.owner.clone()),
@@ -154,16 +155,16 @@ impl Gate {
 
     /// The known issue that a figure falls under, if one does, and whether it excuses what is wrong: not after its day, nor for more
     /// than it says. One that does comes before others.
-    fn known(&self, subject: &Subject, because: GateReason, today: &str) -> Option<(usize, bool)> {
+    fn known_issue(&self, subject: &GatedFigure, because: GateReason, today: &str) -> Option<(usize, bool)> {
         let issues = self.known.iter().enumerate().filter(|(_, issue)| subject.is_one_of(&issue.name, &issue.case));
-        let judged = issues.map(|(at, issue)| (at, issue.excuses(because, today)));
+        let judged = issues.map(|(at, issue)| (at, issue.is_excusing(because, today)));
         let all: Vec<(usize, bool)> = judged.collect();
         all.iter().find(|(_, excuses)| *excuses).or(all.first()).copied()
     }
 
-    fn missing(&self, one: &NotCompared) -> Option<GateFinding> {
+    fn missing_finding(&self, one: &NotCompared) -> Option<GateFinding> {
         let figure = not_compared_name(one);
-        let rule = self.rule(&Subject::worded(one.metric, &one.case));
+        let rule = self.rule_for(&GatedFigure::from_words(one.metric, &one.case));
         let finding = GateFinding {
             metric: one.metric,
             figure,
@@ -176,19 +177,19 @@ impl Gate {
 }
 
 /// What holds for one figure.
-struct Holds {
-    allowed: Allowed,
+struct AppliedRule {
+    allowed: AllowedWorsening,
     seen: Option<f64>,
     owner: Option<String>,
 }
 
-impl Holds {
-    fn misses(&self, figure: &ComparedFigure) -> Option<GateReason> {
+impl AppliedRule {
+    fn miss_reason(&self, figure: &ComparedFigure) -> Option<GateReason> {
         let by = figure.worse_by();
         let allowed = match self.allowed {
-            Allowed::Nothing => 0.0,
-            Allowed::Less(share) => share,
-            Allowed::Anything => f64::INFINITY,
+            AllowedWorsening::Nothing => 0.0,
+            AllowedWorsening::Less(share) => share,
+            AllowedWorsening::Anything => f64::INFINITY,
         };
         if figure.verdict == ChangeVerdict::Worse && by >= allowed {
             return Some(GateReason::Worse { by, allowed });
@@ -200,49 +201,56 @@ impl Holds {
 }
 
 /// Whether a change as large as is allowed could not have been found in a figure.
-fn is_unseen(figure: &ComparedFigure, allowed: Allowed, threshold: f64) -> bool {
+fn is_undetectable(figure: &ComparedFigure, allowed: AllowedWorsening, threshold: f64) -> bool {
     let allowed = match allowed {
-        Allowed::Nothing => threshold,
-        Allowed::Less(share) => share.max(threshold),
-        Allowed::Anything => return false,
+        AllowedWorsening::Nothing => threshold,
+        AllowedWorsening::Less(share) => share.max(threshold),
+        AllowedWorsening::Anything => return false,
     };
     figure.least_seen.is_none_or(|least| least > allowed)
 }
 
-impl Issue {
-    fn excuses(&self, because: GateReason, today: &str) -> bool {
-        let is_over = self.until.is_some_and(|until| day(until).as_str() < today);
+impl GateIssue {
+    fn is_excusing(&self, because: GateReason, today: &str) -> bool {
+        let is_over = self.until.is_some_and(|until| date_text(until).as_str() < today);
         let is_within = match (because, self.worse) {
-            (GateReason::Worse { by, .. }, Some(Share(most))) => by < most,
+            (GateReason::Worse { by, .. }, Some(GateShare(most))) => by < most,
             (GateReason::Worse { .. } | GateReason::Unseen { .. }, _) => true,
             (GateReason::NotCompared, _) => false,
         };
         is_within && !is_over
     }
 
-    fn told(&self) -> KnownIssue {
-        KnownIssue { because: self.because.clone(), until: self.until.map(day), worse: self.worse.map(|share| share.0) }
+    fn to_known_issue(&self) -> KnownIssue {
+        KnownIssue {
+            because: self.because.clone(),
+            until: self.until.map(date_text),
+            worse: self.worse.map(|share| share.0),
+        }
     }
 }
 
-fn day(of: Datetime) -> String {
+fn date_text(of: Datetime) -> String {
     of.date.map(|date| date.to_string()).unwrap_or_default()
 }
 
 /// What rules are about: a metric, and its case in words.
-struct Subject {
+struct GatedFigure {
     metric: Name,
     case: Vec<(String, String)>,
 }
 
-impl Subject {
-    fn of(figure: &ComparedFigure) -> Self {
+impl GatedFigure {
+    fn from_figure(figure: &ComparedFigure) -> Self {
         let pairs = case_pairs(&figure.metric, &figure.case).into_iter();
-        Self { metric: figure.metric.id, case: pairs.map(|(axis, value)| (axis.to_owned(), bare(&value))).collect() }
+        Self {
+            metric: figure.metric.id,
+            case: pairs.map(|(axis, value)| (axis.to_owned(), without_spaces(&value))).collect(),
+        }
     }
 
     /// By the words for a case: `pages=base bytes=16 MiB`.
-    fn worded(metric: Name, case: &str) -> Self {
+    fn from_words(metric: Name, case: &str) -> Self {
         let mut pairs: Vec<(String, String)> = Vec::new();
         for word in case.split(' ') {
             match (word.split_once('='), pairs.last_mut()) {
@@ -255,54 +263,54 @@ impl Subject {
     }
 
     /// Whether it is among the figures of a name at a case.
-    fn is_one_of(&self, name: &str, case: &BTreeMap<String, Value>) -> bool {
-        let wanted = |value: &Value| match value {
-            Value::Text(text) => bare(text),
-            Value::Whole(number) => number.to_string(),
+    fn is_one_of(&self, name: &str, case: &BTreeMap<String, AxisText>) -> bool {
+        let wanted = |value: &AxisText| match value {
+            AxisText::Text(text) => without_spaces(text),
+            AxisText::Whole(number) => number.to_string(),
         };
-        leads(name, &self.metric)
+        is_dotted_prefix(name, &self.metric)
             && case
                 .iter()
                 .all(|(axis, value)| self.case.iter().any(|(known, is)| known == axis && *is == wanted(value)))
     }
 }
 
-fn bare(value: &str) -> String {
+fn without_spaces(value: &str) -> String {
     value.replace(' ', "")
 }
 
 /// A name, today's where it is a former one.
-fn name_of_today<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    String::deserialize(from).map(|name| Name::today(&name).into_owned())
+fn canonical_name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|name| Name::canonical(&name).into_owned())
 }
 
-impl<'de> Deserialize<'de> for Share {
+impl<'de> Deserialize<'de> for GateShare {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         const RIGHT: &str = "a percentage above 0, such as \"5%\"";
         let text = String::deserialize(from)?;
         let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-        let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= MOST);
+        let share = percent.map(|percent| percent / 100.0).filter(|share| *share > 0.0 && *share <= MAX_ALLOWED_SHARE);
         share.map(Self).ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &RIGHT))
     }
 }
 
-impl<'de> Deserialize<'de> for Allowed {
+impl<'de> Deserialize<'de> for AllowedWorsening {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Words;
         impl Visitor<'_> for Words {
-            type Value = Allowed;
+            type Value = AllowedWorsening;
 
             fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 out.write_str("a percentage such as \"5%\", true for what may be worse by anything, or false for what may not be worse")
             }
 
-            fn visit_bool<E: serde::de::Error>(self, is_allowed: bool) -> Result<Allowed, E> {
-                Ok(if is_allowed { Allowed::Anything } else { Allowed::Nothing })
+            fn visit_bool<E: serde::de::Error>(self, is_allowed: bool) -> Result<AllowedWorsening, E> {
+                Ok(if is_allowed { AllowedWorsening::Anything } else { AllowedWorsening::Nothing })
             }
 
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Allowed, E> {
-                let share = Share::deserialize(serde::de::value::StrDeserializer::<E>::new(text));
-                share.map(|share| Allowed::Less(share.0))
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<AllowedWorsening, E> {
+                let share = GateShare::deserialize(serde::de::value::StrDeserializer::<E>::new(text));
+                share.map(|share| AllowedWorsening::Less(share.0))
             }
         }
         from.deserialize_any(Words)
@@ -311,13 +319,13 @@ impl<'de> Deserialize<'de> for Allowed {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Axis, AxisScale, Case, Estimate, KnownFrom, Metric, NotComparedBecause};
+    use kelvin_model::{Axis, AxisScale, Case, Estimate, Metric, NotComparedReason, SpreadSource};
 
     use super::*;
-    use crate::compare::{Turns, compare_in_turn};
+    use crate::compare::{InterleavedSettings, compare_interleaved};
 
     const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
-    static LATENCY: Metric = Metric::duration("test.latency.load", "A load").over([BYTES]);
+    static LATENCY: Metric = Metric::duration("test.latency.load", "A load").with_axes([BYTES]);
     const TODAY: &str = "2026-11-25";
 
     /// A figure of 4 KiB that is worse by so much, and would have shown a change of 2 %.
@@ -325,14 +333,14 @@ mod tests {
         let ratio = Estimate { value: 1.0 + by, low: 1.0 + by, high: 1.0 + by, is_range: false };
         ComparedFigure {
             metric: LATENCY,
-            case: Case::new().with(BYTES.name, 4096),
+            case: Case::new().with_number(BYTES.name, 4096),
             base: 1.0,
             other: 1.0 + by,
             rounds: [8, 8],
             sides: Default::default(),
             ratio,
             ratio_of: None,
-            between: KnownFrom::Runs(9),
+            between: SpreadSource::Runs(9),
             verdict: if by > 0.01 { ChangeVerdict::Worse } else { ChangeVerdict::Same },
             differs: None,
             same: None,
@@ -344,19 +352,19 @@ mod tests {
 
     fn comparison(figures: Vec<ComparedFigure>) -> Comparison {
         let names = ["a".into(), "b".into()];
-        let nothing = Turns { names, differences: Vec::new(), threshold: 0.01, seconds: 0.0, measured: &[] };
-        Comparison { figures, ..compare_in_turn(&nothing) }
+        let nothing = InterleavedSettings { names, differences: Vec::new(), threshold: 0.01, seconds: 0.0, cases: &[] };
+        Comparison { figures, ..compare_interleaved(&nothing) }
     }
 
-    fn judged(policy: &str, by: f64) -> Gated {
-        Gate::of_policy(policy).unwrap().judge(&comparison(vec![figure(by)]), TODAY)
+    fn judge_policy(policy: &str, by: f64) -> GateResult {
+        Gate::from_policy(policy).unwrap().judge(&comparison(vec![figure(by)]), TODAY)
     }
 
     #[test]
-    fn a_figure_may_be_worse_by_what_the_most_special_rule_allows() {
+    fn most_specific_rule_decides() {
         let rule =
             |name: &str, worse: &str, more: &str| format!("[[figures]]\nname = '{name}'\nworse = {worse}\n{more}\n");
-        let missed = |policy: &str, by: f64| judged(policy, by).missed.len();
+        let missed = |policy: &str, by: f64| judge_policy(policy, by).missed.len();
         assert_eq!([missed("", 0.005), missed("", 0.02)], [0, 1]);
         assert_eq!([missed("worse = '5%'", 0.04), missed("worse = '5%'", 0.05)], [0, 1]);
         assert_eq!([missed("worse = true", 9.0), missed("worse = false", 0.02)], [0, 1]);
@@ -369,40 +377,40 @@ mod tests {
         );
         assert_eq!(missed(&rule("test.latency", "'90%'", "case.bytes = '8 KiB'"), 0.4), 1, "another case");
         assert_eq!(missed(&rule("test.lat", "'90%'", ""), 0.4), 1, "no part of the id");
-        let owned = judged(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
+        let owned = judge_policy(&rule("test", "'3%'", "owner = 'memory'"), 0.1);
         assert_eq!(owned.missed[0].owner.as_deref(), Some("memory"));
         assert_eq!(owned.missed[0].figure, "test.latency.load bytes=4 KiB");
         assert!(matches!(owned.missed[0].because, GateReason::Worse { by, allowed: 0.03 } if (by - 0.1).abs() < 1e-9));
-        assert_eq!(Gate::worse_by(0.05), Gate::of_policy("worse = '5%'").unwrap());
-        assert_eq!(Gate::worse_by(0.0), Gate::of_policy("").unwrap());
+        assert_eq!(Gate::from_share(0.05), Gate::from_policy("worse = '5%'").unwrap());
+        assert_eq!(Gate::from_share(0.0), Gate::from_policy("").unwrap());
     }
 
     #[test]
-    fn a_former_name_is_that_of_today() {
+    fn deprecated_name_is_canonical() {
         let metric = kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
         let worse = ComparedFigure { metric, case: Case::new(), ..figure(0.3) };
-        let former = metric.id.former().unwrap();
+        let former = metric.id.deprecated_id().unwrap();
         for rule in [
             format!("[[figures]]\nname = '{former}'\nworse = true"),
             format!("[[known]]\nname = '{former}'\nbecause = '#1'"),
         ] {
-            let gate = Gate::of_policy(&rule).unwrap();
+            let gate = Gate::from_policy(&rule).unwrap();
             assert_eq!(gate.names().next(), Some(metric.id.as_str()));
             assert!(gate.judge(&comparison(vec![worse.clone()]), TODAY).missed.is_empty(), "{rule}");
         }
     }
 
     #[test]
-    fn what_must_be_seen_is_missed_where_it_could_not_be() {
+    fn undetectable_required_change_is_missed() {
         let count = |policy: &str| {
-            let gated = judged(policy, 0.0);
+            let gated = judge_policy(policy, 0.0);
             (gated.missed.len(), gated.unseen)
         };
         assert_eq!([count(""), count("worse = '5%'"), count("worse = true")], [(0, 1), (0, 0), (0, 0)]);
         assert_eq!([count("worse = '5%'\nseen = '2%'"), count("worse = '5%'\nseen = '1%'")], [(0, 0), (1, 0)]);
         let gate =
-            Gate::of_policy("seen = '10%'\n[[figures]]\nname = 'test'\ncase.bytes = '8KiB'\nowner = 'x'").unwrap();
-        let why = NotComparedBecause::NoRatio;
+            Gate::from_policy("seen = '10%'\n[[figures]]\nname = 'test'\ncase.bytes = '8KiB'\nowner = 'x'").unwrap();
+        let why = NotComparedReason::NoRatio;
         let left = NotCompared { metric: LATENCY.id, case: "bytes=8 KiB".into(), why };
         let missing = gate.judge(&Comparison { not_compared: vec![left], ..comparison(Vec::new()) }, TODAY);
         assert_eq!(
@@ -412,10 +420,10 @@ mod tests {
     }
 
     #[test]
-    fn a_known_issue_excuses_until_its_day_and_up_to_its_share() {
+    fn known_issue_excuses_until_day_and_share() {
         let with = |more: &str| format!("[[known]]\nname = 'test'\nbecause = '#1'\n{more}\n");
         let outcome = |policy: &str, by: f64| {
-            let gated = judged(policy, by);
+            let gated = judge_policy(policy, by);
             (gated.missed.len(), gated.known.len(), gated.not_seen.len())
         };
         assert_eq!([outcome(&with(""), 0.3), outcome(&with(""), 0.0)], [(0, 1, 0), (0, 0, 1)]);
@@ -428,12 +436,12 @@ mod tests {
         }
         let twice = with("until = 2020-01-01") + &with("worse = '50%'");
         assert_eq!(outcome(&twice, 0.3), (0, 1, 1), "one that excuses comes before one that does not");
-        let over = judged(&with("until = 2020-01-01"), 0.3);
+        let over = judge_policy(&with("until = 2020-01-01"), 0.3);
         assert_eq!(over.missed[0].issue.as_ref().unwrap().until.as_deref(), Some("2020-01-01"));
     }
 
     #[test]
-    fn a_mistake_in_a_policy_is_told_with_its_line() {
+    fn policy_error_names_line() {
         for (policy, words) in [
             ("worse = 5", "line 1: invalid type: integer `5`"),
             ("worse = '5'", "a percentage"),
@@ -446,7 +454,7 @@ mod tests {
             ("[[known]]\nname = 'a'\nbecause = 'b'\nuntil = 10:00:00", "a day such as"),
             ("[[figures]", "line 1"),
         ] {
-            let said = Gate::of_policy(policy).unwrap_err();
+            let said = Gate::from_policy(policy).unwrap_err();
             assert!(said.contains(words) && !said.contains('\n'), "{policy}: {said}");
         }
     }

@@ -1,22 +1,24 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_model::{ComparedFigure, ComparedRung, Comparison, Place, Run};
+use kelvin_model::{ComparedFigure, ComparedRung, Comparison, FigureSource, Run};
 
-use super::{Compare, Subject};
+use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;
-use crate::screen::{Climbed, LEAST_RUNGS, climbed};
+use crate::overview::{LadderRung, MIN_RUNGS, ladder_rungs};
 
-impl Compare<'_> {
+impl ComparisonRequest<'_> {
     /// The ladders of both sides, of several runs that of the last; nothing where a side is no picture of its machine.
     pub fn ladder(&self, comparison: &Comparison) -> Vec<ComparedRung> {
-        let Some([base, other]) = rungs(self.base.of).zip(rungs(self.other.of)).map(<[_; 2]>::from) else {
+        let Some([base, other]) = rungs(self.base.subject).zip(rungs(self.other.subject)).map(<[_; 2]>::from) else {
             return Vec::new();
         };
         // Both are in the order of the one table of steps; what one of them lacks stands behind what comes before it in the other.
-        let mut all: Vec<[Option<Climbed>; 2]> = base.into_iter().map(|one| [Some(one), None]).collect();
+        let mut all: Vec<[Option<LadderRung>; 2]> = base.into_iter().map(|one| [Some(one), None]).collect();
         let mut next = 0;
         for one in other {
-            let same = |pair: &[Option<Climbed>; 2]| pair[0].as_ref().is_some_and(|base| base.named == one.named);
+            let same = |pair: &[Option<LadderRung>; 2]| {
+                pair[0].as_ref().is_some_and(|base| base.sentence_name == one.sentence_name)
+            };
             match all.iter().position(same) {
                 Some(at) => {
                     all[at][1] = Some(one);
@@ -30,28 +32,28 @@ impl Compare<'_> {
         }
         let rungs: Vec<ComparedRung> = all.iter().filter_map(|pair| rung(pair, comparison)).collect();
         let of_both = rungs.iter().filter(|rung| rung.seconds.iter().all(Option::is_some)).count();
-        if of_both < LEAST_RUNGS { Vec::new() } else { rungs }
+        if of_both < MIN_RUNGS { Vec::new() } else { rungs }
     }
 }
 
 /// The rungs of a side; none at all, and no reason against a ladder, of one that kelvin did not measure.
-fn rungs(side: Subject<'_>) -> Option<Vec<Climbed>> {
+fn rungs(side: ComparisonSubject<'_>) -> Option<Vec<LadderRung>> {
     let Some(run): Option<&Run> = side.runs().last() else { return Some(Vec::new()) };
     let analysis = analyse(run);
-    analysis.screen.is_some().then(|| climbed(run, &analysis))
+    analysis.screen.is_some().then(|| ladder_rungs(run, &analysis))
 }
 
-fn rung(pair: &[Option<Climbed>; 2], comparison: &Comparison) -> Option<ComparedRung> {
+fn rung(pair: &[Option<LadderRung>; 2], comparison: &Comparison) -> Option<ComparedRung> {
     let sides = pair.each_ref().map(Option::as_ref);
     let one = sides.into_iter().flatten().next()?;
     // Where a side has no rung, a published machine may have a value at the place of the other.
     let mut places = sides.into_iter().flatten().map(|side| side.rung.figure.place.as_ref());
     let place = places.next().flatten().filter(|first| places.all(|place| place == Some(first)));
-    let figure = place.and_then(|place| find(place, comparison));
+    let figure = place.and_then(|place| figure_index(place, comparison));
     let seconds = match (figure, one.from) {
         (Some(figure), Some((_, shown))) => {
             let ComparedFigure { base, other, .. } = comparison.figures[figure];
-            [base, other].map(|value| Some(shown.value(value)))
+            [base, other].map(|value| Some(shown.convert(value)))
         }
         _ => sides.map(|side| Some(side?.rung.figure.measured?.value)),
     };
@@ -60,6 +62,6 @@ fn rung(pair: &[Option<Climbed>; 2], comparison: &Comparison) -> Option<Compared
     is_known.then(|| ComparedRung { what: rung.what.clone(), continues: rung.continues, seconds, figure })
 }
 
-fn find(place: &Place, comparison: &Comparison) -> Option<usize> {
+fn figure_index(place: &FigureSource, comparison: &Comparison) -> Option<usize> {
     comparison.figures.iter().position(|figure| figure.metric.id == place.metric && figure.case == place.case)
 }

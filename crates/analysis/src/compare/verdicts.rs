@@ -2,99 +2,100 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Better, Chance, ChangeVerdict, ComparedFigure, Estimate, MetricAt, NotKnownBecause};
-use kelvin_stats::{FALSE_SHARE, LEVEL, Uncertain, joint_chances};
+use kelvin_model::{Better, ChangeVerdict, ComparedFigure, Estimate, MetricCase, PValue, UndecidedReason};
+use kelvin_stats::{CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, UncertainValue, adjusted_p_values};
 
 /// How often the smallest change that could have been seen would have been found.
-const POWER: f64 = 0.8;
+const DETECTION_POWER: f64 = 0.8;
 
 /// A figure before it is judged beside all others.
-pub(super) struct Weighed {
+pub(super) struct PendingFigure {
     /// What is known of it: its verdict is not known, because of what it says.
     pub figure: ComparedFigure,
     /// Logarithm of the ratio with its error, if there is one.
-    pub error: Option<Uncertain>,
+    pub error: Option<UncertainValue>,
     /// Logarithms of both sides with their own errors, if they have some.
-    pub alone: Option<[Uncertain; 2]>,
+    pub side_errors: Option<[UncertainValue; 2]>,
     /// What the core frequency may have done to the ratio, from lowest to highest, as logarithms.
-    pub of_clock: [f64; 2],
+    pub clock_effect: [f64; 2],
 }
 
 /// What all figures are judged by.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct TestBounds {
     /// The threshold on either side, as logarithms.
     margin: [f64; 2],
     /// The chance up to which one figure more would have been found.
-    by_accident: f64,
+    alpha: f64,
 }
 
 /// A threshold on either side, as logarithms.
-pub(super) fn margin(threshold: f64) -> [f64; 2] {
+pub(super) fn log_margin(threshold: f64) -> [f64; 2] {
     [(1.0 - threshold).ln(), threshold.ln_1p()]
 }
 
 /// The verdicts, the most consequential first.
-pub(super) fn together(weighed: Vec<Weighed>, threshold: f64) -> Vec<ComparedFigure> {
-    let margin = margin(threshold);
-    let tested: Vec<(&Weighed, Uncertain)> = weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
-    let chances = |of: &dyn Fn(&Weighed, &Uncertain) -> f64| -> Vec<Chance> {
+pub(super) fn judge_together(weighed: Vec<PendingFigure>, threshold: f64) -> Vec<ComparedFigure> {
+    let margin = log_margin(threshold);
+    let tested: Vec<(&PendingFigure, UncertainValue)> =
+        weighed.iter().filter_map(|one| Some((one, one.error?))).collect();
+    let chances = |of: &dyn Fn(&PendingFigure, &UncertainValue) -> f64| -> Vec<PValue> {
         let alone: Vec<f64> = tested.iter().map(|(one, error)| of(one, error)).collect();
-        let joint = joint_chances(&alone);
-        alone.into_iter().zip(joint).map(|(alone, joint)| Chance { alone, joint }).collect()
+        let joint = adjusted_p_values(&alone);
+        alone.into_iter().zip(joint).map(|(alone, joint)| PValue { alone, joint }).collect()
     };
-    let differs = chances(&|one, error| one.chance_within(error, margin));
-    let same = chances(&|_, error| error.chance_outside(margin[0], margin[1]));
-    let found = differs.iter().filter(|chance| chance.counts(FALSE_SHARE)).count();
-    let by_accident = FALSE_SHARE * (found + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
-    let bounds = Bounds { margin, by_accident };
+    let differs = chances(&|one, error| one.p_value(error, margin));
+    let same = chances(&|_, error| error.equivalence_p_value(margin[0], margin[1]));
+    let found = differs.iter().filter(|chance| chance.is_significant(FALSE_DISCOVERY_RATE)).count();
+    let by_accident = FALSE_DISCOVERY_RATE * (found + 1).min(tested.len()) as f64 / tested.len().max(1) as f64;
+    let bounds = TestBounds { margin, alpha: by_accident };
     let mut tests = differs.into_iter().zip(same);
     let mut figures: Vec<ComparedFigure> = weighed
         .into_iter()
         .map(|one| match one.error.and_then(|error| Some((error, tests.next()?))) {
-            Some((error, chances)) => one.judged(error, chances, bounds),
+            Some((error, chances)) => one.judge(error, chances, bounds),
             None => one.figure,
         })
         .collect();
     // The sort is stable: within one place figures stay in the order in which they were measured.
-    figures.sort_by(|one, other| place(one).partial_cmp(&place(other)).unwrap_or(std::cmp::Ordering::Equal));
+    figures.sort_by(|one, other| sort_key(one).partial_cmp(&sort_key(other)).unwrap_or(std::cmp::Ordering::Equal));
     figures
 }
 
-impl Weighed {
+impl PendingFigure {
     /// How strange the figure is if nothing but the core frequency changed.
-    pub fn strangeness(&self) -> Option<f64> {
+    pub fn standardised_distance(&self) -> Option<f64> {
         let error = self.error.as_ref()?;
-        let [low, high] = self.of_clock;
-        error.strangeness(error.value.clamp(low, high))
+        let [low, high] = self.clock_effect;
+        error.standardised_distance(error.value.clamp(low, high))
     }
 
     /// Whether it is this figure.
-    pub fn is_at(&self, at: &MetricAt) -> bool {
+    pub fn is_at(&self, at: &MetricCase) -> bool {
         self.figure.metric.id == at.metric && self.figure.case == at.case
     }
 
     /// What may be with no change beyond the threshold: its ends.
-    fn unchanged(&self, margin: [f64; 2]) -> [f64; 2] {
-        [self.of_clock[0] + margin[0], self.of_clock[1] + margin[1]]
+    fn null_range(&self, margin: [f64; 2]) -> [f64; 2] {
+        [self.clock_effect[0] + margin[0], self.clock_effect[1] + margin[1]]
     }
 
     /// Chance of the figure if nothing changed by more than the threshold.
-    pub fn chance_within(&self, error: &Uncertain, margin: [f64; 2]) -> f64 {
-        let [low, high] = self.unchanged(margin);
-        error.chance_of(error.value.clamp(low, high))
+    pub fn p_value(&self, error: &UncertainValue, margin: [f64; 2]) -> f64 {
+        let [low, high] = self.null_range(margin);
+        error.p_value(error.value.clamp(low, high))
     }
 
-    fn judged(self, error: Uncertain, (differs, same): (Chance, Chance), bounds: Bounds) -> ComparedFigure {
-        let Bounds { margin, by_accident } = bounds;
+    fn judge(self, error: UncertainValue, (differs, same): (PValue, PValue), bounds: TestBounds) -> ComparedFigure {
+        let TestBounds { margin, alpha: by_accident } = bounds;
         let mut sides = self.figure.sides.clone();
-        for (side, alone) in sides.iter_mut().zip(self.alone.iter().flatten()) {
-            let (low, high) = alone.interval(LEVEL);
+        for (side, alone) in sides.iter_mut().zip(self.side_errors.iter().flatten()) {
+            let (low, high) = alone.interval(CONFIDENCE_LEVEL);
             side.interval = Some([low.exp(), high.exp()]);
         }
-        let (low, high) = error.interval(LEVEL);
+        let (low, high) = error.interval(CONFIDENCE_LEVEL);
         let verdict = self.verdict(&error, differs, same, margin);
-        let unchanged = self.unchanged(margin);
+        let unchanged = self.null_range(margin);
         let is_inside = margin[0] < error.value && error.value < margin[1];
         let limits: &[f64] = match error.value {
             _ if is_inside => &margin,
@@ -102,9 +103,9 @@ impl Weighed {
             _ => &unchanged[..1],
         };
         let is_same = verdict == ChangeVerdict::Same;
-        let is_open = verdict == ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
+        let is_open = verdict == ChangeVerdict::NotKnown(UndecidedReason::Undecided);
         let times = error.times_to_decide(by_accident, limits);
-        let least_seen = self.least_seen(&error, by_accident, unchanged);
+        let least_seen = self.detectable_change(&error, by_accident, unchanged);
         ComparedFigure {
             sides,
             ratio: Estimate { value: self.figure.ratio.value, low: low.exp(), high: high.exp(), is_range: false },
@@ -119,16 +120,16 @@ impl Weighed {
     }
 
     /// The smallest change for the worse that is found with the stated power, as a share.
-    fn least_seen(&self, error: &Uncertain, by_accident: f64, [low, high]: [f64; 2]) -> f64 {
-        let beyond = error.least_seen(by_accident, POWER);
+    fn detectable_change(&self, error: &UncertainValue, by_accident: f64, [low, high]: [f64; 2]) -> f64 {
+        let beyond = error.detectable_effect(by_accident, DETECTION_POWER);
         match self.figure.metric.better {
             Better::Higher => 1.0 - (low - beyond).exp(),
             Better::Lower | Better::Neither => (high + beyond).exp() - 1.0,
         }
     }
 
-    fn verdict(&self, error: &Uncertain, differs: Chance, same: Chance, margin: [f64; 2]) -> ChangeVerdict {
-        if differs.counts(FALSE_SHARE) {
+    fn verdict(&self, error: &UncertainValue, differs: PValue, same: PValue, margin: [f64; 2]) -> ChangeVerdict {
+        if differs.is_significant(FALSE_DISCOVERY_RATE) {
             return match (self.figure.metric.better, error.value > 0.0) {
                 (Better::Lower, true) | (Better::Higher, false) => ChangeVerdict::Worse,
                 (Better::Lower, false) | (Better::Higher, true) => ChangeVerdict::Better,
@@ -136,17 +137,17 @@ impl Weighed {
                 (Better::Neither, false) => ChangeVerdict::Lower,
             };
         }
-        if same.counts(FALSE_SHARE) {
+        if same.is_significant(FALSE_DISCOVERY_RATE) {
             return ChangeVerdict::Same;
         }
-        let is_of_clock = error.value.clamp(self.of_clock[0], self.of_clock[1]) == error.value
+        let is_of_clock = error.value.clamp(self.clock_effect[0], self.clock_effect[1]) == error.value
             && !(margin[0]..margin[1]).contains(&error.value);
-        ChangeVerdict::NotKnown(if is_of_clock { NotKnownBecause::CoreFrequency } else { NotKnownBecause::Undecided })
+        ChangeVerdict::NotKnown(if is_of_clock { UndecidedReason::CoreFrequency } else { UndecidedReason::Undecided })
     }
 }
 
 /// How many times as good the base is as the other; `None` where neither direction is better.
-pub(super) fn times_as_good(figure: &ComparedFigure) -> Option<f64> {
+pub(super) fn goodness_ratio(figure: &ComparedFigure) -> Option<f64> {
     match figure.metric.better {
         Better::Lower => Some(figure.ratio.value),
         Better::Higher => Some(1.0 / figure.ratio.value),
@@ -155,7 +156,7 @@ pub(super) fn times_as_good(figure: &ComparedFigure) -> Option<f64> {
 }
 
 /// Where a figure stands in a report: the smaller the sooner.
-fn place(figure: &ComparedFigure) -> (u32, Reverse<f64>) {
+fn sort_key(figure: &ComparedFigure) -> (u32, Reverse<f64>) {
     let certain = figure.ratio.low.ln().max(-figure.ratio.high.ln());
     let open = figure.differs.map_or(f64::NEG_INFINITY, |chance| -chance.alone);
     match figure.verdict {

@@ -3,25 +3,25 @@
 use kelvin_model::{Case, Name, Reference, ReferenceValue, Unit};
 use serde::Deserialize;
 
-use super::places::{Place, Unmatched, place, unmatched};
+use super::row_mapping::{RowMapping, UnmatchedRow, row_mapping, unmatched_row};
 
 /// A file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct File {
-    machine: Machine,
-    metric: Vec<Row>,
+pub(super) struct RowFile {
+    machine: RowMachine,
+    metric: Vec<PublishedRow>,
     #[serde(default)]
-    finding: Vec<Finding>,
+    finding: Vec<PublishedFinding>,
     #[serde(default)]
     hypothesis: Vec<Hypothesis>,
     #[serde(default)]
-    answer: Vec<Answer>,
+    answer: Vec<PublishedAnswer>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Machine {
+struct RowMachine {
     id: String,
     title: String,
     cpu: Option<String>,
@@ -40,21 +40,21 @@ struct Machine {
 /// One metric, at one point or along an axis.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct PublishedRow {
     id: String,
     /// What `x` is, in words.
     by: Option<String>,
     /// The points on the axis.
     x: Option<Vec<u64>>,
-    value: Option<Figures>,
-    cycles: Option<Figures>,
+    value: Option<RowFigures>,
+    cycles: Option<RowFigures>,
     /// Lowest and highest, where no single value was published.
     cycles_range: Option<[f64; 2]>,
     /// In the unit of `value`, or in cycles where there is no `value`.
-    std: Option<Figures>,
+    std: Option<RowFigures>,
     std_cycles: Option<f64>,
-    predicted: Option<Figures>,
-    predicted_cycles: Option<Figures>,
+    predicted: Option<RowFigures>,
+    predicted_cycles: Option<RowFigures>,
     peak: Option<f64>,
     n: Option<u64>,
     unit: Option<PublishedUnit>,
@@ -69,13 +69,13 @@ struct Row {
 /// A figure, or one for each point of the axis.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Figures {
+enum RowFigures {
     One(f64),
     Each(Vec<f64>),
 }
 
-impl Figures {
-    fn at(&self, point: usize) -> f64 {
+impl RowFigures {
+    fn figure_at(&self, point: usize) -> f64 {
         match self {
             Self::One(figure) => *figure,
             Self::Each(figures) => figures[point],
@@ -95,7 +95,7 @@ enum PublishedUnit {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Finding {
+pub(super) struct PublishedFinding {
     pub(super) text: String,
 }
 
@@ -108,15 +108,15 @@ struct Hypothesis {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct PublishedAnswer {
     file: String,
     digest: String,
     note: String,
 }
 
-impl File {
+impl RowFile {
     /// The reference machine that the file describes.
-    pub(super) fn reference(self) -> Reference {
+    pub(super) fn into_reference(self) -> Reference {
         let study = self.machine.id.clone();
         let frequency_hz = self.machine.frequency_ghz.map(|ghz| ghz * 1e9);
         let cycle = frequency_hz.map(|hertz| 1e9 / hertz);
@@ -127,7 +127,7 @@ impl File {
         Reference {
             id: Name::intern(&study),
             title: self.machine.title.clone(),
-            machine: self.machine.lines(),
+            machine: self.machine.fact_lines(),
             frequency_hz,
             values: self.metric.into_iter().flat_map(|row| row.values(&study, cycle)).collect(),
             findings: findings.chain(hypotheses).chain(answers).collect(),
@@ -135,9 +135,9 @@ impl File {
     }
 }
 
-impl Machine {
+impl RowMachine {
     /// Its facts, for people.
-    fn lines(self) -> Vec<(String, String)> {
+    fn fact_lines(self) -> Vec<(String, String)> {
         let kib = |bytes: u64| format!("{} KiB", bytes / 1024);
         let lines = [
             ("Processor", self.cpu),
@@ -156,19 +156,19 @@ impl Machine {
     }
 }
 
-impl Row {
+impl PublishedRow {
     /// One value for each point of the row; `cycle` is the length of a core cycle in nanoseconds.
     fn values(&self, study: &str, cycle: Option<f64>) -> Vec<ReferenceValue> {
         let points = self.x.as_ref().map_or(1, Vec::len);
-        (0..points).map(|point| self.one(study, point, cycle)).collect()
+        (0..points).map(|point| self.value_at(study, point, cycle)).collect()
     }
 
-    fn one(&self, study: &str, point: usize, cycle: Option<f64>) -> ReferenceValue {
+    fn value_at(&self, study: &str, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let x = self.x.as_ref().map(|x| x[point]);
         let published = self.published(point, cycle);
-        match (unmatched(study, &self.id), place(study, &self.id)) {
-            (Some(unmatched), _) => unmatched_with(published, unmatched),
-            (None, Some(place)) => placed(published, place, x),
+        match (unmatched_row(study, &self.id), row_mapping(study, &self.id)) {
+            (Some(unmatched), _) => with_unmatched(published, unmatched),
+            (None, Some(place)) => with_mapping(published, place, x),
             (None, None) => panic!("no place is known for the published {} at {x:?}", self.id),
         }
     }
@@ -176,7 +176,7 @@ impl Row {
     /// The published figures, under the name of the row.
     fn published(&self, point: usize, cycle: Option<f64>) -> ReferenceValue {
         let in_time = |cycles: f64| cycles * cycle.expect("cycles are published with the frequency of the core");
-        let at = |figures: &Option<Figures>| figures.as_ref().map(|figures| figures.at(point));
+        let at = |figures: &Option<RowFigures>| figures.as_ref().map(|figures| figures.figure_at(point));
         let cycles = at(&self.cycles);
         let midpoint = self.cycles_range.map(|[low, high]| (low + high) / 2.0);
         let value = at(&self.value).or_else(|| cycles.or(midpoint).map(in_time));
@@ -192,7 +192,7 @@ impl Row {
             unit: self.unit(),
             spans: self.spans.clone(),
             note: self.note(),
-            also: self.also(point),
+            also: self.other_figures(point),
         }
     }
 
@@ -208,18 +208,18 @@ impl Row {
 
     fn note(&self) -> Option<String> {
         let by = self.by.as_ref().map(|by| format!("by {by}"));
-        joined([by.as_deref(), self.note.as_deref()])
+        join_notes([by.as_deref(), self.note.as_deref()])
     }
 
     /// Published figures without their own field.
-    fn also(&self, point: usize) -> Vec<(String, f64)> {
-        let std_in_cycles = self.value.is_none().then_some(self.std.as_ref()).flatten().map(|std| std.at(point));
+    fn other_figures(&self, point: usize) -> Vec<(String, f64)> {
+        let std_in_cycles = self.value.is_none().then_some(self.std.as_ref()).flatten().map(|std| std.figure_at(point));
         let figures = [
             ("peak, bytes per second", self.peak),
             ("lowest, cycles", self.cycles_range.map(|[low, _]| low)),
             ("highest, cycles", self.cycles_range.map(|[_, high]| high)),
             ("standard deviation, cycles", self.std_cycles.or(std_in_cycles)),
-            ("predicted, cycles", self.predicted_cycles.as_ref().map(|predicted| predicted.at(point))),
+            ("predicted, cycles", self.predicted_cycles.as_ref().map(|predicted| predicted.figure_at(point))),
             ("at", self.x.as_ref().map(|x| x[point] as f64)),
             ("bytes of a block", self.block_bytes.map(|bytes| bytes as f64)),
             ("blocks", self.blocks),
@@ -231,9 +231,9 @@ impl Row {
 }
 
 /// A published value where kelvin measures the same.
-fn placed(mut published: ReferenceValue, place: &Place, x: Option<u64>) -> ReferenceValue {
+fn with_mapping(mut published: ReferenceValue, place: &RowMapping, x: Option<u64>) -> ReferenceValue {
     if place.is_spanned {
-        published.note = joined([published.spans.take().as_deref(), published.note.as_deref()]);
+        published.note = join_notes([published.spans.take().as_deref(), published.note.as_deref()]);
     }
     if place.is_rate {
         published.also.push(("per second".into(), published.value));
@@ -242,18 +242,18 @@ fn placed(mut published: ReferenceValue, place: &Place, x: Option<u64>) -> Refer
     ReferenceValue {
         metric: place.metric.id,
         case: place.case(x),
-        spans: joined([published.spans.as_deref(), place.spans]),
+        spans: join_notes([published.spans.as_deref(), place.spans]),
         ..published
     }
 }
 
 /// A published value without a counterpart: it keeps the name of its row.
-fn unmatched_with(mut published: ReferenceValue, unmatched: &Unmatched) -> ReferenceValue {
-    published.spans = joined([published.spans.as_deref(), Some(unmatched.because)]);
+fn with_unmatched(mut published: ReferenceValue, unmatched: &UnmatchedRow) -> ReferenceValue {
+    published.spans = join_notes([published.spans.as_deref(), Some(unmatched.because)]);
     published
 }
 
-fn joined(parts: [Option<&str>; 2]) -> Option<String> {
+fn join_notes(parts: [Option<&str>; 2]) -> Option<String> {
     let parts: Vec<&str> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join("; "))
 }

@@ -3,18 +3,18 @@
 use kelvin_model::{Name, Reference};
 use serde::Deserialize;
 
-use super::rows::Finding;
+use super::rows::PublishedFinding;
 
 /// The parts of a file that a report shows.
 #[derive(Deserialize)]
-pub(super) struct File {
-    machine: Machine,
-    finding: Vec<Finding>,
+pub(super) struct TableFile {
+    machine: TableMachine,
+    finding: Vec<PublishedFinding>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Machine {
+struct TableMachine {
     id: String,
     title: String,
     timing: Option<String>,
@@ -27,13 +27,13 @@ struct Machine {
     file_bytes: Option<u64>,
 }
 
-impl File {
+impl TableFile {
     /// The machines and the findings.
-    pub(super) fn reference(self) -> Reference {
+    pub(super) fn into_reference(self) -> Reference {
         Reference {
             id: Name::intern(&self.machine.id),
             title: self.machine.title.clone(),
-            machine: self.machine.lines(),
+            machine: self.machine.fact_lines(),
             frequency_hz: None,
             values: Vec::new(),
             findings: self.finding.into_iter().map(|finding| finding.text).collect(),
@@ -41,8 +41,8 @@ impl File {
     }
 }
 
-impl Machine {
-    fn lines(self) -> Vec<(String, String)> {
+impl TableMachine {
+    fn fact_lines(self) -> Vec<(String, String)> {
         let bytes = |bytes: u64| format!("{bytes} B");
         let files = self.files.zip(self.file_bytes).map(|(files, each)| format!("{files} of {each} B"));
         let lines = [

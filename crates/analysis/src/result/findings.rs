@@ -1,10 +1,10 @@
 //! What is worth knowing of a run.
 
-use kelvin_model::{Case, CauseVerdict, Estimate, Explanation, Name, Part, PartOf, Place, Run};
+use kelvin_model::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, FigureSource, Name, PartKind, Run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AreaAgainstClass, Ceiling, MemoryLevel, Warning};
+use super::{AreaComparison, ImpossibleValue, MemoryLevel, Warning};
 
 /// Something worth knowing, in a sentence, with its evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub struct Finding {
     /// Its evidence: figures or a test.
     pub because: String,
     /// The data of both.
-    pub found: Found,
+    pub found: FindingData,
     /// Ids of the metrics it is about.
     pub metrics: Vec<Name>,
 }
@@ -24,7 +24,7 @@ pub struct Finding {
 /// What is worth knowing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum FindingData {
     /// The kernel's clock source changed during the run.
     ClockChanged {
         /// The old one.
@@ -69,25 +69,25 @@ pub enum Found {
     /// An impossible figure.
     Invalid {
         /// Which.
-        at: Place,
+        at: FigureSource,
         /// The bound it exceeds.
-        ceiling: Ceiling,
+        ceiling: ImpossibleValue,
     },
     /// How many figures have no value.
     Counted {
         /// Why.
-        of: CountOf,
+        of: MissingFigureKind,
         /// How many.
         count: usize,
         /// Of how many.
         all: usize,
         /// The first of them.
-        first: Place,
+        first: FigureSource,
     },
     /// The levels of the memory hierarchy.
     MemoryLevels,
     /// The host moved the CPUs.
-    Moved(Moved),
+    Moved(MovedCpus),
     /// The network between two processes, in brief.
     Network {
         /// The conclusions that matter most.
@@ -99,11 +99,11 @@ pub enum Found {
         said: Vec<String>,
     },
     /// An area that is slower or faster as a whole than machines of its class.
-    OffClass(AreaAgainstClass),
+    OffClass(AreaComparison),
     /// All areas that a class is well known of, two at least, are slower as a whole than machines of it.
-    SlowMachine(Vec<AreaAgainstClass>),
+    SlowMachine(Vec<AreaComparison>),
     /// A gap between measured and predicted.
-    Gap(Gap),
+    Gap(PredictionGap),
     /// Figures with one kind of warning.
     Warned {
         /// How many.
@@ -113,7 +113,7 @@ pub enum Found {
         /// Number expected by chance alone.
         by_chance: f64,
         /// The first of them.
-        first: Place,
+        first: FigureSource,
         /// Its warning.
         warning: Warning,
     },
@@ -122,7 +122,7 @@ pub enum Found {
 /// Why figures have no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum CountOf {
+pub enum MissingFigureKind {
     /// Their rounds failed.
     Failed,
     /// Too few of their samples were undisturbed.
@@ -133,7 +133,7 @@ pub enum CountOf {
 
 /// CPUs that the host moved, within the run or since another one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct MovedCpus {
     /// The case that shows it: the largest working set.
     pub case: Case,
     /// Id of the rate that changes most with it.
@@ -142,9 +142,9 @@ pub struct Moved {
 
 /// A gap between measured and predicted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Gap {
+pub struct PredictionGap {
     /// Where.
-    pub at: Place,
+    pub at: FigureSource,
     /// Measured over predicted.
     pub ratio: f64,
     /// The cache that is smaller than the machine reports, if that explains it.
@@ -179,18 +179,18 @@ pub struct ShownCause {
 
 impl GapCauses {
     /// Of the figure at a place, if a run tried its causes.
-    pub(crate) fn tried(run: &Run, at: &Place) -> Option<Self> {
-        run.explanation(&at.metric, &at.case).map(Self::of)
+    pub(crate) fn from_run(run: &Run, at: &FigureSource) -> Option<Self> {
+        run.explanation(&at.metric, &at.case).map(Self::from_explanation)
     }
 
     /// Of what an experiment shows.
-    fn of(explanation: &Explanation) -> Self {
+    fn from_explanation(explanation: &Explanation) -> Self {
         let causes = &explanation.causes;
         let names = |wanted: &[CauseVerdict]| {
             causes.iter().filter(|cause| wanted.contains(&cause.verdict)).map(|cause| cause.what).collect()
         };
-        let shown = |part: &Part| {
-            let PartOf::Cause(id) = part.of else { return None };
+        let shown = |part: &ExplainedPart| {
+            let PartKind::Cause(id) = part.of else { return None };
             let cause = causes.iter().find(|cause| cause.id == id)?;
             Some(ShownCause { what: cause.what, share: part.share.share })
         };

@@ -5,7 +5,7 @@ use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Concluded;
+use super::StatedConclusion;
 
 /// The universal scalability law as fitted to a rate over a number of workers: lambda n / (1 + sigma (n - 1) + kappa n (n - 1)).
 ///
@@ -43,8 +43,9 @@ pub struct FittedLaw {
 
 impl FittedLaw {
     /// The law's rate with this many workers, in the metric's unit.
-    pub fn at(&self, workers: f64) -> f64 {
-        Scalability { lambda: self.lambda.value, sigma: self.sigma.value, kappa: self.kappa.value }.at(workers)
+    pub fn rate_at(&self, workers: f64) -> f64 {
+        Scalability { lambda: self.lambda.value, sigma: self.sigma.value, kappa: self.kappa.value }
+            .throughput_at(workers)
     }
 }
 
@@ -125,5 +126,5 @@ pub struct BestCell {
     /// The cases that may be equally good.
     pub as_good: Vec<Case>,
     /// The conclusion.
-    pub conclusion: Concluded,
+    pub conclusion: StatedConclusion,
 }

@@ -4,7 +4,7 @@ use kelvin_model::{Interval, Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Concluded;
+use super::StatedConclusion;
 
 /// The levels of the memory hierarchy, found from the latency of loads against the working set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -14,9 +14,9 @@ pub struct MemoryLevels {
     /// The levels with base pages, innermost first; a single one where the curve has no step.
     pub levels: Vec<MemoryLevel>,
     /// The additional cost of base pages over huge ones, if both were measured.
-    pub translation: Option<Translation>,
+    pub translation: Option<TranslationCost>,
     /// One sentence for each level, each reported cache without a level, and translation.
-    pub conclusions: Vec<Concluded>,
+    pub conclusions: Vec<StatedConclusion>,
 }
 
 /// One level: a plateau of the curve.
@@ -33,7 +33,7 @@ pub struct MemoryLevel {
     /// The largest working set on the plateau, in bytes.
     pub to_bytes: u64,
     /// Working sets between which it ends; `None` for the last one, whose end was not measured.
-    pub capacity: Option<Capacity>,
+    pub capacity: Option<LevelCapacity>,
     /// The cache that the machine reports for it, in bytes.
     pub reported_bytes: Option<u64>,
     /// Whether the reported size lies within the capacity; `None` without either.
@@ -42,14 +42,14 @@ pub struct MemoryLevel {
 
 /// Two working sets between which a level ends, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Capacity {
+pub struct LevelCapacity {
     /// The largest one that still fits: by its latency at most a quarter of the loads miss.
     pub low: u64,
     /// The smallest one that does not: by its latency at least half of the loads miss.
     pub high: u64,
 }
 
-impl Capacity {
+impl LevelCapacity {
     /// Whether a cache of so many bytes would end so.
     pub fn contains(&self, bytes: u64) -> bool {
         (self.low..=self.high).contains(&bytes)
@@ -58,7 +58,7 @@ impl Capacity {
 
 /// The additional cost of base pages over huge ones at the same working set: TLB misses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Translation {
+pub struct TranslationCost {
     /// The largest working set that was measured with both, in bytes.
     pub bytes: u64,
     /// Latency there with base pages, in nanoseconds.

@@ -1,6 +1,6 @@
 //! What was measured of one metric at one case, and what is to be said of it.
 
-use kelvin_model::{Canary, Interval, Name, Reason, Treatment};
+use kelvin_model::{Canary, HeadlineSamples, Interval, Name, SkipReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ pub enum Outcome {
     /// Too few undisturbed samples for the headline that the metric defines; the summary as found.
     NotKnown(Box<Summary>),
     /// The number is physically impossible, and so is no headline.
-    Invalid(Ceiling),
+    Invalid(ImpossibleValue),
     /// It was not measured, for this reason.
-    Skipped(Reason),
+    Skipped(SkipReason),
     /// Every round failed, for this reason.
     Failed(String),
     /// The run ended before it.
@@ -32,7 +32,7 @@ impl Outcome {
     }
 
     /// The summary of whatever was found, also where it is too disturbed to be known.
-    pub fn found(&self) -> Option<&Summary> {
+    pub fn found_summary(&self) -> Option<&Summary> {
         match self {
             Self::Measured(summary) | Self::NotKnown(summary) => Some(summary),
             _ => None,
@@ -42,7 +42,7 @@ impl Outcome {
 
 /// A physically impossible value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ceiling {
+pub struct ImpossibleValue {
     /// The measured value, in the metric's unit.
     pub value: f64,
     /// The bound, in the metric's unit.
@@ -64,7 +64,7 @@ pub struct Summary {
     /// What the rounds of this run tell of its headline, without what differs from run to run; `None` with a single round.
     pub run_interval: Option<Interval>,
     /// Which samples made the headline.
-    pub treatment: Treatment,
+    pub treatment: HeadlineSamples,
     /// All samples but warm-up.
     pub as_found: Figure,
     /// Undisturbed samples; `None` if there are too few, or no canaries.
@@ -89,7 +89,7 @@ pub struct Summary {
     pub modes: Vec<Mode>,
     /// Of what they are the modes.
     #[serde(default)]
-    pub modes_of: ModesOf,
+    pub modes_of: ModeUnit,
     /// Effective number of independent samples.
     pub effective_samples: f64,
     /// How many samples carry each tag.
@@ -156,7 +156,7 @@ pub struct Distribution {
 impl Summary {
     /// The modes of a value that is bimodal from round to round or from run to run; empty for any other.
     pub fn states(&self) -> &[Mode] {
-        if matches!(self.modes_of, ModesOf::Rounds | ModesOf::Runs) { &self.modes } else { &[] }
+        if matches!(self.modes_of, ModeUnit::Rounds | ModeUnit::Runs) { &self.modes } else { &[] }
     }
 }
 
@@ -176,7 +176,7 @@ pub struct Mode {
 /// Of what modes are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ModesOf {
+pub enum ModeUnit {
     /// Samples: the value is in either from one operation to the next, which is a pattern of the work and no reason for doubt.
     #[default]
     Samples,
@@ -189,9 +189,9 @@ pub enum ModesOf {
     Runs,
 }
 
-impl ModesOf {
+impl ModeUnit {
     /// In words: `rounds`.
-    pub fn words(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Samples => "samples",
             Self::Stretches => "samples, in stretches",
@@ -213,7 +213,7 @@ pub struct TagCount {
 /// A measurement against its prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RangeVerdict {
     /// Its interval touches the predicted range.
     AsPredicted,
     /// Above that range.

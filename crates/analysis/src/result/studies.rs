@@ -6,7 +6,7 @@ use kelvin_model::{Case, Conclusion, Name, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Figure, Outcome, Verdict};
+use super::{Figure, Outcome, RangeVerdict};
 
 /// What a study concludes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -15,11 +15,11 @@ pub struct Study {
     pub id: Name,
     /// The answer, of each case that was studied; empty where the conclusions are short enough.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub answers: Vec<StudyAnswer>,
     /// The design: what was varied and held fixed.
     pub design: String,
     /// The conclusions.
-    pub conclusions: Vec<Concluded>,
+    pub conclusions: Vec<StatedConclusion>,
     /// Tables of what was compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<StudyTable>,
@@ -30,7 +30,7 @@ pub struct Study {
 
 /// What a study answers of a case, before its proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Answer {
+pub struct StudyAnswer {
     /// The answer in a sentence.
     pub says: String,
     /// The figures that it rests on, in a line each, the weightiest first.
@@ -76,7 +76,7 @@ pub struct StudyRow {
 
 /// A conclusion with its words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Concluded {
+pub struct StatedConclusion {
     /// The sentence.
     pub text: String,
     /// Its test, with figures.
@@ -86,7 +86,7 @@ pub struct Concluded {
     pub conclusion: Conclusion,
 }
 
-impl Deref for Concluded {
+impl Deref for StatedConclusion {
     type Target = Conclusion;
 
     fn deref(&self) -> &Conclusion {
@@ -111,7 +111,7 @@ pub struct LineCeiling {
 
 /// Metrics whose distributions are drawn together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tails {
+pub struct TailGroup {
     /// The prefix of their ids.
     pub family: Name,
     /// Ids of the metrics.
@@ -122,7 +122,7 @@ pub struct Tails {
 
 /// The same work done by kelvin and by a rival, in turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct BesideRival {
+pub struct RivalResult {
     /// Id of the measure: `file.rivals.cached`.
     pub id: Name,
     /// The rival.
@@ -138,7 +138,7 @@ pub struct BesideRival {
 #[serde(rename_all = "snake_case")]
 pub enum RivalOutcome {
     /// Both sides, and how they compare.
-    Compared(Box<Compared>),
+    Compared(Box<RivalFigures>),
     /// Why there is no comparison: the outcome of the ratio.
     Missing(Box<Outcome>),
 }
@@ -150,7 +150,7 @@ fn bytes_per_second() -> Unit {
 
 /// Both sides of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Compared {
+pub struct RivalFigures {
     /// Unit of both figures: of a rate, or of the time of one operation.
     #[serde(default = "bytes_per_second")]
     pub unit: Unit,
@@ -164,7 +164,7 @@ pub struct Compared {
     /// What the ratio should be, if that is predicted.
     pub expected: Option<f64>,
     /// The ratio against that.
-    pub verdict: Verdict,
+    pub verdict: RangeVerdict,
     /// How each side was timed and verified, and which program it was.
     pub notes: Vec<String>,
 }

@@ -1,21 +1,22 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
 use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_model::{AlongQuestion, Conclusion, Interval, Unit};
+use kelvin_model::{Conclusion, DependenceQuestion, Interval, Unit};
 
-use super::along::Along;
-use crate::evidence::{Evidence, Rounds};
+use super::dependence::TimeDependence;
+use crate::evidence::{Evidence, RoundHeadlines};
 use crate::result::{Figure, MetricResult, Study, StudyColumn, StudyRow, StudyTable, Summary};
-use crate::words::{byte_call, file_size};
+use crate::wording::{byte_call_title, file_size_text};
 
 /// Conclusions and rates from the metric `file.byte_calls`; `None` where it was only an input.
 pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
-    let all = evidence.all(&BYTE_CALLS);
-    let moves_a_byte = |one: &&Rounds<'_>| !one.only_input && ByteCall::of(one.case) != Some(ByteCall::Lseek);
+    let all = evidence.all_cases(&BYTE_CALLS);
+    let moves_a_byte = |one: &&RoundHeadlines<'_>| !one.only_input && ByteCall::of(one.case) != Some(ByteCall::Lseek);
     all.iter().find(moves_a_byte)?;
     let of_call = |&call: &ByteCall| {
-        let points: Vec<Rounds<'_>> = all.iter().filter(|one| ByteCall::of(one.case) == Some(call)).cloned().collect();
-        Along::of(AlongQuestion::FileSize, FILE_BYTES, points)?.constant()
+        let points: Vec<RoundHeadlines<'_>> =
+            all.iter().filter(|one| ByteCall::of(one.case) == Some(call)).cloned().collect();
+        TimeDependence::from_points(DependenceQuestion::FileSize, FILE_BYTES, points)?.constant()
     };
     let conclusions: Vec<Conclusion> = ByteCall::ALL.iter().filter_map(of_call).collect();
     let design = "One system call moved one byte of a cached file, or none, in files of several sizes, in several rounds. The cost is the same \
@@ -31,23 +32,29 @@ pub(crate) fn byte_calls(evidence: &Evidence<'_>) -> Option<Study> {
 }
 
 /// The rates of the calls that move a byte, by size of the file; `None` where none was asked for.
-pub(super) fn rates(results: &[MetricResult]) -> Option<StudyTable> {
+pub(super) fn rate_table(results: &[MetricResult]) -> Option<StudyTable> {
     let asked = || results.iter().filter(|one| one.metric.id == BYTE_CALLS.id && !one.only_input);
     let cell = |size: u64, call: ByteCall| {
-        let is_it =
-            |one: &&MetricResult| FILE_BYTES.of(&one.case) == Some(size) && ByteCall::of(&one.case) == Some(call);
-        rate(asked().find(is_it)?.outcome.summary()?)
+        let is_it = |one: &&MetricResult| {
+            FILE_BYTES.number_in(&one.case) == Some(size) && ByteCall::of(&one.case) == Some(call)
+        };
+        byte_rate(asked().find(is_it)?.outcome.summary()?)
     };
     let moving = ByteCall::ALL.iter().copied().filter(|&call| call != ByteCall::Lseek);
     let calls: Vec<ByteCall> =
         moving.filter(|&call| asked().any(|one| ByteCall::of(&one.case) == Some(call))).collect();
-    let mut sizes: Vec<u64> = asked().filter_map(|one| FILE_BYTES.of(&one.case)).collect();
+    let mut sizes: Vec<u64> = asked().filter_map(|one| FILE_BYTES.number_in(&one.case)).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let column =
-        |&call: &ByteCall| StudyColumn { label: byte_call(call).into(), unit: Unit::BytesPerSecond, is_main: true };
-    let row =
-        |&size: &u64| StudyRow { label: file_size(size), cells: calls.iter().map(|&call| cell(size, call)).collect() };
+    let column = |&call: &ByteCall| StudyColumn {
+        label: byte_call_title(call).into(),
+        unit: Unit::BytesPerSecond,
+        is_main: true,
+    };
+    let row = |&size: &u64| StudyRow {
+        label: file_size_text(size),
+        cells: calls.iter().map(|&call| cell(size, call)).collect(),
+    };
     let rows: Vec<StudyRow> = sizes.iter().map(row).filter(|row| row.cells.iter().any(Option::is_some)).collect();
     (!rows.is_empty()).then(|| StudyTable {
         id: format!("{}.rates", BYTE_CALLS.id),
@@ -60,7 +67,7 @@ pub(super) fn rates(results: &[MetricResult]) -> Option<StudyTable> {
 }
 
 /// A byte over the time of a call, in bytes a second, with the interval of that time.
-fn rate(time: &Summary) -> Option<Figure> {
+fn byte_rate(time: &Summary) -> Option<Figure> {
     let rate = |nanoseconds: f64| 1e9 / nanoseconds;
     let interval = time.interval.filter(|interval| interval.lower > 0.0);
     let interval = interval.map(|time| Interval { lower: rate(time.upper), upper: rate(time.lower), ..time });

@@ -2,35 +2,35 @@
 
 use std::cmp::Ordering;
 
-use kelvin_model::{Axis, Case, ChangeOfSides, Estimate, Value};
+use kelvin_model::{Axis, Case, Crossover, Estimate, Value};
 
-use crate::evidence::{Rounds, Weighed, chance_of_all, chance_of_any};
+use crate::evidence::{RoundHeadlines, TestedFigure, p_value_of_all, p_value_of_any};
 
 /// A metric along one axis, all other parameters fixed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Line {
+pub(super) struct MetricLine {
     /// The other parameters.
     pub held: Case,
     /// Ascending, each position once.
-    pub points: Vec<Point>,
+    pub points: Vec<LinePoint>,
 }
 
 /// The headlines of the rounds at one position.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Point {
-    pub at: u64,
+pub(super) struct LinePoint {
+    pub position: u64,
     pub rounds: Vec<f64>,
 }
 
-impl Line {
-    fn add(&mut self, at: u64, rounds: Vec<f64>) {
-        let place = self.points.partition_point(|point| point.at < at);
-        self.points.insert(place, Point { at, rounds });
+impl MetricLine {
+    fn add_point(&mut self, at: u64, rounds: Vec<f64>) {
+        let place = self.points.partition_point(|point| point.position < at);
+        self.points.insert(place, LinePoint { position: at, rounds });
     }
 
     /// The rounds at a position.
-    pub fn at(&self, at: u64) -> Option<&[f64]> {
-        self.points.iter().find(|point| point.at == at).map(|point| point.rounds.as_slice())
+    pub fn rounds_at(&self, at: u64) -> Option<&[f64]> {
+        self.points.iter().find(|point| point.position == at).map(|point| point.rounds.as_slice())
     }
 
     /// The other parameters as text: words alone, numbers with their names.
@@ -44,36 +44,36 @@ impl Line {
 }
 
 /// A case without some of its parameters.
-pub(super) fn without(case: &Case, axes: &[Axis]) -> Case {
+pub(super) fn without_axes(case: &Case, axes: &[Axis]) -> Case {
     case.iter().filter(|(name, _)| axes.iter().all(|axis| axis.name != *name)).collect()
 }
 
 /// The lines of a metric along one of its axes, in the order in which they were planned.
-pub(super) fn lines(all: Vec<Rounds<'_>>, axis: Axis) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+pub(super) fn lines(all: Vec<RoundHeadlines<'_>>, axis: Axis) -> Vec<MetricLine> {
+    let mut lines: Vec<MetricLine> = Vec::new();
     for rounds in all {
-        let Some(at) = axis.of(rounds.case) else { continue };
-        let held = without(rounds.case, &[axis]);
+        let Some(at) = axis.number_in(rounds.case) else { continue };
+        let held = without_axes(rounds.case, &[axis]);
         let place = lines.iter().position(|line| line.held == held).unwrap_or_else(|| {
-            lines.push(Line { held, points: Vec::new() });
+            lines.push(MetricLine { held, points: Vec::new() });
             lines.len() - 1
         });
-        lines[place].add(at, rounds.values);
+        lines[place].add_point(at, rounds.values);
     }
     lines
 }
 
 /// The second of two lines against the first at one position.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Standing {
-    pub at: u64,
+pub(super) struct LineRatio {
+    pub position: u64,
     /// Median of the second over that of the first, with an interval of a level at which all positions hold together.
     pub ratio: Estimate,
     /// The chance of a ratio as far from one by accident, of this position alone; `None` of a range.
-    pub chance: Option<f64>,
+    pub p_value: Option<f64>,
 }
 
-impl Standing {
+impl LineRatio {
     /// Whether the second is below or above; `Equal` if that is not certain.
     pub fn side(&self) -> Ordering {
         match self.ratio.is_above(1.0) {
@@ -88,51 +88,51 @@ impl Standing {
 ///
 /// The interval at each position is at a level (Bonferroni's) at which all of them hold at once with 95 %: two equal lines
 /// cross by accident in far fewer than one case in twenty.
-pub(super) fn standings(first: &Line, second: &Line) -> Vec<Standing> {
+pub(super) fn line_ratios(first: &MetricLine, second: &MetricLine) -> Vec<LineRatio> {
     let both: Vec<(u64, &[f64], &[f64])> = first
         .points
         .iter()
-        .filter_map(|point| Some((point.at, point.rounds.as_slice(), second.at(point.at)?)))
+        .filter_map(|point| Some((point.position, point.rounds.as_slice(), second.rounds_at(point.position)?)))
         .filter(|(_, first, second)| first.iter().chain(*second).all(|&value| value > 0.0))
         .collect();
     let all = both.len();
-    both.into_iter().filter_map(|(at, first, second)| standing(at, first, second, all)).collect()
+    both.into_iter().filter_map(|(at, first, second)| line_ratio(at, first, second, all)).collect()
 }
 
 /// The same at one of this many positions.
-pub(super) fn standing(at: u64, first: &[f64], second: &[f64], of: usize) -> Option<Standing> {
-    let ratio = Weighed::ratio(first, second, None)?;
-    Some(Standing { at, ratio: ratio.jointly(of).estimate, chance: ratio.chance(1.0) })
+pub(super) fn line_ratio(at: u64, first: &[f64], second: &[f64], of: usize) -> Option<LineRatio> {
+    let ratio = TestedFigure::ratio(first, second, None)?;
+    Some(LineRatio { position: at, ratio: ratio.at_joint_level(of).estimate, p_value: ratio.p_value(1.0) })
 }
 
 /// The chance by which it stands that the second is on a side at some of these positions.
-pub(super) fn chance_of_side(standings: &[Standing], side: Ordering) -> Option<f64> {
+pub(super) fn side_p_value(standings: &[LineRatio], side: Ordering) -> Option<f64> {
     let on_side = standings.iter().filter(|standing| standing.side() == side);
-    chance_of_any(on_side.map(|standing| standing.chance), standings.len())
+    p_value_of_any(on_side.map(|standing| standing.p_value), standings.len())
 }
 
 /// The chance by which it stands that the second is above, or below, all of these, the best of which was chosen by the same rounds.
-pub(super) fn chance_of_best<'s>(standings: impl ExactSizeIterator<Item = &'s Standing>) -> Option<f64> {
+pub(super) fn best_p_value<'s>(standings: impl ExactSizeIterator<Item = &'s LineRatio>) -> Option<f64> {
     let all = standings.len() as f64;
-    chance_of_all(standings.map(|standing| standing.chance)).map(|chance| chance * all)
+    p_value_of_all(standings.map(|standing| standing.p_value)).map(|chance| chance * all)
 }
 
 /// Certain positions that a line needs on each side of a crossing: one alone, between positions on the other side or at an end, is an odd
 /// point and no place where lines cross.
-const LEAST_ON_A_SIDE: usize = 2;
+const MIN_POINTS_PER_SIDE: usize = 2;
 
 /// Where the second line changes sides: positions at which neither side is certain are passed over.
-pub(super) fn crossings(standings: &[Standing]) -> Vec<ChangeOfSides> {
+pub(super) fn crossings(standings: &[LineRatio]) -> Vec<Crossover> {
     let certain: Vec<usize> = (0..standings.len()).filter(|&i| standings[i].side() != Ordering::Equal).collect();
     let stretches: Vec<&[usize]> =
         certain.chunk_by(|&one, &other| standings[one].side() == standings[other].side()).collect();
     let change = |sides: &[&[usize]]| {
         let (&before, &after) = (sides[0].last()?, sides[1].first()?);
-        let is_carried = sides.iter().all(|side| side.len() >= LEAST_ON_A_SIDE);
-        is_carried.then(|| ChangeOfSides {
-            after: standings[before].at,
-            until: standings[after].at,
-            near: near(&standings[before..=after]),
+        let is_carried = sides.iter().all(|side| side.len() >= MIN_POINTS_PER_SIDE);
+        is_carried.then(|| Crossover {
+            after: standings[before].position,
+            until: standings[after].position,
+            near: equal_position(&standings[before..=after]),
             to_below: standings[after].side() == Ordering::Less,
         })
     };
@@ -140,9 +140,9 @@ pub(super) fn crossings(standings: &[Standing]) -> Vec<ChangeOfSides> {
 }
 
 /// Where the ratio is one between the first and the last of these, which lie on opposite sides.
-fn near(standings: &[Standing]) -> f64 {
-    let point = |standing: &Standing| ((standing.at.max(1) as f64).ln(), standing.ratio.value.ln());
-    let changes = |pair: &&[Standing]| (pair[0].ratio.value < 1.0) != (pair[1].ratio.value < 1.0);
+fn equal_position(standings: &[LineRatio]) -> f64 {
+    let point = |standing: &LineRatio| ((standing.position.max(1) as f64).ln(), standing.ratio.value.ln());
+    let changes = |pair: &&[LineRatio]| (pair[0].ratio.value < 1.0) != (pair[1].ratio.value < 1.0);
     let pair = standings.windows(2).find(changes).unwrap_or(standings);
     let ((x0, y0), (x1, y1)) = (point(&pair[0]), point(&pair[pair.len() - 1]));
     if y0 == y1 { ((x0 + x1) / 2.0).exp() } else { (x0 + (x1 - x0) * y0 / (y0 - y1)).exp() }
@@ -157,11 +157,11 @@ mod tests {
     const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 65_536, 262_144, 1_048_576];
 
     /// A line of fixed and proportional cost, in rounds with this relative noise.
-    fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> Line {
-        let mut line = Line::default();
+    fn line(fixed: f64, each: f64, noise: f64, random: &mut Random) -> MetricLine {
+        let mut line = MetricLine::default();
         for at in SIZES {
             let value = fixed + each * at as f64;
-            line.add(at, (0..6).map(|_| value * (noise * random.normal()).exp()).collect());
+            line.add_point(at, (0..6).map(|_| value * (noise * random.normal()).exp()).collect());
         }
         line
     }
@@ -173,7 +173,7 @@ mod tests {
         let (mut crossed, mut apart) = (0, 0);
         for _ in 0..PAIRS {
             let [first, second] = [(); 2].map(|()| line(100.0, 0.1, 0.05, &mut random));
-            let standings = standings(&first, &second);
+            let standings = line_ratios(&first, &second);
             crossed += usize::from(!crossings(&standings).is_empty());
             apart += usize::from(standings.iter().any(|standing| standing.side() != Ordering::Equal));
         }
@@ -182,32 +182,32 @@ mod tests {
         assert!(apart < 250, "{apart} of {PAIRS} equal pairs came out apart");
         assert!(crossed < 12, "{crossed} of {PAIRS} equal pairs came out crossing");
         // The test is not blind: as much noise does not hide twice the cost.
-        let standings = standings(&line(100.0, 0.1, 0.05, &mut random), &line(200.0, 0.2, 0.05, &mut random));
+        let standings = line_ratios(&line(100.0, 0.1, 0.05, &mut random), &line(200.0, 0.2, 0.05, &mut random));
         assert!(standings.iter().all(|standing| standing.side() == Ordering::Greater), "{standings:?}");
     }
 
     #[test]
-    fn a_crossing_lies_where_medians_meet() {
+    fn crossing_is_where_medians_meet() {
         // 100 + x / 10 and 10 + x meet at 100, where both have a point that is certain of nothing.
         let line = |fixed: f64, each: f64| {
-            let mut line = Line::default();
+            let mut line = MetricLine::default();
             for at in [1, 10, 100, 1000, 10_000] {
                 let noise = |round: u32| 1.0 + 0.01 * (f64::from(round) - 2.5);
-                line.add(at, (0..6).map(|round| (fixed + each * at as f64) * noise(round)).collect());
+                line.add_point(at, (0..6).map(|round| (fixed + each * at as f64) * noise(round)).collect());
             }
             line
         };
         let (call, cheap) = (line(100.0, 0.1), line(10.0, 1.0));
-        let found = crossings(&standings(&call, &cheap));
-        let [ChangeOfSides { after: 10, until: 1000, near, to_below: false }] = found[..] else { panic!("{found:?}") };
+        let found = crossings(&line_ratios(&call, &cheap));
+        let [Crossover { after: 10, until: 1000, near, to_below: false }] = found[..] else { panic!("{found:?}") };
         assert!((99.0..101.0).contains(&near), "{near}");
     }
 
     #[test]
-    fn one_point_on_the_other_side_is_no_crossing() {
+    fn single_point_is_no_crossing() {
         let standing = |(at, ratio): (u64, f64)| {
             let ratio = Estimate { value: ratio, low: 0.9 * ratio, high: 1.1 * ratio, is_range: false };
-            Standing { at, ratio, chance: Some(0.001) }
+            LineRatio { position: at, ratio, p_value: Some(0.001) }
         };
         let found = |ratios: &[(u64, f64)]| {
             crossings(&ratios.iter().copied().map(standing).collect::<Vec<_>>())
@@ -225,26 +225,26 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_one_line_alone_and_single_rounds_tell_nothing() {
+    fn unpaired_positions_and_single_rounds_are_ignored() {
         let mut random = Random::new(3);
         let (mut first, mut second) = (line(100.0, 0.1, 0.01, &mut random), line(10.0, 1.0, 0.01, &mut random));
         first.points.truncate(2);
         second.points.remove(0);
-        assert_eq!(standings(&first, &second).len(), 1);
+        assert_eq!(line_ratios(&first, &second).len(), 1);
         second.points[0].rounds.truncate(1);
-        assert!(standings(&first, &second).is_empty() && crossings(&[]).is_empty());
+        assert!(line_ratios(&first, &second).is_empty() && crossings(&[]).is_empty());
     }
 
     proptest! {
         #[test]
-        fn lines_of_known_costs_cross_where_they_must(
+        fn lines_of_known_costs_cross_as_computed(
             fixed in 20.0f64..500.0, cheaper in 0.01f64..0.5, each in 0.01f64..1.0, dearer in 2.0f64..50.0, seed: u64,
         ) {
             let mut random = Random::new(seed);
             let first = line(fixed, each, 0.001, &mut random);
             let second = line(fixed * cheaper, each * dearer, 0.001, &mut random);
             let truth = fixed * (1.0 - cheaper) / (each * (dearer - 1.0));
-            let found = crossings(&standings(&first, &second));
+            let found = crossings(&line_ratios(&first, &second));
             // Within a hundredth of equality a point may be certain of neither side.
             let certain = |at: u64| {
                 let ratio = (fixed * cheaper + each * dearer * at as f64) / (fixed + each * at as f64);
@@ -255,17 +255,17 @@ mod tests {
             // A point that may be certain of neither side may be of either.
             let open = SIZES.len() - sides.len();
             let fewest = count(true).min(count(false));
-            if fewest + open < LEAST_ON_A_SIDE {
+            if fewest + open < MIN_POINTS_PER_SIDE {
                 prop_assert!(found.is_empty(), "{found:?}");
-            } else if fewest >= LEAST_ON_A_SIDE {
+            } else if fewest >= MIN_POINTS_PER_SIDE {
                 prop_assert_eq!(found.len(), 1);
-                let ChangeOfSides { after, until, .. } = found[0];
+                let Crossover { after, until, .. } = found[0];
                 prop_assert!(after as f64 <= truth * 1.05 && truth * 0.95 <= until as f64, "{truth} {found:?}");
                 prop_assert!(after as f64 <= found[0].near && found[0].near <= until as f64 * 1.000001);
                 prop_assert!(!found[0].to_below);
             }
             // Seen from the other line it is the same crossing to the other side.
-            let mirrored = crossings(&standings(&second, &first));
+            let mirrored = crossings(&line_ratios(&second, &first));
             prop_assert_eq!(mirrored.len(), found.len());
             for (one, other) in found.iter().zip(&mirrored) {
                 prop_assert_eq!((one.after, one.until), (other.after, other.until));
@@ -280,9 +280,9 @@ mod tests {
         ) {
             let mut random = Random::new(seed);
             let first = line(fixed, each, 0.005, &mut random);
-            prop_assert!(crossings(&standings(&first, &first)).is_empty());
+            prop_assert!(crossings(&line_ratios(&first, &first)).is_empty());
             let second = line(fixed * factor, each * factor, 0.005, &mut random);
-            let standings = standings(&first, &second);
+            let standings = line_ratios(&first, &second);
             prop_assert!(standings.iter().all(|standing| standing.side() == Ordering::Greater));
             prop_assert!(crossings(&standings).is_empty());
         }

@@ -2,75 +2,76 @@
 
 use std::cmp::Ordering;
 
-use kelvin_catalogue::file::{CacheState, TUNE, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_THREADS};
-use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, Setting, Test};
+use kelvin_catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
+use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, TestEvidence, TunedSetting};
 use kelvin_stats::median;
 
-use super::crossing::{Standing, chance_of_best, standing};
-use crate::evidence::{Evidence, Rounds, SAME, decided_by};
+use super::crossing::{LineRatio, best_p_value, line_ratio};
+use crate::evidence::{EQUIVALENCE_MARGIN, Evidence, RoundHeadlines, outcome_of_p_value};
 use crate::result::Study;
 
 /// Conclusions from the metrics `file.tune.*`.
 pub(crate) fn tune(evidence: &Evidence<'_>) -> Option<Study> {
-    let rates = evidence.all(&TUNE);
-    let conclusions = CacheState::ALL.iter().flat_map(|&state| of_state(evidence, state, &rates)).collect();
+    let rates = evidence.all_cases(&TUNE_RATE);
+    let conclusions = CacheState::ALL.iter().flat_map(|&state| state_conclusions(evidence, state, &rates)).collect();
     let design = "In every round, the best block size, thread count and queue depth of each engine were searched for by successive \
                   halving, then measured again, in turn with one thread's pread of 128 KiB.";
-    Study::new(TUNE.id, design, conclusions)
+    Study::new(TUNE_RATE.id, design, conclusions)
 }
 
 /// The conclusions for one page cache state.
-fn of_state(evidence: &Evidence<'_>, state: CacheState, rates: &[Rounds<'_>]) -> Vec<Conclusion> {
-    let mut here: Vec<&Rounds<'_>> = rates.iter().filter(|rate| CacheState::of(rate.case) == Some(state)).collect();
+fn state_conclusions(evidence: &Evidence<'_>, state: CacheState, rates: &[RoundHeadlines<'_>]) -> Vec<Conclusion> {
+    let mut here: Vec<&RoundHeadlines<'_>> =
+        rates.iter().filter(|rate| CacheState::of(rate.case) == Some(state)).collect();
     here.sort_by(|left, right| median(&right.values).total_cmp(&median(&left.values)));
     let Some((best, others)) = here.split_first() else { return Vec::new() };
-    [gain(evidence, best), fastest(best, others)].into_iter().flatten().collect()
+    [setting_gain(evidence, best), fastest_engine(best, others)].into_iter().flatten().collect()
 }
 
 /// What the best setting is, and how much it gains.
-fn gain(evidence: &Evidence<'_>, best: &Rounds<'_>) -> Option<Conclusion> {
-    let gains = evidence.at(&TUNE_GAIN, best.case)?;
-    let weighed = gains.weighed()?;
+fn setting_gain(evidence: &Evidence<'_>, best: &RoundHeadlines<'_>) -> Option<Conclusion> {
+    let gains = evidence.rounds_at(&TUNE_GAIN, best.case)?;
+    let weighed = gains.tested_figure()?;
     let gain = weighed.estimate;
     let [block, threads, depth] =
-        [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|part| found(evidence, part, best.case));
+        [&TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH].map(|part| found_value(evidence, part, best.case));
     let parts = [block?, threads?, depth?];
-    let setting = Setting { block: parts[0].0, threads: parts[1].0, depth: parts[2].0 };
+    let setting = TunedSetting { block: parts[0].0, threads: parts[1].0, depth: parts[2].0 };
     Some(Conclusion {
-        claim: Claim::Tuned { best: best.side(), setting, gain },
+        claim: Claim::Tuned { best: best.metric_value(), setting, gain },
         holds: gain.is_above(1.0),
-        evidence: Test::Search { rounds: gains.values.len(), agreeing: parts.map(|(_, count)| count).to_vec() },
-        tested: weighed.tested(1.0, Some(SAME)),
+        evidence: TestEvidence::Search { rounds: gains.values.len(), agreeing: parts.map(|(_, count)| count).to_vec() },
+        tested: weighed.test(1.0, Some(EQUIVALENCE_MARGIN)),
     })
 }
 
 /// The most frequent value that searches found for one part of a setting, a whole number from one on, and how often.
-fn found(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
-    let counts: Vec<f64> = evidence.at(part, case)?.values.iter().map(|value| value.round().max(1.0)).collect();
-    most_frequent(&counts)
+fn found_value(evidence: &Evidence<'_>, part: &Metric, case: &Case) -> Option<(f64, usize)> {
+    let counts: Vec<f64> = evidence.rounds_at(part, case)?.values.iter().map(|value| value.round().max(1.0)).collect();
+    most_frequent_value(&counts)
 }
 
 /// Whether the best engine of a state certainly beats all others, each at its own best setting.
-fn fastest(best: &Rounds<'_>, others: &[&Rounds<'_>]) -> Option<Conclusion> {
+fn fastest_engine(best: &RoundHeadlines<'_>, others: &[&RoundHeadlines<'_>]) -> Option<Conclusion> {
     let all = others.len();
     let positive = others.iter().filter(|other| best.are_positive() && other.are_positive());
-    let compared: Vec<(&Case, Standing)> =
-        positive.filter_map(|other| Some((other.case, standing(0, &other.values, &best.values, all)?))).collect();
+    let compared: Vec<(&Case, LineRatio)> =
+        positive.filter_map(|other| Some((other.case, line_ratio(0, &other.values, &best.values, all)?))).collect();
     let rivals = compared.iter().filter(|(_, standing)| standing.side() != Ordering::Greater);
     let rivals: Vec<Case> = rivals.map(|&(case, _)| case.clone()).collect();
     let &(next, nearest) = compared.first()?;
-    let chance = chance_of_best(compared.iter().map(|(_, standing)| standing));
+    let chance = best_p_value(compared.iter().map(|(_, standing)| standing));
     let (question, others) = (BestQuestion::TunedEngine, compared.len());
     Some(Conclusion {
         holds: rivals.is_empty().then_some(true),
-        claim: Claim::Best { question, best: best.side(), rivals, next: next.clone(), others },
-        evidence: Test::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() },
-        tested: decided_by(chance),
+        claim: Claim::Best { question, best: best.metric_value(), rivals, next: next.clone(), others },
+        evidence: TestEvidence::Together { ratios: vec![(None, nearest.ratio)], rounds: best.values.len() },
+        tested: outcome_of_p_value(chance),
     })
 }
 
 /// The value that occurs most often, and how often; of several the smallest.
-fn most_frequent(values: &[f64]) -> Option<(f64, usize)> {
+fn most_frequent_value(values: &[f64]) -> Option<(f64, usize)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let groups = sorted.chunk_by(|left, right| left == right).map(|group| (group[0], group.len()));

@@ -1,14 +1,14 @@
 //! A default run of a virtual machine, much shortened: the figures that its first screen shows, as an Intel guest of 2 CPUs had them.
 
-use kelvin_catalogue::Placement::{SameCpu, TwoCpus};
+use kelvin_catalogue::PairPlacement::{SameCpu, TwoCpus};
 use kelvin_catalogue::cpu::{self, BusyCpus};
-use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushedBy, SyncPolicy, WritePlace};
-use kelvin_catalogue::mem::{self, BYTES, Cpus, FaultPage, PageSize};
+use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushMethod, SyncPolicy, WritePosition};
+use kelvin_catalogue::mem::{self, BYTES, FaultPage, MemoryCpus, PageSize};
 use kelvin_catalogue::net;
-use kelvin_catalogue::os::{self, NullCall, TokenMeans};
+use kelvin_catalogue::os::{self, NullCall, TokenChannel};
 use kelvin_model::{
-    Attempt, Basis, Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionRecord, Readings,
-    Reason, Run, Severity, Tags,
+    Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionBasis, PredictionRecord, Readings,
+    RoundOutcome, Run, SampleTags, Severity, SkipReason,
 };
 
 use super::{add_rounds, add_scalars};
@@ -17,14 +17,14 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// A figure of the run: a metric at a case, its value in the metric's unit, and the range that is predicted, if one is.
-type Row = (&'static Metric, Case, f64, Option<[f64; 2]>);
+type GuestFigure = (&'static Metric, Case, f64, Option<[f64; 2]>);
 
 /// Rounds of each figure, as shares of it.
-const ROUNDS: [f64; 8] = [0.996, 1.004, 0.999, 1.001, 1.002, 0.998, 0.995, 1.005];
+const ROUND_FACTORS: [f64; 8] = [0.996, 1.004, 0.999, 1.001, 1.002, 0.998, 0.995, 1.005];
 
 /// The run.
-pub fn run() -> Run {
-    let rows = rows();
+pub fn guest_run() -> Run {
+    let rows = guest_figures();
     let mut metrics: Vec<Metric> = Vec::new();
     for (metric, ..) in &rows {
         if !metrics.contains(metric) {
@@ -32,11 +32,11 @@ pub fn run() -> Run {
         }
     }
     metrics.push(mem::NODE_LATENCY);
-    let mut run = super::run(&metrics);
+    let mut run = super::empty_run(&metrics);
     run.outline.machine = machine();
     run.outline.hazards = hazards();
     run.outline.settings.partner_cpu = Some(0);
-    run.outline.settings.rounds = ROUNDS.len() as u32;
+    run.outline.settings.rounds = ROUND_FACTORS.len() as u32;
     run.seconds = 148.0;
     for (metric, case, value, predicted) in rows {
         measure(&mut run, metric, case.clone(), value);
@@ -44,15 +44,20 @@ pub fn run() -> Run {
             predict(&mut run, metric, case, [low, high]);
         }
     }
-    add_scalars(&mut run, &mem::NODE_LATENCY, Case::new().with(mem::FROM_NODE, 0).with(mem::TO_NODE, 0), &[]);
+    add_scalars(
+        &mut run,
+        &mem::NODE_LATENCY,
+        Case::new().with_number(mem::FROM_NODE, 0).with_number(mem::TO_NODE, 0),
+        &[],
+    );
     let nodes = run.measurements.last_mut().expect("one was added");
-    nodes.skipped = Some(Reason::new("needs two NUMA nodes; this machine shows one"));
+    nodes.skipped = Some(SkipReason::new("needs two NUMA nodes; this machine shows one"));
     run
 }
 
 /// Measures a figure in eight rounds around its value.
 pub fn measure(run: &mut Run, metric: &Metric, case: Case, value: f64) {
-    add_scalars(run, metric, case, &ROUNDS.map(|share| share * value));
+    add_scalars(run, metric, case, &ROUND_FACTORS.map(|share| share * value));
 }
 
 /// Replaces a figure by another value, measured as often.
@@ -62,9 +67,9 @@ pub fn replace(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
 }
 
 /// The run where loads from L1 and system calls are never left alone: they take 2.7 and 131 ns.
-pub fn disturbed() -> Run {
-    let mut run = run();
-    disturb(&mut run, &os::SYSCALL_NULL, &Case::new().at(NullCall::Getppid), 131.0);
+pub fn disturbed_run() -> Run {
+    let mut run = guest_run();
+    disturb(&mut run, &os::SYSCALL_NULL, &Case::new().with_word(NullCall::Getppid), 131.0);
     disturb(&mut run, &cpu::LATENCY_LOAD, &Case::new(), 2.7);
     run
 }
@@ -72,12 +77,12 @@ pub fn disturbed() -> Run {
 /// Replaces a duration by another value, measured as often in samples of which none was left alone.
 fn disturb(run: &mut Run, metric: &Metric, case: &Case, value: f64) {
     remove(run, metric, case);
-    add_rounds(run, metric, case.clone(), &ROUNDS.map(|share| vec![share * value; 20]));
+    add_rounds(run, metric, case.clone(), &ROUND_FACTORS.map(|share| vec![share * value; 20]));
     for round in run.measurements.last_mut().into_iter().flat_map(|added| &mut added.rounds) {
-        let Attempt::Measured(readings) = &mut round.attempt else { continue };
+        let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
         for reading in readings {
             let Readings::Batches(batches) = &mut reading.readings else { continue };
-            batches.tags.fill(Tags::PREEMPTED);
+            batches.tags.fill(SampleTags::PREEMPTED);
         }
     }
 }
@@ -91,7 +96,7 @@ fn predict(run: &mut Run, metric: &Metric, case: Case, [low, high]: [f64; 2]) {
         value: (low * high).sqrt(),
         low,
         high,
-        basis: Basis::Derived,
+        basis: PredictionBasis::Derived,
         formula: "lower metrics".into(),
         inputs: Vec::new(),
         derivation: "from lower metrics".into(),
@@ -114,30 +119,30 @@ pub mod cases {
 
     /// A remote wake-up.
     pub fn wake_up() -> Case {
-        Case::new().at(TokenMeans::Pipe)
+        Case::new().with_word(TokenChannel::Pipe)
     }
 
     /// A fault of a base page.
     pub fn fault() -> Case {
-        Case::new().at(FaultPage::Anonymous)
+        Case::new().with_word(FaultPage::Anonymous)
     }
 
     /// A message of a stream, and both its ends.
-    pub fn streams(placement: kelvin_catalogue::Placement, streams: u64) -> Case {
-        Case::new().at(placement).with(net::MESSAGE, 64 * KIB).with(net::STREAMS, streams)
+    pub fn streams(placement: kelvin_catalogue::PairPlacement, streams: u64) -> Case {
+        Case::new().with_word(placement).with_number(net::MESSAGE, 64 * KIB).with_number(net::STREAMS, streams)
     }
 }
 
-fn rows() -> Vec<Row> {
+fn guest_figures() -> Vec<GuestFigure> {
     let plain = Case::new;
-    let one_cpu = || Case::new().at(SameCpu);
-    let two_cpus = || Case::new().at(TwoCpus);
-    let mut rows: Vec<Row> = vec![
-        (&cpu::FREQUENCY, Case::new().at(BusyCpus::One), 3.592e9, Some([2.6e9, 4.2e9])),
+    let one_cpu = || Case::new().with_word(SameCpu);
+    let two_cpus = || Case::new().with_word(TwoCpus);
+    let mut rows: Vec<GuestFigure> = vec![
+        (&cpu::FREQUENCY, Case::new().with_word(BusyCpus::One), 3.592e9, Some([2.6e9, 4.2e9])),
         (&cpu::LATENCY_LOAD, plain(), 1.3923, Some([1.33, 1.46])),
-        (&os::SYSCALL_NULL, Case::new().at(NullCall::Getppid), 84.35, Some([51.4, 79.9])),
+        (&os::SYSCALL_NULL, Case::new().with_word(NullCall::Getppid), 84.35, Some([51.4, 79.9])),
         (&mem::FAULT_MINOR, cases::fault(), 755.0, Some([640.0, 1010.0])),
-        (&mem::FAULT_MINOR, Case::new().at(FaultPage::Huge), 56_700.0, None),
+        (&mem::FAULT_MINOR, Case::new().with_word(FaultPage::Huge), 56_700.0, None),
         (&os::SWITCH_PROCESS_PIPE, plain(), 748.5, Some([640.0, 1070.0])),
         (&os::SWITCH_CROSS_CPU, cases::wake_up(), 29_200.0, None),
         (&os::SIGNAL_DELIVER, plain(), 991.0, None),
@@ -146,53 +151,64 @@ fn rows() -> Vec<Row> {
         (&os::PROCESS_EXEC, plain(), 772_000.0, None),
         (&os::IPC_PIPE_LATENCY, one_cpu(), 2_050.0, Some([1_700.0, 2_660.0])),
         (&os::IPC_PIPE_LATENCY, two_cpus(), 55_400.0, None),
-        (&os::IPC_PIPE_BANDWIDTH, one_cpu().with(os::MESSAGE, 64 * KIB), 8.27e9, None),
-        (&os::IPC_PIPE_BANDWIDTH, two_cpus().with(os::MESSAGE, 64 * KIB), 0.62e9, None),
-        (&mem::CORE_TO_CORE, Case::new().with(mem::FROM_CPU, 0).with(mem::TO_CPU, 1), 67.1, None),
+        (&os::IPC_PIPE_BANDWIDTH, one_cpu().with_number(os::MESSAGE, 64 * KIB), 8.27e9, None),
+        (&os::IPC_PIPE_BANDWIDTH, two_cpus().with_number(os::MESSAGE, 64 * KIB), 0.62e9, None),
+        (&mem::CORE_TO_CORE, Case::new().with_number(mem::FROM_CPU, 0).with_number(mem::TO_CPU, 1), 67.1, None),
         (&file::DEVICE_READ, plain(), 2.34e9, None),
         (&file::DEVICE_WRITE, plain(), 3.41e9, None),
         (&file::DEVICE_REQUESTS, plain(), 135e3, None),
         (&file::DEVICE_LATENCY, plain(), 58_700.0, None),
-        (&file::DEVICE_REPEAT, plain(), 0.994, None),
-        (&file::BLOCKSIZE_READ, cached(4 * KIB), 6.95e9, Some([6.0e9, 8.5e9])),
-        (&file::BLOCKSIZE_READ, cached(MIB), 8.93e9, None),
-        (&file::BLOCKSIZE_WRITE, Case::new().at(SyncPolicy::Buffered).with(file::BLOCK, MIB), 7.04e9, None),
+        (&file::DEVICE_REPEAT_READ, plain(), 0.994, None),
+        (&file::BLOCKSIZE_READ, cached_reads(4 * KIB), 6.95e9, Some([6.0e9, 8.5e9])),
+        (&file::BLOCKSIZE_READ, cached_reads(MIB), 8.93e9, None),
         (
-            &file::SEQRAND,
-            Case::new().at(AccessOrder::Random).at(CacheState::Direct).with(file::BYTES, 16 * MIB),
+            &file::BLOCKSIZE_WRITE,
+            Case::new().with_word(SyncPolicy::Buffered).with_number(file::BLOCK, MIB),
+            7.04e9,
+            None,
+        ),
+        (
+            &file::READ_ORDER,
+            Case::new().with_word(AccessOrder::Random).with_word(CacheState::Direct).with_number(file::BYTES, 16 * MIB),
             59_600.0,
             Some([49_000.0, 71_000.0]),
         ),
-        (&file::SYNC, Case::new().at(FlushedBy::Fsync).at(WritePlace::InPlace), 106_000.0, None),
-        (&net::RTT_TCP, one_cpu().with(net::MESSAGE, 64), 4_740.0, Some([3_600.0, 4_900.0])),
-        (&net::RTT_TCP, two_cpus().with(net::MESSAGE, 64), 62_400.0, Some([20_000.0, 41_000.0])),
+        (
+            &file::SYNC_WRITE,
+            Case::new().with_word(FlushMethod::Fsync).with_word(WritePosition::InPlace),
+            106_000.0,
+            None,
+        ),
+        (&net::RTT_TCP, one_cpu().with_number(net::MESSAGE, 64), 4_740.0, Some([3_600.0, 4_900.0])),
+        (&net::RTT_TCP, two_cpus().with_number(net::MESSAGE, 64), 62_400.0, Some([20_000.0, 41_000.0])),
         (&net::CONNECT, one_cpu(), 8_700.0, Some([6_200.0, 10_400.0])),
         (&net::BANDWIDTH_TCP, cases::streams(SameCpu, 1), 9.3e9, None),
         (&net::BANDWIDTH_TCP, cases::streams(TwoCpus, 1), 8.6e9, None),
         (&net::BANDWIDTH_TCP, cases::streams(SameCpu, 2), 17.7e9, None),
         (&net::BANDWIDTH_TCP, cases::streams(TwoCpus, 2), 7.9e9, None),
     ];
-    let memory: [(&Metric, Cpus, f64); 6] = [
-        (&mem::BANDWIDTH_READ, Cpus::One, 18.6e9),
-        (&mem::BANDWIDTH_COPY, Cpus::One, 25.0e9),
-        (&mem::BANDWIDTH_FILL, Cpus::One, 24.6e9),
-        (&mem::BANDWIDTH_READ, Cpus::All, 34.2e9),
-        (&mem::BANDWIDTH_COPY, Cpus::All, 44.9e9),
-        (&mem::BANDWIDTH_FILL, Cpus::All, 46.7e9),
+    let memory: [(&Metric, MemoryCpus, f64); 6] = [
+        (&mem::BANDWIDTH_READ, MemoryCpus::One, 18.6e9),
+        (&mem::BANDWIDTH_COPY, MemoryCpus::One, 25.0e9),
+        (&mem::BANDWIDTH_FILL, MemoryCpus::One, 24.6e9),
+        (&mem::BANDWIDTH_READ, MemoryCpus::All, 34.2e9),
+        (&mem::BANDWIDTH_COPY, MemoryCpus::All, 44.9e9),
+        (&mem::BANDWIDTH_FILL, MemoryCpus::All, 46.7e9),
     ];
     rows.extend(memory.map(|(metric, cpus, rate)| {
-        let row: Row = (metric, Case::new().at(cpus).with(BYTES, 960 * MIB), rate, None);
+        let row: GuestFigure = (metric, Case::new().with_word(cpus).with_number(BYTES, 960 * MIB), rate, None);
         row
     }));
     rows.extend(LATENCIES.map(|(bytes, latency)| {
-        let row: Row = (&mem::LATENCY, Case::new().at(PageSize::Base).with(BYTES, bytes), latency, None);
+        let row: GuestFigure =
+            (&mem::LATENCY, Case::new().with_word(PageSize::Base).with_number(BYTES, bytes), latency, None);
         row
     }));
     rows
 }
 
-fn cached(block: u64) -> Case {
-    Case::new().at(CacheState::Cached).with(file::BLOCK, block)
+fn cached_reads(block: u64) -> Case {
+    Case::new().with_word(CacheState::Cached).with_number(file::BLOCK, block)
 }
 
 /// Working sets with their latencies: 48 KiB, 2 MiB and 8 to 16 MiB of caches, then memory.

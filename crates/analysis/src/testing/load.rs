@@ -6,29 +6,29 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
 use kelvin_catalogue::file::CacheState;
-pub use kelvin_catalogue::load::Pattern;
+pub use kelvin_catalogue::load::RequestPattern;
 use kelvin_catalogue::load::hosts::{
-    CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_SIZE, DISK_READS, Host, LISTEN_OVERFLOWS, OF_HOSTS,
-    PRESSURE_IO, RETRANSMITTED, SWITCHES, THREADS,
+    CONTEXT_SWITCHES, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_SIZE, DISK_READS, HOST_METRICS,
+    LISTEN_OVERFLOWS, LoadHost, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS,
 };
 use kelvin_catalogue::load::{
-    BLOCKED, Between, CAPACITY, CAPACITY_BYTES, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, IN_NETWORK, LATENESS,
-    MORE_WORKERS, OF_CAPACITIES, OF_MORE_WORKERS, OF_RESOURCES, OF_USERS, RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95,
-    RESPONSE_P99, Resource, SENT, SERVER_MEMORY, SERVERS, STALLED, STALLS, THINK, THROUGHPUT, USERS, UTILISATION,
-    WRITTEN,
+    BLOCKED, CAPACITY, CAPACITY_BYTES, CAPACITY_METRICS, DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT,
+    LATENESS, MORE_WORKERS, MORE_WORKERS_METRICS, NETWORK_IN_FLIGHT, NetworkSetup, RATE, RESOURCE_METRICS, RESPONSE,
+    RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT_BYTE_RATE, SERVER_MEMORY, SERVERS, STALLED, STALLS,
+    THINK_TIME, THROUGHPUT, USER_METRICS, USERS, UTILISATION, WRITTEN_BYTE_RATE,
 };
 use kelvin_model::{
-    Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, Name, Planned, Reading, Readings, Run,
-    UnknownLimit, Unwatched,
+    Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, MetricReadings, Name, PlannedMeasurement,
+    Readings, Run, UnknownLimit, UnwatchedLimit,
 };
 use kelvin_stats::{ClosedNetwork, Random};
 
 /// Bytes of a file.
-const BYTES: f64 = 2e6;
+const FILE_SIZE: f64 = 2e6;
 
 /// A station of a simulated server.
 #[derive(Clone, Copy, Debug)]
-pub struct Station {
+pub struct SimulatedStation {
     /// As which resource it is watched; `None` if nobody watches it.
     pub resource: Option<Resource>,
     /// Mean seconds of service of a request.
@@ -39,9 +39,9 @@ pub struct Station {
 
 /// A study to simulate.
 #[derive(Clone, Debug)]
-pub struct Simulated {
+pub struct SimulatedStudy {
     /// The stations, in the order in which a request passes them.
-    pub stations: Vec<Station>,
+    pub stations: Vec<SimulatedStation>,
     /// Requests that the server works on at once, if it bounds them.
     pub workers: Option<usize>,
     /// Whether the same server with twice the workers was visited as well.
@@ -49,7 +49,7 @@ pub struct Simulated {
     /// Mean milliseconds of think time.
     pub think: u64,
     /// Which file a user asks for next.
-    pub pattern: Pattern,
+    pub pattern: RequestPattern,
     /// Whether the files are in memory: if not, the disk reads 2.4 bytes for each byte served, of a fixed file none.
     pub cache: CacheState,
     /// Numbers of users.
@@ -63,11 +63,11 @@ pub struct Simulated {
     /// Bytes that the server's memory grows by a request.
     pub leak: f64,
     /// What the requests in flight are counted too many by, as a factor.
-    pub miscounted: f64,
+    pub in_flight_factor: f64,
     /// Share by which all services take longer at the end of the study than at its start.
     pub slowing: f64,
     /// Requests that fail for each that is answered.
-    pub failing: f64,
+    pub failures_per_answer: f64,
     /// Share of the time of requests in flight in which answers are up to the network.
     pub in_network: f64,
     /// Bytes that the server writes with each request.
@@ -78,29 +78,29 @@ pub struct Simulated {
     pub stalled: f64,
     pub stalls: f64,
     /// What each visit counts on a host.
-    pub hosts: Vec<(Host, &'static Metric, f64)>,
+    pub hosts: Vec<(LoadHost, &'static Metric, f64)>,
     /// Seed.
     pub seed: u64,
 }
 
 /// A host on which nothing hinders.
-const AT_EASE: [(Host, &Metric, f64); 12] = [
-    (Host::Server, &CPU_USER, 0.03),
-    (Host::Server, &CPU_SYSTEM, 0.12),
-    (Host::Server, &CPU_STEAL, 0.001),
-    (Host::Server, &CPU_THROTTLED, 0.0),
-    (Host::Server, &PRESSURE_IO, 0.21),
-    (Host::Server, &DISK_READS, 53.0),
-    (Host::Server, &DISK_READ_SIZE, 524_288.0),
-    (Host::Server, &RETRANSMITTED, 2e-4),
-    (Host::Server, &LISTEN_OVERFLOWS, 0.0),
-    (Host::Server, &THREADS, 4.0),
-    (Host::Client, &SWITCHES, 1250.0),
-    (Host::Client, &THREADS, 3.0),
+const IDLE_HOST: [(LoadHost, &Metric, f64); 12] = [
+    (LoadHost::Server, &CPU_USER, 0.03),
+    (LoadHost::Server, &CPU_SYSTEM, 0.12),
+    (LoadHost::Server, &CPU_STEAL, 0.001),
+    (LoadHost::Server, &CPU_THROTTLED, 0.0),
+    (LoadHost::Server, &PRESSURE_IO, 0.21),
+    (LoadHost::Server, &DISK_READS, 53.0),
+    (LoadHost::Server, &DISK_READ_SIZE, 524_288.0),
+    (LoadHost::Server, &RETRANSMITTED_SEGMENTS, 2e-4),
+    (LoadHost::Server, &LISTEN_OVERFLOWS, 0.0),
+    (LoadHost::Server, &THREADS, 4.0),
+    (LoadHost::Client, &CONTEXT_SWITCHES, 1250.0),
+    (LoadHost::Client, &THREADS, 3.0),
 ];
 
 /// The numbers of users of a sweep up to so many.
-pub fn grid(most: u64) -> Vec<u64> {
+pub fn user_grid(most: u64) -> Vec<u64> {
     let mut users = vec![1, 2, 3, 4, 6, 8, 10];
     while users[users.len() - 1] < most {
         let last = users[users.len() - 1];
@@ -110,7 +110,7 @@ pub fn grid(most: u64) -> Vec<u64> {
 }
 
 /// A visit, without errors.
-struct Observed {
+struct SimulatedStep {
     seconds: f64,
     throughput: f64,
     responses: Vec<f64>,
@@ -120,35 +120,35 @@ struct Observed {
 }
 
 /// Time as an integer, in picoseconds, so that events have an order.
-type Time = u64;
-const SECOND: f64 = 1e12;
+type Picoseconds = u64;
+const PICOSECONDS_PER_SECOND: f64 = 1e12;
 
 /// A closed network in the course of its simulation.
-struct Network<'s> {
-    study: &'s Simulated,
+struct NetworkSimulation<'s> {
+    study: &'s SimulatedStudy,
     random: Random,
-    now: Time,
+    now: Picoseconds,
     /// Ends of think times (stage 0) and of services (stage 1 and up), by time.
-    events: BinaryHeap<Reverse<(Time, usize, usize)>>,
+    events: BinaryHeap<Reverse<(Picoseconds, usize, usize)>>,
     queues: Vec<VecDeque<usize>>,
     serving: Vec<usize>,
     waiting: VecDeque<usize>,
     working: usize,
-    sent: Vec<Time>,
-    tally: Tally,
+    sent: Vec<Picoseconds>,
+    tally: TimeIntegrals,
 }
 
 /// Integrals over time since counting began.
 #[derive(Default)]
-struct Tally {
+struct TimeIntegrals {
     busy: Vec<f64>,
     workers: f64,
     in_flight: f64,
     responses: Vec<f64>,
 }
 
-impl<'s> Network<'s> {
-    fn new(study: &'s Simulated, users: usize, seed: u64) -> Self {
+impl<'s> NetworkSimulation<'s> {
+    fn new(study: &'s SimulatedStudy, users: usize, seed: u64) -> Self {
         let stations = study.stations.len();
         let mut network = Self {
             study,
@@ -160,25 +160,25 @@ impl<'s> Network<'s> {
             waiting: VecDeque::new(),
             working: 0,
             sent: vec![0; users],
-            tally: Tally { busy: vec![0.0; stations], ..Tally::default() },
+            tally: TimeIntegrals { busy: vec![0.0; stations], ..TimeIntegrals::default() },
         };
         (0..users).for_each(|user| network.think(user));
         network
     }
 
-    fn after(&mut self, mean: f64) -> Time {
-        self.now + (-(1.0 - self.random.uniform()).ln() * mean * SECOND) as Time
+    fn exponential_delay(&mut self, mean: f64) -> Picoseconds {
+        self.now + (-(1.0 - self.random.uniform()).ln() * mean * PICOSECONDS_PER_SECOND) as Picoseconds
     }
 
     fn think(&mut self, user: usize) {
-        let until = self.after(self.study.think as f64 / 1e3);
+        let until = self.exponential_delay(self.study.think as f64 / 1e3);
         self.events.push(Reverse((until, user, 0)));
     }
 
     /// The next event, after which time has passed for all.
     fn step(&mut self) {
         let Some(Reverse((time, user, stage))) = self.events.pop() else { return };
-        let passed = (time - self.now) as f64 / SECOND;
+        let passed = (time - self.now) as f64 / PICOSECONDS_PER_SECOND;
         for (busy, &serving) in self.tally.busy.iter_mut().zip(&self.serving) {
             *busy += passed * serving as f64;
         }
@@ -188,7 +188,7 @@ impl<'s> Network<'s> {
         self.now = time;
         match stage {
             0 => self.request(user),
-            stage => self.served(user, stage - 1),
+            stage => self.finish_service(user, stage - 1),
         }
     }
 
@@ -217,18 +217,18 @@ impl<'s> Network<'s> {
         }
         let Some(user) = self.queues[station].pop_front() else { return };
         self.serving[station] += 1;
-        let until = self.after(self.study.stations[station].demand);
+        let until = self.exponential_delay(self.study.stations[station].demand);
         self.events.push(Reverse((until, user, station + 1)));
     }
 
-    fn served(&mut self, user: usize, station: usize) {
+    fn finish_service(&mut self, user: usize, station: usize) {
         self.serving[station] -= 1;
         self.serve(station);
         if station + 1 < self.study.stations.len() {
             return self.arrive(user, station + 1);
         }
         self.working -= 1;
-        self.tally.responses.push((self.now - self.sent[user]) as f64 / SECOND);
+        self.tally.responses.push((self.now - self.sent[user]) as f64 / PICOSECONDS_PER_SECOND);
         self.admit();
         self.think(user);
     }
@@ -239,15 +239,15 @@ impl<'s> Network<'s> {
         }
     }
 
-    fn observe(mut self) -> Observed {
+    fn observe(mut self) -> SimulatedStep {
         // As many requests again are left out: queues have filled by then.
         self.run(self.study.requests / 2);
         let from = self.now;
-        self.tally = Tally { busy: vec![0.0; self.study.stations.len()], ..Tally::default() };
+        self.tally = TimeIntegrals { busy: vec![0.0; self.study.stations.len()], ..TimeIntegrals::default() };
         self.run(self.study.requests);
-        let seconds = (self.now - from) as f64 / SECOND;
+        let seconds = (self.now - from) as f64 / PICOSECONDS_PER_SECOND;
         let servers = self.study.stations.iter().map(|station| station.servers as f64);
-        Observed {
+        SimulatedStep {
             seconds,
             throughput: self.tally.responses.len() as f64 / seconds,
             in_flight: self.tally.in_flight / seconds,
@@ -258,69 +258,69 @@ impl<'s> Network<'s> {
     }
 }
 
-impl Simulated {
+impl SimulatedStudy {
     /// A server whose disk, CPU, link and generator take these milliseconds for a request, each a single one.
-    pub fn server(milliseconds: [f64; 4]) -> Self {
-        let of = |(&resource, milliseconds): (&Resource, f64)| Station {
+    pub fn with_demands(milliseconds: [f64; 4]) -> Self {
+        let of = |(&resource, milliseconds): (&Resource, f64)| SimulatedStation {
             resource: Some(resource),
             demand: milliseconds / 1e3,
             servers: 1,
         };
         Self {
-            stations: WATCHED.iter().zip(milliseconds).map(of).collect(),
+            stations: WATCHED_RESOURCES.iter().zip(milliseconds).map(of).collect(),
             workers: None,
             tries_more_workers: false,
             think: 0,
-            pattern: Pattern::Random,
+            pattern: RequestPattern::Random,
             cache: CacheState::Uncached,
-            users: grid(20),
+            users: user_grid(20),
             visits: 4,
             requests: 1000,
             error: 0.005,
             leak: 0.0,
-            miscounted: 1.0,
+            in_flight_factor: 1.0,
             slowing: 0.0,
-            failing: 0.0,
+            failures_per_answer: 0.0,
             in_network: 0.0,
             written: 0.0,
             blocked: -1.0,
             stalled: 0.0,
             stalls: 0.0,
-            hosts: AT_EASE.to_vec(),
+            hosts: IDLE_HOST.to_vec(),
             seed: 7,
         }
     }
 
     /// It with a figure of the server's host as planted.
-    pub fn with(mut self, metric: &'static Metric, value: f64) -> Self {
-        self.hosts.retain(|(host, known, _)| *host != Host::Server || known.id != metric.id);
-        self.hosts.push((Host::Server, metric, value));
+    pub fn with_host_figure(mut self, metric: &'static Metric, value: f64) -> Self {
+        self.hosts.retain(|(host, known, _)| *host != LoadHost::Server || known.id != metric.id);
+        self.hosts.push((LoadHost::Server, metric, value));
         self
     }
 
     /// It with a quota that stops the server in this share of its periods, and the client in none, on hosts from which a hypervisor
     /// takes some time of the server's.
     pub fn with_quota(self, share: f64) -> Self {
-        let mut quota = self.with(&CPU_THROTTLED, share).with(&CPU_STEAL, 0.1);
-        quota.hosts.extend([&CPU_THROTTLED, &CPU_STEAL].map(|metric| (Host::Client, metric, 0.0)));
+        let mut quota = self.with_host_figure(&CPU_THROTTLED, share).with_host_figure(&CPU_STEAL, 0.1);
+        quota.hosts.extend([&CPU_THROTTLED, &CPU_STEAL].map(|metric| (LoadHost::Client, metric, 0.0)));
         quota
     }
 
     /// The published server: the link takes nearly four times as long as the disk.
-    pub fn published() -> Self {
-        Self::server([46.0, 10.0, 173.0, 5.0])
+    pub fn published_server() -> Self {
+        Self::with_demands([46.0, 10.0, 173.0, 5.0])
     }
 
     /// Bytes that the disk reads for each byte served.
     fn amplification(&self) -> f64 {
-        let is_from_disk = self.pattern != Pattern::Fixed && self.cache == CacheState::Uncached;
+        let is_from_disk = self.pattern != RequestPattern::Fixed && self.cache == CacheState::Uncached;
         if is_from_disk { 2.4 } else { 0.0 }
     }
 
     /// A study of these stations, as a run has it.
     pub fn run(&self) -> Run {
-        let all = [OF_USERS, OF_MORE_WORKERS, OF_RESOURCES, OF_HOSTS, OF_CAPACITIES].concat();
-        let mut run = super::run(&all.into_iter().copied().collect::<Vec<Metric>>());
+        let all = [USER_METRICS, MORE_WORKERS_METRICS, RESOURCE_METRICS, HOST_METRICS, CAPACITY_METRICS].concat();
+        let mut run = super::empty_run(&all.into_iter().copied().collect::<Vec<Metric>>());
         let mut random = Random::new(self.seed);
         // A capacity that was measured too high makes each use of it too low. It is measured longer than a visit.
         let wrong: Vec<f64> = self.stations.iter().map(|_| 1.0 + 0.5 * self.error * random.normal()).collect();
@@ -332,8 +332,13 @@ impl Simulated {
             let more = Self { workers: Some(2 * workers), ..self.clone() };
             let users = self.users[self.users.len() - 1];
             for visit in 0..2 {
-                let seen = Network::new(&more, users as usize, random.bits()).observe();
-                add(&mut run, self.held().with(USERS, users), (visit, 0.0), vec![(&MORE_WORKERS, seen.throughput)]);
+                let seen = NetworkSimulation::new(&more, users as usize, random.next_u64()).observe();
+                add_round(
+                    &mut run,
+                    self.fixed_case().with_number(USERS, users),
+                    (visit, 0.0),
+                    vec![(&MORE_WORKERS, seen.throughput)],
+                );
             }
         }
         // A return to the fewest users, as a study makes it.
@@ -341,10 +346,10 @@ impl Simulated {
         let (mut at, mut served) = (0.0, 0.0);
         let visits = order.len() as f64;
         for (place, (visit, users)) in order.into_iter().enumerate() {
-            let now = self.slowed(place as f64 / visits);
-            let seen = Network::new(&now, users as usize, random.bits()).observe();
+            let now = self.slowed_down(place as f64 / visits);
+            let seen = NetworkSimulation::new(&now, users as usize, random.next_u64()).observe();
             served += seen.responses.len() as f64;
-            let mut figures = Figures { study: self, seen: &seen, served, wrong: &wrong, random: &mut random };
+            let mut figures = StepFigures { study: self, step: &seen, served, wrong: &wrong, random: &mut random };
             figures.add(&mut run, users, (visit, at));
             at += seen.seconds;
         }
@@ -352,95 +357,95 @@ impl Simulated {
     }
 
     /// It after this share of its visits.
-    fn slowed(&self, passed: f64) -> Self {
+    fn slowed_down(&self, passed: f64) -> Self {
         let mut now = self.clone();
         now.stations.iter_mut().for_each(|station| station.demand *= 1.0 + self.slowing * passed);
         now
     }
 
-    fn held(&self) -> Case {
-        let case = Case::new().at(self.pattern).at(self.cache).at(Between::Namespaces);
-        case.with(THINK, self.think).with(FILES, 10_000).with(FILE_BYTES, BYTES as u64)
+    fn fixed_case(&self) -> Case {
+        let case = Case::new().with_word(self.pattern).with_word(self.cache).with_word(NetworkSetup::Namespaces);
+        case.with_number(THINK_TIME, self.think).with_number(FILES, 10_000).with_number(FILE_BYTES, FILE_SIZE as u64)
     }
 
     fn add_capacities(&self, run: &mut Run, wrong: &[f64]) {
-        let held = self.held().iter().filter(|(name, _)| *name != THINK.name).collect::<Case>();
+        let held = self.fixed_case().iter().filter(|(name, _)| *name != THINK_TIME.name).collect::<Case>();
         for (station, wrong) in self.stations.iter().zip(wrong) {
             let Some(resource) = station.resource else { continue };
             let capacity = station.servers as f64 / station.demand * wrong;
-            let bytes = matches!(resource, Resource::Disk | Resource::Link).then_some(capacity * BYTES);
+            let bytes = matches!(resource, Resource::Disk | Resource::Link).then_some(capacity * FILE_SIZE);
             let figures =
                 [(&CAPACITY, Some(capacity)), (&CAPACITY_BYTES, bytes), (&SERVERS, Some(station.servers as f64))];
             let figures = figures.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-            add(run, held.clone().at(resource), (0, 0.0), figures.collect());
+            add_round(run, held.clone().with_word(resource), (0, 0.0), figures.collect());
         }
         if let Some(workers) = self.workers {
-            add(run, held.at(Resource::Workers), (0, 0.0), vec![(&SERVERS, workers as f64)]);
+            add_round(run, held.with_word(Resource::Workers), (0, 0.0), vec![(&SERVERS, workers as f64)]);
         }
     }
 }
 
 /// The figures of a visit, as they are measured.
-struct Figures<'f> {
-    study: &'f Simulated,
-    seen: &'f Observed,
+struct StepFigures<'f> {
+    study: &'f SimulatedStudy,
+    step: &'f SimulatedStep,
     served: f64,
     wrong: &'f [f64],
     random: &'f mut Random,
 }
 
-impl Figures<'_> {
+impl StepFigures<'_> {
     fn add(&mut self, run: &mut Run, users: u64, round: (u32, f64)) {
-        let case = self.study.held().with(USERS, users);
-        let mut responses = self.seen.responses.clone();
+        let case = self.study.fixed_case().with_number(USERS, users);
+        let mut responses = self.step.responses.clone();
         responses.sort_by(f64::total_cmp);
         let quantile = |share: f64| responses[((responses.len() - 1) as f64 * share) as usize] * 1e9;
-        let throughput = self.seen.throughput;
-        let blocked = Some((&BLOCKED, self.study.blocked * self.seen.in_flight)).filter(|(_, blocked)| *blocked >= 0.0);
+        let throughput = self.step.throughput;
+        let blocked = Some((&BLOCKED, self.study.blocked * self.step.in_flight)).filter(|(_, blocked)| *blocked >= 0.0);
         let figures = vec![
             (&THROUGHPUT, throughput),
-            (&RATE, throughput * BYTES),
-            (&SENT, self.off(throughput * BYTES)),
-            (&FROM_DISK, self.off(self.study.amplification() * throughput * BYTES)),
+            (&RATE, throughput * FILE_SIZE),
+            (&SENT_BYTE_RATE, self.with_error(throughput * FILE_SIZE)),
+            (&DISK_BYTE_RATE, self.with_error(self.study.amplification() * throughput * FILE_SIZE)),
             (&RESPONSE, responses.iter().sum::<f64>() / responses.len() as f64 * 1e9),
             (&RESPONSE_P50, quantile(0.5)),
             (&RESPONSE_P95, quantile(0.95)),
             (&RESPONSE_P99, quantile(0.99)),
-            (&IN_FLIGHT, self.off(self.seen.in_flight * self.study.miscounted)),
-            (&IN_NETWORK, self.study.in_network),
-            (&WRITTEN, self.study.written * throughput),
+            (&IN_FLIGHT, self.with_error(self.step.in_flight * self.study.in_flight_factor)),
+            (&NETWORK_IN_FLIGHT, self.study.in_network),
+            (&WRITTEN_BYTE_RATE, self.study.written * throughput),
             (&STALLED, self.study.stalled),
             (&STALLS, self.study.stalls),
             (&LATENESS, 1e5),
-            (&ERRORS, self.study.failing * throughput),
-            (&SERVER_MEMORY, self.off(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
+            (&ERRORS, self.study.failures_per_answer * throughput),
+            (&SERVER_MEMORY, self.with_error(64e6 / 100.0) * 0.01 + 64e6 + self.study.leak * self.served),
         ];
-        add(run, case.clone(), round, figures.into_iter().chain(blocked).collect());
-        let workers = self.study.workers.map(|_| (Resource::Workers, self.seen.workers_busy));
-        let watched = self.study.stations.iter().zip(&self.seen.busy).zip(self.wrong);
+        add_round(run, case.clone(), round, figures.into_iter().chain(blocked).collect());
+        let workers = self.study.workers.map(|_| (Resource::Workers, self.step.workers_busy));
+        let watched = self.study.stations.iter().zip(&self.step.busy).zip(self.wrong);
         let used = watched.filter_map(|((station, busy), wrong)| Some((station.resource?, busy / wrong)));
         for (resource, share) in used.chain(workers).collect::<Vec<_>>() {
-            let share = self.off(share);
-            add(run, case.clone().at(resource), round, vec![(&UTILISATION, share)]);
+            let share = self.with_error(share);
+            add_round(run, case.clone().with_word(resource), round, vec![(&UTILISATION, share)]);
         }
-        for &host in Host::ALL {
+        for &host in LoadHost::ALL {
             let its = self.study.hosts.iter().filter(|(of, ..)| *of == host);
             let figures: Vec<_> = its.map(|(_, metric, value)| (*metric, *value)).collect();
             if !figures.is_empty() {
-                add(run, case.clone().at(host), round, figures);
+                add_round(run, case.clone().with_word(host), round, figures);
             }
         }
     }
 
     /// A figure with its error.
-    fn off(&mut self, value: f64) -> f64 {
+    fn with_error(&mut self, value: f64) -> f64 {
         value * (1.0 + self.study.error * self.random.normal())
     }
 }
 
 /// Several studies as one run has them: what they measured alike, as capacities, once.
-pub fn together(all: &[Simulated]) -> Run {
-    let mut runs = all.iter().map(Simulated::run);
+pub fn combined_run(all: &[SimulatedStudy]) -> Run {
+    let mut runs = all.iter().map(SimulatedStudy::run);
     let Some(mut run) = runs.next() else { panic!("no study is given") };
     for measurement in runs.flat_map(|other| other.measurements) {
         if run.measurements.iter().all(|known| known.planned.case != measurement.planned.case) {
@@ -452,8 +457,8 @@ pub fn together(all: &[Simulated]) -> Run {
 }
 
 /// Adds a round of these figures at a case.
-fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
-    let readings: Vec<Reading> =
+fn add_round(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'static Metric, f64)>) {
+    let readings: Vec<MetricReadings> =
         figures.iter().map(|(metric, value)| super::reading(metric, Readings::Scalars(vec![*value]))).collect();
     let mut round = super::round(index as usize, readings);
     round.at = at;
@@ -462,7 +467,7 @@ fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'stati
     let known = run.measurements.iter().position(is_same);
     let place = known.unwrap_or_else(|| {
         let metrics: Vec<Name> = figures.iter().map(|(metric, _)| metric.id).collect();
-        let planned = Planned { probe: metrics[0], metrics, case, only_input: false };
+        let planned = PlannedMeasurement { probe: metrics[0], metrics, case, only_input: false };
         run.outline.plan.push(planned.clone());
         run.measurements.push(Measurement { planned, rounds: Vec::new(), skipped: None });
         run.measurements.len() - 1
@@ -472,59 +477,59 @@ fn add(run: &mut Run, case: Case, (index, at): (u32, f64), figures: Vec<(&'stati
 
 /// A simulated study with what was planted in it.
 #[derive(Clone, Debug)]
-pub struct Planted {
+pub struct PlantedStudy {
     /// The study.
-    pub study: Simulated,
+    pub study: SimulatedStudy,
     /// What kind of server it is.
-    pub kind: Kind,
+    pub kind: PlantedLimit,
 }
 
 /// What is planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PlantedLimit {
     /// One resource is far fuller than all others.
-    One,
+    SingleResource,
     /// Any demands, those near balance among them.
-    Any,
+    AnyDemands,
     /// The two largest demands are within 5 % of each other.
     Balanced,
     /// A limit that nobody watches, as a lock.
-    Unseen,
+    Unwatched,
     /// The client.
     Client,
     /// One worker, or two.
     Workers,
 }
 
-impl Kind {
+impl PlantedLimit {
     /// Seconds that each watched station takes of a request, the generator least.
     fn demands(self, random: &mut Random) -> [f64; 4] {
         let mut demands = [1.0, 1.0, 1.0, 0.3].map(|most| most * (0.001 + 0.099 * random.uniform()));
-        let limit = random.below(3);
+        let limit = random.index_below(3);
         match self {
-            Self::One => demands[limit] = 0.15 + 0.1 * random.uniform(),
+            Self::SingleResource => demands[limit] = 0.15 + 0.1 * random.uniform(),
             Self::Balanced => {
                 demands[limit] = 0.15;
                 demands[(limit + 1) % 3] = 0.15 * (0.95 + 0.1 * random.uniform());
             }
             Self::Client => demands[3] = 0.15 + 0.1 * random.uniform(),
-            Self::Any | Self::Unseen | Self::Workers => {}
+            Self::AnyDemands | Self::Unwatched | Self::Workers => {}
         }
         demands
     }
 
     /// Stations with those demands, of CPUs one to four, and what nobody watches among them.
-    fn stations(self, random: &mut Random) -> Vec<Station> {
+    fn stations(self, random: &mut Random) -> Vec<SimulatedStation> {
         let demands = self.demands(random);
-        let cpus = 1 + random.below(4);
-        let watched = WATCHED.iter().zip(demands).map(|(&resource, demand)| {
+        let cpus = 1 + random.index_below(4);
+        let watched = WATCHED_RESOURCES.iter().zip(demands).map(|(&resource, demand)| {
             let servers = if resource == Resource::ServerCpu { cpus } else { 1 };
-            Station { resource: Some(resource), demand: demand * servers as f64, servers }
+            SimulatedStation { resource: Some(resource), demand: demand * servers as f64, servers }
         });
-        let mut stations: Vec<Station> = watched.collect();
-        if self == Self::Unseen {
-            let unseen = Station { resource: None, demand: 0.11 + 0.2 * random.uniform(), servers: 1 };
-            stations.insert(random.below(3), unseen);
+        let mut stations: Vec<SimulatedStation> = watched.collect();
+        if self == Self::Unwatched {
+            let unseen = SimulatedStation { resource: None, demand: 0.11 + 0.2 * random.uniform(), servers: 1 };
+            stations.insert(random.index_below(3), unseen);
         }
         stations
     }
@@ -532,9 +537,9 @@ impl Kind {
 
 /// A study judged against what was planted.
 #[derive(Clone, Debug)]
-pub struct Judged {
+pub struct VerdictJudgement {
     /// What was planted.
-    pub planted: Kind,
+    pub planted: PlantedLimit,
     /// The verdict.
     pub verdict: LoadVerdict,
     /// Whether it is given without a doubt.
@@ -547,7 +552,7 @@ pub struct Judged {
     pub capacity: Option<f64>,
 }
 
-impl Judged {
+impl VerdictJudgement {
     /// Whether it must not happen: a false verdict without a doubt, or with a capacity more than 5 % off.
     pub fn is_wrong(&self) -> bool {
         let is_off = self.capacity.is_some_and(|ratio| (ratio - 1.0).abs() > 0.05);
@@ -555,24 +560,24 @@ impl Judged {
     }
 
     /// Whether the knee is more than a step of the grid away.
-    pub fn is_far(&self) -> bool {
+    pub fn is_knee_far(&self) -> bool {
         self.is_certain && self.steps.is_some_and(|steps| steps.abs() > 1)
     }
 
     /// In a word each: what was planted, what was said.
-    pub fn kind(&self) -> String {
+    pub fn label(&self) -> String {
         let said = match &self.verdict {
             LoadVerdict::Resource { .. } => "one",
             LoadVerdict::Both { .. } => "both",
             LoadVerdict::OneOf { .. } => "one of several",
             LoadVerdict::Client { .. } => "client",
-            LoadVerdict::Unwatched { how: Unwatched::InTurn { .. }, .. } => "unwatched, in turn",
-            LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => "unwatched, each by itself",
-            LoadVerdict::Unwatched { how: Unwatched::Losses { .. }, .. } => "losses",
-            LoadVerdict::Unwatched { how: Unwatched::Stalls { .. }, .. } => "stalls",
-            LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, .. } => "other work",
-            LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. } => "memory",
-            LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => "refusals",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { .. }, .. } => "unwatched, in turn",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => "unwatched, each by itself",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { .. }, .. } => "losses",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Stalls { .. }, .. } => "stalls",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, .. } => "other work",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. } => "memory",
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { .. }, .. } => "refusals",
             LoadVerdict::Unknown { because: UnknownLimit::TooLittle } => "unknown: too little",
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } } => "unknown: still growing",
             LoadVerdict::Unknown { because: UnknownLimit::NothingBusy } => "unknown: nothing busy",
@@ -592,29 +597,36 @@ impl Judged {
     }
 }
 
-const WATCHED: [Resource; 4] = [Resource::Disk, Resource::ServerCpu, Resource::Link, Resource::Generator];
+const WATCHED_RESOURCES: [Resource; 4] = [Resource::Disk, Resource::ServerCpu, Resource::Link, Resource::Generator];
 
-impl Planted {
+impl PlantedStudy {
     /// A server of this seed.
     pub fn random(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let kinds = [Kind::One, Kind::Any, Kind::Balanced, Kind::Unseen, Kind::Client, Kind::Workers];
-        let kind = kinds[random.below(kinds.len())];
+        let kinds = [
+            PlantedLimit::SingleResource,
+            PlantedLimit::AnyDemands,
+            PlantedLimit::Balanced,
+            PlantedLimit::Unwatched,
+            PlantedLimit::Client,
+            PlantedLimit::Workers,
+        ];
+        let kind = kinds[random.index_below(kinds.len())];
         let stations = kind.stations(&mut random);
-        let workers = (kind == Kind::Workers).then(|| 1 + random.below(2));
-        let think = [0, 0, 100, 1000][random.below(4)];
+        let workers = (kind == PlantedLimit::Workers).then(|| 1 + random.index_below(2));
+        let think = [0, 0, 100, 1000][random.index_below(4)];
         let knee = 3.0 * (stations.iter().map(|one| one.demand).sum::<f64>() + think as f64 / 1e3)
-            / stations.iter().map(Station::spacing).fold(0.0, f64::max);
-        let study = Simulated {
+            / stations.iter().map(SimulatedStation::spacing).fold(0.0, f64::max);
+        let study = SimulatedStudy {
             stations,
             workers,
             think,
-            users: grid((knee as u64).max(20)),
-            visits: 3 + random.below(4),
+            users: user_grid((knee as u64).max(20)),
+            visits: 3 + random.index_below(4),
             requests: 1500,
             error: 0.02 * random.uniform(),
             seed: seed + 1_000_000,
-            ..Simulated::published()
+            ..SimulatedStudy::published_server()
         };
         Self { study, kind }
     }
@@ -628,7 +640,7 @@ impl Planted {
     }
 
     /// Throughput with each number of users, exactly; `None` where workers are bounded, which has no product form.
-    fn exact(&self) -> Option<Vec<f64>> {
+    fn exact_throughput(&self) -> Option<Vec<f64>> {
         let most = *self.study.users.last()? as usize;
         let stations = self.study.stations.iter().map(|station| {
             kelvin_stats::Station::servers(
@@ -643,7 +655,7 @@ impl Planted {
     }
 
     /// The judgement of what was concluded.
-    pub fn judge(&self, studies: &[crate::Study]) -> Judged {
+    pub fn judge(&self, studies: &[crate::Study]) -> VerdictJudgement {
         let conclusions = studies.iter().flat_map(|study| &study.conclusions);
         let mut limit = conclusions.filter_map(|one| match &one.conclusion.claim {
             Claim::Load(LoadClaim::Limit(limit)) => Some((limit, one.conclusion.holds)),
@@ -651,7 +663,7 @@ impl Planted {
         });
         let Some((limit, holds)) = limit.next() else { panic!("no limit is concluded of {self:?}") };
         let is_certain = holds == Some(true);
-        Judged {
+        VerdictJudgement {
             planted: self.kind,
             is_false: self.is_false(&limit.verdict),
             is_certain,
@@ -679,8 +691,8 @@ impl Planted {
     }
 
     fn steps(&self, knee: Option<u64>) -> Option<i64> {
-        let exact = self.exact()?;
-        let (knee, exact) = (knee?, crate::studies::load::knee_of(&exact));
+        let exact = self.exact_throughput()?;
+        let (knee, exact) = (knee?, crate::studies::load::knee_index(&exact));
         let place = self.study.users.iter().position(|&users| users == knee)?;
         Some(place as i64 - exact as i64)
     }
@@ -700,13 +712,13 @@ impl Planted {
             }
             LoadVerdict::Both { by } => by.iter().any(|by| share(by) < 0.86),
             LoadVerdict::OneOf { by } => by.iter().all(|by| share(by) < 0.88),
-            LoadVerdict::Unwatched { .. } => self.kind != Kind::Unseen,
+            LoadVerdict::Unwatched { .. } => self.kind != PlantedLimit::Unwatched,
             LoadVerdict::Unknown { .. } => false,
         }
     }
 }
 
-impl Station {
+impl SimulatedStation {
     /// The least seconds between answers that it allows.
     fn spacing(&self) -> f64 {
         self.demand / self.servers as f64

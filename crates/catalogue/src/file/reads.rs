@@ -2,8 +2,8 @@
 
 use kelvin_model::{Axis, AxisScale, Better, Metric, Name, Overhead, Unit};
 
-use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found, of_disk};
-use crate::words::words;
+use super::{AccessOrder, BLOCK, BYTES, CacheState, THREAD_COUNT, as_found_metric, disk_metric};
+use crate::axis_words::words;
 
 /// Requests in flight.
 pub const QUEUE_DEPTH: Axis = Axis::new("depth", "queue depth", AxisScale::Logarithmic);
@@ -29,34 +29,36 @@ words! {
 }
 
 /// One curve for memory and disk: samples count as found, and waiting is no disturbance.
-const fn of_both(metric: Metric) -> Metric {
-    as_found(metric).overhead(Overhead::ClockPair)
+const fn cache_and_disk_metric(metric: Metric) -> Metric {
+    as_found_metric(metric).overhead(Overhead::ClockPair)
 }
 
 /// Reading by the size of a block.
-pub static BLOCKSIZE_READ: Metric =
-    of_both(Metric::rate("file.blocksize.read", "Bytes read per second by one thread, one pread a block, in order"))
-        .over([BLOCK, CacheState::AXIS])
-        .version(2)
-        .baseline();
+pub static BLOCKSIZE_READ: Metric = cache_and_disk_metric(Metric::rate(
+    "file.blocksize.read",
+    "Bytes read per second by one thread, one pread a block, in order",
+))
+.with_axes([BLOCK, CacheState::AXIS])
+.version(2)
+.baseline();
 
 /// Writing by the size of a block.
-pub static BLOCKSIZE_WRITE: Metric = of_both(Metric::rate(
+pub static BLOCKSIZE_WRITE: Metric = cache_and_disk_metric(Metric::rate(
     "file.blocksize.write",
     "Bytes overwritten per second by one thread, one pwrite a block, in order, not flushed",
 ))
-.over([BLOCK, SyncPolicy::AXIS])
+.with_axes([BLOCK, SyncPolicy::AXIS])
 .version(2);
 
 /// Reading in order and in random order.
-pub static SEQRAND: Metric =
-    of_disk(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
-        .over([BYTES, AccessOrder::AXIS, CacheState::AXIS])
+pub static READ_ORDER: Metric =
+    disk_metric(Metric::duration("file.seqrand", "One read of 4 KiB, the mean over a round, one at a time"))
+        .with_axes([BYTES, AccessOrder::AXIS, CacheState::AXIS])
         .baseline();
 
 /// The tail of the same.
-pub static SEQRAND_P99: Metric =
-    of_disk(Metric::duration("file.seqrand.p99", "99th percentile of the reads of 4 KiB in a round")).over([
+pub static READ_ORDER_P99: Metric =
+    disk_metric(Metric::duration("file.seqrand.p99", "99th percentile of the reads of 4 KiB in a round")).with_axes([
         BYTES,
         AccessOrder::AXIS,
         CacheState::AXIS,
@@ -68,36 +70,36 @@ pub const BLOCKSIZE: Name = Name::new("file.blocksize");
 pub const DEPTH: Name = Name::new("file.depth");
 
 /// Rate of reads by the queue depth.
-pub static DEPTH_RATE: Metric = of_disk(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
+pub static DEPTH_RATE: Metric = disk_metric(Metric::rate("file.depth.rate", "Random reads of 4 KiB per second"))
     .unit(Unit::PerSecond, Better::Higher)
-    .over([QUEUE_DEPTH]);
+    .with_axes([QUEUE_DEPTH]);
 
 /// Latency of reads by the queue depth.
 pub static DEPTH_LATENCY: Metric =
-    of_disk(Metric::duration("file.depth.latency", "Latency of a random read of 4 KiB, the mean over a round"))
-        .over([QUEUE_DEPTH]);
+    disk_metric(Metric::duration("file.depth.latency", "Latency of a random read of 4 KiB, the mean over a round"))
+        .with_axes([QUEUE_DEPTH]);
 
 /// The queue depth that was reached.
-pub static DEPTH_ACHIEVED: Metric = of_disk(Metric::rate(
+pub static DEPTH_ACHIEVED: Metric = disk_metric(Metric::rate(
     "file.depth.achieved",
     "Mean queue depth over a round: the rate times the latency, by Little's law",
 ))
 .unit(Unit::Count, Better::Neither)
-.over([QUEUE_DEPTH]);
+.with_axes([QUEUE_DEPTH]);
 
 /// Reading from a shared device.
-pub static CONTENTION: Metric = of_disk(Metric::duration(
+pub static CONTENTION: Metric = disk_metric(Metric::duration(
     "file.contention",
     "One read past the page cache beside other reading threads, the mean over threads and round",
 ))
-.over([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
+.with_axes([THREAD_COUNT, FileSharing::AXIS, BLOCK, BYTES])
 .version(3)
 .baseline();
 
 /// Reading by many threads.
 pub static THREADS: Metric =
-    of_disk(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
-        .over([THREAD_COUNT, BLOCK, CacheState::AXIS])
+    disk_metric(Metric::rate("file.threads", "Bytes read per second by all threads together, of one file"))
+        .with_axes([THREAD_COUNT, BLOCK, CacheState::AXIS])
         .version(2);
 
 /// Bytes of the file that one-byte calls are made on.
@@ -152,7 +154,7 @@ words! {
 /// One-byte calls.
 pub static BYTE_CALLS: Metric =
     Metric::duration("file.byte_calls", "One system call on a cached file that reads one byte, or goes to another")
-        .over([ByteCall::AXIS, FILE_BYTES])
+        .with_axes([ByteCall::AXIS, FILE_BYTES])
         .overhead(Overhead::ClockPairAndLoop)
         .baseline();
 
@@ -162,27 +164,28 @@ pub static ENGINES: Metric = Metric::duration(
     "file.engines",
     "One request for the next bytes of a cached file, until they are in a buffer of the program",
 )
-.over([ReadEngine::AXIS, BLOCK]);
+.with_axes([ReadEngine::AXIS, BLOCK]);
 
 /// The study of files read whole.
-pub static WHOLE: Metric = as_found(Metric::duration(
+pub static WHOLE_FILE: Metric = as_found_metric(Metric::duration(
     "file.whole",
     "Reading 100 MB of a cached file from its beginning to its end in requests of one size, opening and closing included",
 ))
-.over([ReadEngine::AXIS, BLOCK])
+.with_axes([ReadEngine::AXIS, BLOCK])
 .baseline();
 
 /// The same for each request.
-pub static WHOLE_REQUEST: Metric =
-    as_found(Metric::duration("file.whole_request", "The same total for each of its requests"))
-        .over([ReadEngine::AXIS, BLOCK]);
+pub static WHOLE_FILE_REQUEST: Metric =
+    as_found_metric(Metric::duration("file.whole_request", "The same total for each of its requests"))
+        .with_axes([ReadEngine::AXIS, BLOCK]);
 
 /// The same for each byte.
 ///
 /// Not in core cycles: many bytes are copied in one.
-pub static WHOLE_BYTE: Metric = as_found(Metric::duration("file.whole_byte", "The same total for each of its bytes"))
-    .over([ReadEngine::AXIS, BLOCK])
-    .not_in_cycles();
+pub static WHOLE_FILE_BYTE: Metric =
+    as_found_metric(Metric::duration("file.whole_byte", "The same total for each of its bytes"))
+        .with_axes([ReadEngine::AXIS, BLOCK])
+        .not_in_cycles();
 
 words! {
     /// A way of reading whose best block, threads and queue depth are searched for.
@@ -196,16 +199,20 @@ words! {
     }
 }
 
-const fn figure(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
-    of_disk(Metric::duration(id, summary).unit(unit, better)).over([CacheState::AXIS, TunedEngine::AXIS])
+const fn tune_metric(id: &'static str, summary: &'static str, unit: Unit, better: Better) -> Metric {
+    disk_metric(Metric::duration(id, summary).unit(unit, better)).with_axes([CacheState::AXIS, TunedEngine::AXIS])
 }
 
 /// Rate of the best setting.
-pub static TUNE: Metric =
-    figure("file.tune", "Bytes per second with the best setting of a search", Unit::BytesPerSecond, Better::Higher);
+pub static TUNE_RATE: Metric = tune_metric(
+    "file.tune",
+    "Bytes per second with the best setting of a search",
+    Unit::BytesPerSecond,
+    Better::Higher,
+);
 
 /// The same over that of a plain program.
-pub static TUNE_GAIN: Metric = figure(
+pub static TUNE_GAIN: Metric = tune_metric(
     "file.tune.gain",
     "That rate over pread of 128 KiB by one thread, in turn with it",
     Unit::Ratio,
@@ -213,9 +220,10 @@ pub static TUNE_GAIN: Metric = figure(
 );
 /// Its block.
 pub static TUNE_BLOCK: Metric =
-    figure("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
+    tune_metric("file.tune.block", "Bytes of a request in that setting", Unit::Bytes, Better::Neither);
 /// Its threads.
-pub static TUNE_THREADS: Metric = figure("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
+pub static TUNE_THREADS: Metric =
+    tune_metric("file.tune.threads", "Threads in that setting", Unit::Count, Better::Neither);
 /// Its queue depth.
 pub static TUNE_DEPTH: Metric =
-    figure("file.tune.depth", "Queue depth of a thread in that setting", Unit::Count, Better::Neither);
+    tune_metric("file.tune.depth", "Queue depth of a thread in that setting", Unit::Count, Better::Neither);

@@ -1,47 +1,47 @@
 //! Local communication between two processes.
 
-use kelvin_model::{Axis, AxisScale, Metric, Tags, Treatment};
+use kelvin_model::{Axis, AxisScale, HeadlineSamples, Metric, SampleTags};
 
-use crate::Placement;
+use crate::PairPlacement;
 
 /// Bytes of a message.
 pub const MESSAGE: Axis = Axis::new("message", "size of a message, bytes", AxisScale::Bytes);
 
 /// As found: between two CPUs the state of the partner's, which no canary here sees, is part of the figure.
-const fn as_found(metric: Metric) -> Metric {
-    metric.headline(Treatment::AsFound).contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED).not_in_cycles()
+const fn as_found_metric(metric: Metric) -> Metric {
+    metric.headline(HeadlineSamples::AsFound).contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED).not_in_cycles()
 }
 
-const fn latency(id: &'static str, summary: &'static str) -> Metric {
-    as_found(Metric::duration(id, summary)).over([Placement::AXIS])
+const fn latency_metric(id: &'static str, summary: &'static str) -> Metric {
+    as_found_metric(Metric::duration(id, summary)).with_axes([PairPlacement::AXIS])
 }
 
-const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
-    as_found(Metric::rate(id, summary)).over([Placement::AXIS, MESSAGE])
+const fn bandwidth_metric(id: &'static str, summary: &'static str) -> Metric {
+    as_found_metric(Metric::rate(id, summary)).with_axes([PairPlacement::AXIS, MESSAGE])
 }
 
 /// A round trip over pipes.
 pub static IPC_PIPE_LATENCY: Metric =
-    latency("os.ipc.pipe.latency", "A byte to another process and back over two pipes");
+    latency_metric("os.ipc.pipe.latency", "A byte to another process and back over two pipes");
 
 /// A round trip over Unix sockets.
 pub static IPC_UNIX_LATENCY: Metric =
-    latency("os.ipc.unix.latency", "A byte to another process and back over a pair of Unix stream sockets");
+    latency_metric("os.ipc.unix.latency", "A byte to another process and back over a pair of Unix stream sockets");
 
 /// A round trip through shared memory.
 pub static IPC_FUTEX_LATENCY: Metric =
-    latency("os.ipc.futex.latency", "A word in shared memory to another process and back, waiting on a futex");
+    latency_metric("os.ipc.futex.latency", "A word in shared memory to another process and back, waiting on a futex");
 
 /// Bytes over a pipe.
 pub static IPC_PIPE_BANDWIDTH: Metric =
-    bandwidth("os.ipc.pipe.bandwidth", "Bytes per second from one process to another over a pipe");
+    bandwidth_metric("os.ipc.pipe.bandwidth", "Bytes per second from one process to another over a pipe");
 
 /// Bytes over Unix sockets.
 pub static IPC_UNIX_BANDWIDTH: Metric =
-    bandwidth("os.ipc.unix.bandwidth", "Bytes per second from one process to another over Unix stream sockets");
+    bandwidth_metric("os.ipc.unix.bandwidth", "Bytes per second from one process to another over Unix stream sockets");
 
 /// Bytes through shared memory.
-pub static IPC_FUTEX_BANDWIDTH: Metric = bandwidth(
+pub static IPC_FUTEX_BANDWIDTH: Metric = bandwidth_metric(
     "os.ipc.futex.bandwidth",
     "Bytes per second from one process to another through four blocks of shared memory passed by futexes",
 );

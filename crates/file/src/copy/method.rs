@@ -7,13 +7,13 @@ use std::path::Path;
 use std::str::FromStr;
 
 use kelvin_sys::fs::kind;
-use kelvin_sys::interrupt;
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::stop_signals;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::Calls;
-use crate::requests::Request;
+use super::SyscallCounts;
+use crate::block_requests::BlockRequest;
 use crate::target::Target;
 use crate::{Error, Result};
 
@@ -35,7 +35,7 @@ impl CopyMethod {
     pub const ALL: [Self; 4] = [Self::ReadWrite, Self::CopyFileRange, Self::Sendfile, Self::Reflink];
 
     /// Those that are tried where none is asked for, the one that moves least first, as cp(1) does.
-    pub const TRIED: [Self; 3] = [Self::Reflink, Self::CopyFileRange, Self::ReadWrite];
+    pub const AUTO_ORDER: [Self; 3] = [Self::Reflink, Self::CopyFileRange, Self::ReadWrite];
 
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -48,16 +48,16 @@ impl CopyMethod {
     }
 }
 
-/// A method, or the first of [`CopyMethod::TRIED`] that works.
+/// A method, or the first of [`CopyMethod::AUTO_ORDER`] that works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum MethodChoice {
     /// The first that works.
     Auto,
     /// This one and no other.
     Only(CopyMethod),
 }
 
-impl Wish {
+impl MethodChoice {
     /// Its name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -71,13 +71,13 @@ impl Wish {
     pub(super) fn methods(self, bytes: u64) -> Vec<CopyMethod> {
         match self {
             Self::Auto if bytes == 0 => vec![CopyMethod::ReadWrite],
-            Self::Auto => CopyMethod::TRIED.to_vec(),
+            Self::Auto => CopyMethod::AUTO_ORDER.to_vec(),
             Self::Only(method) => vec![method],
         }
     }
 }
 
-impl FromStr for Wish {
+impl FromStr for MethodChoice {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
@@ -88,26 +88,26 @@ impl FromStr for Wish {
 }
 
 /// Why a method copied nothing.
-pub(super) enum Refused {
+pub(super) enum MethodError {
     /// It cannot copy between these two files, and another may: the reason.
-    Method(String),
+    Unsupported(String),
     /// No method could.
-    Copy(Error),
+    Failed(Error),
 }
 
-impl From<Error> for Refused {
+impl From<Error> for MethodError {
     fn from(error: Error) -> Self {
-        Self::Copy(error)
+        Self::Failed(error)
     }
 }
 
 /// Errors of a first call by which a kernel or file system says that it has not this method for these files (copy_file_range(2),
 /// sendfile(2), ioctl_ficlone(2); EPERM is that of a seccomp filter).
-const NOT_BY_IT: [Errno; 7] =
+const UNSUPPORTED_ERRNOS: [Errno; 7] =
     [Errno::XDEV, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOTTY, Errno::PERM, Errno::TXTBSY];
 
 /// Both files, open.
-pub(super) struct Ends<'a> {
+pub(super) struct CopyFiles<'a> {
     pub source: &'a Target,
     pub from: &'a File,
     pub to: &'a File,
@@ -117,7 +117,7 @@ pub(super) struct Ends<'a> {
 
 /// Copies blocks by one method.
 pub(super) struct Copier<'a> {
-    ends: &'a Ends<'a>,
+    ends: &'a CopyFiles<'a>,
     method: CopyMethod,
     /// For one block, where the method needs it.
     buffer: Option<Arena>,
@@ -125,57 +125,57 @@ pub(super) struct Copier<'a> {
     position: u64,
     /// Bytes so far.
     copied: u64,
-    pub calls: Calls,
+    pub calls: SyscallCounts,
 }
 
 impl<'a> Copier<'a> {
-    pub fn new(ends: &'a Ends<'a>, method: CopyMethod, block: usize) -> Result<Self> {
+    pub fn new(ends: &'a CopyFiles<'a>, method: CopyMethod, block: usize) -> Result<Self> {
         let failed = |error| Error::call("make a buffer to copy", ends.source.path(), error);
         let buffer = match method {
-            CopyMethod::ReadWrite => Some(Arena::populated(block, Pages::Base).map_err(failed)?),
+            CopyMethod::ReadWrite => Some(Arena::populated(block, PagePolicy::Base).map_err(failed)?),
             _ => None,
         };
-        Ok(Self { ends, method, buffer, position: 0, copied: 0, calls: Calls::default() })
+        Ok(Self { ends, method, buffer, position: 0, copied: 0, calls: SyscallCounts::default() })
     }
 
     /// Whether it sees the bytes, and so the end of a file that states another size than it has.
-    pub fn is_through_memory(&self) -> bool {
+    pub fn sees_bytes(&self) -> bool {
         self.method == CopyMethod::ReadWrite
     }
 
     /// Copies a block or a part of it, and returns how many bytes; none at the end of the source. `middle` is called between reading and
     /// writing, where these are apart.
     #[inline]
-    pub fn copy(&mut self, wanted: Request, middle: impl FnMut()) -> std::result::Result<usize, Refused> {
+    pub fn copy(&mut self, wanted: BlockRequest, middle: impl FnMut()) -> std::result::Result<usize, MethodError> {
         let done = match self.method {
             CopyMethod::ReadWrite => return Ok(self.read_and_write(wanted, middle)?),
-            CopyMethod::CopyFileRange => self.by_range(wanted),
-            CopyMethod::Sendfile => self.by_sendfile(wanted),
-            CopyMethod::Reflink => self.by_reflink(wanted),
+            CopyMethod::CopyFileRange => self.copy_file_range(wanted),
+            CopyMethod::Sendfile => self.sendfile(wanted),
+            CopyMethod::Reflink => self.reflink(wanted),
         };
         match done {
-            Ok(0) if self.copied == 0 && self.ends.has(wanted.offset) => {
+            Ok(0) if self.copied == 0 && self.ends.has_byte_at(wanted.offset) => {
                 let (name, path) = (self.method.name(), self.ends.source.path().display());
-                Err(Refused::Method(format!("{name} moves nothing of {path}")))
+                Err(MethodError::Unsupported(format!("{name} moves nothing of {path}")))
             }
             Ok(bytes) => {
                 self.copied += bytes as u64;
                 Ok(bytes)
             }
-            Err(error) if self.copied == 0 && NOT_BY_IT.contains(&error) => {
-                Err(Refused::Method(self.ends.why_not(self.method, error)))
+            Err(error) if self.copied == 0 && UNSUPPORTED_ERRNOS.contains(&error) => {
+                Err(MethodError::Unsupported(self.ends.unsupported_reason(self.method, error)))
             }
-            Err(error) => Err(Refused::Copy(self.failed(wanted, error.into()))),
+            Err(error) => Err(MethodError::Failed(self.failed(wanted, error.into()))),
         }
     }
 
-    fn read_and_write(&mut self, wanted: Request, mut middle: impl FnMut()) -> Result<usize> {
+    fn read_and_write(&mut self, wanted: BlockRequest, mut middle: impl FnMut()) -> Result<usize> {
         let Some(buffer) = &mut self.buffer else { return Ok(0) };
         let block = &mut buffer.as_mut_slice()[..wanted.bytes];
         let bytes = loop {
             self.calls.read += 1;
             match self.ends.from.read_at(block, wanted.offset) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => interrupted()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => check_interrupt()?,
                 read => break read.map_err(|error| self.ends.source.read_error(wanted.offset, wanted.bytes, error))?,
             }
         };
@@ -185,22 +185,22 @@ impl<'a> Copier<'a> {
             let offset = wanted.offset + written as u64;
             self.calls.write += 1;
             match self.ends.to.write_at(&block[written..bytes], offset) {
-                Ok(0) => return Err(self.ends.not_written(offset, bytes - written, ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(self.ends.write_error(offset, bytes - written, ErrorKind::WriteZero.into())),
                 Ok(more) => written += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => interrupted()?,
-                Err(error) => return Err(self.ends.not_written(offset, bytes - written, error)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => check_interrupt()?,
+                Err(error) => return Err(self.ends.write_error(offset, bytes - written, error)),
             }
         }
         Ok(bytes)
     }
 
-    fn by_range(&mut self, wanted: Request) -> rustix::io::Result<usize> {
+    fn copy_file_range(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
         let (mut from, mut to) = (wanted.offset, wanted.offset);
         self.calls.copy_file_range += 1;
         rustix::fs::copy_file_range(self.ends.from, Some(&mut from), self.ends.to, Some(&mut to), wanted.bytes)
     }
 
-    fn by_sendfile(&mut self, wanted: Request) -> rustix::io::Result<usize> {
+    fn sendfile(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
         if self.position != wanted.offset {
             self.calls.lseek += 1;
             self.position = rustix::fs::seek(self.ends.to, SeekFrom::Start(wanted.offset))?;
@@ -212,19 +212,19 @@ impl<'a> Copier<'a> {
         Ok(sent)
     }
 
-    fn by_reflink(&mut self, wanted: Request) -> rustix::io::Result<usize> {
+    fn reflink(&mut self, wanted: BlockRequest) -> rustix::io::Result<usize> {
         self.calls.ioctl += 1;
         rustix::fs::ioctl_ficlone(self.ends.to, self.ends.from)?;
         Ok(wanted.bytes)
     }
 
-    fn failed(&self, wanted: Request, error: std::io::Error) -> Error {
+    fn failed(&self, wanted: BlockRequest, error: std::io::Error) -> Error {
         if error.kind() == ErrorKind::Interrupted
-            && let Some(signal) = interrupt::requested()
+            && let Some(signal) = stop_signals::stop_signal()
         {
             return Error::Interrupted(signal);
         }
-        let Request { offset, bytes } = wanted;
+        let BlockRequest { offset, bytes } = wanted;
         let doing = format!(
             "copy {bytes} bytes at {offset} of {} by {} to",
             self.ends.source.path().display(),
@@ -235,26 +235,26 @@ impl<'a> Copier<'a> {
 }
 
 /// A call that a signal cut short is made again, unless the signal is to end the work.
-fn interrupted() -> Result<()> {
-    interrupt::requested().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+fn check_interrupt() -> Result<()> {
+    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
-impl Ends<'_> {
-    fn not_written(&self, offset: u64, bytes: usize, error: std::io::Error) -> Error {
+impl CopyFiles<'_> {
+    fn write_error(&self, offset: u64, bytes: usize, error: std::io::Error) -> Error {
         Error::call(format!("write {bytes} bytes at {offset} of"), self.path, error)
     }
 
     /// Whether the source has a byte there now, as far as it states.
-    fn has(&self, offset: u64) -> bool {
+    fn has_byte_at(&self, offset: u64) -> bool {
         // What cannot be looked at has ended.
         self.from.metadata().is_ok_and(|found| found.len() > offset)
             && self.from.read_at(&mut [0], offset).is_ok_and(|read| read > 0)
     }
 
     /// Why a method cannot copy between these files.
-    fn why_not(&self, method: CopyMethod, error: Errno) -> String {
+    fn unsupported_reason(&self, method: CopyMethod, error: Errno) -> String {
         let [source, target] = [self.from, self.to].map(|file| {
-            let path = crate::temporary::reach(file);
+            let path = crate::temporary_files::descriptor_path(file);
             kind(&path).map_or_else(|_| "an unknown file system".to_owned(), |kind| kind.name())
         });
         let name = method.name();

@@ -1,14 +1,14 @@
 //! The bench over scripted time.
 
 use super::*;
-use kelvin_model::{Batches, Case, Steady};
-use kelvin_sys::clock::Script;
+use kelvin_model::{Batches, Case, SteadyState};
+use kelvin_sys::clock::ScriptedClock;
 
 static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");
 static OTHER: Metric = Metric::duration("test.other", "Another one");
 
-fn request(slice: u64) -> Request {
-    Request {
+fn request(slice: u64) -> RoundRequest {
+    RoundRequest {
         probe: "test.operation".into(),
         case: Case::new(),
         round: 0,
@@ -21,7 +21,7 @@ fn request(slice: u64) -> Request {
     }
 }
 
-fn batches(reading: &Reading) -> &Batches {
+fn batches(reading: &MetricReadings) -> &Batches {
     match &reading.readings {
         Readings::Batches(batches) => batches,
         Readings::Scalars(_) => panic!("scalars"),
@@ -29,13 +29,13 @@ fn batches(reading: &Reading) -> &Batches {
 }
 
 /// Whether a sample is tagged as warm-up, whatever other tags it has.
-fn warm(batches: &Batches) -> Vec<bool> {
-    batches.tags.iter().map(|tags| tags.any(Tags::WARM_UP)).collect()
+fn warm_up_flags(batches: &Batches) -> Vec<bool> {
+    batches.tags.iter().map(|tags| tags.intersects(SampleTags::WARM_UP)).collect()
 }
 
 #[test]
-fn batches_are_long_enough_and_last_as_scripted() {
-    let script = Script::leak(20);
+fn batches_reach_minimum_length() {
+    let script = ScriptedClock::leak(20);
     let request = request(5_000_000);
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     bench
@@ -57,7 +57,7 @@ fn batches_are_long_enough_and_last_as_scripted() {
 
 #[test]
 fn warm_up_lasts_until_the_medians_agree() {
-    let script = Script::leak(0);
+    let script = ScriptedClock::leak(0);
     let request = request(20_000_000);
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let mut calls = 0;
@@ -71,7 +71,7 @@ fn warm_up_lasts_until_the_medians_agree() {
         })
         .unwrap();
     let readings = bench.into_readings();
-    let warm = warm(batches(&readings[0]));
+    let warm = warm_up_flags(batches(&readings[0]));
     let first_steady = warm.iter().position(|&warm| !warm).unwrap();
     assert!(warm[..first_steady].iter().all(|&warm| warm) && warm[first_steady..].iter().all(|&warm| !warm));
     let steady = &batches(&readings[0]).nanoseconds[first_steady..];
@@ -79,9 +79,9 @@ fn warm_up_lasts_until_the_medians_agree() {
 }
 
 #[test]
-fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
+fn operation_longer_than_slice_gets_min_samples() {
     let warm_of = |nanoseconds| {
-        let script = Script::leak(0);
+        let script = ScriptedClock::leak(0);
         let request = request(1_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
         bench
@@ -91,7 +91,7 @@ fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
                 Ok([clock.stop() - start])
             })
             .unwrap();
-        warm(batches(&bench.into_readings()[0]))
+        warm_up_flags(batches(&bench.into_readings()[0]))
     };
     assert_eq!(warm_of(30_000_000), [true, false, false, false, false, false]);
     // Five of these would take a second: two must do.
@@ -99,8 +99,8 @@ fn an_operation_longer_than_the_slice_is_timed_after_its_warm_up() {
 }
 
 #[test]
-fn parts_of_one_batch_are_simultaneous_and_may_be_negative() {
-    let script = Script::leak(10);
+fn batch_parts_may_be_negative() {
+    let script = ScriptedClock::leak(10);
     let request = request(4_000_000);
     let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
     bench
@@ -123,7 +123,7 @@ fn parts_of_one_batch_are_simultaneous_and_may_be_negative() {
 
 #[test]
 fn individually_timed_operations_share_canaries() {
-    let script = Script::leak(10);
+    let script = ScriptedClock::leak(10);
     let request = request(4_000_000);
     let mut bench = Bench::new(&request, Clock::Scripted(script), 2);
     bench
@@ -148,12 +148,12 @@ fn individually_timed_operations_share_canaries() {
 
 #[test]
 fn back_to_back_operations_share_canaries_and_tags() {
-    let script = Script::leak(10);
+    let script = ScriptedClock::leak(10);
     let request = request(4_000_000);
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let mut operations = 0;
     bench
-        .time_in_turn([&METRIC], |clock| {
+        .time_back_to_back([&METRIC], |clock| {
             operations += 1;
             let start = clock.start();
             script.advance(20_000);
@@ -165,22 +165,24 @@ fn back_to_back_operations_share_canaries_and_tags() {
     assert!(batches.len() > 100 && batches.nanoseconds.iter().all(|&time| time == 20_010.0));
     // Canaries at the beginning, after each check, and at the end; after each but the last some operations are
     // dropped, as are the first two.
-    let guarded = batches.len().div_ceil(LOOKED_AFTER);
-    assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (LOOKED_AFTER, guarded + 1));
-    assert_eq!(operations, 2 + batches.len() + guarded * REWARMED_IN_TURN as usize);
+    let guarded = batches.len().div_ceil(CHECK_STRIDE);
+    assert_eq!((batches.canary_stride, batches.canaries[&Canary::Chain].len()), (CHECK_STRIDE, guarded + 1));
+    assert_eq!(operations, 2 + batches.len() + guarded * BACK_TO_BACK_REWARM as usize);
     // All samples of a check share their tags, except warm-up.
-    for look in batches.tags.chunks(LOOKED_AFTER) {
-        let thread = |tags: &Tags| [Tags::PREEMPTED, Tags::MAJOR_FAULT, Tags::MIGRATED].map(|one| tags.any(one));
+    for look in batches.tags.chunks(CHECK_STRIDE) {
+        let thread = |tags: &SampleTags| {
+            [SampleTags::PREEMPTED, SampleTags::MAJOR_FAULT, SampleTags::MIGRATED].map(|one| tags.intersects(one))
+        };
         assert!(look.iter().all(|tags| thread(tags) == thread(&look[0])));
     }
 }
 
 #[test]
-fn a_partner_that_notices_a_pause_is_timed_as_if_there_were_none() {
+fn samples_after_canary_pause_are_dropped() {
     // Woken within 5 us of its last turn it answers in 10 us; after a longer pause it slept deeper, and takes 30 for three turns. A
     // canary takes longer than that.
     let times = |in_turn: bool| {
-        let script = Script::leak(2_000);
+        let script = ScriptedClock::leak(2_000);
         let request = request(40_000_000);
         let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
         let (mut last, mut slow) = (0, 0u32);
@@ -192,10 +194,11 @@ fn a_partner_that_notices_a_pause_is_timed_as_if_there_were_none() {
             last = script.now();
             Ok([takes])
         };
-        if in_turn { bench.time_in_turn([&METRIC], work) } else { bench.time_each([&METRIC], work) }.unwrap();
+        if in_turn { bench.time_back_to_back([&METRIC], work) } else { bench.time_each([&METRIC], work) }.unwrap();
         let of_batches = bench.into_readings();
         let batches = batches(&of_batches[0]);
-        let settled = batches.nanoseconds.iter().zip(&batches.tags).filter(|(_, tags)| !tags.any(Tags::WARM_UP));
+        let settled =
+            batches.nanoseconds.iter().zip(&batches.tags).filter(|(_, tags)| !tags.intersects(SampleTags::WARM_UP));
         settled.map(|(&time, _)| time).collect::<Vec<_>>()
     };
     assert!(times(false).contains(&30_000.0), "the partner notices the canaries");
@@ -204,58 +207,63 @@ fn a_partner_that_notices_a_pause_is_timed_as_if_there_were_none() {
 }
 
 /// A core whose canaries read 20 ns, as a script with that step makes them.
-fn beyond(milliseconds: u64) -> Option<Beyond> {
-    let steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };
-    Some(Beyond { most: milliseconds * 1_000_000, core: SteadyCore { chain: steady, block: steady } })
+fn extension(milliseconds: u64) -> Option<Extension> {
+    let steady = SteadyState { nanoseconds: 20.0, tolerance: 0.02 };
+    Some(Extension { most: milliseconds * 1_000_000, core: CoreSteadyState { chain: steady, block: steady } })
 }
 
 /// Times operations of 60 us one by one, or of 10 us back to back, which take half as long again on a core that is disturbed
 /// at these nanoseconds: their batches, and by how many milliseconds the round went on.
-fn timed_beside(metric: &Metric, most: u64, in_turn: bool, disturbed: impl Fn(u64) -> bool) -> (Batches, f64) {
-    let script = Script::leak(20);
-    let request = Request { beyond: beyond(most), ..request(5_000_000) };
+fn timed_with_interference(
+    metric: &Metric,
+    most: u64,
+    in_turn: bool,
+    disturbed: impl Fn(u64) -> bool,
+) -> (Batches, f64) {
+    let script = ScriptedClock::leak(20);
+    let request = RoundRequest { beyond: extension(most), ..request(5_000_000) };
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let work = |clock: Clock| {
         let start = clock.start();
         let is_disturbed = disturbed(script.now());
-        script.slow_down(if is_disturbed { 32 } else { 20 });
+        script.set_step(if is_disturbed { 32 } else { 20 });
         let whole = if in_turn { 10_000 } else { 60_000 };
         script.advance(if is_disturbed { whole * 3 / 2 } else { whole });
         Ok([clock.stop() - start])
     };
-    if in_turn { bench.time_in_turn([metric], work) } else { bench.time_each([metric], work) }.unwrap();
-    let milliseconds = bench.beyond() as f64 / 1e6;
+    if in_turn { bench.time_back_to_back([metric], work) } else { bench.time_each([metric], work) }.unwrap();
+    let milliseconds = bench.extended_by() as f64 / 1e6;
     (batches(&bench.into_readings()[0]).clone(), milliseconds)
 }
 
-fn awaited(batches: &Batches) -> usize {
-    batches.tags.iter().filter(|tags| tags.any(Tags::AWAITED)).count()
+fn count_awaited(batches: &Batches) -> usize {
+    batches.tags.iter().filter(|tags| tags.intersects(SampleTags::AWAITED)).count()
 }
 
 #[test]
-fn a_round_on_a_quiet_core_takes_its_time_and_no_more() {
+fn quiet_core_needs_no_extension() {
     for in_turn in [false, true] {
-        let (quiet, beyond) = timed_beside(&METRIC, 50, in_turn, |_| false);
-        assert_eq!((beyond, awaited(&quiet)), (0.0, 0));
-        let (found, _) = timed_beside(&METRIC.headline(Treatment::AsFound), 50, in_turn, |_| false);
+        let (quiet, beyond) = timed_with_interference(&METRIC, 50, in_turn, |_| false);
+        assert_eq!((beyond, count_awaited(&quiet)), (0.0, 0));
+        let (found, _) = timed_with_interference(&METRIC.headline(HeadlineSamples::AsFound), 50, in_turn, |_| false);
         assert_eq!(quiet.len(), found.len(), "{in_turn}");
     }
     // Nor where most of it was quiet, or where the metric is of what is found.
-    let (mostly, beyond) = timed_beside(&METRIC, 50, false, |now| now < 1_000_000);
-    assert_eq!((beyond, awaited(&mostly)), (0.0, 0));
-    let found = METRIC.headline(Treatment::AsFound);
-    assert_eq!(timed_beside(&found, 50, false, |_| true).1, 0.0);
+    let (mostly, beyond) = timed_with_interference(&METRIC, 50, false, |now| now < 1_000_000);
+    assert_eq!((beyond, count_awaited(&mostly)), (0.0, 0));
+    let found = METRIC.headline(HeadlineSamples::AsFound);
+    assert_eq!(timed_with_interference(&found, 50, false, |_| true).1, 0.0);
     let unguarded = METRIC.canaries(Guards::NONE);
-    assert_eq!(timed_beside(&unguarded, 50, false, |_| true).1, 0.0);
+    assert_eq!(timed_with_interference(&unguarded, 50, false, |_| true).1, 0.0);
 }
 
 #[test]
-fn a_round_goes_on_until_the_core_is_undisturbed() {
+fn disturbed_round_extends_until_core_is_quiet() {
     for in_turn in [false, true] {
-        let (batches, beyond) = timed_beside(&METRIC, 50, in_turn, |now| now < 21_000_000);
-        let found = batches.len() - awaited(&batches);
+        let (batches, beyond) = timed_with_interference(&METRIC, 50, in_turn, |now| now < 21_000_000);
+        let found = batches.len() - count_awaited(&batches);
         assert!((15.5..35.0).contains(&beyond), "{in_turn}: {beyond}");
-        assert!(batches.tags[..found].iter().all(|tags| !tags.any(Tags::AWAITED)));
+        assert!(batches.tags[..found].iter().all(|tags| !tags.intersects(SampleTags::AWAITED)));
         // What was disturbed meanwhile is forgotten, apart from its two ends.
         let after = &batches.nanoseconds[found..];
         let quiet = after.iter().filter(|&&time| time < if in_turn { 12_000.0 } else { 70_000.0 }).count();
@@ -267,22 +275,22 @@ fn a_round_goes_on_until_the_core_is_undisturbed() {
 }
 
 #[test]
-fn a_core_that_is_never_quiet_is_waited_for_as_long_as_asked() {
-    let (batches, beyond) = timed_beside(&METRIC, 20, false, |_| true);
+fn never_quiet_core_extends_to_maximum() {
+    let (batches, beyond) = timed_with_interference(&METRIC, 20, false, |_| true);
     assert!((19.0..=20.0).contains(&beyond), "{beyond}");
-    assert!(awaited(&batches) <= 3 * batches.canary_stride, "{}", awaited(&batches));
+    assert!(count_awaited(&batches) <= 3 * batches.canary_stride, "{}", count_awaited(&batches));
     assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
     // One that comes and goes leaves both ends of each disturbance.
-    let (batches, _) = timed_beside(&METRIC, 50, false, |now| now < 6_000_000 || now / 1_000_000 % 2 == 0);
+    let (batches, _) = timed_with_interference(&METRIC, 50, false, |now| now < 6_000_000 || now / 1_000_000 % 2 == 0);
     let kept = batches.nanoseconds.iter().filter(|&&time| time < 70_000.0).count();
     assert!(kept >= 6, "{kept}");
     assert_eq!(batches.canaries[&Canary::Block].len(), batches.len().div_ceil(batches.canary_stride) + 1);
 }
 
 #[test]
-fn operations_that_outlast_what_a_neighbour_leaves_free_are_not_waited_for() {
-    let script = Script::leak(32);
-    let request = Request { beyond: beyond(50), ..request(5_000_000) };
+fn long_operations_are_not_extended() {
+    let script = ScriptedClock::leak(32);
+    let request = RoundRequest { beyond: extension(50), ..request(5_000_000) };
     let mut bench = Bench::new(&request, Clock::Scripted(script), 1);
     let work = |clock: Clock| {
         let start = clock.start();
@@ -290,18 +298,18 @@ fn operations_that_outlast_what_a_neighbour_leaves_free_are_not_waited_for() {
         Ok([clock.stop() - start])
     };
     bench.time_each([&METRIC], work).unwrap();
-    assert_eq!(bench.beyond(), 0);
+    assert_eq!(bench.extended_by(), 0);
 }
 
 #[test]
-fn a_note_added_afterwards_goes_to_the_last_reading() {
+fn late_note_goes_to_last_reading() {
     let mut request = request(1_000_000);
     request.setup.clock.hertz = 2e9;
-    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
-    bench.note_on_last("of the first");
+    let mut bench = Bench::new(&request, Clock::Scripted(ScriptedClock::leak(1)), 1);
+    bench.note_last_reading("of the first");
     bench.note("of the first as well");
     bench.record(&METRIC, vec![1.0]);
-    bench.note_on_last("counted");
+    bench.note_last_reading("counted");
     bench.record(&OTHER, vec![1.0]);
     assert_eq!((bench.ticks(500), bench.hertz()), (1000, 2e9));
     let readings = bench.into_readings();
@@ -310,17 +318,17 @@ fn a_note_added_afterwards_goes_to_the_last_reading() {
 }
 
 #[test]
-fn an_error_in_the_timed_region_ends_the_probe() {
+fn timed_region_error_ends_probe() {
     let request = request(1_000_000);
-    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
-    let outcome = bench.time(&METRIC, |_| Err(Stop::fail("write: broken pipe")));
-    assert_eq!(outcome, Err(Stop::fail("write: broken pipe")));
+    let mut bench = Bench::new(&request, Clock::Scripted(ScriptedClock::leak(1)), 1);
+    let outcome = bench.time(&METRIC, |_| Err(ProbeError::fail("write: broken pipe")));
+    assert_eq!(outcome, Err(ProbeError::fail("write: broken pipe")));
     assert!(bench.into_readings().is_empty());
 }
 
 #[test]
-fn an_operation_that_takes_no_time_is_an_error_not_a_record() {
+fn zero_time_operation_is_error() {
     let request = request(1_000_000);
-    let mut bench = Bench::new(&request, Clock::Scripted(Script::leak(1)), 1);
-    assert!(matches!(bench.time(&METRIC, |_| Ok(())), Err(Stop::Fail(_))));
+    let mut bench = Bench::new(&request, Clock::Scripted(ScriptedClock::leak(1)), 1);
+    assert!(matches!(bench.time(&METRIC, |_| Ok(())), Err(ProbeError::Fail(_))));
 }

@@ -3,12 +3,12 @@
 use std::cell::Cell;
 
 use kelvin_model::{
-    Axis, AxisScale, Case, FORMAT, Machine, Metric, NoPrediction, OverheadReading, Reading, Readings, Reason, Run,
-    RunSettings, Steady,
+    Axis, AxisScale, Case, Machine, Metric, MetricReadings, NoPrediction, OverheadReading, RUN_FORMAT, Readings, Run,
+    RunSettings, SkipReason, SteadyState,
 };
 
 use super::*;
-use crate::plan::Sources;
+use crate::plan::PlanContext;
 use crate::probe::{Effort, Method, Probe, ProbeKind};
 
 const N: Axis = Axis::new("n", "", AxisScale::Linear);
@@ -25,35 +25,35 @@ static PROBE: Probe = Probe {
     inputs: &[],
     cases: |_, effort| {
         let cases = if effort == Effort::Quick { 0..3 } else { 0..5 };
-        cases.map(|n| Case::new().with("n", n)).collect()
+        cases.map(|n| Case::new().with_number("n", n)).collect()
     },
     run: |_, _| Ok(()),
-    predict: |_, _, _| Err(NoPrediction::because("scripted")),
+    predict: |_, _, _| Err(NoPrediction::new("scripted")),
 };
 
 /// Answers by the case's `n`; a round takes so long beside its slice, or as long as it is waited for, and goes on for half of what
 /// it may.
-struct Scripted<F> {
+struct ScriptedLauncher<F> {
     answer: F,
-    beside: fn(u64) -> f64,
+    overhead: fn(u64) -> f64,
     now: Cell<f64>,
-    asked: Vec<Option<Beyond>>,
+    extensions: Vec<Option<Extension>>,
 }
 
-impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
-    fn launch(&mut self, request: &Request, patience: Patience) -> Option<Answer> {
-        let n = N.of(&request.case).unwrap();
+impl<F: FnMut(u64, u32) -> Option<RoundOutcome>> Launcher for ScriptedLauncher<F> {
+    fn launch(&mut self, request: &RoundRequest, patience: WaitLimit) -> Option<RoundResponse> {
+        let n = N.number_in(&request.case).unwrap();
         let beyond = request.beyond.map_or(0, |beyond| beyond.most / 2);
-        self.asked.push(request.beyond);
-        let took = (self.beside)(n) + (request.slice + beyond) as f64;
-        let most = patience.most.as_nanos() as f64;
+        self.extensions.push(request.beyond);
+        let took = (self.overhead)(n) + (request.slice + beyond) as f64;
+        let most = patience.max.as_nanos() as f64;
         self.now.set(self.now.get() + took.min(most));
         let attempt = if took > most {
-            Some(Attempt::Failed("it was still running".into()))
+            Some(RoundOutcome::Failed("it was still running".into()))
         } else {
             (self.answer)(n, request.round)
         };
-        attempt.map(|attempt| Answer { attempt, beyond })
+        attempt.map(|attempt| RoundResponse { attempt, beyond })
     }
 
     fn now(&self) -> f64 {
@@ -63,14 +63,14 @@ impl<F: FnMut(u64, u32) -> Option<Attempt>> Launch for Scripted<F> {
 
 /// Keeps all events, and judges all rounds to count; after so many it knows how the core reads, if it ever does.
 #[derive(Default)]
-struct Kept(Vec<Event>, Option<usize>);
+struct RecordingObserver(Vec<Event>, Option<usize>);
 
-impl Judge for Kept {
-    fn standings(&mut self) -> HashMap<(Name, Case), Standing> {
+impl RunObserver for RecordingObserver {
+    fn case_status(&mut self) -> HashMap<(Name, Case), CaseStatus> {
         let mut rounds: HashMap<(Name, Case), Vec<f64>> = HashMap::new();
         for event in &self.0 {
             if let Event::RoundFinished { probe, case, round } = event
-                && let Attempt::Measured(readings) = &round.attempt
+                && let RoundOutcome::Measured(readings) = &round.attempt
                 && let Readings::Scalars(values) = &readings[0].readings
             {
                 rounds.entry((*probe, case.clone())).or_default().extend(values);
@@ -80,22 +80,22 @@ impl Judge for Kept {
             let (low, high) =
                 values.iter().fold((f64::MAX, f64::MIN), |ends, value| (ends.0.min(*value), ends.1.max(*value)));
             let width = Some((high - low) / low);
-            (key, Standing { counting: values.len() as u32, half_width: width, narrowable: width })
+            (key, CaseStatus { counting: values.len() as u32, half_width: width, narrowable: width })
         };
         rounds.into_iter().map(standing).collect()
     }
 
-    fn core(&self) -> Option<SteadyCore> {
+    fn steady_core(&self) -> Option<CoreSteadyState> {
         let rounds = self.0.iter().filter(|event| matches!(event, Event::RoundFinished { .. })).count();
         self.1.filter(|&known| rounds >= known).map(|_| CORE)
     }
 }
 
 /// How the core reads, once that is known.
-const STEADY: Steady = Steady { nanoseconds: 20.0, tolerance: 0.02 };
-const CORE: SteadyCore = SteadyCore { chain: STEADY, block: STEADY };
+const STEADY: SteadyState = SteadyState { nanoseconds: 20.0, tolerance: 0.02 };
+const CORE: CoreSteadyState = CoreSteadyState { chain: STEADY, block: STEADY };
 
-impl Sink for Kept {
+impl EventSink for RecordingObserver {
     fn event(&mut self, event: &Event) {
         self.0.push(event.clone());
     }
@@ -105,10 +105,10 @@ fn machine() -> Machine {
     Machine::default()
 }
 
-fn outline(plan: &Plan, budget_seconds: f64) -> Outline {
-    Outline {
+fn outline(plan: &Plan, budget_seconds: f64) -> RunHeader {
+    RunHeader {
         foreign: None,
-        format: FORMAT,
+        format: RUN_FORMAT,
         id: "test".into(),
         started: "2026-01-01T00:00:00Z".into(),
         kelvin: "0".into(),
@@ -136,40 +136,40 @@ fn outline(plan: &Plan, budget_seconds: f64) -> Outline {
     }
 }
 
-fn measured(value: f64) -> Option<Attempt> {
+fn measured(value: f64) -> Option<RoundOutcome> {
     let overhead = OverheadReading::default();
     let readings = Readings::Scalars(vec![value]);
-    Some(Attempt::Measured(vec![Reading { metric: METRIC.id, readings, overhead, notes: Vec::new() }]))
+    Some(RoundOutcome::Measured(vec![MetricReadings { metric: METRIC.id, readings, overhead, notes: Vec::new() }]))
 }
 
-fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<Attempt>) -> (Run, Vec<Event>) {
+fn play(effort: Effort, answer: impl FnMut(u64, u32) -> Option<RoundOutcome>) -> (Run, Vec<Event>) {
     // Six rounds of five cases, and not a seventh.
-    play_within((Limit::Grows, 0.56), effort, |_| 5e6, answer)
+    play_within((BudgetLimit::Extendable, 0.56), effort, |_| 5e6, answer)
 }
 
 /// Plays a run whose rounds take so many nanoseconds beside their timing, by the case's `n`.
 fn play_within(
-    (limit, seconds): (Limit, f64),
+    (limit, seconds): (BudgetLimit, f64),
     effort: Effort,
     beside: fn(u64) -> f64,
-    answer: impl FnMut(u64, u32) -> Option<Attempt>,
+    answer: impl FnMut(u64, u32) -> Option<RoundOutcome>,
 ) -> (Run, Vec<Event>) {
-    let (run, events, _) = play_on(Kept::default(), (limit, seconds), effort, (beside, answer));
+    let (run, events, _) = play_with_budget(RecordingObserver::default(), (limit, seconds), effort, (beside, answer));
     (run, events)
 }
 
 /// The same on a core of which that much becomes known; with how far each round might go on.
-fn play_on(
-    mut kept: Kept,
-    (limit, seconds): (Limit, f64),
+fn play_with_budget(
+    mut kept: RecordingObserver,
+    (limit, seconds): (BudgetLimit, f64),
     effort: Effort,
-    (beside, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<Attempt>),
-) -> (Run, Vec<Event>, Vec<Option<Beyond>>) {
+    (beside, answer): (fn(u64) -> f64, impl FnMut(u64, u32) -> Option<RoundOutcome>),
+) -> (Run, Vec<Event>, Vec<Option<Extension>>) {
     let (probes, machine): ([&'static Probe; 1], _) = ([&PROBE], machine());
-    let sources = Sources { probes: &probes, machine: &machine, elsewhere: None };
+    let sources = PlanContext { probes: &probes, machine: &machine, references: None };
     let plan = Plan::new(&sources, ProbeKind::Measure, &[], effort).unwrap();
     let outline = outline(&plan, seconds);
-    let options = Options {
+    let options = SuperviseOptions {
         program: ("none".into(), Vec::new()),
         round_limit: Duration::from_secs(5),
         limit,
@@ -177,9 +177,9 @@ fn play_on(
         reserve: Duration::ZERO,
         setup: Setup::scripted(1),
     };
-    let mut scripted = Scripted { answer, beside, now: Cell::new(0.0), asked: Vec::new() };
+    let mut scripted = ScriptedLauncher { answer, overhead: beside, now: Cell::new(0.0), extensions: Vec::new() };
     run(&plan, &outline, &options, &mut scripted, &mut kept);
-    (Run::from_events(kept.0.clone()).unwrap(), kept.0, scripted.asked)
+    (Run::from_events(kept.0.clone()).unwrap(), kept.0, scripted.extensions)
 }
 
 fn rounds(run: &Run) -> Vec<usize> {
@@ -187,11 +187,11 @@ fn rounds(run: &Run) -> Vec<usize> {
 }
 
 #[test]
-fn a_steady_run_is_complete_and_in_the_order_of_reports() {
+fn steady_run_completes_in_report_order() {
     let (run, events) = play(Effort::Default, |n, _| measured(100.0 + n as f64));
     assert_eq!(run.status, RunStatus::Complete);
     assert_eq!(rounds(&run), [6; 5]);
-    let cases: Vec<_> = run.measurements.iter().map(|m| N.of(&m.planned.case).unwrap()).collect();
+    let cases: Vec<_> = run.measurements.iter().map(|m| N.number_in(&m.planned.case).unwrap()).collect();
     assert_eq!(cases, [0, 1, 2, 3, 4]);
     assert!(matches!(events.first(), Some(Event::Started(_))));
     assert!(matches!(events.last(), Some(Event::Finished { .. })));
@@ -199,9 +199,9 @@ fn a_steady_run_is_complete_and_in_the_order_of_reports() {
 }
 
 #[test]
-fn a_failing_case_is_tried_twice_and_costs_only_itself() {
+fn failing_case_is_tried_twice() {
     let (run, _) = play(Effort::Default, |n, _| match n {
-        2 => Some(Attempt::Failed("it crashed by signal 11".into())),
+        2 => Some(RoundOutcome::Failed("it crashed by signal 11".into())),
         _ => measured(1.0),
     });
     assert_eq!(rounds(&run)[2], 2);
@@ -211,9 +211,9 @@ fn a_failing_case_is_tried_twice_and_costs_only_itself() {
 }
 
 #[test]
-fn a_chance_failure_is_forgiven() {
+fn single_failure_is_retried() {
     let (run, _) = play(Effort::Default, |n, round| match (n, round) {
-        (2, 1) => Some(Attempt::Failed("once".into())),
+        (2, 1) => Some(RoundOutcome::Failed("once".into())),
         _ => measured(1.0),
     });
     assert_eq!(rounds(&run), [6, 6, 7, 6, 6], "a failed round is made up for");
@@ -221,18 +221,18 @@ fn a_chance_failure_is_forgiven() {
 }
 
 #[test]
-fn a_skipped_case_is_tried_once() {
+fn skipped_case_is_tried_once() {
     let (run, _) = play(Effort::Default, |n, _| match n {
-        4 => Some(Attempt::Skipped(Reason::new("needs two CPUs"))),
+        4 => Some(RoundOutcome::Skipped(SkipReason::new("needs two CPUs"))),
         _ => measured(1.0),
     });
     assert_eq!(rounds(&run)[4], 1);
     assert!(rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
-    assert_eq!(run.measurements[4].skip_reason(), Some(&Reason::new("needs two CPUs")));
+    assert_eq!(run.measurements[4].skip_reason(), Some(&SkipReason::new("needs two CPUs")));
 }
 
 #[test]
-fn what_quick_omits_is_reported() {
+fn quick_omissions_are_reported() {
     let (run, _) = play(Effort::Quick, |_, _| measured(1.0));
     assert_eq!(run.measurements.len(), 5);
     let reasons: Vec<bool> = run.measurements.iter().map(|m| m.skip_reason().is_some()).collect();
@@ -240,13 +240,13 @@ fn what_quick_omits_is_reported() {
 }
 
 #[test]
-fn a_wide_interval_is_reported() {
+fn wide_interval_is_reported() {
     let (run, _) = play(Effort::Default, |n, round| measured(if n == 1 && round % 2 == 0 { 10.0 } else { 1.0 }));
     assert!(run.notes.iter().any(|note| note.contains("1 of 5 cases still have an interval wider")), "{:?}", run.notes);
 }
 
 #[test]
-fn events_truncated_anywhere_are_a_partial_run() {
+fn truncated_events_are_a_partial_run() {
     let (_, events) = play(Effort::Default, |_, _| measured(1.0));
     for end in 1..events.len() {
         let run = Run::from_events(events[..end].iter().cloned()).unwrap();
@@ -259,34 +259,34 @@ fn events_truncated_anywhere_are_a_partial_run() {
 fn left_out(events: &[Event]) -> Vec<(u64, &str)> {
     let begun = events.iter().position(|event| matches!(event, Event::RoundStarted { .. })).unwrap();
     let skipped = events[begun..].iter().filter_map(|event| match event {
-        Event::CaseSkipped { case, reason, .. } => Some((N.of(case).unwrap(), reason.0.as_str())),
+        Event::CaseSkipped { case, reason, .. } => Some((N.number_in(case).unwrap(), reason.0.as_str())),
         _ => None,
     });
     skipped.collect()
 }
 
 #[test]
-fn what_does_not_fit_is_told_and_the_budget_is_kept() {
+fn over_budget_cases_are_reported_as_skipped() {
     let beside = |n| if n == 2 { 300e6 } else { 5e6 };
-    let (run, events) = play_within((Limit::Kept, 1.5), Effort::Default, beside, |_, _| measured(1.0));
-    assert_eq!(left_out(&events), [(2, NO_TIME)]);
+    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, beside, |_, _| measured(1.0));
+    assert_eq!(left_out(&events), [(2, OUT_OF_TIME)]);
     assert_eq!(run.status, RunStatus::Complete);
     assert!(run.seconds <= 1.5, "{}", run.seconds);
     assert!((0..5).all(|n| n == 2 || rounds(&run)[n] >= 6), "{:?}", rounds(&run));
 }
 
 #[test]
-fn a_round_that_outlives_a_kept_budget_is_no_failure() {
+fn round_cut_by_budget_is_no_failure() {
     let beside = |n| if n == 4 { 60e9 } else { 5e6 };
-    let (run, events) = play_within((Limit::Kept, 1.5), Effort::Default, beside, |_, _| measured(1.0));
+    let (run, events) = play_within((BudgetLimit::Fixed, 1.5), Effort::Default, beside, |_, _| measured(1.0));
     assert_eq!(left_out(&events).iter().map(|one| one.0).collect::<Vec<_>>(), [4]);
     assert!(run.seconds <= 1.5 && rounds(&run)[..4].iter().all(|&rounds| rounds >= 6), "{:?}", rounds(&run));
     assert!(run.measurements.iter().all(|measurement| measurement.failures().next().is_none()));
 }
 
 #[test]
-fn a_run_that_takes_longer_than_usual_says_so_when_it_knows_and_at_its_end() {
-    let (run, events) = play_within((Limit::Grows, 1.5), Effort::Default, |_| 100e6, |_, _| measured(1.0));
+fn lengthened_run_is_announced_and_noted() {
+    let (run, events) = play_within((BudgetLimit::Extendable, 1.5), Effort::Default, |_| 100e6, |_, _| measured(1.0));
     assert_eq!(rounds(&run), [6; 5]);
     let said: Vec<f64> = events
         .iter()
@@ -306,15 +306,22 @@ fn a_run_that_takes_longer_than_usual_says_so_when_it_knows_and_at_its_end() {
 }
 
 #[test]
-fn rounds_may_go_on_once_it_is_known_how_the_core_reads() {
+fn extensions_begin_once_core_is_known() {
     let play = |known| {
         let answer = |_, _| measured(1.0);
-        play_on(Kept(Vec::new(), known), (Limit::Grows, 1.0), Effort::Default, (|_| 5e6, answer))
+        play_with_budget(
+            RecordingObserver(Vec::new(), known),
+            (BudgetLimit::Extendable, 1.0),
+            Effort::Default,
+            (|_| 5e6, answer),
+        )
     };
-    let (run, _, asked) = play(Some(FIRST_ASKED));
-    assert!(asked[..FIRST_ASKED].iter().all(Option::is_none));
+    let (run, _, asked) = play(Some(FIRST_CORE_CHECK));
+    assert!(asked[..FIRST_CORE_CHECK].iter().all(Option::is_none));
     assert!(
-        asked[FIRST_ASKED..].iter().all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.most > 0))
+        asked[FIRST_CORE_CHECK..]
+            .iter()
+            .all(|beyond| beyond.is_some_and(|beyond| beyond.core == CORE && beyond.most > 0))
     );
     // What they took of it is time of timing, and is told.
     let timing: f64 = run.measurements.iter().flat_map(|one| &one.rounds).filter_map(|round| round.timing).sum();

@@ -5,15 +5,15 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use kelvin_model::quantity::{bytes, percentage};
+use kelvin_model::quantity::{parse_bytes, parse_percentage};
 
-use super::{MeasureArgs, ShownArgs, of_today, percent, socket_buffers};
+use super::{CompareOutputArgs, MeasureArgs, percent_up_to_50, resolve_alias, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
 pub struct AbArgs {
     /// What to measure under both settings: areas, probes, metrics, or any leading part of an id; at the points of a quick run
-    #[arg(value_parser = of_today)]
+    #[arg(value_parser = resolve_alias)]
     pub names: Vec<String>,
     /// A setting of A, as NAME=VALUE; repeatable [default: as-found]
     #[arg(long = "a", value_name = "SETTING", conflicts_with = "a_cmd")]
@@ -28,14 +28,14 @@ pub struct AbArgs {
     #[arg(long, value_name = "COMMAND", value_parser = command, requires = "a_cmd", conflicts_with = "b")]
     pub b_cmd: Option<String>,
     /// Go on until every ratio is known to within this percentage, or the budget is over
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent_up_to_50)]
     pub until: Option<f64>,
     /// Measure all points, not only those of a quick run
     #[arg(long)]
     pub thorough: bool,
     /// How it is judged and shown
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub shown: CompareOutputArgs,
     /// Keep in files what identifies the machine: paths, hosts, addresses
     #[arg(long)]
     pub with_private: bool,
@@ -57,12 +57,12 @@ pub struct Setting {
     /// Its value as text.
     pub value: String,
     /// What it means.
-    pub means: Means,
+    pub kind: SettingKind,
 }
 
 /// What a setting means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Means {
+pub enum SettingKind {
     /// Nothing: the machine as it was found.
     AsFound,
     /// The CPU of single-CPU probes.
@@ -88,71 +88,71 @@ pub enum Means {
 }
 
 /// The names of settings, with an example of each, as a mistake and `--help` list them.
-pub const SETTINGS: &str = "cpu=1, dir=/mnt, congestion-control=bbr, socket-buffers=64k, realtime=yes, quota=50%, memory=512M, \
+pub const SETTINGS_HELP: &str = "cpu=1, dir=/mnt, congestion-control=bbr, socket-buffers=64k, realtime=yes, quota=50%, memory=512M, \
                             group=/sys/fs/cgroup/mine, env.NAME=VALUE, huge-pages=never, vm.swappiness=10 or any other sysctl, a file \
                             below /proc/sys or /sys=VALUE, and as-found";
 
 /// The file of `huge-pages`.
-const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const HUGE_PAGES_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 impl FromStr for Setting {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text == "as-found" {
-            return Ok(Self { name: text.into(), value: String::new(), means: Means::AsFound });
+            return Ok(Self { name: text.into(), value: String::new(), kind: SettingKind::AsFound });
         }
         let parts = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
-        let (name, value) = parts.ok_or_else(|| format!("NAME=VALUE is right; known are {SETTINGS}"))?;
-        let means = means(name, value)?;
-        Ok(Self { name: name.into(), value: value.into(), means })
+        let (name, value) = parts.ok_or_else(|| format!("NAME=VALUE is right; known are {SETTINGS_HELP}"))?;
+        let means = parse_kind(name, value)?;
+        Ok(Self { name: name.into(), value: value.into(), kind: means })
     }
 }
 
 /// Below it the kernel kills the program before it measures anything.
-const LEAST_MEMORY: u64 = 16 << 20;
+const MIN_MEMORY: u64 = 16 << 20;
 
-fn means(name: &str, value: &str) -> Result<Means, String> {
+fn parse_kind(name: &str, value: &str) -> Result<SettingKind, String> {
     Ok(match name {
-        "cpu" => Means::Cpu(value.parse().map_err(|_| "the number of a CPU is right, such as cpu=1")?),
-        "dir" => Means::Directory(value.into()),
-        "congestion-control" => Means::CongestionControl(value.into()),
-        "socket-buffers" => Means::SocketBuffers(socket_buffers(value)?),
-        "realtime" => Means::Realtime(match value {
+        "cpu" => SettingKind::Cpu(value.parse().map_err(|_| "the number of a CPU is right, such as cpu=1")?),
+        "dir" => SettingKind::Directory(value.into()),
+        "congestion-control" => SettingKind::CongestionControl(value.into()),
+        "socket-buffers" => SettingKind::SocketBuffers(socket_buffers(value)?),
+        "realtime" => SettingKind::Realtime(match value {
             "yes" => true,
             "no" => false,
             _ => return Err("realtime=yes and realtime=no are right".into()),
         }),
-        "quota" => Means::Quota(quota(value)?),
-        "memory" => match bytes(value)? {
-            memory if memory >= LEAST_MEMORY => Means::Memory(memory),
+        "quota" => SettingKind::Quota(cpu_quota(value)?),
+        "memory" => match parse_bytes(value)? {
+            memory if memory >= MIN_MEMORY => SettingKind::Memory(memory),
             _ => return Err("the program needs at least 16M, such as memory=512M".into()),
         },
-        "group" => Means::Group(value.into()),
-        "huge-pages" => Means::System(HUGE_PAGES.into()),
-        _ => return of_system(name),
+        "group" => SettingKind::Group(value.into()),
+        "huge-pages" => SettingKind::System(HUGE_PAGES_FILE.into()),
+        _ => return parse_system_setting(name),
     })
 }
 
 /// An environment variable, or a setting of the system by its file or its sysctl name.
-fn of_system(name: &str) -> Result<Means, String> {
+fn parse_system_setting(name: &str) -> Result<SettingKind, String> {
     let file = match name.strip_prefix("env.") {
         Some("") => return Err("env.NAME=VALUE is right".into()),
-        Some(variable) => return Ok(Means::Environment(variable.into())),
+        Some(variable) => return Ok(SettingKind::Environment(variable.into())),
         None if name.starts_with('/') => name.to_owned(),
         // As sysctl(8): dots separate, unless slashes do.
         None if name.contains('/') => format!("/proc/sys/{name}"),
         None if name.contains('.') => format!("/proc/sys/{}", name.replace('.', "/")),
-        None => return Err(format!("{name} is no setting; known are {SETTINGS}")),
+        None => return Err(format!("{name} is no setting; known are {SETTINGS_HELP}")),
     };
     let is_there = !Path::new(&file).components().any(|part| part.as_os_str() == "..") && Path::new(&file).is_file();
-    if is_there { Ok(Means::System(file)) } else { Err(format!("{name}: there is no file {file} here")) }
+    if is_there { Ok(SettingKind::System(file)) } else { Err(format!("{name}: there is no file {file} here")) }
 }
 
 /// A share of one CPU or of several: 50 %, 150 %.
-fn quota(text: &str) -> Result<f64, String> {
+fn cpu_quota(text: &str) -> Result<f64, String> {
     // Without its sign it could be meant in CPUs.
-    let share = percentage(text).ok().filter(|share| text.ends_with('%') && (0.01..=1000.0).contains(share));
+    let share = parse_percentage(text).ok().filter(|share| text.ends_with('%') && (0.01..=1000.0).contains(share));
     share.ok_or_else(|| "a percentage of a CPU from 1 is right, such as quota=50%".into())
 }
 
@@ -161,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_setting_is_a_name_and_a_value() {
-        let means = |text: &str| text.parse::<Setting>().map(|setting| setting.means);
-        assert_eq!(means("as-found"), Ok(Means::AsFound));
-        assert_eq!(means("cpu=1"), Ok(Means::Cpu(1)));
-        assert_eq!(means("quota=150%"), Ok(Means::Quota(1.5)));
-        assert_eq!(means("memory=512M"), Ok(Means::Memory(512 << 20)));
-        assert_eq!(means("env.MALLOC_ARENA_MAX=1"), Ok(Means::Environment("MALLOC_ARENA_MAX".into())));
-        assert_eq!(means("vm.swappiness=1"), Ok(Means::System("/proc/sys/vm/swappiness".into())));
+    fn setting_is_name_and_value() {
+        let means = |text: &str| text.parse::<Setting>().map(|setting| setting.kind);
+        assert_eq!(means("as-found"), Ok(SettingKind::AsFound));
+        assert_eq!(means("cpu=1"), Ok(SettingKind::Cpu(1)));
+        assert_eq!(means("quota=150%"), Ok(SettingKind::Quota(1.5)));
+        assert_eq!(means("memory=512M"), Ok(SettingKind::Memory(512 << 20)));
+        assert_eq!(means("env.MALLOC_ARENA_MAX=1"), Ok(SettingKind::Environment("MALLOC_ARENA_MAX".into())));
+        assert_eq!(means("vm.swappiness=1"), Ok(SettingKind::System("/proc/sys/vm/swappiness".into())));
         assert_eq!(means("/proc/sys/vm/swappiness=1"), means("vm/swappiness=1"));
         for wrong in [
             "",

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{StoreArgs, format_of, percent};
+use super::{StoreArgs, choose_format, percent_up_to_50};
 
 /// `kelvin compare`.
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub struct CompareArgs {
     pub other: OsString,
     /// How it is judged and shown
     #[command(flatten)]
-    pub shown: ShownArgs,
+    pub shown: CompareOutputArgs,
     /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
@@ -31,9 +31,9 @@ pub struct CompareArgs {
 
 /// How a comparison is judged and shown: of `compare` and `ab`.
 #[derive(Debug, Args)]
-pub struct ShownArgs {
+pub struct CompareOutputArgs {
     /// Percentage by which a figure must differ to be better or worse, and within which it is the same
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent_up_to_50)]
     pub threshold: f64,
     /// The gate
     #[command(flatten)]
@@ -52,10 +52,10 @@ pub struct ShownArgs {
     pub output: Option<PathBuf>,
 }
 
-impl ShownArgs {
+impl CompareOutputArgs {
     /// The format that was asked for, by either flag.
     pub fn format(&self) -> CompareFormat {
-        format_of(self.format, self.json, self.output.as_deref(), CompareFormat::Terminal)
+        choose_format(self.format, self.json, self.output.as_deref(), CompareFormat::Terminal)
     }
 }
 
@@ -93,11 +93,11 @@ impl FromStr for WorseBy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "worse, or worse:5% for worse by 5 %, is right";
+        const FAIL_ON_HELP: &str = "worse, or worse:5% for worse by 5 %, is right";
         match text.split_once(':').unwrap_or((text, "")) {
             ("worse", "") if text == "worse" => Ok(Self(0.0)),
-            ("worse", share) => percent(share).map(Self).map_err(|why| format!("{WRONG}: {why}")),
-            _ => Err(WRONG.into()),
+            ("worse", share) => percent_up_to_50(share).map(Self).map_err(|why| format!("{FAIL_ON_HELP}: {why}")),
+            _ => Err(FAIL_ON_HELP.into()),
         }
     }
 }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_is_worse_by_something() {
+    fn fail_on_needs_worse_and_percentage() {
         assert_eq!("worse".parse(), Ok(WorseBy(0.0)));
         assert_eq!("worse:5%".parse(), Ok(WorseBy(0.05)));
         assert_eq!("worse:2.5".parse(), Ok(WorseBy(0.025)));

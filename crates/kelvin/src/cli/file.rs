@@ -5,13 +5,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use kelvin_file::cache::State;
-use kelvin_file::copy::Wish;
-use kelvin_file::write::{Pattern, Sync, WriteEngine};
-use kelvin_file::{Engine, Pages};
-use kelvin_model::quantity::bytes;
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::copy::MethodChoice;
+use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
+use kelvin_file::{Engine, PagePolicy};
+use kelvin_model::quantity::parse_bytes;
 
-use super::{DestinationArgs, MeasureArgs, between, duration, whole};
+use super::{DestinationArgs, MeasureArgs, duration, number_between, whole_number};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -79,21 +79,21 @@ pub struct ReadArgs {
     pub file: PathBuf,
     /// How
     #[command(flatten)]
-    pub how: HowArgs,
+    pub how: AccessArgs,
     /// Blocks to read, wrapping around at the end of the file [default: the whole file once]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one, conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::positive_number, conflicts_with = "seconds")]
     pub count: Option<u64>,
     /// Read for this long, wrapping around at the end of the file
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub seconds: Option<Duration>,
     /// Read only the first part of the file, of this size [default: all of it]
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// Read blocks in random order, each once per pass
     #[arg(long)]
     pub random: bool,
     /// Seed of the random order [default: from the clock]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>, requires = "random")]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u64>, requires = "random")]
     pub seed: Option<u64>,
     /// With --cache uncached: drop the kernel's caches of every file on the machine; needs root
     ///
@@ -122,24 +122,24 @@ pub struct WriteArgs {
     /// The file; an existing one is replaced only with --overwrite
     pub file: PathBuf,
     /// Block size
-    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block_size)]
     pub block: usize,
     /// Blocks to write
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::from_one)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = super::positive_number)]
     pub count: Option<u64>,
     /// Bytes to write; the last block may be shorter
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub size: Option<u64>,
     /// What to write: noise, which neither compresses nor repeats, or one repeated byte by its value, such as 0xff; 2 is the byte 0x02
     #[arg(long, value_name = "PATTERN", default_value = "noise", value_parser = Pattern::from_str)]
     pub pattern: Pattern,
     /// Seed of the noise: the same seed makes the same file [default: 0]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u64>)]
     pub seed: Option<u64>,
     /// When data counts as written: in memory (none), flushed once at the end (fsync), each block on the device (dsync),
     /// each block written past the page cache (direct)
-    #[arg(long, value_name = "POLICY", default_value = "fsync", value_parser = Sync::from_str)]
-    pub sync: Sync,
+    #[arg(long, value_name = "POLICY", default_value = "fsync", value_parser = SyncMode::from_str)]
+    pub sync: SyncMode,
     /// Replace an existing file once the new one is complete
     #[arg(long)]
     pub overwrite: bool,
@@ -147,10 +147,10 @@ pub struct WriteArgs {
     #[arg(long, value_name = "ENGINE", default_value = "pwrite", value_parser = WriteEngine::from_str)]
     pub engine: WriteEngine,
     /// Queue depth, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
-    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
     pub threads: u32,
     /// Pages of the buffers: base pages, as other programs have them, or huge pages
     ///
@@ -177,18 +177,18 @@ pub struct CopyArgs {
     /// The copy; an existing file is replaced only with --overwrite
     pub target: PathBuf,
     /// Method: auto, rw (pread and pwrite), copy_file_range, sendfile, reflink (share blocks)
-    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = Wish::from_str)]
-    pub method: Wish,
+    #[arg(long, value_name = "METHOD", default_value = "auto", value_parser = MethodChoice::from_str)]
+    pub method: MethodChoice,
     /// Block size: bytes that one call moves, as dd's bs=; not with reflink, which is one call [default: 128k]
-    #[arg(long, value_name = "BYTES", value_parser = block)]
+    #[arg(long, value_name = "BYTES", value_parser = block_size)]
     pub block: Option<usize>,
     /// Page cache state of the source: as-found, cached (all of it, read once before), uncached (dropped before); checked before and after
-    #[arg(long, value_name = "STATE", default_value = "as-found", value_parser = state)]
+    #[arg(long, value_name = "STATE", default_value = "as-found", value_parser = cache_state)]
     pub cache: CacheArg,
     /// When data counts as copied: in memory (none), as dd and cp leave it; flushed once at the end (fsync); each block on the
     /// device (dsync)
-    #[arg(long, value_name = "POLICY", default_value = "none", value_parser = Sync::from_str)]
-    pub sync: Sync,
+    #[arg(long, value_name = "POLICY", default_value = "none", value_parser = SyncMode::from_str)]
+    pub sync: SyncMode,
     /// Replace an existing file once the copy is complete
     #[arg(long)]
     pub overwrite: bool,
@@ -205,18 +205,18 @@ pub struct CopyArgs {
 
 /// How a file is read.
 #[derive(Debug, Args)]
-pub struct HowArgs {
+pub struct AccessArgs {
     /// Block size
-    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block)]
+    #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block_size)]
     pub block: usize,
     /// Engine: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
-    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = read_engine)]
     pub engine: Engine,
     /// Queue depth, for io_uring
-    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 4096))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
     pub depth: u32,
     /// Threads, each with its own part of the file
-    #[arg(long, value_name = "N", default_value = "1", value_parser = between(1, 1024))]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 1024))]
     pub threads: u32,
     /// Pages of the buffers: base pages, as other programs have them, or huge pages
     ///
@@ -250,7 +250,7 @@ pub struct AutosizeArgs {
     pub file: PathBuf,
     /// How
     #[command(flatten)]
-    pub how: HowArgs,
+    pub how: AccessArgs,
     /// Time to read for
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = duration)]
     pub seconds: Duration,
@@ -269,7 +269,7 @@ pub struct CacheArgs {
     #[arg(long)]
     pub measure: bool,
     /// With --measure: the limit [default: 256M]
-    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "measure")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "measure")]
     pub limit: Option<u64>,
     /// Print JSON
     #[arg(long)]
@@ -288,7 +288,7 @@ pub struct DigestArgs {
     #[arg(long, requires = "check")]
     pub quiet: bool,
     /// Maximum threads per file [default: one per CPU]
-    #[arg(long, value_name = "N", value_parser = between(1, 1024))]
+    #[arg(long, value_name = "N", value_parser = number_between(1, 1024))]
     pub threads: Option<u32>,
     /// Search again for the fastest way to read on these file systems, ignoring what was remembered
     #[arg(long)]
@@ -311,7 +311,7 @@ pub enum CacheArg {
     Direct,
 }
 
-impl From<CacheArg> for State {
+impl From<CacheArg> for PageCacheState {
     fn from(cache: CacheArg) -> Self {
         match cache {
             CacheArg::AsFound => Self::AsFound,
@@ -331,7 +331,7 @@ pub enum PagesArg {
     Huge,
 }
 
-impl From<PagesArg> for Pages {
+impl From<PagesArg> for PagePolicy {
     fn from(pages: PagesArg) -> Self {
         match pages {
             PagesArg::Base => Self::Base,
@@ -341,19 +341,19 @@ impl From<PagesArg> for Pages {
 }
 
 /// A block: at most 1 GiB.
-fn block(text: &str) -> Result<usize, String> {
-    match bytes(text)? {
+fn block_size(text: &str) -> Result<usize, String> {
+    match parse_bytes(text)? {
         large if large > 1 << 30 => Err("a block has at most 1 GiB".into()),
         bytes => Ok(bytes as usize),
     }
 }
 
 /// A state of the page cache, by its name alone.
-fn state(name: &str) -> Result<CacheArg, String> {
+fn cache_state(name: &str) -> Result<CacheArg, String> {
     CacheArg::from_str(name, false).map_err(|_| "the state is one of: as-found, cached, uncached".into())
 }
 
-fn engine(name: &str) -> Result<Engine, String> {
+fn read_engine(name: &str) -> Result<Engine, String> {
     name.parse()
 }
 
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_have_at_most_a_gibibyte() {
-        assert!(block("1G").is_ok() && block("1025M").is_err());
+    fn block_above_one_gibibyte_is_rejected() {
+        assert!(block_size("1G").is_ok() && block_size("1025M").is_err());
     }
 }

@@ -8,20 +8,20 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use kelvin_model::quantity::duration;
+use kelvin_model::quantity::parse_duration;
 
-use super::{StoreArgs, between, format_of, of_today, percent};
+use super::{StoreArgs, choose_format, number_between, percent_up_to_50, resolve_alias};
 
 /// Runs that are looked at unless more are asked for.
-const RUNS: u32 = 1000;
+const DEFAULT_RUNS: u32 = 1000;
 /// The most that can be asked for.
-const MOST_RUNS: u32 = 100_000;
+const MAX_RUNS: u32 = 100_000;
 
 /// `kelvin history`.
 #[derive(Debug, Args)]
 pub struct HistoryArgs {
     /// Areas, probes or metrics, or a leading part of their ids; `kelvin list` lists them
-    #[arg(value_name = "NAME", value_parser = of_name)]
+    #[arg(value_name = "NAME", value_parser = parse_metric_name)]
     pub names: Vec<String>,
     /// All metrics
     #[arg(long, conflicts_with = "names")]
@@ -37,11 +37,11 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "WHEN")]
     pub since: Option<Since>,
     /// Look at the newest runs only, so many
-    #[arg(long, value_name = "RUNS", default_value_t = RUNS, value_parser = between(1, MOST_RUNS))]
+    #[arg(long, value_name = "RUNS", default_value_t = DEFAULT_RUNS, value_parser = number_between(1, MAX_RUNS))]
     pub limit: u32,
     /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,
     /// or with the runs since --since; exit with status 1 if there is one
-    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent_up_to_50)]
     pub alert: Option<f64>,
     /// Print all series and changes instead of one screen
     #[arg(long)]
@@ -66,18 +66,18 @@ pub struct HistoryArgs {
 impl HistoryArgs {
     /// The format that was asked for, by either flag or the ending of a file.
     pub fn format(&self) -> HistoryFormat {
-        format_of(self.format, self.json, self.output.as_deref(), HistoryFormat::Terminal)
+        choose_format(self.format, self.json, self.output.as_deref(), HistoryFormat::Terminal)
     }
 
     /// What names select, in the newest runs of this machine in one mode.
-    pub fn following(names: Vec<String>, mode: &str, store: StoreArgs) -> Self {
+    pub fn for_watch(names: Vec<String>, mode: &str, store: StoreArgs) -> Self {
         Self {
             all: names.is_empty(),
             names,
             machine: None,
             mode: Some(mode.to_owned()),
             since: None,
-            limit: RUNS,
+            limit: DEFAULT_RUNS,
             alert: None,
             full: false,
             format: Some(HistoryFormat::Terminal),
@@ -103,18 +103,18 @@ pub enum HistoryFormat {
 }
 
 /// A name; an empty one begins every id.
-fn of_name(text: &str) -> Result<String, String> {
+fn parse_metric_name(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("a name is right, such as os.syscall; --all is all of them".into());
     }
-    of_today(text).map_err(|never: Infallible| match never {})
+    resolve_alias(text).map_err(|never: Infallible| match never {})
 }
 
 /// Since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// So long ago.
-    Back(Duration),
+    Ago(Duration),
     /// Microseconds since 1970.
     At(i64),
 }
@@ -123,7 +123,7 @@ impl Since {
     /// Microseconds since 1970, if it is that time now.
     pub fn microseconds(self, now: i64) -> i64 {
         match self {
-            Self::Back(time) => now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
+            Self::Ago(time) => now.saturating_sub(i64::try_from(time.as_micros()).unwrap_or(i64::MAX)),
             Self::At(time) => time,
         }
     }
@@ -133,14 +133,14 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const WRONG: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
+        const SINCE_HELP: &str = "a time back is right, such as 30d, 12h or 8w, or a day such as 2026-10-01";
         // A bare number is neither.
         if text.ends_with(|letter: char| letter.is_alphabetic()) {
-            return duration(text).map(Self::Back).map_err(|_| format!("{WRONG}, within a century"));
+            return parse_duration(text).map(Self::Ago).map_err(|_| format!("{SINCE_HELP}, within a century"));
         }
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
-        let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| WRONG.to_owned())?;
-        let begin = day.to_zoned(TimeZone::UTC).map_err(|_| WRONG.to_owned())?;
+        let day: Date = text.parse().ok().filter(|_| is_plain).ok_or_else(|| SINCE_HELP.to_owned())?;
+        let begin = day.to_zoned(TimeZone::UTC).map_err(|_| SINCE_HELP.to_owned())?;
         Ok(Self::At(begin.timestamp().as_microsecond()))
     }
 }
@@ -150,11 +150,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_so_long_ago_or_a_day() {
-        let back = |hours: u64| Ok(Since::Back(Duration::from_secs(3600 * hours)));
+    fn since_is_duration_or_day() {
+        let back = |hours: u64| Ok(Since::Ago(Duration::from_secs(3600 * hours)));
         assert_eq!(("12h".parse(), "30d".parse(), "2w".parse()), (back(12), back(720), back(336)));
         assert_eq!("1970-01-02".parse(), Ok(Since::At(86_400_000_000)));
-        assert_eq!(Since::Back(Duration::from_secs(1)).microseconds(3_000_000), 2_000_000);
+        assert_eq!(Since::Ago(Duration::from_secs(1)).microseconds(3_000_000), 2_000_000);
         assert_eq!(Since::At(5).microseconds(0), 5);
         for wrong in
             ["", "d", "0d", "-1d", "30", "2026-13-01", "yesterday", "99999999999999999999d", "40000d", "2026-10-01T00"]

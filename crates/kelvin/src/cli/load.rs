@@ -4,51 +4,51 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kelvin_load::gate::{Gate, Objective};
-use kelvin_load::pattern::Pattern;
-use kelvin_load::schedule::Spread;
-use kelvin_load::target::Target;
+use kelvin_load::access_pattern::AccessPattern;
+use kelvin_load::schedule::TimeDistribution;
+use kelvin_load::server_url::ServerUrl;
+use kelvin_load::slo::{FailureThreshold, LatencyObjective};
 
-use super::{between, duration, whole};
+use super::{duration, number_between, whole_number};
 
 /// `kelvin load`.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     /// What is asked for, such as http://localhost:8080/index.html; with --files the server
     #[arg(required_unless_present_any = ["files", "replay"])]
-    pub url: Option<Target>,
+    pub url: Option<ServerUrl>,
     /// File with the path or URL of a file in each line
     #[arg(long, value_name = "LIST", conflicts_with = "replay")]
     pub files: Option<PathBuf>,
     /// In which order: random, fixed (always the first), sequence, zipf or zipf:EXPONENT
     #[arg(long, default_value = "random", conflicts_with = "replay")]
-    pub pattern: Pattern,
+    pub pattern: AccessPattern,
     /// Closed loop: so many users, of whom each waits for its answer and asks again, 1 to 100000; of several, such as 1,2,4,
     /// one after the other [default: 1]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 100_000))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 100_000))]
     pub users: Vec<u32>,
     /// Time that a user thinks after each answer, such as 1s or 50ms [default: none]
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with_all = ["slo", "replay"])]
     pub think: Option<Duration>,
     /// Open loop: so many requests a second, whether answers come or not; of several, such as 100,200, one after the other, and
     /// after the users
-    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = rate)]
+    #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
     /// How times of thought, or between requests at a rate, are spread
     #[arg(long, value_enum, default_value = "constant", conflicts_with = "replay")]
     pub spread: SpreadArg,
     /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
-    #[arg(long, value_name = "N", value_parser = between(1, 100_000))]
+    #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     pub connections: Option<u32>,
     /// Search the highest rate that keeps a response time without errors, such as p99:50ms, or with a share of them, such as
     /// p99:50ms,errors:1%
     #[arg(long, value_name = "OBJECTIVE", conflicts_with_all = ["users", "rate", "replay"])]
-    pub slo: Option<Objective>,
+    pub slo: Option<LatencyObjective>,
     /// Ask for what an access log (common or combined format) has, at its pace
     #[arg(long, value_name = "LOG", requires = "url", conflicts_with_all = ["users", "rate", "verify", "warm_up"])]
     pub replay: Option<PathBuf>,
     /// With --replay: so many times as fast
-    #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = rate)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", requires = "replay", value_parser = request_rate)]
     #[arg(conflicts_with_all = ["users", "think", "rate", "slo", "verify", "warm_up"])]
     pub speed: f64,
     /// Time to measure, of several loads each [default: 10s; 5s each of several or with --slo; all of the log with --replay]
@@ -85,10 +85,10 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with = "ca")]
     pub insecure: bool,
     /// Random seed
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole_number::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
     /// CPU for the generator [default: the last allowed one if the server is on this host, else as the system places it]
-    #[arg(long, value_name = "CPU", value_parser = whole::<u32>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "CPU", value_parser = whole_number::<u32>, allow_negative_numbers = true)]
     pub cpu: Option<u32>,
     /// Let the system place the generator in any case
     #[arg(long, conflicts_with = "cpu")]
@@ -98,7 +98,7 @@ pub struct LoadArgs {
     pub plot: Option<PathBuf>,
     /// Exit with status 1 on a condition, such as 'p99>50ms', 'errors>0', 'errors>1%' or 'rate<1000'; repeatable
     #[arg(long, value_name = "CONDITION")]
-    pub fail_on: Vec<Gate>,
+    pub fail_on: Vec<FailureThreshold>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -114,7 +114,7 @@ pub enum SpreadArg {
     Exponential,
 }
 
-impl From<SpreadArg> for Spread {
+impl From<SpreadArg> for TimeDistribution {
     fn from(spread: SpreadArg) -> Self {
         match spread {
             SpreadArg::Constant => Self::Constant,
@@ -133,7 +133,7 @@ pub enum VerifyArg {
 }
 
 /// A rate or a factor.
-fn rate(text: &str) -> Result<f64, String> {
+fn request_rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| (0.001..=1_000_000.0).contains(rate));
     rate.ok_or_else(|| "it must be a number from 0.001 to 1000000".to_owned())
 }

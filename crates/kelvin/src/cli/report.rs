@@ -15,7 +15,7 @@ pub struct ReportArgs {
     pub run: OsString,
     /// Output format [default: by the ending of --output, such as .html; else terminal]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<ReportFormat>,
     /// Where to write it [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -45,21 +45,22 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// The format that was asked for, or that the ending of the file names.
-    pub fn format(&self) -> Format {
-        format_of(self.format, false, self.output.as_deref(), Format::Terminal)
+    pub fn format(&self) -> ReportFormat {
+        choose_format(self.format, false, self.output.as_deref(), ReportFormat::Terminal)
     }
 }
 
 /// Endings of files that are not called like their format.
-const ENDINGS: [(&str, &str); 4] = [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
+const FORMATS_BY_EXTENSION: [(&str, &str); 4] =
+    [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
 
 /// The format that was asked for; else the one that the ending of the file names, or the usual one where it names none.
-pub(super) fn format_of<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>, usual: F) -> F {
+pub(super) fn choose_format<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>, usual: F) -> F {
     let of = |name: &str| F::from_str(name, true).ok();
     let ending = output.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_ascii_lowercase());
     let named = || {
         let ending = ending?;
-        let other = ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
+        let other = FORMATS_BY_EXTENSION.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
         of(other.unwrap_or(&ending))
     };
     let asked = if json { of("json") } else { asked };
@@ -68,7 +69,7 @@ pub(super) fn format_of<F: ValueEnum>(asked: Option<F>, json: bool, output: Opti
 
 /// A format of `kelvin report`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// The first screen; with --full, all tables
     Terminal,
     /// One self-contained HTML page
@@ -103,8 +104,9 @@ mod tests {
     use crate::cli::CompareFormat;
 
     #[test]
-    fn format_is_the_one_asked_for_or_that_of_the_ending() {
-        let of = |asked, json, output: &str| format_of(asked, json, Some(Path::new(output)), CompareFormat::Terminal);
+    fn format_is_flag_or_file_extension() {
+        let of =
+            |asked, json, output: &str| choose_format(asked, json, Some(Path::new(output)), CompareFormat::Terminal);
         for (output, format) in [
             ("x.html", CompareFormat::Html),
             ("x.HTM", CompareFormat::Html),
@@ -118,8 +120,11 @@ mod tests {
         }
         assert_eq!(of(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
         assert_eq!(of(None, true, "x.html"), CompareFormat::Json);
-        assert_eq!(format_of(None, false, None, Format::Terminal), Format::Terminal);
-        assert_eq!(format_of(None, false, Some(Path::new("x.prom")), Format::Terminal), Format::Openmetrics);
-        assert_eq!(format_of(None, false, Some(Path::new("x.csv")), Format::Terminal), Format::Csv);
+        assert_eq!(choose_format(None, false, None, ReportFormat::Terminal), ReportFormat::Terminal);
+        assert_eq!(
+            choose_format(None, false, Some(Path::new("x.prom")), ReportFormat::Terminal),
+            ReportFormat::Openmetrics
+        );
+        assert_eq!(choose_format(None, false, Some(Path::new("x.csv")), ReportFormat::Terminal), ReportFormat::Csv);
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use kelvin_store::Tag;
 
-use super::{StoreArgs, not_empty};
+use super::{StoreArgs, nonempty_value};
 
 /// `kelvin runs`.
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub enum RunsCommand {
         #[arg(value_name = "NAME=VALUE", required_unless_present = "remove")]
         tags: Vec<Tag>,
         /// Remove the tag with this name; repeatable
-        #[arg(long, value_name = "NAME", value_parser = tag_name)]
+        #[arg(long, value_name = "NAME", value_parser = checked_tag_name)]
         remove: Vec<String>,
     },
     /// Give a run a note, in place of the one that it has
@@ -68,7 +68,7 @@ pub enum RunsCommand {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         run: String,
         /// The note
-        #[arg(value_parser = kelvin_store::note)]
+        #[arg(value_parser = kelvin_store::checked_note)]
         text: String,
     },
     /// Delete a run
@@ -81,7 +81,7 @@ pub enum RunsCommand {
                             What may still be running stays, and so does what a server is yet to get.")]
     Prune {
         /// Runs of each machine and mode to keep, from 1
-        #[arg(long, value_name = "N", value_parser = super::from_one)]
+        #[arg(long, value_name = "N", value_parser = super::positive_number)]
         keep: u64,
         /// Delete old runs with a tag or a note too
         #[arg(long)]
@@ -97,7 +97,7 @@ pub enum RunsCommand {
                             done: one line says why.")]
     Push {
         /// The store to copy into
-        #[arg(long, value_name = "STORE", value_parser = not_empty())]
+        #[arg(long, value_name = "STORE", value_parser = nonempty_value())]
         to: OsString,
         /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
         runs: Vec<String>,
@@ -109,7 +109,7 @@ pub enum RunsCommand {
                             done: one line says why.")]
     Pull {
         /// The store to copy from
-        #[arg(long, value_name = "STORE", value_parser = not_empty())]
+        #[arg(long, value_name = "STORE", value_parser = nonempty_value())]
         from: OsString,
         /// The runs: ids or prefixes, `last`, `last~1`, `tag:NAME=VALUE` [default: all that have ended]
         runs: Vec<String>,
@@ -137,7 +137,7 @@ pub enum RunsCommand {
         file: Option<PathBuf>,
         /// The program that wrote it [default: known by how the file begins, else kelvin]
         #[arg(long, value_enum, value_name = "PROGRAM")]
-        from: Option<WrittenBy>,
+        from: Option<ImportSource>,
         /// Print what of each program's results is a metric of kelvin, what is not, and why
         #[arg(long, conflicts_with_all = ["file", "from"])]
         table: bool,
@@ -146,7 +146,7 @@ pub enum RunsCommand {
 
 /// A program whose files can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WrittenBy {
+pub enum ImportSource {
     /// `kelvin runs export`
     Kelvin,
     /// lmbench 3: its results as text
@@ -160,6 +160,6 @@ pub enum WrittenBy {
 }
 
 /// The name of a tag.
-fn tag_name(text: &str) -> Result<String, kelvin_store::BadTag> {
-    kelvin_store::check_name(text).map(|()| text.to_owned())
+fn checked_tag_name(text: &str) -> Result<String, kelvin_store::TagError> {
+    kelvin_store::check_tag_name(text).map(|()| text.to_owned())
 }

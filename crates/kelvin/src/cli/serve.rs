@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use kelvin_model::quantity::MinProgress;
-use kelvin_serve::Model;
-use kelvin_serve::host::Name;
-use kelvin_serve::sending::Sending;
+use kelvin_serve::ServerModel;
+use kelvin_serve::host::HostName;
+use kelvin_serve::send_strategy::SendStrategy;
 
 /// `kelvin serve`.
 #[derive(Debug, Args)]
@@ -15,12 +15,12 @@ pub struct ServeArgs {
     /// Directory to serve, and nothing outside of it
     pub root: PathBuf,
     /// IP address to listen on, with :PORT unless it is 8080; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = parse_address)]
     pub listen: SocketAddr,
     /// A name by which the server may be asked for, besides IP addresses, localhost and names below it; may be given several times.
     /// [default: none on loopback, else any]
     #[arg(long, value_name = "NAME")]
-    pub host: Vec<Name>,
+    pub host: Vec<HostName>,
     /// List directories that have no index.html
     #[arg(long)]
     pub index: bool,
@@ -28,20 +28,20 @@ pub struct ServeArgs {
     /// requests to an io_uring, of Linux 6.1 or later), fork (a process for each connection), thread (a thread for each connection)
     /// or pool (so many threads as --threads says, each of which serves one connection until its end)
     #[arg(long, value_name = "MODEL", default_value_t)]
-    pub model: Model,
+    pub model: ServerModel,
     /// By which calls the bytes of files go: auto (files up to 16 KiB are read and sent with their heads; larger ones go from a mapping or by
     /// sendfile, whichever is shown to give clients of this host, or of others, answers of that size sooner, and at the end it says so), rw (read and sent), mmap (sent from a mapping), sendfile or splice (through a pipe); of uring, auto is rw, and the others are not
     #[arg(long, value_name = "CALLS", default_value_t)]
-    pub send: Sending,
+    pub send: SendStrategy,
     /// Threads that serve, 1 to 1024 [default: one for each CPU that this process may use; 64 of a pool]; not with --model fork or
     /// thread, which have one for each connection
-    #[arg(long, value_name = "N", value_parser = super::between(1, 1024))]
+    #[arg(long, value_name = "N", value_parser = super::number_between(1, 1024))]
     pub threads: Option<u32>,
     /// Congestion control by which connections send, as net.ipv4.tcp_available_congestion_control lists them [default: the system's]
     #[arg(long, value_name = "NAME")]
     pub congestion_control: Option<String>,
     /// Most connections at one time, as far as there are descriptors for them; one more is answered 503
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::between(1, 1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = super::number_between(1, 1_000_000))]
     pub connections: u32,
     /// End the connection of a client that takes fewer bytes of an answer in so much time
     #[arg(long, value_name = "BYTES/TIME", default_value = "4KiB/2min")]
@@ -55,13 +55,13 @@ pub struct ServeArgs {
     pub token_file: Option<PathBuf>,
     /// IP address to answer it on, so that it is answered however busy the server is [default: the address of --listen, with the
     /// next port]
-    #[arg(long, value_name = "ADDRESS", requires = "expose_resources", value_parser = address_of_resources)]
+    #[arg(long, value_name = "ADDRESS", requires = "expose_resources", value_parser = parse_resources_address)]
     pub resources_listen: Option<SocketAddr>,
 }
 
 impl ServeArgs {
     /// Where resources are told.
-    pub fn address_of_resources(&self) -> SocketAddr {
+    pub fn resources_address(&self) -> SocketAddr {
         let next = match self.listen.port() {
             // The system chooses both.
             0 => 0,
@@ -72,12 +72,12 @@ impl ServeArgs {
 }
 
 /// The port of an address that has none: the one that is usual beside 80, which belongs to root.
-const PORT: u16 = 8080;
+const DEFAULT_PORT: u16 = 8080;
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    kelvin_wire::address::address_with_port(text, PORT)
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    kelvin_wire::address::parse_with_default_port(text, DEFAULT_PORT)
 }
 
-fn address_of_resources(text: &str) -> Result<SocketAddr, String> {
-    kelvin_wire::address::address_with_port(text, PORT + 1)
+fn parse_resources_address(text: &str) -> Result<SocketAddr, String> {
+    kelvin_wire::address::parse_with_default_port(text, DEFAULT_PORT + 1)
 }

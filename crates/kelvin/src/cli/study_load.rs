@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{Between, Pattern};
-use kelvin_load::target::Target;
+use kelvin_catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_load::server_url::ServerUrl;
 
-use kelvin_model::quantity::{bits_per_second, bytes};
+use kelvin_model::quantity::{parse_bits_per_second, parse_bytes};
 
-use super::{between, duration, from_one};
+use super::{duration, number_between, positive_number};
 
 /// The heading of these options in help.
-pub(super) const HEADING: &str = "Options of the study load";
+pub(super) const STUDY_LOAD_HEADING: &str = "Options of the study load";
 
 /// Options of a server of the study's own, and that of one on another host: with one that runs already they say nothing.
-const OF_OWN_SERVER: [&str; 9] =
+const OWN_SERVER_OPTIONS: [&str; 9] =
     ["peer", "cache", "server_memory", "file_count", "file_size", "between", "link", "server_group", "server_options"];
 
 /// How a server under load is studied.
 #[derive(Debug, Args)]
-#[command(next_help_heading = HEADING)]
+#[command(next_help_heading = STUDY_LOAD_HEADING)]
 pub struct StudyLoadArgs {
     /// Numbers of users, each visited --rounds times [default: 1 to the larger of 20 and three times the expected knee]
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = between(1, 10_000))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = number_between(1, 10_000))]
     pub users: Vec<u32>,
     /// Mean think times, a sweep for each
-    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = time_or_none)]
+    #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = duration_or_zero)]
     pub think: Vec<Duration>,
     /// Which files users ask for, a sweep for each [default: random]
     #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_enum)]
@@ -37,22 +37,22 @@ pub struct StudyLoadArgs {
     pub visit: Option<Duration>,
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
     #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_enum)]
-    pub cache: Vec<CacheArg>,
+    pub cache: Vec<ServerCacheArg>,
     /// Memory of the server, page cache included, from 16M; with --cache cached,uncached that of the one whose files come from the
     /// disk; root only
-    #[arg(long, value_name = "BYTES", value_parser = memory, conflicts_with = "peer")]
+    #[arg(long, value_name = "BYTES", value_parser = server_memory_size, conflicts_with = "peer")]
     pub server_memory: Option<u64>,
     /// Files of the set [default: 10000, or as many as fit and may be written]
-    #[arg(long, value_name = "N", value_parser = from_one, conflicts_with = "peer")]
+    #[arg(long, value_name = "N", value_parser = positive_number, conflicts_with = "peer")]
     pub file_count: Option<u64>,
     /// Bytes of each [default: 2MB]
-    #[arg(long, value_name = "BYTES", value_parser = bytes, conflicts_with = "peer")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "peer")]
     pub file_size: Option<u64>,
     /// What lies between client and server [default: loopback]
     #[arg(long, value_enum, conflicts_with = "peer")]
     pub between: Option<BetweenArg>,
     /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
-    #[arg(long, value_name = "BITS", value_parser = bits, conflicts_with = "peer")]
+    #[arg(long, value_name = "BITS", value_parser = link_rate, conflicts_with = "peer")]
     pub link: Option<u64>,
     /// Control group that the server enters, by its directory; repeatable
     #[arg(long, value_name = "DIR", conflicts_with = "peer")]
@@ -63,16 +63,16 @@ pub struct StudyLoadArgs {
     /// Study a server that runs already, `kelvin serve --expose-resources`, by the URL of its directory; one that
     /// `kelvin agent --serve` starts on another host is studied by --peer
     #[arg(long, value_name = "URL", requires_all = ["url_list", "resources_token"],
-          conflicts_with_all = OF_OWN_SERVER)]
-    pub url: Option<Target>,
+          conflicts_with_all = OWN_SERVER_OPTIONS)]
+    pub url: Option<ServerUrl>,
     /// With --url: file with the name of a file of that directory in each line, all of one size
-    #[arg(long, value_name = "LIST", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
+    #[arg(long, value_name = "LIST", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub url_list: Option<PathBuf>,
     /// With --url: file with the token for what that server uses
-    #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
+    #[arg(long, value_name = "FILE", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub resources_token: Option<PathBuf>,
     /// With --url: where that server tells what it uses, if not where it serves files
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OF_OWN_SERVER)]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "url", conflicts_with_all = OWN_SERVER_OPTIONS)]
     pub resources: Option<std::net::SocketAddr>,
 }
 
@@ -89,7 +89,7 @@ impl StudyLoadArgs {
     }
 
     /// The first of these options that was given.
-    pub fn given(&self) -> Option<&'static str> {
+    pub fn first_given_option(&self) -> Option<&'static str> {
         let all = [
             (!self.users.is_empty(), "--users"),
             (!self.think.is_empty(), "--think"),
@@ -122,7 +122,7 @@ pub enum PatternArg {
     Zipf,
 }
 
-impl From<PatternArg> for Pattern {
+impl From<PatternArg> for RequestPattern {
     fn from(pattern: PatternArg) -> Self {
         match pattern {
             PatternArg::Random => Self::Random,
@@ -135,18 +135,18 @@ impl From<PatternArg> for Pattern {
 
 /// Where files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CacheArg {
+pub enum ServerCacheArg {
     /// In the page cache
     Cached,
     /// On the disk: at least twice what the page cache may hold
     Uncached,
 }
 
-impl From<CacheArg> for CacheState {
-    fn from(cache: CacheArg) -> Self {
+impl From<ServerCacheArg> for CacheState {
+    fn from(cache: ServerCacheArg) -> Self {
         match cache {
-            CacheArg::Cached => Self::Cached,
-            CacheArg::Uncached => Self::Uncached,
+            ServerCacheArg::Cached => Self::Cached,
+            ServerCacheArg::Uncached => Self::Uncached,
         }
     }
 }
@@ -160,7 +160,7 @@ pub enum BetweenArg {
     Namespaces,
 }
 
-impl From<BetweenArg> for Between {
+impl From<BetweenArg> for NetworkSetup {
     fn from(between: BetweenArg) -> Self {
         match between {
             BetweenArg::Loopback => Self::Loopback,
@@ -170,22 +170,22 @@ impl From<BetweenArg> for Between {
 }
 
 /// A time, or 0 for none.
-fn time_or_none(text: &str) -> Result<Duration, String> {
+fn duration_or_zero(text: &str) -> Result<Duration, String> {
     if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 /// Memory in which a server can start.
-fn memory(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 16 << 20;
-    let memory = bytes(text)?;
-    if memory < LEAST { Err("a server needs at least 16M".into()) } else { Ok(memory) }
+fn server_memory_size(text: &str) -> Result<u64, String> {
+    const MIN_SERVER_MEMORY: u64 = 16 << 20;
+    let memory = parse_bytes(text)?;
+    if memory < MIN_SERVER_MEMORY { Err("a server needs at least 16M".into()) } else { Ok(memory) }
 }
 
 /// Bits a second, with decimal prefixes as links have them.
-fn bits(text: &str) -> Result<u64, String> {
-    const WRONG: &str = "give bits a second from 100k to 100G, such as 100M";
-    let bits = bits_per_second(text).map_err(|_| WRONG.to_owned())?;
-    if (1e5..=1e11).contains(&bits) { Ok(bits as u64) } else { Err(WRONG.into()) }
+fn link_rate(text: &str) -> Result<u64, String> {
+    const LINK_RATE_HELP: &str = "give bits a second from 100k to 100G, such as 100M";
+    let bits = parse_bits_per_second(text).map_err(|_| LINK_RATE_HELP.to_owned())?;
+    if (1e5..=1e11).contains(&bits) { Ok(bits as u64) } else { Err(LINK_RATE_HELP.into()) }
 }
 
 #[cfg(test)]
@@ -193,12 +193,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_of_a_link_is_in_bits_with_decimal_prefixes() {
-        assert_eq!(bits("100M"), Ok(100_000_000));
-        assert_eq!(bits("1.5G"), Ok(1_500_000_000));
-        assert_eq!(bits("250000"), Ok(250_000));
+    fn link_rate_has_decimal_prefixes() {
+        assert_eq!(link_rate("100M"), Ok(100_000_000));
+        assert_eq!(link_rate("1.5G"), Ok(1_500_000_000));
+        assert_eq!(link_rate("250000"), Ok(250_000));
         for wrong in ["", "M", "100Mbit", "-1M", "10k", "1000G", "NaN", "inf"] {
-            assert!(bits(wrong).is_err(), "{wrong}");
+            assert!(link_rate(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,20 +7,20 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use kelvin_model::quantity::{MinProgress, bytes};
+use kelvin_model::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
-use kelvin_transfer::joined::STREAMS;
-use kelvin_transfer::moving::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::session_streams::MAX_STREAMS;
 
-use super::not_empty;
-use crate::fault::Fault;
+use super::nonempty_value;
+use crate::cli_error::CliError;
 
 /// `kelvin send`.
 #[derive(Debug, Args)]
 pub struct SendArgs {
     /// Regular files, and with -r directories; a symbolic link named here is followed; - is standard input. The last one is the
     /// host that runs `kelvin receive`, with :PORT unless it is 27315
-    #[arg(value_name = "FILE> <HOST[:PORT]", required = true, value_parser = not_empty())]
+    #[arg(value_name = "FILE> <HOST[:PORT]", required = true, value_parser = nonempty_value())]
     operands: Vec<OsString>,
     /// File with the secret of both ends; required unless both are on the same host
     #[arg(long, value_name = "FILE")]
@@ -34,7 +34,7 @@ pub struct SendArgs {
     /// By what the bytes of files above 64 KiB go: auto (what a first moment shows to be fastest), rw, mmap, sendfile, splice,
     /// zerocopy or uring; with --plain
     #[arg(long, requires = "plain", conflicts_with = "device", default_value = "auto")]
-    pub method: Method<SendMethod>,
+    pub method: MethodArg<SendMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_sender of kelvin's module; with --plain
@@ -59,18 +59,18 @@ pub struct SendArgs {
     #[arg(long)]
     pub sync: bool,
     /// Send at most so many bytes a second, such as 10MB
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit: Option<u64>,
     /// Send the blocks of large files over so many connections, 1 to 8; everything else goes over the first one. auto begins with one
     /// and takes as many as the first seconds show to be fastest
     #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "mode", "buffer", "window"], default_value = "auto")]
-    pub streams: Streams,
+    pub streams: StreamCount,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
-    #[arg(long, value_enum, default_value_t = Lasting::Persistent, conflicts_with = "device")]
-    pub connection: Lasting,
+    #[arg(long, value_enum, default_value_t = ConnectionReuse::Persistent, conflicts_with = "device")]
+    pub connection: ConnectionReuse,
     /// Whether the next file waits until the receiver has this one in its place
-    #[arg(long, value_enum, default_value_t = Ack::None)]
-    pub ack: Ack,
+    #[arg(long, value_enum, default_value_t = AckMode::None)]
+    pub ack: AckMode,
     /// Name of what comes from standard input [default: stdin]
     #[arg(long, value_name = "NAME")]
     pub name: Option<OsString>,
@@ -87,10 +87,10 @@ impl SendArgs {
     ///
     /// # Errors
     /// Too few operands; a host that is no text.
-    pub fn operands(&self) -> Result<(Vec<PathBuf>, &str), Fault> {
-        let wrong = || Fault::because("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
+    pub fn operands(&self) -> Result<(Vec<PathBuf>, &str), CliError> {
+        let wrong = || CliError::msg("send needs FILE... HOST[:PORT]: at least one file, and the host after it");
         let (host, files) = self.operands.split_last().filter(|(_, files)| !files.is_empty()).ok_or_else(wrong)?;
-        let host = host.to_str().ok_or_else(|| Fault::new(host.display(), "give HOST or HOST:PORT"))?;
+        let host = host.to_str().ok_or_else(|| CliError::new(host.display(), "give HOST or HOST:PORT"))?;
         Ok((files.iter().map(PathBuf::from).collect(), host))
     }
 
@@ -98,15 +98,19 @@ impl SendArgs {
     ///
     /// # Errors
     /// What makes no sense together.
-    pub fn setup(&self) -> Result<Option<SendSetup>, Fault> {
-        if self.connection == Lasting::PerFile && self.streams.announced() > 1 {
-            return Err(Fault::new("--connection per-file", "a file has one connection then: leave out --streams"));
+    pub fn setup(&self) -> Result<Option<SendSetup>, CliError> {
+        if self.connection == ConnectionReuse::PerFile && self.streams.announced() > 1 {
+            return Err(CliError::new("--connection per-file", "a file has one connection then: leave out --streams"));
         }
-        let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
-        let kind = Kind { word: method.word(), maps: method == SendMethod::Mmap, is_ring: method == SendMethod::Uring };
-        let Calls { mode, buffer, window } = self.calls.of(kind)?;
-        let setup = SendSetup { method, mode, buffer, window, patience: PATIENCE };
-        setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
+        let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
+        let kind = MethodTraits {
+            word: method.word(),
+            maps: method == SendMethod::Mmap,
+            is_ring: method == SendMethod::Uring,
+        };
+        let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
+        let setup = SendSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
+        setup.check().map_err(|why| CliError::new(format!("--method {method}"), why))?;
         Ok(Some(setup))
     }
 }
@@ -118,7 +122,7 @@ pub struct CallArgs {
     #[arg(long, requires = "method", value_name = "MODE")]
     mode: Option<Mode>,
     /// Most bytes of a call, 512 to 64M; with --method
-    #[arg(long, requires = "method", value_name = "BYTES", value_parser = bytes)]
+    #[arg(long, requires = "method", value_name = "BYTES", value_parser = parse_bytes)]
     buffer: Option<u64>,
     /// Pages that are mapped at a time; with --method mmap
     #[arg(long, requires = "method", value_name = "PAGES")]
@@ -126,14 +130,14 @@ pub struct CallArgs {
 }
 
 /// What matters of a method here.
-struct Kind {
+struct MethodTraits {
     word: &'static str,
     maps: bool,
     is_ring: bool,
 }
 
 /// The same, all of it known.
-struct Calls {
+struct CallSettings {
     mode: Mode,
     buffer: usize,
     window: usize,
@@ -141,85 +145,88 @@ struct Calls {
 
 impl CallArgs {
     /// The method that is asked for, if one is.
-    fn asked<M>(&self, method: Method<M>) -> Result<Option<M>, Fault> {
+    fn chosen_method<M>(&self, method: MethodArg<M>) -> Result<Option<M>, CliError> {
         let given =
             [("--mode", self.mode.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
         match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
-            (Method::One(method), _) => Ok(Some(method)),
-            (Method::Auto, Some((option, _))) => Err(Fault::new(option, "name a method with it, such as --method rw")),
-            (Method::Auto, None) => Ok(None),
+            (MethodArg::Fixed(method), _) => Ok(Some(method)),
+            (MethodArg::Auto, Some((option, _))) => {
+                Err(CliError::new(option, "name a method with it, such as --method rw"))
+            }
+            (MethodArg::Auto, None) => Ok(None),
         }
     }
 
-    fn of(&self, kind: Kind) -> Result<Calls, Fault> {
+    fn resolve(&self, kind: MethodTraits) -> Result<CallSettings, CliError> {
         if self.window.is_some() && !kind.maps {
-            return Err(Fault::new("--window", format!("the method {} maps nothing: give --buffer", kind.word)));
+            return Err(CliError::new("--window", format!("the method {} maps nothing: give --buffer", kind.word)));
         }
         let mode = self.mode.unwrap_or(if kind.is_ring { Mode::Uring } else { Mode::Blocking });
-        let window = self.window.unwrap_or(PAGES);
+        let window = self.window.unwrap_or(DEFAULT_WINDOW_PAGES);
         // A whole window by one call.
         let window_bytes = if kind.maps { window.saturating_mul(page_bytes()) } else { 0 };
-        let buffer = self.buffer.map_or(window_bytes.max(BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Calls { mode, buffer, window })
+        let buffer =
+            self.buffer.map_or(window_bytes.max(DEFAULT_BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(CallSettings { mode, buffer, window })
     }
 }
 
 /// Bytes of a call and pages of a window, unless others are asked for; and how long the other end may take or send nothing.
-const BUFFER: usize = 64 << 10;
-const PAGES: usize = 256;
-const PATIENCE: Duration = Duration::from_secs(120);
+const DEFAULT_BUFFER: usize = 64 << 10;
+const DEFAULT_WINDOW_PAGES: usize = 256;
+const PEER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// By what bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method<M> {
+pub enum MethodArg<M> {
     /// By what is fastest.
     Auto,
     /// By this one.
-    One(M),
+    Fixed(M),
 }
 
-impl<M: FromStr<Err = String>> FromStr for Method<M> {
+impl<M: FromStr<Err = String>> FromStr for MethodArg<M> {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "auto" => Ok(Self::Auto),
-            word => word.parse().map(Self::One).map_err(|why: String| format!("{why}, auto")),
+            word => word.parse().map(Self::Fixed).map_err(|why: String| format!("{why}, auto")),
         }
     }
 }
 
 /// Over how many connections the blocks of large files go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
+pub enum StreamCount {
     /// Over as many as are fastest.
     Auto,
     /// Over so many.
-    These(u32),
+    Fixed(u32),
 }
 
-impl Streams {
+impl StreamCount {
     /// How many the receiver is told of before anything is sent.
     pub fn announced(self) -> u32 {
-        if let Self::These(streams) = self { streams } else { 1 }
+        if let Self::Fixed(streams) = self { streams } else { 1 }
     }
 }
 
-impl FromStr for Streams {
+impl FromStr for StreamCount {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
         match (word, word.parse()) {
             ("auto", _) => Ok(Self::Auto),
-            (_, Ok(streams @ 1..=STREAMS)) => Ok(Self::These(streams)),
-            _ => Err(format!("give auto, or a number from 1 to {STREAMS}")),
+            (_, Ok(streams @ 1..=MAX_STREAMS)) => Ok(Self::Fixed(streams)),
+            _ => Err(format!("give auto, or a number from 1 to {MAX_STREAMS}")),
         }
     }
 }
 
 /// How long a connection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Lasting {
+pub enum ConnectionReuse {
     /// For all files
     Persistent,
     /// For one file
@@ -228,7 +235,7 @@ pub enum Lasting {
 
 /// What a sender waits for after each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Ack {
+pub enum AckMode {
     /// Nothing: all verdicts are collected at the end
     None,
     /// That the file is in its place
@@ -245,7 +252,7 @@ pub struct ReceiveArgs {
     #[arg(long)]
     pub discard: bool,
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::parse_address)]
     pub listen: SocketAddr,
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]
@@ -253,7 +260,7 @@ pub struct ReceiveArgs {
     /// By what the bytes of files above 64 KiB come from `kelvin send --plain`: auto (what a first moment shows to be fastest), rw,
     /// mmap, splice or uring
     #[arg(long, conflicts_with_all = ["device", "discard"], default_value = "auto")]
-    pub method: Method<ReceiveMethod>,
+    pub method: MethodArg<ReceiveMethod>,
     #[command(flatten)]
     pub calls: CallArgs,
     /// Have the socket in the kernel, by /dev/kelvin_receiver of kelvin's module
@@ -279,16 +286,19 @@ impl ReceiveArgs {
     ///
     /// # Errors
     /// What makes no sense together.
-    pub fn setup(&self) -> Result<Option<ReceiveSetup>, Fault> {
-        let Some(method) = self.calls.asked(self.method)? else { return Ok(None) };
+    pub fn setup(&self) -> Result<Option<ReceiveSetup>, CliError> {
+        let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
         if self.dir.as_deref() == Some(Path::new("-")) {
-            return Err(Fault::new("--method", "it is for files in a directory: standard output is written to"));
+            return Err(CliError::new("--method", "it is for files in a directory: standard output is written to"));
         }
-        let kind =
-            Kind { word: method.word(), maps: method == ReceiveMethod::Mmap, is_ring: method == ReceiveMethod::Uring };
-        let Calls { mode, buffer, window } = self.calls.of(kind)?;
-        let setup = ReceiveSetup { method, mode, buffer, window, patience: PATIENCE };
-        setup.check().map_err(|why| Fault::new(format!("--method {method}"), why))?;
+        let kind = MethodTraits {
+            word: method.word(),
+            maps: method == ReceiveMethod::Mmap,
+            is_ring: method == ReceiveMethod::Uring,
+        };
+        let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
+        let setup = ReceiveSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
+        setup.check().map_err(|why| CliError::new(format!("--method {method}"), why))?;
         Ok(Some(setup))
     }
 }

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{MeasureArgs, StoreArgs, axis_value, format_of, of_today};
+use super::{MeasureArgs, StoreArgs, axis_value, choose_format, resolve_alias};
 
 /// `kelvin why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
     /// The metric, by its whole id; `kelvin list` lists them
-    #[arg(value_parser = of_today, required_unless_present_any = ["causes", "gaps"])]
+    #[arg(value_parser = resolve_alias, required_unless_present_any = ["causes", "gaps"])]
     pub metric: Option<String>,
     /// Values of its axes that tell its cases apart, such as placement=two_cpus
     #[arg(value_name = "AXIS=VALUE", value_parser = axis_value)]
     pub case: Vec<(String, String)>,
     /// Instead, one after the other, each figure of a stored run of this machine that is this many times worse than predicted or more,
     /// of the points of a curve one
-    #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = times)]
+    #[arg(long, value_name = "TIMES", num_args = 0..=1, require_equals = true, default_missing_value = "2", value_parser = gap_factor)]
     #[arg(conflicts_with = "metric")]
     pub gaps: Option<f64>,
     /// The run for --gaps: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`, or an exported file [default: last]
@@ -47,7 +47,7 @@ pub struct WhyArgs {
 impl WhyArgs {
     /// The format that was asked for, by either flag.
     pub fn format(&self) -> WhyFormat {
-        format_of(self.format, self.json, self.output.as_deref(), WhyFormat::Terminal)
+        choose_format(self.format, self.json, self.output.as_deref(), WhyFormat::Terminal)
     }
 }
 
@@ -65,7 +65,7 @@ pub enum WhyFormat {
 }
 
 /// How many times.
-fn times(text: &str) -> Result<f64, String> {
+fn gap_factor(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (1.0..=1000.0).contains(number));
     number.ok_or_else(|| "it must be a number from 1 to 1000, such as 2 or 1.5".to_owned())
 }

@@ -1,7 +1,7 @@
 //! `kelvin ab`: two settings of this machine, or two commands, measured in turn in blocks of four, and compared.
 
-mod alternation;
 mod arm;
+mod interleave;
 mod probes;
 mod programs;
 
@@ -10,68 +10,68 @@ use std::time::Instant;
 
 use kelvin_harness::Effort;
 
-use self::alternation::alternate;
-use super::shown::{Showing, Shown};
-use crate::cli::{AbArgs, MINIMUM, MeasureArgs};
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use self::interleave::interleave;
+use super::comparison_output::{ComparisonOutput, ComparisonView};
+use crate::cli::{AbArgs, MINIMUM_ROUNDS_BUDGET, MeasureArgs};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
 use crate::output;
 
-pub use self::alternation::Limits;
-pub use self::probes::{Probed, compare};
+pub use self::interleave::InterleaveLimits;
+pub use self::probes::{ProbeComparison, compare};
 pub use self::programs::command_process;
 
 /// Seconds, unless asked otherwise; and where a precision is asked for.
-const USUAL: f64 = 60.0;
-const USUAL_UNTIL: f64 = 600.0;
+const DEFAULT_SECONDS: f64 = 60.0;
+const DEFAULT_PRECISION_SECONDS: f64 = 600.0;
 /// Blocks that are made in any case while there is time, unless asked otherwise.
-const BLOCKS: u32 = 8;
+const MIN_BLOCKS: u32 = 8;
 
 /// `kelvin ab`.
-pub fn ab(args: &AbArgs) -> Done {
+pub fn ab(args: &AbArgs) -> CmdResult {
     let limits = limits(&args.measure, args.until, args.shown.threshold);
-    let shown = Shown::of(&args.shown)?;
+    let shown = ComparisonOutput::new(&args.shown)?;
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
-        Some((a, b)) => alternate(&mut programs::Programs::new([a, b], &limits)?, &limits)?,
+        Some((a, b)) => interleave(&mut programs::ProgramArms::new([a, b], &limits)?, &limits)?,
         None if args.names.is_empty() => {
-            return Err(Fault::because(
+            return Err(CliError::msg(
                 "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd",
             ));
         }
         None => {
             let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
             let sides = [&args.a[..], &args.b];
-            compare(&Probed { names: &args.names, effort, measure: &args.measure, sides }, &limits)?
+            compare(&ProbeComparison { names: &args.names, effort, measure: &args.measure, sides }, &limits)?
         }
     };
     // What is measured in turn is chosen for the settings, and no picture of a machine.
-    let of = Showing { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
-    let is_kept = args.with_private || !shown.leaves();
+    let of = ComparisonView { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
+    let is_kept = args.with_private || !shown.is_redirected();
     let told = shown.show(of, is_kept)?;
-    if !outcome.is_whole {
-        return Ok(ExitCode::from(WITH_FAILURES));
+    if !outcome.is_complete {
+        return Ok(ExitCode::from(EXIT_WITH_FAILURES));
     }
     if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
-        output::remark(format_args!(
+        output::eprint_line(format_args!(
             "kelvin: --until: the time was over before every ratio was known to within {}",
             kelvin_model::units::percent(until)
         ));
     }
-    Ok(told.judged())
+    Ok(told.report_gate())
 }
 
 /// When measuring in turn that begins now ends, as its flags say.
-pub fn limits(measure: &MeasureArgs, until: Option<f64>, threshold: f64) -> Limits {
-    let usual = if until.is_some() { USUAL_UNTIL } else { USUAL };
-    Limits {
+pub fn limits(measure: &MeasureArgs, until: Option<f64>, threshold: f64) -> InterleaveLimits {
+    let usual = if until.is_some() { DEFAULT_PRECISION_SECONDS } else { DEFAULT_SECONDS };
+    InterleaveLimits {
         began: Instant::now(),
-        asked: measure.budget.filter(|&asked| asked != MINIMUM),
+        budget: measure.budget.filter(|&asked| asked != MINIMUM_ROUNDS_BUDGET),
         seconds: match measure.budget {
-            Some(MINIMUM) => 0.0,
+            Some(MINIMUM_ROUNDS_BUDGET) => 0.0,
             Some(asked) => asked.as_secs_f64(),
             None => usual,
         },
-        blocks: measure.rounds.unwrap_or(BLOCKS).max(kelvin_stats::LEAST_ROUNDS as u32),
-        is_asked: measure.rounds.is_some(),
+        blocks: measure.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
+        blocks_are_required: measure.rounds.is_some(),
         until,
         threshold,
         seed: measure.seed.unwrap_or_else(|| u64::from(std::process::id())),

@@ -10,48 +10,48 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_wire::Error;
-use kelvin_wire::address::Shown;
-use kelvin_wire::agent::{Agent, Event};
-use kelvin_wire::limits::Limits;
+use kelvin_wire::address::DisplayAddr;
+use kelvin_wire::agent::{Agent, AgentEvent};
+use kelvin_wire::limits::AgentLimits;
 
 use crate::cli::AgentArgs;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output;
-use files::Files;
-use log::{About, Log};
+use files::ServedDirectory;
+use log::{Log, LogSource};
 
 /// How long exiting waits for the reader of the log.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
-pub fn agent(args: &AgentArgs) -> Done {
-    let secret = super::secret(args.token_file.as_deref())?;
-    let files = args.serve.as_deref().map(Files::of).transpose()?;
-    kelvin_sys::interrupt::watch()?;
+pub fn agent(args: &AgentArgs) -> CmdResult {
+    let secret = super::read_secret(args.token_file.as_deref())?;
+    let files = args.serve.as_deref().map(ServedDirectory::open).transpose()?;
+    kelvin_sys::stop_signals::install_handlers()?;
     // With fewer descriptors it serves fewer clients.
-    let _ = kelvin_sys::process::raise_open_files();
-    let limits = Limits { clients: args.clients, ..Limits::default() };
-    let log = Arc::new(Log::over(std::io::stderr())?);
+    let _ = kelvin_sys::process::raise_open_file_limit();
+    let limits = AgentLimits { max_clients: args.clients, ..AgentLimits::default() };
+    let log = Arc::new(Log::with_writer(std::io::stderr())?);
     let told = Arc::clone(&log);
-    let tell = Box::new(move |from: SocketAddr, event: &Event| tell(&told, from, event));
+    let tell = Box::new(move |from: SocketAddr, event: &AgentEvent| log_event(&told, from, event));
     let agent = Agent::listen(args.listen, secret, limits, tell).map_err(|error| match error {
-        Error::Call { source, .. } => Fault::new(format!("--listen {}", Shown(args.listen)), source),
-        error => Fault::new("--listen", error),
+        Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
+        error => CliError::new("--listen", error),
     })?;
     let agent = match files {
         Some(files) => agent.with_files(Box::new(move |design, listen| files.start(design, listen))),
         None => agent,
     };
-    let address = agent.address().map_err(Fault::because)?;
-    output::print(|out| writeln!(out, "{}", Shown(address)))?;
-    log.line(About::Client, &offer(args));
-    let served = agent.serve(|| kelvin_sys::interrupt::requested().is_some());
-    log.end(PATIENCE);
-    served.map(|()| ExitCode::SUCCESS).map_err(Fault::because)
+    let address = agent.address().map_err(CliError::msg)?;
+    output::print(|out| writeln!(out, "{}", DisplayAddr(address)))?;
+    log.write_line(LogSource::Client, &offer_text(args));
+    let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
+    log.close(LOG_FLUSH_TIMEOUT);
+    served.map(|()| ExitCode::SUCCESS).map_err(CliError::msg)
 }
 
 /// What is offered to whom.
-fn offer(args: &AgentArgs) -> String {
+fn offer_text(args: &AgentArgs) -> String {
     let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
     let files = |directory: &Path| {
         let directory = directory.display();
@@ -64,13 +64,13 @@ fn offer(args: &AgentArgs) -> String {
 }
 
 /// Logs an event with the client's address.
-fn tell(log: &Log, from: SocketAddr, event: &Event) {
+fn log_event(log: &Log, from: SocketAddr, event: &AgentEvent) {
     let (about, what) = match event {
-        Event::Came => (About::Client, "connected".to_owned()),
-        Event::Asked(ask) => (About::Client, ask.to_string()),
-        Event::Left => (About::Client, "disconnected".to_owned()),
-        Event::Fault(error) => (About::Client, error.to_string()),
-        Event::TurnedAway(error) => (About::Unauthenticated, error.to_string()),
+        AgentEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
+        AgentEvent::TestRequested(ask) => (LogSource::Client, ask.to_string()),
+        AgentEvent::Disconnected => (LogSource::Client, "disconnected".to_owned()),
+        AgentEvent::Fault(error) => (LogSource::Client, error.to_string()),
+        AgentEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
     };
-    log.line(about, &format!("{}: {what}", Shown(from)));
+    log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
 }

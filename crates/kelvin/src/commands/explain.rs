@@ -4,23 +4,23 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_harness::{Probe, ProbeKind, UnknownName};
-use kelvin_model::{Axis, Metric, Name, Point, leads};
-use kelvin_report::ProbeText;
+use kelvin_model::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
+use kelvin_report::ProbeDocs;
 use kelvin_report::text::wrap;
 use serde::Serialize;
 
 use crate::cli::ExplainArgs;
+use crate::cli_error::{CliError, CmdResult};
 use crate::commands::why;
-use crate::fault::{Done, Fault};
 use crate::output;
 
 /// The texts of all probes, for reports.
-pub fn texts() -> Vec<ProbeText> {
-    kelvin_probes::all().into_iter().map(text).collect()
+pub fn probe_texts() -> Vec<ProbeDocs> {
+    kelvin_probes::all().into_iter().map(probe_text).collect()
 }
 
-fn text(probe: &Probe) -> ProbeText {
-    ProbeText {
+fn probe_text(probe: &Probe) -> ProbeDocs {
+    ProbeDocs {
         id: Name::new(probe.id),
         summary: probe.summary.into(),
         method: probe.method.how.into(),
@@ -33,7 +33,7 @@ fn text(probe: &Probe) -> ProbeText {
 
 /// A probe as JSON.
 #[derive(Serialize)]
-struct Explained<'a> {
+struct ProbeExplanation<'a> {
     id: &'a str,
     summary: &'a str,
     metrics: &'a [&'a kelvin_model::Metric],
@@ -46,18 +46,18 @@ struct Explained<'a> {
 }
 
 /// `kelvin explain`.
-pub fn explain(args: &ExplainArgs) -> Done {
+pub fn explain(args: &ExplainArgs) -> CmdResult {
     let all = kelvin_probes::all();
     let name = args.name.as_str();
     let exact: Vec<_> =
         all.iter().filter(|probe| probe.id == name || probe.metrics.iter().any(|metric| metric.id == *name)).collect();
     let found: Vec<_> =
-        if exact.is_empty() { all.iter().filter(|probe| leads(name, probe.id)).collect() } else { exact };
+        if exact.is_empty() { all.iter().filter(|probe| is_dotted_prefix(name, probe.id)).collect() } else { exact };
     if found.is_empty() {
-        return Err(Fault::because(UnknownName::among(name, &all)));
+        return Err(CliError::msg(UnknownName::new(name, &all)));
     }
     if args.json {
-        let explained: Vec<_> = found.iter().map(|probe| explained(probe)).collect();
+        let explained: Vec<_> = found.iter().map(|probe| probe_explanation(probe)).collect();
         output::print_json(&explained)?;
     } else {
         let width = output::width().min(100);
@@ -74,8 +74,8 @@ pub fn explain(args: &ExplainArgs) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explained(probe: &Probe) -> Explained<'_> {
-    Explained {
+fn probe_explanation(probe: &Probe) -> ProbeExplanation<'_> {
+    ProbeExplanation {
         id: probe.id,
         summary: probe.summary,
         metrics: probe.metrics,
@@ -90,33 +90,37 @@ fn explained(probe: &Probe) -> Explained<'_> {
 
 fn write_terminal(out: &mut dyn Write, probe: &Probe, width: usize) -> io::Result<()> {
     writeln!(out, "{}", probe.id)?;
-    paragraph(out, probe.summary, width, "  ")?;
+    write_paragraph(out, probe.summary, width, "  ")?;
     for (title, text) in [
         ("How", probe.method.how),
         ("Prediction", probe.method.prediction),
         ("Must not be used for", probe.method.not_for),
     ] {
         writeln!(out, "\n{title}")?;
-        paragraph(out, text, width, "  ")?;
+        write_paragraph(out, text, width, "  ")?;
     }
     writeln!(out, "\nMetrics")?;
     for metric in probe.metrics {
-        let axes = parameters(metric);
+        let axes = axis_texts(metric);
         let over = if axes.is_empty() { String::new() } else { format!(", over {}", axes.join(" and ")) };
-        item(out, &format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version), width)?;
+        write_item(
+            out,
+            &format!("{} - {}{over} (method version {})", metric.id, metric.summary, metric.version),
+            width,
+        )?;
     }
     for (title, lines) in [("Pitfalls", probe.method.pitfalls), ("Sources", probe.method.sources)] {
         if !lines.is_empty() {
             writeln!(out, "\n{title}")?;
         }
         for line in lines {
-            item(out, line, width)?;
+            write_item(out, line, width)?;
         }
     }
     Ok(())
 }
 
-fn item(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
+fn write_item(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
     let mut lines = wrap(text, width.saturating_sub(4)).into_iter();
     if let Some(first) = lines.next() {
         writeln!(out, "  - {first}")?;
@@ -124,21 +128,21 @@ fn item(out: &mut dyn Write, text: &str, width: usize) -> io::Result<()> {
     lines.try_for_each(|line| writeln!(out, "    {line}"))
 }
 
-fn paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io::Result<()> {
+fn write_paragraph(out: &mut dyn Write, text: &str, width: usize, indent: &str) -> io::Result<()> {
     wrap(text, width.saturating_sub(indent.len())).into_iter().try_for_each(|line| writeln!(out, "{indent}{line}"))
 }
 
 /// The book's page of the probes of one area, in Markdown.
-pub fn book_page(area: &str) -> Done {
-    if area == why::CAUSES {
-        output::print(why::write_page)?;
+pub fn book_page(area: &str) -> CmdResult {
+    if area == why::CAUSES_PAGE {
+        output::print(why::write_causes_page)?;
         return Ok(ExitCode::SUCCESS);
     }
     let all = kelvin_probes::all();
     let chosen: Vec<_> =
         all.iter().filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area)).collect();
     if chosen.is_empty() {
-        return Err(Fault::because(format!("no area is called '{area}'")));
+        return Err(CliError::msg(format!("no area is called '{area}'")));
     }
     output::print(|out| {
         writeln!(out, "<!-- Made by `make docs` from the texts of the probes; edit those. -->\n")?;
@@ -148,8 +152,8 @@ pub fn book_page(area: &str) -> Done {
 }
 
 /// The axes of a metric, in words; with the one word at which alone it is measured, if there is one.
-fn parameters(metric: &Metric) -> Vec<String> {
-    let word = |axis: &Axis| metric.only.filter(|there| there.axis() == axis.name).map(Point::word);
+fn axis_texts(metric: &Metric) -> Vec<String> {
+    let word = |axis: &Axis| metric.only.filter(|there| there.axis() == axis.name).map(AxisWord::word);
     let parameter = |axis: &Axis| match word(axis) {
         Some(word) => format!("{} ({word} alone)", axis.label),
         None => axis.label.to_string(),
@@ -164,7 +168,7 @@ fn write_markdown(out: &mut dyn Write, probe: &Probe) -> io::Result<()> {
     writeln!(out, "**Must not be used for:** {}\n", probe.method.not_for)?;
     writeln!(out, "| metric | what | parameters | version |\n|---|---|---|---|")?;
     for metric in probe.metrics {
-        let axes = parameters(metric);
+        let axes = axis_texts(metric);
         let baseline = if metric.baseline { " (published baseline)" } else { "" };
         writeln!(out, "| `{}`{baseline} | {} | {} | {} |", metric.id, metric.summary, axes.join("; "), metric.version)?;
     }

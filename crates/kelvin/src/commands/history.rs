@@ -4,39 +4,43 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_analysis::{Recorded, RecordedRun, Records, STEADY_CHAIN, annotate, news, what_differs};
+use kelvin_analysis::{
+    HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
+};
 use kelvin_harness::UnknownName;
-use kelvin_machine::hardware;
-use kelvin_machine::private::leave_out;
-use kelvin_model::{FactDiffers, History, HistoryPoint, Metric, Name, OtherMode, Outline, json, leads};
-use kelvin_report::history::{Followed, Noted, Page};
-use kelvin_store::{MachineRuns, RunInHistory, Store, StoredSeries, StoredValue};
+use kelvin_machine::hardware_identity;
+use kelvin_machine::redact::redact_machine;
+use kelvin_model::{
+    FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, RunHeader, is_dotted_prefix, json,
+};
+use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
+use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries, StoredValue};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
-use crate::commands::existing_store;
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::commands::open_existing_store;
 use crate::output::{self, Outlet};
-use crate::private::without_private;
+use crate::redact::without_private;
 
 /// Other machines that a place is told among, the ones measured last.
-const MOST_MACHINES: usize = 200;
+const MAX_OTHER_MACHINES: usize = 200;
 
 /// `kelvin history`.
-pub fn history(args: &HistoryArgs) -> Done {
+pub fn history(args: &HistoryArgs) -> CmdResult {
     let format = args.format();
     if args.full && format != HistoryFormat::Terminal {
-        return Err(Fault::new("--full", "every format but that of the terminal is in full: leave it out"));
+        return Err(CliError::new("--full", "every format but that of the terminal is in full: leave it out"));
     }
     if args.alert.is_some() && !matches!(format, HistoryFormat::Terminal | HistoryFormat::Json) {
-        return Err(Fault::new("--alert", "is told as text or, with --json, as JSON: leave --format out"));
+        return Err(CliError::new("--alert", "is told as text or, with --json, as JSON: leave --format out"));
     }
     if args.names.is_empty() && !args.all {
-        return Err(Fault::because("name what to follow, such as os.syscall, or give --all"));
+        return Err(CliError::msg("name what to follow, such as os.syscall, or give --all"));
     }
     let outlet = Outlet::find(args.output.as_deref())?;
-    let (store, records) = kept(args)?;
+    let (store, records) = read_history(args)?;
     match args.alert {
-        Some(least) => alert(&store, &records, least, args),
+        Some(least) => print_alerts(&store, &records, least, args),
         None => show(&store, records, outlet, args),
     }
 }
@@ -45,89 +49,88 @@ pub fn history(args: &HistoryArgs) -> Done {
 ///
 /// # Errors
 /// A name of nothing, a machine or mode without runs, or a store that is not there or fails.
-pub fn kept(args: &HistoryArgs) -> Result<(Store, Kept), Fault> {
-    let names = Names::of(&args.names)?;
-    let store = existing_store(&args.store)?.ok_or_else(|| {
-        Fault::because("there is no store yet: `kelvin run` makes one, or name one with --store FILE")
-    })?;
-    let machines = store.machines().map_err(Fault::because)?;
-    let places = Places::of(&store, &machines, args)?;
-    let records = Reading { store: &store, names: &names, places: &places, args }.records()?;
+pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliError> {
+    let names = NameFilter::parse(&args.names)?;
+    let store = open_existing_store(&args.store)?
+        .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
+    let machines = store.machines().map_err(CliError::msg)?;
+    let places = MachineSelection::find(&store, &machines, args)?;
+    let records = HistoryReader { store: &store, names: &names, places: &places, args }.read()?;
     Ok((store, records))
 }
 
-fn show(store: &Store, records: Kept, outlet: Outlet, args: &HistoryArgs) -> Done {
+fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> CmdResult {
     let format = args.format();
-    let since = args.since.map(|since| since.microseconds(now()));
+    let since = args.since.map(|since| since.microseconds(now_us()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
         let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
-        return Err(Fault::new("--since", format!("no run is that new: the newest is of {newest}")));
+        return Err(CliError::new("--since", format!("no run is that new: the newest is of {newest}")));
     }
-    let history = told_of(store, records.records.from(first).history(), args)?;
+    let history = redacted_history(store, records.records.since_run(first).history(), args)?;
     let write = |out: &mut dyn Write| render(args, format, &history, out);
-    outlet.deliver(format == HistoryFormat::Terminal, write)?;
+    outlet.write_output(format == HistoryFormat::Terminal, write)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn render(args: &HistoryArgs, format: HistoryFormat, history: &History, out: &mut dyn Write) -> io::Result<()> {
     match format {
-        HistoryFormat::Terminal => followed(args, &more()).render(history, out),
-        HistoryFormat::Html => Page.render(history, out),
-        HistoryFormat::Md => Noted.render(history, out),
-        HistoryFormat::Json => writeln!(out, "{}", json::pretty(history)?),
+        HistoryFormat::Terminal => history_screen(args, &full_command()).render(history, out),
+        HistoryFormat::Html => HistoryPage.render(history, out),
+        HistoryFormat::Md => HistoryMarkdown.render(history, out),
+        HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(history)?),
     }
 }
 
-fn followed<'a>(args: &HistoryArgs, more: &'a str) -> Followed<'a> {
-    Followed { width: output::width(), unicode: output::unicode(), full: args.full, more }
+fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
+    HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), full: args.full, more }
 }
 
 /// The command that shows all: the same, in full.
-fn more() -> String {
+fn full_command() -> String {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "))
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.
-fn alert(store: &Store, records: &Kept, least: f64, args: &HistoryArgs) -> Done {
+fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &HistoryArgs) -> CmdResult {
     let runs = &records.runs;
     let first = match args.since {
-        Some(since) => runs.partition_point(|run| run.started_us < since.microseconds(now())),
+        Some(since) => runs.partition_point(|run| run.started_us < since.microseconds(now_us())),
         None => runs.len() - 1,
     };
-    let before = records.records.before(first).history();
+    let before = records.records.before_run(first).history();
     let now = records.records.history();
-    if news(&now, &before, least).is_empty() {
+    if new_changes(&now, &before, least).is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let now = told_of(store, now, args)?;
-    let news = news(&now, &before, least);
+    let now = redacted_history(store, now, args)?;
+    let news = new_changes(&now, &before, least);
     match args.format() == HistoryFormat::Json {
         true => output::print_json(&news)?,
-        false => output::print(|out| followed(args, "").render_news(&news, &now, out))?,
+        false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
     }
-    Ok(ExitCode::from(WITH_FAILURES))
+    Ok(ExitCode::from(EXIT_WITH_FAILURES))
 }
 
 /// A history with what else changed, without what is private.
 ///
 /// # Errors
 /// If the store fails, or a run of it is damaged.
-pub fn told_of(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, Fault> {
+pub fn redacted_history(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, CliError> {
     let ids: Vec<String> = history.runs.iter().map(|run| run.id.clone()).collect();
-    annotate(&mut history, |runs| -> Result<Vec<FactDiffers>, Fault> {
-        let [base, other] = runs.map(|run| outline(store, &ids[run], args));
-        Ok(what_differs(&base?, &other?))
+    annotate_changes(&mut history, |runs| -> Result<Vec<FactDifference>, CliError> {
+        let [base, other] = runs.map(|run| read_header(store, &ids[run], args));
+        Ok(fact_differences(&base?, &other?))
     })?;
     if args.with_private {
         return Ok(history);
     }
-    hidden(history)
+    redact_texts(history)
 }
 
 /// A history without what is private in its texts; its values, which may be millions, are no text and set aside meanwhile.
-fn hidden(mut history: History) -> Result<History, Fault> {
+fn redact_texts(mut history: History) -> Result<History, CliError> {
     fn points(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
         history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
     }
@@ -137,88 +140,88 @@ fn hidden(mut history: History) -> Result<History, Fault> {
     Ok(history)
 }
 
-fn outline(store: &Store, id: &str, args: &HistoryArgs) -> Result<Outline, Fault> {
-    let mut outline = store.outline_of(id).map_err(Fault::because)?;
+fn read_header(store: &Store, id: &str, args: &HistoryArgs) -> Result<RunHeader, CliError> {
+    let mut outline = store.header_of(id).map_err(CliError::msg)?;
     if !args.with_private {
-        leave_out(&mut outline.machine);
+        redact_machine(&mut outline.machine);
     }
     Ok(outline)
 }
 
 /// Microseconds since 1970.
-fn now() -> i64 {
+fn now_us() -> i64 {
     jiff::Timestamp::now().as_microsecond()
 }
 
 /// What names select.
-struct Names {
+struct NameFilter {
     /// The names; none selects all.
     names: Vec<String>,
     /// Metrics of the probes that they select.
     metrics: Vec<Name>,
 }
 
-impl Names {
+impl NameFilter {
     /// Checks names.
     ///
     /// # Errors
     /// One that selects no probe and no metric.
-    fn of(names: &[String]) -> Result<Self, Fault> {
+    fn parse(names: &[String]) -> Result<Self, CliError> {
         let probes = kelvin_probes::all();
         let mut metrics = Vec::new();
         for name in names {
             let selected: Vec<_> = probes.iter().filter(|probe| probe.is_selected_by(name)).collect();
             if selected.is_empty() {
-                return Err(Fault::because(UnknownName::among(name, &probes)));
+                return Err(CliError::msg(UnknownName::new(name, &probes)));
             }
             // A probe by its id selects all that it measures; a metric, or a leading part of metrics, only these.
-            let by_id = selected.iter().filter(|probe| leads(name, probe.id));
+            let by_id = selected.iter().filter(|probe| is_dotted_prefix(name, probe.id));
             metrics.extend(by_id.flat_map(|probe| probe.metrics.iter().map(|metric| metric.id)));
         }
         Ok(Self { names: names.to_vec(), metrics })
     }
 
-    fn select(&self, metric: &str) -> bool {
+    fn selects(&self, metric: &str) -> bool {
         self.names.is_empty()
             || self.metrics.iter().any(|known| known == metric)
-            || self.names.iter().any(|name| leads(name, metric))
+            || self.names.iter().any(|name| is_dotted_prefix(name, metric))
     }
 }
 
 /// Identities of the machine that is looked at, of the others, and the mode.
-struct Places {
+struct MachineSelection {
     /// The identity of its newest run.
     identity: String,
     cpu_model: Option<String>,
     identities: Vec<String>,
     others: Vec<Vec<String>>,
     mode: String,
-    other_modes: Vec<OtherMode>,
+    other_modes: Vec<OtherModeRuns>,
 }
 
-impl Places {
+impl MachineSelection {
     /// Finds the machine and the mode.
     ///
     /// # Errors
     /// A machine or mode without runs, or a name of several machines.
-    fn of(store: &Store, machines: &[MachineRuns], args: &HistoryArgs) -> Result<Self, Fault> {
+    fn find(store: &Store, machines: &[MachineRuns], args: &HistoryArgs) -> Result<Self, CliError> {
         if machines.is_empty() {
-            return Err(Fault::because(format!(
+            return Err(CliError::msg(format!(
                 "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
                 store.name()
             )));
         }
-        let by_hardware = by_hardware(store, machines)?;
+        let by_hardware = hardware_by_identity(store, machines)?;
         let wanted = match &args.machine {
-            Some(asked) => named(asked, machines, &by_hardware)?,
-            None => hardware(&kelvin_machine::read(std::path::Path::new("/"))),
+            Some(asked) => find_hardware(asked, machines, &by_hardware)?,
+            None => hardware_identity(&kelvin_machine::read(std::path::Path::new("/"))),
         };
         let of = |one: &MachineRuns| by_hardware[&one.machine] == wanted;
         let Some(newest) = machines.iter().find(|one| of(one)) else {
             let known: Vec<&str> = machines.iter().map(|one| one.machine.get(..8).unwrap_or(&one.machine)).collect();
-            return Err(Fault::because(format!(
+            return Err(CliError::msg(format!(
                 "the store has no run of this machine: name one of {} with --machine",
-                listed(known)
+                list_few(known)
             )));
         };
         let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
@@ -227,9 +230,9 @@ impl Places {
         let mode = args.mode.as_deref().unwrap_or(most);
         if !modes.contains_key(mode) {
             let known: Vec<&str> = modes.keys().copied().collect();
-            return Err(Fault::new(
+            return Err(CliError::new(
                 "--mode",
-                format!("this machine has no runs in mode {mode}; it has {}", listed(known)),
+                format!("this machine has no runs in mode {mode}; it has {}", list_few(known)),
             ));
         }
         let identities: Vec<String> = machines.iter().filter(|one| of(one)).map(|one| one.machine.clone()).collect();
@@ -238,27 +241,27 @@ impl Places {
             identity: newest.machine.clone(),
             cpu_model: newest.cpu_model.clone(),
             identities,
-            others: others(machines, &by_hardware, &wanted),
+            others: other_machines(machines, &by_hardware, &wanted),
             mode: mode.to_owned(),
-            other_modes: other_modes.map(|(mode, &runs)| OtherMode { mode: (*mode).to_owned(), runs }).collect(),
+            other_modes: other_modes.map(|(mode, &runs)| OtherModeRuns { mode: (*mode).to_owned(), runs }).collect(),
         })
     }
 }
 
 /// The hardware of each identity: an upgraded kernel gives a machine another identity, and its history goes on.
-fn by_hardware(store: &Store, machines: &[MachineRuns]) -> Result<HashMap<String, String>, Fault> {
+fn hardware_by_identity(store: &Store, machines: &[MachineRuns]) -> Result<HashMap<String, String>, CliError> {
     let mut known: HashMap<String, String> = HashMap::new();
     for one in machines {
         if !known.contains_key(&one.machine) {
-            let outline = store.outline_of(&one.newest).map_err(Fault::because)?;
-            known.insert(one.machine.clone(), hardware(&outline.machine));
+            let outline = store.header_of(&one.newest).map_err(CliError::msg)?;
+            known.insert(one.machine.clone(), hardware_identity(&outline.machine));
         }
     }
     Ok(known)
 }
 
 /// The identities of each machine with other hardware, those measured last.
-fn others(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: &str) -> Vec<Vec<String>> {
+fn other_machines(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: &str) -> Vec<Vec<String>> {
     let mut others: Vec<(&str, Vec<String>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for one in machines {
@@ -271,11 +274,15 @@ fn others(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: 
             others[place].1.push(one.machine.clone());
         }
     }
-    others.into_iter().take(MOST_MACHINES).map(|(_, identities)| identities).collect()
+    others.into_iter().take(MAX_OTHER_MACHINES).map(|(_, identities)| identities).collect()
 }
 
 /// The hardware of the machine with an identity, or the beginning of one.
-fn named(asked: &str, machines: &[MachineRuns], by_hardware: &HashMap<String, String>) -> Result<String, Fault> {
+fn find_hardware(
+    asked: &str,
+    machines: &[MachineRuns],
+    by_hardware: &HashMap<String, String>,
+) -> Result<String, CliError> {
     let fitting: Vec<&str> =
         machines.iter().map(|one| one.machine.as_str()).filter(|one| one.starts_with(asked)).collect();
     let mut hardware: Vec<&String> = fitting.iter().map(|&one| &by_hardware[one]).collect();
@@ -283,60 +290,60 @@ fn named(asked: &str, machines: &[MachineRuns], by_hardware: &HashMap<String, St
     hardware.dedup();
     match hardware[..] {
         [one] if !asked.is_empty() => Ok(one.clone()),
-        [] => Err(Fault::new(
+        [] => Err(CliError::new(
             "--machine",
             format!("no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"),
         )),
-        _ => Err(Fault::new("--machine", format!("{asked} could be {}: give more of it", listed(fitting)))),
+        _ => Err(CliError::new("--machine", format!("{asked} could be {}: give more of it", list_few(fitting)))),
     }
 }
 
 /// A few of some names, each once.
-fn listed(mut names: Vec<&str>) -> String {
-    const FEW: usize = 8;
+fn list_few(mut names: Vec<&str>) -> String {
+    const MAX_NAMED: usize = 8;
     names.sort_unstable();
     names.dedup();
-    let more = if names.len() > FEW { format!(" and {} more", names.len() - FEW) } else { String::new() };
-    names.truncate(FEW);
+    let more = if names.len() > MAX_NAMED { format!(" and {} more", names.len() - MAX_NAMED) } else { String::new() };
+    names.truncate(MAX_NAMED);
     format!("{}{more}", names.join(", "))
 }
 
 /// What was read.
-pub struct Kept {
-    runs: Vec<RunInHistory>,
+pub struct HistoryRecords {
+    runs: Vec<HistoryRunRow>,
     /// What a history is made of.
-    pub records: Records,
+    pub records: HistoryInput,
 }
 
 /// What is read from the store, and how.
-struct Reading<'a> {
+struct HistoryReader<'a> {
     store: &'a Store,
-    names: &'a Names,
-    places: &'a Places,
+    names: &'a NameFilter,
+    places: &'a MachineSelection,
     args: &'a HistoryArgs,
 }
 
-impl Reading<'_> {
-    fn records(&self) -> Result<Kept, Fault> {
-        let Places { identities, mode, .. } = self.places;
+impl HistoryReader<'_> {
+    fn read(&self) -> Result<HistoryRecords, CliError> {
+        let MachineSelection { identities, mode, .. } = self.places;
         // One more tells whether there are older ones.
         let limit = self.args.limit as usize;
-        let mut runs = self.store.runs_in_history(identities, mode, limit + 1).map_err(Fault::because)?;
+        let mut runs = self.store.history_runs(identities, mode, limit + 1).map_err(CliError::msg)?;
         let has_older = runs.len() > limit;
         runs.drain(..runs.len().saturating_sub(limit));
-        let is_wanted = |metric: &str| self.names.select(metric);
+        let is_wanted = |metric: &str| self.names.selects(metric);
         let or_chain = |metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric);
-        let stored = self.store.histories(&runs, &or_chain).map_err(Fault::because)?;
-        let mut others = self.store.latest(&self.places.others, mode, &is_wanted).map_err(Fault::because)?;
+        let stored = self.store.series_values(&runs, &or_chain).map_err(CliError::msg)?;
+        let mut others = self.store.latest_values(&self.places.others, mode, &is_wanted).map_err(CliError::msg)?;
         let mut chains = vec![None; runs.len()];
         let of_chain =
             stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
         of_chain.flat_map(|series| &series.values).for_each(|value| chains[value.run] = Some(value.value));
-        let mut series: Vec<Recorded> = Vec::new();
-        let mut definitions = Definitions { reading: self, runs: &runs, known: HashMap::new() };
+        let mut series: Vec<HistoryInputSeries> = Vec::new();
+        let mut definitions = MetricDefinitions { reading: self, runs: &runs, known: HashMap::new() };
         for StoredSeries { metric, version, case, values } in stored {
             // Some series are of what rounds took: no metric of a run.
-            let Some(metric) = definitions.of(metric, &values)? else { continue };
+            let Some(metric) = definitions.find(metric, &values)? else { continue };
             let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
             let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
             match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
@@ -345,19 +352,19 @@ impl Reading<'_> {
                     last.versions.push((version, points));
                     (last.metric, last.others) = (metric, others);
                 }
-                None => series.push(Recorded { metric, case, versions: vec![(version, points)], others }),
+                None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, points)], others }),
             }
         }
         if series.is_empty() {
             let asked = if self.args.all { "any metric".into() } else { self.args.names.join(", ") };
-            return Err(Fault::because(format!("no {mode} run of this machine has a figure of {asked}")));
+            return Err(CliError::msg(format!("no {mode} run of this machine has a figure of {asked}")));
         }
-        let recorded_run = |(run, &chain): (&RunInHistory, &Option<f64>)| RecordedRun {
+        let recorded_run = |(run, &chain): (&HistoryRunRow, &Option<f64>)| HistoryInputRun {
             id: run.id.clone(),
             started: run.started.clone(),
             chain,
         };
-        let records = Records {
+        let records = HistoryInput {
             machine: self.places.identity.clone(),
             cpu_model: self.places.cpu_model.clone(),
             mode: mode.clone(),
@@ -366,24 +373,24 @@ impl Reading<'_> {
             other_modes: self.places.other_modes.clone(),
             series,
         };
-        Ok(Kept { runs, records })
+        Ok(HistoryRecords { runs, records })
     }
 }
 
 /// The metrics as runs define them.
-struct Definitions<'a> {
-    reading: &'a Reading<'a>,
-    runs: &'a [RunInHistory],
+struct MetricDefinitions<'a> {
+    reading: &'a HistoryReader<'a>,
+    runs: &'a [HistoryRunRow],
     /// By run.
     known: HashMap<usize, HashMap<Name, Metric>>,
 }
 
-impl Definitions<'_> {
+impl MetricDefinitions<'_> {
     /// A metric as the newest run that has a value defines it.
-    fn of(&mut self, metric: Name, values: &[StoredValue]) -> Result<Option<Metric>, Fault> {
+    fn find(&mut self, metric: Name, values: &[StoredValue]) -> Result<Option<Metric>, CliError> {
         let Some(last) = values.last() else { return Ok(None) };
         if !self.known.contains_key(&last.run) {
-            let outline = self.reading.store.outline_of(&self.runs[last.run].id).map_err(Fault::because)?;
+            let outline = self.reading.store.header_of(&self.runs[last.run].id).map_err(CliError::msg)?;
             self.known.insert(last.run, outline.metrics.into_iter().map(|metric| (metric.id, metric)).collect());
         }
         Ok(self.known[&last.run].get(&metric).copied())

@@ -2,80 +2,84 @@
 
 mod placement;
 mod plot;
-mod show;
+mod text;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_file::user_file::UserFile;
-use kelvin_load::gate::Objective;
-use kelvin_load::pattern::Pattern;
+use kelvin_file::output_file::OutputFile;
+use kelvin_load::access_pattern::AccessPattern;
+use kelvin_load::rate_search::RateBisection;
 use kelvin_load::replay::Replay;
-use kelvin_load::request::{Form, header, method};
-use kelvin_load::schedule::Think;
-use kelvin_load::search::Search;
-use kelvin_load::target::Target;
+use kelvin_load::request::{RequestTemplate, parse_header, parse_method};
+use kelvin_load::schedule::ThinkTime;
+use kelvin_load::server_url::ServerUrl;
+use kelvin_load::slo::LatencyObjective;
 use kelvin_load::tls::Trust;
-use kelvin_load::verify::{Known, Verify};
-use kelvin_load::{Demand, Peer, Setup, files, tls};
-use kelvin_model::load::{Load, Loads, RateSearch};
+use kelvin_load::verify::{ExpectedBody, Verify};
+use kelvin_load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
+use kelvin_model::load::{LoadResult, LoadResults, RateSearch};
 
 use crate::cli::{LoadArgs, VerifyArg};
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
 use crate::output::{self, read_named, read_named_text};
-use placement::Placement;
+use placement::GeneratorPlacement;
 
 /// The measured time, unless another one is asked for.
-const DURATION: Duration = Duration::from_secs(10);
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
 /// The same for each of several loads.
-const DURATION_OF_A_TRY: Duration = Duration::from_secs(5);
+const DEFAULT_STEP_DURATION: Duration = Duration::from_secs(5);
 
 /// Longest warm-up that is not asked for.
-const LONGEST_WARM_UP: Duration = Duration::from_secs(10);
+const MAX_DEFAULT_WARM_UP: Duration = Duration::from_secs(10);
 
 /// Most connections of an open loop, unless others are asked for.
-const CONNECTIONS: u32 = 1000;
+const DEFAULT_MAX_CONNECTIONS: u32 = 1000;
 
 /// Descriptors besides those of connections.
-const OTHER_DESCRIPTORS: u64 = 64;
+const RESERVED_DESCRIPTORS: u64 = 64;
 
 /// Measures the load and prints what came of it.
-pub fn load(args: &LoadArgs) -> Done {
-    check(args)?;
-    let plot = args.plot.as_deref().map(UserFile::find).transpose().map_err(Fault::because)?;
+pub fn load(args: &LoadArgs) -> CmdResult {
+    check_loop_options(args)?;
+    let plot = args.plot.as_deref().map(OutputFile::find).transpose().map_err(CliError::msg)?;
     let mut setup = setup(args)?;
     if let Some(log) = &args.replay {
         replay(args, log, &mut setup)?;
     }
     let demands = demands(args, &setup);
-    allow_connections(demands.iter().map(Demand::connections).max().unwrap_or(0))?;
+    raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0))?;
     // Until it is reached there is nothing to be told of, and a signal ends the program at once.
-    let peer = Peer::reach(&setup).map_err(Fault::because)?;
-    let place = Placement::of(args, &peer)?;
-    kelvin_sys::interrupt::watch()?;
+    let peer = ServerEndpoint::connect_first(&setup).map_err(CliError::msg)?;
+    let place = GeneratorPlacement::choose(args, &peer)?;
+    kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
-        return tell(args, &place, &search(args, &peer, setup, objective)?);
+        return print_search(args, &place, &search_rate(args, &peer, setup, objective)?);
     }
-    let loads = in_turn(setup, &peer, demands)?;
+    let loads = measure_each(setup, &peer, demands)?;
     if let Some(file) = plot {
-        let figure = plot::figure(&loads);
+        let figure = plot::throughput_figure(&loads);
         let write = |out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes());
-        file.write(write).map_err(Fault::because)?;
+        file.write(write).map_err(CliError::msg)?;
     }
     match &loads[..] {
         [load] if args.json => output::print_json(load)?,
-        [load] => output::print(|out| show::load(load, &place, out))?,
-        _ if args.json => output::print_json(&Loads { loads: loads.clone() })?,
-        _ => output::print(|out| show::loads(&loads, &place, out))?,
+        [load] => output::print(|out| text::write_load(load, &place, out))?,
+        _ if args.json => output::print_json(&LoadResults { loads: loads.clone() })?,
+        _ => output::print(|out| text::write_loads(&loads, &place, out))?,
     }
-    Ok(conclude(args, &loads))
+    Ok(check_conditions(args, &loads))
 }
 
 /// Measures one load after the other, until a signal ends one.
-fn in_turn(mut setup: Setup, peer: &Peer, demands: Vec<Demand>) -> Result<Vec<Load>, Fault> {
+fn measure_each(
+    mut setup: LoadSetup,
+    peer: &ServerEndpoint,
+    demands: Vec<Demand>,
+) -> Result<Vec<LoadResult>, CliError> {
     let mut loads = Vec::new();
     for demand in demands {
         setup.demand = demand;
@@ -90,99 +94,104 @@ fn in_turn(mut setup: Setup, peer: &Peer, demands: Vec<Demand>) -> Result<Vec<Lo
 }
 
 /// Searches the highest rate that keeps the objective.
-fn search(args: &LoadArgs, peer: &Peer, mut setup: Setup, objective: Objective) -> Result<RateSearch, Fault> {
-    let (mut search, mut tries) = (Search::default(), Vec::new());
+fn search_rate(
+    args: &LoadArgs,
+    peer: &ServerEndpoint,
+    mut setup: LoadSetup,
+    objective: LatencyObjective,
+) -> Result<RateSearch, CliError> {
+    let (mut search, mut tries) = (RateBisection::default(), Vec::new());
     let mut is_generator_limit = false;
     while let Some(rate) = search.next_rate() {
-        setup.demand = at_rate(args, rate);
+        setup.demand = rate_demand(args, rate);
         let load = measure(&setup, peer)?;
         // In a step that is shorter than the time between two requests nothing may be due.
-        if load.requests + load.failed() == 0 && load.interrupted.is_none() {
-            show::nothing_asked(rate, &load);
+        if load.requests + load.failed_requests() == 0 && load.interrupted.is_none() {
+            text::report_no_request_due(rate, &load);
             tries.push(load);
             break;
         }
-        let is_kept = objective.is_kept(&load);
-        is_generator_limit = !is_kept && objective.is_of_generator(&load);
+        let is_kept = objective.is_met(&load);
+        is_generator_limit = !is_kept && objective.may_be_generator_limited(&load);
         let is_over = is_generator_limit || load.interrupted.is_some();
-        show::attempt(rate, is_kept, &load);
+        text::report_attempt(rate, is_kept, &load);
         tries.push(load);
         if is_over {
             break;
         }
-        search.tell(rate, is_kept);
+        search.record(rate, is_kept);
     }
-    let (kept, missed) = (search.kept(), search.missed());
+    let (kept, missed) = (search.highest_kept(), search.lowest_missed());
     Ok(RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
 }
 
 /// Prints what a search found.
-fn tell(args: &LoadArgs, place: &Placement, found: &RateSearch) -> Done {
+fn print_search(args: &LoadArgs, place: &GeneratorPlacement, found: &RateSearch) -> CmdResult {
     if args.json {
         output::print_json(found)?;
     } else {
-        output::print(|out| show::search(found, place, out))?;
+        output::print(|out| text::write_search(found, place, out))?;
     }
     let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
 }
 
-fn measure(setup: &Setup, peer: &Peer) -> Result<Load, Fault> {
-    let progress = show::Progress::new(setup.duration);
-    kelvin_load::load(setup, peer, &mut |series| progress.show(series)).map_err(Fault::because)
+fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
+    let progress = text::LoadProgress::new(setup.duration);
+    kelvin_load::run_load(setup, peer, &mut |series| progress.show(series)).map_err(CliError::msg)
 }
 
 /// Says which conditions were met.
-fn conclude(args: &LoadArgs, loads: &[Load]) -> ExitCode {
-    let missed = |load: &Load| -> Vec<String> {
-        let at = if loads.len() > 1 { format!(" with {}", show::name(load)) } else { String::new() };
-        args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.missed(load)?))).collect()
+fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> ExitCode {
+    let missed = |load: &LoadResult| -> Vec<String> {
+        let at = if loads.len() > 1 { format!(" with {}", text::load_name(load)) } else { String::new() };
+        args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.violation(load)?))).collect()
     };
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();
-    missed.iter().for_each(|why| output::remark(format_args!("kelvin: --fail-on {why}")));
+    missed.iter().for_each(|why| output::eprint_line(format_args!("kelvin: --fail-on {why}")));
     let is_good = missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
-    if is_good { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) }
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }
 }
 
 /// What the arguments ask for.
-fn setup(args: &LoadArgs) -> Result<Setup, Fault> {
+fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     let (target, paths) = target(args)?;
-    let (verify, known) = right_bodies(args, &paths)?;
+    let (verify, known) = expected_bodies(args, &paths)?;
     let of_certificates = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
     if let Some((option, _)) = of_certificates.iter().find(|(_, is_given)| *is_given && !target.secure) {
-        return Err(Fault::new(option, "an http server shows no certificate: leave it out, or give an https URL"));
+        return Err(CliError::new(option, "an http server shows no certificate: leave it out, or give an https URL"));
     }
     let trust = match &args.ca {
         Some(file) => Trust::File(file),
         None if args.insecure => Trust::Anybody,
         None => Trust::System,
     };
-    let tls = target.secure.then(|| tls::config(trust)).transpose();
+    let tls = target.secure.then(|| tls::client_config(trust)).transpose();
     let is_one = args.slo.is_none() && args.users.len() + args.rate.len() <= 1;
-    let usual = if is_one { DURATION } else { DURATION_OF_A_TRY };
+    let usual = if is_one { DEFAULT_DURATION } else { DEFAULT_STEP_DURATION };
     let duration = args.duration.unwrap_or(usual);
-    let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(LONGEST_WARM_UP));
-    Ok(Setup {
-        tls: tls.map_err(|why| Fault::new("--ca", why))?,
+    let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(MAX_DEFAULT_WARM_UP));
+    Ok(LoadSetup {
+        tls: tls.map_err(|why| CliError::new("--ca", why))?,
         target,
         paths,
         pattern: args.pattern,
-        form: form(args)?,
-        demand: at_rate(args, 1.0),
+        template: request_form(args)?,
+        demand: rate_demand(args, 1.0),
         warm_up: if args.no_warm_up { Duration::ZERO } else { warm_up },
         duration,
         timeout: args.timeout,
         seed: args.seed,
         verify,
-        known,
+        expected_bodies: known,
         // With one CPU the server would have none.
         spin: kelvin_sys::cpu::allowed()?.len() > 1,
-        goes_on: None,
+        extension: None,
     })
 }
 
 /// What of bodies is compared, and the right ones that are known before.
-fn right_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option<Known>>), Fault> {
+fn expected_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option<ExpectedBody>>), CliError> {
     let verify = match args.verify {
         None => Verify::Nothing,
         Some(VerifyArg::Length) => Verify::Length,
@@ -190,98 +199,101 @@ fn right_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option
     };
     let known = match &args.root {
         None => vec![None; paths.len()],
-        Some(root) => files::known(root, paths, verify).map_err(|why| Fault::new("--root", why))?,
+        Some(root) => url_list::expected_bodies(root, paths, verify).map_err(|why| CliError::new("--root", why))?,
     };
     Ok((verify, known))
 }
 
 /// Has the setup ask for what a log has.
-fn replay(args: &LoadArgs, log: &Path, setup: &mut Setup) -> Result<(), Fault> {
-    let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--replay {}", log.display()), why);
+fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliError> {
+    let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--replay {}", log.display()), why);
     let text = read_named(log).map_err(|error| wrong(&error))?;
     let replay = Replay::read(&text, args.speed).map_err(|why| wrong(&why))?;
-    if replay.left_out.count() > 0 {
-        output::remark(format_args!("kelvin: lines of {} that are left out: {}", log.display(), replay.left_out));
+    if replay.skipped.total() > 0 {
+        output::eprint_line(format_args!("kelvin: lines of {} that are left out: {}", log.display(), replay.skipped));
     }
     setup.duration = args.duration.unwrap_or(replay.duration);
     setup.warm_up = Duration::ZERO;
-    setup.pattern = Pattern::Sequence;
-    setup.known = vec![None; replay.paths.len()];
+    setup.pattern = AccessPattern::Sequence;
+    setup.expected_bodies = vec![None; replay.paths.len()];
     setup.paths = replay.paths;
-    setup.demand = Demand::Log { times: replay.times.into(), connections: connections(args) };
+    setup.demand = Demand::Log { times: replay.times.into(), connections: max_connections(args) };
     Ok(())
 }
 
 /// The server and the paths of its files.
-fn target(args: &LoadArgs) -> Result<(Target, Vec<String>), Fault> {
+fn target(args: &LoadArgs) -> Result<(ServerUrl, Vec<String>), CliError> {
     let Some(list) = &args.files else {
-        let target = args.url.clone().ok_or_else(|| Fault::because("give a URL, or --files and a list of them"))?;
+        let target = args.url.clone().ok_or_else(|| CliError::msg("give a URL, or --files and a list of them"))?;
         let path = target.path.clone();
         return Ok((target, vec![path]));
     };
-    let wrong = |why: &dyn std::fmt::Display| Fault::new(format!("--files {}", list.display()), why);
+    let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--files {}", list.display()), why);
     let text = read_named_text(list).map_err(|error| wrong(&error))?;
-    files::list(&text, args.url.clone()).map_err(|why| wrong(&why))
+    url_list::parse_url_list(&text, args.url.clone()).map_err(|why| wrong(&why))
 }
 
 /// The loads that are asked for, one after the other: the users first.
-fn demands(args: &LoadArgs, setup: &Setup) -> Vec<Demand> {
+fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
     if args.slo.is_some() || args.replay.is_some() {
         return vec![setup.demand.clone()];
     }
-    let think = Think { mean: args.think.unwrap_or_default().as_nanos() as f64, spread: args.spread.into() };
+    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.spread.into() };
     let users: &[u32] = if args.users.is_empty() && args.rate.is_empty() { &[1] } else { &args.users };
     let users = users.iter().map(|&users| Demand::Users { users, think });
-    users.chain(args.rate.iter().map(|&rate| at_rate(args, rate))).collect()
+    users.chain(args.rate.iter().map(|&rate| rate_demand(args, rate))).collect()
 }
 
-fn at_rate(args: &LoadArgs, rate: f64) -> Demand {
-    Demand::Rate { rate, spread: args.spread.into(), connections: connections(args) }
+fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
+    Demand::Rate { rate, spread: args.spread.into(), connections: max_connections(args) }
 }
 
 /// Most connections of an open loop.
-fn connections(args: &LoadArgs) -> u32 {
-    args.connections.unwrap_or(CONNECTIONS)
+fn max_connections(args: &LoadArgs) -> u32 {
+    args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS)
 }
 
 /// Refuses what belongs to the other kind of loop only.
-fn check(args: &LoadArgs) -> Result<(), Fault> {
+fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
-        return Err(Fault::new("--think", "requests at a --rate do not wait for thought: give --users"));
+        return Err(CliError::new("--think", "requests at a --rate do not wait for thought: give --users"));
     }
     let has_rate = !args.rate.is_empty() || args.slo.is_some() || args.replay.is_some();
     if args.connections.is_some() && !has_rate {
-        return Err(Fault::new("--connections", "users have one connection each: give --rate"));
+        return Err(CliError::new("--connections", "users have one connection each: give --rate"));
     }
     Ok(())
 }
 
 /// What is sent with every request.
-fn form(args: &LoadArgs) -> Result<Form, Fault> {
-    let headers: Result<Vec<_>, Fault> =
-        args.headers.iter().map(|line| header(line).map_err(|why| Fault::new(format!("-H '{line}'"), why))).collect();
+fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
+    let headers: Result<Vec<_>, CliError> = args
+        .headers
+        .iter()
+        .map(|line| parse_header(line).map_err(|why| CliError::new(format!("-H '{line}'"), why)))
+        .collect();
     let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
         None => Vec::new(),
         Some((_, Some(file))) => {
-            read_named(Path::new(file)).map_err(|error| Fault::new(format!("--body @{file}"), error))?
+            read_named(Path::new(file)).map_err(|error| CliError::new(format!("--body @{file}"), error))?
         }
         Some((body, None)) => body.as_bytes().to_vec(),
     };
-    let method = method(&args.method).map_err(|why| Fault::new(format!("--method {}", args.method), why))?;
-    Ok(Form { method, headers: headers?, body })
+    let method = parse_method(&args.method).map_err(|why| CliError::new(format!("--method {}", args.method), why))?;
+    Ok(RequestTemplate { method, headers: headers?, body })
 }
 
 /// Has the system allow so many connections.
-fn allow_connections(connections: u32) -> Result<(), Fault> {
-    let allowed = kelvin_sys::process::raise_open_files()?;
-    let wanted = u64::from(connections) + OTHER_DESCRIPTORS;
+fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
+    let allowed = kelvin_sys::process::raise_open_file_limit()?;
+    let wanted = u64::from(connections) + RESERVED_DESCRIPTORS;
     if wanted > allowed {
-        let most = allowed.saturating_sub(OTHER_DESCRIPTORS);
+        let most = allowed.saturating_sub(RESERVED_DESCRIPTORS);
         let needs =
             if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
         let fewer =
             if most > 0 { format!("ask for at most {most} by --users or --connections, or ") } else { String::new() };
-        return Err(Fault::because(format!(
+        return Err(CliError::msg(format!(
             "{needs} {wanted} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {wanted}"
         )));
     }

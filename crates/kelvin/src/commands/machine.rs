@@ -3,35 +3,35 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_machine::private::leave_out;
+use kelvin_machine::redact::redact_machine;
 use kelvin_model::{Hazard, Machine, Severity};
 use serde::Serialize;
 
 use crate::cli::MachineArgs;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output;
-use crate::private::without_private;
+use crate::redact::without_private;
 
 #[derive(Serialize)]
-struct Described<'a> {
+struct MachineReport<'a> {
     machine: &'a Machine,
     hazards: &'a [Hazard],
 }
 
 /// `kelvin machine`.
-pub fn machine(args: &MachineArgs) -> Done {
+pub fn machine(args: &MachineArgs) -> CmdResult {
     if !args.root.is_dir() {
-        return Err(Fault::because(format!("--root {}: not a directory", args.root.display())));
+        return Err(CliError::msg(format!("--root {}: not a directory", args.root.display())));
     }
     let mut machine = kelvin_machine::read(&args.root);
     let mut hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());
     if !args.with_private {
-        leave_out(&mut machine);
+        redact_machine(&mut machine);
         machine = without_private(&machine)?;
         hazards = without_private(&hazards)?;
     }
     if args.json {
-        output::print_json(&Described { machine: &machine, hazards: &hazards })?;
+        output::print_json(&MachineReport { machine: &machine, hazards: &hazards })?;
     } else {
         output::print(|out| write_terminal(out, &machine, &hazards))?;
     }

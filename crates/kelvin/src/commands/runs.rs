@@ -1,6 +1,6 @@
 //! `kelvin runs`: list, show, tag, note, delete, prune, copy, export, import.
 
-mod copying;
+mod copy;
 mod import;
 
 use std::collections::BTreeMap;
@@ -9,76 +9,78 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
-use kelvin_harness::SocketOptions;
+use kelvin_harness::TcpOptions;
 use kelvin_model::{Run, RunStatus};
 use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
-use kelvin_store::{AppendError, Filter, FindError, InPlace, Inserted, Prune, RunLine, Store, Tag};
+use kelvin_store::{
+    AppendError, FindError, InPlaceStore, InsertOutcome, PruneOptions, RunFilter, RunSummary, Store, Tag,
+};
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
-use crate::commands::{existing, explain, open_named, open_store, runs_in_words, store_to_read};
-use crate::elsewhere;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
+use crate::commands::{existing, explain, open_named, open_store, run_count_text, store_to_read};
+use crate::fallback_dirs;
 use crate::output::{self, Outlet};
-use crate::private::Told;
-use crate::sockets;
+use crate::redact::Redaction;
+use crate::socket_options;
 
 /// `kelvin runs`.
-pub fn runs(args: &RunsArgs) -> Done {
+pub fn runs(args: &RunsArgs) -> CmdResult {
     let store = match &args.command {
         RunsCommand::Import { .. } | RunsCommand::Pull { .. } => open_store(&args.store)?,
         _ => store_to_read(&args.store)?,
     };
     match &args.command {
-        RunsCommand::List { tags, json } => list(&store, tags, *json)?,
+        RunsCommand::List { tags, json } => list_runs(&store, tags, *json)?,
         RunsCommand::Show { run, json, with_samples, with_private } => {
             let json = json.then_some(Json { pretty: false, samples: *with_samples });
-            show(&load(&store, run, *with_private)?, json)?;
+            show_run(&load_redacted(&store, run, *with_private)?, json)?;
         }
         RunsCommand::Delete { run } => {
-            let id = store.find(run).map_err(Fault::because)?;
-            removing(store, |store| store.delete(&id))?;
-            output::remark(format!("kelvin: deleted {id}"));
+            let id = store.find(run).map_err(CliError::msg)?;
+            remove_and_shrink(store, |store| store.delete(&id))?;
+            output::eprint_line(format!("kelvin: deleted {id}"));
         }
         RunsCommand::Tag { run, tags, remove } => {
-            let id = store.tag(run, tags, remove).map_err(Fault::because)?;
-            let lines = store.list(&Filter::default()).map_err(Fault::because)?;
+            let id = store.update_tags(run, tags, remove).map_err(CliError::msg)?;
+            let lines = store.list(&RunFilter::default()).map_err(CliError::msg)?;
             let line = lines.iter().find(|line| line.id == id);
-            let tags = line.map(|line| labels_in_words(&line.labels.tags)).filter(|tags| !tags.is_empty());
-            output::remark(format!("kelvin: {id} has {}", tags.as_deref().unwrap_or("no tags")));
+            let tags = line.map(|line| tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
+            output::eprint_line(format!("kelvin: {id} has {}", tags.as_deref().unwrap_or("no tags")));
         }
         RunsCommand::Note { run, text } => {
-            let id = store.note(run, text).map_err(Fault::because)?;
-            output::remark(format!("kelvin: {id} has {}", if text.is_empty() { "no note" } else { "this note" }));
+            let id = store.set_note(run, text).map_err(CliError::msg)?;
+            output::eprint_line(format!("kelvin: {id} has {}", if text.is_empty() { "no note" } else { "this note" }));
         }
         RunsCommand::Prune { keep, labelled_too, dry_run } => {
             let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
             let now = jiff::Timestamp::now().as_microsecond();
-            prune(store, Prune { keep, labelled_too: *labelled_too, now }, *dry_run)?;
+            prune_runs(store, PruneOptions { keep, labelled_too: *labelled_too, now }, *dry_run)?;
         }
-        RunsCommand::Push { to, runs } => return copying::push(&store, &open_named(to, "--to")?, runs),
-        RunsCommand::Pull { from, runs } => return copying::pull(&existing(from, "--from")?, &store, runs),
+        RunsCommand::Push { to, runs } => return copy::push(&store, &open_named(to, "--to")?, runs),
+        RunsCommand::Pull { from, runs } => return copy::pull(&existing(from, "--from")?, &store, runs),
         RunsCommand::Export { run, output: path, with_private } => {
             let outlet = Outlet::find(path.as_deref())?;
-            let run = load(&store, run, *with_private)?;
-            outlet.deliver(false, |out| kelvin_store::export(&run, out).map_err(io::Error::other))?;
+            let run = load_redacted(&store, run, *with_private)?;
+            outlet.write_output(false, |out| kelvin_store::export(&run, out).map_err(io::Error::other))?;
         }
-        RunsCommand::Import { table: true, .. } => import::table()?,
+        RunsCommand::Import { table: true, .. } => import::print_table()?,
         RunsCommand::Import { file, from, .. } => {
             let file = file.as_deref().unwrap_or(Path::new("-"));
             let name = file.display();
-            let run = import::read(file, *from)?;
-            let said = match store.insert(&run).map_err(|error| Fault::new(name, error))? {
-                Inserted::New => {
-                    learn_from(&store, &run).map_err(|error| Fault::new(file.display(), error))?;
+            let run = import::read_run(file, *from)?;
+            let said = match store.insert(&run).map_err(|error| CliError::new(name, error))? {
+                InsertOutcome::New => {
+                    keep_headlines(&store, &run).map_err(|error| CliError::new(file.display(), error))?;
                     "imported"
                 }
-                Inserted::AlreadyThere => "already stored:",
+                InsertOutcome::AlreadyThere => "already stored:",
             };
             match &run.outline.foreign {
-                None => output::remark(format_args!("kelvin: {said} {}", run.outline.id)),
-                Some(foreign) => import::tell(said, &run, foreign),
+                None => output::eprint_line(format_args!("kelvin: {said} {}", run.outline.id)),
+                Some(foreign) => import::report_import(said, &run, foreign),
             }
         }
     }
@@ -87,20 +89,23 @@ pub fn runs(args: &RunsArgs) -> Done {
 
 /// Keeps the headlines of an imported run, which histories are made of. Those of a stream with options of its own are left out, as
 /// when it is measured; a foreign run has none.
-fn learn_from(store: &Store, run: &Run) -> Result<(), AppendError> {
+fn keep_headlines(store: &Store, run: &Run) -> Result<(), AppendError> {
     if run.status != RunStatus::Complete || run.outline.foreign.is_some() {
         return Ok(());
     }
     let options = ["--congestion-control", "--socket-buffers"];
     let has_options = run.outline.command.iter().any(|word| options.iter().any(|option| word.starts_with(option)));
     // Which they were does not matter.
-    let asked = SocketOptions { congestion_control: has_options.then(String::new), ..SocketOptions::default() };
-    store.record_headlines(&run.outline.id, &analyse(run).teaches(|metric| sockets::is_usual(metric, &asked)))
+    let asked = TcpOptions { congestion_control: has_options.then(String::new), ..TcpOptions::default() };
+    store.record_headlines(
+        &run.outline.id,
+        &analyse(run).stored_headlines(|metric| socket_options::has_default_options(metric, &asked)),
+    )
 }
 
 /// A run in the list, as JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RunEntry<'a> {
     id: &'a str,
     started: &'a str,
     status: Option<&'a RunStatus>,
@@ -116,16 +121,16 @@ struct Line<'a> {
     waits_for: Option<&'a str>,
 }
 
-fn list(store: &Store, tags: &[Tag], json: bool) -> Result<(), Fault> {
-    let lines = store.list(&Filter { tags: tags.to_vec(), ..Filter::default() }).map_err(Fault::because)?;
+fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
+    let lines = store.list(&RunFilter { tags: tags.to_vec(), ..RunFilter::default() }).map_err(CliError::msg)?;
     if json {
-        let lines: Vec<_> = lines.iter().map(line).collect();
+        let lines: Vec<_> = lines.iter().map(run_entry).collect();
         return output::print_json(&lines);
     }
     if lines.is_empty() {
         let wanted: Vec<String> = tags.iter().map(Tag::to_string).collect();
         let with = if wanted.is_empty() { String::new() } else { format!(" with {}", wanted.join(" and ")) };
-        output::remark(format!("kelvin: no runs{with} in {}", store.name()));
+        output::eprint_line(format!("kelvin: no runs{with} in {}", store.name()));
         return Ok(());
     }
     output::print(|out| {
@@ -149,71 +154,71 @@ fn list(store: &Store, tags: &[Tag], json: bool) -> Result<(), Fault> {
                 "{:width$}  {:20}  {:8}  {status:8}  {:>6}  {size:>9}  {machine:8}  {processor}",
                 line.id, line.started, line.mode, line.measured_rounds
             )?;
-            below(line).into_iter().try_for_each(|text| writeln!(out, "  {text}"))
+            label_lines(line).into_iter().try_for_each(|text| writeln!(out, "  {text}"))
         })
     })
 }
 
 /// What stands below the line of a run: its tags, its note, and where it is yet to go.
-fn below(line: &RunLine) -> Vec<String> {
-    let tags = Some(labels_in_words(&line.labels.tags)).filter(|tags| !tags.is_empty());
-    let waits = line.owed.as_ref().map(|server| format!("waits for {server}"));
+fn label_lines(line: &RunSummary) -> Vec<String> {
+    let tags = Some(tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
+    let waits = line.pending_server.as_ref().map(|server| format!("waits for {server}"));
     let texts = tags.into_iter().chain(line.labels.note.clone()).chain(waits);
     texts.flat_map(|text| wrap(&text, output::width().saturating_sub(2))).collect()
 }
 
-fn labels_in_words(tags: &BTreeMap<String, String>) -> String {
+fn tags_text(tags: &BTreeMap<String, String>) -> String {
     tags.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("  ")
 }
 
 /// Removes old runs, or says which.
-fn prune(store: Store, prune: Prune, dry_run: bool) -> Result<(), Fault> {
+fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool) -> Result<(), CliError> {
     let lines = match dry_run {
-        true => store.prunable(prune).map_err(Fault::because)?,
-        false => removing(store, |store| Ok(store.prune(prune)?))?,
+        true => store.prunable(prune).map_err(CliError::msg)?,
+        false => remove_and_shrink(store, |store| Ok(store.prune(prune)?))?,
     };
     let done = if dry_run { "would be deleted" } else { "deleted" };
     output::print(|out| {
         lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
     })?;
     let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;
-    output::remark(format!("kelvin: {} {done}, {kib} KiB", runs_in_words(lines.len())));
+    output::eprint_line(format!("kelvin: {} {done}, {kib} KiB", run_count_text(lines.len())));
     Ok(())
 }
 
 /// Removes runs and returns their space to the file system: on a disk without space for a log of that, within the file of the store.
-fn removing<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindError>) -> Result<T, Fault> {
+fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindError>) -> Result<T, CliError> {
     let (file, is_file) = (PathBuf::from(store.name()), store.key().is_none());
     let removed = remove(&store);
     let is_full = match &removed {
-        Err(FindError::Fault(fault)) => fault.is_full(),
+        Err(FindError::Database(fault)) => fault.is_disk_full(),
         Err(_) => false,
         Ok(_) => match store.reclaim() {
-            Err(fault) if !(fault.is_full() && is_file) => return Err(Fault::because(fault)),
+            Err(fault) if !(fault.is_disk_full() && is_file) => return Err(CliError::msg(fault)),
             reclaimed => reclaimed.is_err(),
         },
     };
     if !(is_full && is_file) {
-        return removed.map_err(Fault::because);
+        return removed.map_err(CliError::msg);
     }
     // Nobody else may use it meanwhile.
     drop(store);
-    let in_place = InPlace::open(&file, &elsewhere::directories()).map_err(Fault::because)?;
+    let in_place = InPlaceStore::open(&file, &fallback_dirs::fallback_directories()).map_err(CliError::msg)?;
     let copy = in_place.copy().to_owned();
-    output::remark(format_args!(
+    output::eprint_line(format_args!(
         "kelvin: the disk is full, and runs are deleted within {}: until that is done, the store as it was is in {}",
         file.display(),
         copy.display()
     ));
     let stays =
-        |why: &dyn std::fmt::Display| Fault::because(format!("{why}; the store as it was is in {}", copy.display()));
+        |why: &dyn std::fmt::Display| CliError::msg(format!("{why}; the store as it was is in {}", copy.display()));
     let removed = removed.or_else(|_| remove(in_place.store())).map_err(|error| stays(&error))?;
     in_place.finish().map_err(|error| stays(&error))?;
     Ok(removed)
 }
 
-fn line(line: &RunLine) -> Line<'_> {
-    Line {
+fn run_entry(line: &RunSummary) -> RunEntry<'_> {
+    RunEntry {
         id: &line.id,
         started: &line.started,
         status: line.status.as_ref(),
@@ -225,20 +230,20 @@ fn line(line: &RunLine) -> Line<'_> {
         bytes: line.bytes,
         tags: &line.labels.tags,
         note: line.labels.note.as_deref(),
-        waits_for: line.owed.as_deref(),
+        waits_for: line.pending_server.as_deref(),
     }
 }
 
-fn load(store: &Store, name: &str, with_private: bool) -> Result<Run, Fault> {
-    Told::with(with_private).run(store.load(name).map_err(Fault::because)?)
+fn load_redacted(store: &Store, name: &str, with_private: bool) -> Result<Run, CliError> {
+    Redaction::from_flag(with_private).redact_run(store.load(name).map_err(CliError::msg)?)
 }
 
-fn show(run: &Run, json: Option<Json>) -> Result<(), Fault> {
+fn show_run(run: &Run, json: Option<Json>) -> Result<(), CliError> {
     let analysis = analyse(run);
-    let probes = explain::texts();
+    let probes = explain::probe_texts();
     let report = Report { run, analysis: &analysis, references: &[], probes: &probes };
-    output::print_as_it_is(|out| match json {
+    output::print_raw(|out| match json {
         Some(json) => json.render(&report, out),
-        None => output::terminal(output::color()).render(&report, out),
+        None => output::terminal(output::uses_color()).render(&report, out),
     })
 }

@@ -3,62 +3,63 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use kelvin_analysis::{Analysis, MetricResult, Outcome, Verdict};
-use kelvin_harness::{Effort, Judge, ProbeKind, supervise};
-use kelvin_model::{ClockInfo, Outline, Run};
+use kelvin_analysis::{Analysis, MetricResult, Outcome, RangeVerdict};
+use kelvin_harness::{Effort, ProbeKind, RunObserver, supervise};
+use kelvin_model::{ClockInfo, Run, RunHeader};
 use kelvin_report::units;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::Serialize;
 
-use crate::budget::Fitted;
+use crate::budget::BudgetedPlan;
 use crate::cli::SelfcheckArgs;
+use crate::cli_error::{CmdResult, EXIT_WITH_FAILURES};
 use crate::costs::Costs;
-use crate::fault::{Done, WITH_FAILURES};
-use crate::measure::{Finished, Wishes, measure};
+use crate::measure::{FinishedRun, RunOptions, measure};
 use crate::output;
-use crate::place::Here;
-use crate::prepare::Prepared;
-use crate::private::Told;
-use crate::selection::plan_of;
+use crate::placement::LocalMachine;
+use crate::redact::Redaction;
+use crate::run_context::RunContext;
+use crate::selection::plan_names;
 
 /// Default seconds and rounds.
-const BUDGET: f64 = 10.0;
-const ROUNDS: u32 = 5;
+const DEFAULT_SECONDS: f64 = 10.0;
+const DEFAULT_ROUNDS: u32 = 5;
 
 /// What kelvin measured of itself.
 #[derive(Serialize)]
-struct Findings<'a> {
+struct SelfcheckReport<'a> {
     clock: &'a ClockInfo,
     peak_resident_bytes: u64,
     truths: &'a [MetricResult],
 }
 
 /// `kelvin selfcheck`.
-pub fn selfcheck(args: &SelfcheckArgs) -> Done {
-    let here = Here::read()?;
+pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
+    let here = LocalMachine::read()?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
-    let plan = plan_of(kind, &[], &here, Effort::Default)?;
-    let wishes = Wishes {
+    let plan = plan_names(kind, &[], &here, Effort::Default)?;
+    let wishes = RunOptions {
         mode: "selfcheck",
-        most: None,
-        budget: BUDGET,
-        rounds: ROUNDS,
-        causes: 0.0,
+        max_budget: None,
+        budget: DEFAULT_SECONDS,
+        rounds: DEFAULT_ROUNDS,
+        causes_share: 0.0,
         args: &args.measure,
-        told: Told::ForFigures,
+        redaction: Redaction::HidePrivate,
         members: None,
     };
-    let Fitted { plan, budget, .. } = Fitted::new(plan, &wishes, &Costs::of_table(&here.machine))?;
-    let wishes = Wishes { budget: budget.seconds, ..wishes };
-    let prepared = Prepared::new(here, &plan, &args.measure)?;
+    let BudgetedPlan { plan, budget, .. } = BudgetedPlan::new(plan, &wishes, &Costs::from_table(&here.machine))?;
+    let wishes = RunOptions { budget: budget.seconds, ..wishes };
+    let prepared = RunContext::new(here, &plan, &args.measure)?;
     let options = prepared.options(&plan, budget, args.measure.round_limit);
-    let supervised = |outline: &Outline, judge: &mut dyn Judge| {
+    let supervised = |outline: &RunHeader, judge: &mut dyn RunObserver| {
         supervise(&plan, outline, &options, judge);
     };
-    let Finished { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), budget.causes, supervised)?;
-    let peak = usage(Who::Process).peak_resident;
+    let FinishedRun { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), budget.causes, supervised)?;
+    let peak = read_usage(UsageScope::Process).peak_resident;
     if args.json {
-        let findings = Findings { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+        let findings =
+            SelfcheckReport { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
         output::print_json(&findings)?;
     } else {
         output::print(|out| write_terminal(out, &run, &analysis, peak))?;
@@ -66,11 +67,11 @@ pub fn selfcheck(args: &SelfcheckArgs) -> Done {
     let wrong = analysis.results.iter().any(|result| match result.outcome {
         // A probe that fails on purpose has to fail.
         Outcome::Failed(_) => !args.faults,
-        Outcome::Measured(_) => args.faults || verdict(result) == WRONG,
+        Outcome::Measured(_) => args.faults || verdict(result) == WRONG_VERDICT,
         Outcome::Skipped(_) => false,
         _ => true,
     });
-    Ok(if wrong { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(if wrong { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
 fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {
@@ -96,14 +97,14 @@ fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64
     Ok(())
 }
 
-const WRONG: &str = "WRONG";
+const WRONG_VERDICT: &str = "WRONG";
 
 /// A figure is right within what the construction allows. One outside, whose interval still reaches there, is inconclusive.
 fn verdict(result: &MetricResult) -> &'static str {
     let is_within =
         |value: f64| result.prediction.as_ref().is_some_and(|known| (known.low..=known.high).contains(&value));
     match (&result.outcome, result.verdict) {
-        (_, Verdict::Above | Verdict::Below) => WRONG,
+        (_, RangeVerdict::Above | RangeVerdict::Below) => WRONG_VERDICT,
         (Outcome::Measured(summary), _) if is_within(summary.headline) => "right",
         _ => "inconclusive: run it again on a quieter machine",
     }
@@ -114,7 +115,7 @@ fn write_truth(out: &mut dyn Write, name: &str, result: &MetricResult) -> io::Re
     match (&result.outcome, &result.prediction) {
         (Outcome::Measured(summary), Some(known)) => {
             let verdict = verdict(result);
-            let text = |value| units::plain(value, result.metric.unit);
+            let text = |value| units::value_text(value, result.metric.unit);
             let error = (summary.headline / known.value - 1.0) * 100.0;
             writeln!(out, "{name} {:>14} {:>14} {error:>+8.3}%  {verdict}", text(known.value), text(summary.headline))
         }
@@ -130,13 +131,13 @@ fn write_truth(out: &mut dyn Write, name: &str, result: &MetricResult) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::help_of;
+    use crate::cli::flag_help;
 
     #[test]
-    fn the_help_tells_the_usual_time_and_rounds() {
-        let budget = help_of("selfcheck", "budget");
-        assert!(budget.contains(&format!("[default: {BUDGET}s, longer where")), "{budget}");
-        let rounds = help_of("selfcheck", "rounds");
-        assert!(rounds.contains(&format!("[default: {ROUNDS}]")), "{rounds}");
+    fn help_states_default_time_and_rounds() {
+        let budget = flag_help("selfcheck", "budget");
+        assert!(budget.contains(&format!("[default: {DEFAULT_SECONDS}s, longer where")), "{budget}");
+        let rounds = flag_help("selfcheck", "rounds");
+        assert!(rounds.contains(&format!("[default: {DEFAULT_ROUNDS}]")), "{rounds}");
     }
 }

@@ -5,122 +5,126 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kelvin_sys::kernel_end::Device;
-use kelvin_transfer::bare::Connection;
-use kelvin_transfer::channel::Stream;
-use kelvin_transfer::message::Settings;
-use kelvin_transfer::moving::SendSetup;
-use kelvin_transfer::name::Name;
-use kelvin_transfer::send::{Manner, Moments, Sender, Sent, Unsent};
-use kelvin_transfer::source::{Attributes, Collection, Keep, left_out};
-use kelvin_transfer::summary::Record;
+use kelvin_sys::kmod::KmodDevice;
+use kelvin_transfer::datapath::SendSetup;
+use kelvin_transfer::file_name::FileName;
+use kelvin_transfer::message::SessionSettings;
+use kelvin_transfer::raw_protocol::ConnectionLifetime;
+use kelvin_transfer::secure_channel::TransferStream;
+use kelvin_transfer::send::{SendResult, Sender, SenderOptions, TuningWindow, UnsentFile};
+use kelvin_transfer::source::{AttributePolicy, PreserveOptions, SourceList, skipped_text};
+use kelvin_transfer::summary::SummaryRecord;
 use kelvin_transfer::{Error, device};
-use kelvin_wire::address::addresses;
+use kelvin_wire::address::resolve;
 use serde::Serialize;
 
-use crate::byte_progress::Progress;
-use crate::cli::{Ack, Lasting, SendArgs, Streams};
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::byte_progress::ByteProgress;
+use crate::cli::{AckMode, ConnectionReuse, SendArgs, StreamCount};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
 use crate::output;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
-pub fn send(args: &SendArgs) -> Done {
-    let secret = super::secret(args.token_file.as_deref())?;
+pub fn send(args: &SendArgs) -> CmdResult {
+    let secret = super::read_secret(args.token_file.as_deref())?;
     let (files, to) = args.operands()?;
     let moving = args.setup()?;
-    let collection = collected(args, &files)?;
-    let addresses = addresses(to).map_err(|why| Fault::new(to, why))?;
-    kelvin_sys::interrupt::watch()?;
-    let manner = manner(args, moving, &collection);
+    let collection = collect_files(args, &files)?;
+    let addresses = resolve(to).map_err(|why| CliError::new(to, why))?;
+    kelvin_sys::stop_signals::install_handlers()?;
+    let manner = send_settings(args, moving, &collection);
     let sent = if args.device {
-        carry(device::connect(&addresses, &secret, manner), to, collection)?
+        send_all(device::connect(&addresses, &secret, manner), to, collection)?
     } else {
-        carry(Sender::connect(&addresses, &secret, manner), to, collection)?
+        send_all(Sender::connect(&addresses, &secret, manner), to, collection)?
     };
     match sent {
-        Ok(sent) => conclude(args, &sent),
-        Err(error @ Error::RefusedAll(_)) => Err(Fault::new(to, error)),
+        Ok(sent) => print_summary(args, &sent),
+        Err(error @ Error::RefusedAll(_)) => Err(CliError::new(to, error)),
         Err(error) => {
-            Fault::because(error).report();
-            Ok(ExitCode::from(WITH_FAILURES))
+            CliError::msg(error).report();
+            Ok(ExitCode::from(EXIT_WITH_FAILURES))
         }
     }
 }
 
 /// Sends all by a sender that has connected.
-fn carry<S: Stream>(
+fn send_all<S: TransferStream>(
     connected: Result<Sender<S>, Error>,
     to: &str,
-    collection: Collection,
-) -> Result<Result<Sent, Error>, Fault> {
+    collection: SourceList,
+) -> Result<Result<SendResult, Error>, CliError> {
     let sender = connected.map_err(|error| match error {
-        Error::Device(why) => Fault::new("--device", why),
-        error => Fault::new(to, error),
+        Error::Device(why) => CliError::new("--device", why),
+        error => CliError::new(to, error),
     })?;
-    let progress = Progress::begin();
+    let progress = ByteProgress::begin();
     Ok(sender.send(collection, &|bytes, of| progress.show(bytes, of)))
 }
 
-fn manner(args: &SendArgs, moving: Option<SendSetup>, collection: &Collection) -> Manner {
+fn send_settings(args: &SendArgs, moving: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
     let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
     // Where there is room for it however much it is, not all must be found before the first is sent.
-    let (bytes, at_most) =
-        if collection.is_whole() { (collection.stored(), None) } else { (None, collection.at_most()) };
+    let (bytes, at_most) = if collection.is_complete() {
+        (collection.stored_bytes(), None)
+    } else {
+        (None, collection.max_stored_bytes())
+    };
     let connection = match args.connection {
-        Lasting::Persistent => Connection::Persistent,
-        Lasting::PerFile => Connection::PerFile,
+        ConnectionReuse::Persistent => ConnectionLifetime::Persistent,
+        ConnectionReuse::PerFile => ConnectionLifetime::PerFile,
     };
     let (verify, streams) = (!no_verify, args.streams.announced());
     // What goes by a method that was asked for goes over one connection.
-    let choose = (args.streams == Streams::Auto && moving.is_none()).then_some(Moments::USUAL);
-    let settings = Settings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
-    Manner { settings, acknowledge: args.ack == Ack::PerFile, limit, moving, choose }
+    let choose = (args.streams == StreamCount::Auto && moving.is_none()).then_some(TuningWindow::DEFAULT);
+    let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
+    SenderOptions { settings, acknowledge: args.ack == AckMode::PerFile, limit, method: moving, stream_tuning: choose }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
-const FOUND_FIRST: usize = 256;
+const MAX_FILES_LISTED_FIRST: usize = 256;
 
 /// All that is named, each with a name of its own; what is in directories only as far as it must be known before it is sent.
-fn collected(args: &SendArgs, files: &[PathBuf]) -> Result<Collection, Fault> {
+fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliError> {
     if files == [PathBuf::from("-")] {
-        kelvin_sys::standard::input().map_err(|error| Fault::new(output::UNREAD, error))?;
+        kelvin_sys::standard_streams::check_input().map_err(|error| CliError::new(output::STDIN_READ_FAILED, error))?;
         let name = args.name.as_deref().unwrap_or(OsStr::new("stdin"));
-        return Collection::of_input(name).map_err(|error| Fault::new("--name", error));
+        return SourceList::from_stdin(name).map_err(|error| CliError::new("--name", error));
     }
     if args.name.is_some() {
-        return Err(Fault::new("--name", "it names what comes from standard input: files keep their names"));
+        return Err(CliError::new("--name", "it names what comes from standard input: files keep their names"));
     }
     let mut paths = BTreeMap::new();
     for path in files {
         if path == Path::new("-") {
-            return Err(Fault::new("-", "standard input is sent alone, without other files"));
+            return Err(CliError::new("-", "standard input is sent alone, without other files"));
         }
         // What has no name is refused below.
-        let Ok(name) = Name::of(path) else { continue };
+        let Ok(name) = FileName::from_path(path) else { continue };
         if let Some(other) = paths.insert(name, path) {
             let (one, other) = (other.display(), path.display());
-            return Err(Fault::because(format!("{one} and {other} would arrive under one name: send them apart")));
+            return Err(CliError::msg(format!("{one} and {other} would arrive under one name: send them apart")));
         }
     }
     let attributes = match (args.xattrs, args.dry_run) {
-        (true, _) => Attributes::Kept,
-        (false, true) => Attributes::CountedAtOnce,
-        (false, false) => Attributes::CountedWhenSent,
+        (true, _) => AttributePolicy::Preserve,
+        (false, true) => AttributePolicy::CountWhenFound,
+        (false, false) => AttributePolicy::CountWhenSent,
     };
-    let keep = Keep { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    let mut found = Collection::begun(files, keep).map_err(Fault::because)?;
-    let is_usual = args.streams.announced() == 1 && args.connection == Lasting::Persistent;
-    let may_be_found_later = is_usual && !args.update && !args.dry_run && !args.device && found.at_most().is_some();
-    let first = if may_be_found_later { FOUND_FIRST } else { usize::MAX };
-    found.find(first).map_err(Fault::because)?;
+    let keep = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
+    let mut found = SourceList::begin(files, keep).map_err(CliError::msg)?;
+    let is_usual = args.streams.announced() == 1 && args.connection == ConnectionReuse::Persistent;
+    let may_be_found_later =
+        is_usual && !args.update && !args.dry_run && !args.device && found.max_stored_bytes().is_some();
+    let first = if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX };
+    found.find_more(first).map_err(CliError::msg)?;
     Ok(found)
 }
 
 /// What was moved and what was not, as data.
 #[derive(Serialize)]
-struct Answer {
+struct SendSummary {
     #[serde(flatten)]
-    moved: Record,
+    moved: SummaryRecord,
     unchanged: u64,
     unsent: Vec<BTreeMap<&'static str, String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -138,22 +142,30 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-fn conclude(args: &SendArgs, sent: &Sent) -> Done {
-    let Sent { summary, unsent, unchanged, planned, unstated, left_out: left } = sent;
-    let left = left_out(left);
-    let device = args.device.then_some(Device::Sender);
-    unsent.iter().for_each(report);
+fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
+    let SendResult { summary, unsent, unchanged, planned, unstated, left_out: left } = sent;
+    let left = skipped_text(left);
+    let device = args.device.then_some(KmodDevice::Sender);
+    unsent.iter().for_each(report_unsent);
     if args.json {
         let why =
-            |one: &Unsent| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
+            |one: &UnsentFile| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
         let unsent = unsent.iter().map(why).collect();
         let planned = planned.iter().map(|path| path.display().to_string()).collect();
-        let (moved, unchanged, device) = (summary.into(), *unchanged, device.map(Device::path));
-        output::print_json(&Answer { moved, unchanged, unsent, planned, unstated: *unstated, left_out: left, device })?;
+        let (moved, unchanged, device) = (summary.into(), *unchanged, device.map(KmodDevice::path));
+        output::print_json(&SendSummary {
+            moved,
+            unchanged,
+            unsent,
+            planned,
+            unstated: *unstated,
+            left_out: left,
+            device,
+        })?;
     } else {
         output::print(|out| {
             for path in planned {
-                writeln!(out, "would send {}", shown(path.as_os_str()))?;
+                writeln!(out, "would send {}", visible_path(path.as_os_str()))?;
             }
             if *unchanged > 0 {
                 writeln!(out, "unchanged: {}", kelvin_model::units::files(*unchanged))?;
@@ -168,21 +180,21 @@ fn conclude(args: &SendArgs, sent: &Sent) -> Done {
                     kelvin_model::units::files(*unstated)
                 )?;
             }
-            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::in_kernel(device)) }
+            if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
         })?;
     }
-    Ok(if unsent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
+    Ok(if unsent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
 }
 
-fn shown(path: &OsStr) -> String {
-    kelvin_model::text::visible(&path.to_string_lossy()).into_owned()
+fn visible_path(path: &OsStr) -> String {
+    kelvin_model::text::escape_invisible(&path.to_string_lossy()).into_owned()
 }
 
-fn report(one: &Unsent) {
+fn report_unsent(one: &UnsentFile) {
     // An error of a file names it.
     let fault = match &one.why {
-        Error::File(why) => Fault::because(why),
-        why => Fault::new(one.path.display(), why),
+        Error::File(why) => CliError::msg(why),
+        why => CliError::new(one.path.display(), why),
     };
     fault.report();
 }

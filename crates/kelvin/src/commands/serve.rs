@@ -2,119 +2,124 @@
 
 use std::process::ExitCode;
 
-use kelvin_serve::limits::Limits;
-use kelvin_serve::looks::{Exposure, PATH};
-use kelvin_serve::sending::chosen::{Choices, Class, Path, Peer, Sent};
-use kelvin_serve::{Access, Error, Model, Served, Server, Setup};
-use kelvin_sys::interrupt;
-use kelvin_wire::address::{InUrl, Shown};
+use kelvin_serve::limits::ServerLimits;
+use kelvin_serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
+use kelvin_serve::stats_endpoint::{STATS_PATH, StatsAccess};
+use kelvin_serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
+use kelvin_sys::stop_signals;
+use kelvin_wire::address::{DisplayAddr, UrlAddr};
 
-use super::agent::PATIENCE;
-use super::agent::log::{About, Log};
+use super::agent::LOG_FLUSH_TIMEOUT;
+use super::agent::log::{Log, LogSource};
 use crate::cli::ServeArgs;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 use crate::output;
-use crate::sockets::find_congestion_control;
+use crate::socket_options::check_congestion_control;
 
 /// Threads of a pool, unless others are asked for: as many connections are served at one time.
-const POOL: usize = 64;
+const DEFAULT_POOL_THREADS: usize = 64;
 
 /// Serves until asked to stop. Prints its address on standard output, and what it did on standard error.
-pub fn serve(args: &ServeArgs) -> Done {
-    interrupt::watch_server()?;
+pub fn serve(args: &ServeArgs) -> CmdResult {
+    stop_signals::install_server_handlers()?;
     // With fewer descriptors it serves fewer clients, and says so.
-    let _ = kelvin_sys::process::raise_open_files();
+    let _ = kelvin_sys::process::raise_open_file_limit();
     let server = listen(args)?;
-    let address = server.address().map_err(Fault::because)?;
-    let resources = server.address_for_looks().map_err(Fault::because)?;
+    let address = server.address().map_err(CliError::msg)?;
+    let resources = server.stats_address().map_err(CliError::msg)?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
-    let log = Log::over(std::io::stderr())?;
+    let log = Log::with_writer(std::io::stderr())?;
     output::print(|out| {
-        [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", Shown(one)))
+        [Some(address), resources].into_iter().flatten().try_for_each(|one| writeln!(out, "{}", DisplayAddr(one)))
     })?;
-    let most = server.connections();
-    log.line(
-        About::Client,
+    let most = server.max_connections();
+    log.write_line(
+        LogSource::Client,
         &format!(
             "serving {} at http://{}/, at most {most} connections, until Ctrl-C",
             args.root.display(),
-            InUrl(address)
+            UrlAddr(address)
         ),
     );
     if let Some(resources) = resources {
-        log.line(
-            About::Client,
-            &format!("telling whoever has the token what it uses at http://{}{PATH}", InUrl(resources)),
+        log.write_line(
+            LogSource::Client,
+            &format!("telling whoever has the token what it uses at http://{}{STATS_PATH}", UrlAddr(resources)),
         );
     }
     let reopener = server.reopener();
     let served = server.serve(|| {
-        if interrupt::take_reopen_request() {
+        if stop_signals::take_reopen_request() {
             let root = args.root.display();
-            log.line(
-                About::Client,
+            log.write_line(
+                LogSource::Client,
                 &match reopener.reopen() {
                     Ok(()) => format!("opened {root} anew"),
                     Err(error) => format!("serving what was opened before: {error}"),
                 },
             );
         }
-        interrupt::requested().is_some()
+        stop_signals::stop_signal().is_some()
     });
     if let Ok(served) = &served {
-        log.line(About::Client, &told(served));
-        chosen(&served.choices).iter().for_each(|line| log.line(About::Client, line));
+        log.write_line(LogSource::Client, &summary_text(served));
+        choice_texts(&served.bulk).iter().for_each(|line| log.write_line(LogSource::Client, line));
     }
-    log.end(PATIENCE);
-    served.map(|_| ExitCode::SUCCESS).map_err(Fault::because)
+    log.close(LOG_FLUSH_TIMEOUT);
+    served.map(|_| ExitCode::SUCCESS).map_err(CliError::msg)
 }
 
-fn listen(args: &ServeArgs) -> Result<Server, Fault> {
-    let access = Access { names: args.host.clone(), exposure: exposure(args)? };
-    args.congestion_control.as_deref().map(find_congestion_control).transpose()?;
+fn listen(args: &ServeArgs) -> Result<Server, CliError> {
+    let access = ServerAccess { names: args.host.clone(), stats_access: stats_access(args)? };
+    args.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     let listening = Server::listen_with(args.listen, &args.root, setup(args)?, access);
     let server = listening.map_err(|error| match error {
-        error @ Error::Sending { .. } => Fault::new(format!("--send {}", args.send), error),
-        error @ Error::Ring { .. } => Fault::new(format!("--model {}", args.model), error),
-        Error::Listen(source) => Fault::new(format!("--listen {}", Shown(args.listen)), source),
-        Error::ListenForLooks(source) => {
-            Fault::new(format!("--resources-listen {}", Shown(args.address_of_resources())), source)
+        error @ Error::UnsupportedStrategy { .. } => CliError::new(format!("--send {}", args.send), error),
+        error @ Error::NoUring { .. } => CliError::new(format!("--model {}", args.model), error),
+        Error::Listen(source) => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
+        Error::ListenStats(source) => {
+            CliError::new(format!("--resources-listen {}", DisplayAddr(args.resources_address())), source)
         }
-        error => Fault::because(error),
+        error => CliError::msg(error),
     })?;
-    args.congestion_control.as_deref().map(|name| server.send_by(name)).transpose().map_err(Fault::because)?;
+    args.congestion_control
+        .as_deref()
+        .map(|name| server.set_congestion_control(name))
+        .transpose()
+        .map_err(CliError::msg)?;
     Ok(server)
 }
 
 /// Who may ask what this host and the server have used.
-fn exposure(args: &ServeArgs) -> Result<Option<Exposure>, Fault> {
+fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
     if !args.expose_resources {
         return Ok(None);
     }
-    let secret = super::secret(args.token_file.as_deref())?;
-    let allows = Box::new(move |token: &str| secret.is(token.as_bytes()));
-    Ok(Some(Exposure { address: args.address_of_resources(), directory: args.root.clone(), allows }))
+    let secret = super::read_secret(args.token_file.as_deref())?;
+    let allows = Box::new(move |token: &str| secret.matches(token.as_bytes()));
+    Ok(Some(StatsAccess { address: args.resources_address(), directory: args.root.clone(), check_token: allows }))
 }
 
-fn setup(args: &ServeArgs) -> Result<Setup, Fault> {
-    if matches!(args.model, Model::Fork | Model::Thread) && args.threads.is_some() {
+fn setup(args: &ServeArgs) -> Result<ServerSetup, CliError> {
+    if matches!(args.model, ServerModel::Fork | ServerModel::Thread) && args.threads.is_some() {
         let why = format!("the model {} has one for each connection: give --connections", args.model);
-        return Err(Fault::new("--threads", why));
+        return Err(CliError::new("--threads", why));
     }
     let usual = || match args.model {
-        Model::Pool => POOL,
+        ServerModel::Pool => DEFAULT_POOL_THREADS,
         _ => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let mut setup = Setup::of(args.threads.map_or_else(usual, |threads| threads as usize));
+    let mut setup = ServerSetup::with_threads(args.threads.map_or_else(usual, |threads| threads as usize));
     setup.model = args.model;
-    (setup.sending, setup.lists) = (args.send, args.index);
-    setup.limits = Limits { connections: args.connections, progress: args.min_progress, ..Limits::default() };
+    (setup.send_strategy, setup.lists_directories) = (args.send, args.index);
+    setup.limits =
+        ServerLimits { connections: args.connections, min_progress: args.min_progress, ..ServerLimits::default() };
     Ok(setup)
 }
 
 /// What the server did, in one sentence.
-fn told(served: &Served) -> String {
-    let Served { requests, bytes, connections, refused, choices: _ } = served;
+fn summary_text(served: &ServerTotals) -> String {
+    let ServerTotals { requests, bytes, connections, refused, bulk: _ } = served;
     let counted = |count: &u64, what: &str| format!("{count} {what}{}", if *count == 1 { "" } else { "s" });
     let [requests, bytes, connections] =
         [(requests, "request"), (bytes, "byte"), (connections, "connection")].map(|(count, what)| counted(count, what));
@@ -126,20 +131,21 @@ fn told(served: &Served) -> String {
 }
 
 /// By which calls larger files went, a sentence for each kind of clients and size that there was.
-fn chosen(choices: &Choices) -> Vec<String> {
+fn choice_texts(choices: &BulkStats) -> Vec<String> {
     let of = |peer, class| {
-        let mut ways = Path::ALL.map(|path| (path, choices.sent(peer, class, path)));
+        let mut ways = BulkMethod::ALL.map(|path| (path, choices.totals(peer, class, path)));
         ways.sort_by_key(|(_, sent)| std::cmp::Reverse(sent.answers));
-        let said = |(path, sent): &(Path, Sent)| {
-            let by = if *path == Path::Mmap { "from a mapping" } else { "by sendfile" };
+        let said = |(path, sent): &(BulkMethod, BulkTotals)| {
+            let by = if *path == BulkMethod::Mmap { "from a mapping" } else { "by sendfile" };
             let time = |of_a_byte: f64| format!(" ({:.3} ms/MiB)", of_a_byte * f64::from(1 << 20) / 1e6);
-            format!("{} {by}{}", sent.answers, sent.of_a_byte().map(time).unwrap_or_default())
+            format!("{} {by}{}", sent.answers, sent.nanoseconds_per_byte().map(time).unwrap_or_default())
         };
         let ways: Vec<String> = ways.iter().filter(|(_, sent)| sent.answers > 0).map(said).collect();
-        let (size, place) = (size(class), if peer == Peer::Local { "on this host" } else { "on other hosts" });
+        let (size, place) =
+            (class_text(class), if peer == PeerLocality::Local { "on this host" } else { "on other hosts" });
         (!ways.is_empty()).then(|| format!("answers {size} to clients {place}: {}", ways.join(", ")))
     };
-    let all = Peer::ALL.iter().flat_map(|&peer| Class::ALL.map(move |class| (peer, class)));
+    let all = PeerLocality::ALL.iter().flat_map(|&peer| SizeClass::ALL.map(move |class| (peer, class)));
     let mut lines: Vec<String> = all.filter_map(|(peer, class)| of(peer, class)).collect();
     if lines.iter().any(|line| line.contains("ms/MiB")) {
         lines.push("ms/MiB: in trials, from the first call for an answer until its client sent more".into());
@@ -148,11 +154,11 @@ fn chosen(choices: &Choices) -> Vec<String> {
 }
 
 /// The sizes of a class, in words.
-fn size(class: Class) -> &'static str {
+fn class_text(class: SizeClass) -> &'static str {
     match class {
-        Class::Small => "of 16 to 128 KiB",
-        Class::Medium => "of 128 KiB to 1 MiB",
-        Class::Large => "of 1 MiB and more",
+        SizeClass::Small => "of 16 to 128 KiB",
+        SizeClass::Medium => "of 128 KiB to 1 MiB",
+        SizeClass::Large => "of 1 MiB and more",
     }
 }
 
@@ -161,9 +167,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_chosen_is_said_with_its_figures() {
-        assert!(chosen(&Choices::default()).is_empty());
-        let mut words = [0; Choices::WORDS];
+    fn choices_are_reported_with_figures() {
+        assert!(choice_texts(&BulkStats::default()).is_empty());
+        let mut words = [0; BulkStats::WORDS];
         // Of clients here, large answers by either path, and a small one that nothing was compared of.
         words[12..18].copy_from_slice(&[70, 2 << 20, 1_000_000, 300, 1 << 20, 250_000]);
         words[0] = 1;
@@ -172,6 +178,6 @@ mod tests {
             "answers of 1 MiB and more to clients on this host: 300 by sendfile (0.250 ms/MiB), 70 from a mapping (0.500 ms/MiB)",
             "ms/MiB: in trials, from the first call for an answer until its client sent more",
         ];
-        assert_eq!(chosen(&Choices::of_words(words)), lines);
+        assert_eq!(choice_texts(&BulkStats::from_words(words)), lines);
     }
 }

@@ -6,77 +6,86 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_catalogue::file::{CACHE_SIZE, WHOLE};
+use kelvin_catalogue::file::{CACHE_SIZE, WHOLE_FILE};
 use kelvin_catalogue::load::THROUGHPUT;
 use kelvin_catalogue::os;
-use kelvin_catalogue::transfer::{Files, TIME, has_kernel_end};
-use kelvin_harness::{Effort, Plan, Probe, ProbeKind, Unit};
+use kelvin_catalogue::transfer::{TIME, TransferFiles, has_kernel_end};
+use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind};
 use kelvin_model::units::bytes;
-use kelvin_model::{Case, Name, Reason, leads};
+use kelvin_model::{Case, Name, SkipReason, is_dotted_prefix};
 use kelvin_report::text::wrap;
-use kelvin_sys::kernel_end::{Device, KernelEnd};
+use kelvin_sys::kmod::{KernelSocket, KmodDevice};
 
-use crate::cli::{MINIMUM, StudyArgs};
-use crate::commands::page;
-use crate::commands::run::{self, Destination};
-use crate::fault::{Done, Fault};
-use crate::measure::{MOST_OF_QUICK, Wishes};
+use crate::cli::{MINIMUM_ROUNDS_BUDGET, StudyArgs};
+use crate::cli_error::{CliError, CmdResult};
+use crate::commands::page_table;
+use crate::commands::run::{self, RunDestination};
+use crate::measure::{MAX_QUICK_TIME, RunOptions};
 use crate::output;
-use crate::place::Here;
-use crate::private::Told;
-use crate::selection::{Needing, at_remote_size, plan_of};
+use crate::placement::LocalMachine;
+use crate::redact::Redaction;
+use crate::selection::{OptionStudies, plan_names, with_remote_size};
 
 pub use load::disk_rate;
 
 /// Default seconds and rounds.
 #[derive(Clone, Copy)]
-struct Extent {
+struct StudyDefaults {
     budget: f64,
     rounds: u32,
 }
 
 /// Of a study, with `--quick`, without, and with `--thorough`.
-const USUAL: [Extent; 3] =
-    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 60.0, rounds: 5 }, Extent { budget: 600.0, rounds: 50 }];
+const STUDY_DEFAULTS: [StudyDefaults; 3] = [
+    StudyDefaults { budget: 20.0, rounds: 3 },
+    StudyDefaults { budget: 60.0, rounds: 5 },
+    StudyDefaults { budget: 600.0, rounds: 50 },
+];
 /// Of the study of transfers, whose rounds have 5 trials, but one of the large files: 100 trials of the others as published, and as
 /// many of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 400 MB/s.
-const OF_TRANSFERS: [Extent; 3] =
-    [Extent { budget: 120.0, rounds: 5 }, Extent { budget: 900.0, rounds: 20 }, Extent { budget: 9000.0, rounds: 100 }];
+const TRANSFER_DEFAULTS: [StudyDefaults; 3] = [
+    StudyDefaults { budget: 120.0, rounds: 5 },
+    StudyDefaults { budget: 900.0, rounds: 20 },
+    StudyDefaults { budget: 9000.0, rounds: 100 },
+];
 
 /// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
 /// which each round looks for anew.
-const OF_LONG_ROUNDS: [Extent; 3] =
-    [Extent { budget: 20.0, rounds: 3 }, Extent { budget: 300.0, rounds: 4 }, Extent { budget: 600.0, rounds: 20 }];
+const LONG_ROUND_DEFAULTS: [StudyDefaults; 3] = [
+    StudyDefaults { budget: 20.0, rounds: 3 },
+    StudyDefaults { budget: 300.0, rounds: 4 },
+    StudyDefaults { budget: 600.0, rounds: 20 },
+];
 
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
-const ROUNDS_OF_ALL_TRANSFERS: u32 = 3;
+const ALL_TRANSFERS_ROUNDS: u32 = 3;
 
 /// Least time limit of a round of transfers: 364 MB at 10 MB/s, received and compared, and as much again.
-const ROUND_OF_TRANSFERS: Duration = Duration::from_secs(120);
+const TRANSFER_ROUND_LIMIT: Duration = Duration::from_secs(120);
 /// The same of those: 100 million calls of a microsecond each.
-const LONG_ROUND: Duration = Duration::from_secs(100);
+const LONG_ROUND_LIMIT: Duration = Duration::from_secs(100);
 
 /// `kelvin study`.
-pub fn study(args: &StudyArgs) -> Done {
+pub fn study(args: &StudyArgs) -> CmdResult {
     if args.published {
-        if let Some(option) = args.load.given() {
-            return Err(Fault::new(option, "--published measures nothing: leave it out"));
+        if let Some(option) = args.load.first_given_option() {
+            return Err(CliError::new(option, "--published measures nothing: leave it out"));
         }
-        return published(&args.name, args.to.json);
+        return print_published(&args.name, args.to.json);
     }
-    if args.name == page::NAME {
-        return page::page(args);
+    if args.name == page_table::STUDY_NAME {
+        return page_table::page_table(args);
     }
-    let chosen = Chosen::by_name(&args.name)?;
+    let chosen = StudySelection::by_name(&args.name)?;
     if chosen.probes.iter().all(|probe| probe.metrics[0].area() == THROUGHPUT.area()) {
         return load::load(args);
     }
-    if let Some(option) = args.load.given() {
-        return Err(Fault::new(option, "the study load alone has it: leave it out"));
+    if let Some(option) = args.load.first_given_option() {
+        return Err(CliError::new(option, "the study load alone has it: leave it out"));
     }
-    let here = Here::read()?;
-    for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, Needing::of(probe)?))) {
-        needing.check(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.measure)?;
+    let here = LocalMachine::read()?;
+    for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?))) {
+        needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.measure)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
     let is_system = args.name == os::STUDY.as_str();
@@ -86,102 +95,113 @@ pub fn study(args: &StudyArgs) -> Done {
         (_, false) => (usual, 1),
         (_, true) => (Effort::Thorough, 2),
     };
-    let plan = plan_of(chosen.kind, &chosen.names, &here, effort)?;
-    let plan = at_remote_size(plan, &args.measure)?;
+    let plan = plan_names(chosen.kind, &chosen.names, &here, effort)?;
+    let plan = with_remote_size(plan, &args.measure)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
-    let plan = without_devices(only(plan, &args.only)?);
+    let plan = without_devices(select_cases(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.
-    let plan = plan.in_blocks(|case| Files::of(case).map_or(0, |files| 1 + files as u32));
-    let (moved, is_long) = (moved(&plan), [WHOLE.id, CACHE_SIZE.id].iter().any(|id| chosen.is(id)));
+    let plan = plan.with_blocks(|case| TransferFiles::of(case).map_or(0, |files| 1 + files as u32));
+    let (moved, is_long) =
+        (transferred_bytes(&plan), [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| chosen.includes(id)));
     let mut measure = args.measure.clone();
     if is_long {
-        measure.round_limit = measure.round_limit.max(LONG_ROUND);
+        measure.round_limit = measure.round_limit.max(LONG_ROUND_LIMIT);
     }
-    let Extent { budget, rounds } = match moved {
-        0 if is_long => OF_LONG_ROUNDS[at],
-        0 => USUAL[at],
+    let StudyDefaults { budget, rounds } = match moved {
+        0 if is_long => LONG_ROUND_DEFAULTS[at],
+        0 => STUDY_DEFAULTS[at],
         _ if args.full => {
-            measure.budget.get_or_insert(MINIMUM);
-            Extent { rounds: ROUNDS_OF_ALL_TRANSFERS, ..OF_TRANSFERS[at] }
+            measure.budget.get_or_insert(MINIMUM_ROUNDS_BUDGET);
+            StudyDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[at] }
         }
-        _ => OF_TRANSFERS[at],
+        _ => TRANSFER_DEFAULTS[at],
     };
     if moved > 0 {
-        announce(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
-        measure.round_limit = measure.round_limit.max(ROUND_OF_TRANSFERS);
+        announce_transfer(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
+        measure.round_limit = measure.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
-    let (most, told) = (args.quick.then_some(MOST_OF_QUICK), Told::with(args.to.with_private));
-    let wishes = Wishes { mode: "study", budget, most, rounds, causes: 0.0, args: &measure, told, members: Some(&[]) };
-    run::carry_out(here, plan, &wishes, &Destination::new(&args.to, Vec::new()))
+    let (most, told) = (args.quick.then_some(MAX_QUICK_TIME), Redaction::from_flag(args.to.with_private));
+    let wishes = RunOptions {
+        mode: "study",
+        budget,
+        max_budget: most,
+        rounds,
+        causes_share: 0.0,
+        args: &measure,
+        redaction: told,
+        members: Some(&[]),
+    };
+    run::execute(here, plan, &wishes, &RunDestination::new(&args.to, Vec::new()))
 }
 
 /// The study of transfers with every combination of their factors.
-fn with_all_combinations(mut plan: Plan, chosen: &Chosen) -> Result<Plan, Fault> {
+fn with_all_combinations(mut plan: Plan, chosen: &StudySelection) -> Result<Plan, CliError> {
     let Some(study) = chosen.probes.iter().copied().find(|probe| probe.id == TIME.id.as_str()) else {
-        return Err(Fault::new(
+        return Err(CliError::new(
             "--full",
             "the study transfer alone has combinations: leave it out, or give --thorough",
         ));
     };
     let known: BTreeSet<Case> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
-    let new = kelvin_probes::all_transfers().into_iter().filter(|case| !known.contains(case));
-    plan.units.extend(new.map(|case| Unit::new(study, case)));
+    let new = kelvin_probes::all_transfer_cases().into_iter().filter(|case| !known.contains(case));
+    plan.units.extend(new.map(|case| PlanUnit::new(study, case)));
     Ok(plan)
 }
 
 /// Prints a published study as its figures alone judge it, as text or JSON.
-fn published(name: &str, as_json: bool) -> Done {
+fn print_published(name: &str, as_json: bool) -> CmdResult {
     let study = kelvin_analysis::published_load();
     if study.id != *name {
-        return Err(Fault::because(format!(
+        return Err(CliError::msg(format!(
             "--published: no published study is called '{name}'; there is {}",
             study.id
         )));
     }
     match as_json {
         true => output::print_json(&study)?,
-        false => output::print_as_it_is(|out| output::terminal(output::color()).write_study(&study, out))?,
+        false => output::print_raw(|out| output::terminal(output::uses_color()).write_study(&study, out))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The cases with these values of their axes.
-fn only(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, Fault> {
+fn select_cases(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, CliError> {
     let has =
-        |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.is_written(value));
+        |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.matches_text(value));
     let own = || plan.units.iter().filter(|unit| !unit.only_input);
     if let Some((axis, value)) = wanted.iter().find(|one| !own().any(|unit| has(&unit.case, one))) {
-        return Err(Fault::because(format!("--only {axis}={value}: no case of this study has it")));
+        return Err(CliError::msg(format!("--only {axis}={value}: no case of this study has it")));
     }
     let is_wanted =
         |case: &Case| wanted.iter().all(|(axis, _)| wanted.iter().any(|one| one.0 == *axis && has(case, one)));
     if !wanted.is_empty() && !own().any(|unit| is_wanted(&unit.case)) {
-        return Err(Fault::because("--only: no case of this study has all of these values"));
+        return Err(CliError::msg("--only: no case of this study has all of these values"));
     }
-    if wanted.is_empty() { Ok(plan) } else { Ok(plan.only(is_wanted)) }
+    if wanted.is_empty() { Ok(plan) } else { Ok(plan.retain_cases(is_wanted)) }
 }
 
 /// Without the cases of ends in the kernel where its module cannot be used, which is said.
 fn without_devices(plan: Plan) -> Plan {
-    let Some(missing) = [Device::Sender, Device::Receiver].into_iter().find_map(|device| KernelEnd::open(device).err())
+    let Some(missing) =
+        [KmodDevice::Sender, KmodDevice::Receiver].into_iter().find_map(|device| KernelSocket::open(device).err())
     else {
         return plan;
     };
-    let reason = Reason::new(format!("needs the kernel module: {missing}"));
+    let reason = SkipReason::new(format!("needs the kernel module: {missing}"));
     let of_kernel = plan.units.iter().filter(|unit| has_kernel_end(&unit.case));
     let left_out: Vec<_> = of_kernel.map(|unit| (unit.probe, unit.case.clone(), reason.clone())).collect();
     if left_out.is_empty() {
         return plan;
     }
-    output::remark(format!("kelvin: {} cases with ends in the kernel are left out: {missing}", left_out.len()));
-    let mut plan = plan.only(|case| !has_kernel_end(case));
+    output::eprint_line(format!("kelvin: {} cases with ends in the kernel are left out: {missing}", left_out.len()));
+    let mut plan = plan.retain_cases(|case| !has_kernel_end(case));
     plan.left_out.extend(left_out);
     plan
 }
 
 /// What a name chooses.
-struct Chosen {
+struct StudySelection {
     /// Probes of one kind.
     probes: Vec<&'static Probe>,
     kind: ProbeKind,
@@ -189,23 +209,23 @@ struct Chosen {
     names: Vec<String>,
 }
 
-impl Chosen {
+impl StudySelection {
     /// One study, all of it: its area where that is all one study, as that of transfers, of files in memory and of others.
-    fn one(probe: &'static Probe) -> Self {
+    fn whole_study(probe: &'static Probe) -> Self {
         let whole = if probe.id == TIME.id.as_str() { TIME.area() } else { probe.id };
         Self { probes: vec![probe], kind: probe.kind, names: vec![whole.to_owned()] }
     }
 
     /// By a name that is printed somewhere: a study or its short name, a probe, or a metric, an area, a study of a report, or any leading
     /// part of an id. The last ones choose the probes of a plain run that they lead; the studies only where there are none.
-    fn by_name(name: &str) -> Result<Self, Fault> {
+    fn by_name(name: &str) -> Result<Self, CliError> {
         let probes = kelvin_probes::all();
         let of = |kind: ProbeKind| probes.iter().copied().filter(move |probe| probe.kind == kind);
-        let study = of(ProbeKind::Study).find(|probe| probe.id == name || short(probe) == name);
+        let study = of(ProbeKind::Study).find(|probe| probe.id == name || short_name(probe) == name);
         if let Some(probe) = study.or_else(|| of(ProbeKind::Measure).find(|probe| probe.id == name)) {
-            return Ok(Self::one(probe));
+            return Ok(Self::whole_study(probe));
         }
-        let names = kelvin_analysis::rests_on(name);
+        let names = kelvin_analysis::study_metrics(name);
         let led = |kind| -> Vec<&'static Probe> {
             of(kind).filter(|probe| names.iter().any(|name| probe.is_selected_by(name))).collect()
         };
@@ -213,65 +233,67 @@ impl Chosen {
             let probes = led(kind);
             match probes[..] {
                 [] => {}
-                [probe] => return Ok(Self::one(probe)),
+                [probe] => return Ok(Self::whole_study(probe)),
                 _ => return Ok(Self { probes, kind, names: names.iter().map(ToString::to_string).collect() }),
             }
         }
         if !led(ProbeKind::Truth).is_empty() {
-            return Err(Fault::because(format!(
+            return Err(CliError::msg(format!(
                 "'{name}' is a known truth, not a study: `kelvin selfcheck` measures it"
             )));
         }
-        let studies = of(ProbeKind::Study).flat_map(|probe| [short(probe), probe.id]);
+        let studies = of(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
         let measured = of(ProbeKind::Measure).map(|probe| probe.id);
-        let known = studies.chain(measured).flat_map(beginnings).chain([page::NAME, os::STUDY.as_str()]);
-        let near = nearest(name, known).join(", ");
-        Err(Fault::because(format!(
+        let known =
+            studies.chain(measured).flat_map(dotted_prefixes).chain([page_table::STUDY_NAME, os::STUDY.as_str()]);
+        let near = nearest_names(name, known).join(", ");
+        Err(CliError::msg(format!(
             "no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all"
         )))
     }
 
-    fn is(&self, id: &str) -> bool {
+    fn includes(&self, id: &str) -> bool {
         self.probes.iter().any(|probe| probe.id == id)
     }
 }
 
 /// The studies, in the order of reports: first those that a plain run does not measure, then those of reports of plain runs, which have more
 /// points as a study.
-pub fn studies() -> [Vec<&'static str>; 2] {
+pub fn study_names() -> [Vec<&'static str>; 2] {
     let probes = kelvin_probes::all();
     let studies: Vec<&Probe> = probes.iter().copied().filter(|probe| probe.kind == ProbeKind::Study).collect();
     let mut alone: Vec<&'static str> = Vec::new();
     for &study in &studies {
         let area = study.metrics[0].area();
         let group = study.id.match_indices('.').nth(1).map_or(study.id, |(end, _)| &study.id[..end]);
-        let is_alone = studies.iter().filter(|other| leads(group, other.id)).count() == 1 && group == study.id;
+        let is_alone =
+            studies.iter().filter(|other| is_dotted_prefix(group, other.id)).count() == 1 && group == study.id;
         let is_plain = probes.iter().any(|probe| probe.kind == ProbeKind::Measure && probe.is_selected_by(group));
         let name = match () {
             () if [TIME.area(), THROUGHPUT.area()].contains(&area) => area,
-            () if (is_alone || is_plain) && short(study) != page::NAME => short(study),
+            () if (is_alone || is_plain) && short_name(study) != page_table::STUDY_NAME => short_name(study),
             () => group,
         };
         if !alone.contains(&name) {
             alone.push(name);
         }
     }
-    alone.push(page::NAME);
+    alone.push(page_table::STUDY_NAME);
     let is_measured = |id: &str| {
-        let names = kelvin_analysis::rests_on(id);
+        let names = kelvin_analysis::study_metrics(id);
         !studies.iter().any(|study| names.iter().any(|name| study.is_selected_by(name)))
     };
-    let of_reports = kelvin_analysis::ids_of_studies().map(Name::as_str);
+    let of_reports = kelvin_analysis::study_ids().map(Name::as_str);
     [alone, of_reports.into_iter().filter(|id| is_measured(id)).collect()]
 }
 
 /// What `kelvin study --help` says of the names.
-pub fn help() -> String {
+pub fn help_text() -> String {
     let indented = |names: Vec<&str>| {
         let lines = wrap(&names.join(", "), HELP_WIDTH).into_iter();
         lines.map(|line| format!("  {line}\n")).collect::<String>()
     };
-    let [alone, measured] = studies().map(indented);
+    let [alone, measured] = study_names().map(indented);
     format!(
         "Studies:\n{alone}\nStudies with more points than a plain run:\n{measured}\n\
          An area, a probe, a metric or a leading part of an id, such as os.syscall, is a study of these probes alone; `kelvin list` has them.\n\n\
@@ -284,12 +306,12 @@ pub fn help() -> String {
 const HELP_WIDTH: usize = 78;
 
 /// A name and all of its leading parts: `file`, `file.blocksize`, `file.blocksize.read`.
-fn beginnings(name: &'static str) -> impl Iterator<Item = &'static str> {
+fn dotted_prefixes(name: &'static str) -> impl Iterator<Item = &'static str> {
     name.match_indices('.').map(move |(end, _)| &name[..end]).chain([name])
 }
 
 /// The three names that are nearest to one, in whatever case it is, none twice.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+fn nearest_names<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let name = &name.to_lowercase();
     // A name that begins or ends like it is nearer than one of the same length.
     let distance = |known: &str| {
@@ -304,7 +326,7 @@ fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str>
 }
 
 /// What a study is called: the last part of its id, or its area where it has one to itself.
-fn short(study: &Probe) -> &'static str {
+fn short_name(study: &Probe) -> &'static str {
     if [TIME.id, THROUGHPUT.id].iter().any(|id| id.as_str() == study.id) {
         study.metrics[0].area()
     } else {
@@ -313,13 +335,13 @@ fn short(study: &Probe) -> &'static str {
 }
 
 /// Bytes that one round of each case moves into files.
-fn moved(plan: &Plan) -> u64 {
-    plan.units.iter().map(|unit| kelvin_probes::transferred(&unit.case)).sum()
+fn transferred_bytes(plan: &Plan) -> u64 {
+    plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum()
 }
 
 /// Says how much is moved, and what of it may be written.
-fn announce(moved: u64, rounds: u32, limit: u64) {
-    output::remark(format!(
+fn announce_transfer(moved: u64, rounds: u32, limit: u64) {
+    output::eprint_line(format!(
         "kelvin: {} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
          written back, and what reaches the device nevertheless is at most {} (--write-limit)",
         bytes(moved * u64::from(rounds)),
@@ -330,53 +352,56 @@ fn announce(moved: u64, rounds: u32, limit: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::help_of;
+    use crate::cli::flag_help;
 
     #[test]
-    fn unknown_study_suggests_the_nearest_three_none_twice() {
-        let says = |name: &str| Chosen::by_name(name).map(|_| ()).unwrap_err().to_string();
+    fn unknown_study_suggests_three_nearest() {
+        let says = |name: &str| StudySelection::by_name(name).map(|_| ()).unwrap_err().to_string();
         assert!(says("transfre").contains("the nearest names are transfer, "), "{}", says("transfre"));
-        let near = nearest("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
+        let near = nearest_names("peer", ["net.peer.rtt", "net.peer.rtt", "net.peer", "os.tasks", "peers"].into_iter());
         assert_eq!(near, ["net.peer", "peers", "net.peer.rtt"]);
         assert!(says("TASKS").contains("the nearest names are tasks, "), "{}", says("TASKS"));
     }
 
     /// The ids of the probes that a name chooses.
-    fn chosen(name: &str) -> Vec<&'static str> {
-        let chosen = Chosen::by_name(name).unwrap_or_else(|error| panic!("{error}"));
+    fn chosen_probes(name: &str) -> Vec<&'static str> {
+        let chosen = StudySelection::by_name(name).unwrap_or_else(|error| panic!("{error}"));
         chosen.probes.iter().map(|probe| probe.id).collect()
     }
 
     #[test]
-    fn names_of_studies_in_reports_choose_what_these_rest_on() {
-        assert_eq!(chosen("file.blocksize"), ["file.blocksize.read", "file.blocksize.write"]);
-        let round_trips = chosen("net.rtt");
+    fn report_study_names_choose_their_probes() {
+        assert_eq!(chosen_probes("file.blocksize"), ["file.blocksize.read", "file.blocksize.write"]);
+        let round_trips = chosen_probes("net.rtt");
         for id in ["net.rtt.tcp", "net.rtt.udp", "net.rtt.unix", "net.stack.tcp", "net.connect"] {
             assert!(round_trips.contains(&id), "{round_trips:?}");
         }
         assert!(!round_trips.iter().any(|id| id.starts_with("net.bandwidth")), "{round_trips:?}");
-        assert!(chosen("net.bandwidth").iter().all(|id| id.starts_with("net.bandwidth.")));
-        assert!(chosen("net.peer").len() > 5 && chosen("net.peer").iter().all(|id| id.starts_with("net.peer.")));
+        assert!(chosen_probes("net.bandwidth").iter().all(|id| id.starts_with("net.bandwidth.")));
+        assert!(
+            chosen_probes("net.peer").len() > 5
+                && chosen_probes("net.peer").iter().all(|id| id.starts_with("net.peer."))
+        );
         // One study is the same by each of its names, and by what it measures.
         for name in ["tasks", "os.tasks", "os.tasks.elapsed"] {
-            assert_eq!(chosen(name), ["os.tasks"], "{name}");
+            assert_eq!(chosen_probes(name), ["os.tasks"], "{name}");
         }
         for name in ["transfer", "transfer.time", "transfer.rate"] {
-            let Chosen { names, .. } = Chosen::by_name(name).unwrap();
+            let StudySelection { names, .. } = StudySelection::by_name(name).unwrap();
             assert_eq!(names, ["transfer"], "{name}");
         }
     }
 
     #[test]
-    fn every_id_that_is_printed_can_be_studied_or_says_what_measures_it() {
+    fn every_printed_id_can_be_studied() {
         let probes = kelvin_probes::all();
         let ids =
             probes.iter().flat_map(|probe| probe.metrics.iter().map(|metric| metric.id.as_str()).chain([probe.id]));
-        let is_truth = |name: &str| kelvin_model::leads("truth", name);
+        let is_truth = |name: &str| kelvin_model::is_dotted_prefix("truth", name);
         let is_fault =
             |name: &str| probes.iter().any(|probe| probe.kind == ProbeKind::Fault && probe.is_selected_by(name));
-        for name in ids.flat_map(beginnings).filter(|name| !is_fault(name)) {
-            match Chosen::by_name(name) {
+        for name in ids.flat_map(dotted_prefixes).filter(|name| !is_fault(name)) {
+            match StudySelection::by_name(name) {
                 Ok(chosen) => assert!(!chosen.probes.is_empty() && !is_truth(name), "{name}"),
                 Err(error) => assert!(is_truth(name) && error.to_string().contains("kelvin selfcheck"), "{error}"),
             }
@@ -384,40 +409,42 @@ mod tests {
     }
 
     #[test]
-    fn help_and_book_list_every_study() {
-        let names = studies().concat();
+    fn every_study_is_in_help_and_book() {
+        let names = study_names().concat();
         for probe in kelvin_probes::all().into_iter().filter(|probe| probe.kind == ProbeKind::Study) {
-            let is_listed = names.iter().any(|name| *name == short(probe) || probe.is_selected_by(name));
+            let is_listed = names.iter().any(|name| *name == short_name(probe) || probe.is_selected_by(name));
             assert!(is_listed, "{}: {names:?}", probe.id);
         }
-        assert!(names.iter().all(|name| Chosen::by_name(name).is_ok()), "{names:?}");
+        assert!(names.iter().all(|name| StudySelection::by_name(name).is_ok()), "{names:?}");
         for name in ["tasks", "whole", "net.peer", "file.remote", "load", "file.blocksize", "net.rtt", "net.bandwidth"]
         {
             assert_eq!(names.iter().filter(|known| **known == name).count(), 1, "{name}: {names:?}");
         }
-        let (help, page) = (help(), include_str!("../../../../docs/src/quick-start.md"));
+        let (help, page) = (help_text(), include_str!("../../../../docs/src/quick-start.md"));
         for name in names {
             assert!(help.contains(name) && page.contains(&format!("`{name}`")), "{name}");
         }
     }
 
     #[test]
-    fn the_help_tells_the_usual_time_and_rounds() {
-        let time = |extent: &Extent| match extent.budget {
+    fn help_states_default_time_and_rounds() {
+        let time = |extent: &StudyDefaults| match extent.budget {
             seconds if seconds < 60.0 => format!("{seconds}s"),
             seconds => format!("{}m", seconds / 60.0),
         };
-        let (budget, rounds) = (help_of("study", "budget"), help_of("study", "rounds"));
-        let [quick, usual, thorough] = &USUAL;
+        let (budget, rounds) = (flag_help("study", "budget"), flag_help("study", "rounds"));
+        let [quick, usual, thorough] = &STUDY_DEFAULTS;
         let told = [&quick, &usual, &thorough].map(|extent| time(extent));
         let words = format!("[default: {}; {} with --quick, {} with --thorough;", told[1], told[0], told[2]);
         assert!(budget.contains(&words), "{words}: {budget}");
         let words =
             format!("[default: {}; {} with --quick, {} with --thorough;", usual.rounds, quick.rounds, thorough.rounds);
         assert!(rounds.contains(&words), "{words}: {rounds}");
-        for (name, [quick, usual, thorough]) in
-            [("transfer", &OF_TRANSFERS), ("file.whole and file.cache_size", &OF_LONG_ROUNDS), ("load", &load::EXTENTS)]
-        {
+        for (name, [quick, usual, thorough]) in [
+            ("transfer", &TRANSFER_DEFAULTS),
+            ("file.whole and file.cache_size", &LONG_ROUND_DEFAULTS),
+            ("load", &load::LOAD_DEFAULTS),
+        ] {
             let words = format!("of {name} {}, {} and {}", time(usual), time(quick), time(thorough));
             assert!(budget.contains(&words), "{words}: {budget}");
             let words = format!("of {name} {}, {} and {}", usual.rounds, quick.rounds, thorough.rounds);

@@ -1,29 +1,29 @@
 //! `kelvin tune`: the settings that would quieten this machine; measure what each is worth, apply them, or restore the old ones.
 
-mod worth;
+mod setting_effect;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_machine::tune::{self, Change, Done as Step, Outcome, TuneError};
-use kelvin_sys::interrupt;
+use kelvin_machine::tune::{self, ChangeOutcome, ChangeResult as Step, SettingChange, TuneError};
+use kelvin_sys::stop_signals;
 use serde::Serialize;
 
-use self::worth::{Worth, Worths};
+use self::setting_effect::{SettingEffect, SettingEffects};
 use crate::cli::TuneArgs;
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
 use crate::output;
 
 /// Directory of the journal: the settings last until the next boot, and so does it.
-pub const JOURNAL: &str = "/run/kelvin/tune.json";
-const QUIET: &str = "Nothing to change: this machine is as quiet as settings can make it.";
+pub const JOURNAL_PATH: &str = "/run/kelvin/tune.json";
+const NOTHING_TO_CHANGE: &str = "Nothing to change: this machine is as quiet as settings can make it.";
 
 #[derive(Serialize)]
-struct State {
+struct TuneState {
     /// Absent if only root may read it.
-    pending: Option<Vec<Change>>,
-    offered: Vec<Change>,
+    pending: Option<Vec<SettingChange>>,
+    offered: Vec<SettingChange>,
     /// Settings that this user may not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread: Vec<String>,
@@ -31,67 +31,71 @@ struct State {
 
 /// What was done.
 #[derive(Serialize)]
-struct Report {
+struct TuneReport {
     /// Absent if nothing was to be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured: Option<Vec<Worth>>,
+    measured: Option<Vec<SettingEffect>>,
     /// Absent if nothing was to be changed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    outcomes: Option<Vec<Outcome>>,
+    outcomes: Option<Vec<ChangeOutcome>>,
 }
 
 /// `kelvin tune`.
-pub fn tune(args: &TuneArgs) -> Done {
-    let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
+pub fn tune(args: &TuneArgs) -> CmdResult {
+    let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
     if args.restore {
-        let outcomes = tune::restore(root, journal).map_err(Fault::because)?;
-        return told(Report { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", args.json);
+        let outcomes = tune::restore(root, journal).map_err(CliError::msg)?;
+        return print_report(TuneReport { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", args.json);
     }
-    let offered = tune::plan(root);
+    let offered = tune::plan_changes(root);
     if args.apply || args.measure {
-        return changed(offered, args);
+        return measure_and_apply(offered, args);
     }
-    let state = State { pending: pending(journal)?, offered, unread: tune::unread(root) };
+    let state = TuneState { pending: read_pending(journal)?, offered, unread: tune::unreadable_settings(root) };
     if args.json {
         output::print_json(&state)?;
     } else {
-        output::print(|out| show(out, &state))?;
+        output::print(|out| write_state(out, &state))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Measures what changes are worth, applies them, or both. What was interrupted applies nothing.
-fn changed(offered: Vec<Change>, args: &TuneArgs) -> Done {
-    let (root, journal) = (Path::new("/"), Path::new(JOURNAL));
-    let unread = tune::unread(root);
+fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult {
+    let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
+    let unread = tune::unreadable_settings(root);
     if offered.is_empty() && !unread.is_empty() {
-        return Err(Fault::because(not_known(&unread)));
+        return Err(CliError::msg(unread_note(&unread)));
     }
-    let nothing = if offered.is_empty() { QUIET } else { "Nothing to change except with --optional." };
-    let wanted: Vec<Change> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
-    let measured = args.measure.then(|| worth::measure(&tune::by_setting(&wanted), args)).transpose()?;
-    let is_whole = measured.as_ref().is_none_or(|worths| worths.is_whole);
-    let is_stopped = interrupt::requested().is_some();
+    let nothing = if offered.is_empty() { NOTHING_TO_CHANGE } else { "Nothing to change except with --optional." };
+    let wanted: Vec<SettingChange> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
+    let measured = args.measure.then(|| setting_effect::measure(&tune::group_by_setting(&wanted), args)).transpose()?;
+    let is_whole = measured.as_ref().is_none_or(|worths| worths.is_complete);
+    let is_stopped = stop_signals::stop_signal().is_some();
     let applied = (args.apply && !is_stopped).then(|| tune::apply(root, journal, &wanted)).transpose();
-    let outcomes = applied.map_err(Fault::because)?;
-    let status = told(Report { measured: measured.map(|Worths { each, .. }| each), outcomes }, nothing, args.json)?;
-    Ok(if is_whole { status } else { ExitCode::from(WITH_FAILURES) })
+    let outcomes = applied.map_err(CliError::msg)?;
+    let status = print_report(
+        TuneReport { measured: measured.map(|SettingEffects { each, .. }| each), outcomes },
+        nothing,
+        args.json,
+    )?;
+    Ok(if is_whole { status } else { ExitCode::from(EXIT_WITH_FAILURES) })
 }
 
 /// What is still to be restored, if this user may read it.
-fn pending(journal: &Path) -> Result<Option<Vec<Change>>, Fault> {
-    match tune::pending(journal) {
-        Err(TuneError::Journal { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
-        pending => pending.map(Some).map_err(Fault::because),
+fn read_pending(journal: &Path) -> Result<Option<Vec<SettingChange>>, CliError> {
+    match tune::pending_changes(journal) {
+        Err(TuneError::JournalIo { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        pending => pending.map(Some).map_err(CliError::msg),
     }
 }
 
 /// Of settings that cannot be read nothing is known.
-fn not_known(unread: &[String]) -> String {
+fn unread_note(unread: &[String]) -> String {
     format!("cannot read {}: whether this machine is quiet is not known; try sudo kelvin tune", unread.join(", "))
 }
 
-fn show(out: &mut dyn Write, State { pending, offered, unread }: &State) -> io::Result<()> {
+fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &TuneState) -> io::Result<()> {
     match pending.as_deref() {
         None => writeln!(out, "Only root can read what is still to be restored: sudo kelvin tune")?,
         Some([]) => {}
@@ -101,10 +105,10 @@ fn show(out: &mut dyn Write, State { pending, offered, unread }: &State) -> io::
         writeln!(out, "  {}: was {}, set to {}", change.path, change.from, change.to)?;
     }
     if !unread.is_empty() {
-        writeln!(out, "{}", not_known(unread))?;
+        writeln!(out, "{}", unread_note(unread))?;
     }
     if offered.is_empty() {
-        return if unread.is_empty() { writeln!(out, "{QUIET}") } else { Ok(()) };
+        return if unread.is_empty() { writeln!(out, "{NOTHING_TO_CHANGE}") } else { Ok(()) };
     }
     writeln!(out, "`kelvin tune --apply` would change (nothing changed yet):")?;
     for change in offered {
@@ -115,23 +119,23 @@ fn show(out: &mut dyn Write, State { pending, offered, unread }: &State) -> io::
 }
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
-fn told(report: Report, nothing: &str, is_json: bool) -> Done {
+fn print_report(report: TuneReport, nothing: &str, is_json: bool) -> CmdResult {
     if is_json {
         output::print_json(&report)?;
     } else {
-        output::print(|out| tell(out, &report, nothing))?;
+        output::print(|out| write_report(out, &report, nothing))?;
     }
-    let is_refused = |outcome: &Outcome| matches!(outcome.result, Step::Refused(_));
+    let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
     let refused = report.outcomes.iter().flatten().any(is_refused);
-    Ok(if refused { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(if refused { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
-fn tell(out: &mut dyn Write, Report { measured, outcomes }: &Report, nothing: &str) -> io::Result<()> {
+fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneReport, nothing: &str) -> io::Result<()> {
     if measured.iter().flatten().next().is_none() && outcomes.iter().flatten().next().is_none() {
         return writeln!(out, "{nothing}");
     }
     if let Some(worths) = measured {
-        worth::show(out, worths)?;
+        setting_effect::write_effects(out, worths)?;
         let blank = if outcomes.is_some() { "\n" } else { "" };
         write!(out, "{blank}")?;
     }

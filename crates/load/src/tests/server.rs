@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What becomes of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum AfterAnswer {
     /// It stays open.
     Stay,
     /// It is closed.
@@ -19,18 +19,18 @@ pub enum Then {
 
 /// A request as the server sees it.
 #[derive(Debug)]
-pub struct Request<'s> {
+pub struct TestRequest<'s> {
     /// How many were answered before.
     pub number: u64,
     pub head: String,
     pub body: Vec<u8>,
-    shared: &'s Shared,
+    shared: &'s ServerShared,
 }
 
-impl Request<'_> {
+impl TestRequest<'_> {
     /// How many requests have come so far.
-    pub fn came(&self) -> u64 {
-        self.shared.came.load(Ordering::Relaxed)
+    pub fn requests_so_far(&self) -> u64 {
+        self.shared.requests.load(Ordering::Relaxed)
     }
 
     /// A server that is slow on purpose.
@@ -40,33 +40,36 @@ impl Request<'_> {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    came: AtomicU64,
+struct ServerShared {
+    requests: AtomicU64,
     numbers: AtomicU64,
     is_over: AtomicBool,
     one_at_a_time: Option<Mutex<()>>,
 }
 
 /// A server that runs until it is dropped.
-pub struct Server {
+pub struct ScriptedServer {
     address: SocketAddr,
     /// Answers that it has written.
     pub served: Arc<AtomicU64>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
 }
 
-impl Server {
+impl ScriptedServer {
     /// With answers to several connections at once.
-    pub fn start(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
-        Self::run(answer, Shared::default())
+    pub fn start(answer: impl Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> Self {
+        Self::run(answer, ServerShared::default())
     }
 
     /// With one answer after the other.
-    pub fn start_serial(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static) -> Self {
-        Self::run(answer, Shared { one_at_a_time: Some(Mutex::default()), ..Shared::default() })
+    pub fn start_serial(answer: impl Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static) -> Self {
+        Self::run(answer, ServerShared { one_at_a_time: Some(Mutex::default()), ..ServerShared::default() })
     }
 
-    fn run(answer: impl Fn(&Request<'_>) -> (Vec<u8>, Then) + Send + Sync + 'static, shared: Shared) -> Self {
+    fn run(
+        answer: impl Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer) + Send + Sync + 'static,
+        shared: ServerShared,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, served, shared) = (listener.local_addr().unwrap(), Arc::<AtomicU64>::default(), Arc::new(shared));
         let answer = Arc::new(answer);
@@ -89,14 +92,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ScriptedServer {
     fn drop(&mut self) {
         stop(&self.shared, self.address);
     }
 }
 
 /// Ends the thread that accepts, and with it the listening socket.
-fn stop(shared: &Shared, address: SocketAddr) {
+fn stop(shared: &ServerShared, address: SocketAddr) {
     shared.is_over.store(true, Ordering::Relaxed);
     let _ = TcpStream::connect(address);
 }
@@ -104,26 +107,26 @@ fn stop(shared: &Shared, address: SocketAddr) {
 /// Answers the requests of one connection until either end closes it.
 fn serve(
     connection: &TcpStream,
-    answer: &dyn Fn(&Request<'_>) -> (Vec<u8>, Then),
+    answer: &dyn Fn(&TestRequest<'_>) -> (Vec<u8>, AfterAnswer),
     served: &AtomicU64,
-    shared: &Shared,
+    shared: &ServerShared,
 ) -> Option<()> {
     connection.set_nodelay(true).ok()?;
     let mut reader = BufReader::new(connection);
     loop {
         let (head, body) = request(&mut reader)?;
-        shared.came.fetch_add(1, Ordering::Relaxed);
+        shared.requests.fetch_add(1, Ordering::Relaxed);
         let _turn = shared.one_at_a_time.as_ref().map(|turn| turn.lock().unwrap_or_else(PoisonError::into_inner));
         let number = shared.numbers.fetch_add(1, Ordering::Relaxed);
-        let (bytes, then) = answer(&Request { number, head, body, shared });
+        let (bytes, then) = answer(&TestRequest { number, head, body, shared });
         // Before it is written: the client may have counted it before this thread goes on.
         served.fetch_add(1, Ordering::Relaxed);
         let mut writer = connection;
         writer.write_all(&bytes).ok()?;
         match then {
-            Then::Stay => {}
-            Then::Close => return None,
-            Then::Stop => {
+            AfterAnswer::Stay => {}
+            AfterAnswer::Close => return None,
+            AfterAnswer::Stop => {
                 stop(shared, connection.local_addr().ok()?);
                 return None;
             }

@@ -3,9 +3,9 @@
 use kelvin_catalogue::mem::FAULT_MAJOR;
 use kelvin_model::{Hazard, Severity};
 
-use super::{Look, With, hazard};
-use crate::cgroups::Groups;
-use crate::text::Root;
+use super::{HazardBuilder, HazardContext, hazard};
+use crate::cgroups::ProcessCgroups;
+use crate::root::FileRoot;
 
 /// Files of version 1, what they limit, and whether in bytes or requests per second.
 const FILES_V1: [(&str, &str, bool); 4] = [
@@ -20,51 +20,51 @@ const KEYS_V2: [(&str, &str, bool); 4] =
     [("rbps", "reads", true), ("wbps", "writes", true), ("riops", "reads", false), ("wiops", "writes", false)];
 
 /// One limit on one device.
-struct Limit {
+struct BlockIoLimit {
     /// `major:minor`.
     device: String,
     /// `reads`, `writes`.
-    what: &'static str,
+    operation: &'static str,
     is_bytes: bool,
     per_second: u64,
     /// Where it is set, and what removes it.
     file: String,
-    none: String,
+    unlimited: String,
 }
 
-pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
     let limits = limits(look.root);
     let Some(first) = limits.first() else { return Vec::new() };
-    let said: Vec<String> = limits.iter().map(|limit| limit.said(look.root)).collect();
+    let said: Vec<String> = limits.iter().map(|limit| limit.description(look.root)).collect();
     let commands: Vec<String> =
-        limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.none, limit.file)).collect();
+        limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.unlimited, limit.file)).collect();
     let effect = "file probes measure this limit, not the disk; buffered writes escape it until they are synced";
     let summary = format!("the control group limits block I/O: {}", said.join(", "));
     vec![
         hazard("block_io_limit", Severity::Serious, summary, effect)
-            .touching(&["file.", FAULT_MAJOR.id.as_str()])
-            .command(commands.join("; "))
-            .read_in(first.file.as_str()),
+            .affecting(&["file.", FAULT_MAJOR.id.as_str()])
+            .remedy_command(commands.join("; "))
+            .with_source(first.file.as_str()),
     ]
 }
 
 /// All limits in force on this process.
-fn limits(root: Root<'_>) -> Vec<Limit> {
-    let Ok(groups) = Groups::read(root) else { return Vec::new() };
-    let place = |controller| groups.place(controller).ok().flatten();
+fn limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
+    let Ok(groups) = ProcessCgroups::read(root) else { return Vec::new() };
+    let place = |controller| groups.controller_path(controller).ok().flatten();
     let mut found = Vec::new();
     match place("blkio") {
         Some(place) if place.version == 1 => {
             for (file, what, is_bytes) in FILES_V1 {
                 // Without a hierarchy of limits in version 1 only those of the group itself are in force
                 // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
-                if let Some((file, text)) = groups.chain(&place, file).into_iter().next() {
+                if let Some((file, text)) = groups.read_with_ancestors(&place, file).into_iter().next() {
                     found.extend(text.lines().filter_map(|line| limit_v1(line, &file, (what, is_bytes))));
                 }
             }
         }
         Some(place) => {
-            for (file, text) in groups.chain(&place, FILE_V2) {
+            for (file, text) in groups.read_with_ancestors(&place, FILE_V2) {
                 found.extend(text.lines().flat_map(|line| limits_v2(line, &file)));
             }
         }
@@ -74,35 +74,49 @@ fn limits(root: Root<'_>) -> Vec<Limit> {
 }
 
 /// `254:0 1048576`
-fn limit_v1(line: &str, file: &str, (what, is_bytes): (&'static str, bool)) -> Option<Limit> {
+fn limit_v1(line: &str, file: &str, (what, is_bytes): (&'static str, bool)) -> Option<BlockIoLimit> {
     let (device, value) = line.split_once(' ')?;
     let per_second = value.trim().parse().ok()?;
     let none = format!("{device} 0");
-    Some(Limit { device: device.into(), what, is_bytes, per_second, file: file.into(), none })
+    Some(BlockIoLimit {
+        device: device.into(),
+        operation: what,
+        is_bytes,
+        per_second,
+        file: file.into(),
+        unlimited: none,
+    })
 }
 
 /// `254:0 rbps=1048576 wbps=max riops=max wiops=120`
-fn limits_v2(line: &str, file: &str) -> Vec<Limit> {
+fn limits_v2(line: &str, file: &str) -> Vec<BlockIoLimit> {
     let Some((device, settings)) = line.split_once(' ') else { return Vec::new() };
     let limit = |setting: &str| {
         let (key, value) = setting.split_once('=')?;
         let &(_, what, is_bytes) = KEYS_V2.iter().find(|(name, ..)| *name == key)?;
         let per_second = value.parse().ok()?;
         let none = format!("{device} {key}=max");
-        Some(Limit { device: device.into(), what, is_bytes, per_second, file: file.into(), none })
+        Some(BlockIoLimit {
+            device: device.into(),
+            operation: what,
+            is_bytes,
+            per_second,
+            file: file.into(),
+            unlimited: none,
+        })
     };
     settings.split_ascii_whitespace().filter_map(limit).collect()
 }
 
-impl Limit {
+impl BlockIoLimit {
     /// `vda reads 20.0 MB/s`, `254:16 writes 120 per second`
-    fn said(&self, root: Root<'_>) -> String {
+    fn description(&self, root: FileRoot<'_>) -> String {
         let name = root
             .names(BLOCK)
             .into_iter()
             .find(|name| root.text(&format!("{BLOCK}/{name}/dev")).is_some_and(|numbers| numbers == self.device));
         let name = name.as_deref().unwrap_or(&self.device);
-        let Self { what, per_second, .. } = self;
+        let Self { operation: what, per_second, .. } = self;
         match self.is_bytes {
             true => format!("{name} {what} {:.1} MB/s", *per_second as f64 / 1e6),
             false => format!("{name} {what} {per_second} per second"),

@@ -2,87 +2,89 @@
 
 use kelvin_model::{Hazard, Mitigation, Severity};
 
-use super::{Look, With, hazard};
+use super::{HazardBuilder, HazardContext, hazard};
 
 /// Something the kernel does against a vulnerability at every entry, exit, call or return.
 struct Mechanism {
     name: &'static str,
     costs: &'static str,
     /// Parts of a status that mean it: `Documentation/admin-guide/hw-vuln` and `arch/x86/kernel/cpu/bugs.c` of Linux 6.18.
-    says: &'static [&'static str],
+    status_texts: &'static [&'static str],
     /// The vulnerabilities in whose status they do; any, if there is none.
-    of: &'static [&'static str],
+    vulnerabilities: &'static [&'static str],
 }
 
 static MECHANISMS: [Mechanism; 7] = [
     Mechanism {
         name: "page tables of the kernel's own",
         costs: "each entry and exit switches page tables",
-        says: &["PTI"],
-        of: &["meltdown"],
+        status_texts: &["PTI"],
+        vulnerabilities: &["meltdown"],
     },
     Mechanism {
         name: "clearing of CPU buffers",
         costs: "each return to a program clears buffers",
-        says: &["Clear CPU buffers", "Clear CPU buffers attempted", "Clear Register File"],
-        of: &[],
+        status_texts: &["Clear CPU buffers", "Clear CPU buffers attempted", "Clear Register File"],
+        vulnerabilities: &[],
     },
     Mechanism {
         name: "IBPB at entry",
         costs: "each entry forgets all predicted branches",
-        says: &["IBPB"],
-        of: &["retbleed", "spec_rstack_overflow"],
+        status_texts: &["IBPB"],
+        vulnerabilities: &["retbleed", "spec_rstack_overflow"],
     },
     Mechanism {
         name: "IBRS",
         costs: "each entry and exit writes a register of the processor",
-        says: &["IBRS"],
-        of: &["spectre_v2", "retbleed"],
+        status_texts: &["IBRS"],
+        vulnerabilities: &["spectre_v2", "retbleed"],
     },
     Mechanism {
         name: "retpolines",
         costs: "no indirect call in the kernel is predicted",
-        says: &["Retpolines", "Enhanced / Automatic IBRS + Retpolines"],
-        of: &["spectre_v2"],
+        status_texts: &["Retpolines", "Enhanced / Automatic IBRS + Retpolines"],
+        vulnerabilities: &["spectre_v2"],
     },
     Mechanism {
         name: "guarded returns",
         costs: "each return in the kernel takes a detour",
-        says: &["Safe RET", "safe RET", "untrained return thunk", "Stuffing"],
-        of: &["retbleed", "spec_rstack_overflow"],
+        status_texts: &["Safe RET", "safe RET", "untrained return thunk", "Stuffing"],
+        vulnerabilities: &["retbleed", "spec_rstack_overflow"],
     },
     Mechanism {
         name: "no speculative store bypass",
         costs: "a load waits for the addresses of earlier stores",
-        says: &["Speculative Store Bypass disabled"],
-        of: &["spec_store_bypass"],
+        status_texts: &["Speculative Store Bypass disabled"],
+        vulnerabilities: &["spec_store_bypass"],
     },
 ];
 
 impl Mechanism {
     fn is_in_force(&self, all: &[Mitigation]) -> bool {
-        let concerned = all.iter().filter(|one| self.of.is_empty() || self.of.contains(&one.vulnerability.as_str()));
-        concerned.flat_map(|one| parts(&one.status)).any(|part| self.says.contains(&part))
+        let concerned = all.iter().filter(|one| {
+            self.vulnerabilities.is_empty() || self.vulnerabilities.contains(&one.vulnerability.as_str())
+        });
+        concerned.flat_map(|one| status_parts(&one.status)).any(|part| self.status_texts.contains(&part))
     }
 }
 
 /// All that are in force.
-fn mechanisms(all: &[Mitigation]) -> Vec<&'static Mechanism> {
+fn active_mechanisms(all: &[Mitigation]) -> Vec<&'static Mechanism> {
     MECHANISMS.iter().filter(|mechanism| mechanism.is_in_force(all)).collect()
 }
 
 /// The parts of a status, without its first word: also of one that leaves the machine vulnerable, and mitigates in part.
-fn parts(status: &str) -> impl Iterator<Item = &str> {
+fn status_parts(status: &str) -> impl Iterator<Item = &str> {
     let after = ["Mitigation: ", "Vulnerable: "].iter().find_map(|word| status.strip_prefix(word));
     after.unwrap_or_default().split([';', ',']).map(str::trim)
 }
 
-pub(super) fn in_force(look: &Look<'_>) -> Option<Hazard> {
+pub(super) fn active_mitigations(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.cpu.mitigations;
     let all = fact.get()?;
     let names: Vec<&str> =
         all.iter().filter(|one| one.status.starts_with("Mitigation")).map(|one| one.vulnerability.as_str()).collect();
-    let does = mechanisms(all);
+    let does = active_mechanisms(all);
     let (summary, effect) = match (does.as_slice(), names.as_slice()) {
         ([], []) => return None,
         ([], names) => {
@@ -98,9 +100,9 @@ pub(super) fn in_force(look: &Look<'_>) -> Option<Hazard> {
     };
     Some(
         hazard("mitigations", Severity::Note, summary, &effect)
-            .touching(&["os.", "file.", "net."])
-            .advice("boot with mitigations=off, only on a machine that runs no untrusted code")
-            .read_in(fact.source_or_reason()),
+            .affecting(&["os.", "file.", "net."])
+            .remedy_advice("boot with mitigations=off, only on a machine that runs no untrusted code")
+            .with_source(fact.source_or_reason()),
     )
 }
 
@@ -114,11 +116,11 @@ mod tests {
             status: status.to_owned(),
         };
         let all: Vec<Mitigation> = all.iter().map(one).collect();
-        mechanisms(&all).iter().map(|mechanism| mechanism.name).collect()
+        active_mechanisms(&all).iter().map(|mechanism| mechanism.name).collect()
     }
 
     #[test]
-    fn statuses_of_linux_are_known_by_what_they_do() {
+    fn kernel_statuses_map_to_mechanisms() {
         let buffers = ["clearing of CPU buffers"].as_slice();
         let known: [((&str, &str), &[&str]); 13] = [
             (("meltdown", "Mitigation: PTI"), &["page tables of the kernel's own"]),

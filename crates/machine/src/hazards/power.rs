@@ -2,24 +2,26 @@
 
 use kelvin_model::{Hazard, Severity};
 
-use super::{Look, With, hazard};
+use super::{HazardBuilder, HazardContext, hazard};
 use crate::counters;
 
 /// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
-const NOTICED: u64 = 5;
+const MIN_EXIT_LATENCY: u64 = 5;
 
-pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
     [idle_states(look), battery(look), thermal(look)].into_iter().flatten().collect()
 }
 
-fn idle_states(look: &Look<'_>) -> Option<Hazard> {
-    const TOUCHED: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
+fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
+    const AFFECTED_METRICS: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
     if look.is_virtual() {
         let summary = "an idle virtual CPU halts in the hypervisor, which does not tell what waking it costs";
         let effect = "round trips between two CPUs are multimodal: tens of microseconds longer when the other CPU was \
                       idle";
-        return Some(hazard("idle_states", Severity::Note, summary, effect).touching(TOUCHED).read_in(directory));
+        return Some(
+            hazard("idle_states", Severity::Note, summary, effect).affecting(AFFECTED_METRICS).with_source(directory),
+        );
     }
     let states = look.root.names(&directory).into_iter().filter_map(|state| {
         let file = |name: &str| look.root.text(&format!("{directory}/{state}/{name}"));
@@ -28,20 +30,20 @@ fn idle_states(look: &Look<'_>) -> Option<Hazard> {
         enabled.then(|| (latency, file("name").unwrap_or(state.clone())))
     });
     let (latency, name) = states.max()?;
-    if latency < NOTICED {
+    if latency < MIN_EXIT_LATENCY {
         return None;
     }
     let summary = format!("an idle CPU may enter {name}, with an exit latency of {latency} us");
     let effect = "each remote wake-up may cost that much; a busy machine looks faster than an idle one";
     Some(
         hazard("idle_states", Severity::Note, summary, effect)
-            .touching(TOUCHED)
-            .command(format!("sudo cpupower idle-set -D {NOTICED}"))
-            .read_in(directory),
+            .affecting(AFFECTED_METRICS)
+            .remedy_command(format!("sudo cpupower idle-set -D {MIN_EXIT_LATENCY}"))
+            .with_source(directory),
     )
 }
 
-fn battery(look: &Look<'_>) -> Option<Hazard> {
+fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
     const SUPPLIES: &str = "/sys/class/power_supply";
     let discharging = look.root.names(SUPPLIES).into_iter().find(|name| {
         let file = |what: &str| look.root.text(&format!("{SUPPLIES}/{name}/{what}"));
@@ -53,18 +55,18 @@ fn battery(look: &Look<'_>) -> Option<Hazard> {
     let effect = "firmware and kernel lower the frequency to save power";
     Some(
         hazard("battery", Severity::Serious, "the machine runs on battery", effect)
-            .advice("plug in the power supply")
-            .read_in(format!("{SUPPLIES}/{discharging}/status")),
+            .remedy_advice("plug in the power supply")
+            .with_source(format!("{SUPPLIES}/{discharging}/status")),
     )
 }
 
-fn thermal(look: &Look<'_>) -> Option<Hazard> {
+fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
     let times = counters::thermal_throttles(look.root).filter(|times| *times > 0)?;
     let summary = format!("the processor was thermally throttled {times} times since boot");
     let effect = "under sustained load the frequency falls";
     Some(
         hazard("thermal_throttling", Severity::Note, summary, effect)
-            .advice("improve cooling, or pause between runs")
-            .read_in("/sys/devices/system/cpu/cpu*/thermal_throttle"),
+            .remedy_advice("improve cooling, or pause between runs")
+            .with_source("/sys/devices/system/cpu/cpu*/thermal_throttle"),
     )
 }

@@ -2,51 +2,55 @@
 
 use kelvin_model::{Hazard, Severity, cpu_ranges, units};
 
-use super::{Look, TUNE, With, hazard, percent};
+use super::{HazardBuilder, HazardContext, TUNE_COMMAND, hazard, percent};
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
-const BUSY: f64 = 0.05;
+const BUSY_SIBLING_SHARE: f64 = 0.05;
 
-pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
     let all = [governor(look), boost(look), smt(look), virtual_machine(look), steal(look), quota(look), cpuset(look)];
     all.into_iter().flatten().collect()
 }
 
 /// Below this share of the time in which a CPU is left alone its neighbours are worth a note, and below the second a warning.
-const LEFT_ALONE: f64 = 0.9;
-const HARDLY_LEFT_ALONE: f64 = 0.5;
+const NOTE_UNDISTURBED_SHARE: f64 = 0.9;
+const WARNING_UNDISTURBED_SHARE: f64 = 0.5;
 
 /// What a look at some CPUs before a run shows of those who share their cores: each CPU with the share of the time in which it is left
 /// alone, that of the run first.
-pub fn neighbours(looked_at: &[(u32, f64)]) -> Option<Hazard> {
+pub fn busy_siblings(looked_at: &[(u32, f64)]) -> Option<Hazard> {
     let &(cpu, share) = looked_at.first()?;
-    let worst = looked_at.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)).filter(|worst| worst.1 < LEFT_ALONE)?;
-    let severity = if share < HARDLY_LEFT_ALONE { Severity::Warning } else { Severity::Note };
+    let worst = looked_at
+        .iter()
+        .copied()
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .filter(|worst| worst.1 < NOTE_UNDISTURBED_SHARE)?;
+    let severity = if share < WARNING_UNDISTURBED_SHARE { Severity::Warning } else { Severity::Note };
     let beside = if worst.0 == cpu { String::new() } else { format!("; CPU {} is for {}", worst.0, percent(worst.1)) };
     let summary =
         format!("the sibling thread of CPU {cpu}, where this runs, is idle for {} of the time{beside}", percent(share));
     let effect = "work beside another thread of the core takes up to twice as long; the canaries set it apart";
     Some(
         hazard("neighbours", severity, summary, effect)
-            .read_in("canaries on each CPU for some milliseconds before the run"),
+            .with_source("canaries on each CPU for some milliseconds before the run"),
     )
 }
 
 /// That no such look was had at the CPU of a run, and why.
-pub fn neighbours_unseen(cpu: u32, why: &str) -> Hazard {
+pub fn siblings_not_sampled(cpu: u32, why: &str) -> Hazard {
     let summary = format!("CPU {cpu} was taken without a look at who shares its core: {why}");
     let effect = "another CPU may be left alone more; what work beside another thread of the core does to a run, its canaries show";
     hazard("neighbours_unseen", Severity::Note, summary, effect)
-        .read_in("canaries on each CPU for some milliseconds before the run")
+        .with_source("canaries on each CPU for some milliseconds before the run")
 }
 
-fn governor(look: &Look<'_>) -> Option<Hazard> {
+fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
     let governor = &look.machine.cpu.governor;
     let Some(name) = governor.get() else {
         let summary = "the CPU frequency can be neither read nor set";
         let effect = "frequency changes affect all times, and only the canaries show them";
-        return Some(hazard("no_cpufreq", Severity::Note, summary, effect).read_in(governor.source_or_reason()));
+        return Some(hazard("no_cpufreq", Severity::Note, summary, effect).with_source(governor.source_or_reason()));
     };
     if name == "performance" {
         return None;
@@ -54,20 +58,24 @@ fn governor(look: &Look<'_>) -> Option<Hazard> {
     let effect = "the core starts slow and speeds up under load: short probes look slow, and spread grows";
     Some(
         hazard("governor", Severity::Warning, format!("the frequency governor is '{name}', not 'performance'"), effect)
-            .command(TUNE)
-            .read_in(governor.source_or_reason()),
+            .remedy_command(TUNE_COMMAND)
+            .with_source(governor.source_or_reason()),
     )
 }
 
-fn boost(look: &Look<'_>) -> Option<Hazard> {
+fn boost(look: &HazardContext<'_>) -> Option<Hazard> {
     let switches = [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), (&*format!("{CPUFREQ}/boost"), "1")]
         .map(|(file, on)| (file.to_owned(), on));
     let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
     let effect = "the frequency depends on temperature, power budget and the load of other cores";
-    Some(hazard("boost", Severity::Warning, "frequency boost is on", effect).command(TUNE).read_in(file))
+    Some(
+        hazard("boost", Severity::Warning, "frequency boost is on", effect)
+            .remedy_command(TUNE_COMMAND)
+            .with_source(file),
+    )
 }
 
-fn smt(look: &Look<'_>) -> Option<Hazard> {
+fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
     let siblings = look.machine.topology.siblings.get()?;
     let first = look.first_cpu();
     let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
@@ -75,30 +83,32 @@ fn smt(look: &Look<'_>) -> Option<Hazard> {
     let busy = look.now.as_ref().map(|now| {
         others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| ticks.busy_share()).fold(0.0, f64::max)
     });
-    let severity = if busy.is_some_and(|share| share > BUSY) { Severity::Serious } else { Severity::Note };
+    let severity =
+        if busy.is_some_and(|share| share > BUSY_SIBLING_SHARE) { Severity::Serious } else { Severity::Note };
     let state = busy.map_or(String::new(), |share| format!(", which is {} busy", percent(share)));
     let plural = if others.len() == 1 { "CPU" } else { "CPUs" };
     let summary = format!("CPU {first} shares its core with {plural} {}{state}", cpu_ranges(&others));
     let effect = "work on the sibling competes for execution units and caches: up to half the speed";
     let control = "/sys/devices/system/cpu/smt/control";
-    let hazard = hazard("smt", severity, summary, effect).read_in(look.machine.topology.siblings.source_or_reason());
+    let hazard =
+        hazard("smt", severity, summary, effect).with_source(look.machine.topology.siblings.source_or_reason());
     let can_change = look.root.text(control).as_deref() == Some("on");
-    Some(if can_change { hazard.command(format!("echo off | sudo tee {control}")) } else { hazard })
+    Some(if can_change { hazard.remedy_command(format!("echo off | sudo tee {control}")) } else { hazard })
 }
 
-fn virtual_machine(look: &Look<'_>) -> Option<Hazard> {
+fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.platform.hypervisor;
     let name = fact.get()?.as_ref()?;
     let effect = "frequency, VM exits and other guests on the same core, cache and memory channels are invisible; \
                   interrupts and waking an idle CPU cost more than on bare metal";
     Some(
         hazard("virtual_machine", Severity::Warning, format!("this is a virtual machine on {name}"), effect)
-            .read_in(fact.source_or_reason()),
+            .with_source(fact.source_or_reason()),
     )
 }
 
 /// Current steal counts; steal since boot only shows that it happens.
-fn steal(look: &Look<'_>) -> Option<Hazard> {
+fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
     let since_boot = look.since_boot.as_ref()?.all.steal_share();
     let now = look.now.as_ref().map_or(0.0, |stat| stat.all.steal_share());
     if since_boot == 0.0 && now == 0.0 {
@@ -113,10 +123,10 @@ fn steal(look: &Look<'_>) -> Option<Hazard> {
     let present = look.now.as_ref().map_or(String::new(), |_| format!("{} just now, ", percent(now)));
     let summary = format!("the hypervisor steals CPU time: {present}{:.2} % since boot", since_boot * 100.0);
     let effect = "pauses of milliseconds interrupt batches; affected samples are marked";
-    Some(hazard("steal", severity, summary, effect).read_in("/proc/stat"))
+    Some(hazard("steal", severity, summary, effect).with_source("/proc/stat"))
 }
 
-fn quota(look: &Look<'_>) -> Option<Hazard> {
+fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.limits.cpu_quota;
     let quota = (*fact.get()?)?;
     let allowed = look.machine.topology.allowed.get().map_or(f64::INFINITY, |cpus| cpus.len() as f64);
@@ -127,10 +137,10 @@ fn quota(look: &Look<'_>) -> Option<Hazard> {
     let cpus = if allowed.is_finite() { format!(" of {allowed} allowed CPUs") } else { String::new() };
     let summary = format!("the control group has a quota of {}{cpus}", units::cpus(quota));
     let effect = "when the quota of a period is used up, all tasks stop until the next one, for up to 100 ms";
-    Some(hazard("cpu_quota", severity, summary, effect).read_in(fact.source_or_reason()))
+    Some(hazard("cpu_quota", severity, summary, effect).with_source(fact.source_or_reason()))
 }
 
-fn cpuset(look: &Look<'_>) -> Option<Hazard> {
+fn cpuset(look: &HazardContext<'_>) -> Option<Hazard> {
     let topology = &look.machine.topology;
     let (allowed, online) = (topology.allowed.get()?, topology.online.get()?);
     if allowed.len() >= online.len() {
@@ -139,5 +149,5 @@ fn cpuset(look: &Look<'_>) -> Option<Hazard> {
     let summary =
         format!("this process may use only {} of {} CPUs: {}", allowed.len(), online.len(), cpu_ranges(allowed));
     let effect = "CPU pairs and worker counts are chosen within this set";
-    Some(hazard("cpuset", Severity::Note, summary, effect).read_in(topology.allowed.source_or_reason()))
+    Some(hazard("cpuset", Severity::Note, summary, effect).with_source(topology.allowed.source_or_reason()))
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use kelvin_model::{Hazard, Mount, Severity};
 
-use super::{Look, With, hazard, percent};
+use super::{HazardBuilder, HazardContext, hazard, percent};
 use crate::disks::MOUNTS;
 
 /// File systems served by another machine or by the host.
-const REMOTE: [&str; 15] = [
+const NETWORK_FILE_SYSTEMS: [&str; 15] = [
     "nfs",
     "nfs4",
     "cifs",
@@ -26,13 +26,13 @@ const REMOTE: [&str; 15] = [
     "fuse.ceph",
 ];
 
-pub(super) fn hazards(look: &Look<'_>, scratch: &Path) -> Vec<Hazard> {
+pub(super) fn hazards(look: &HazardContext<'_>, scratch: &Path) -> Vec<Hazard> {
     let mut found = Vec::new();
     if look.root.is_live() {
-        found.extend(full(scratch));
+        found.extend(low_space(scratch));
     }
     if let Some(mount) = mount_of(&look.machine.mounts, scratch) {
-        found.extend(kind(mount, scratch));
+        found.extend(unsuitable_file_system(mount, scratch));
     }
     found
 }
@@ -43,7 +43,7 @@ fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     above.max_by_key(|mount| mount.target.len())
 }
 
-fn full(scratch: &Path) -> Option<Hazard> {
+fn low_space(scratch: &Path) -> Option<Hazard> {
     // The directory may not exist yet; use its nearest existing ancestor.
     let existing = scratch.ancestors().find(|path| path.exists())?;
     let share = kelvin_sys::fs::free_share(existing).ok()?;
@@ -56,16 +56,16 @@ fn full(scratch: &Path) -> Option<Hazard> {
     let effect = "new files are fragmented, and a nearly full disk writes more slowly";
     Some(
         hazard("file_system_full", severity, summary, effect)
-            .touching(&["file."])
-            .advice("free some space, or choose another scratch directory")
-            .read_in(format!("statvfs of {}", existing.display())),
+            .affecting(&["file."])
+            .remedy_advice("free some space, or choose another scratch directory")
+            .with_source(format!("statvfs of {}", existing.display())),
     )
 }
 
-fn kind(mount: &Mount, scratch: &Path) -> Option<Hazard> {
+fn unsuitable_file_system(mount: &Mount, scratch: &Path) -> Option<Hazard> {
     let (kind, place) = (mount.kind.as_str(), scratch.display());
     let found = match kind {
-        kind if REMOTE.contains(&kind) => hazard(
+        kind if NETWORK_FILE_SYSTEMS.contains(&kind) => hazard(
             "network_file_system",
             Severity::Serious,
             format!("{place} is on {kind}, served by another machine or by the host"),
@@ -87,9 +87,9 @@ fn kind(mount: &Mount, scratch: &Path) -> Option<Hazard> {
     };
     Some(
         found
-            .touching(&["file."])
-            .advice("choose a scratch directory on a local disk")
-            .read_in(format!("{MOUNTS}, {}", mount.target)),
+            .affecting(&["file."])
+            .remedy_advice("choose a scratch directory on a local disk")
+            .with_source(format!("{MOUNTS}, {}", mount.target)),
     )
 }
 
@@ -102,9 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_target_holds_the_path() {
+    fn longest_mount_target_wins() {
         let mounts = [mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
-        let id = |path: &str| kind(mount_of(&mounts, Path::new(path)).unwrap(), Path::new(path)).map(|found| found.id);
+        let id = |path: &str| {
+            unsuitable_file_system(mount_of(&mounts, Path::new(path)).unwrap(), Path::new(path)).map(|found| found.id)
+        };
         assert_eq!(id("/home/x"), Some("network_file_system".into()));
         assert_eq!(id("/ho/x"), Some("scratch_in_memory".into()));
         assert_eq!(id("/homes/x"), None);

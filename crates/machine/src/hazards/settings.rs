@@ -1,16 +1,16 @@
 //! Hazards of system configuration: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
 
-use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE};
+use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE_STUDY};
 use kelvin_model::{Hazard, Severity};
 
-use super::{Look, TUNE, With, hazard};
+use super::{HazardBuilder, HazardContext, TUNE_COMMAND, hazard};
 
 /// Virtio device ID of the memory balloon, and the feature bits by which a guest returns free pages (virtio 1.3, 5.5).
-const BALLOON: &str = "0x0005";
-const FREE_PAGE_HINT: usize = 3;
-const PAGE_REPORTING: usize = 5;
+const BALLOON_DEVICE_ID: &str = "0x0005";
+const FREE_PAGE_HINT_BIT: usize = 3;
+const PAGE_REPORTING_BIT: usize = 5;
 
-pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
+pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
     let all = [
         proactive_reclaim(look),
         page_reporting(look),
@@ -23,34 +23,35 @@ pub(super) fn hazards(look: &Look<'_>) -> Vec<Hazard> {
     all.into_iter().flatten().collect()
 }
 
-fn proactive_reclaim(look: &Look<'_>) -> Option<Hazard> {
+fn proactive_reclaim(look: &HazardContext<'_>) -> Option<Hazard> {
     let file = crate::tune::proactive_reclaim(look.root)?;
     let effect = "idle file cache and memory are reclaimed within seconds to minutes: cached data may be cold";
     Some(
         hazard("proactive_reclaim", Severity::Warning, "idle memory is reclaimed proactively (DAMON)", effect)
-            .touching(&["file.", FAULT_MINOR.id.as_str(), FAULT_MAJOR.id.as_str(), PAGE.as_str()])
-            .command(TUNE)
-            .read_in(file),
+            .affecting(&["file.", FAULT_MINOR.id.as_str(), FAULT_MAJOR.id.as_str(), PAGE_STUDY.as_str()])
+            .remedy_command(TUNE_COMMAND)
+            .with_source(file),
     )
 }
 
-fn page_reporting(look: &Look<'_>) -> Option<Hazard> {
+fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
     let balloon = look.root.names(DEVICES).into_iter().find(|device| {
         let file = |name: &str| look.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
         let has = |features: &str, bit: usize| features.as_bytes().get(bit) == Some(&b'1');
         let features = file("features");
-        file("device") == BALLOON && (has(&features, PAGE_REPORTING) || has(&features, FREE_PAGE_HINT))
+        file("device") == BALLOON_DEVICE_ID
+            && (has(&features, PAGE_REPORTING_BIT) || has(&features, FREE_PAGE_HINT_BIT))
     })?;
     let effect = "the first touch of a page may cost a VM exit, ten times a later touch";
     Some(
         hazard("page_reporting", Severity::Warning, "free memory is returned to the host (balloon)", effect)
-            .touching(&["mem.fault", "os.process", "os.fork", "os.thread"])
-            .read_in(format!("{DEVICES}/{balloon}/features")),
+            .affecting(&["mem.fault", "os.process", "os.fork", "os.thread"])
+            .with_source(format!("{DEVICES}/{balloon}/features")),
     )
 }
 
-fn clock_source(look: &Look<'_>) -> Option<Hazard> {
+fn clock_source(look: &HazardContext<'_>) -> Option<Hazard> {
     const DIRECTORY: &str = "/sys/devices/system/clocksource/clocksource0";
     let fact = &look.machine.kernel.clock_source;
     let name = fact.get()?;
@@ -61,16 +62,16 @@ fn clock_source(look: &Look<'_>) -> Option<Hazard> {
     let effect = "reading the kernel's clocks is slower, and the kernel may have found the processor's counter \
                   unstable";
     let hazard = hazard("clock_source", Severity::Warning, format!("the kernel's clock source is '{name}'"), effect)
-        .read_in(fact.source_or_reason());
+        .with_source(fact.source_or_reason());
     let can_change = available.split_ascii_whitespace().any(|one| one == "tsc");
     Some(if can_change {
-        hazard.command(format!("echo tsc | sudo tee {DIRECTORY}/current_clocksource"))
+        hazard.remedy_command(format!("echo tsc | sudo tee {DIRECTORY}/current_clocksource"))
     } else {
         hazard
     })
 }
 
-fn transparent_huge_pages(look: &Look<'_>) -> Option<Hazard> {
+fn transparent_huge_pages(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.memory.transparent_huge_pages;
     if fact.get()? != "always" {
         return None;
@@ -78,13 +79,13 @@ fn transparent_huge_pages(look: &Look<'_>) -> Option<Hazard> {
     let effect = "page size is down to luck: fewer but costlier faults, and varying TLB misses";
     Some(
         hazard("transparent_huge_pages", Severity::Warning, "transparent huge pages are on for all memory", effect)
-            .touching(&["mem.", "os.process", "os.fork"])
-            .command(TUNE)
-            .read_in(fact.source_or_reason()),
+            .affecting(&["mem.", "os.process", "os.fork"])
+            .remedy_command(TUNE_COMMAND)
+            .with_source(fact.source_or_reason()),
     )
 }
 
-fn numa_balancing(look: &Look<'_>) -> Option<Hazard> {
+fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
     const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
     let nodes = look.machine.topology.nodes.get().map_or(1, Vec::len);
     let on = look.root.text(SWITCH).is_some_and(|text| text != "0");
@@ -102,13 +103,13 @@ fn numa_balancing(look: &Look<'_>) -> Option<Hazard> {
             ),
             effect,
         )
-        .touching(&["mem.", "os.", "file."])
-        .command(TUNE)
-        .read_in(SWITCH),
+        .affecting(&["mem.", "os.", "file."])
+        .remedy_command(TUNE_COMMAND)
+        .with_source(SWITCH),
     )
 }
 
-fn memory_limit(look: &Look<'_>) -> Option<Hazard> {
+fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.limits.memory_bytes;
     let limit = (*fact.get()?)?;
     let total = *look.machine.memory.total_bytes.get()?;
@@ -124,13 +125,13 @@ fn memory_limit(look: &Look<'_>) -> Option<Hazard> {
     let effect = "files near that size do not stay cached, and large working sets are reclaimed or OOM-killed";
     Some(
         hazard("memory_limit", Severity::Note, summary, effect)
-            .touching(&["mem.", "file."])
-            .read_in(fact.source_or_reason()),
+            .affecting(&["mem.", "file."])
+            .with_source(fact.source_or_reason()),
     )
 }
 
 /// Unknown facts that predictions, sizes and ceilings need.
-fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
+fn unknown_facts(look: &HazardContext<'_>) -> Option<Hazard> {
     let machine = look.machine;
     let facts = [
         ("cache sizes", machine.topology.caches.get().is_none()),
@@ -150,7 +151,7 @@ fn unknown_facts(look: &Look<'_>) -> Option<Hazard> {
     let effect = "predictions and ceilings that need them are omitted, and sizes are chosen without them";
     Some(
         hazard("unknown_facts", Severity::Note, format!("unknown: {}", names.join(", ")), effect)
-            .advice("see kelvin machine, which says why each is unknown; root may read more of them")
-            .read_in("the machine's facts, each with its reason"),
+            .remedy_advice("see kelvin machine, which says why each is unknown; root may read more of them")
+            .with_source("the machine's facts, each with its reason"),
     )
 }

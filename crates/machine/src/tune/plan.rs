@@ -6,47 +6,48 @@ use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
 use kelvin_catalogue::os::{IPC_PIPE_LATENCY, PROCESS_FORK, SYSCALL_NULL};
 
-use super::{Change, Shows, current};
-use crate::text::Root;
+use super::{SettingChange, VisibleIn, current_value};
+use crate::root::FileRoot;
 
 /// Stands for a number in a path.
-const NUMBER: char = '#';
+const NUMBER_PLACEHOLDER: char = '#';
 /// Highest number of a CPU, policy or daemon.
-const HIGHEST: u32 = 65_535;
+const MAX_NUMBER: u32 = 65_535;
 /// Maximum length of a governor's name: `CPUFREQ_NAME_LEN` of `linux/cpufreq.h` without the NUL.
-const LONGEST_GOVERNOR: usize = 15;
+const MAX_GOVERNOR_LENGTH: usize = 15;
 /// Where kernels have them per policy, and where only per CPU.
-const GOVERNORS: [&str; 2] = [
+const GOVERNOR_FILES: [&str; 2] = [
     "/sys/devices/system/cpu/cpufreq/policy#/scaling_governor",
     "/sys/devices/system/cpu/cpu#/cpufreq/scaling_governor",
 ];
 const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 /// The switches of proactive reclaim, and the benefit of turning them off.
-const RECLAIM: [&str; 2] =
+const PROACTIVE_RECLAIM_FILES: [&str; 2] =
     ["/sys/kernel/mm/damon/admin/kdamonds/#/state", "/sys/module/damon_reclaim/parameters/enabled"];
-const NOT_RECLAIMED: &str = "idle file cache and memory are no longer reclaimed";
+const RECLAIM_BENEFIT: &str = "idle file cache and memory are no longer reclaimed";
 /// Of switching back and forth within seconds nothing would show.
-const IDLE_FOR_LONG: Shows =
-    Shows::Not("it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds");
+const VISIBLE_AFTER_IDLE: VisibleIn = VisibleIn::NotMeasurable(
+    "it acts on memory that has been idle for seconds to minutes, and a figure lasts milliseconds",
+);
 /// What follows the core's clock: work in the core, the kernel's, and a wake-up of another CPU.
-const CLOCK: Shows = Shows::In(&[&FREQUENCY, &SYSCALL_NULL, &IPC_PIPE_LATENCY]);
+const VISIBLE_IN_FREQUENCY: VisibleIn = VisibleIn::Metrics(&[&FREQUENCY, &SYSCALL_NULL, &IPC_PIPE_LATENCY]);
 /// What the kernel does to pages shows in touching them and in copying from one to another.
-const PAGES: Shows = Shows::In(&[&FAULT_MINOR, &BANDWIDTH_COPY]);
+const VISIBLE_IN_PAGE_WORK: VisibleIn = VisibleIn::Metrics(&[&FAULT_MINOR, &BANDWIDTH_COPY]);
 
 /// A setting that tune may change and put back.
-pub(super) struct Setting {
+pub(super) struct TunableSetting {
     path: &'static str,
     /// The values that it is changed from, hence the only ones ever put back.
-    noisy: Noisy,
+    noisy: NoisyValue,
     pub(super) to: &'static str,
     pub(super) why: &'static str,
     pub(super) optional: bool,
     /// Where a difference would show.
-    shows: Shows,
+    visible_in: VisibleIn,
 }
 
 /// The values of a setting that are not quiet.
-enum Noisy {
+enum NoisyValue {
     Word(&'static str),
     /// Any other governor.
     Governor,
@@ -56,79 +57,86 @@ const fn setting(
     path: &'static str,
     (noisy, to): (&'static str, &'static str),
     why: &'static str,
-    shows: Shows,
-) -> Setting {
-    Setting { path, noisy: Noisy::Word(noisy), to, why, optional: false, shows }
+    shows: VisibleIn,
+) -> TunableSetting {
+    TunableSetting { path, noisy: NoisyValue::Word(noisy), to, why, optional: false, visible_in: shows }
 }
 
-const fn governor(path: &'static str) -> Setting {
+const fn governor(path: &'static str) -> TunableSetting {
     let why = "the core runs at full speed from the start";
-    Setting { path, noisy: Noisy::Governor, to: "performance", why, optional: false, shows: CLOCK }
+    TunableSetting {
+        path,
+        noisy: NoisyValue::Governor,
+        to: "performance",
+        why,
+        optional: false,
+        visible_in: VISIBLE_IN_FREQUENCY,
+    }
 }
 
-const fn optional(setting: Setting) -> Setting {
-    Setting { optional: true, ..setting }
+const fn optional(setting: TunableSetting) -> TunableSetting {
+    TunableSetting { optional: true, ..setting }
 }
 
 /// In the order of change. SMT comes last, and is put back first: an offline CPU has no settings.
 #[rustfmt::skip]
-static SETTINGS: [Setting; 12] = [
-    governor(GOVERNORS[0]),
-    governor(GOVERNORS[1]),
+static SETTINGS: [TunableSetting; 12] = [
+    governor(GOVERNOR_FILES[0]),
+    governor(GOVERNOR_FILES[1]),
     setting("/sys/devices/system/cpu/intel_pstate/no_turbo", ("0", "1"), "the frequency no longer depends on \
-                                                                          temperature", CLOCK),
-    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature", CLOCK),
-    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes", PAGES),
+                                                                          temperature", VISIBLE_IN_FREQUENCY),
+    setting("/sys/devices/system/cpu/cpufreq/boost", ("1", "0"), "the frequency no longer depends on temperature", VISIBLE_IN_FREQUENCY),
+    setting("/proc/sys/kernel/numa_balancing", ("1", "0"), "pages are no longer moved between nodes", VISIBLE_IN_PAGE_WORK),
     setting("/sys/kernel/mm/transparent_hugepage/enabled", ("always", "madvise"), "huge pages only on request",
-            Shows::In(&[&FAULT_MINOR, &PROCESS_FORK])),
+            VisibleIn::Metrics(&[&FAULT_MINOR, &PROCESS_FORK])),
     setting("/proc/sys/kernel/nmi_watchdog", ("1", "0"), "frees a hardware counter and stops its interrupts",
-            Shows::In(&[&FREQUENCY, &SYSCALL_NULL])),
-    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages", PAGES),
+            VisibleIn::Metrics(&[&FREQUENCY, &SYSCALL_NULL])),
+    setting("/sys/kernel/mm/ksm/run", ("1", "0"), "memory is no longer scanned for identical pages", VISIBLE_IN_PAGE_WORK),
     optional(setting(SWAPPINESS, ("60", "1"), "memory in use is not swapped out for file cache",
-                     Shows::Not("it acts only while memory is short, and kelvin does not make it short"))),
-    setting(RECLAIM[0], ("on", "off"), NOT_RECLAIMED, IDLE_FOR_LONG),
-    setting(RECLAIM[1], ("Y", "N"), NOT_RECLAIMED, IDLE_FOR_LONG),
+                     VisibleIn::NotMeasurable("it acts only while memory is short, and kelvin does not make it short"))),
+    setting(PROACTIVE_RECLAIM_FILES[0], ("on", "off"), RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
+    setting(PROACTIVE_RECLAIM_FILES[1], ("Y", "N"), RECLAIM_BENEFIT, VISIBLE_AFTER_IDLE),
     optional(setting("/sys/devices/system/cpu/smt/control", ("on", "off"), "no work on SMT siblings; halves the CPUs",
-                     Shows::Not("it would take CPUs away from programs that run on them"))),
+                     VisibleIn::NotMeasurable("it would take CPUs away from programs that run on them"))),
 ];
 
-impl Noisy {
-    fn is(&self, word: &str) -> bool {
+impl NoisyValue {
+    fn matches(&self, word: &str) -> bool {
         match self {
             Self::Word(noisy) => *noisy == word,
             Self::Governor => {
                 let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-                (1..=LONGEST_GOVERNOR).contains(&word.len()) && word.chars().all(is_plain)
+                (1..=MAX_GOVERNOR_LENGTH).contains(&word.len()) && word.chars().all(is_plain)
             }
         }
     }
 }
 
-impl Setting {
+impl TunableSetting {
     /// The setting with this file, if any.
-    pub(super) fn of(path: &str) -> Option<&'static Self> {
-        SETTINGS.iter().find(|setting| setting.has(path))
+    pub(super) fn for_path(path: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|setting| setting.matches_path(path))
     }
 
     /// Where a difference would show.
-    pub(super) fn shows(&self) -> Shows {
-        self.shows
+    pub(super) fn visible_in(&self) -> VisibleIn {
+        self.visible_in
     }
 
     /// Whether it is changed from this value to that one.
-    pub(super) fn changes(&self, from: &str, to: &str) -> bool {
-        to == self.to && from != to && self.noisy.is(from)
+    pub(super) fn allows_change(&self, from: &str, to: &str) -> bool {
+        to == self.to && from != to && self.noisy.matches(from)
     }
 
     /// Whether a path is exactly that of its file.
-    fn has(&self, path: &str) -> bool {
-        let Some((before, after)) = self.path.split_once(NUMBER) else { return path == self.path };
+    fn matches_path(&self, path: &str) -> bool {
+        let Some((before, after)) = self.path.split_once(NUMBER_PLACEHOLDER) else { return path == self.path };
         path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)).is_some_and(is_number)
     }
 
     /// Its files on a machine; there may be none.
-    fn files(&self, root: Root<'_>) -> Vec<String> {
-        let Some((before, after)) = self.path.split_once(NUMBER) else { return vec![self.path.to_owned()] };
+    fn files(&self, root: FileRoot<'_>) -> Vec<String> {
+        let Some((before, after)) = self.path.split_once(NUMBER_PLACEHOLDER) else { return vec![self.path.to_owned()] };
         let (directory, stem) = before.rsplit_once('/').unwrap_or_default();
         let names = root.names(directory).into_iter();
         let numbered = names.filter(|name| name.strip_prefix(stem).is_some_and(is_number));
@@ -136,55 +144,55 @@ impl Setting {
     }
 
     /// The change for a file: none if it is quiet or cannot be.
-    fn change(&self, root: Root<'_>, path: String) -> Option<Change> {
-        let from = current(root, &path).ok().filter(|from| self.changes(from, self.to))?;
+    fn planned_change(&self, root: FileRoot<'_>, path: String) -> Option<SettingChange> {
+        let from = current_value(root, &path).ok().filter(|from| self.allows_change(from, self.to))?;
         let can_be = match self.noisy {
-            Noisy::Governor => offers_performance(root, &path),
-            Noisy::Word(_) => self.path != SWAPPINESS || has_swap(root),
+            NoisyValue::Governor => offers_performance(root, &path),
+            NoisyValue::Word(_) => self.path != SWAPPINESS || has_swap(root),
         };
         let Self { to, why, optional, .. } = *self;
-        can_be.then(|| Change { path, from, to: to.to_owned(), why: why.to_owned(), optional, asked: false })
+        can_be.then(|| SettingChange { path, from, to: to.to_owned(), why: why.to_owned(), optional, asked: false })
     }
 }
 
 /// Digits as the kernel writes them.
 fn is_number(text: &str) -> bool {
-    text.parse::<u32>().is_ok_and(|number| number <= HIGHEST && number.to_string() == text)
+    text.parse::<u32>().is_ok_and(|number| number <= MAX_NUMBER && number.to_string() == text)
 }
 
 /// The changes that would make this machine quieter, in order; empty where all is quiet or nothing can be set.
 /// Address-space randomisation stays on: its effect belongs in the error bars.
-pub fn plan(root: &Path) -> Vec<Change> {
-    let root = Root::new(root);
-    let by_domain = SETTINGS.iter().any(|setting| setting.path == GOVERNORS[0] && !setting.files(root).is_empty());
-    let known = SETTINGS.iter().filter(|setting| !by_domain || setting.path != GOVERNORS[1]);
-    known.flat_map(|setting| noisy(root, setting)).collect()
+pub fn plan_changes(root: &Path) -> Vec<SettingChange> {
+    let root = FileRoot::new(root);
+    let by_domain = SETTINGS.iter().any(|setting| setting.path == GOVERNOR_FILES[0] && !setting.files(root).is_empty());
+    let known = SETTINGS.iter().filter(|setting| !by_domain || setting.path != GOVERNOR_FILES[1]);
+    known.flat_map(|setting| noisy_changes(root, setting)).collect()
 }
 
 /// The files of settings that are there and cannot be read: whether they are quiet is not known.
-pub fn unread(root: &Path) -> Vec<String> {
-    let root = Root::new(root);
+pub fn unreadable_settings(root: &Path) -> Vec<String> {
+    let root = FileRoot::new(root);
     let all = SETTINGS.iter().flat_map(|setting| setting.files(root));
-    all.filter(|path| root.exists(path) && current(root, path).is_err()).collect()
+    all.filter(|path| root.exists(path) && current_value(root, path).is_err()).collect()
 }
 
-fn noisy(root: Root<'_>, setting: &Setting) -> impl Iterator<Item = Change> {
-    setting.files(root).into_iter().filter_map(move |path| setting.change(root, path))
+fn noisy_changes(root: FileRoot<'_>, setting: &TunableSetting) -> impl Iterator<Item = SettingChange> {
+    setting.files(root).into_iter().filter_map(move |path| setting.planned_change(root, path))
 }
 
 /// The file of a switch by which proactive reclaim is on, if any.
-pub(crate) fn proactive_reclaim(root: Root<'_>) -> Option<String> {
-    let switches = SETTINGS.iter().filter(|setting| RECLAIM.contains(&setting.path));
-    switches.flat_map(|setting| noisy(root, setting)).map(|change| change.path).next()
+pub(crate) fn proactive_reclaim(root: FileRoot<'_>) -> Option<String> {
+    let switches = SETTINGS.iter().filter(|setting| PROACTIVE_RECLAIM_FILES.contains(&setting.path));
+    switches.flat_map(|setting| noisy_changes(root, setting)).map(|change| change.path).next()
 }
 
 /// Whether the list beside a governor, if any, offers `performance`.
-fn offers_performance(root: Root<'_>, governor: &str) -> bool {
+fn offers_performance(root: FileRoot<'_>, governor: &str) -> bool {
     let list = root.text(&governor.replace("scaling_governor", "scaling_available_governors"));
     list.is_none_or(|list| list.split_ascii_whitespace().any(|name| name == "performance"))
 }
 
-fn has_swap(root: Root<'_>) -> bool {
+fn has_swap(root: FileRoot<'_>) -> bool {
     let text = root.text("/proc/meminfo").unwrap_or_default();
     crate::memory::kibibytes(&text, "SwapTotal").is_some_and(|bytes| bytes > 0)
 }

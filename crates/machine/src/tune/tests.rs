@@ -11,12 +11,12 @@ const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A tree of settings, and a place for the journal beside it.
-struct Bench {
+struct TuneFixture {
     directory: tempfile::TempDir,
     journal: PathBuf,
 }
 
-impl Bench {
+impl TuneFixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bench = Self { journal: directory.path().join("tune.json"), directory };
@@ -33,83 +33,84 @@ impl Bench {
     }
 
     fn write(&self, name: &str, text: &str) {
-        let path = Root::new(&self.root()).at(name);
+        let path = FileRoot::new(&self.root()).resolve(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, format!("{text}\n")).unwrap();
     }
 
     fn says(&self, name: &str) -> String {
-        current(Root::new(&self.root()), name).unwrap()
+        current_value(FileRoot::new(&self.root()), name).unwrap()
     }
 
     fn all(&self) -> BTreeMap<&'static str, String> {
         [GOVERNOR_0, GOVERNOR_1, TURBO, BALANCING].into_iter().map(|name| (name, self.says(name))).collect()
     }
 
-    fn apply(&self) -> Result<Vec<Outcome>, TuneError> {
-        apply(&self.root(), &self.journal, &plan(&self.root()))
+    fn apply(&self) -> Result<Vec<ChangeOutcome>, TuneError> {
+        apply(&self.root(), &self.journal, &plan_changes(&self.root()))
     }
 
-    fn restore(&self) -> Result<Vec<Outcome>, TuneError> {
+    fn restore(&self) -> Result<Vec<ChangeOutcome>, TuneError> {
         restore(&self.root(), &self.journal)
     }
 }
 
-fn changed(path: &str, from: &str, to: &str) -> Outcome {
-    Outcome { path: path.into(), result: Done::Changed { from: from.into(), to: to.into() } }
+fn changed_outcome(path: &str, from: &str, to: &str) -> ChangeOutcome {
+    ChangeOutcome { path: path.into(), result: ChangeResult::Changed { from: from.into(), to: to.into() } }
 }
 
 #[test]
-fn there_and_back() {
-    let bench = Bench::new();
+fn applied_changes_are_restored() {
+    let bench = TuneFixture::new();
     let before = bench.all();
     let outcomes = bench.apply().unwrap();
     assert_eq!(
         outcomes,
         [
-            changed(GOVERNOR_0, "powersave", "performance"),
-            changed(GOVERNOR_1, "schedutil", "performance"),
-            changed(TURBO, "0", "1"),
-            changed(BALANCING, "1", "0"),
+            changed_outcome(GOVERNOR_0, "powersave", "performance"),
+            changed_outcome(GOVERNOR_1, "schedutil", "performance"),
+            changed_outcome(TURBO, "0", "1"),
+            changed_outcome(BALANCING, "1", "0"),
         ]
     );
     assert_eq!(bench.says(GOVERNOR_1), "performance");
-    assert_eq!(pending(&bench.journal).unwrap().len(), 4);
-    assert!(plan(&bench.root()).is_empty());
+    assert_eq!(pending_changes(&bench.journal).unwrap().len(), 4);
+    assert!(plan_changes(&bench.root()).is_empty());
     let outcomes = bench.restore().unwrap();
-    assert_eq!(outcomes[0], changed(BALANCING, "0", "1"), "newest first");
+    assert_eq!(outcomes[0], changed_outcome(BALANCING, "0", "1"), "newest first");
     assert_eq!(bench.all(), before);
     assert!(!bench.journal.exists());
-    assert!(pending(&bench.journal).unwrap().is_empty());
+    assert!(pending_changes(&bench.journal).unwrap().is_empty());
     assert_eq!(bench.restore().unwrap(), []);
     let left: Vec<_> = fs::read_dir(bench.directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["root"], "neither lock nor temporary file stays behind");
 }
 
 #[test]
-fn changes_of_one_setting_belong_together_and_say_where_they_show() {
-    let bench = Bench::new();
+fn changes_are_grouped_by_setting() {
+    let bench = TuneFixture::new();
     bench.write("/sys/kernel/mm/damon/admin/kdamonds/0/state", "on");
-    let settings = by_setting(&plan(&bench.root()));
+    let settings = group_by_setting(&plan_changes(&bench.root()));
     let paths: Vec<Vec<&str>> =
         settings.iter().map(|of| of.changes.iter().map(|change| change.path.as_str()).collect()).collect();
     let reclaim = "/sys/kernel/mm/damon/admin/kdamonds/0/state";
     assert_eq!(paths, [vec![GOVERNOR_0, GOVERNOR_1], vec![TURBO], vec![BALANCING], vec![reclaim]]);
-    let shows_in_something = |of: &OfSetting| matches!(of.shows, Shows::In(metrics) if !metrics.is_empty());
+    let shows_in_something =
+        |of: &SettingChanges| matches!(of.visible_in, VisibleIn::Metrics(metrics) if !metrics.is_empty());
     assert!(settings[..3].iter().all(shows_in_something));
-    assert!(matches!(settings[3].shows, Shows::Not(why) if why.contains("idle")));
-    let unknown = Change { path: "/proc/sys/kernel/nothing".into(), ..settings[0].changes[0].clone() };
-    assert!(by_setting(&[unknown]).is_empty());
+    assert!(matches!(settings[3].visible_in, VisibleIn::NotMeasurable(why) if why.contains("idle")));
+    let unknown = SettingChange { path: "/proc/sys/kernel/nothing".into(), ..settings[0].changes[0].clone() };
+    assert!(group_by_setting(&[unknown]).is_empty());
 }
 
 #[test]
-fn the_plan_says_what_and_why() {
-    let bench = Bench::new();
+fn plan_lists_changes_with_reasons() {
+    let bench = TuneFixture::new();
     bench.write("/sys/devices/system/cpu/smt/control", "on");
     bench.write("/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never");
     bench.write("/sys/kernel/mm/damon/admin/kdamonds/0/state", "on");
     bench.write("/proc/sys/kernel/randomize_va_space", "2");
-    let plan = plan(&bench.root());
+    let plan = plan_changes(&bench.root());
     let paths: Vec<&str> = plan.iter().map(|change| change.path.as_str()).collect();
     assert_eq!(
         paths,
@@ -129,20 +130,20 @@ fn the_plan_says_what_and_why() {
 }
 
 #[test]
-fn a_governor_that_is_not_offered_is_not_planned() {
-    let bench = Bench::new();
+fn unavailable_governor_is_not_planned() {
+    let bench = TuneFixture::new();
     bench.write("/sys/devices/system/cpu/cpufreq/policy1/scaling_available_governors", "schedutil userspace");
-    assert!(plan(&bench.root()).iter().all(|change| change.path != GOVERNOR_1));
+    assert!(plan_changes(&bench.root()).iter().all(|change| change.path != GOVERNOR_1));
 }
 
 /// Writes settings, and dies at the given one: before it was written, or after.
-fn dying(at: usize, written: bool) -> impl FnMut(&Path, &str) -> io::Result<()> {
+fn fail_at_write(at: usize, written: bool) -> impl FnMut(&Path, &str) -> io::Result<()> {
     let mut count = 0;
     move |path, value| {
         let dies = count == at;
         count += 1;
         if !dies || written {
-            write(path, value)?;
+            write_existing(path, value)?;
         }
         assert!(!dies, "killed");
         Ok(())
@@ -150,14 +151,14 @@ fn dying(at: usize, written: bool) -> impl FnMut(&Path, &str) -> io::Result<()> 
 }
 
 #[test]
-fn killed_at_any_step_of_applying_everything_comes_back() {
+fn kill_during_apply_is_restorable() {
     for at in 0..4 {
         for written in [false, true] {
-            let bench = Bench::new();
+            let bench = TuneFixture::new();
             let (root, before) = (bench.root(), bench.all());
-            let plan = plan(&root);
+            let plan = plan_changes(&root);
             let killed = catch_unwind(AssertUnwindSafe(|| {
-                apply_with(Root::new(&root), &bench.journal, &plan, &mut dying(at, written))
+                apply_with(FileRoot::new(&root), &bench.journal, &plan, &mut fail_at_write(at, written))
             }));
             assert!(killed.is_err());
             let again = apply(&root, &bench.journal, &plan);
@@ -170,14 +171,14 @@ fn killed_at_any_step_of_applying_everything_comes_back() {
 }
 
 #[test]
-fn killed_at_any_step_of_restoring_everything_comes_back() {
+fn kill_during_restore_is_restorable() {
     for at in 0..4 {
         for written in [false, true] {
-            let bench = Bench::new();
+            let bench = TuneFixture::new();
             let (root, before) = (bench.root(), bench.all());
             bench.apply().unwrap();
             let killed = catch_unwind(AssertUnwindSafe(|| {
-                restore_with(Root::new(&root), &bench.journal, &mut dying(at, written))
+                restore_with(FileRoot::new(&root), &bench.journal, &mut fail_at_write(at, written))
             }));
             assert!(killed.is_err());
             assert!(bench.journal.exists());
@@ -188,125 +189,133 @@ fn killed_at_any_step_of_restoring_everything_comes_back() {
 }
 
 #[test]
-fn killed_while_the_journal_was_written_nothing_was_changed() {
-    let bench = Bench::new();
+fn kill_during_journal_write_changes_nothing() {
+    let bench = TuneFixture::new();
     fs::write(bench.directory.path().join("tune.json.new"), "{\"form").unwrap();
     assert_eq!(bench.restore().unwrap(), []);
     assert_eq!(bench.apply().unwrap().len(), 4);
-    assert_eq!(pending(&bench.journal).unwrap().len(), 4);
+    assert_eq!(pending_changes(&bench.journal).unwrap().len(), 4);
 }
 
 #[test]
-fn a_value_set_by_somebody_else_is_left_alone_and_reported() {
-    let bench = Bench::new();
+fn foreign_value_is_kept_and_reported() {
+    let bench = TuneFixture::new();
     bench.apply().unwrap();
     bench.write(GOVERNOR_0, "ondemand");
     let outcomes = bench.restore().unwrap();
     let of = outcomes.iter().find(|outcome| outcome.path == GOVERNOR_0).unwrap();
-    assert_eq!(of.result, Done::ChangedByOthers { ours: "performance".into(), now: "ondemand".into() });
+    assert_eq!(of.result, ChangeResult::ChangedByOthers { ours: "performance".into(), now: "ondemand".into() });
     assert_eq!(bench.says(GOVERNOR_0), "ondemand");
     assert_eq!(bench.says(GOVERNOR_1), "schedutil");
     assert!(!bench.journal.exists());
 }
 
 #[test]
-fn a_setting_that_cannot_be_written_is_reported_and_the_others_go_on() {
-    let bench = Bench::new();
+fn unwritable_setting_does_not_stop_others() {
+    let bench = TuneFixture::new();
     let root = bench.root();
     let mut refusing = |path: &Path, value: &str| match path.ends_with("no_turbo") {
         true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-        false => write(path, value),
+        false => write_existing(path, value),
     };
-    let outcomes = apply_with(Root::new(&root), &bench.journal, &plan(&root), &mut refusing).unwrap();
-    assert!(matches!(&outcomes[2].result, Done::Refused(reason) if reason.ends_with("(run as root)")), "{outcomes:?}");
-    assert_eq!(outcomes[3], changed(BALANCING, "1", "0"));
+    let outcomes = apply_with(FileRoot::new(&root), &bench.journal, &plan_changes(&root), &mut refusing).unwrap();
+    assert!(
+        matches!(&outcomes[2].result, ChangeResult::Refused(reason) if reason.ends_with("(run as root)")),
+        "{outcomes:?}"
+    );
+    assert_eq!(outcomes[3], changed_outcome(BALANCING, "1", "0"));
     let outcomes = bench.restore().unwrap();
-    assert_eq!(outcomes[1], Outcome { path: TURBO.into(), result: Done::AsWanted("0".into()) });
+    assert_eq!(outcomes[1], ChangeOutcome { path: TURBO.into(), result: ChangeResult::AsWanted("0".into()) });
     assert_eq!(bench.says(BALANCING), "1");
     assert!(!bench.journal.exists());
 }
 
 #[test]
-fn a_setting_that_does_not_take_is_noticed_by_reading_it_back() {
-    let bench = Bench::new();
+fn ineffective_write_is_detected() {
+    let bench = TuneFixture::new();
     let root = bench.root();
-    let outcomes = apply_with(Root::new(&root), &bench.journal, &plan(&root), &mut |_: &Path, _: &str| Ok(())).unwrap();
-    assert!(outcomes.iter().all(|outcome| matches!(&outcome.result, Done::Refused(_))), "{outcomes:?}");
+    let outcomes =
+        apply_with(FileRoot::new(&root), &bench.journal, &plan_changes(&root), &mut |_: &Path, _: &str| Ok(()))
+            .unwrap();
+    assert!(outcomes.iter().all(|outcome| matches!(&outcome.result, ChangeResult::Refused(_))), "{outcomes:?}");
     assert!(!bench.journal.exists(), "nothing was changed, so nothing is pending");
 }
 
 #[test]
-fn what_cannot_be_put_back_stays_in_the_journal() {
-    let bench = Bench::new();
+fn unrestored_setting_stays_in_journal() {
+    let bench = TuneFixture::new();
     let root = bench.root();
     bench.apply().unwrap();
     let mut refusing = |_: &Path, _: &str| Err(io::Error::from(io::ErrorKind::PermissionDenied));
-    let outcomes = restore_with(Root::new(&root), &bench.journal, &mut refusing).unwrap();
-    assert!(outcomes.iter().all(|outcome| matches!(outcome.result, Done::Refused(_))));
+    let outcomes = restore_with(FileRoot::new(&root), &bench.journal, &mut refusing).unwrap();
+    assert!(outcomes.iter().all(|outcome| matches!(outcome.result, ChangeResult::Refused(_))));
     assert!(bench.journal.exists());
     bench.restore().unwrap();
     assert_eq!(bench.says(TURBO), "0");
 }
 
 #[test]
-fn a_setting_that_is_gone_does_not_stop_the_others() {
-    let bench = Bench::new();
+fn missing_setting_does_not_stop_others() {
+    let bench = TuneFixture::new();
     bench.apply().unwrap();
-    fs::remove_file(Root::new(&bench.root()).at(GOVERNOR_1)).unwrap();
+    fs::remove_file(FileRoot::new(&bench.root()).resolve(GOVERNOR_1)).unwrap();
     let outcomes = bench.restore().unwrap();
-    assert!(matches!(&outcomes[2].result, Done::Gone(_)), "{outcomes:?}");
+    assert!(matches!(&outcomes[2].result, ChangeResult::Gone(_)), "{outcomes:?}");
     assert_eq!(bench.says(GOVERNOR_0), "powersave");
     assert!(!bench.journal.exists());
 }
 
 #[test]
-fn after_a_restart_nothing_is_ours_any_more() {
-    let bench = Bench::new();
+fn journal_of_earlier_boot_is_dropped() {
+    let bench = TuneFixture::new();
     bench.apply().unwrap();
     bench.write(BOOT, "two");
     bench.write(GOVERNOR_0, "powersave");
     let outcomes = bench.restore().unwrap();
     assert_eq!(bench.says(TURBO), "1", "set at boot");
-    assert!(outcomes.contains(&Outcome { path: GOVERNOR_0.into(), result: Done::AsWanted("powersave".into()) }));
+    assert!(
+        outcomes
+            .contains(&ChangeOutcome { path: GOVERNOR_0.into(), result: ChangeResult::AsWanted("powersave".into()) })
+    );
     assert!(!bench.journal.exists());
 }
 
 #[test]
-fn one_at_a_time() {
-    let bench = Bench::new();
-    let lock = Lock::take(&bench.journal).unwrap();
+fn concurrent_tune_is_refused() {
+    let bench = TuneFixture::new();
+    let lock = JournalLock::acquire(&bench.journal).unwrap();
     assert!(matches!(bench.apply(), Err(TuneError::Busy { .. })));
     drop(lock);
     bench.apply().unwrap();
-    let _lock = Lock::take(&bench.journal).unwrap();
+    let _lock = JournalLock::acquire(&bench.journal).unwrap();
     assert!(matches!(bench.restore(), Err(TuneError::Busy { .. })));
 }
 
 #[test]
-fn a_journal_that_is_not_ours_is_an_error_and_nothing_is_changed() {
-    let bench = Bench::new();
+fn invalid_journal_is_an_error() {
+    let bench = TuneFixture::new();
     let before = bench.all();
     for text in ["", "{}", r#"{"format":2,"boot":null,"entries":[]}"#] {
         fs::write(&bench.journal, text).unwrap();
-        assert!(matches!(bench.apply(), Err(TuneError::Damaged { .. })), "{text}");
-        assert!(matches!(bench.restore(), Err(TuneError::Damaged { .. })), "{text}");
+        assert!(matches!(bench.apply(), Err(TuneError::CorruptJournal { .. })), "{text}");
+        assert!(matches!(bench.restore(), Err(TuneError::CorruptJournal { .. })), "{text}");
     }
     assert_eq!(bench.all(), before);
 }
 
 #[test]
-fn without_a_place_for_the_journal_nothing_is_changed() {
-    let bench = Bench::new();
+fn unwritable_journal_changes_nothing() {
+    let bench = TuneFixture::new();
     let before = bench.all();
     let nowhere = bench.directory.path().join("missing/missing/tune.json");
-    let error = apply(&bench.root(), &nowhere, &plan(&bench.root())).unwrap_err();
-    assert!(matches!(error, TuneError::Journal { action: "locked", .. }), "{error}");
+    let error = apply(&bench.root(), &nowhere, &plan_changes(&bench.root())).unwrap_err();
+    assert!(matches!(error, TuneError::JournalIo { action: "locked", .. }), "{error}");
     assert_eq!(bench.all(), before);
 }
 
 #[test]
-fn where_nothing_is_to_be_done_nothing_is_made() {
-    let bench = Bench::new();
+fn empty_plan_creates_no_files() {
+    let bench = TuneFixture::new();
     let nowhere = bench.directory.path().join("kelvin/tune.json");
     assert_eq!(apply(&bench.root(), &nowhere, &[]).unwrap(), []);
     assert!(!nowhere.parent().unwrap().exists());
@@ -322,15 +331,15 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn the_journal_and_its_directory_are_nobody_else_s() {
-    let bench = Bench::new();
+fn journal_is_private_to_owner() {
+    let bench = TuneFixture::new();
     let (directory, journal) = (bench.directory.path().join("kelvin"), bench.directory.path().join("kelvin/tune.json"));
-    apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
+    apply(&bench.root(), &journal, &plan_changes(&bench.root())).unwrap();
     assert_eq!((mode(&directory), mode(&journal)), (0o700, 0o600));
     restore(&bench.root(), &journal).unwrap();
     // Created by an earlier kelvin, and readable by others.
     set_mode(&directory, 0o755);
-    apply(&bench.root(), &journal, &plan(&bench.root())).unwrap();
+    apply(&bench.root(), &journal, &plan_changes(&bench.root())).unwrap();
     assert_eq!(mode(&directory), 0o700);
 }
 
@@ -341,8 +350,8 @@ fn journal_of(path: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn a_journal_of_what_tune_never_does_is_refused_and_nothing_is_changed() {
-    let bench = Bench::new();
+fn journal_with_unknown_change_is_refused() {
+    let bench = TuneFixture::new();
     let before = bench.all();
     let outside = "/sys/devices/system/cpu/cpufreq/policy0/../../../../../../etc/shadow";
     let long = "x".repeat(100_000);
@@ -369,7 +378,7 @@ fn a_journal_of_what_tune_never_does_is_refused_and_nothing_is_changed() {
         ("/proc/sys/vm/swappiness", "200", "1", "tune never changes"),
     ] {
         fs::write(&bench.journal, journal_of(path, from, to)).unwrap();
-        for outcome in [bench.restore().map(drop), bench.apply().map(drop), pending(&bench.journal).map(drop)] {
+        for outcome in [bench.restore().map(drop), bench.apply().map(drop), pending_changes(&bench.journal).map(drop)] {
             let said = outcome.unwrap_err().to_string();
             assert!(said.contains(why) && said.contains("and remove it") && said.len() < 600, "{path} {from}: {said}");
         }
@@ -377,18 +386,21 @@ fn a_journal_of_what_tune_never_does_is_refused_and_nothing_is_changed() {
     assert_eq!(bench.all(), before);
     assert_eq!(bench.says("/etc/shadow"), "performance");
     fs::write(&bench.journal, journal_of(TURBO, "0", "1")).unwrap();
-    assert_eq!(bench.restore().unwrap(), [Outcome { path: TURBO.into(), result: Done::AsWanted("0".into()) }]);
+    assert_eq!(
+        bench.restore().unwrap(),
+        [ChangeOutcome { path: TURBO.into(), result: ChangeResult::AsWanted("0".into()) }]
+    );
 }
 
 #[test]
-fn a_journal_that_others_could_have_written_is_refused_and_nothing_is_changed() {
-    let bench = Bench::new();
-    let plan = plan(&bench.root());
+fn writable_by_others_journal_is_refused() {
+    let bench = TuneFixture::new();
+    let plan = plan_changes(&bench.root());
     bench.apply().unwrap();
     let (tuned, top) = (bench.all(), bench.directory.path());
     let refused = |words: &str| {
         let applied = apply(&bench.root(), &bench.journal, &plan).map(drop);
-        for outcome in [bench.restore().map(drop), applied, pending(&bench.journal).map(drop)] {
+        for outcome in [bench.restore().map(drop), applied, pending_changes(&bench.journal).map(drop)] {
             let said = outcome.unwrap_err().to_string();
             assert!(said.contains(words) && said.contains("allow only root to write there"), "{words}: {said}");
         }
@@ -412,8 +424,8 @@ fn a_journal_that_others_could_have_written_is_refused_and_nothing_is_changed() 
 }
 
 #[test]
-fn a_journal_of_another_user_is_refused() {
-    let bench = Bench::new();
+fn journal_of_other_user_is_refused() {
+    let bench = TuneFixture::new();
     bench.apply().unwrap();
     if std::os::unix::fs::chown(&bench.journal, Some(4_000_000), None).is_err() {
         return skipped("only root gives files away");
@@ -428,20 +440,20 @@ fn skipped(why: &str) {
 }
 
 #[test]
-fn a_link_out_of_proc_and_sys_is_not_followed() {
-    let bench = Bench::new();
+fn link_outside_proc_sys_is_refused() {
+    let bench = TuneFixture::new();
     bench.apply().unwrap();
-    let (turbo, elsewhere) = (Root::new(&bench.root()).at(TURBO), bench.directory.path().join("elsewhere"));
+    let (turbo, elsewhere) = (FileRoot::new(&bench.root()).resolve(TURBO), bench.directory.path().join("elsewhere"));
     fs::rename(&turbo, &elsewhere).unwrap();
     symlink(&elsewhere, &turbo).unwrap();
     let outcomes = bench.restore().unwrap();
     assert!(
-        matches!(&outcomes[1].result, Done::Refused(why) if why.contains("is not in /proc or /sys")),
+        matches!(&outcomes[1].result, ChangeResult::Refused(why) if why.contains("is not in /proc or /sys")),
         "{outcomes:?}"
     );
     assert_eq!(fs::read_to_string(&elsewhere).unwrap().trim(), "1");
     // Links within /sys are the kernel's own.
-    let within = Root::new(&bench.root()).at("/sys/devices/other");
+    let within = FileRoot::new(&bench.root()).resolve("/sys/devices/other");
     fs::rename(&elsewhere, &within).unwrap();
     fs::remove_file(&turbo).unwrap();
     symlink(&within, &turbo).unwrap();
@@ -450,11 +462,11 @@ fn a_link_out_of_proc_and_sys_is_not_followed() {
 }
 
 #[test]
-fn what_somebody_else_changed_since_the_plan_was_made_is_left_alone() {
-    let bench = Bench::new();
-    let plan = plan(&bench.root());
+fn foreign_change_after_plan_is_kept() {
+    let bench = TuneFixture::new();
+    let plan = plan_changes(&bench.root());
     bench.write(BALANCING, "2");
     let outcomes = apply(&bench.root(), &bench.journal, &plan).unwrap();
-    assert_eq!(outcomes[3].result, Done::ChangedByOthers { ours: "1".into(), now: "2".into() });
-    assert_eq!((bench.says(BALANCING).as_str(), pending(&bench.journal).unwrap().len()), ("2", 3));
+    assert_eq!(outcomes[3].result, ChangeResult::ChangedByOthers { ours: "1".into(), now: "2".into() });
+    assert_eq!((bench.says(BALANCING).as_str(), pending_changes(&bench.journal).unwrap().len()), ("2", 3));
 }

@@ -7,11 +7,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// A tree unpacked into a directory that goes away with it.
-pub struct Tree(tempfile::TempDir);
+pub struct RecordedTree(tempfile::TempDir);
 
-impl Tree {
+impl RecordedTree {
     /// Unpacks `tests/trees/NAME.tree`.
-    pub fn named(name: &str) -> Self {
+    pub fn load(name: &str) -> Self {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/trees/{name}.tree"));
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         assert!(text.starts_with("# Recorded") || text.starts_with("# Composed"), "{name} must state its origin");

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, Furthest};
+use super::{Estimate, LawDeviation};
 use crate::{Case, Name};
 
 /// A claim on a server under load.
@@ -13,7 +13,7 @@ pub enum LoadClaim {
     /// What limits throughput, and from how many users on.
     Limit(Box<LoadLimit>),
     /// What would limit it if the present limit were further away.
-    WhatIf(LoadWhatIf),
+    WhatIf(NextLimitClaim),
     /// The universal scalability law describes how throughput grows with users.
     Scalability {
         /// What is common to all numbers of users.
@@ -25,7 +25,7 @@ pub enum LoadClaim {
         /// The whole number of users with the highest throughput; `None` where it does not fall up to the most that were there.
         peak: Option<f64>,
         /// Its largest deviation.
-        furthest: Furthest,
+        furthest: LawDeviation,
     },
     /// A resource does more work than was asked for.
     Amplification {
@@ -84,18 +84,18 @@ pub enum LoadClaim {
         tolerance: f64,
     },
     /// Something on a host hinders requests at saturation.
-    Hindrance(LoadHindrance),
+    Hindrance(HindranceClaim),
     /// More workers serve more.
-    MoreWorkers(LoadMoreWorkers),
+    MoreWorkers(MoreWorkersClaim),
     /// What changes from one sweep to another that differs in one property.
     Across(Box<LoadComparison>),
     /// A published study, judged from its capacities alone, is as it was seen.
-    Published(PublishedLoad),
+    Published(PublishedLoadCase),
 }
 
 /// What the same server gave with more workers: an intervention that decides whether their number limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadMoreWorkers {
+pub struct MoreWorkersClaim {
     /// What is common to all numbers of users.
     pub held: Case,
     /// How many users there were.
@@ -212,9 +212,9 @@ pub enum LoadVerdict {
     /// point to it. It is never certain.
     Unwatched {
         /// How it limits.
-        how: Unwatched,
+        how: UnwatchedLimit,
         /// Where requests were most of the time.
-        at: Whereabouts,
+        at: RequestLocation,
     },
     /// Not known.
     Unknown {
@@ -226,7 +226,7 @@ pub enum LoadVerdict {
 /// How something limits that was not watched itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Unwatched {
+pub enum UnwatchedLimit {
     /// It serves so many requests at a time, each for as long: a lock, few places behind it, a rate that it keeps to.
     InTurn {
         /// How many.
@@ -275,7 +275,7 @@ pub enum Unwatched {
 /// Where requests are most of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Whereabouts {
+pub enum RequestLocation {
     /// In the server, which neither works for them nor reads or writes.
     Server,
     /// In the server, which waits for its disk.
@@ -373,7 +373,7 @@ pub enum Hindrance {
 
 /// What hinders requests at saturation, and how much.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadHindrance {
+pub struct HindranceClaim {
     /// What is common to all numbers of users.
     pub held: Case,
     /// What it is.
@@ -417,7 +417,7 @@ pub struct LoadLawCheck {
 
 /// What would limit throughput next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadWhatIf {
+pub struct NextLimitClaim {
     /// What is common to all numbers of users.
     pub held: Case,
     /// The present limit, by its word.
@@ -425,14 +425,14 @@ pub struct LoadWhatIf {
     /// The next one.
     pub next: Name,
     /// How many times as fast the present limit would have to be to make it the limit, by its use under load.
-    pub as_measured: WhatIf,
+    pub as_measured: LimitProjection,
     /// The same by its capacity alone, if that was measured.
-    pub from_capacity: Option<WhatIf>,
+    pub from_capacity: Option<LimitProjection>,
 }
 
 /// A limit moved away until the next one is met.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WhatIf {
+pub struct LimitProjection {
     /// How many times as fast the present limit would have to be.
     pub times: f64,
     /// The throughput there, in requests a second.
@@ -441,7 +441,7 @@ pub struct WhatIf {
 
 /// A published case of a server under load: what its capacities say, beside what was seen.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PublishedLoad {
+pub struct PublishedLoadCase {
     /// The case, in the words of the study.
     pub name: String,
     /// What limits throughput by the capacities.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, Side};
+use super::{Estimate, MetricValue};
 use crate::{Case, Name};
 
 /// A claim on what decides how long a transfer takes.
@@ -19,7 +19,7 @@ pub enum TransferClaim {
         /// The same with the other value.
         other: Case,
         /// Files by files, the smallest first.
-        over: Vec<OverFiles>,
+        over: Vec<FactorOverFiles>,
         /// Whether they were written to a file system in memory, whose pages have no blocks.
         in_memory: bool,
     },
@@ -76,15 +76,15 @@ impl TransferFactor {
 
 /// A factor over one set of files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct OverFiles {
+pub struct FactorOverFiles {
     /// The set.
     pub files: Name,
     /// With the usual value, and with the other.
-    pub sides: [Side; 2],
+    pub sides: [MetricValue; 2],
     /// The time with the other value over that with the usual one.
     pub ratio: Estimate,
     /// What the ratio says.
-    pub change: Change,
+    pub change: TimeChange,
     /// Nanoseconds that each file, or each further connection, costs by it, where it is a cost for each.
     pub each: Option<Estimate>,
     /// The ratio of the published means, where there are some.
@@ -109,7 +109,7 @@ pub struct GainOverFiles {
 /// What a ratio of times says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum TimeChange {
     /// All of its interval is within the margin around 1.
     Same,
     /// All of its interval is below 1.
@@ -120,13 +120,15 @@ pub enum Change {
     NotKnown,
 }
 
-impl Change {
+impl TimeChange {
     /// Distance from 1 within which two times are the same: less than the two halves of a run often differ by.
-    pub const MARGIN: f64 = 0.05;
+    pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
     /// What a ratio with its interval says.
-    pub fn of(ratio: &Estimate) -> Self {
-        let is_within = !ratio.is_range && ratio.low >= 1.0 - Self::MARGIN && ratio.high <= 1.0 + Self::MARGIN;
+    pub fn from_ratio(ratio: &Estimate) -> Self {
+        let is_within = !ratio.is_range
+            && ratio.low >= 1.0 - Self::EQUIVALENCE_MARGIN
+            && ratio.high <= 1.0 + Self::EQUIVALENCE_MARGIN;
         match ratio.is_above(1.0) {
             _ if is_within => Self::Same,
             Some(true) => Self::Longer,
@@ -136,8 +138,8 @@ impl Change {
     }
 
     /// What a ratio of published means says: there is no interval.
-    pub fn of_published(ratio: f64) -> Self {
-        Self::of(&Estimate { value: ratio, low: ratio, high: ratio, is_range: false })
+    pub fn from_published_ratio(ratio: f64) -> Self {
+        Self::from_ratio(&Estimate { value: ratio, low: ratio, high: ratio, is_range: false })
     }
 }
 
@@ -146,11 +148,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_says_the_same_only_where_all_of_its_interval_is_close_to_one() {
-        let says = |low, high| Change::of(&Estimate { value: f64::midpoint(low, high), low, high, is_range: false });
-        assert_eq!([says(0.96, 1.04), says(1.01, 1.04)], [Change::Same; 2]);
-        assert_eq!([says(1.01, 1.2), says(0.3, 0.99)], [Change::Longer, Change::Shorter]);
-        assert_eq!([says(0.9, 1.2), says(0.96, 1.06)], [Change::NotKnown; 2]);
-        assert_eq!([1.04, 1.06, 0.3].map(Change::of_published), [Change::Same, Change::Longer, Change::Shorter]);
+    fn ratio_is_same_only_within_margin() {
+        let says = |low, high| {
+            TimeChange::from_ratio(&Estimate { value: f64::midpoint(low, high), low, high, is_range: false })
+        };
+        assert_eq!([says(0.96, 1.04), says(1.01, 1.04)], [TimeChange::Same; 2]);
+        assert_eq!([says(1.01, 1.2), says(0.3, 0.99)], [TimeChange::Longer, TimeChange::Shorter]);
+        assert_eq!([says(0.9, 1.2), says(0.96, 1.06)], [TimeChange::NotKnown; 2]);
+        assert_eq!(
+            [1.04, 1.06, 0.3].map(TimeChange::from_published_ratio),
+            [TimeChange::Same, TimeChange::Longer, TimeChange::Shorter]
+        );
     }
 }

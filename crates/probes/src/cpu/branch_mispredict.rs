@@ -4,11 +4,11 @@
 //! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
 use kelvin_catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::kernels::{self, Outcomes};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::kernels::{self, BranchOutcomes};
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -52,51 +52,55 @@ pub(crate) static PROBE: Probe = Probe {
 const SPREAD: f64 = 1.4;
 
 /// Maximum deviation of the share of branches taken, in standard deviations.
-const DEVIATIONS: f64 = 6.0;
+const MAX_DEVIATIONS: f64 = 6.0;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let mut random = Outcomes::random(bench.seed());
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let mut random = BranchOutcomes::random(bench.seed());
     bench.time_parts([&BRANCH_MISPREDICT], |clock, mispredictions| {
-        let timed = |outcomes: &mut Outcomes| {
+        let timed = |outcomes: &mut BranchOutcomes| {
             let start = clock.start();
             let not_taken = kernels::branches(outcomes, mispredictions);
             (clock.stop().wrapping_sub(start) as f64, not_taken)
         };
-        let [first, never, second, always] =
-            [timed(&mut random), timed(&mut { Outcomes::NEVER }), timed(&mut random), timed(&mut { Outcomes::ALWAYS })];
-        are_random(first.1 + second.1, 2 * mispredictions)?;
+        let [first, never, second, always] = [
+            timed(&mut random),
+            timed(&mut { BranchOutcomes::NEVER }),
+            timed(&mut random),
+            timed(&mut { BranchOutcomes::ALWAYS }),
+        ];
+        check_randomness(first.1 + second.1, 2 * mispredictions)?;
         // As many clock pairs on either side.
         Ok([first.0 + second.0 - never.0 - always.0])
     })
 }
 
 /// Fails if the branches not taken are not about half of all.
-fn are_random(not_taken: u64, all: u64) -> Result<(), Stop> {
+fn check_randomness(not_taken: u64, all: u64) -> Result<(), ProbeError> {
     let deviation = (not_taken as f64 - all as f64 / 2.0) / (all as f64 / 4.0).sqrt();
-    match deviation.abs() <= DEVIATIONS {
+    match deviation.abs() <= MAX_DEVIATIONS {
         true => Ok(()),
-        false => {
-            Err(Stop::fail(format!("{not_taken} of {all} branches were not taken: their outcomes were not random")))
-        }
+        false => Err(ProbeError::fail(format!(
+            "{not_taken} of {all} branches were not taken: their outcomes were not random"
+        ))),
     }
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let cost = published::figure(facts, |core| core.source, |core| core.misprediction)?;
-    let frequency = published::frequency(facts)?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let cost = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
+    let frequency = published::measured_frequency(facts)?;
     let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
     let (low, high) = (nanoseconds(cost.span.0 / SPREAD), nanoseconds(cost.span.1 * SPREAD));
     let value = nanoseconds(cost.value);
-    Ok(Predicting::between(Basis::Published, value, low, high)
+    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
         .formula("published misprediction", "published misprediction / core frequency")
         .input(cost.input("misprediction"))
         .input(frequency.clone())
         .source(&cost.source)
-        .derived_as(format!(
+        .build_with(format!(
             "{} cycles / {:.3} GHz = {value:.2} ns; predicted range: {low:.2} to {high:.2} ns by the spread of \
              published figures",
             cost.value,
@@ -115,11 +119,11 @@ mod tests {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known(core.into(), "a test");
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 2e9, half_width: 0.0 });
-        predict(&Facts::new(&machine, &measured), &BRANCH_MISPREDICT, &Case::new()).unwrap()
+        predict(&PredictionInputs::new(&machine, &measured), &BRANCH_MISPREDICT, &Case::new()).unwrap()
     }
 
     #[test]
-    fn a_misprediction_is_the_published_cycles_of_the_core() {
+    fn misprediction_uses_published_core_cycles() {
         let zen_4 = predicted("Zen 4");
         assert_eq!((zen_4.value, zen_4.high), (6.5, 9.1));
         assert!((zen_4.low - 4.643).abs() < 0.001);
@@ -129,8 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_that_are_not_random_are_found() {
-        assert!(are_random(1, 2).is_ok() && are_random(2, 2).is_ok() && are_random(500_900, 1_000_000).is_ok());
-        assert!(are_random(504_000, 1_000_000).is_err() && are_random(0, 1000).is_err());
+    fn non_random_outcomes_are_detected() {
+        assert!(
+            check_randomness(1, 2).is_ok()
+                && check_randomness(2, 2).is_ok()
+                && check_randomness(500_900, 1_000_000).is_ok()
+        );
+        assert!(check_randomness(504_000, 1_000_000).is_err() && check_randomness(0, 1000).is_err());
     }
 }

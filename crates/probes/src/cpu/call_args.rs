@@ -3,12 +3,12 @@
 //! It is the cost of a predicted call that is not inlined. It must not be used as the cost of a first call, of a
 //! mispredicted one, or of the work of a callee.
 
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, FREQUENCY, Via};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::kernels::{self, Calls, MOST_ARGUMENTS};
+use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind, FREQUENCY};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::kernels::{self, CallLoop, MAX_ARGUMENTS};
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -56,54 +56,58 @@ pub(crate) static PROBE: Probe = Probe {
 const SPREAD: f64 = 1.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |arguments: usize, via| Case::new().with(ARGUMENTS, arguments as u64).at(via);
+    let case = |arguments: usize, via| Case::new().with_number(ARGUMENTS, arguments as u64).with_word(via);
     let others: &[usize] = match effort {
         Effort::Quick => &[0],
-        Effort::Default => &[0, MOST_ARGUMENTS],
-        Effort::Thorough => &[0, 1, 2, 3, 4, 5, 6, MOST_ARGUMENTS],
+        Effort::Default => &[0, MAX_ARGUMENTS],
+        Effort::Thorough => &[0, 1, 2, 3, 4, 5, 6, MAX_ARGUMENTS],
     };
-    let direct = (0..=MOST_ARGUMENTS).map(|arguments| case(arguments, Via::Direct));
-    let rest =
-        [Via::Indirect, Via::Plt].into_iter().flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
+    let direct = (0..=MAX_ARGUMENTS).map(|arguments| case(arguments, CallKind::Direct));
+    let rest = [CallKind::Indirect, CallKind::Plt]
+        .into_iter()
+        .flat_map(|via| others.iter().map(move |&arguments| case(arguments, via)));
     direct.chain(rest).collect()
 }
 
 /// The parameters of a case.
-fn parameters(case: &Case) -> Option<(usize, kernels::Via)> {
-    let via = match Via::of(case)? {
-        Via::Direct => kernels::Via::Direct,
-        Via::Indirect => kernels::Via::Indirect,
-        Via::Plt => kernels::Via::Plt,
+fn parameters(case: &Case) -> Option<(usize, kernels::CallPath)> {
+    let via = match CallKind::of(case)? {
+        CallKind::Direct => kernels::CallPath::Direct,
+        CallKind::Indirect => kernels::CallPath::Indirect,
+        CallKind::Plt => kernels::CallPath::Plt,
     };
-    Some((usize::try_from(ARGUMENTS.of(case)?).ok()?, via))
+    Some((usize::try_from(ARGUMENTS.number_in(case)?).ok()?, via))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (arguments, loop_of_calls) = parameters(case)
-        .and_then(|(arguments, via)| Some((arguments as u64, Calls::new(arguments, via)?)))
-        .ok_or_else(|| Stop::fail(format!("there is no call loop for the case {case}")))?;
+        .and_then(|(arguments, via)| Some((arguments as u64, CallLoop::new(arguments, via)?)))
+        .ok_or_else(|| ProbeError::fail(format!("there is no call loop for the case {case}")))?;
     let each = arguments * (arguments + 1) / 2;
     bench.time(&CALL_ARGS, |calls| {
         let sum = loop_of_calls.run(calls);
         if sum != calls.wrapping_mul(each) {
-            return Err(Stop::fail(format!("{calls} calls passed {sum} instead of {}", calls.wrapping_mul(each))));
+            return Err(ProbeError::fail(format!(
+                "{calls} calls passed {sum} instead of {}",
+                calls.wrapping_mul(each)
+            )));
         }
         Ok(())
     })
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (arguments, _) =
-        parameters(case).ok_or_else(|| NoPrediction::because(format!("there is no call loop for the case {case}")))?;
+        parameters(case).ok_or_else(|| NoPrediction::new(format!("there is no call loop for the case {case}")))?;
     if arguments > 0 {
         return with_arguments(facts, case, arguments as f64);
     }
-    let pair = published::figure(facts, |core| core.source, |core| core.call_and_return)?;
-    let frequency = published::frequency(facts)?;
+    let pair = published::published_cycles(facts, |core| core.source, |core| core.call_and_return)?;
+    let frequency = published::measured_frequency(facts)?;
     let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
     let value = nanoseconds(pair.value);
-    Ok(Predicting::between(
-        Basis::Published,
+    Ok(PredictionBuilder::with_range(
+        PredictionBasis::Published,
         value,
         nanoseconds(pair.span.0 / SPREAD) * 0.98,
         nanoseconds(pair.span.1 * SPREAD) * 1.02,
@@ -112,7 +116,7 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     .input(pair.input("call and return"))
     .input(frequency.clone())
     .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET")
-    .derived_as(format!(
+    .build_with(format!(
         "{} cycles / {:.3} GHz = {value:.2} ns; predicted range: within a factor of {SPREAD}",
         pair.value,
         frequency.value / 1e9
@@ -120,18 +124,22 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 }
 
 /// With arguments: the same call without, or a cycle for each, whichever takes longer.
-fn with_arguments(facts: &Facts<'_>, case: &Case, adds: f64) -> Result<Prediction, NoPrediction> {
-    let call = facts.measured(&CALL_ARGS, &case.clone().with(ARGUMENTS, 0))?;
-    let frequency = published::frequency(facts)?;
+fn with_arguments(facts: &PredictionInputs<'_>, case: &Case, adds: f64) -> Result<Prediction, NoPrediction> {
+    let call = facts.measured(&CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
+    let frequency = published::measured_frequency(facts)?;
     let value = call.value.max(adds * 1e9 / frequency.value);
     let derivation =
         format!("max({:.2} ns a call, {adds} cycles / {:.3} GHz) = {value:.2} ns", call.value, frequency.value / 1e9);
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.2)
         .formula("call or adds", "max(the call without arguments, one dependent add per argument / core frequency)")
         .input(call)
-        .input(published::cycles("adds", adds, "one instruction per argument in the callee's chain, one cycle each"))
+        .input(published::cycles_input(
+            "adds",
+            adds,
+            "one instruction per argument in the callee's chain, one cycle each",
+        ))
         .input(frequency)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 #[cfg(test)]
@@ -142,7 +150,7 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn arguments_cost_a_cycle_each_once_they_take_longer_than_the_call() {
+    fn arguments_cost_a_cycle_beyond_call_latency() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Zen 3".into(), "a test");
         // At 1 GHz a call takes 4.5 cycles here, and 4 in publications.
@@ -150,9 +158,9 @@ mod tests {
             let value = if id == CALL_ARGS.id.as_str() { 4.5 } else { 1e9 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let cycles: Vec<f64> = (0..=7)
-            .map(|arguments| Case::new().with(ARGUMENTS, arguments).at(Via::Direct))
+            .map(|arguments| Case::new().with_number(ARGUMENTS, arguments).with_word(CallKind::Direct))
             .map(|case| predict(&facts, &CALL_ARGS, &case).unwrap().value)
             .collect();
         assert_eq!(cycles, [4.0, 4.5, 4.5, 4.5, 4.5, 5.0, 6.0, 7.0]);
@@ -163,14 +171,12 @@ mod tests {
     fn every_case_has_a_loop() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&testing::machine(), effort);
-            assert!(
-                cases.iter().all(|case| {
-                    parameters(case).is_some_and(|(arguments, via)| Calls::new(arguments, via).is_some())
-                })
-            );
+            assert!(cases.iter().all(|case| {
+                parameters(case).is_some_and(|(arguments, via)| CallLoop::new(arguments, via).is_some())
+            }));
             // The points of the earlier study are always there.
             for arguments in 0..=7 {
-                assert!(cases.contains(&Case::new().with(ARGUMENTS, arguments).at(Via::Direct)));
+                assert!(cases.contains(&Case::new().with_number(ARGUMENTS, arguments).with_word(CallKind::Direct)));
             }
         }
     }

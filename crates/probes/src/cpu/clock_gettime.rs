@@ -4,12 +4,12 @@
 //! in user mode, through the vDSO.
 
 use kelvin_catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::calls::{KernelClock, clock_reads, library_clock_reads};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gettime_loop};
 
 use crate::os::syscall_null;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_GETTIME.id.as_str(),
@@ -36,7 +36,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CLOCK_GETTIME],
-    inputs: &[CLOCK_PAIR.id.as_str(), syscall_null::ID],
+    inputs: &[CLOCK_PAIR.id.as_str(), syscall_null::SYSCALL_NULL_ID],
     cases,
     run,
     predict,
@@ -44,101 +44,109 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Sequence lock, scaling by a multiplication and a shift, normalisation, and two calls: about 60 instructions, at
 /// three to four per cycle and 3 to 4 GHz.
-const AROUND: f64 = 5.0;
+const VDSO_OVERHEAD_NANOSECONDS: f64 = 5.0;
 /// Clock sources that the vDSO can read (VDSO_CLOCKMODE of each in the kernel's drivers).
-const USER_READABLE: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
+const VDSO_CLOCK_SOURCES: [&str; 4] = ["tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page"];
 /// Share of a system call's time below which a call cannot have entered the kernel.
-const NOT_ENTERED: f64 = 0.5;
+const MAX_USER_MODE_SHARE: f64 = 0.5;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let all = cpu::KernelClock::ALL;
     let wanted = if effort == Effort::Quick { 2 } else { all.len() };
-    all[..wanted].iter().map(|&clock| Case::new().at(clock)).collect()
+    all[..wanted].iter().map(|&clock| Case::new().with_word(clock)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let clock = match cpu::KernelClock::of(case) {
         Some(cpu::KernelClock::Monotonic) => KernelClock::Monotonic,
         Some(cpu::KernelClock::MonotonicRaw) => KernelClock::MonotonicRaw,
         Some(cpu::KernelClock::MonotonicCoarse) => KernelClock::MonotonicCoarse,
         Some(cpu::KernelClock::ThreadCpu) => KernelClock::ThreadCpu,
-        None => return Err(Stop::fail(format!("the case {case} names no clock"))),
+        None => return Err(ProbeError::fail(format!("the case {case} names no clock"))),
     };
-    bench.note(kernel_entered(bench, clock)?);
-    bench.time(&CLOCK_GETTIME, |calls| Ok(library_clock_reads(clock, calls)?))
+    bench.note(describe_kernel_entry(bench, clock)?);
+    bench.time(&CLOCK_GETTIME, |calls| Ok(libc_clock_gettime_loop(clock, calls)?))
 }
 
 /// Whether the library's call enters the kernel, by its time against the bare system call's, in words.
-fn kernel_entered(bench: &Bench<'_>, clock: KernelClock) -> Result<String, Stop> {
+fn describe_kernel_entry(bench: &Bench<'_>, clock: KernelClock) -> Result<String, ProbeError> {
     const CALLS: u64 = 500;
     let (mut library, mut kernel) = (u64::MAX, u64::MAX);
     for _ in 0..7 {
-        library = library.min(ticks(bench, || library_clock_reads(clock, CALLS))?);
-        kernel = kernel.min(ticks(bench, || clock_reads(clock, CALLS))?);
+        library = library.min(ticks(bench, || libc_clock_gettime_loop(clock, CALLS))?);
+        kernel = kernel.min(ticks(bench, || clock_gettime_loop(clock, CALLS))?);
     }
     let ratio = library as f64 / kernel.max(1) as f64;
-    Ok(if ratio < NOT_ENTERED {
+    Ok(if ratio < MAX_USER_MODE_SHARE {
         "vDSO: less than half the time of the bare system call for the same clock".into()
     } else {
         "system call: more than half the time of the bare system call for the same clock".into()
     })
 }
 
-fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Result<u64, Stop> {
+fn ticks(bench: &Bench<'_>, work: impl FnOnce() -> kelvin_sys::Result<()>) -> Result<u64, ProbeError> {
     let clock = bench.clock();
     let begun = clock.start();
     work()?;
     Ok(clock.stop().wrapping_sub(begun))
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     match cpu::KernelClock::of(case) {
-        Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::because(
+        Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::new(
             "it is a system call that locks the run queue; its cost is not published, and os.syscall.null is its floor",
         )),
-        Some(cpu::KernelClock::MonotonicCoarse) => {
-            Ok(Predicting::between(Basis::Derived, AROUND, AROUND / 4.0, 2.0 * AROUND)
-                .formula("no counter read", "sequence lock and two calls; no counter is read")
-                .constant("around a read", AROUND, Unit::Nanoseconds, "Linux lib/vdso/gettimeofday.c, do_coarse")
-                .source("Linux lib/vdso/gettimeofday.c, do_coarse")
-                .derived_as(format!(
-                    "{AROUND} ns for at most 60 instructions; predicted range: a quarter to twice that"
-                )))
-        }
-        _ => read_of_counter(facts),
+        Some(cpu::KernelClock::MonotonicCoarse) => Ok(PredictionBuilder::with_range(
+            PredictionBasis::Derived,
+            VDSO_OVERHEAD_NANOSECONDS,
+            VDSO_OVERHEAD_NANOSECONDS / 4.0,
+            2.0 * VDSO_OVERHEAD_NANOSECONDS,
+        )
+        .formula("no counter read", "sequence lock and two calls; no counter is read")
+        .constant(
+            "around a read",
+            VDSO_OVERHEAD_NANOSECONDS,
+            Unit::Nanoseconds,
+            "Linux lib/vdso/gettimeofday.c, do_coarse",
+        )
+        .source("Linux lib/vdso/gettimeofday.c, do_coarse")
+        .build_with(format!(
+            "{VDSO_OVERHEAD_NANOSECONDS} ns for at most 60 instructions; predicted range: a quarter to twice that"
+        ))),
+        _ => counter_read(facts),
     }
 }
 
-fn read_of_counter(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn counter_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let source = &facts.machine().kernel.clock_source;
     match source.get() {
-        None => Err(NoPrediction::because("the kernel's clock source is unknown")),
-        Some(name) if USER_READABLE.contains(&name.as_str()) => through_vdso(facts),
-        Some(name) => by_system_call(facts, name),
+        None => Err(NoPrediction::new("the kernel's clock source is unknown")),
+        Some(name) if VDSO_CLOCK_SOURCES.contains(&name.as_str()) => vdso_read(facts),
+        Some(name) => system_call_read(facts, name),
     }
 }
 
-fn through_vdso(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn vdso_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let pair = facts.measured(&CLOCK_PAIR, &Case::new())?;
-    let value = pair.value / 2.0 + AROUND;
-    Ok(Predicting::between(Basis::Derived, value, pair.value / 4.0, pair.value + 2.0 * AROUND)
+    let value = pair.value / 2.0 + VDSO_OVERHEAD_NANOSECONDS;
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, pair.value / 4.0, pair.value + 2.0 * VDSO_OVERHEAD_NANOSECONDS)
         .formula("counter read", "cpu.clock.pair / 2 + 5 ns around it")
         .input(pair.clone())
         .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock")
-        .derived_as(format!(
-            "{:.1} ns / 2 + {AROUND} ns = {value:.1} ns; predicted range: half a read to a whole pair and twice the \
+        .build_with(format!(
+            "{:.1} ns / 2 + {VDSO_OVERHEAD_NANOSECONDS} ns = {value:.1} ns; predicted range: half a read to a whole pair and twice the \
              overhead around it",
             pair.value
         )))
 }
 
-fn by_system_call(facts: &Facts<'_>, source: &str) -> Result<Prediction, NoPrediction> {
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+fn system_call_read(facts: &PredictionInputs<'_>, source: &str) -> Result<Prediction, NoPrediction> {
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
     let value = call.value;
-    Ok(Predicting::between(Basis::Derived, value, value, 20.0 * value)
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value, 20.0 * value)
         .formula("system call", "os.syscall.null + read of the clock source")
         .input(call)
-        .derived_as(format!(
+        .build_with(format!(
             "{value:.1} ns for the system call that the clock source {source} requires, plus reading it: from next to \
              nothing to over a microsecond (hpet, acpi_pm)"
         )))
@@ -158,11 +166,11 @@ mod tests {
             let value = if id == CLOCK_PAIR.id.as_str() { 30.0 } else { 60.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        predict(&Facts::new(&machine, &measured), &CLOCK_GETTIME, &Case::new().at(clock))
+        predict(&PredictionInputs::new(&machine, &measured), &CLOCK_GETTIME, &Case::new().with_word(clock))
     }
 
     #[test]
-    fn the_clock_source_decides() {
+    fn prediction_depends_on_clock_source() {
         let by_counter = predicted("tsc", cpu::KernelClock::Monotonic).unwrap();
         assert_eq!((by_counter.value, by_counter.low, by_counter.high), (20.0, 7.5, 40.0));
         assert_eq!(predicted("hpet", cpu::KernelClock::MonotonicRaw).unwrap().value, 60.0);

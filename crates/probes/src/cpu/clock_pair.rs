@@ -3,13 +3,13 @@
 //! It is the floor of every timing, and is subtracted from each batch. It must not be used as the resolution of a
 //! measurement, which batching refines, nor as the cost of clock_gettime.
 
-use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_SHOWN, FREQUENCY};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE, FREQUENCY};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -40,7 +40,7 @@ pub(crate) static PROBE: Probe = Probe {
             "Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE",
         ],
     },
-    metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_SHOWN],
+    metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -55,24 +55,24 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let clock = bench.clock();
     bench.note(match clock {
         Clock::Counter => format!("pair: {}; {}", kernels::COUNTER_START_TEXT, kernels::COUNTER_STOP_TEXT),
         _ => "pair: two calls of clock_gettime(CLOCK_MONOTONIC_RAW)".into(),
     });
     bench.time(&CLOCK_PAIR, |pairs| {
-        back_to_back(clock, pairs);
+        read_pairs(clock, pairs);
         Ok(())
     })?;
-    let shown = bench.nanoseconds(median_shown(clock));
-    bench.record(&CLOCK_PAIR_SHOWN, vec![shown]);
+    let shown = bench.nanoseconds(median_empty_pair(clock));
+    bench.record(&CLOCK_PAIR_DIFFERENCE, vec![shown]);
     Ok(())
 }
 
 /// Pairs of readings, back to back; the clock is chosen outside the loop. The readings are discarded: the compiler must
 /// keep the assembly, and storing them would be work between the pairs.
-fn back_to_back(clock: Clock, pairs: u64) {
+fn read_pairs(clock: Clock, pairs: u64) {
     match clock {
         Clock::Counter => {
             for _ in 0..pairs {
@@ -90,7 +90,7 @@ fn back_to_back(clock: Clock, pairs: u64) {
 }
 
 /// Median of the ticks between the two readings of an empty pair.
-fn median_shown(clock: Clock) -> u64 {
+fn median_empty_pair(clock: Clock) -> u64 {
     let mut ticks = [0; 501];
     for shown in &mut ticks {
         let begun = clock.start();
@@ -100,32 +100,32 @@ fn median_shown(clock: Clock) -> u64 {
     ticks[ticks.len() / 2]
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    if *metric == CLOCK_PAIR_SHOWN {
-        return Err(NoPrediction::because(
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    if *metric == CLOCK_PAIR_DIFFERENCE {
+        return Err(NoPrediction::new(
             "it is not published when, within its latency, the instruction samples the counter; the figure is at most \
              cpu.clock.pair",
         ));
     }
     match facts.machine().kernel.clock_source.get() {
         Some(source) if source != "tsc" && facts.machine().architecture == *"x86_64" => {
-            return Err(NoPrediction::because(format!(
+            return Err(NoPrediction::new(format!(
                 "the kernel's clock source is {source}: the run's clock may not be the counter"
             )));
         }
         _ => {}
     }
-    let source = |core: &published::Core| core.source;
-    let first = published::figure(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
-    let second = published::figure(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
-    let fence = published::figure(facts, source, |core| core.fence)?;
-    let frequency = published::frequency(facts)?;
+    let source = |core: &published::PublishedCore| core.source;
+    let first = published::published_cycles(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
+    let second = published::published_cycles(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
+    let fence = published::published_cycles(facts, source, |core| core.fence)?;
+    let frequency = published::measured_frequency(facts)?;
     let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
     let cycles = first.value + second.value + 3.0 * fence.value;
     let low = first.span.0 + second.span.0 + 3.0 * fence.span.0;
     let high = first.span.1 + second.span.1 + 3.0 * fence.span.1;
-    Ok(Predicting::between(
-        Basis::Published,
+    Ok(PredictionBuilder::with_range(
+        PredictionBasis::Published,
         nanoseconds(cycles),
         nanoseconds(low / SPREAD),
         nanoseconds(high * SPREAD),
@@ -136,7 +136,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, N
     .input(fence.input("lfence"))
     .input(frequency.clone())
     .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE")
-    .derived_as(format!(
+    .build_with(format!(
         "({} + {} + 3 x {}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; predicted range: a factor of {SPREAD} \
          either way",
         first.value,
@@ -155,24 +155,24 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn skylake_at_two_gigahertz_takes_34_5_ns() {
+    fn skylake_at_2_ghz_takes_34_5_ns() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Skylake".into(), "a test");
         let measured =
             |id: &str, _: &Case| (id == FREQUENCY.id.as_str()).then_some(MeasuredValue { value: 2e9, half_width: 0.0 });
-        let prediction = predict(&Facts::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).unwrap();
+        let prediction = predict(&PredictionInputs::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).unwrap();
         assert_eq!(prediction.value, 34.5);
         assert_eq!((prediction.low, prediction.high), (23.0, 51.75));
-        assert!(predict(&Facts::new(&machine, &measured), &CLOCK_PAIR_SHOWN, &Case::new()).is_err());
+        assert!(predict(&PredictionInputs::new(&machine, &measured), &CLOCK_PAIR_DIFFERENCE, &Case::new()).is_err());
         machine.kernel.clock_source = Fact::known("hpet".into(), "a test");
-        assert!(predict(&Facts::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).is_err());
+        assert!(predict(&PredictionInputs::new(&machine, &measured), &CLOCK_PAIR, &Case::new()).is_err());
     }
 
     #[test]
     fn pairs_are_read_on_any_clock() {
-        let script = kelvin_sys::clock::Script::leak(5);
-        back_to_back(Clock::Scripted(script), 10);
+        let script = kelvin_sys::clock::ScriptedClock::leak(5);
+        read_pairs(Clock::Scripted(script), 10);
         assert_eq!(Clock::Scripted(script).start(), 100);
-        assert_eq!(median_shown(Clock::Scripted(script)), 5);
+        assert_eq!(median_empty_pair(Clock::Scripted(script)), 5);
     }
 }

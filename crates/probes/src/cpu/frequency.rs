@@ -6,12 +6,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::spawn::Thread;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, kernels};
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FREQUENCY.id.as_str(),
@@ -50,24 +50,24 @@ pub(crate) static PROBE: Probe = Probe {
 /// How far the predicted range extends beyond the stated frequencies, as a share.
 const TOLERANCE: f64 = 0.02;
 /// Highest boost frequency of an x86 processor sold.
-const HIGHEST: f64 = 6.2e9;
+const MAX_PLAUSIBLE_HERTZ: f64 = 6.2e9;
 
 fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
     let many = machine.topology.allowed.get().is_none_or(|cpus| cpus.len() > 1);
     let loads = if many { BusyCpus::ALL } else { &[BusyCpus::One] };
-    loads.iter().map(|&load| Case::new().at(load)).collect()
+    loads.iter().map(|&load| Case::new().with_word(load)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     if BusyCpus::of(case) == Some(BusyCpus::All) {
-        return with_others_busy(bench);
+        return time_chain_with_busy_cpus(bench);
     }
     bench.note(format!("a multiply takes {} cycles, by comparison with one-cycle adds", bench.multiply_cycles()?));
     time_chain(bench)
 }
 
-fn time_chain(bench: &mut Bench<'_>) -> Result<(), Stop> {
-    let cycles = kernels::CHAIN * u64::from(bench.multiply_cycles()?);
+fn time_chain(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+    let cycles = kernels::CHAIN_LENGTH * u64::from(bench.multiply_cycles()?);
     bench.time_work(&FREQUENCY, cycles as f64, |iterations| {
         kernels::chain_multiply(iterations);
         Ok(())
@@ -75,32 +75,32 @@ fn time_chain(bench: &mut Bench<'_>) -> Result<(), Stop> {
 }
 
 /// The same while every other allowed CPU does the same work.
-fn with_others_busy(bench: &mut Bench<'_>) -> Result<(), Stop> {
+fn time_chain_with_busy_cpus(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     let here = bench.cpu();
     let others: Vec<u32> = bench.allowed_cpus().iter().copied().filter(|&cpu| cpu != here).collect();
     if others.is_empty() {
-        return Err(Stop::skip("needs two CPUs; this process may use one"));
+        return Err(ProbeError::skip("needs two CPUs; this process may use one"));
     }
     bench.note(format!("{} other CPUs ran the same chain", others.len()));
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let over = &over;
         let start = |&cpu: &u32| {
-            let started = Thread::named("busy").start_in(scope, move || keep_busy(cpu, over));
+            let started = ThreadBuilder::named("busy").start_in(scope, move || run_busy_loop(cpu, over));
             started.inspect_err(|_| over.store(true, Ordering::Relaxed))
         };
         let busy = others.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
         let outcome = time_chain(bench);
         over.store(true, Ordering::Relaxed);
         for thread in busy {
-            thread.join().map_err(|_| Stop::fail("a thread that keeps a CPU busy panicked"))??;
+            thread.join().map_err(|_| ProbeError::fail("a thread that keeps a CPU busy panicked"))??;
         }
         outcome
     })
 }
 
 /// Runs the chain on a CPU until it is over.
-fn keep_busy(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
+fn run_busy_loop(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
     cpu::pin(&[cpu])?;
     while !over.load(Ordering::Relaxed) {
         kernels::chain_multiply(1000);
@@ -108,7 +108,7 @@ fn keep_busy(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cpu = &facts.machine().cpu;
     let stated = |name: &str, fact: &kelvin_model::Fact<f64>| {
         let source = fact.source_or_reason().to_owned();
@@ -119,21 +119,22 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
     let (value, low, high) = match (&highest, &nominal) {
         (Some(highest), Some(nominal)) => (highest.value, nominal.value.min(highest.value), highest.value),
         (Some(highest), None) => (highest.value, highest.value / 2.0, highest.value),
-        (None, Some(nominal)) => (nominal.value, nominal.value, HIGHEST.max(nominal.value)),
-        (None, None) => return Err(NoPrediction::because("the machine states no frequency")),
+        (None, Some(nominal)) => (nominal.value, nominal.value, MAX_PLAUSIBLE_HERTZ.max(nominal.value)),
+        (None, None) => return Err(NoPrediction::new("the machine states no frequency")),
     };
     let gigahertz = |hertz: f64| hertz / 1e9;
-    let predicting = Predicting::between(Basis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE));
+    let predicting =
+        PredictionBuilder::with_range(PredictionBasis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE));
     // How far cores exceed a nominal frequency says nothing of a stated maximum.
     let mut predicting = match highest.is_some() {
-        true => predicting.formula("maximum", "the stated maximum frequency").at_most(value),
+        true => predicting.formula("maximum", "the stated maximum frequency").ceiling(value),
         false => predicting.formula("nominal", "the stated nominal frequency, where no maximum is stated"),
     };
     for input in [&highest, &nominal].into_iter().flatten() {
         predicting = predicting.source(input.source.clone()).input(input.clone());
     }
     let ceiling = if highest.is_some() { "stated" } else { "the highest of any x86 processor sold; none is stated" };
-    Ok(predicting.derived_as(format!(
+    Ok(predicting.build_with(format!(
         "{:.3} GHz; predicted range: {:.3} to {:.3} GHz ({ceiling}), and 2 % beyond",
         gigahertz(value),
         gigahertz(low),
@@ -151,17 +152,17 @@ mod tests {
         let mut machine = testing::machine();
         let fact = |value: Option<f64>| value.map_or(Fact::unknown("a test"), |value| Fact::known(value, "a test"));
         (machine.cpu.counter_hz, machine.cpu.maximum_hz) = (fact(nominal), fact(highest));
-        predict(&Facts::new(&machine, &|_, _| None), &FREQUENCY, &Case::new())
+        predict(&PredictionInputs::new(&machine, &|_, _| None), &FREQUENCY, &Case::new())
     }
 
     #[test]
-    fn the_highest_frequency_is_predicted_where_it_is_stated() {
+    fn stated_maximum_frequency_is_predicted() {
         let both = predicted(Some(2e9), Some(4e9)).unwrap();
         assert_eq!((both.value, both.low, both.high), (4e9, 1.96e9, 4.08e9));
         assert_eq!(both.ceiling.map(|ceiling| (ceiling.most, ceiling.range_end)), Some((4e9, 4.08e9)));
         let nominal = predicted(Some(2e9), None).unwrap();
         assert!(nominal.ceiling.is_none() && nominal.formula_name != both.formula_name);
-        assert_eq!((nominal.value, nominal.high), (2e9, HIGHEST * 1.02));
+        assert_eq!((nominal.value, nominal.high), (2e9, MAX_PLAUSIBLE_HERTZ * 1.02));
         assert!(predicted(None, None).is_err());
     }
 }

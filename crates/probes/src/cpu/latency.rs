@@ -4,11 +4,11 @@
 //! independent ones at a time.
 
 use kelvin_catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::kernels;
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -46,14 +46,14 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     for (metric, chain) in [
         (&LATENCY_ADD, kernels::chain_add as fn(u64)),
         (&LATENCY_MULTIPLY, kernels::chain_multiply as fn(u64)),
         (&LATENCY_LOAD, kernels::chain_load as fn(u64)),
     ] {
         bench.time(metric, |instructions| {
-            chain(loops(instructions));
+            chain(loops_for(instructions));
             Ok(())
         })?;
     }
@@ -62,25 +62,30 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 /// Loops that hold this many instructions. Batches are powers of two and far longer than one loop, so nothing is
 /// rounded.
-fn loops(instructions: u64) -> u64 {
-    instructions.div_ceil(kernels::CHAIN)
+fn loops_for(instructions: u64) -> u64 {
+    instructions.div_ceil(kernels::CHAIN_LENGTH)
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let core = published::core(facts)?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let core = published::published_core(facts)?;
     let (what, cycles) = match metric {
         metric if *metric == LATENCY_MULTIPLY => ("multiply", core.multiply),
         metric if *metric == LATENCY_LOAD => ("load", core.load),
         _ => ("add", core.add),
     };
-    let frequency = published::frequency(facts)?;
+    let frequency = published::measured_frequency(facts)?;
     let value = cycles * 1e9 / frequency.value;
-    Ok(Predicting::between(Basis::Published, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
-        .formula("published latency", "published latency / core frequency")
-        .input(published::cycles(what, cycles, core.source))
-        .input(frequency.clone())
-        .source(core.source)
-        .derived_as(format!("{cycles} cycles / {:.3} GHz = {value:.3} ns", frequency.value / 1e9)))
+    Ok(PredictionBuilder::with_range(
+        PredictionBasis::Published,
+        value,
+        value * (1.0 - TOLERANCE),
+        value * (1.0 + TOLERANCE),
+    )
+    .formula("published latency", "published latency / core frequency")
+    .input(published::cycles_input(what, cycles, core.source))
+    .input(frequency.clone())
+    .source(core.source)
+    .build_with(format!("{cycles} cycles / {:.3} GHz = {value:.3} ns", frequency.value / 1e9)))
 }
 
 #[cfg(test)]
@@ -95,7 +100,7 @@ mod tests {
         let mut machine = testing::machine();
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 4e9, half_width: 0.0 });
         let predicted = |machine: &Machine, metric: &Metric| {
-            predict(&Facts::new(machine, &measured), metric, &Case::new()).map(|prediction| prediction.value)
+            predict(&PredictionInputs::new(machine, &measured), metric, &Case::new()).map(|prediction| prediction.value)
         };
         assert!(predicted(&machine, &LATENCY_ADD).is_err());
         machine.cpu.microarchitecture = Fact::known("Zen".into(), "a test");
@@ -107,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_whole_loops() {
-        assert_eq!(loops(1), 1);
-        assert_eq!(loops(1 << 17), 1 << 11);
+        assert_eq!(loops_for(1), 1);
+        assert_eq!(loops_for(1 << 17), 1 << 11);
     }
 }

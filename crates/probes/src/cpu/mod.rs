@@ -6,7 +6,7 @@ mod clock_gettime;
 pub(crate) mod clock_pair;
 pub(crate) mod frequency;
 mod latency;
-mod looping;
+mod loop_overhead;
 
 use kelvin_harness::Probe;
 
@@ -15,7 +15,7 @@ pub(crate) static PROBES: &[&Probe] = &[
     &clock_gettime::PROBE,
     &frequency::PROBE,
     &latency::PROBE,
-    &looping::PROBE,
+    &loop_overhead::PROBE,
     &call_args::PROBE,
     &branch_mispredict::PROBE,
 ];

@@ -7,19 +7,19 @@ use kelvin_catalogue::file::{
     BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
     SyncPolicy,
 };
-use kelvin_catalogue::mem::{BANDWIDTH, LATENCY};
-use kelvin_file::cache::{self, State};
-use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Point, Prediction};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::ahead::Ahead;
-use super::cached;
-use super::cases::{known, predictable, state};
-use super::data::{self, KIB, MIB, SHARED_BYTES};
-use super::expected::{self, Transfer};
-use super::proof::Counters;
-use super::writing::Overwriter;
+use super::cached_file;
+use super::cases::{cache_state, required_for_prediction, required_for_run};
+use super::derived_time::{self, BlockDirection};
+use super::device_proof::DeviceCounters;
+use super::overwrite::Overwriter;
+use super::read_ahead_model::ReadAheadCost;
+use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 
 pub(super) static READ_PROBE: Probe = Probe {
     id: BLOCKSIZE_READ.id.as_str(),
@@ -58,7 +58,13 @@ pub(super) static READ_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BLOCKSIZE_READ],
-    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
+    inputs: &[
+        BANDWIDTH_PROBE.as_str(),
+        LATENCY.id.as_str(),
+        DEVICE.as_str(),
+        PAGE_READ.id.as_str(),
+        READ_AHEAD.id.as_str(),
+    ],
     cases: read_cases,
     run: read,
     predict,
@@ -93,7 +99,7 @@ pub(super) static WRITE_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BLOCKSIZE_WRITE],
-    inputs: &[PAGE_WRITE.id.as_str(), BANDWIDTH.as_str(), DEVICE_WRITE.id.as_str()],
+    inputs: &[PAGE_WRITE.id.as_str(), BANDWIDTH_PROBE.as_str(), DEVICE_WRITE.id.as_str()],
     cases: write_cases,
     run: write,
     predict,
@@ -101,137 +107,139 @@ pub(super) static WRITE_PROBE: Probe = Probe {
 
 /// Size of the file that is read whole each time: small, as each pass takes disk time, but longer than read-ahead needs to
 /// begin.
-const WHOLE: u64 = 16 * MIB;
+const UNCACHED_FILE_BYTES: u64 = 16 * MIB;
 /// Most bytes of direct writes in a round, and fewest blocks.
-const MOST_WRITTEN: u64 = 12 * MIB;
-const FEWEST_BLOCKS: u64 = 3;
+const MAX_DIRECT_BYTES: u64 = 12 * MIB;
+const MIN_DIRECT_BLOCKS: u64 = 3;
 
-const SMALLEST: u64 = 512;
-const LARGEST: u64 = 16 * MIB;
+const MIN_BLOCK: u64 = 512;
+const MAX_BLOCK: u64 = 16 * MIB;
 /// The smallest block that every device takes past the page cache.
-const PAGE: u64 = 4 * KIB;
+const MIN_DIRECT_BLOCK: u64 = 4 * KIB;
 
 /// The sizes of each effort, between the smallest and the largest that make sense.
-fn blocks(effort: Effort, at: impl Into<Point>, least: u64, most: u64) -> Vec<Case> {
+fn block_cases(effort: Effort, at: impl Into<AxisWord>, least: u64, most: u64) -> Vec<Case> {
     let mut all = match effort {
-        Effort::Quick => vec![PAGE, MIB],
-        Effort::Default => vec![SMALLEST, PAGE, 64 * KIB, MIB, LARGEST],
-        Effort::Thorough => (SMALLEST.ilog2()..=LARGEST.ilog2()).map(|power| 1 << power).collect(),
+        Effort::Quick => vec![MIN_DIRECT_BLOCK, MIB],
+        Effort::Default => vec![MIN_BLOCK, MIN_DIRECT_BLOCK, 64 * KIB, MIB, MAX_BLOCK],
+        Effort::Thorough => (MIN_BLOCK.ilog2()..=MAX_BLOCK.ilog2()).map(|power| 1 << power).collect(),
     };
     all.retain(|&block| (least..=most).contains(&block));
     let at = at.into();
-    all.into_iter().map(|block| Case::new().with(BLOCK, block).at(at)).collect()
+    all.into_iter().map(|block| Case::new().with_number(BLOCK, block).with_word(at)).collect()
 }
 
 fn read_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     // An uncached pass takes long, and beyond a mebibyte nothing changes.
-    let most = if effort == Effort::Thorough { LARGEST } else { MIB };
+    let most = if effort == Effort::Thorough { MAX_BLOCK } else { MIB };
     [
-        blocks(effort, CacheState::Cached, SMALLEST, LARGEST),
-        blocks(effort, CacheState::Uncached, PAGE, most),
-        blocks(effort, CacheState::Direct, PAGE, LARGEST),
+        block_cases(effort, CacheState::Cached, MIN_BLOCK, MAX_BLOCK),
+        block_cases(effort, CacheState::Uncached, MIN_DIRECT_BLOCK, most),
+        block_cases(effort, CacheState::Direct, MIN_DIRECT_BLOCK, MAX_BLOCK),
     ]
     .concat()
 }
 
 fn write_cases(_: &Machine, effort: Effort) -> Vec<Case> {
     // Three blocks of more than 4 MiB are more than a round should write, and every size more than a run should.
-    let mut direct = blocks(effort, SyncPolicy::Direct, PAGE, 4 * MIB);
-    direct.retain(|case| BLOCK.of(case).is_some_and(|block| block.ilog2().is_multiple_of(2)));
-    [blocks(effort, SyncPolicy::Buffered, SMALLEST, LARGEST), direct].concat()
+    let mut direct = block_cases(effort, SyncPolicy::Direct, MIN_DIRECT_BLOCK, 4 * MIB);
+    direct.retain(|case| BLOCK.number_in(case).is_some_and(|block| block.ilog2().is_multiple_of(2)));
+    [block_cases(effort, SyncPolicy::Buffered, MIN_BLOCK, MAX_BLOCK), direct].concat()
 }
 
-fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let block = known(BLOCK.of(case), case)?;
-    match state(case)? {
-        State::Uncached => read_uncached(bench, block),
-        state => read_again(bench, block, state),
+fn read(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let block = required_for_run(BLOCK.number_in(case), case)?;
+    match cache_state(case)? {
+        PageCacheState::Uncached => read_uncached(bench, block),
+        state => read_repeatedly(bench, block, state),
     }
 }
 
-const ORDER: Order = Order::Sequential;
+const ORDER: BlockOrder = BlockOrder::Sequential;
 
 /// Reads blocks repeatedly, from memory or past it.
-fn read_again(bench: &mut Bench<'_>, block: u64, state: State) -> Result<(), Stop> {
+fn read_repeatedly(bench: &mut Bench<'_>, block: u64, state: PageCacheState) -> Result<(), ProbeError> {
     let target = match state {
-        State::Direct if block <= data::SMALL_BYTES => data::on_device(bench, SHARED_BYTES)?,
-        _ => data::file(bench, SHARED_BYTES)?,
+        PageCacheState::Direct if block <= test_files::SMALL_BYTES => test_files::device_file(bench, SHARED_BYTES)?,
+        _ => test_files::shared_file(bench, SHARED_BYTES)?,
     };
-    if state == State::Direct {
-        data::can_be_direct(&target, block)?;
+    if state == PageCacheState::Direct {
+        test_files::check_direct_io(&target, block)?;
     }
-    let found = cache::bring(&target, state).map_err(data::stopped)?;
+    let found = cache::set_cache_state(&target, state).map_err(test_files::probe_error)?;
     bench.note(format!("before, {found}"));
-    let how = How { access: state.access(), block: block as usize, order: ORDER, pages: Pages::Base };
-    let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..target.bytes(), block as usize, ORDER).endless();
-    let (mut tally, counters) = (Tally::default(), Counters::look(&target));
+    let how = ReadOptions { access: state.access(), block: block as usize, order: ORDER, pages: PagePolicy::Base };
+    let mut reader = Engine::Pread.open(&target, how).map_err(test_files::probe_error)?;
+    let mut requests = BlockRequests::new(0..target.bytes(), block as usize, ORDER).endless();
+    let (mut tally, counters) = (IoTally::default(), DeviceCounters::now(&target));
     bench.time_work(&BLOCKSIZE_READ, block as f64, |iterations| {
-        requests.allow(iterations);
-        reader.read(&mut requests, &mut tally).map_err(data::stopped)
+        requests.extend_limit(iterations);
+        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)
     })?;
-    let after = if state == State::Direct {
-        counters.have_read(tally.bytes)?
+    let after = if state == PageCacheState::Direct {
+        counters.prove_read(tally.bytes)?
     } else {
-        cached::still(cache::residency(&target).map_err(data::stopped)?)?
+        cached_file::describe_residency(cache::residency(&target).map_err(test_files::probe_error)?)?
     };
-    bench.note_on_last(after);
+    bench.note_last_reading(after);
     Ok(())
 }
 
 /// Repeatedly reads a whole file of which nothing is in memory.
-fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::on_device(bench, WHOLE)?;
+fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+    let target = test_files::device_file(bench, UNCACHED_FILE_BYTES)?;
     let whole = target.bytes();
-    let how = How { access: Access::Buffered, block: block as usize, order: ORDER, pages: Pages::Base };
-    let (mut tally, counters) = (Tally::default(), Counters::look(&target));
+    let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
+    let (mut tally, counters) = (IoTally::default(), DeviceCounters::now(&target));
     bench.note(format!("each pass of {} begins with no page in memory", kelvin_model::units::bytes(whole)));
     bench.time_each_work([&BLOCKSIZE_READ], whole as f64, |clock| {
-        cache::bring(&target, State::Uncached).map_err(data::stopped)?;
-        let mut reader = Engine::Pread.open(&target, how).map_err(data::stopped)?;
-        let mut requests = Requests::new(0..whole, block as usize, ORDER);
+        cache::set_cache_state(&target, PageCacheState::Uncached).map_err(test_files::probe_error)?;
+        let mut reader = Engine::Pread.open(&target, how).map_err(test_files::probe_error)?;
+        let mut requests = BlockRequests::new(0..whole, block as usize, ORDER);
         let begun = clock.start();
-        reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
         Ok([clock.stop().wrapping_sub(begun)])
     })?;
-    bench.note_on_last(counters.have_read(tally.bytes)?);
+    bench.note_last_reading(counters.prove_read(tally.bytes)?);
     Ok(())
 }
 
-fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let block = known(BLOCK.of(case), case)?;
-    match known(SyncPolicy::of(case), case)? {
+fn write(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let block = required_for_run(BLOCK.number_in(case), case)?;
+    match required_for_run(SyncPolicy::of(case), case)? {
         SyncPolicy::Buffered => write_buffered(bench, block),
         SyncPolicy::Direct => write_direct(bench, block),
     }
 }
 
 /// Writes over a file that is in memory.
-fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::afloat(bench, SHARED_BYTES)?;
-    let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
+fn write_buffered(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+    let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
+    let found = cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, block as usize, bench.seed())?;
-    let mut requests = Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
+    let mut requests = BlockRequests::new(0..SHARED_BYTES, block as usize, ORDER).endless();
     bench.time_work(&BLOCKSIZE_WRITE, block as f64, |iterations| {
-        requests.allow(iterations);
+        requests.extend_limit(iterations);
         requests.by_ref().try_for_each(|request| writer.write(request))
     })?;
-    bench.note_on_last(cached::still(cache::residency(&target).map_err(data::stopped)?)?);
+    bench.note_last_reading(cached_file::describe_residency(
+        cache::residency(&target).map_err(test_files::probe_error)?,
+    )?);
     Ok(())
 }
 
 /// Writes over a part of a file past the page cache.
-fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
-    let target = data::scrap(bench, SHARED_BYTES)?;
-    data::can_be_direct(&target, block)?;
-    bench.may_write(MOST_WRITTEN.max(FEWEST_BLOCKS * block))?;
+fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
+    let target = test_files::overwrite_file(bench, SHARED_BYTES)?;
+    test_files::check_direct_io(&target, block)?;
+    bench.reserve_write(MAX_DIRECT_BYTES.max(MIN_DIRECT_BLOCKS * block))?;
     let mut writer = Overwriter::open(&target, Access::Direct, block as usize, bench.seed())?;
-    let (clock, counters) = (bench.clock(), Counters::look(&target));
+    let (clock, counters) = (bench.clock(), DeviceCounters::now(&target));
     let (mut blocks, mut spent) = (0, 0.0);
-    for request in Requests::new(0..SHARED_BYTES, block as usize, ORDER).endless() {
-        let enough = spent >= bench.slice() || (blocks + 1) * block > MOST_WRITTEN;
-        if blocks >= FEWEST_BLOCKS && enough {
+    for request in BlockRequests::new(0..SHARED_BYTES, block as usize, ORDER).endless() {
+        let enough = spent >= bench.slice() || (blocks + 1) * block > MAX_DIRECT_BYTES;
+        if blocks >= MIN_DIRECT_BLOCKS && enough {
             break;
         }
         writer.renew();
@@ -241,20 +249,24 @@ fn write_direct(bench: &mut Bench<'_>, block: u64) -> Result<(), Stop> {
         blocks += 1;
     }
     let written = blocks * block;
-    bench.note(counters.have_written(written)?);
+    bench.note(counters.prove_written(written)?);
     bench.record(&BLOCKSIZE_WRITE, vec![written as f64 * 1e9 / spent]);
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let block = predictable(BLOCK.of(case), case)?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let block = required_for_prediction(BLOCK.number_in(case), case)?;
     let of_block = match CacheState::of(case) {
-        Some(CacheState::Cached) => expected::cached(facts, block)?,
-        Some(CacheState::Uncached) => return Ok(Ahead::of(facts, WHOLE, block)?.whole().into_rate_of(WHOLE, "file")),
-        Some(CacheState::Direct) => expected::direct(facts, block, Transfer::Read)?,
-        None => match predictable(SyncPolicy::of(case), case)? {
-            SyncPolicy::Buffered => expected::overwritten(facts, block)?,
-            SyncPolicy::Direct => expected::direct(facts, block, Transfer::Write)?,
+        Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,
+        Some(CacheState::Uncached) => {
+            return Ok(ReadAheadCost::new(facts, UNCACHED_FILE_BYTES, block)?
+                .single_thread_time()
+                .into_rate_of(UNCACHED_FILE_BYTES, "file"));
+        }
+        Some(CacheState::Direct) => derived_time::direct_request(facts, block, BlockDirection::Read)?,
+        None => match required_for_prediction(SyncPolicy::of(case), case)? {
+            SyncPolicy::Buffered => derived_time::cached_overwrite(facts, block)?,
+            SyncPolicy::Direct => derived_time::direct_request(facts, block, BlockDirection::Write)?,
         },
     };
     Ok(of_block.into_rate(block))
@@ -263,16 +275,16 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
-    use kelvin_catalogue::file::{DEVICE_ACCEPT, DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use crate::testing::{machine, with_facts};
+    use kelvin_catalogue::file::{DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ};
     use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 
     fn predicted(case: &Case, known: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {
-        facts_about(known, |facts| predict(facts, &BLOCKSIZE_READ, case))
+        with_facts(known, |facts| predict(facts, &BLOCKSIZE_READ, case))
     }
 
-    fn of(block: u64, at: impl Into<Point>) -> Case {
-        Case::new().with(BLOCK, block).at(at)
+    fn block_case(block: u64, at: impl Into<AxisWord>) -> Case {
+        Case::new().with_number(BLOCK, block).with_word(at)
     }
 
     const KNOWN: [(&str, Option<f64>); 8] = [
@@ -282,14 +294,14 @@ mod tests {
         (DEVICE_READ.id.as_str(), Some(500e6)),
         (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
         (DEVICE_WRITE.id.as_str(), Some(250e6)),
-        (DEVICE_ACCEPT.id.as_str(), Some(40_000.0)),
+        (DEVICE_ACCEPT_LATENCY.id.as_str(), Some(40_000.0)),
         (BANDWIDTH_READ.id.as_str(), None),
     ];
 
     #[test]
-    fn rates_are_those_worked_out_by_hand() {
-        let read = |block, cache: CacheState| predicted(&of(block, cache), &KNOWN).unwrap().value;
-        let written = |block, sync: SyncPolicy| predicted(&of(block, sync), &KNOWN).unwrap().value;
+    fn rates_match_hand_calculation() {
+        let read = |block, cache: CacheState| predicted(&block_case(block, cache), &KNOWN).unwrap().value;
+        let written = |block, sync: SyncPolicy| predicted(&block_case(block, sync), &KNOWN).unwrap().value;
         // No cache is known: half of the copy, 10 bytes a nanosecond, and 100 ns of call.
         assert!((read(1000, CacheState::Cached) - 5e9).abs() < 1.0);
         // 900 ns of a call with a page, the same with two: no page costs more.
@@ -301,27 +313,27 @@ mod tests {
 
     #[test]
     fn a_derivation_names_every_step() {
-        let prediction = predicted(&of(4096, CacheState::Cached), &KNOWN).unwrap();
+        let prediction = predicted(&block_case(4096, CacheState::Cached), &KNOWN).unwrap();
         assert_eq!(
             prediction.derivation,
             "4 KiB block: 100 ns call with a page found + 4 KiB / 10.0 GB/s copy = 510 ns, so 8.04 GB/s"
         );
         assert_eq!(prediction.inputs.len(), 2);
-        assert!((prediction.high / prediction.value - expected::FACTOR).abs() < 1e-9);
+        assert!((prediction.high / prediction.value - derived_time::RANGE_FACTOR).abs() < 1e-9);
     }
 
     #[test]
-    fn direct_blocks_are_whole_pages_and_writes_stay_small() {
-        let blocks = |cases: Vec<Case>, at: Point| -> Vec<u64> {
-            cases.iter().filter(|case| at.is_of(case)).filter_map(|case| BLOCK.of(case)).collect()
+    fn direct_cases_are_page_aligned_and_bounded() {
+        let blocks = |cases: Vec<Case>, at: AxisWord| -> Vec<u64> {
+            cases.iter().filter(|case| at.is_in_case(case)).filter_map(|case| BLOCK.number_in(case)).collect()
         };
         let reads = |effort, cache: CacheState| blocks(read_cases(&machine(), effort), cache.point());
-        assert_eq!(reads(Effort::Quick, CacheState::Direct), [PAGE, MIB]);
-        assert_eq!(reads(Effort::Default, CacheState::Direct), [PAGE, 64 * KIB, MIB, 16 * MIB]);
-        assert_eq!(reads(Effort::Default, CacheState::Uncached), [PAGE, 64 * KIB, MIB]);
+        assert_eq!(reads(Effort::Quick, CacheState::Direct), [MIN_DIRECT_BLOCK, MIB]);
+        assert_eq!(reads(Effort::Default, CacheState::Direct), [MIN_DIRECT_BLOCK, 64 * KIB, MIB, 16 * MIB]);
+        assert_eq!(reads(Effort::Default, CacheState::Uncached), [MIN_DIRECT_BLOCK, 64 * KIB, MIB]);
         assert_eq!(reads(Effort::Thorough, CacheState::Cached).len(), 16);
         let writes = blocks(write_cases(&machine(), Effort::Thorough), SyncPolicy::Direct.point());
-        assert!(writes.iter().all(|block| FEWEST_BLOCKS * block <= MOST_WRITTEN), "{writes:?}");
+        assert!(writes.iter().all(|block| MIN_DIRECT_BLOCKS * block <= MAX_DIRECT_BYTES), "{writes:?}");
         assert_eq!(writes.len(), 6);
     }
 }

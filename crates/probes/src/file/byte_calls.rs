@@ -11,17 +11,17 @@ use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_catalogue::mem::{self, LATENCY};
 use kelvin_catalogue::os::SYSCALL_READ;
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::calls;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::syscall_loops;
 
-use super::cached::Cached;
-use super::cases::{known, predictable};
-use super::data::{self, MIB};
-use super::expected::{self, Expected, time};
+use super::cached_file::CachedFile;
+use super::cases::{required_for_prediction, required_for_run};
+use super::derived_time::{self, DerivedTime, format_time};
+use super::test_files::{self, MIB};
 use crate::memory::latency;
 use crate::os::syscall_null;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BYTE_CALLS.id.as_str(),
@@ -58,51 +58,51 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BYTE_CALLS],
-    inputs: &[syscall_null::ID, SYSCALL_READ.id.as_str(), LATENCY.id.as_str()],
+    inputs: &[syscall_null::SYSCALL_NULL_ID, SYSCALL_READ.id.as_str(), LATENCY.id.as_str()],
     cases,
     run,
     predict,
 };
 
 /// The smallest file: fits the L2 cache of most processors.
-const SMALL: u64 = MIB;
+const SMALL_FILE_BYTES: u64 = MIB;
 /// A file beyond the last-level cache of most.
-const LARGE: u64 = 64 * MIB;
+const LARGE_FILE_BYTES: u64 = 64 * MIB;
 /// Millions of bytes of the files of an older study.
-const PUBLISHED: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const PUBLISHED_MILLIONS: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const MILLION: u64 = 1_000_000;
 /// Calls of the trial.
-const TRIAL: u64 = 1 << 13;
+const TRIAL_CALLS: u64 = 1 << 13;
 
 /// The case of a read of the next byte, which stands for the cost of a call in other predictions.
-pub(super) fn next_byte() -> Case {
-    case(ByteCall::Read, SMALL)
+pub(super) fn next_byte_case() -> Case {
+    case(ByteCall::Read, SMALL_FILE_BYTES)
 }
 
 /// The case of the same at a place that is given.
-pub(super) fn next_byte_at() -> Case {
-    case(ByteCall::Pread, SMALL)
+pub(super) fn next_byte_at_case() -> Case {
+    case(ByteCall::Pread, SMALL_FILE_BYTES)
 }
 
 fn case(call: ByteCall, bytes: u64) -> Case {
-    Case::new().at(call).with(FILE_BYTES, bytes)
+    Case::new().with_word(call).with_number(FILE_BYTES, bytes)
 }
 
 /// The largest file that is brought into memory: an eighth of what is free there.
-fn largest(machine: &Machine) -> u64 {
+fn max_file_bytes(machine: &Machine) -> u64 {
     let available = machine.memory.available_bytes.get().copied().unwrap_or(u64::MAX);
     let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
     (available.min(limit) / 8).max(MIB)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = largest(machine);
+    let most = max_file_bytes(machine);
     let usual = |call: ByteCall| match (effort, call) {
         (Effort::Quick, ByteCall::PreadAnywhere) => Vec::new(),
-        (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL],
-        (_, ByteCall::Read | ByteCall::PreadAnywhere) => vec![SMALL, LARGE],
+        (Effort::Quick, _) | (_, ByteCall::Lseek | ByteCall::Pread) => vec![SMALL_FILE_BYTES],
+        (_, ByteCall::Read | ByteCall::PreadAnywhere) => vec![SMALL_FILE_BYTES, LARGE_FILE_BYTES],
     };
-    let published = if effort == Effort::Thorough { &PUBLISHED[..] } else { &[] };
+    let published = if effort == Effort::Thorough { &PUBLISHED_MILLIONS[..] } else { &[] };
     let sizes = |call: ByteCall| {
         let all = usual(call).into_iter().chain(published.iter().map(|size| size * MILLION));
         all.filter(|&bytes| bytes <= most).collect::<Vec<u64>>()
@@ -110,21 +110,21 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     ByteCall::ALL.iter().flat_map(|&call| sizes(call).into_iter().map(move |bytes| case(call, bytes))).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let call = known(ByteCall::of(case), case)?;
-    let cached = Cached::open(bench, known(FILE_BYTES.of(case), case)?)?;
-    let mut caller = Caller::new(cached.target(), call, bench.seed())?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let call = required_for_run(ByteCall::of(case), case)?;
+    let cached = CachedFile::open(bench, required_for_run(FILE_BYTES.number_in(case), case)?)?;
+    let mut caller = ByteCaller::new(cached.target(), call, bench.seed())?;
     let clock = bench.clock();
     let begun = clock.start();
-    caller.call(TRIAL)?;
-    let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL as f64;
-    bench.note(format!("{}; {}", cached.proof(), rates(call, nanoseconds)));
-    bench.time(&BYTE_CALLS, |calls| Ok(caller.call(calls)?))?;
-    cached.check()
+    caller.make_calls(TRIAL_CALLS)?;
+    let nanoseconds = bench.nanoseconds(clock.stop().wrapping_sub(begun)) / TRIAL_CALLS as f64;
+    bench.note(format!("{}; {}", cached.proof(), describe_rates(call, nanoseconds)));
+    bench.time(&BYTE_CALLS, |calls| Ok(caller.make_calls(calls)?))?;
+    cached.check_resident()
 }
 
 /// The rates of so many nanoseconds a call.
-fn rates(call: ByteCall, nanoseconds: f64) -> String {
+fn describe_rates(call: ByteCall, nanoseconds: f64) -> String {
     let calls = 1e9 / nanoseconds;
     let bytes = match call {
         ByteCall::Lseek => "no bytes".into(),
@@ -134,7 +134,7 @@ fn rates(call: ByteCall, nanoseconds: f64) -> String {
 }
 
 /// A file, and where the next call goes.
-struct Caller {
+struct ByteCaller {
     file: File,
     call: ByteCall,
     bytes: u64,
@@ -142,31 +142,31 @@ struct Caller {
     random: u64,
 }
 
-impl Caller {
-    fn new(target: &Target, call: ByteCall, seed: u64) -> Result<Self, Stop> {
+impl ByteCaller {
+    fn new(target: &Target, call: ByteCall, seed: u64) -> Result<Self, ProbeError> {
         let bytes = target.bytes();
         if bytes == 0 || bytes > 1 << 32 {
-            return Err(Stop::fail(format!("a file of {bytes} bytes is not between 1 byte and 4 GiB")));
+            return Err(ProbeError::fail(format!("a file of {bytes} bytes is not between 1 byte and 4 GiB")));
         }
-        let file = target.open(Access::Buffered).map_err(data::stopped)?;
+        let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
         Ok(Self { file, call, bytes, position: 0, random: seed })
     }
 
     /// Makes so many calls, from the beginning again at the end of the file.
-    fn call(&mut self, calls: u64) -> std::io::Result<()> {
+    fn make_calls(&mut self, calls: u64) -> std::io::Result<()> {
         let file = self.file.as_fd();
         if self.call == ByteCall::PreadAnywhere {
             let (random, bytes) = (&mut self.random, self.bytes);
-            return calls::reads_at(file, (0..calls).map(|_| place(random, bytes)));
+            return syscall_loops::pread_loop(file, (0..calls).map(|_| random_offset(random, bytes)));
         }
         let mut left = calls;
         while left > 0 {
             let run = left.min(self.bytes - self.position);
             let places = self.position..self.position + run;
             match self.call {
-                ByteCall::Read => calls::reads(file, run)?,
-                ByteCall::Lseek => calls::seeks(file, places)?,
-                ByteCall::Pread | ByteCall::PreadAnywhere => calls::reads_at(file, places)?,
+                ByteCall::Read => syscall_loops::read_loop(file, run)?,
+                ByteCall::Lseek => syscall_loops::lseek_loop(file, places)?,
+                ByteCall::Pread | ByteCall::PreadAnywhere => syscall_loops::pread_loop(file, places)?,
             }
             left -= run;
             self.position += run;
@@ -181,113 +181,125 @@ impl Caller {
 
 /// The next place below `bytes`, which are 2^32 at most: the upper half of Knuth's linear congruential generator.
 #[inline(always)]
-fn place(random: &mut u64, bytes: u64) -> u64 {
+fn random_offset(random: &mut u64, bytes: u64) -> u64 {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     ((*random >> 32) * bytes) >> 32
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (call, bytes) = (predictable(ByteCall::of(case), case)?, predictable(FILE_BYTES.of(case), case)?);
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (call, bytes) = (
+        required_for_prediction(ByteCall::of(case), case)?,
+        required_for_prediction(FILE_BYTES.number_in(case), case)?,
+    );
     match call {
         ByteCall::Lseek => {
-            let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-            Ok(Predicting::same_as(null, expected::FACTOR, " for a call that changes a number").complete())
+            let null = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+            Ok(PredictionBuilder::same_as(null, derived_time::RANGE_FACTOR, " for a call that changes a number")
+                .build())
         }
-        ByteCall::Read | ByteCall::Pread => near(facts),
-        ByteCall::PreadAnywhere => anywhere(facts, bytes),
+        ByteCall::Read | ByteCall::Pread => same_page_call(facts),
+        ByteCall::PreadAnywhere => random_byte_call(facts, bytes),
     }
 }
 
 /// A byte of the page that the call before read too: the same call on a device in memory, and as much work again in the page cache.
-fn near(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn same_page_call(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let read = facts.measured(&SYSCALL_READ, &Case::new())?;
-    let null = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+    let null = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
     let found = (read.value - null.value).max(0.0);
     let value = read.value + found;
-    let derivation = format!("{} + {} in the page cache = {}", time(read.value), time(found), time(value));
-    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+    let derivation =
+        format!("{} + {} in the page cache = {}", format_time(read.value), format_time(found), format_time(value));
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
         .formula("read and page cache", format!("{} + {} - {}", read.name, read.name, null.name))
         .input(read)
         .input(null)
         .source("Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero")
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 /// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
-fn anywhere(facts: &Facts<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let next = Expected::measured("next byte", facts.measured(&BYTE_CALLS, &next_byte_at())?, "");
-    let load = Expected::measured("load", facts.measured(&LATENCY, &of_set(facts.machine(), bytes))?, " for a load");
-    Ok(expected::one_by_one(next, load).into_time())
+fn random_byte_call(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    let next = DerivedTime::measured("next byte", facts.measured(&BYTE_CALLS, &next_byte_at_case())?, "");
+    let load =
+        DerivedTime::measured("load", facts.measured(&LATENCY, &latency_case(facts.machine(), bytes))?, " for a load");
+    Ok(derived_time::sum_of(next, load).into_time())
 }
 
 /// The case of loads from a set that is as large as a file, and no larger than any that is measured.
-fn of_set(machine: &Machine, bytes: u64) -> Case {
-    let largest = latency::in_memory(machine);
-    let most = mem::BYTES.of(&largest).unwrap_or(LARGE);
-    largest.with(mem::BYTES, bytes.next_power_of_two().min(most))
+fn latency_case(machine: &Machine, bytes: u64) -> Case {
+    let largest = latency::memory_case(machine);
+    let most = mem::BYTES.number_in(&largest).unwrap_or(LARGE_FILE_BYTES);
+    largest.with_number(mem::BYTES, bytes.next_power_of_two().min(most))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{machine, with_facts};
     use kelvin_model::Fact;
 
     #[test]
-    fn a_seek_is_a_null_call_and_a_read_one_of_another_file() {
-        facts_about(&[(syscall_null::ID, Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
+    fn seek_and_read_follow_from_syscalls() {
+        with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
             let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
-            let seek = of(ByteCall::Lseek, SMALL);
+            let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
             assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
-            assert_eq!(of(ByteCall::Read, LARGE).value, 120.0);
-            assert_eq!((of(ByteCall::Pread, SMALL).value, of(ByteCall::Pread, SMALL).inputs.len()), (120.0, 2));
+            assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
+            assert_eq!(
+                (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
+                (120.0, 2)
+            );
         });
-        facts_about(&[(syscall_null::ID, Some(60.0))], |facts| {
-            assert!(predict(facts, &BYTE_CALLS, &next_byte()).is_err());
+        with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0))], |facts| {
+            assert!(predict(facts, &BYTE_CALLS, &next_byte_case()).is_err());
         });
     }
 
     #[test]
-    fn a_byte_anywhere_is_one_that_is_near_and_a_load_from_where_the_file_lies() {
+    fn random_byte_adds_a_load() {
         let loads = |bytes: u64| match bytes {
-            SMALL => 6.0,
-            LARGE => 80.0,
+            SMALL_FILE_BYTES => 6.0,
+            LARGE_FILE_BYTES => 80.0,
             _ => panic!("no set of {bytes} bytes"),
         };
         let measured = |id: &str, case: &Case| {
             let value = match (*id == *BYTE_CALLS.id, ByteCall::of(case)) {
                 (true, Some(ByteCall::Pread)) => 150.0,
                 (true, _) => return None,
-                _ => loads(mem::BYTES.of(case)?),
+                _ => loads(mem::BYTES.number_in(case)?),
             };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
         let machine = machine();
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |bytes| predict(&facts, &BYTE_CALLS, &case(ByteCall::PreadAnywhere, bytes)).unwrap();
         // A million bytes are in the same set as 1 MiB, and no set is larger than the largest, here of 64 MiB.
-        assert_eq!([MILLION, SMALL, LARGE, 256 * MILLION].map(|bytes| of(bytes).value), [156.0, 156.0, 230.0, 230.0]);
-        assert_eq!(of(SMALL).inputs.len(), 2);
-        assert_eq!(of_set(&machine, 1 << 40), latency::in_memory(&machine));
+        assert_eq!(
+            [MILLION, SMALL_FILE_BYTES, LARGE_FILE_BYTES, 256 * MILLION].map(|bytes| of(bytes).value),
+            [156.0, 156.0, 230.0, 230.0]
+        );
+        assert_eq!(of(SMALL_FILE_BYTES).inputs.len(), 2);
+        assert_eq!(latency_case(&machine, 1 << 40), latency::memory_case(&machine));
     }
 
     #[test]
-    fn files_are_no_larger_than_memory_allows() {
+    fn file_sizes_fit_memory() {
         let mut machine = machine();
         assert_eq!(cases(&machine, Effort::Quick).len(), 3);
         assert_eq!(cases(&machine, Effort::Default).len(), 6);
         assert_eq!(cases(&machine, Effort::Thorough).len(), 6 + 4 * 9);
         machine.memory.available_bytes = Fact::known(256 * MIB, "a test");
-        let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| FILE_BYTES.of(case)).max();
+        let largest = cases(&machine, Effort::Thorough).iter().filter_map(|case| FILE_BYTES.number_in(case)).max();
         assert_eq!(largest, Some(32 * MILLION));
     }
 
     #[test]
-    fn places_are_all_over_the_file_and_never_behind_it() {
+    fn random_offsets_cover_file() {
         let (mut random, mut counts) = (7, [0u32; 10]);
-        (0..10_000).for_each(|_| counts[place(&mut random, 10) as usize] += 1);
+        (0..10_000).for_each(|_| counts[random_offset(&mut random, 10) as usize] += 1);
         // A thousand of each expected, deviation 30.
         assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
-        assert_eq!(place(&mut random, 1), 0);
+        assert_eq!(random_offset(&mut random, 1), 0);
     }
 }

@@ -5,21 +5,21 @@
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
 use kelvin_catalogue::file::{
-    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_STAYED, CacheState, DEVICE, PAGE_READ,
+    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, DEVICE, PAGE_READ,
 };
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
 use kelvin_file::Target;
-use kelvin_file::capacity::{self, Sample};
-use kelvin_file::group::{Controller, Group};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit, units};
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_file::page_cache_size::{self, SizeSample};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_stats::median;
 
-use super::cases::{known, pages_read, predictable};
-use super::data::{self, MIB};
-use super::expected::{self, Expected, Transfer};
-use crate::memory::{allowance, bandwidth};
-use crate::predict::Predicting;
+use super::cases::{page_read_case, required_for_prediction, required_for_run};
+use super::derived_time::{self, BlockDirection, DerivedTime};
+use super::test_files::{self, MIB};
+use crate::memory::{bandwidth, memory_budget};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: CACHE_SIZE.id.as_str(),
@@ -43,8 +43,8 @@ pub(super) static PROBE: Probe = Probe {
     metrics: &[&CACHE_SIZE],
     inputs: &[],
     cases: |_, _| vec![Case::new()],
-    run: |bench, _| size(bench),
-    predict: |_, _, _| Ok(limit()),
+    run: |bench, _| record_cache_size(bench),
+    predict: |_, _, _| Ok(limit_prediction()),
 };
 
 pub(super) static BLOCK_PROBE: Probe = Probe {
@@ -68,8 +68,8 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
         ],
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
-    metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_STAYED],
-    inputs: &[CACHE_SIZE.id.as_str(), BANDWIDTH.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
+    metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_RETAINED],
+    inputs: &[CACHE_SIZE.id.as_str(), BANDWIDTH_PROBE.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
     cases,
     run,
     predict,
@@ -77,99 +77,106 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
 
 /// The limit: twice the least that can be found, so that the reading process is a small part of it. A round reads thirty times as
 /// much to find it, which has to stay a matter of seconds.
-const LIMIT: u64 = 128 * MIB;
+const CACHE_LIMIT: u64 = 128 * MIB;
 /// By how much of the limit the size may be off it.
-const WITHIN: f64 = capacity::TOLERANCE;
+const SIZE_TOLERANCE: f64 = page_cache_size::SIZE_TOLERANCE;
 /// Of the sizes of a study, a quick one has every so many.
-const QUICK: usize = 3;
+const QUICK_STRIDE: usize = 3;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let step = if effort == Effort::Quick { QUICK } else { 1 };
-    capacity::sizes(LIMIT).into_iter().step_by(step).map(|bytes| Case::new().with(BYTES, bytes)).collect()
+    let step = if effort == Effort::Quick { QUICK_STRIDE } else { 1 };
+    page_cache_size::initial_sizes(CACHE_LIMIT)
+        .into_iter()
+        .step_by(step)
+        .map(|bytes| Case::new().with_number(BYTES, bytes))
+        .collect()
 }
 
 /// The file, and the group that this process is in until it is dropped.
-fn enter(bench: &Bench<'_>) -> Result<(Target, Group), Stop> {
+fn enter_limited_cgroup(bench: &Bench<'_>) -> Result<(Target, Cgroup), ProbeError> {
     // Written before, so that it is not charged to the group.
-    let target = data::file(bench, capacity::largest(LIMIT))?;
-    let group = Group::make(Controller::Memory).map_err(data::stopped)?;
-    group.limit_memory(LIMIT).and_then(|()| group.enter()).map_err(data::stopped)?;
+    let target = test_files::shared_file(bench, page_cache_size::largest_size(CACHE_LIMIT))?;
+    let group = Cgroup::create(Controller::Memory).map_err(test_files::probe_error)?;
+    group.limit_memory(CACHE_LIMIT).and_then(|()| group.enter()).map_err(test_files::probe_error)?;
     Ok((target, group))
 }
 
-fn size(bench: &mut Bench<'_>) -> Result<(), Stop> {
-    let (target, _group) = enter(bench)?;
-    let read = |sizes: Vec<u64>| -> Result<Vec<Sample>, Stop> {
-        sizes.into_iter().map(|bytes| capacity::sample(&target, bytes).map_err(data::stopped)).collect()
+fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+    let (target, _group) = enter_limited_cgroup(bench)?;
+    let read = |sizes: Vec<u64>| -> Result<Vec<SizeSample>, ProbeError> {
+        sizes
+            .into_iter()
+            .map(|bytes| page_cache_size::measure_size(&target, bytes).map_err(test_files::probe_error))
+            .collect()
     };
-    let mut samples = read(capacity::sizes(LIMIT))?;
-    let finer = read(capacity::finer(&samples))?;
+    let mut samples = read(page_cache_size::initial_sizes(CACHE_LIMIT))?;
+    let finer = read(page_cache_size::refined_sizes(&samples))?;
     samples.extend(finer);
-    let found = capacity::find(&samples).map_err(|doubt| Stop::fail(doubt.to_string()))?;
+    let found = page_cache_size::find_page_cache_size(&samples).map_err(|doubt| ProbeError::fail(doubt.to_string()))?;
     bench.note(format!(
         "a block took {} below and {} above; of larger files {} bytes stayed",
-        expected::time(found.in_memory),
-        expected::time(found.missing),
+        derived_time::format_time(found.cached_nanoseconds),
+        derived_time::format_time(found.uncached_nanoseconds),
         found.resident
     ));
     bench.record(&CACHE_SIZE, vec![found.bytes() as f64]);
     Ok(())
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = known(BYTES.of(case), case)?;
-    let (target, _group) = enter(bench)?;
-    let sample = capacity::sample(&target, bytes).map_err(data::stopped)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let bytes = required_for_run(BYTES.number_in(case), case)?;
+    let (target, _group) = enter_limited_cgroup(bench)?;
+    let sample = page_cache_size::measure_size(&target, bytes).map_err(test_files::probe_error)?;
     bench.note(format!("{} of {bytes} bytes in memory", sample.resident));
     bench.record(&CACHE_SIZE_BLOCK, vec![median(&sample.block_nanoseconds)]);
-    bench.record(&CACHE_SIZE_STAYED, vec![sample.resident as f64 / bytes as f64]);
+    bench.record(&CACHE_SIZE_RETAINED, vec![sample.resident as f64 / bytes as f64]);
     Ok(())
 }
 
 /// The size that is expected: the limit.
-fn limit() -> Prediction {
-    Predicting::within_factor(Basis::Spec, LIMIT as f64, 1.0 + WITHIN)
+fn limit_prediction() -> Prediction {
+    PredictionBuilder::within_factor(PredictionBasis::Spec, CACHE_LIMIT as f64, 1.0 + SIZE_TOLERANCE)
         .formula("limit of the group", "the limit of the group")
-        .constant("limit", LIMIT as f64, Unit::Bytes, "set by the probe")
-        .derived_as(format!("{LIMIT} B of memory, less the process's own"))
+        .constant("limit", CACHE_LIMIT as f64, Unit::Bytes, "set by the probe")
+        .build_with(format!("{CACHE_LIMIT} B of memory, less the process's own"))
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if metric.id == CACHE_SIZE_STAYED.id {
-        return Err(NoPrediction::because(
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == CACHE_SIZE_RETAINED.id {
+        return Err(NoPrediction::new(
             "what a kernel keeps of a file that is too large for its limit is in no formula",
         ));
     }
-    let bytes = predictable(BYTES.of(case), case)?;
+    let bytes = required_for_prediction(BYTES.number_in(case), case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
-    let copied = copied(facts)?;
+    let copied = copy_time(facts)?;
     // All that either may need is asked for: a plan does not know the size.
-    let [found, added] = [CacheState::Cached, CacheState::Uncached].map(|state| pages(facts, state));
-    let device = expected::direct(facts, capacity::BLOCK as u64, Transfer::Read);
+    let [found, added] = [CacheState::Cached, CacheState::Uncached].map(|state| page_time(facts, state));
+    let device = derived_time::direct_request(facts, page_cache_size::BLOCK as u64, BlockDirection::Read);
     let time = match bytes as f64 <= size.value {
-        true => expected::one_by_one(found?, copied),
-        false => expected::one_by_one(expected::one_by_one(device?, added?), copied),
+        true => derived_time::sum_of(found?, copied),
+        false => derived_time::sum_of(derived_time::sum_of(device?, added?), copied),
     };
     Ok(time.into_time())
 }
 
 /// The pages of a block, each in a folio of its own: found, or added.
-fn pages(facts: &Facts<'_>, state: CacheState) -> Result<Expected, NoPrediction> {
-    let page = allowance::page_bytes(facts.machine());
+fn page_time(facts: &PredictionInputs<'_>, state: CacheState) -> Result<DerivedTime, NoPrediction> {
+    let page = memory_budget::page_bytes(facts.machine());
     let name = if state == CacheState::Cached { "page found" } else { "page added" };
-    let each = facts.measured(&PAGE_READ, &pages_read(state, AccessOrder::Random))?;
-    Ok(expected::times(capacity::BLOCK as u64 / page, Expected::measured(name, each, " a page")))
+    let each = facts.measured(&PAGE_READ, &page_read_case(state, AccessOrder::Random))?;
+    Ok(derived_time::repeated(page_cache_size::BLOCK as u64 / page, DerivedTime::measured(name, each, " a page")))
 }
 
 /// The copy of a block from memory.
-fn copied(facts: &Facts<'_>) -> Result<Expected, NoPrediction> {
+fn copy_time(facts: &PredictionInputs<'_>) -> Result<DerivedTime, NoPrediction> {
     let (rate, block) =
-        (facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?, capacity::BLOCK as u64);
-    Ok(Expected {
-        nanoseconds: expected::nanoseconds_of(block, rate.value),
+        (facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?, page_cache_size::BLOCK as u64);
+    Ok(DerivedTime {
+        nanoseconds: derived_time::nanoseconds_of(block, rate.value),
         name: "copy".into(),
         formula: format!("block / {}", rate.name),
-        derivation: format!("{} / {} copy", units::bytes(block), expected::per_second(rate.value)),
+        derivation: format!("{} / {} copy", units::bytes(block), derived_time::format_rate(rate.value)),
         inputs: vec![rate],
     })
 }
@@ -182,16 +189,16 @@ mod tests {
     use kelvin_harness::MeasuredValue;
 
     #[test]
-    fn sizes_lie_on_both_sides_of_the_limit_at_any_effort() {
+    fn sizes_span_the_limit() {
         for (effort, count) in [(Effort::Quick, 4), (Effort::Default, 12), (Effort::Thorough, 12)] {
-            let sizes: Vec<u64> = cases(&machine(), effort).iter().filter_map(|case| BYTES.of(case)).collect();
+            let sizes: Vec<u64> = cases(&machine(), effort).iter().filter_map(|case| BYTES.number_in(case)).collect();
             assert_eq!(sizes.len(), count);
-            assert!(sizes[0] < LIMIT && sizes[count - 1] > LIMIT, "{sizes:?}");
+            assert!(sizes[0] < CACHE_LIMIT && sizes[count - 1] > CACHE_LIMIT, "{sizes:?}");
         }
     }
 
     #[test]
-    fn what_stayed_is_copied_page_by_page_and_what_did_not_is_read() {
+    fn cached_blocks_are_copied_uncached_read() {
         let machine = machine();
         let measured = |id: &str, case: &Case| {
             let value = match id {
@@ -207,13 +214,13 @@ mod tests {
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let of = |bytes: u64| predict(&facts, &CACHE_SIZE_BLOCK, &Case::new().with(BYTES, bytes)).unwrap().value;
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |bytes: u64| predict(&facts, &CACHE_SIZE_BLOCK, &Case::new().with_number(BYTES, bytes)).unwrap().value;
         // 16 pages of 300 ns, and 4 us; 80 us and 60 KiB at 61.44 bytes a microsecond, 16 pages of 1 us, and 4 us.
         assert!((of(129_000_000) - 8800.0).abs() < 1e-6, "{}", of(129_000_000));
         assert!((of(131_000_000) - 1_100_000.0).abs() < 1e-6, "{}", of(131_000_000));
-        assert!(predict(&facts, &CACHE_SIZE_STAYED, &Case::new().with(BYTES, LIMIT)).is_err());
-        let range = limit();
-        assert!(range.low < LIMIT as f64 && range.high < 1.11 * LIMIT as f64);
+        assert!(predict(&facts, &CACHE_SIZE_RETAINED, &Case::new().with_number(BYTES, CACHE_LIMIT)).is_err());
+        let range = limit_prediction();
+        assert!(range.low < CACHE_LIMIT as f64 && range.high < 1.11 * CACHE_LIMIT as f64);
     }
 }

@@ -1,40 +1,40 @@
 //! The parameters of a file case, and the cases that other predictions rest on.
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
-use kelvin_file::cache::State;
-use kelvin_file::{Engine, Order};
-use kelvin_harness::Stop;
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::{BlockOrder, Engine};
+use kelvin_harness::ProbeError;
 use kelvin_model::{Case, NoPrediction};
 
 /// A parameter without which nothing can be measured.
-pub(super) fn known<T>(parameter: Option<T>, case: &Case) -> Result<T, Stop> {
-    parameter.ok_or_else(|| Stop::fail(format!("there is nothing to measure for the case {case}")))
+pub(super) fn required_for_run<T>(parameter: Option<T>, case: &Case) -> Result<T, ProbeError> {
+    parameter.ok_or_else(|| ProbeError::fail(format!("there is nothing to measure for the case {case}")))
 }
 
 /// A parameter without which nothing can be predicted.
-pub(super) fn predictable<T>(parameter: Option<T>, case: &Case) -> Result<T, NoPrediction> {
-    parameter.ok_or_else(|| NoPrediction::because(format!("there is no formula for the case {case}")))
+pub(super) fn required_for_prediction<T>(parameter: Option<T>, case: &Case) -> Result<T, NoPrediction> {
+    parameter.ok_or_else(|| NoPrediction::new(format!("there is no formula for the case {case}")))
 }
 
 /// The page cache state of a case.
-pub(super) fn state(case: &Case) -> Result<State, Stop> {
-    Ok(match known(CacheState::of(case), case)? {
-        CacheState::Cached => State::Cached,
-        CacheState::Uncached => State::Uncached,
-        CacheState::Direct => State::Direct,
+pub(super) fn cache_state(case: &Case) -> Result<PageCacheState, ProbeError> {
+    Ok(match required_for_run(CacheState::of(case), case)? {
+        CacheState::Cached => PageCacheState::Cached,
+        CacheState::Uncached => PageCacheState::Uncached,
+        CacheState::Direct => PageCacheState::Direct,
     })
 }
 
 /// The order of a case.
-pub(super) fn order(case: &Case, seed: u64) -> Result<Order, Stop> {
-    Ok(match known(AccessOrder::of(case), case)? {
-        AccessOrder::Sequential => Order::Sequential,
-        AccessOrder::Random => Order::Random { seed },
+pub(super) fn block_order(case: &Case, seed: u64) -> Result<BlockOrder, ProbeError> {
+    Ok(match required_for_run(AccessOrder::of(case), case)? {
+        AccessOrder::Sequential => BlockOrder::Sequential,
+        AccessOrder::Random => BlockOrder::Random { seed },
     })
 }
 
 /// The engine of a way of reading.
-pub(super) const fn engine(way: ReadEngine) -> Engine {
+pub(super) const fn read_engine(way: ReadEngine) -> Engine {
     const fn ring(depth: u32, registered: bool) -> Engine {
         Engine::Uring { depth, registered }
     }
@@ -56,13 +56,13 @@ pub(super) const fn engine(way: ReadEngine) -> Engine {
 }
 
 /// Reading a byte of each page.
-pub(super) fn pages_read(cache: CacheState, order: AccessOrder) -> Case {
-    Case::new().at(cache).at(order)
+pub(super) fn page_read_case(cache: CacheState, order: AccessOrder) -> Case {
+    Case::new().with_word(cache).with_word(order)
 }
 
 /// Writing a byte into each of so many pages.
-pub(super) fn pages_written(pages: u64, order: AccessOrder) -> Case {
-    Case::new().with(PAGES, pages).at(order)
+pub(super) fn page_write_case(pages: u64, order: AccessOrder) -> Case {
+    Case::new().with_number(PAGES, pages).with_word(order)
 }
 
 #[cfg(test)]
@@ -70,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_say_which_way_they_mean() {
+    fn case_words_map_to_engines() {
         for &way in ReadEngine::ALL {
-            let expected = match engine(way) {
-                Engine::Uring { depth, .. } => format!("{}-{depth}", engine(way).name()),
+            let expected = match read_engine(way) {
+                Engine::Uring { depth, .. } => format!("{}-{depth}", read_engine(way).name()),
                 other => other.name().into(),
             };
             assert_eq!(way.name(), expected);

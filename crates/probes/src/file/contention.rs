@@ -4,18 +4,18 @@
 //! files, which share processors and memory instead.
 
 use kelvin_catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
-use kelvin_file::start_line::StartLine;
-use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target, job};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_file::start_barrier::StartBarrier;
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
-use kelvin_sys::spawn::Thread;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use super::cases::{known, predictable};
-use super::data::{self, KIB, MIB, SHARED_BYTES};
-use super::expected::{self, Transfer};
-use super::proof::Counters;
+use super::cases::{required_for_prediction, required_for_run};
+use super::derived_time::{self, BlockDirection};
+use super::device_proof::DeviceCounters;
+use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
@@ -54,13 +54,13 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 /// A file for each thread in a run: small, for there are many.
-const OWN: u64 = 16 * MIB;
+const OWN_FILE_BYTES: u64 = 16 * MIB;
 /// Blocks that a study reads: those of the older study, where requests count, and large ones, where bytes do.
 const BLOCKS: [u64; 2] = [4 * KIB, MIB];
 /// Threads of the older study.
-const MOST_THREADS: u64 = 16;
+const MAX_THREADS: u64 = 16;
 /// Nanoseconds of a round at least: a few reads by each of many threads.
-const LEAST: f64 = 60e6;
+const MIN_ROUND_NANOSECONDS: f64 = 60e6;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let (own, shared): (&[u64], &[u64]) = match effort {
@@ -68,123 +68,136 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default | Effort::Thorough => (&[1, 2, 4, 8, 16], &[4, 16]),
     };
     let case = |threads: u64, files: FileSharing, block: u64, bytes: u64| {
-        Case::new().with(THREAD_COUNT, threads).at(files).with(BLOCK, block).with(BYTES, bytes)
+        Case::new()
+            .with_number(THREAD_COUNT, threads)
+            .with_word(files)
+            .with_number(BLOCK, block)
+            .with_number(BYTES, bytes)
     };
-    let mut cases: Vec<Case> = own.iter().map(|&threads| case(threads, FileSharing::Own, MIB, OWN)).collect();
+    let mut cases: Vec<Case> =
+        own.iter().map(|&threads| case(threads, FileSharing::Own, MIB, OWN_FILE_BYTES)).collect();
     if effort < Effort::Thorough {
         cases.extend(shared.iter().map(|&threads| case(threads, FileSharing::Shared, MIB, SHARED_BYTES)));
         return cases;
     }
     for block in BLOCKS {
         for &files in FileSharing::ALL {
-            cases.extend((1..=MOST_THREADS).map(|threads| case(threads, files, block, SHARED_BYTES)));
+            cases.extend((1..=MAX_THREADS).map(|threads| case(threads, files, block, SHARED_BYTES)));
         }
     }
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (threads, block) = (known(THREAD_COUNT.of(case), case)?, known(BLOCK.of(case), case)?);
-    let bytes = known(BYTES.of(case), case)?;
-    let parts = match known(FileSharing::of(case), case)? {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (threads, block) =
+        (required_for_run(THREAD_COUNT.number_in(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
+    let bytes = required_for_run(BYTES.number_in(case), case)?;
+    let parts = match required_for_run(FileSharing::of(case), case)? {
         FileSharing::Own => (0..threads)
-            .map(|thread| Ok(Part { target: data::one_of_several(bench, bytes, thread)?, range: 0..bytes, block }))
-            .collect::<Result<Vec<Part>, Stop>>()?,
-        FileSharing::Shared => shared(data::file(bench, bytes)?, threads, block),
+            .map(|thread| {
+                Ok(ThreadRange { target: test_files::numbered_file(bench, bytes, thread)?, range: 0..bytes, block })
+            })
+            .collect::<Result<Vec<ThreadRange>, ProbeError>>()?,
+        FileSharing::Shared => split_file(test_files::shared_file(bench, bytes)?, threads, block),
     };
     for part in &parts {
-        data::can_be_direct(&part.target, block)?;
+        test_files::check_direct_io(&part.target, block)?;
     }
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
-    let counters = Counters::look(&parts[0].target);
-    let all = together(&parts, bench.slice().max(LEAST) as u64)?;
+    let counters = DeviceCounters::now(&parts[0].target);
+    let all = read_in_threads(&parts, bench.slice().max(MIN_ROUND_NANOSECONDS) as u64)?;
     let bytes = all.iter().map(|(tally, _)| tally.bytes).sum();
-    bench.note(counters.have_read(bytes)?);
+    bench.note(counters.prove_read(bytes)?);
     let rates: Vec<f64> = all.iter().map(|(tally, time)| tally.bytes as f64 / (*time).max(1) as f64).collect();
-    bench.note(format!("fairness among {threads} threads, by Jain's index: {:.3}", job::fairness(&rates)));
-    bench.record(&CONTENTION, vec![mean_time(&all)]);
+    bench.note(format!("fairness among {threads} threads, by Jain's index: {:.3}", read_job::jain_fairness(&rates)));
+    bench.record(&CONTENTION, vec![mean_read_time(&all)]);
     Ok(())
 }
 
 /// The mean time of a read over all threads, in nanoseconds.
-fn mean_time(all: &[(Tally, u64)]) -> f64 {
+fn mean_read_time(all: &[(IoTally, u64)]) -> f64 {
     let (reads, time) = all.iter().fold((0, 0), |(reads, time), (tally, own)| (reads + tally.requests, time + own));
     time as f64 / reads.max(1) as f64
 }
 
 /// What one thread reads.
-struct Part {
+struct ThreadRange {
     target: Target,
     range: std::ops::Range<u64>,
     block: u64,
 }
 
 /// The parts of one file, whole blocks each.
-fn shared(target: Target, threads: u64, block: u64) -> Vec<Part> {
+fn split_file(target: Target, threads: u64, block: u64) -> Vec<ThreadRange> {
     let blocks = target.bytes() / block;
     let start = |thread| thread * blocks / threads * block;
     let range = |thread| start(thread)..start(thread + 1);
-    (0..threads).map(|thread| Part { target: target.clone(), range: range(thread), block }).collect()
+    (0..threads).map(|thread| ThreadRange { target: target.clone(), range: range(thread), block }).collect()
 }
 
 /// Has threads read a part each for so many nanoseconds: the bytes of each, and its time.
-fn together(parts: &[Part], nanoseconds: u64) -> Result<Vec<(Tally, u64)>, Stop> {
-    let line = StartLine::of(parts.len());
+fn read_in_threads(parts: &[ThreadRange], nanoseconds: u64) -> Result<Vec<(IoTally, u64)>, ProbeError> {
+    let line = StartBarrier::new(parts.len());
     std::thread::scope(|scope| {
         let line = &line;
         let start = |part| {
-            let started = Thread::named("reader").start_in(scope, move || member(part, nanoseconds, line));
+            let started = ThreadBuilder::named("reader").start_in(scope, move || read_range(part, nanoseconds, line));
             started.inspect_err(|_| line.cancel())
         };
         let members = parts.iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
-        let died = || Err(Stop::fail("a reading thread panicked"));
+        let died = || Err(ProbeError::fail("a reading thread panicked"));
         members.into_iter().map(|member| member.join().unwrap_or_else(|_| died())).collect()
     })
 }
 
-fn member(part: &Part, nanoseconds: u64, line: &StartLine) -> Result<(Tally, u64), Stop> {
-    let order = Order::Sequential;
+fn read_range(part: &ThreadRange, nanoseconds: u64, line: &StartBarrier) -> Result<(IoTally, u64), ProbeError> {
+    let order = BlockOrder::Sequential;
     let block = part.block as usize;
-    let how = How { access: Access::Direct, block, order, pages: Pages::Base };
+    let how = ReadOptions { access: Access::Direct, block, order, pages: PagePolicy::Base };
     let reader = Engine::Pread.open(&part.target, how);
     // A thread that cannot read must come to the barrier too, or the others would wait for ever.
     if !line.wait() {
-        return Err(Stop::fail("another thread could not be started"));
+        return Err(ProbeError::fail("another thread could not be started"));
     }
-    let mut reader = reader.map_err(data::stopped)?;
-    let mut requests = Requests::new(part.range.clone(), block, order).endless();
-    let (mut tally, begun) = (Tally::default(), monotonic());
+    let mut reader = reader.map_err(test_files::probe_error)?;
+    let mut requests = BlockRequests::new(part.range.clone(), block, order).endless();
+    let (mut tally, begun) = (IoTally::default(), monotonic());
     while monotonic() - begun < nanoseconds {
-        requests.allow(1);
-        reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+        requests.extend_limit(1);
+        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
     }
     Ok((tally, monotonic() - begun))
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (threads, block) = (predictable(THREAD_COUNT.of(case), case)?, predictable(BLOCK.of(case), case)?);
-    let alone = expected::direct(facts, block, Transfer::Read)?;
-    let one = expected::one_of_many(facts, block)?;
-    Ok(expected::slower(alone, expected::times(threads, one)).into_time())
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (threads, block) = (
+        required_for_prediction(THREAD_COUNT.number_in(case), case)?,
+        required_for_prediction(BLOCK.number_in(case), case)?,
+    );
+    let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
+    let one = derived_time::queued_read(facts, block)?;
+    Ok(derived_time::longer_of(alone, derived_time::repeated(threads, one)).into_time())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
     use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
 
     #[test]
-    fn a_device_is_shared_in_equal_parts() {
+    fn device_rate_is_shared_equally() {
         let known = [
             (DEVICE_READ.id.as_str(), Some(1048.576e6)),
             (DEVICE_MEAN_LATENCY.id.as_str(), Some(500_000.0)),
             (DEVICE_REQUESTS.id.as_str(), Some(10_000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let time = |threads, block| {
-                predict(facts, &CONTENTION, &Case::new().with(THREAD_COUNT, threads).with(BLOCK, block)).unwrap().value
+                predict(facts, &CONTENTION, &Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, block))
+                    .unwrap()
+                    .value
             };
             // A millisecond for a mebibyte; alone, half of one more, less 4 KiB.
             assert!((time(1, MIB) - 1_496_093.75).abs() < 1e-6);
@@ -195,35 +208,38 @@ mod tests {
     }
 
     #[test]
-    fn a_study_reads_what_was_published_and_a_run_few_and_small_files() {
+    fn study_has_published_cases() {
         let machine = crate::testing::machine();
         let study = cases(&machine, Effort::Thorough);
         for threads in 1..=16 {
             for &files in FileSharing::ALL {
                 for block in [4 * KIB, MIB] {
-                    let case = Case::new().with(THREAD_COUNT, threads).at(files).with(BLOCK, block);
-                    assert!(study.contains(&case.clone().with(BYTES, 64 * MIB)), "{case}");
+                    let case =
+                        Case::new().with_number(THREAD_COUNT, threads).with_word(files).with_number(BLOCK, block);
+                    assert!(study.contains(&case.clone().with_number(BYTES, 64 * MIB)), "{case}");
                 }
             }
         }
         let run = cases(&machine, Effort::Default);
-        let is_large = |case: &&Case| FileSharing::of(case) == Some(FileSharing::Own) && BYTES.of(case) != Some(OWN);
+        let is_large = |case: &&Case| {
+            FileSharing::of(case) == Some(FileSharing::Own) && BYTES.number_in(case) != Some(OWN_FILE_BYTES)
+        };
         assert_eq!((run.len(), run.iter().find(is_large)), (7, None));
     }
 
     #[test]
-    fn a_file_is_divided_among_threads_without_rest() {
+    fn file_is_divided_completely() {
         let path = std::env::current_dir().unwrap().join(format!("kelvin-shared-{}", std::process::id()));
         std::fs::File::create(&path).unwrap().set_len(7 * MIB).unwrap();
-        let parts = shared(Target::find(&path).unwrap(), 3, MIB);
+        let parts = split_file(Target::find(&path).unwrap(), 3, MIB);
         std::fs::remove_file(&path).unwrap();
         let ranges: Vec<_> = parts.into_iter().map(|part| part.range.start / MIB..part.range.end / MIB).collect();
         assert_eq!(ranges, [0..2, 2..4, 4..7]);
     }
 
     #[test]
-    fn the_mean_is_over_reads_and_not_over_threads() {
-        let of = |requests| (Tally { bytes: 0, requests }, 900);
-        assert_eq!(mean_time(&[of(1), of(8)]), 200.0);
+    fn mean_is_over_reads() {
+        let of = |requests| (IoTally { bytes: 0, requests }, 900);
+        assert_eq!(mean_read_time(&[of(1), of(8)]), 200.0);
     }
 }

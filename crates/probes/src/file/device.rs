@@ -6,20 +6,20 @@
 use std::time::Duration;
 
 use kelvin_catalogue::file::{
-    DEVICE, DEVICE_ACCEPT, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE, DEVICE_REPEAT,
-    DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
+    DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
+    DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
-use kelvin_file::job::{self, Job, Until};
-use kelvin_file::{Access, Engine, How, Order, Pages, Requests, Tally, Target};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_file::read_job::{self, EndCondition, ReadJob};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::image::resident_around;
+use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 
-use super::data::{self, MIB, SHARED_BYTES, WIDTH, Wide};
-use super::proof::Counters;
-use super::sustained;
-use super::writing::{Overwriter, stream};
+use super::device_proof::DeviceCounters;
+use super::overwrite::{Overwriter, stream_overwrite};
+use super::request_bursts;
+use super::test_files::{self, FULL_QUEUE_DEPTH, MIB, QueuedReads, SHARED_BYTES};
 
 pub(crate) static PROBE: Probe = Probe {
     id: DEVICE.as_str(),
@@ -64,7 +64,7 @@ pub(crate) static PROBE: Probe = Probe {
     metrics: &[
         &DEVICE_READ,
         &DEVICE_READ_HUGE,
-        &DEVICE_REPEAT,
+        &DEVICE_REPEAT_READ,
         &DEVICE_LATENCY,
         &DEVICE_MEAN_LATENCY,
         &DEVICE_REQUESTS,
@@ -105,7 +105,7 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
             "fio --direct=1 --rw=write, and --rw=randwrite --fdatasync=1, which measure the same",
         ],
     },
-    metrics: &[&DEVICE_WRITE, &DEVICE_ACCEPT, &DEVICE_WRITE_LATENCY],
+    metrics: &[&DEVICE_WRITE, &DEVICE_ACCEPT_LATENCY, &DEVICE_WRITE_LATENCY],
     inputs: &[],
     cases,
     run: write,
@@ -113,69 +113,71 @@ pub(crate) static WRITE_PROBE: Probe = Probe {
 };
 
 /// A block of a stream: the largest request of most devices, or several of them.
-const LARGE: usize = MIB as usize;
+const STREAM_BLOCK: usize = MIB as usize;
 /// A block of a random access: a page of memory, and of most file systems.
-const SMALL: usize = 4096;
+const RANDOM_BLOCK: usize = 4096;
 /// Small requests in flight for the device's highest rate: as many as keep a fast drive busy.
-const DEEP: u32 = 64;
+const RANDOM_DEPTH: u32 = 64;
 /// Nanoseconds for which they are kept in flight at least: many times their latency.
-const LEAST_DEEP: f64 = 20e6;
+const MIN_RANDOM_NANOSECONDS: f64 = 20e6;
 /// Bytes of a part: as many as are in flight.
-const PART: u64 = WIDTH as u64 * MIB;
+const STREAM_PART_BYTES: u64 = FULL_QUEUE_DEPTH as u64 * MIB;
 /// Nanoseconds that a part must take, for its beginning and its end not to count.
-const LEAST_TIME: u64 = 10_000_000;
+const MIN_PART_NANOSECONDS: u64 = 10_000_000;
 /// How much faster than the first pass a later one may be before a cache must have answered it.
-const CACHE_FACTOR: f64 = 2.0;
+const MAX_REPEAT_SPEEDUP: f64 = 2.0;
 /// Most writes of 4 KiB in a round: the bench takes 800 samples of each kind at most, and some before.
-const MOST_WRITES: u64 = 2000;
+const MAX_WRITES: u64 = 2000;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::on_device(bench, SHARED_BYTES)?;
-    data::can_be_direct(&target, SMALL as u64)?;
-    rate(bench, &target)?;
-    latency(bench, &target)?;
-    requests(bench, &target)
+fn read(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let target = test_files::device_file(bench, SHARED_BYTES)?;
+    test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
+    stream_rate(bench, &target)?;
+    random_latency(bench, &target)?;
+    random_rate(bench, &target)
 }
 
 /// Reads part after part, with many blocks in flight, into either kind of pages.
-fn rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let wide = data::wide(target, WIDTH)?;
-    let mean = rate_into(bench, target, &wide, (Pages::Base, &DEVICE_READ))?;
-    if let Some(first) = data::first_pass(target)? {
-        bench.note(beside_the_first(first, mean));
-        bench.record(&DEVICE_REPEAT, vec![mean / first]);
+fn stream_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+    let wide = test_files::queued_reads(target, FULL_QUEUE_DEPTH)?;
+    let mean = stream_rate_into(bench, target, &wide, (PagePolicy::Base, &DEVICE_READ))?;
+    if let Some(first) = test_files::first_pass_rate(target)? {
+        bench.note(compare_with_first_pass(first, mean));
+        bench.record(&DEVICE_REPEAT_READ, vec![mean / first]);
     }
     // Where there are none, it would be the same figure again.
     if has_huge_pages()? {
-        rate_into(bench, target, &wide, (Pages::Huge, &DEVICE_READ_HUGE))?;
+        stream_rate_into(bench, target, &wide, (PagePolicy::Huge, &DEVICE_READ_HUGE))?;
     }
     Ok(())
 }
 
 /// Whether the kernel gives huge pages that are asked for.
-fn has_huge_pages() -> Result<bool, Stop> {
-    let arena = Arena::populated(LARGE, Pages::Huge)?;
+fn has_huge_pages() -> Result<bool, ProbeError> {
+    let arena = Arena::populated(STREAM_BLOCK, PagePolicy::Huge)?;
     Ok(resident_around(arena.address())?.huge > 0)
 }
 
 /// Reads part after part into buffers of these pages; the mean rate of the round.
-fn rate_into(
+fn stream_rate_into(
     bench: &mut Bench<'_>,
     target: &Target,
-    wide: &Wide,
-    (pages, metric): (Pages, &'static Metric),
-) -> Result<f64, Stop> {
+    wide: &QueuedReads,
+    (pages, metric): (PagePolicy, &'static Metric),
+) -> Result<f64, ProbeError> {
     let whole = target.bytes();
-    let part = |range| job::run(&Job { pages, ..wide.job(target, LARGE, range) }).map_err(data::stopped);
-    let most = PART.min(whole);
+    let part = |range| {
+        read_job::run(&ReadJob { pages, ..wide.job(target, STREAM_BLOCK, range) }).map_err(test_files::probe_error)
+    };
+    let most = STREAM_PART_BYTES.min(whole);
     let trial = part(0..most)?;
-    let bytes = if trial.nanoseconds < LEAST_TIME { whole } else { most };
-    bench.note(format!("{}, buffers in {} pages", wide.words, pages.name()));
-    let counters = Counters::look(target);
+    let bytes = if trial.nanoseconds < MIN_PART_NANOSECONDS { whole } else { most };
+    bench.note(format!("{}, buffers in {} pages", wide.description, pages.name()));
+    let counters = DeviceCounters::now(target);
     let mut starts = (0..whole).step_by(bytes as usize).cycle().skip(1);
     let mut times = Vec::new();
     let ticks = bench.ticks(1_000_000) as f64 / 1e6;
@@ -185,18 +187,18 @@ fn rate_into(
         times.push(done.nanoseconds as f64);
         Ok([(done.nanoseconds as f64 * ticks) as u64])
     })?;
-    bench.note_on_last(counters.have_read(bytes * times.len() as u64)?);
+    bench.note_last_reading(counters.prove_read(bytes * times.len() as u64)?);
     Ok((bytes as usize * times.len()) as f64 * 1e9 / times.iter().sum::<f64>())
 }
 
 /// The rate of a round beside that of the first pass, and what follows, in words.
-fn beside_the_first(first: f64, now: f64) -> String {
+fn compare_with_first_pass(first: f64, now: f64) -> String {
     let rates = format!(
         "the first pass over the file after it was written ran at {:.0} MB/s, those of this round at {:.0} MB/s",
         first / 1e6,
         now / 1e6
     );
-    if now > CACHE_FACTOR * first {
+    if now > MAX_REPEAT_SPEEDUP * first {
         format!("{rates}: a cache below the kernel, a hypervisor's or a drive's, answers repeated reads")
     } else {
         format!("{rates}: no sign of a cache below the kernel")
@@ -204,72 +206,72 @@ fn beside_the_first(first: f64, now: f64) -> String {
 }
 
 /// Reads small blocks in random order, one by one.
-fn latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let order = Order::Random { seed: bench.seed() };
-    let how = How { access: Access::Direct, block: SMALL, order, pages: Pages::Base };
-    let mut reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
-    let mut requests = Requests::new(0..target.bytes(), SMALL, order).endless();
-    let mut tally = Tally::default();
-    let (counters, mut spent) = (Counters::look(target), 0);
+fn random_latency(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+    let order = BlockOrder::Random { seed: bench.seed() };
+    let how = ReadOptions { access: Access::Direct, block: RANDOM_BLOCK, order, pages: PagePolicy::Base };
+    let mut reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
+    let mut requests = BlockRequests::new(0..target.bytes(), RANDOM_BLOCK, order).endless();
+    let mut tally = IoTally::default();
+    let (counters, mut spent) = (DeviceCounters::now(target), 0);
     bench.time_each([&DEVICE_LATENCY], |clock| {
-        requests.allow(1);
+        requests.extend_limit(1);
         let begun = clock.start();
-        reader.read(&mut requests, &mut tally).map_err(data::stopped)?;
+        reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
         let ticks = clock.stop().wrapping_sub(begun);
         spent += ticks;
         Ok([ticks])
     })?;
-    bench.note_on_last(counters.have_read(tally.bytes)?);
+    bench.note_last_reading(counters.prove_read(tally.bytes)?);
     bench.record(&DEVICE_MEAN_LATENCY, vec![bench.nanoseconds(spent) / tally.requests.max(1) as f64]);
     Ok(())
 }
 
 /// Reads small blocks in random order, with many in flight.
-fn requests(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let wide = data::wide(target, DEEP)?;
-    let counters = Counters::look(target);
-    let done = job::run(&Job {
-        order: Order::Random { seed: bench.seed() },
-        until: Until::Time(Duration::from_nanos(bench.slice().max(LEAST_DEEP) as u64)),
-        ..wide.job(target, SMALL, 0..target.bytes())
+fn random_rate(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+    let wide = test_files::queued_reads(target, RANDOM_DEPTH)?;
+    let counters = DeviceCounters::now(target);
+    let done = read_job::run(&ReadJob {
+        order: BlockOrder::Random { seed: bench.seed() },
+        until: EndCondition::Time(Duration::from_nanos(bench.slice().max(MIN_RANDOM_NANOSECONDS) as u64)),
+        ..wide.job(target, RANDOM_BLOCK, 0..target.bytes())
     })
-    .map_err(data::stopped)?;
-    bench.note(wide.words.as_str());
+    .map_err(test_files::probe_error)?;
+    bench.note(wide.description.as_str());
     let (mut rate, mut bytes) = (done.requests_per_second(), done.total.bytes);
     // With a thread for each, no one sees when each is done.
-    if rate < sustained::SLOW && wide.threads == 1 {
-        let (paced, read) = sustained::requests(target, &wide, SMALL, bench.seed())?;
-        bench.note(sustained::words(&paced));
+    if rate < request_bursts::SLOW_DEVICE_IOPS && wide.threads == 1 {
+        let (paced, read) = request_bursts::read_randomly(target, &wide, RANDOM_BLOCK, bench.seed())?;
+        bench.note(request_bursts::describe_pacing(&paced));
         (rate, bytes) = (paced.rate, bytes + read);
     }
-    bench.note(counters.have_read(bytes)?);
+    bench.note(counters.prove_read(bytes)?);
     bench.record(&DEVICE_REQUESTS, vec![rate]);
     Ok(())
 }
 
-fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::scrap(bench, SHARED_BYTES)?;
-    data::can_be_direct(&target, SMALL as u64)?;
-    bench.may_write(2 * PART + PART + MOST_WRITES * SMALL as u64)?;
-    let counters = Counters::look(&target);
-    let streamed = stream(&target, bench.seed())?;
-    bench.note(streamed.words.clone());
+fn write(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let target = test_files::overwrite_file(bench, SHARED_BYTES)?;
+    test_files::check_direct_io(&target, RANDOM_BLOCK as u64)?;
+    bench.reserve_write(2 * STREAM_PART_BYTES + STREAM_PART_BYTES + MAX_WRITES * RANDOM_BLOCK as u64)?;
+    let counters = DeviceCounters::now(&target);
+    let streamed = stream_overwrite(&target, bench.seed())?;
+    bench.note(streamed.description.clone());
     bench.note(format!("with the flush that followed it was {:.0} MB/s", streamed.flushed_rate / 1e6));
-    bench.note(counters.have_written(streamed.bytes)?);
+    bench.note(counters.prove_written(streamed.bytes)?);
     bench.record(&DEVICE_WRITE, vec![streamed.rate]);
-    write_one_by_one(bench, &target)
+    write_flushed(bench, &target)
 }
 
 /// Writes small blocks in random order, one by one: first until each is accepted, then with a flush each. A flush slows the
 /// write after it, and so the two are not timed together.
-fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> {
-    let order = Order::Random { seed: bench.seed() };
-    let mut writer = Overwriter::open(target, Access::Direct, SMALL, bench.seed())?;
-    let mut requests = Requests::new(0..SHARED_BYTES, SMALL, order).endless();
-    for (metric, flushed) in [(&DEVICE_ACCEPT, false), (&DEVICE_WRITE_LATENCY, true)] {
-        let (mut written, counters) = (0, Counters::look(target));
+fn write_flushed(bench: &mut Bench<'_>, target: &Target) -> Result<(), ProbeError> {
+    let order = BlockOrder::Random { seed: bench.seed() };
+    let mut writer = Overwriter::open(target, Access::Direct, RANDOM_BLOCK, bench.seed())?;
+    let mut requests = BlockRequests::new(0..SHARED_BYTES, RANDOM_BLOCK, order).endless();
+    for (metric, flushed) in [(&DEVICE_ACCEPT_LATENCY, false), (&DEVICE_WRITE_LATENCY, true)] {
+        let (mut written, counters) = (0, DeviceCounters::now(target));
         bench.time_each([metric], |clock| {
-            let request = requests.next().ok_or_else(|| Stop::fail("the file has no blocks"))?;
+            let request = requests.next().ok_or_else(|| ProbeError::fail("the file has no blocks"))?;
             writer.renew();
             let begun = clock.start();
             writer.write(request)?;
@@ -280,13 +282,13 @@ fn write_one_by_one(bench: &mut Bench<'_>, target: &Target) -> Result<(), Stop> 
             written += request.bytes as u64;
             Ok([ended.wrapping_sub(begun)])
         })?;
-        bench.note_on_last(counters.have_written(written)?);
+        bench.note_last_reading(counters.prove_written(written)?);
     }
     Ok(())
 }
 
-fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(format!(
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new(format!(
         "{} is a property of the device, from which other predictions start; no device states it",
         metric.id
     )))
@@ -297,8 +299,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repeated_pass_that_is_far_faster_shows_a_cache() {
-        let says = |now| beside_the_first(200e6, now);
+    fn far_faster_repeat_pass_indicates_cache() {
+        let says = |now| compare_with_first_pass(200e6, now);
         assert!(says(850e6).contains("at 200 MB/s, those of this round at 850 MB/s: a cache below the kernel"));
         assert!(says(380e6).ends_with("no sign of a cache below the kernel"));
     }

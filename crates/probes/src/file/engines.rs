@@ -5,15 +5,15 @@
 //! for requests in random order.
 
 use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_file::{Access, Engine, How, Order, Pages, Reader, Requests, Tally, Target};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine};
 use kelvin_sys::clock::Clock;
 
-use super::cached::Cached;
-use super::cases::{engine, known};
-use super::data::{self, SHARED_BYTES};
-use super::ways;
+use super::cached_file::CachedFile;
+use super::cases::{read_engine, required_for_run};
+use super::engine_model;
+use super::test_files::{self, SHARED_BYTES};
 
 pub(crate) static PROBE: Probe = Probe {
     id: ENGINES.id.as_str(),
@@ -51,40 +51,40 @@ pub(crate) static PROBE: Probe = Probe {
              beyond most.",
         ],
         sources: &[
-            ways::AXBOE,
+            engine_model::AXBOE_SOURCE,
             "Linux mm/filemap.c: filemap_read, filemap_map_pages; io_uring/rw.c",
             "glibc libio/fileops.c: _IO_file_xsgetn; Rust library/std/src/io/buffered/bufreader.rs",
             "lmbench bw_file_rd",
         ],
     },
     metrics: &[&ENGINES],
-    inputs: ways::INPUTS,
+    inputs: engine_model::INPUT_METRICS,
     cases,
     run,
-    predict: ways::predict,
+    predict: engine_model::predict,
 };
 
 /// Those of the older study, which every run measures at each of its sizes.
-const CLASSICS: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
+const PUBLISHED_ENGINES: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
 /// Sizes of a request, in bytes: those of the older study, and powers of two up to a mebibyte.
-const SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 << 10, 1 << 20];
+const REQUEST_SIZES: [u64; 9] = [1, 10, 100, 1000, 4096, 10_000, 64 << 10, 256 << 10, 1 << 20];
 /// The size at which a usual run measures every way: neither the call nor the copy is all.
-const BETWEEN: u64 = 10_000;
+const DEFAULT_SIZE: u64 = 10_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let wanted = |way: ReadEngine, block: u64| {
-        let classic = CLASSICS.contains(&way);
+        let classic = PUBLISHED_ENGINES.contains(&way);
         match effort {
-            Effort::Quick => classic && [1, BETWEEN].contains(&block),
-            Effort::Default => classic && [1, 100, BETWEEN, 1 << 20].contains(&block) || block == BETWEEN,
+            Effort::Quick => classic && [1, DEFAULT_SIZE].contains(&block),
+            Effort::Default => classic && [1, 100, DEFAULT_SIZE, 1 << 20].contains(&block) || block == DEFAULT_SIZE,
             Effort::Thorough => true,
         }
     };
     let of = |&way: &ReadEngine| {
-        SIZES
+        REQUEST_SIZES
             .into_iter()
             .filter(move |&block| wanted(way, block))
-            .map(move |block| Case::new().at(way).with(BLOCK, block))
+            .map(move |block| Case::new().with_word(way).with_number(BLOCK, block))
     };
     ReadEngine::ALL.iter().flat_map(of).collect()
 }
@@ -93,72 +93,73 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
 const TRIAL_BYTES: u64 = 4 << 20;
 const TRIAL_REQUESTS: u64 = 4096;
 /// Bytes of the older study's file.
-const OLDER_FILE: f64 = 100e6;
+const PUBLISHED_FILE_BYTES: f64 = 100e6;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (way, block) = (known(ReadEngine::of(case), case)?, known(BLOCK.of(case), case)?);
-    let cached = Cached::open(bench, SHARED_BYTES)?;
-    let mut passes = Passes::open(cached.target(), engine(way), block)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (way, block) = (required_for_run(ReadEngine::of(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
+    let cached = CachedFile::open(bench, SHARED_BYTES)?;
+    let mut passes = RepeatedPasses::open(cached.target(), read_engine(way), block)?;
     let requests = (TRIAL_BYTES / block).clamp(1, TRIAL_REQUESTS);
     // Untimed, so that buffers are touched and lazy loading is done.
     passes.read(bench.clock(), requests)?;
     let ticks = passes.read(bench.clock(), requests)?;
-    let whole = bench.nanoseconds(ticks) / requests as f64 * OLDER_FILE / block as f64;
-    bench.note(format!("{}; {}in a trial, 100 MB took {:.4} s", cached.proof(), passes.achieved(), whole / 1e9));
+    let whole = bench.nanoseconds(ticks) / requests as f64 * PUBLISHED_FILE_BYTES / block as f64;
+    bench.note(format!("{}; {}in a trial, 100 MB took {:.4} s", cached.proof(), passes.describe_depth(), whole / 1e9));
     passes.reader.notes().into_iter().for_each(|note| bench.note(note));
     bench.time_parts([&ENGINES], |clock, requests| Ok([passes.read(clock, requests)? as f64]))?;
-    cached.check()
+    cached.check_resident()
 }
 
 /// A file read from its beginning to its end repeatedly.
-struct Passes {
+struct RepeatedPasses {
     reader: Reader,
-    requests: Requests,
+    requests: BlockRequests,
     /// Requests of a pass, and those left of this one.
     blocks: u64,
     left: u64,
 }
 
-impl Passes {
-    fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, Stop> {
-        let order = Order::Sequential;
-        let bytes = usize::try_from(block).map_err(|_| Stop::fail(format!("a block of {block} bytes is too large")))?;
-        let how = How { access: Access::Buffered, block: bytes, order, pages: Pages::of_buffer(bytes) };
-        let reader = engine.open(target, how).map_err(data::stopped)?;
+impl RepeatedPasses {
+    fn open(target: &Target, engine: Engine, block: u64) -> Result<Self, ProbeError> {
+        let order = BlockOrder::Sequential;
+        let bytes =
+            usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
+        let how = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
+        let reader = engine.open(target, how).map_err(test_files::probe_error)?;
         // Whole requests only: a rest would count as one.
         let blocks = target.bytes() / block.max(1);
-        let requests = Requests::new(0..blocks * block, bytes, order).endless();
+        let requests = BlockRequests::new(0..blocks * block, bytes, order).endless();
         Ok(Self { reader, requests, blocks, left: blocks })
     }
 
     /// Makes so many requests; their ticks, without the work between passes.
-    fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, Stop> {
+    fn read(&mut self, clock: Clock, requests: u64) -> Result<u64, ProbeError> {
         let (mut ticks, mut wanted) = (0, requests);
         while wanted > 0 {
             let part = wanted.min(self.left);
-            let mut next = self.requests.clone().at_most(part);
-            let mut tally = Tally::default();
+            let mut next = self.requests.clone().limit(part);
+            let mut tally = IoTally::default();
             let begun = clock.start();
             let outcome = self.reader.read(&mut next, &mut tally);
             ticks += clock.stop().wrapping_sub(begun);
-            outcome.map_err(data::stopped)?;
+            outcome.map_err(test_files::probe_error)?;
             let bytes = part * next.block() as u64;
-            if tally != (Tally { bytes, requests: part }) {
-                return Err(Stop::fail(format!("{part} requests for {bytes} bytes came to {tally:?}")));
+            if tally != (IoTally { bytes, requests: part }) {
+                return Err(ProbeError::fail(format!("{part} requests for {bytes} bytes came to {tally:?}")));
             }
             self.requests = next;
             wanted -= part;
             self.left -= part;
             if self.left == 0 {
                 self.left = self.blocks;
-                self.reader.forget().map_err(data::stopped)?;
+                self.reader.unmap_pages().map_err(test_files::probe_error)?;
             }
         }
         Ok(ticks)
     }
 
     /// The mean queue depth, in words, where there is more than one request at a time.
-    fn achieved(&self) -> String {
+    fn describe_depth(&self) -> String {
         self.reader.achieved_depth().map_or_else(String::new, |depth| format!("queue depth {depth:.1};"))
     }
 }
@@ -167,14 +168,14 @@ impl Passes {
 mod tests {
     use super::*;
     use crate::testing::machine;
-    use kelvin_sys::usage::{Who, usage};
+    use kelvin_sys::usage::{UsageScope, read_usage};
 
     #[test]
-    fn the_published_sizes_and_ways_are_part_of_a_thorough_run_and_few_of_a_quick_one() {
+    fn cases_include_published_sizes_and_engines() {
         let thorough = cases(&machine(), Effort::Thorough);
-        for way in CLASSICS {
+        for way in PUBLISHED_ENGINES {
             for block in [1, 10, 100, 1000, 10_000] {
-                assert!(thorough.contains(&Case::new().at(way).with(BLOCK, block)), "{way:?} {block}");
+                assert!(thorough.contains(&Case::new().with_word(way).with_number(BLOCK, block)), "{way:?} {block}");
             }
         }
         assert_eq!(cases(&machine(), Effort::Quick).len(), 6);
@@ -182,21 +183,21 @@ mod tests {
     }
 
     #[test]
-    fn every_pass_over_a_mapping_meets_its_pages_for_the_first_time() {
+    fn each_mmap_pass_faults_again() {
         let file = tempfile::NamedTempFile::new_in(".").unwrap();
         let bytes = 4 << 20;
         std::fs::write(file.path(), vec![1; bytes]).unwrap();
         let target = Target::find(file.path()).unwrap();
         let block = 10_000;
         for (engine, faulting) in [(Engine::Mmap, true), (Engine::Read, false)] {
-            let mut passes = Passes::open(&target, engine, block).unwrap();
+            let mut passes = RepeatedPasses::open(&target, engine, block).unwrap();
             let whole = bytes as u64 / block;
             // The first pass also touches what the engine itself needs.
             passes.read(Clock::MonotonicRaw, whole).unwrap();
             for _ in 0..2 {
-                let before = usage(Who::Thread).minor_faults;
+                let before = read_usage(UsageScope::Thread).minor_faults;
                 assert!(passes.read(Clock::MonotonicRaw, whole).unwrap() > 0);
-                let faults = usage(Who::Thread).minor_faults - before;
+                let faults = read_usage(UsageScope::Thread).minor_faults - before;
                 // 64 windows of 64 KiB; far fewer where large folios are mapped at once, but never none.
                 assert_eq!(faults > 0, faulting, "{engine}: {faults} faults");
             }

@@ -8,19 +8,19 @@ use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
 use kelvin_catalogue::file::{
-    DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_GIVE_BACK, ENTRY_MAKE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
+    DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
     METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
 use kelvin_catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::clock::Clock;
 
-use super::cases::{known, predictable};
-use super::expected::{self, Expected, time};
-use super::tree::{Tree, timed};
+use super::cases::{required_for_prediction, required_for_run};
+use super::derived_time::{self, DerivedTime, format_time};
+use super::tree::{Tree, time_paths};
 use crate::os::syscall_work;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
@@ -85,11 +85,11 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Files that a round creates and removes: enough that a clock reading is nothing, and few, as some file systems remember each;
 /// see the pitfalls.
-const OWN: usize = 16;
+const OWN_FILES: usize = 16;
 /// Files checked in a pass: enough that a clock reading is nothing, few enough for a short pass.
-const LOOKS: u64 = 128;
+const CHECKED_FILES: u64 = 128;
 /// Directories where files are spread over many.
-const MANY: u64 = 100;
+const MANY_DIRECTORIES: u64 = 100;
 /// Bytes to reserve for a round's own files: the blocks that hold them, once for each of the three changes.
 const ROUND_BYTES: u64 = 1 << 20;
 
@@ -101,50 +101,53 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => 3,
         Effort::Thorough => all.len(),
     };
-    all[..wanted].iter().map(|&(files, directories)| Case::new().with(FILES, files).at(directories)).collect()
+    all[..wanted]
+        .iter()
+        .map(|&(files, directories)| Case::new().with_number(FILES, files).with_word(directories))
+        .collect()
 }
 
-const fn number(directories: DirectoryCount) -> u64 {
+const fn directory_count(directories: DirectoryCount) -> u64 {
     match directories {
         DirectoryCount::One => 1,
-        DirectoryCount::Many => MANY,
+        DirectoryCount::Many => MANY_DIRECTORIES,
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let files = known(FILES.of(case), case)?;
-    let directories = number(known(DirectoryCount::of(case), case)?);
-    let tree = Tree::of(bench, "tree", files, directories)?;
-    bench.may_write(ROUND_BYTES)?;
-    let looks = Looks::at(&tree);
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let files = required_for_run(FILES.number_in(case), case)?;
+    let directories = directory_count(required_for_run(DirectoryCount::of(case), case)?);
+    let tree = Tree::open(bench, "tree", files, directories)?;
+    bench.reserve_write(ROUND_BYTES)?;
+    let looks = LookupPass::new(&tree);
     let (_, found) = looks.pass(bench.clock())?;
     let components = looks.files.first().map_or(0, |path| path.components().count());
     bench.note(format!(
         "{}; a listing found {found} files in {directories} directories; paths have {components} components",
         tree.file_system()?
     ));
-    change(bench, &Own::in_tree(&tree))?;
+    time_changes(bench, &OwnFiles::new(&tree))?;
     bench.time_each([&METADATA_STAT, &METADATA_OPEN, &METADATA_LIST], |clock| Ok(looks.pass(clock)?.0))
 }
 
 /// Creates, renames and removes files, all of them once.
-fn change(bench: &mut Bench<'_>, own: &Own) -> Result<(), Stop> {
-    let ticks = own.changes(bench.clock())?;
+fn time_changes(bench: &mut Bench<'_>, own: &OwnFiles) -> Result<(), ProbeError> {
+    let ticks = own.time_pass(bench.clock())?;
     for (metric, ticks) in [&METADATA_CREATE, &METADATA_RENAME, &METADATA_UNLINK].into_iter().zip(ticks) {
-        bench.record(metric, vec![bench.nanoseconds(ticks) / OWN as f64]);
+        bench.record(metric, vec![bench.nanoseconds(ticks) / OWN_FILES as f64]);
     }
     Ok(())
 }
 
 /// The files that a round creates and removes; what a failed one leaves is removed when dropped.
-struct Own {
+struct OwnFiles {
     made: Vec<PathBuf>,
     renamed: Vec<PathBuf>,
 }
 
-impl Own {
-    fn in_tree(tree: &Tree) -> Self {
-        let directories = || tree.directories.iter().cycle().zip(0..OWN);
+impl OwnFiles {
+    fn new(tree: &Tree) -> Self {
+        let directories = || tree.directories.iter().cycle().zip(0..OWN_FILES);
         let named = |name: &'static str| -> Vec<PathBuf> {
             // No two rounds have the same names, as one may have been killed.
             let process = std::process::id();
@@ -154,41 +157,41 @@ impl Own {
     }
 
     /// Creates them all, renames them all, removes them all; the ticks of each.
-    fn changes(&self, clock: Clock) -> Result<[u64; 3], Stop> {
-        let created = timed(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
+    fn time_pass(&self, clock: Clock) -> Result<[u64; 3], ProbeError> {
+        let created = time_paths(clock, &self.made, "make", |path| File::create_new(path).map(drop))?;
         let mut names = self.renamed.iter();
-        let renamed = timed(clock, &self.made, "rename", |path| match names.next() {
+        let renamed = time_paths(clock, &self.made, "rename", |path| match names.next() {
             Some(name) => fs::rename(path, name),
             None => Err(Error::from(ErrorKind::InvalidInput)),
         })?;
-        let removed = timed(clock, &self.renamed, "remove", |path| fs::remove_file(path))?;
+        let removed = time_paths(clock, &self.renamed, "remove", |path| fs::remove_file(path))?;
         Ok([created, renamed, removed])
     }
 }
 
 /// What each pass checks: some of the files, and all of the directories.
-struct Looks<'a> {
+struct LookupPass<'a> {
     tree: &'a Tree,
     files: Vec<PathBuf>,
 }
 
-impl<'a> Looks<'a> {
-    fn at(tree: &'a Tree) -> Self {
-        let count = LOOKS.min(tree.files);
+impl<'a> LookupPass<'a> {
+    fn new(tree: &'a Tree) -> Self {
+        let count = CHECKED_FILES.min(tree.files);
         // Evenly spread, and over the directories too.
         let files = (0..count).map(|number| tree.file(number * tree.files / count)).collect();
         Self { tree, files }
     }
 
     /// Checks everything once; the ticks per file of stat, of open, of listing; the files listed.
-    fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), Stop> {
-        let stat = timed(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
+    fn pass(&self, clock: Clock) -> Result<([u64; 3], u64), ProbeError> {
+        let stat = time_paths(clock, &self.files, "look at", |path| match fs::symlink_metadata(path)?.is_file() {
             true => Ok(()),
             false => Err(Error::from(ErrorKind::InvalidData)),
         })?;
-        let open = timed(clock, &self.files, "open", |path| File::open(path).map(drop))?;
+        let open = time_paths(clock, &self.files, "open", |path| File::open(path).map(drop))?;
         let mut found = 0;
-        let list = timed(clock, &self.tree.directories, "list", |directory| {
+        let list = time_paths(clock, &self.tree.directories, "list", |directory| {
             for entry in fs::read_dir(directory)? {
                 entry?;
                 found += 1;
@@ -196,14 +199,14 @@ impl<'a> Looks<'a> {
             Ok(())
         })?;
         if found < self.tree.files || found == 0 {
-            return Err(Stop::fail(format!("a listing found {found} of {} files", self.tree.files)));
+            return Err(ProbeError::fail(format!("a listing found {found} of {} files", self.tree.files)));
         }
         let looks = self.files.len().max(1) as u64;
         Ok(([stat / looks, open / looks, list / found], found))
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnFiles {
     fn drop(&mut self) {
         for path in self.made.iter().chain(&self.renamed) {
             let _ = fs::remove_file(path);
@@ -213,67 +216,73 @@ impl Drop for Own {
 
 /// How much more than the call on /dev/null is within the predicted range: as for other short calls (os.syscall.read and its
 /// kin), which leaves room for a longer path and another file system.
-const MORE: f64 = 3.0;
+const RANGE_FACTOR: f64 = 3.0;
 
 /// Files of the listing from which others follow, in one directory.
-const LISTED: u64 = 1000;
+const LISTED_FILES: u64 = 1000;
 /// Entries of a directory that are no files: `.` and `..`.
-const OWN_ENTRIES: u64 = 2;
+const DOT_ENTRIES: u64 = 2;
 /// Calls for the entries of a small directory: one that has them, and one that finds no more.
-const CALLS: f64 = 2.0;
+const GETDENTS_CALLS: f64 = 2.0;
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let parts =
-        |first, second| Ok(of_parts(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
+        |first, second| Ok(sum_prediction(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
     match metric.id {
-        id if id == METADATA_STAT.id => Ok(of_call(facts.measured(&syscall_work::STAT, &Case::new())?)),
-        id if id == METADATA_OPEN.id => opened(facts, case),
-        id if id == METADATA_CREATE.id => parts(&ENTRY_MAKE, &ENTRY_ADD),
+        id if id == METADATA_STAT.id => Ok(call_prediction(facts.measured(&syscall_work::STAT, &Case::new())?)),
+        id if id == METADATA_OPEN.id => open_prediction(facts, case),
+        id if id == METADATA_CREATE.id => parts(&ENTRY_CREATE, &ENTRY_ADD),
         id if id == METADATA_RENAME.id => parts(&ENTRY_ADD, &ENTRY_REMOVE),
-        id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_GIVE_BACK),
-        _ => listed(facts, case),
+        id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_FREE),
+        _ => listing_prediction(facts, case),
     }
 }
 
 /// Opening and closing: as of /dev/null, and what the path and the file system add, as they do to stat.
-fn opened(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn open_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let call = facts.measured(&syscall_work::OPEN_CLOSE, &Case::new())?;
     let (there, other) = (facts.measured(&METADATA_STAT, case)?, facts.measured(&syscall_work::STAT, &Case::new())?);
     let path = (there.value - other.value).max(0.0);
     let value = call.value + path;
-    let derivation = format!("{} + {} for path and file system = {}", time(call.value), time(path), time(value));
-    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+    let derivation = format!(
+        "{} + {} for path and file system = {}",
+        format_time(call.value),
+        format_time(path),
+        format_time(value)
+    );
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
         .formula("open and path", format!("{} + {} - {}", call.name, there.name, other.name))
         .input(call)
         .input(there)
         .input(other)
         .source("Linux fs/namei.c: link_path_walk, once for each component")
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 /// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
-fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let files = predictable(FILES.of(case), case)?;
-    let directories = number(predictable(DirectoryCount::of(case), case)?);
-    if (files, directories) == (LISTED, 1) {
-        return Err(NoPrediction::because("a file system's cost of listing a directory is not published"));
+fn listing_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let files = required_for_prediction(FILES.number_in(case), case)?;
+    let directories = directory_count(required_for_prediction(DirectoryCount::of(case), case)?);
+    if (files, directories) == (LISTED_FILES, 1) {
+        return Err(NoPrediction::new("a file system's cost of listing a directory is not published"));
     }
-    let one = facts.measured(&METADATA_LIST, &Case::new().with(FILES, LISTED).at(DirectoryCount::One))?;
+    let one =
+        facts.measured(&METADATA_LIST, &Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One))?;
     let open = facts.measured(&METADATA_OPEN, case)?;
     let (look, call) = (facts.measured(&SYSCALL_FSTAT, &Case::new())?, facts.measured(&SYSCALL_READ, &Case::new())?);
-    let entries = |files: u64, directories: u64| (files + OWN_ENTRIES * directories) as f64 / files as f64;
-    let filled = one.value * entries(files, directories) / entries(LISTED, 1);
-    let directory = open.value + look.value + CALLS * call.value;
+    let entries = |files: u64, directories: u64| (files + DOT_ENTRIES * directories) as f64 / files as f64;
+    let filled = one.value * entries(files, directories) / entries(LISTED_FILES, 1);
+    let directory = open.value + look.value + GETDENTS_CALLS * call.value;
     // What one directory costs is in the figure of the large one.
-    let more = directories as f64 / files as f64 - 1.0 / LISTED as f64;
+    let more = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
     let value = filled + more * directory;
     let derivation = format!(
-        "{} by entries + {} for a directory x ({directories} / {files} - 1 / {LISTED}) = {}",
-        time(filled),
-        time(directory),
-        time(value)
+        "{} by entries + {} for a directory x ({directories} / {files} - 1 / {LISTED_FILES}) = {}",
+        format_time(filled),
+        format_time(directory),
+        format_time(value)
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
         .formula(
             "by entries",
             format!(
@@ -285,37 +294,40 @@ fn listed(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         .input(open)
         .input(look)
         .input(call)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 /// The prediction of an operation that is two others, each measured alone.
-fn of_parts(first: Input, second: Input) -> Prediction {
-    expected::one_by_one(Expected::measured("first part", first, ""), Expected::measured("second part", second, ""))
-        .into_time()
+fn sum_prediction(first: Input, second: Input) -> Prediction {
+    derived_time::sum_of(
+        DerivedTime::measured("first part", first, ""),
+        DerivedTime::measured("second part", second, ""),
+    )
+    .into_time()
 }
 
 /// The prediction of an operation that is one call, as measured on /dev/null.
-fn of_call(call: Input) -> Prediction {
+fn call_prediction(call: Input) -> Prediction {
     let (value, name) = (call.value, call.name.clone());
-    Predicting::between(Basis::Derived, value, value / 1.2, MORE * value)
+    PredictionBuilder::with_range(PredictionBasis::Derived, value, value / 1.2, RANGE_FACTOR * value)
         .formula("call on /dev/null", format!("{name}: the same call on /dev/null, a path of two components"))
         .input(call)
         .source("Linux fs/namei.c: link_path_walk, once for each component")
-        .derived_as(format!(
-            "{value:.0} ns; predicted range: up to {MORE} times that, for a longer path in another file system"
+        .build_with(format!(
+            "{value:.0} ns; predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system"
         ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::{directory, plant};
+    use super::super::tree::{create_tree, directory};
     use super::*;
-    use crate::testing::facts_about;
-    use kelvin_sys::clock::Script;
+    use crate::testing::with_facts;
+    use kelvin_sys::clock::ScriptedClock;
 
     fn tree(files: u64, directories: u64) -> (tempfile::TempDir, Tree) {
         let root = tempfile::tempdir().unwrap();
-        plant(root.path(), files, directories).unwrap();
+        create_tree(root.path(), files, directories).unwrap();
         let directories = (0..directories).map(|number| directory(root.path(), number)).collect();
         (root, Tree { directories, files })
     }
@@ -325,50 +337,54 @@ mod tests {
     }
 
     #[test]
-    fn files_are_spread_evenly_looked_at_and_left_alone() {
+    fn tree_files_are_spread_evenly_and_kept() {
         for (files, directories, expected) in [(7, 1, vec![7]), (7, 3, vec![3, 2, 2]), (300, 1, vec![300])] {
             let (_root, tree) = tree(files, directories);
-            let looks = Looks::at(&tree);
-            let looked = files.min(LOOKS);
+            let looks = LookupPass::new(&tree);
+            let looked = files.min(CHECKED_FILES);
             assert_eq!(looks.files.len() as u64, looked);
             // The script gives each pair of readings so many ticks.
-            let clock = Clock::Scripted(Script::leak(LOOKS * 6));
+            let clock = Clock::Scripted(ScriptedClock::leak(CHECKED_FILES * 6));
             for _ in 0..2 {
                 assert_eq!(looks.pass(clock).unwrap(), ([768 / looked, 768 / looked, 768 / files], files));
             }
-            let own = Own::in_tree(&tree);
+            let own = OwnFiles::new(&tree);
             for _ in 0..2 {
-                assert_eq!(own.changes(clock).unwrap(), [768; 3]);
+                assert_eq!(own.time_pass(clock).unwrap(), [768; 3]);
                 assert_eq!(files_of(&tree), expected);
             }
         }
     }
 
     #[test]
-    fn what_fails_names_the_file_and_leaves_nothing_of_its_own() {
+    fn failed_pass_names_file_and_cleans_up() {
         let (_root, tree) = tree(1, 2);
-        let own = Own::in_tree(&tree);
+        let own = OwnFiles::new(&tree);
         fs::create_dir(&own.renamed[7]).unwrap();
-        let Err(Stop::Fail(reason)) = own.changes(Clock::MonotonicRaw) else { panic!("renamed over a directory") };
+        let Err(ProbeError::Fail(reason)) = own.time_pass(Clock::MonotonicRaw) else {
+            panic!("renamed over a directory")
+        };
         assert!(reason.starts_with("cannot rename ") && reason.contains("-7"), "{reason}");
         fs::remove_dir(&own.renamed[7]).unwrap();
         drop(own);
         assert_eq!(files_of(&tree), [1, 0]);
         fs::remove_file(tree.file(0)).unwrap();
-        let Err(Stop::Fail(reason)) = Looks::at(&tree).pass(Clock::MonotonicRaw) else { panic!("a file is missing") };
+        let Err(ProbeError::Fail(reason)) = LookupPass::new(&tree).pass(Clock::MonotonicRaw) else {
+            panic!("a file is missing")
+        };
         assert!(reason.starts_with("cannot look at ") && reason.contains("file-0"), "{reason}");
     }
 
     #[test]
-    fn short_calls_are_predicted_by_themselves_and_changes_by_their_parts() {
+    fn changes_are_predicted_from_parts() {
         let known = [
             (syscall_work::STAT.id.as_str(), Some(600.0)),
-            (ENTRY_MAKE.id.as_str(), Some(5000.0)),
+            (ENTRY_CREATE.id.as_str(), Some(5000.0)),
             (ENTRY_ADD.id.as_str(), Some(3000.0)),
             (ENTRY_REMOVE.id.as_str(), Some(2000.0)),
-            (ENTRY_GIVE_BACK.id.as_str(), Some(1000.0)),
+            (ENTRY_FREE.id.as_str(), Some(1000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |metric| predict(facts, metric, &Case::new());
             let stat = of(&METADATA_STAT).unwrap();
             assert_eq!((stat.value, stat.low, stat.high), (600.0, 500.0, 1800.0));
@@ -380,33 +396,33 @@ mod tests {
     }
 
     #[test]
-    fn opening_adds_what_the_path_adds_to_stat() {
+    fn open_adds_path_cost_of_stat() {
         let known = [
             (syscall_work::STAT.id.as_str(), Some(300.0)),
             (METADATA_STAT.id.as_str(), Some(500.0)),
             (syscall_work::OPEN_CLOSE.id.as_str(), Some(700.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let open = predict(facts, &METADATA_OPEN, &Case::new()).unwrap();
             assert_eq!((open.value, open.low, open.inputs.len()), (900.0, 450.0, 3));
         });
-        facts_about(&known[..2], |facts| {
+        with_facts(&known[..2], |facts| {
             let why = predict(facts, &METADATA_OPEN, &Case::new()).unwrap_err();
             assert!(why.0.contains(syscall_work::OPEN_CLOSE.id.as_str()));
         });
     }
 
     #[test]
-    fn a_listing_follows_from_that_of_a_large_directory() {
+    fn listing_follows_from_large_directory() {
         let known = [
             (METADATA_LIST.id.as_str(), Some(250.5)),
             (METADATA_OPEN.id.as_str(), Some(1500.0)),
             (SYSCALL_FSTAT.id.as_str(), Some(200.0)),
             (SYSCALL_READ.id.as_str(), Some(150.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |files: u64, directories: DirectoryCount| {
-                predict(facts, &METADATA_LIST, &Case::new().with(FILES, files).at(directories))
+                predict(facts, &METADATA_LIST, &Case::new().with_number(FILES, files).with_word(directories))
             };
             // 250 ns an entry, 2 us a directory. 102 entries of 100 files.
             let value = |files, directories| of(files, directories).unwrap().value;

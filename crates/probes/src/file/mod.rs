@@ -1,36 +1,36 @@
 //! Files and disks: every way to read and write, what the device can do, and what its file system adds.
 
-mod ahead;
 mod blocksize;
 mod byte_calls;
 mod cache_size;
-mod cached;
+mod cached_file;
 mod cases;
 mod contention;
-mod data;
-mod depth;
+mod derived_time;
 mod device;
+mod device_proof;
+mod directory_entry;
+mod engine_model;
+mod engine_tuning;
 mod engines;
-mod entry;
-mod expected;
-mod idle;
+mod idle_reclaim;
 mod metadata;
-pub(crate) mod new;
+pub(crate) mod new_file;
+mod overwrite;
 mod page_read;
 mod page_write;
-mod proof;
+mod queue_depth;
 mod read_ahead;
+mod read_ahead_model;
 pub(crate) mod remote;
+mod request_bursts;
 mod rivals;
-mod seqrand;
-mod sustained;
+mod sequential_random;
 mod sync;
+mod test_files;
 mod threads;
 pub(crate) mod tree;
-mod tune;
-mod ways;
-pub(crate) mod whole;
-mod writing;
+pub(crate) mod whole_file;
 
 use kelvin_harness::Probe;
 
@@ -42,25 +42,25 @@ pub(crate) static PROBES: &[&Probe] = &[
     &page_write::PROBE,
     &blocksize::READ_PROBE,
     &blocksize::WRITE_PROBE,
-    &seqrand::PROBE,
-    &depth::PROBE,
+    &sequential_random::PROBE,
+    &queue_depth::PROBE,
     &contention::PROBE,
     &threads::PROBE,
     &byte_calls::PROBE,
     &engines::PROBE,
-    &whole::PROBE,
+    &whole_file::PROBE,
     &cache_size::PROBE,
     &cache_size::BLOCK_PROBE,
-    &idle::PROBE,
-    &new::PROBE,
+    &idle_reclaim::PROBE,
+    &new_file::PROBE,
     &sync::PROBE,
-    &entry::PROBE,
+    &directory_entry::PROBE,
     &metadata::PROBE,
     &remote::ROUND_TRIP_PROBE,
     &remote::RATE_PROBE,
     &remote::READ_AHEAD_PROBE,
     &remote::PROBE,
-    &tune::PROBE,
+    &engine_tuning::PROBE,
     &rivals::CACHED_PROBE,
     &rivals::DIRECT_PROBE,
 ];

@@ -8,21 +8,21 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use kelvin_catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
-use kelvin_file::cache::{self, State};
-use kelvin_file::{Access, Order, Requests, Target};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::{Access, BlockOrder, BlockRequests, Target};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::mapping::{expect, page_bytes};
+use kelvin_sys::mapping::{advise_access, page_bytes};
 
 use super::byte_calls;
-use super::cached;
-use super::cases::{order, pages_read, predictable, state};
-use super::data::{self, SHARED_BYTES};
-use super::expected::{self, Expected, nanoseconds_of, time};
-use crate::memory::{allowance, bandwidth, latency};
-use crate::predict::Predicting;
+use super::cached_file;
+use super::cases::{block_order, cache_state, page_read_case, required_for_prediction};
+use super::derived_time::{self, DerivedTime, format_time, nanoseconds_of};
+use super::test_files::{self, SHARED_BYTES};
+use crate::memory::{bandwidth, latency, memory_budget};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -58,7 +58,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PAGE_READ],
-    inputs: &[BYTE_CALLS.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str(), FAULT_MINOR.id.as_str()],
+    inputs: &[BYTE_CALLS.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str(), FAULT_MINOR.id.as_str()],
     cases,
     run,
     predict,
@@ -69,86 +69,92 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use CacheState::{Cached, Uncached};
     let all = [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random), (Cached, Random)];
     let wanted = if effort == Effort::Quick { 3 } else { all.len() };
-    all[..wanted].iter().map(|&(cache, order)| pages_read(cache, order)).collect()
+    all[..wanted].iter().map(|&(cache, order)| page_read_case(cache, order)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (state, order) = (state(case)?, order(case, bench.seed())?);
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
     // In memory any file will do, also where the file system has no holes.
-    let target =
-        if state == State::Cached { data::file(bench, SHARED_BYTES)? } else { data::hole(bench, SHARED_BYTES)? };
+    let target = if state == PageCacheState::Cached {
+        test_files::shared_file(bench, SHARED_BYTES)?
+    } else {
+        test_files::sparse_file(bench, SHARED_BYTES)?
+    };
     let pages = SHARED_BYTES / page_bytes() as u64;
-    bench.time_each([&PAGE_READ], |clock| Ok([pass(&target, clock, state, order)? / pages]))
+    bench.time_each([&PAGE_READ], |clock| Ok([time_pass(&target, clock, state, order)? / pages]))
 }
 
 /// The ticks of reading a byte of each page once.
-fn pass(target: &Target, clock: Clock, state: State, order: Order) -> Result<u64, Stop> {
-    cache::bring(target, state).map_err(data::stopped)?;
-    let file = target.open(Access::Buffered).map_err(data::stopped)?;
-    expect(&file, order == Order::Sequential)?;
-    let requests = Requests::new(0..target.bytes(), page_bytes(), order);
+fn time_pass(target: &Target, clock: Clock, state: PageCacheState, order: BlockOrder) -> Result<u64, ProbeError> {
+    cache::set_cache_state(target, state).map_err(test_files::probe_error)?;
+    let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
+    advise_access(&file, order == BlockOrder::Sequential)?;
+    let requests = BlockRequests::new(0..target.bytes(), page_bytes(), order);
     let begun = clock.start();
     for request in requests {
         read_byte(&file, request.offset)?;
     }
     let ticks = clock.stop().wrapping_sub(begun);
-    let after = cache::residency(target).map_err(data::stopped)?;
+    let after = cache::residency(target).map_err(test_files::probe_error)?;
     if after.mincore == 0 {
-        return Err(Stop::skip(format!("needs a file system that keeps holes in the page cache: afterwards, {after}")));
+        return Err(ProbeError::skip(format!(
+            "needs a file system that keeps holes in the page cache: afterwards, {after}"
+        )));
     }
-    cached::still(after).map(|_| ticks)
+    cached_file::describe_residency(after).map(|_| ticks)
 }
 
 /// Reads a byte of a file.
 #[inline]
-pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), Stop> {
+pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), ProbeError> {
     match file.read_at(&mut [0], offset) {
         Ok(1) => Ok(()),
-        Ok(read) => Err(Stop::fail(format!("a read of a byte at {offset} returned {read}"))),
-        Err(error) => Err(Stop::fail(format!("cannot read a byte at {offset}: {error}"))),
+        Ok(read) => Err(ProbeError::fail(format!("a read of a byte at {offset} returned {read}"))),
+        Err(error) => Err(ProbeError::fail(format!("cannot read a byte at {offset}: {error}"))),
     }
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let first = pages_read(CacheState::Cached, AccessOrder::Sequential);
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let first = page_read_case(CacheState::Cached, AccessOrder::Sequential);
     if *case == first {
-        let near = Expected::measured("next byte", facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at())?, "");
-        let load = Expected::measured("load", latency::of_memory(facts)?, " for a page in no cache");
-        return Ok(expected::one_by_one(near, load).into_time());
+        let near =
+            DerivedTime::measured("next byte", facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at_case())?, "");
+        let load = DerivedTime::measured("load", latency::memory_latency(facts)?, " for a page in no cache");
+        return Ok(derived_time::sum_of(near, load).into_time());
     }
     let found = facts.measured(&PAGE_READ, &first)?;
     let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
-    let more = match predictable(CacheState::of(case), case)? {
+    let more = match required_for_prediction(CacheState::of(case), case)? {
         CacheState::Cached => {
-            return Ok(Predicting::same_as(found, expected::FACTOR, " as in order").complete());
+            return Ok(PredictionBuilder::same_as(found, derived_time::RANGE_FACTOR, " as in order").build());
         }
         CacheState::Uncached if in_order => {
-            let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
-            let nanoseconds = nanoseconds_of(allowance::page_bytes(facts.machine()), zeroing.value);
-            Expected {
+            let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+            let nanoseconds = nanoseconds_of(memory_budget::page_bytes(facts.machine()), zeroing.value);
+            DerivedTime {
                 nanoseconds,
                 name: "zeroing".into(),
                 formula: format!("page / {}", zeroing.name),
-                derivation: format!("{} for zeroing", time(nanoseconds)),
+                derivation: format!("{} for zeroing", format_time(nanoseconds)),
                 inputs: vec![zeroing],
             }
         }
         CacheState::Uncached => {
-            let new = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
-            Expected::measured("fault", new, " for a page of its own")
+            let new = facts.measured(&FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
+            DerivedTime::measured("fault", new, " for a page of its own")
         }
-        CacheState::Direct => return predictable(None, case),
+        CacheState::Direct => return required_for_prediction(None, case),
     };
-    Ok(expected::one_by_one(Expected::measured("page found", found, ""), more).into_time())
+    Ok(derived_time::sum_of(DerivedTime::measured("page found", found, ""), more).into_time())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn pages_cost_a_call_and_what_is_made_of_them() {
+    fn page_cost_is_call_plus_page() {
         use AccessOrder::{Random, Sequential};
         use CacheState::{Cached, Uncached};
         let known = [
@@ -158,8 +164,8 @@ mod tests {
             (BYTE_CALLS.id.as_str(), Some(170.0)),
             (LATENCY.id.as_str(), Some(110.0)),
         ];
-        facts_about(&known, |facts| {
-            let of = |cache, order| predict(facts, &PAGE_READ, &pages_read(cache, order));
+        with_facts(&known, |facts| {
+            let of = |cache, order| predict(facts, &PAGE_READ, &page_read_case(cache, order));
             let values = [(Cached, Random), (Uncached, Sequential), (Uncached, Random)]
                 .map(|(cache, order)| of(cache, order).unwrap().value);
             assert_eq!(values, [300.0, 500.0, 1100.0]);
@@ -176,9 +182,9 @@ mod tests {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
             for (cache, order) in [(Cached, Sequential), (Uncached, Sequential), (Uncached, Random)] {
-                assert!(cases.contains(&pages_read(cache, order)), "{effort:?} {cache:?} {order:?}");
+                assert!(cases.contains(&page_read_case(cache, order)), "{effort:?} {cache:?} {order:?}");
             }
-            assert_eq!(cases.contains(&pages_read(Cached, Random)), effort > Effort::Quick);
+            assert_eq!(cases.contains(&page_read_case(Cached, Random)), effort > Effort::Quick);
         }
     }
 }

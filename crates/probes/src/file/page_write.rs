@@ -5,20 +5,20 @@
 //! pages, for which memory and blocks of the device are allocated.
 
 use kelvin_catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ};
-use kelvin_file::cache::{self, State};
-use kelvin_file::{Access, Request, Requests};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::{Access, BlockRequest, BlockRequests};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::mapping::page_bytes;
 
-use super::cached;
-use super::cases::{known, order, pages_written, predictable};
-use super::data::{self, KIB, MIB, SHARED_BYTES};
-use super::expected::{self, nanoseconds_of, per_second, time};
-use super::writing::Overwriter;
+use super::cached_file;
+use super::cases::{block_order, page_write_case, required_for_prediction, required_for_run};
+use super::derived_time::{self, format_rate, format_time, nanoseconds_of};
+use super::overwrite::Overwriter;
+use super::test_files::{self, KIB, MIB, SHARED_BYTES};
 use crate::memory::bandwidth;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_WRITE.id.as_str(),
@@ -55,7 +55,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PAGE_WRITE],
-    inputs: &[BANDWIDTH.as_str()],
+    inputs: &[BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -63,87 +63,90 @@ pub(super) static PROBE: Probe = Probe {
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let orders = if effort == Effort::Quick { &[AccessOrder::Sequential] } else { AccessOrder::ALL };
-    orders.iter().flat_map(|&order| [1, 2].map(|pages| pages_written(pages, order))).collect()
+    orders.iter().flat_map(|&order| [1, 2].map(|pages| page_write_case(pages, order))).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (pages, order) = (known(PAGES.of(case), case)?, order(case, bench.seed())?);
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (pages, order) = (required_for_run(PAGES.number_in(case), case)?, block_order(case, bench.seed())?);
     let page = page_bytes() as u64;
-    let within = place(pages, page)?;
-    let target = data::afloat(bench, SHARED_BYTES)?;
-    let found = cache::bring(&target, State::Cached).map_err(data::stopped)?;
+    let within = offset_in_page(pages, page)?;
+    let target = test_files::cached_overwrite_file(bench, SHARED_BYTES)?;
+    let found = cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
     bench.note(format!("before, {found}"));
     let mut writer = Overwriter::open(&target, Access::Buffered, pages as usize, bench.seed())?;
     // Not the last page: the second byte would be beyond the end.
-    let mut requests = Requests::new(0..SHARED_BYTES - page, page as usize, order).endless();
+    let mut requests = BlockRequests::new(0..SHARED_BYTES - page, page as usize, order).endless();
     bench.time(&PAGE_WRITE, |iterations| {
-        requests.allow(iterations);
+        requests.extend_limit(iterations);
         requests
             .by_ref()
-            .try_for_each(|whole| writer.write(Request { offset: whole.offset + within, bytes: pages as usize }))
+            .try_for_each(|whole| writer.write(BlockRequest { offset: whole.offset + within, bytes: pages as usize }))
     })?;
-    bench.note_on_last(cached::still(cache::residency(&target).map_err(data::stopped)?)?);
+    bench.note_last_reading(cached_file::describe_residency(
+        cache::residency(&target).map_err(test_files::probe_error)?,
+    )?);
     Ok(())
 }
 
 /// Where in a page so many bytes begin, each of which is to be in another page.
-fn place(pages: u64, page: u64) -> Result<u64, Stop> {
+fn offset_in_page(pages: u64, page: u64) -> Result<u64, ProbeError> {
     match pages {
         1 => Ok(page / 2),
         2 => Ok(page - 1),
-        other => {
-            Err(Stop::fail(format!("a byte in each of {other} pages is no write of {other} bytes; 1 and 2 are known")))
-        }
+        other => Err(ProbeError::fail(format!(
+            "a byte in each of {other} pages is no write of {other} bytes; 1 and 2 are known"
+        ))),
     }
 }
 
 /// Two pages in order: as one, since most neighbours are in one folio.
-fn neighbours(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let one = facts.measured(&PAGE_WRITE, &pages_written(1, AccessOrder::Sequential))?;
-    Ok(Predicting::same_as(one, expected::FACTOR, " as for one page").complete())
+fn sequential_pages(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let one = facts.measured(&PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
+    Ok(PredictionBuilder::same_as(one, derived_time::RANGE_FACTOR, " as for one page").build())
 }
 
 /// Bytes of a folio: as many as the file was written by at once.
-const FOLIO: u64 = MIB;
+const FOLIO_BYTES: u64 = MIB;
 /// Bytes of a file system's record of a block (`struct buffer_head` on 64 bits), and of a block.
-const RECORD: u64 = 104;
+const BUFFER_HEAD_BYTES: u64 = 104;
 const FILE_SYSTEM_BLOCK: u64 = 4 * KIB;
 
 /// One page in order is the base; two are in one folio; in random order each write meets another folio, of which it walks all records.
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let pages = predictable(PAGES.of(case), case)?;
-    match predictable(AccessOrder::of(case), case)? {
-        AccessOrder::Sequential if pages == 1 => Err(NoPrediction::because(
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let pages = required_for_prediction(PAGES.number_in(case), case)?;
+    match required_for_prediction(AccessOrder::of(case), case)? {
+        AccessOrder::Sequential if pages == 1 => Err(NoPrediction::new(
             "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
         )),
-        AccessOrder::Sequential => neighbours(facts),
-        AccessOrder::Random => far(facts, pages),
+        AccessOrder::Sequential => sequential_pages(facts),
+        AccessOrder::Random => random_pages(facts, pages),
     }
 }
 
 /// In random order: as in order, and the records of a folio read from memory.
-fn far(facts: &Facts<'_>, pages: u64) -> Result<Prediction, NoPrediction> {
-    let written = facts.measured(&PAGE_WRITE, &pages_written(pages, AccessOrder::Sequential))?;
-    let rate = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
-    let records = FOLIO / FILE_SYSTEM_BLOCK;
-    let walked = nanoseconds_of(records * RECORD, rate.value);
+fn random_pages(facts: &PredictionInputs<'_>, pages: u64) -> Result<Prediction, NoPrediction> {
+    let written = facts.measured(&PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential))?;
+    let rate = facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let records = FOLIO_BYTES / FILE_SYSTEM_BLOCK;
+    let walked = nanoseconds_of(records * BUFFER_HEAD_BYTES, rate.value);
     let value = written.value + walked;
     let derivation = format!(
-        "{} in order + {records} x {RECORD} bytes / {} = {}",
-        time(written.value),
-        per_second(rate.value),
-        time(value)
+        "{} in order + {records} x {BUFFER_HEAD_BYTES} bytes / {} = {}",
+        format_time(written.value),
+        format_rate(rate.value),
+        format_time(value)
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
         .formula("records of a folio", format!("{} + records of a folio / {}", written.name, rate.name))
         .input(written)
         .input(rate)
-        .constant("bytes of a record of a block", RECORD as f64, Unit::Bytes, WALKED)
-        .source(WALKED)
-        .derived_as(derivation))
+        .constant("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE)
+        .source(FOLIO_WALK_SOURCE)
+        .build_with(derivation))
 }
 
-const WALKED: &str = "Linux include/linux/buffer_head.h; fs/buffer.c: block_commit_write, which walks all of a folio";
+const FOLIO_WALK_SOURCE: &str =
+    "Linux include/linux/buffer_head.h; fs/buffer.c: block_commit_write, which walks all of a folio";
 
 #[cfg(test)]
 mod tests {
@@ -153,26 +156,26 @@ mod tests {
     fn each_byte_is_in_another_page() {
         for page in [4096, 65_536] {
             for pages in [1, 2] {
-                let first = place(pages, page).unwrap();
+                let first = offset_in_page(pages, page).unwrap();
                 assert_eq!((first + pages - 1) / page - first / page + 1, pages);
             }
         }
-        assert!(place(3, 4096).is_err());
+        assert!(offset_in_page(3, 4096).is_err());
     }
 
     #[test]
-    fn random_order_adds_the_records_of_a_folio() {
+    fn random_order_adds_buffer_heads() {
         let measured = |id: &str, case: &Case| {
             let value = match AccessOrder::of(case) {
-                Some(AccessOrder::Sequential) => 900.0 + 100.0 * PAGES.of(case)? as f64,
+                Some(AccessOrder::Sequential) => 900.0 + 100.0 * PAGES.number_in(case)? as f64,
                 Some(AccessOrder::Random) => return None,
                 None => (BANDWIDTH_READ.id == *id).then_some(10.4e9)?,
             };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
         let machine = crate::testing::machine();
-        let facts = Facts::new(&machine, &measured);
-        let of = |pages, order| predict(&facts, &PAGE_WRITE, &pages_written(pages, order));
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |pages, order| predict(&facts, &PAGE_WRITE, &page_write_case(pages, order));
         // 256 records of 104 bytes, ten nanoseconds each.
         assert!((of(1, AccessOrder::Random).unwrap().value - 3560.0).abs() < 1e-9);
         let two = of(2, AccessOrder::Random).unwrap();
@@ -185,7 +188,7 @@ mod tests {
     fn predictions_find_their_cases() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            assert!([1, 2].iter().all(|&pages| cases.contains(&pages_written(pages, AccessOrder::Sequential))));
+            assert!([1, 2].iter().all(|&pages| cases.contains(&page_write_case(pages, AccessOrder::Sequential))));
         }
     }
 }

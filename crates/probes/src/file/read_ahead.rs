@@ -6,14 +6,14 @@
 use std::fs::File;
 
 use kelvin_catalogue::file::READ_AHEAD;
-use kelvin_file::cache::{self, State};
+use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, Target};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::mapping::{FileMapping, expect, has_no_mappings, page_bytes};
+use kelvin_sys::mapping::{FileMapping, advise_access, is_unmappable, page_bytes};
 
-use super::data::{self, SHARED_BYTES};
 use super::page_read;
+use super::test_files::{self, SHARED_BYTES};
 use kelvin_model::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
@@ -46,22 +46,22 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let target = data::hole(bench, SHARED_BYTES)?;
-    let steps = steps(&target)?;
-    bench.note(in_words(&steps));
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let target = test_files::sparse_file(bench, SHARED_BYTES)?;
+    let steps = window_steps(&target)?;
+    bench.note(describe_steps(&steps));
     bench.record(&READ_AHEAD, steps.into_iter().max().map(|most| most as f64).into_iter().collect());
     Ok(())
 }
 
-pub(super) fn in_words(steps: &[u64]) -> String {
+pub(super) fn describe_steps(steps: &[u64]) -> String {
     let words: Vec<String> = steps.iter().map(|&step| bytes(step)).collect();
     format!("windows read ahead: {}", words.join(", "))
 }
 
 /// Bytes of each read-ahead window, while a file of which nothing is in memory was read in order.
-fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
-    let (file, mapping) = fresh(target)?;
+fn window_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
+    let (file, mapping) = open_uncached(target)?;
     let (whole, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut there) = (Vec::new(), 0);
     for place in (0..whole).step_by(page) {
@@ -79,15 +79,15 @@ fn steps(target: &Target) -> Result<Vec<u64>, Stop> {
 /// The same where every call may ask a server: one read for each window, of the first page that has not come.
 ///
 /// To the kernel that is a file read in order, as it begins where the window before ended.
-pub(super) fn missed(target: &Target) -> Result<Vec<u64>, Stop> {
-    let (file, mapping) = fresh(target)?;
+pub(super) fn missed_page_steps(target: &Target) -> Result<Vec<u64>, ProbeError> {
+    let (file, mapping) = open_uncached(target)?;
     let (whole, page) = (target.bytes() as usize, page_bytes());
     let (mut steps, mut there) = (Vec::new(), 0);
     while there < whole {
         page_read::read_byte(&file, there as u64)?;
         let come = mapping.resident(there, whole - there)?.iter().take_while(|&&page| page).count() * page;
         if come == 0 {
-            return Err(Stop::fail(format!("the page at {there} that was read is not in memory")));
+            return Err(ProbeError::fail(format!("the page at {there} that was read is not in memory")));
         }
         steps.push(come as u64);
         there += come;
@@ -96,37 +96,36 @@ pub(super) fn missed(target: &Target) -> Result<Vec<u64>, Stop> {
 }
 
 /// A file of which nothing is in memory, opened afresh and announced as read in order.
-fn fresh(target: &Target) -> Result<(File, FileMapping), Stop> {
-    cache::bring(target, State::Uncached).map_err(data::stopped)?;
-    let file = target.open(Access::Buffered).map_err(data::stopped)?;
-    expect(&file, true)?;
-    let mapping =
-        FileMapping::whole(&file, target.bytes() as usize).map_err(|error| match has_no_mappings(&error) {
-            true => Stop::skip("needs files that can be mapped, to see what of them was read ahead"),
-            false => error.into(),
-        })?;
+fn open_uncached(target: &Target) -> Result<(File, FileMapping), ProbeError> {
+    cache::set_cache_state(target, PageCacheState::Uncached).map_err(test_files::probe_error)?;
+    let file = target.open(Access::Buffered).map_err(test_files::probe_error)?;
+    advise_access(&file, true)?;
+    let mapping = FileMapping::whole(&file, target.bytes() as usize).map_err(|error| match is_unmappable(&error) {
+        true => ProbeError::skip("needs files that can be mapped, to see what of them was read ahead"),
+        false => error.into(),
+    })?;
     Ok((file, mapping))
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("the limit of read-ahead is a setting, and this is its effect"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::MIB;
+    use super::super::test_files::MIB;
     use super::*;
 
     #[test]
-    fn steps_of_reading_ahead_make_up_the_file() {
+    fn read_ahead_steps_cover_file() {
         let place = tempfile::NamedTempFile::new_in(".").unwrap();
         place.as_file().set_len(8 * MIB).unwrap();
         let target = Target::find(place.path()).unwrap();
-        let steps = steps(&target).unwrap();
+        let steps = window_steps(&target).unwrap();
         assert_eq!(steps.iter().sum::<u64>(), 8 * MIB);
         // The first one is small: the kernel does not know yet that more will follow.
         assert!(steps.len() > 2 && steps[0] < MIB, "{steps:?}");
-        let missed = missed(&target).unwrap();
+        let missed = missed_page_steps(&target).unwrap();
         assert_eq!(missed.iter().sum::<u64>(), 8 * MIB);
         // They begin as small; how they grow depends on what memory is free.
         assert!(missed.len() > 2 && missed[0] < MIB, "{missed:?}");

@@ -8,31 +8,31 @@ mod programs;
 use std::time::Duration;
 
 use kelvin_catalogue::file::{
-    AccessOrder, BESIDE_RIVALS_CACHED, BESIDE_RIVALS_DIRECT, BLOCK, OWN_BLOCK, RIVALS_CACHED, RIVALS_CACHED_KELVIN,
-    RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
+    AccessOrder, BLOCK, PROGRAM_BLOCK, RIVAL_COMPARISON_CACHED, RIVAL_COMPARISON_DIRECT, RIVALS_CACHED,
+    RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
-use kelvin_catalogue::{BesideRivals, Rival};
-use kelvin_file::cache::{self, State};
-use kelvin_file::job::{self, Job, Until};
-use kelvin_file::{Engine, Order, Target};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_catalogue::{Rival, RivalComparison};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::read_job::{self, EndCondition, ReadJob};
+use kelvin_file::{BlockOrder, Engine, Target};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
-use self::programs::Tool;
-use super::cached::still;
-use super::cases::{known, order, predictable};
-use super::data::{self, KIB, MIB, SHARED_BYTES};
-use super::proof::Counters;
-use crate::os::syscall_work::{NANOSECONDS_AN_INSTRUCTION, WRITE};
-use crate::predict::Predicting;
-use crate::program::in_turn;
+use self::programs::ReadTool;
+use super::cached_file::describe_residency;
+use super::cases::{block_order, required_for_prediction, required_for_run};
+use super::device_proof::DeviceCounters;
+use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
+use crate::prediction_builder::PredictionBuilder;
+use crate::program::run_alternating;
 
 /// Shared by the texts of both probes.
-const PREDICTION: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
+const PREDICTION_TEXT: &str = "1, as the same calls read the same bytes; dd and cat also write each block to /dev/null, at \
                           the cost of os.syscall.write each. Predicted range: a factor of 1.15 either way, plus up to \
                           1000 instructions per request, as a program's own work is not known. The rates themselves \
                           are not predicted here: file.blocksize.read predicts kelvin's.";
-const NOT_FOR: &str = "Ranking of programs: each does other work beside reading. Absolute rates, which vary over time \
+const NOT_FOR_TEXT: &str = "Ranking of programs: each does other work beside reading. Absolute rates, which vary over time \
                        by more than the two sides differ.";
 const PITFALLS: &[&str] = &[
     "One program after the other: a machine that slows down in between looks like a slow program. The sides follow one \
@@ -65,15 +65,15 @@ pub(crate) static CACHED_PROBE: Probe = Probe {
               and bw_file_rd sums what it reads, as kelvin then does. mincore and cachestat show before and after each \
               side that all of the file is in memory. The ratio is that of the two rates of a round. The program's \
               version is noted. A program that is not installed is skipped, with the name of its Debian package.",
-        prediction: PREDICTION,
-        not_for: NOT_FOR,
+        prediction: PREDICTION_TEXT,
+        not_for: NOT_FOR_TEXT,
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
     metrics: &[&RIVALS_CACHED, &RIVALS_CACHED_KELVIN, &RIVALS_CACHED_OTHER],
     inputs: &[WRITE.id.as_str()],
     cases: cached_cases,
-    run: |bench, case| run(bench, case, State::Cached, &BESIDE_RIVALS_CACHED),
+    run: |bench, case| run(bench, case, PageCacheState::Cached, &RIVAL_COMPARISON_CACHED),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_CACHED_KELVIN),
 };
 
@@ -89,42 +89,43 @@ pub(crate) static DIRECT_PROBE: Probe = Probe {
               drawn anew. mincore and cachestat show before each side that nothing of the file is in memory; the \
               device's own counters must show at least 95 % of the bytes of each side. The ratio is that of the two \
               rates of a round.",
-        prediction: PREDICTION,
-        not_for: NOT_FOR,
+        prediction: PREDICTION_TEXT,
+        not_for: NOT_FOR_TEXT,
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
     metrics: &[&RIVALS_DIRECT, &RIVALS_DIRECT_KELVIN, &RIVALS_DIRECT_OTHER],
     inputs: &[WRITE.id.as_str()],
     cases: direct_cases,
-    run: |bench, case| run(bench, case, State::Direct, &BESIDE_RIVALS_DIRECT),
+    run: |bench, case| run(bench, case, PageCacheState::Direct, &RIVAL_COMPARISON_DIRECT),
     predict: |facts, metric, case| predict(facts, metric, case, &RIVALS_DIRECT_KELVIN),
 };
 
 /// Bytes read past the page cache: few enough that a pass of dd ends in time on slow disks.
-const DIRECT_PART: u64 = 32 * MIB;
+const DIRECT_BYTES: u64 = 32 * MIB;
 /// Time of a side: two hundred steps of fio's clock, many times a program's start.
-const SIDE: Duration = Duration::from_millis(200);
+const SIDE_TIME: Duration = Duration::from_millis(200);
 
 /// A program that reads in blocks of so many bytes.
-fn sized(rival: Rival, block: u64) -> Case {
-    Case::new().at(rival).with(BLOCK, block)
+fn block_case(rival: Rival, block: u64) -> Case {
+    Case::new().with_word(rival).with_number(BLOCK, block)
 }
 
 fn cached_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let own = |rival: Rival| Case::new().at(rival).at(OWN_BLOCK);
+    let own = |rival: Rival| Case::new().with_word(rival).with_word(PROGRAM_BLOCK);
     let (fio, dd) = (Rival::Fio, Rival::Dd);
-    let mut cases = vec![sized(fio, 4 * KIB), sized(fio, 128 * KIB), sized(dd, 128 * KIB), own(Rival::Cat)];
+    let mut cases =
+        vec![block_case(fio, 4 * KIB), block_case(fio, 128 * KIB), block_case(dd, 128 * KIB), own(Rival::Cat)];
     if effort > Effort::Quick {
-        cases.extend([sized(fio, MIB), sized(dd, 4 * KIB), sized(dd, MIB), own(Rival::BwFileRd)]);
+        cases.extend([block_case(fio, MIB), block_case(dd, 4 * KIB), block_case(dd, MIB), own(Rival::BwFileRd)]);
         cases.sort();
     }
     cases
 }
 
 fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let random = |block| sized(Rival::Fio, block).at(AccessOrder::Random);
-    let in_order = |rival, block| sized(rival, block).at(AccessOrder::Sequential);
+    let random = |block| block_case(Rival::Fio, block).with_word(AccessOrder::Random);
+    let in_order = |rival, block| block_case(rival, block).with_word(AccessOrder::Sequential);
     let mut cases = vec![random(4 * KIB), in_order(Rival::Fio, MIB)];
     if effort > Effort::Quick {
         cases.extend([in_order(Rival::Fio, 4 * KIB), random(128 * KIB), in_order(Rival::Dd, MIB)]);
@@ -135,21 +136,21 @@ fn direct_cases(_: &Machine, effort: Effort) -> Vec<Case> {
 
 /// The work of both sides.
 #[derive(Clone, Debug)]
-struct Task {
+struct RivalTask {
     target: Target,
     /// Bytes from the beginning of the file to read.
     bytes: u64,
     block: u64,
-    order: Order,
-    state: State,
+    order: BlockOrder,
+    state: PageCacheState,
     /// Whether each word read is also summed.
-    summed: bool,
+    computes_digest: bool,
     time: Duration,
 }
 
 /// The result of one side.
 #[derive(Clone, Debug)]
-struct Side {
+struct SideResult {
     /// Bytes a second.
     rate: f64,
     /// Bytes read, if the program reports them.
@@ -158,15 +159,19 @@ struct Side {
     words: String,
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals) -> Result<(), Stop> {
-    let tool = Tool::find(known(Rival::of(case), case)?)?;
-    let target = data::file(bench, SHARED_BYTES)?;
-    let task = task(case, &tool, target, (state, bench.seed()))?;
-    if state == State::Direct {
-        data::can_be_direct(&task.target, task.block)?;
+fn run(bench: &mut Bench<'_>, case: &Case, state: PageCacheState, metrics: &RivalComparison) -> Result<(), ProbeError> {
+    let tool = ReadTool::find(required_for_run(Rival::of(case), case)?)?;
+    let target = test_files::shared_file(bench, SHARED_BYTES)?;
+    let task = rival_task(case, &tool, target, (state, bench.seed()))?;
+    if state == PageCacheState::Direct {
+        test_files::check_direct_io(&task.target, task.block)?;
     }
-    let [kelvin, other] = in_turn(bench, || proven(&task, ours), || proven(&task, |task| tool.read(task)))?;
-    bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.words(), task.block));
+    let [kelvin, other] = run_alternating(
+        bench,
+        || with_cache_proof(&task, run_kelvin),
+        || with_cache_proof(&task, |task| tool.run(task)),
+    )?;
+    bench.note(format!("{} against kelvin, in blocks of {} bytes", tool.describe(), task.block));
     bench.record(metrics.ratio, vec![kelvin.rate / other.rate]);
     for (metric, side) in [(metrics.kelvin, kelvin), (metrics.other, other)] {
         bench.note(side.words);
@@ -175,72 +180,85 @@ fn run(bench: &mut Bench<'_>, case: &Case, state: State, metrics: &BesideRivals)
     Ok(())
 }
 
-fn task(case: &Case, tool: &Tool, target: Target, (state, seed): (State, u64)) -> Result<Task, Stop> {
-    let direct = state == State::Direct;
-    let block = match BLOCK.of(case) {
+fn rival_task(
+    case: &Case,
+    tool: &ReadTool,
+    target: Target,
+    (state, seed): (PageCacheState, u64),
+) -> Result<RivalTask, ProbeError> {
+    let direct = state == PageCacheState::Direct;
+    let block = match BLOCK.number_in(case) {
         Some(block) => block,
-        None => tool.own_block(&target)?,
+        None => tool.fixed_block(&target)?,
     };
-    Ok(Task {
-        bytes: if direct { DIRECT_PART } else { target.bytes() },
+    Ok(RivalTask {
+        bytes: if direct { DIRECT_BYTES } else { target.bytes() },
         target,
         block,
-        order: if direct { order(case, seed)? } else { Order::Sequential },
+        order: if direct { block_order(case, seed)? } else { BlockOrder::Sequential },
         state,
-        summed: tool.sums_up(),
-        time: SIDE,
+        computes_digest: tool.computes_digest(),
+        time: SIDE_TIME,
     })
 }
 
 /// A side, with the page cache proven to be in the case's state before and after.
-fn proven(task: &Task, read: impl FnOnce(&Task) -> Result<Side, Stop>) -> Result<Side, Stop> {
-    let before = cache::bring(&task.target, task.state).map_err(data::stopped)?;
-    let counters = Counters::look(&task.target);
+fn with_cache_proof(
+    task: &RivalTask,
+    read: impl FnOnce(&RivalTask) -> Result<SideResult, ProbeError>,
+) -> Result<SideResult, ProbeError> {
+    let before = cache::set_cache_state(&task.target, task.state).map_err(test_files::probe_error)?;
+    let counters = DeviceCounters::now(&task.target);
     let side = read(task)?;
     let after = match (task.state, side.bytes) {
-        (State::Direct, Some(bytes)) => counters.have_read(bytes)?,
-        (State::Direct, None) => return Err(Stop::fail("the program does not report how much it read")),
-        _ => still(cache::residency(&task.target).map_err(data::stopped)?)?,
+        (PageCacheState::Direct, Some(bytes)) => counters.prove_read(bytes)?,
+        (PageCacheState::Direct, None) => return Err(ProbeError::fail("the program does not report how much it read")),
+        _ => describe_residency(cache::residency(&task.target).map_err(test_files::probe_error)?)?,
     };
-    Ok(Side { words: format!("{}; before, {before}; {after}", side.words), ..side })
+    Ok(SideResult { words: format!("{}; before, {before}; {after}", side.words), ..side })
 }
 
 /// kelvin's own side.
-fn ours(task: &Task) -> Result<Side, Stop> {
-    let job = Job {
+fn run_kelvin(task: &RivalTask) -> Result<SideResult, ProbeError> {
+    let job = ReadJob {
         order: task.order,
         state: task.state,
         range: 0..task.bytes,
-        until: Until::Time(task.time),
-        digest: task.summed,
-        ..data::job(&task.target, Engine::Pread, task.block as usize)
+        until: EndCondition::Time(task.time),
+        digest: task.computes_digest,
+        ..test_files::direct_read_job(&task.target, Engine::Pread, task.block as usize)
     };
-    let done = job::run(&job).map_err(data::stopped)?;
+    let done = read_job::run(&job).map_err(test_files::probe_error)?;
     let words = format!("{} requests in {:.3} s", done.total.requests, done.nanoseconds as f64 / 1e9);
-    Ok(Side { rate: done.rate(), bytes: Some(done.total.bytes), words })
+    Ok(SideResult { rate: done.rate(), bytes: Some(done.total.bytes), words })
 }
 
 /// Factor either way within which the same work takes the same time.
 const SPREAD: f64 = 1.15;
 /// Instructions per request that a program may add: a few times fio's known accounting.
-const ALLOWED: f64 = 1000.0;
+const ALLOWED_INSTRUCTIONS: f64 = 1000.0;
 /// Bytes of cat's reads where they are not observed: since 2014.
-const CATS_BLOCK: u64 = 128 * KIB;
-const CATS_SOURCE: &str = "coreutils 8.23 to 9.5, src/ioblksize.h: 128 KiB";
+const CAT_BLOCK: u64 = 128 * KIB;
+const CAT_BLOCK_SOURCE: &str = "coreutils 8.23 to 9.5, src/ioblksize.h: 128 KiB";
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> Result<Prediction, NoPrediction> {
+fn predict(
+    facts: &PredictionInputs<'_>,
+    metric: &Metric,
+    case: &Case,
+    kelvin: &Metric,
+) -> Result<Prediction, NoPrediction> {
     if metric.unit != Unit::Ratio {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "file.blocksize.read predicts the rate; here only the ratio of two programs counts",
         ));
     }
-    let rival = predictable(Rival::of(case), case)?;
+    let rival = required_for_prediction(Rival::of(case), case)?;
     let rate = facts.measured(kelvin, case)?;
-    let block = BLOCK.of(case).unwrap_or(if rival == Rival::Cat { CATS_BLOCK } else { programs::XFERSIZE });
+    let block = BLOCK.number_in(case).unwrap_or(if rival == Rival::Cat { CAT_BLOCK } else { programs::XFERSIZE });
     let request = block as f64 * 1e9 / rate.value;
-    let write = if programs::writes(rival) { Some(facts.measured(&WRITE, &Case::new())?) } else { None };
+    let write = if programs::writes_output(rival) { Some(facts.measured(&WRITE, &Case::new())?) } else { None };
     let extra = write.as_ref().map_or(0.0, |write| write.value) / request;
-    let allowed = ALLOWED * NANOSECONDS_AN_INSTRUCTION / request;
+    let allowed = ALLOWED_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION / request;
     let (value, most) = (1.0 + extra, (1.0 + extra + allowed) * SPREAD);
     let (name, formula) = match write.is_some() {
         true if rival == Rival::Cat => {
@@ -249,22 +267,27 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
         true => ("a write as well", "1 + a write to /dev/null / kelvin's time of a block"),
         false => ("as fast", "1"),
     };
-    let mut predicting = Predicting::between(Basis::Derived, value, value / SPREAD, most)
+    let mut predicting = PredictionBuilder::with_range(PredictionBasis::Derived, value, value / SPREAD, most)
         .formula(name, formula)
         .input(rate)
-        .constant("instructions allowed for", ALLOWED, Unit::Count, "an allowance, at two per cycle and 3 GHz");
+        .constant(
+            "instructions allowed for",
+            ALLOWED_INSTRUCTIONS,
+            Unit::Count,
+            "an allowance, at two per cycle and 3 GHz",
+        );
     if let Some(write) = write {
         predicting = predicting.input(write);
     }
     if rival == Rival::Cat {
         predicting = predicting.input(Input {
             name: "block of cat".into(),
-            value: CATS_BLOCK as f64,
+            value: CAT_BLOCK as f64,
             unit: Unit::Bytes,
-            source: CATS_SOURCE.into(),
+            source: CAT_BLOCK_SOURCE.into(),
         });
     }
-    Ok(predicting.derived_as(format!(
+    Ok(predicting.build_with(format!(
         "a block takes kelvin {request:.0} ns, and the program {:.0} ns more for its writes: {value:.3}, and up to \
          {most:.3}",
         extra * request
@@ -274,42 +297,44 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, kelvin: &Metric) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{machine, with_facts};
 
     #[test]
-    fn the_same_work_takes_the_same_time_but_for_what_is_written() {
+    fn ratio_is_one_except_for_output() {
         // 4 KiB at 4.096 GB/s take 1000 ns; 1000 instructions 166.7 ns.
         let known = [(RIVALS_CACHED_KELVIN.id.as_str(), Some(4.096e9)), (WRITE.id.as_str(), Some(100.0))];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |case: Case| predict(facts, &RIVALS_CACHED, &case, &RIVALS_CACHED_KELVIN).unwrap();
-            let fio = of(sized(Rival::Fio, 4096));
+            let fio = of(block_case(Rival::Fio, 4096));
             assert_eq!((fio.value, fio.low), (1.0, 1.0 / 1.15));
             assert!((fio.high - (1.0 + 1.0 / 6.0) * 1.15).abs() < 1e-9, "{}", fio.high);
-            assert!((of(sized(Rival::Dd, 4096)).value - 1.1).abs() < 1e-12);
-            assert!((of(sized(Rival::Dd, 40_960)).value - 1.01).abs() < 1e-12);
+            assert!((of(block_case(Rival::Dd, 4096)).value - 1.1).abs() < 1e-12);
+            assert!((of(block_case(Rival::Dd, 40_960)).value - 1.01).abs() < 1e-12);
             // 128 KiB take 32 us.
-            let cat = of(Case::new().at(Rival::Cat).at(OWN_BLOCK));
+            let cat = of(Case::new().with_word(Rival::Cat).with_word(PROGRAM_BLOCK));
             assert!((cat.value - 1.003_125).abs() < 1e-9, "{}", cat.value);
             assert!(cat.inputs.iter().any(|input| input.value == 131_072.0));
-            assert!(predict(facts, &RIVALS_CACHED_OTHER, &sized(Rival::Fio, 4096), &RIVALS_CACHED_KELVIN).is_err());
+            assert!(
+                predict(facts, &RIVALS_CACHED_OTHER, &block_case(Rival::Fio, 4096), &RIVALS_CACHED_KELVIN).is_err()
+            );
         });
-        facts_about(&[], |facts| {
-            assert!(predict(facts, &RIVALS_CACHED, &sized(Rival::Dd, 4096), &RIVALS_CACHED_KELVIN).is_err())
+        with_facts(&[], |facts| {
+            assert!(predict(facts, &RIVALS_CACHED, &block_case(Rival::Dd, 4096), &RIVALS_CACHED_KELVIN).is_err())
         });
     }
 
     #[test]
-    fn every_program_is_asked_and_a_quick_run_has_the_most_telling() {
+    fn quick_run_has_selected_programs() {
         let all = cached_cases(&machine(), Effort::Default);
         let reads_files = |rival: &&Rival| !matches!(rival, Rival::Perf | Rival::Iperf3);
         assert!(
-            Rival::ALL.iter().filter(reads_files).all(|rival| all.iter().any(|case| rival.point().is_of(case))),
+            Rival::ALL.iter().filter(reads_files).all(|rival| all.iter().any(|case| rival.point().is_in_case(case))),
             "{all:?}"
         );
-        let (small, large) = (sized(Rival::Fio, 4096), sized(Rival::Fio, MIB));
+        let (small, large) = (block_case(Rival::Fio, 4096), block_case(Rival::Fio, MIB));
         assert_eq!(
             direct_cases(&machine(), Effort::Quick),
-            [small.at(AccessOrder::Random), large.at(AccessOrder::Sequential)]
+            [small.with_word(AccessOrder::Random), large.with_word(AccessOrder::Sequential)]
         );
         assert_eq!(cached_cases(&machine(), Effort::Quick).len(), 4);
     }

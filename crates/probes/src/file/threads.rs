@@ -5,22 +5,22 @@
 use std::time::Duration;
 
 use kelvin_catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_READ, LATENCY};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, LATENCY};
 use kelvin_file::Engine;
-use kelvin_file::cache::State;
-use kelvin_file::job::{self, Division, Job, Until};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::cpu;
 
-use super::ahead::Ahead;
-use super::cached;
-use super::cases::{known, predictable, state};
-use super::data::{self, KIB, MIB, SHARED_BYTES};
-use super::expected::{self, Expected, Transfer, per_second, time};
-use super::proof::Counters;
-use crate::memory::{allowance, bandwidth};
-use crate::predict::Predicting;
+use super::cached_file;
+use super::cases::{cache_state, required_for_prediction, required_for_run};
+use super::derived_time::{self, BlockDirection, DerivedTime, format_rate, format_time};
+use super::device_proof::DeviceCounters;
+use super::read_ahead_model::ReadAheadCost;
+use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::memory::{bandwidth, memory_budget};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: THREADS.id.as_str(),
@@ -59,18 +59,24 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
     metrics: &[&THREADS],
-    inputs: &[BANDWIDTH.as_str(), LATENCY.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
+    inputs: &[
+        BANDWIDTH_PROBE.as_str(),
+        LATENCY.id.as_str(),
+        DEVICE.as_str(),
+        PAGE_READ.id.as_str(),
+        READ_AHEAD.id.as_str(),
+    ],
     cases,
     run,
     predict,
 };
 
 /// Bytes that a thread takes at a time from memory: many requests, and a small part of the file.
-const PIECE: u64 = MIB;
+const PIECE_BYTES: u64 = MIB;
 /// Nanoseconds of a round past the page cache at least: a few reads by each of many threads.
-const LEAST: f64 = 60e6;
+const MIN_ROUND_NANOSECONDS: f64 = 60e6;
 /// Nanoseconds of a pass through an empty page cache beyond which it is not repeated: touching memory is then the least of it.
-const PATIENCE: u64 = 1_000_000_000;
+const MAX_PASS_NANOSECONDS: u64 = 1_000_000_000;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let (threads, blocks): (&[u64], &[u64]) = match effort {
@@ -80,7 +86,9 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     };
     let all = |cache: CacheState, blocks: &[u64]| -> Vec<Case> {
         let of_block = |&block: &u64| {
-            threads.iter().map(move |&count| Case::new().with(THREAD_COUNT, count).with(BLOCK, block).at(cache))
+            threads.iter().map(move |&count| {
+                Case::new().with_number(THREAD_COUNT, count).with_number(BLOCK, block).with_word(cache)
+            })
         };
         blocks.iter().flat_map(of_block).collect()
     };
@@ -89,82 +97,96 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     [all(CacheState::Cached, blocks), all(CacheState::Uncached, uncached), all(CacheState::Direct, direct)].concat()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let state = state(case)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let state = cache_state(case)?;
     let (target, division, until) = match state {
-        State::Cached => {
+        PageCacheState::Cached => {
             let time = Duration::from_nanos(bench.slice() as u64);
-            (data::file(bench, SHARED_BYTES)?, Division::Pieces(PIECE), Until::Time(time))
+            (test_files::shared_file(bench, SHARED_BYTES)?, Division::Pieces(PIECE_BYTES), EndCondition::Time(time))
         }
-        State::Direct => {
-            let time = Duration::from_nanos(bench.slice().max(LEAST) as u64);
-            (data::file(bench, SHARED_BYTES)?, Division::Parts, Until::Time(time))
+        PageCacheState::Direct => {
+            let time = Duration::from_nanos(bench.slice().max(MIN_ROUND_NANOSECONDS) as u64);
+            (test_files::shared_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Time(time))
         }
-        _ => (data::on_device(bench, SHARED_BYTES)?, Division::Parts, Until::Passes(1)),
+        _ => (test_files::device_file(bench, SHARED_BYTES)?, Division::Parts, EndCondition::Passes(1)),
     };
-    let (threads, block) = (known(THREAD_COUNT.of(case), case)? as u32, known(BLOCK.of(case), case)? as usize);
-    if state == State::Direct {
-        data::can_be_direct(&target, block as u64)?;
+    let (threads, block) = (
+        required_for_run(THREAD_COUNT.number_in(case), case)? as u32,
+        required_for_run(BLOCK.number_in(case), case)? as usize,
+    );
+    if state == PageCacheState::Direct {
+        test_files::check_direct_io(&target, block as u64)?;
     }
-    let job = Job { state, threads, division, until, ..data::job(&target, Engine::Pread, block) };
+    let job = ReadJob { state, threads, division, until, ..test_files::direct_read_job(&target, Engine::Pread, block) };
     // This process is pinned to one CPU, and is about to end.
     cpu::pin(bench.allowed_cpus())?;
     let read = || {
-        let counters = Counters::look(&target);
-        job::run(&job).map(|done| (done, counters)).map_err(data::stopped)
+        let counters = DeviceCounters::now(&target);
+        read_job::run(&job).map(|done| (done, counters)).map_err(test_files::probe_error)
     };
     let (mut done, mut counters) = read()?;
-    if state == State::Uncached && done.nanoseconds < PATIENCE {
+    if state == PageCacheState::Uncached && done.nanoseconds < MAX_PASS_NANOSECONDS {
         // In the same way again: its pages are then allocated from the memory of the pass before.
         (done, counters) = read()?;
     }
     match state {
-        State::Cached => bench.note(format!("before, {}; {}", done.before, cached::still(done.after)?)),
-        _ => bench.note(format!("before, {}; {}", done.before, counters.have_read(done.total.bytes)?)),
+        PageCacheState::Cached => {
+            bench.note(format!("before, {}; {}", done.before, cached_file::describe_residency(done.after)?))
+        }
+        _ => bench.note(format!("before, {}; {}", done.before, counters.prove_read(done.total.bytes)?)),
     }
     bench.note(format!("fairness among the threads, by Jain's index: {:.3}", done.fairness()));
     bench.record(&THREADS, vec![done.rate()]);
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (threads, block) = (predictable(THREAD_COUNT.of(case), case)?, predictable(BLOCK.of(case), case)?);
-    let workers = threads.min(allowance::allowed(facts.machine()));
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (threads, block) = (
+        required_for_prediction(THREAD_COUNT.number_in(case), case)?,
+        required_for_prediction(BLOCK.number_in(case), case)?,
+    );
+    let workers = threads.min(memory_budget::allowed_cpu_count(facts.machine()));
     match CacheState::of(case) {
-        Some(CacheState::Cached) => cached(facts, workers, block),
-        Some(CacheState::Uncached) => uncached(facts, threads, workers, block),
-        Some(CacheState::Direct) => direct(facts, threads, block),
-        None => predictable(None, case),
+        Some(CacheState::Cached) => cached_rate(facts, workers, block),
+        Some(CacheState::Uncached) => uncached_time(facts, threads, workers, block),
+        Some(CacheState::Direct) => direct_time(facts, threads, block),
+        None => required_for_prediction(None, case),
     }
 }
 
 /// Past the page cache: the longer of a thread's own read, and of a read by each at the rate of the device.
-fn direct(facts: &Facts<'_>, threads: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let alone = expected::direct(facts, block, Transfer::Read)?;
-    let one = expected::one_of_many(facts, block)?;
-    Ok(expected::slower(alone, expected::times(threads, one)).into_rate_of(threads * block, "a block for each thread"))
+fn direct_time(facts: &PredictionInputs<'_>, threads: u64, block: u64) -> Result<Prediction, NoPrediction> {
+    let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
+    let one = derived_time::queued_read(facts, block)?;
+    Ok(derived_time::longer_of(alone, derived_time::repeated(threads, one))
+        .into_rate_of(threads * block, "a block for each thread"))
 }
 
 /// Through an empty page cache: the longest of a thread's own part, the work of all on the CPUs, and the device's transfer of
 /// all.
-fn uncached(facts: &Facts<'_>, threads: u64, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let part = Ahead::of(facts, SHARED_BYTES / threads, block)?;
-    let work = expected::times(threads.div_ceil(workers), part.of_cpu());
-    let all = expected::slower(
-        expected::slower(part.whole(), work),
-        expected::streamed(facts, SHARED_BYTES, Transfer::Read)?,
+fn uncached_time(
+    facts: &PredictionInputs<'_>,
+    threads: u64,
+    workers: u64,
+    block: u64,
+) -> Result<Prediction, NoPrediction> {
+    let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
+    let work = derived_time::repeated(threads.div_ceil(workers), part.cpu_time());
+    let all = derived_time::longer_of(
+        derived_time::longer_of(part.single_thread_time(), work),
+        derived_time::streamed_block(facts, SHARED_BYTES, BlockDirection::Read)?,
     );
     Ok(all.into_rate_of(SHARED_BYTES, "file"))
 }
 
 /// From memory: the rate of one thread times the CPUs that read at the same time.
-fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let one = expected::cached(facts, block)?;
+fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
+    let one = derived_time::cached_read(facts, block)?;
     // One thread does not reach what memory gives all.
-    let bound = if workers > 1 { memory(facts, &one)? } else { None };
+    let bound = if workers > 1 { memory_bound(facts, &one)? } else { None };
     let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
     let value = bound.as_ref().map_or(linear, |bound| linear.min(bound.rate));
-    let Expected { nanoseconds, name, formula, derivation, inputs } = one;
+    let DerivedTime { nanoseconds, name, formula, derivation, inputs } = one;
     let name = match bound {
         None if workers > 1 => format!("CPUs x ({name})"),
         None => name,
@@ -172,34 +194,34 @@ fn cached(facts: &Facts<'_>, workers: u64, block: u64) -> Result<Prediction, NoP
     };
     let and = bound.as_ref().map_or_else(String::new, |bound| format!(" and {}", bound.input.name));
     let words = bound.as_ref().map_or_else(String::new, |bound| format!(", {}", bound.words));
-    let predicting = Predicting::within_factor(Basis::Derived, value, expected::FACTOR)
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
         .formula(name, format!("the least of min(threads, CPUs) x block / ({formula}){and}"));
     let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
-    Ok(predicting.inputs(inputs).derived_as(format!(
+    Ok(predicting.inputs(inputs).build_with(format!(
         "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",
         kelvin_model::units::bytes(block),
-        time(nanoseconds),
-        per_second(linear),
-        per_second(value)
+        format_time(nanoseconds),
+        format_rate(linear),
+        format_rate(value)
     )))
 }
 
 /// A rate that cannot be exceeded, and where it comes from.
-struct Bound {
+struct RateBound {
     rate: f64,
     input: Input,
     words: String,
 }
 
 /// The rate at which all CPUs together read in memory, or copy, as one of them does; `None` where there is only one.
-fn memory(facts: &Facts<'_>, one: &Expected) -> Result<Option<Bound>, NoPrediction> {
-    let Some(case) = bandwidth::in_memory_of_all(facts.machine()) else { return Ok(None) };
+fn memory_bound(facts: &PredictionInputs<'_>, one: &DerivedTime) -> Result<Option<RateBound>, NoPrediction> {
+    let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) else { return Ok(None) };
     // Of a copy the bytes count twice.
     let copied = one.inputs.iter().any(|input| input.name.starts_with(BANDWIDTH_COPY.id.as_str()));
     let (metric, share) = if copied { (&BANDWIDTH_COPY, 0.5) } else { (&BANDWIDTH_READ, 1.0) };
     let input = facts.measured(metric, &case)?;
     let rate = share * input.value;
-    Ok(Some(Bound { rate, words: format!("{} of memory", per_second(rate)), input }))
+    Ok(Some(RateBound { rate, words: format!("{} of memory", format_rate(rate)), input }))
 }
 
 #[cfg(test)]
@@ -219,7 +241,7 @@ mod tests {
         machine.topology.allowed = Fact::known((0..cpus).collect(), "a test");
         let measured = |id: &str, case: &Case| {
             let known = [
-                (&BANDWIDTH_COPY, if *case == bandwidth::in_memory(&machine) { 20e9 } else { 50e9 }),
+                (&BANDWIDTH_COPY, if *case == bandwidth::memory_case(&machine) { 20e9 } else { 50e9 }),
                 (&DEVICE_READ, 1e9),
                 (&DEVICE_REQUESTS, 50_000.0),
                 (&DEVICE_MEAN_LATENCY, 80_000.0),
@@ -229,12 +251,12 @@ mod tests {
             let value = known.iter().find(|(metric, _)| metric.id == *id)?.1;
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, block).at(cache);
-        predict(&Facts::new(&machine, &measured), &THREADS, &case).unwrap().value
+        let case = Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, block).with_word(cache);
+        predict(&PredictionInputs::new(&machine, &measured), &THREADS, &case).unwrap().value
     }
 
     #[test]
-    fn threads_add_up_to_the_cpus_the_memory_or_the_device() {
+    fn thread_rate_is_bounded_by_resources() {
         // 300 ns of call, and 1000 bytes at 10 a nanosecond: 2.5 GB/s a thread.
         let about = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
         assert!(about(predicted(4, 1, CacheState::Cached), 2.5e9));
@@ -251,17 +273,18 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_needs_no_rate_of_all_cpus() {
+    fn single_thread_has_no_memory_bound() {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, case: &Case| {
-            let one = BANDWIDTH_COPY.id == *id && *case == bandwidth::in_memory(&machine);
+            let one = BANDWIDTH_COPY.id == *id && *case == bandwidth::memory_case(&machine);
             let value = if one { 20e9 } else { (PAGE_READ.id == *id).then_some(300.0)? };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |threads: u64| {
-            let case = Case::new().with(THREAD_COUNT, threads).with(BLOCK, 1000).at(CacheState::Cached);
+            let case =
+                Case::new().with_number(THREAD_COUNT, threads).with_number(BLOCK, 1000).with_word(CacheState::Cached);
             predict(&facts, &THREADS, &case)
         };
         assert!((of(1).unwrap().value / 2.5e9 - 1.0).abs() < 1e-9);
@@ -269,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_cache_threads_add_up_to_what_the_device_serves() {
+    fn direct_threads_reach_device_rate() {
         let about = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
         let small = |threads| predicted_of(1, threads, 4 * KIB, CacheState::Direct);
         // A read of 4 KiB takes 80 us alone; the device serves four at a time.
@@ -284,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_study_reads_past_the_cache() {
+    fn direct_cases_are_study_only() {
         let direct = |effort| {
             let cases = cases(&machine(), effort).into_iter();
             cases.filter(|case| CacheState::of(case) == Some(CacheState::Direct)).count()

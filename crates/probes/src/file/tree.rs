@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use kelvin_file::Target;
 use kelvin_file::device::Device;
-use kelvin_harness::{Bench, Stop};
+use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::fs::{kind, mark_top, room};
+use kelvin_sys::fs::{kind, set_topdir_flag, space};
 
-use super::data::cannot;
+use super::test_files::io_failure;
 
 /// Name of the trees' directory, in the scratch directory.
-const TOP: &str = "kelvin-trees";
+const TREES_DIRECTORY: &str = "kelvin-trees";
 /// Longest time that making the tree may take: a round must end in ten seconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_CREATE_TIME: Duration = Duration::from_secs(5);
 /// Bytes to reserve for each file, made once: an inode and an entry, with what is around them.
 const FILE_BYTES: u64 = 1024;
 
@@ -27,18 +27,18 @@ pub(super) struct Tree {
 
 impl Tree {
     /// A tree of this name and size, shared by all rounds of the run: the first one makes it.
-    pub(super) fn of(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> Result<Self, Stop> {
-        let top = bench.scratch().join(TOP);
+    pub(super) fn open(bench: &mut Bench<'_>, name: &str, files: u64, directories: u64) -> Result<Self, ProbeError> {
+        let top = bench.scratch().join(TREES_DIRECTORY);
         let root = top.join(format!("kelvin-{name}-{files}-{directories}"));
         if !root.exists() {
-            has_inodes(bench.scratch(), files + directories)?;
-            bench.may_write(files * FILE_BYTES)?;
-            top_of_trees(bench, &top)?;
+            check_free_inodes(bench.scratch(), files + directories)?;
+            bench.reserve_write(files * FILE_BYTES)?;
+            create_trees_directory(bench, &top)?;
             // Whole or not at all, whatever becomes of this round; and under a name of this run alone, by which ext4 chooses
             // the group.
             let unfinished = root.with_extension(std::process::id().to_string());
-            let made = plant(&unfinished, files, directories)
-                .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| cannot("make", &root, &error)));
+            let made = create_tree(&unfinished, files, directories)
+                .and_then(|()| fs::rename(&unfinished, &root).map_err(|error| io_failure("make", &root, &error)));
             if made.is_err() {
                 // This error says more than a failure to tidy up after it.
                 let _ = fs::remove_dir_all(&unfinished);
@@ -51,15 +51,15 @@ impl Tree {
 
 /// A directory of one round in a place of its own on the disk, for the reason that file.metadata gives; removed on drop with all that
 /// is in it.
-pub(crate) struct OwnPlace(PathBuf);
+pub(crate) struct RoundDirectory(PathBuf);
 
-impl OwnPlace {
+impl RoundDirectory {
     /// Makes one of this name.
-    pub(crate) fn make(bench: &mut Bench<'_>, name: &str) -> Result<Self, Stop> {
-        let top = bench.scratch().join(TOP);
-        top_of_trees(bench, &top)?;
+    pub(crate) fn create(bench: &mut Bench<'_>, name: &str) -> Result<Self, ProbeError> {
+        let top = bench.scratch().join(TREES_DIRECTORY);
+        create_trees_directory(bench, &top)?;
         let path = top.join(format!("kelvin-{name}-{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| cannot("make", &path, &error))?;
+        fs::create_dir(&path).map_err(|error| io_failure("make", &path, &error))?;
         Ok(Self(path))
     }
 
@@ -69,7 +69,7 @@ impl OwnPlace {
     }
 }
 
-impl Drop for OwnPlace {
+impl Drop for RoundDirectory {
     fn drop(&mut self) {
         // The scratch directory is removed in any case.
         let _ = fs::remove_dir_all(&self.0);
@@ -77,9 +77,9 @@ impl Drop for OwnPlace {
 }
 
 /// The directory of the trees, which a file system may spread over its groups; see the pitfalls of file.metadata.
-fn top_of_trees(bench: &mut Bench<'_>, top: &Path) -> Result<(), Stop> {
-    fs::create_dir_all(top).map_err(|error| cannot("make", top, &error))?;
-    if let Err(error) = File::open(top).and_then(|directory| mark_top(&directory)) {
+fn create_trees_directory(bench: &mut Bench<'_>, top: &Path) -> Result<(), ProbeError> {
+    fs::create_dir_all(top).map_err(|error| io_failure("make", top, &error))?;
+    if let Err(error) = File::open(top).and_then(|directory| set_topdir_flag(&directory)) {
         bench.note(format!("its trees lie near each other, as this file system spreads no directories: {error}"));
     }
     Ok(())
@@ -93,10 +93,11 @@ impl Tree {
     }
 
     /// The kind of file system, and whether it is one that remembers removed files; see the pitfalls of file.metadata.
-    pub(super) fn file_system(&self) -> Result<String, Stop> {
+    pub(super) fn file_system(&self) -> Result<String, ProbeError> {
         let first = self.file(0);
         let name = kind(&first)?.name();
-        let device = Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::below(&target));
+        let device =
+            Target::find(&first).map_err(|error| error.to_string()).and_then(|target| Device::of_file(&target));
         // The kernel lists the journals under the names of their devices.
         let journals = fs::read_dir("/proc/fs/jbd2").map(|entries| {
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -120,18 +121,18 @@ pub(super) fn directory(root: &Path, number: u64) -> PathBuf {
 }
 
 /// Makes directories below `root`, and files spread evenly over them.
-pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Stop> {
+pub(super) fn create_tree(root: &Path, files: u64, directories: u64) -> Result<(), ProbeError> {
     for number in 0..directories {
-        fs::create_dir_all(directory(root, number)).map_err(|error| cannot("make", root, &error))?;
+        fs::create_dir_all(directory(root, number)).map_err(|error| io_failure("make", root, &error))?;
     }
     let begun = Instant::now();
     for file in 0..files {
         let path = directory(root, file % directories).join(file_name(file));
-        File::create_new(&path).map_err(|error| cannot("make", &path, &error))?;
-        if begun.elapsed() > PATIENCE {
-            return Err(Stop::skip(format!(
+        File::create_new(&path).map_err(|error| io_failure("make", &path, &error))?;
+        if begun.elapsed() > MAX_CREATE_TIME {
+            return Err(ProbeError::skip(format!(
                 "needs a file system that makes {files} files in {} s, and {} were made; choose another by --dir",
-                PATIENCE.as_secs(),
+                MAX_CREATE_TIME.as_secs(),
                 file + 1
             )));
         }
@@ -140,12 +141,12 @@ pub(super) fn plant(root: &Path, files: u64, directories: u64) -> Result<(), Sto
 }
 
 /// That the file system can hold so many more files; one without a limit can.
-fn has_inodes(scratch: &Path, files: u64) -> Result<(), Stop> {
-    let room = room(scratch)?;
+fn check_free_inodes(scratch: &Path, files: u64) -> Result<(), ProbeError> {
+    let room = space(scratch)?;
     if room.total_files == 0 || room.free_files >= 2 * files {
         return Ok(());
     }
-    Err(Stop::skip(format!(
+    Err(ProbeError::skip(format!(
         "needs room for {} files in the scratch directory's file system, which has {}; choose another by --dir",
         2 * files,
         room.free_files
@@ -158,15 +159,15 @@ fn has_journal(journals: &[String], device: &str) -> bool {
 }
 
 /// The ticks of an operation on each of some paths.
-pub(super) fn timed(
+pub(super) fn time_paths(
     clock: Clock,
     paths: &[PathBuf],
     doing: &str,
     mut operation: impl FnMut(&Path) -> std::io::Result<()>,
-) -> Result<u64, Stop> {
+) -> Result<u64, ProbeError> {
     let begun = clock.start();
     for path in paths {
-        operation(path).map_err(|error| cannot(doing, path, &error))?;
+        operation(path).map_err(|error| io_failure(doing, path, &error))?;
     }
     Ok(clock.stop().wrapping_sub(begun))
 }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_is_known_by_its_device() {
+    fn journal_is_found_by_device() {
         let journals = ["vda1-8", "dm-0-8", "loop3"].map(str::to_owned);
         for (device, expected) in [("vda1", true), ("vda", false), ("dm-0", true), ("loop3", true), ("8", false)] {
             assert_eq!(has_journal(&journals, device), expected, "{device}");

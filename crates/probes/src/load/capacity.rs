@@ -2,11 +2,11 @@
 //!
 //! It shows what to expect before the first visit. It must not be taken for the resource's best at other work.
 
-use kelvin_catalogue::load::{CAPACITY, OF_CAPACITIES, Resource};
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_catalogue::load::{CAPACITY, CAPACITY_METRICS, Resource};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::users::base;
+use super::users::base_case;
 
 pub(super) static PROBE: Probe = Probe {
     id: CAPACITY.id.as_str(),
@@ -34,19 +34,19 @@ pub(super) static PROBE: Probe = Probe {
             "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapter 12: service demands",
         ],
     },
-    metrics: OF_CAPACITIES,
+    metrics: CAPACITY_METRICS,
     inputs: &[],
     cases,
-    run: super::conducted,
+    run: super::refuse_single_round,
     predict,
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    [Resource::ServerCpu, Resource::ClientCpu, Resource::Generator].map(|resource| base().at(resource)).to_vec()
+    [Resource::ServerCpu, Resource::ClientCpu, Resource::Generator]
+        .map(|resource| base_case().with_word(resource))
+        .to_vec()
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
-        "it is measured as users will meet it, and is itself what predictions of the study rest on",
-    ))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("it is measured as users will meet it, and is itself what predictions of the study rest on"))
 }

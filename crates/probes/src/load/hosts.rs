@@ -3,8 +3,8 @@
 //! It shows what a limit comes from and what else was going on. It must not be read as the server's own use where others work on the
 //! same host.
 
-use kelvin_catalogue::load::hosts::{CPU_USER, Host, OF_HOSTS};
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_catalogue::load::hosts::{CPU_USER, HOST_METRICS, LoadHost};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::users;
@@ -32,18 +32,18 @@ pub(super) static PROBE: Probe = Probe {
             "proc_stat(5), proc_pid_schedstat, proc_pid_net(5), Documentation/accounting/psi.rst, Documentation/scheduler/sched-bwc.rst",
         ],
     },
-    metrics: OF_HOSTS,
+    metrics: HOST_METRICS,
     inputs: &[],
     cases,
-    run: super::conducted,
+    run: super::refuse_single_round,
     predict,
 };
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let of = |case: Case| [Host::Server, Host::Client].map(|host| case.clone().at(host));
+    let of = |case: Case| [LoadHost::Server, LoadHost::Client].map(|host| case.clone().with_word(host));
     (users::PROBE.cases)(machine, effort).into_iter().flat_map(of).collect()
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("it tells what else happened on a host, which follows from no capacity"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("it tells what else happened on a host, which follows from no capacity"))
 }

@@ -8,7 +8,7 @@ mod resources;
 mod users;
 mod workers;
 
-use kelvin_harness::{Bench, Probe, Stop};
+use kelvin_harness::{Bench, Probe, ProbeError};
 use kelvin_model::Case;
 
 pub(crate) static PROBES: &[&Probe] =
@@ -16,6 +16,6 @@ pub(crate) static PROBES: &[&Probe] =
 
 /// Rounds of these probes are not independent of each other: one visit has a round of each, and all visits have one server. So
 /// `kelvin study load` makes them itself.
-fn conducted(_: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    Err(Stop::fail("a server under load is measured by `kelvin study load` alone: its visits share one server"))
+fn refuse_single_round(_: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    Err(ProbeError::fail("a server under load is measured by `kelvin study load` alone: its visits share one server"))
 }

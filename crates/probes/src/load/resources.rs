@@ -2,17 +2,17 @@
 //!
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
 
-use kelvin_catalogue::load::{CAPACITY, OF_RESOURCES, Resource, UTILISATION};
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::model::expected;
+use super::model::expected_load;
 use super::users;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// How far a use may lie from what the expected throughput takes: that of a request changes with the number of users, since
 /// calls and wake-ups are shared.
-const RANGE: f64 = 1.5;
+const RANGE_FACTOR: f64 = 1.5;
 
 pub(super) static PROBE: Probe = Probe {
     id: UTILISATION.id.as_str(),
@@ -41,36 +41,40 @@ pub(super) static PROBE: Probe = Probe {
             "proc_pid_schedstat, proc_diskstats(5), proc_pid_net(5); tcp(7): TCP_INFO",
         ],
     },
-    metrics: OF_RESOURCES,
+    metrics: RESOURCE_METRICS,
     inputs: &[CAPACITY.id.as_str()],
     cases,
-    run: super::conducted,
+    run: super::refuse_single_round,
     predict,
 };
 
 /// Those of the published study: its disk, link and processors.
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let all = [Resource::ServerCpu, Resource::ServerThread, Resource::ClientCpu, Resource::Generator];
-    let of = |case: Case| all.map(|resource| case.clone().at(resource));
+    let of = |case: Case| all.map(|resource| case.clone().with_word(resource));
     (users::PROBE.cases)(machine, effort).into_iter().flat_map(of).collect()
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id != UTILISATION.id {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "how long a device has work while it serves several requests follows from no capacity",
         ));
     }
-    let resource = Resource::of(case).filter(|resource| resource.device().is_station());
+    let resource = Resource::of(case).filter(|resource| resource.group().is_station());
     let resource =
-        resource.ok_or_else(|| NoPrediction::because("workers hold requests while these are served elsewhere"))?;
-    let expected = expected(facts, case)?;
-    let capacity = facts.measured(&CAPACITY, &super::model::alone(case, resource))?;
+        resource.ok_or_else(|| NoPrediction::new("workers hold requests while these are served elsewhere"))?;
+    let expected = expected_load(facts, case)?;
+    let capacity = facts.measured(&CAPACITY, &super::model::single_resource_case(case, resource))?;
     let value = expected.throughput / capacity.value;
     let derivation = format!("{:.4} requests/s of {:.4} = {value:.4}", expected.throughput, capacity.value);
-    let predicting =
-        Predicting::between(Basis::Derived, value, value / RANGE, (value * RANGE).min(1.0).max(value * 1.02));
+    let predicting = PredictionBuilder::with_range(
+        PredictionBasis::Derived,
+        value,
+        value / RANGE_FACTOR,
+        (value * RANGE_FACTOR).min(1.0).max(value * 1.02),
+    );
     Ok(users::with_inputs(predicting, expected.inputs)
         .formula("utilisation", "U = X / capacity")
-        .derived_as(derivation))
+        .build_with(derivation))
 }

@@ -5,21 +5,21 @@
 
 use kelvin_catalogue::file::CacheState;
 use kelvin_catalogue::load::{
-    Between, ERRORS, FILE_BYTES, FILES, FROM_DISK, IN_FLIGHT, OF_USERS, Pattern, RATE, RESPONSE, SENT, THINK,
-    THROUGHPUT, USERS,
+    DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, NetworkSetup, RATE, RESPONSE, RequestPattern, SENT_BYTE_RATE,
+    THINK_TIME, THROUGHPUT, USER_METRICS, USERS,
 };
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::model::{Expected, expected};
-use crate::predict::Predicting;
+use super::model::{ExpectedLoad, expected_load};
+use crate::prediction_builder::PredictionBuilder;
 
 /// Files of the study, and the bytes of each, as published.
-pub(super) const PUBLISHED: (u64, u64) = (10_000, 2_000_000);
+pub(super) const PUBLISHED_FILES: (u64, u64) = (10_000, 2_000_000);
 /// Users of the study as it is without capacities.
-const AS_PUBLISHED: [u64; 12] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20];
+const PUBLISHED_USERS: [u64; 12] = [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20];
 /// How far the throughput may lie below what a network of queues without variance in its demands gives, and above it.
-const RANGE: f64 = 1.3;
+const RANGE_FACTOR: f64 = 1.3;
 
 pub(super) static PROBE: Probe = Probe {
     id: THROUGHPUT.id.as_str(),
@@ -62,89 +62,99 @@ pub(super) static PROBE: Probe = Probe {
             "E. D. Lazowska et al., Quantitative System Performance, Prentice-Hall 1984, chapters 3, 5 and 6",
         ],
     },
-    metrics: OF_USERS,
+    metrics: USER_METRICS,
     inputs: &[kelvin_catalogue::load::CAPACITY.id.as_str()],
     cases,
-    run: super::conducted,
+    run: super::refuse_single_round,
     predict,
 };
 
 /// The cases of the published study; those of a run follow from its capacities.
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    AS_PUBLISHED.iter().map(|&users| base().with(USERS, users).with(THINK, 0)).collect()
+    PUBLISHED_USERS.iter().map(|&users| base_case().with_number(USERS, users).with_number(THINK_TIME, 0)).collect()
 }
 
 /// What the cases of the published study have in common.
-pub(super) fn base() -> Case {
-    let (files, bytes) = PUBLISHED;
-    let case = Case::new().at(Pattern::Random).at(CacheState::Cached).at(Between::Loopback);
-    case.with(FILES, files).with(FILE_BYTES, bytes)
+pub(super) fn base_case() -> Case {
+    let (files, bytes) = PUBLISHED_FILES;
+    let case =
+        Case::new().with_word(RequestPattern::Random).with_word(CacheState::Cached).with_word(NetworkSetup::Loopback);
+    case.with_number(FILES, files).with_number(FILE_BYTES, bytes)
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let of = |id: &Metric| metric.id == id.id;
-    let expected = || expected(facts, case);
+    let expected = || expected_load(facts, case);
     if of(&THROUGHPUT) {
         return Ok(throughput(expected()?, 1.0, "requests/s"));
     }
-    if of(&RATE) || of(&SENT) {
+    if of(&RATE) || of(&SENT_BYTE_RATE) {
         let expected = expected()?;
         let bytes = expected.bytes;
         return Ok(throughput(expected, bytes, "bytes/s"));
     }
     if of(&RESPONSE) {
-        return Ok(response(expected()?));
+        return Ok(response_time(expected()?));
     }
     if of(&IN_FLIGHT) {
         return Ok(in_flight(expected()?));
     }
-    Err(NoPrediction::because(match () {
-        () if of(&FROM_DISK) => "what is read ahead, and what of it is read again, follows from no lower metric",
+    Err(NoPrediction::new(match () {
+        () if of(&DISK_BYTE_RATE) => "what is read ahead, and what of it is read again, follows from no lower metric",
         () if of(&ERRORS) => "a server that is in order makes none",
         () => "it follows from no capacity",
     }))
 }
 
-fn throughput(expected: Expected, times: f64, unit: &str) -> Prediction {
-    let Expected { users, throughput, most_throughput, limit: (limit, capacity), .. } = expected;
-    let high = (throughput * RANGE).min(most_throughput * RANGE.sqrt());
-    let (value, low, high) = (throughput * times, throughput / RANGE * times, high.max(throughput) * times);
+fn throughput(expected: ExpectedLoad, times: f64, unit: &str) -> Prediction {
+    let ExpectedLoad { users, throughput, max_throughput: most_throughput, bottleneck: (limit, capacity), .. } =
+        expected;
+    let high = (throughput * RANGE_FACTOR).min(most_throughput * RANGE_FACTOR.sqrt());
+    let (value, low, high) = (throughput * times, throughput / RANGE_FACTOR * times, high.max(throughput) * times);
     let derivation = format!(
         "{users} users: {throughput:.4} requests/s, of at most {most_throughput:.4}; the least capacity is that of {}, {capacity:.4} \
          requests/s; {value:.5} {unit}",
         limit.name()
     );
-    with_inputs(Predicting::between(Basis::Derived, value, low, high), expected.inputs)
+    with_inputs(PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high), expected.inputs)
         .formula("mean value analysis", "mean value analysis: X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity; times the bytes of a file for rates")
-        .derived_as(derivation)
+        .build_with(derivation)
 }
 
-fn response(expected: Expected) -> Prediction {
+fn response_time(expected: ExpectedLoad) -> Prediction {
     const NANOSECONDS: f64 = 1e9;
-    let Expected { users, throughput, response, least_response, .. } = expected;
-    let low = (response / RANGE).max(least_response / RANGE.sqrt()).min(response);
+    let ExpectedLoad { users, throughput, response, min_response: least_response, .. } = expected;
+    let low = (response / RANGE_FACTOR).max(least_response / RANGE_FACTOR.sqrt()).min(response);
     let derivation = format!(
         "{users} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {least_response:.6} s"
     );
     let nanoseconds = |seconds: f64| seconds * NANOSECONDS;
     with_inputs(
-        Predicting::between(Basis::Derived, nanoseconds(response), nanoseconds(low), nanoseconds(response * RANGE)),
+        PredictionBuilder::with_range(
+            PredictionBasis::Derived,
+            nanoseconds(response),
+            nanoseconds(low),
+            nanoseconds(response * RANGE_FACTOR),
+        ),
         expected.inputs,
     )
     .formula("mean value analysis", "mean value analysis: R(n) = n / X(n) - Z")
-    .derived_as(derivation)
+    .build_with(derivation)
 }
 
-fn in_flight(expected: Expected) -> Prediction {
-    let Expected { users, throughput, response, .. } = expected;
+fn in_flight(expected: ExpectedLoad) -> Prediction {
+    let ExpectedLoad { users, throughput, response, .. } = expected;
     let value = throughput * response;
-    let high = (value * RANGE).min(users as f64 * 1.02).max(value);
+    let high = (value * RANGE_FACTOR).min(users as f64 * 1.02).max(value);
     let derivation = format!("{throughput:.4} requests/s x {response:.6} s = {value:.4} of {users} users");
-    with_inputs(Predicting::between(Basis::Derived, value, value / RANGE, high), expected.inputs)
-        .formula("Little's law", "Little's law: X(n) R(n)")
-        .derived_as(derivation)
+    with_inputs(
+        PredictionBuilder::with_range(PredictionBasis::Derived, value, value / RANGE_FACTOR, high),
+        expected.inputs,
+    )
+    .formula("Little's law", "Little's law: X(n) R(n)")
+    .build_with(derivation)
 }
 
-pub(super) fn with_inputs(predicting: Predicting, inputs: Vec<kelvin_model::Input>) -> Predicting {
+pub(super) fn with_inputs(predicting: PredictionBuilder, inputs: Vec<kelvin_model::Input>) -> PredictionBuilder {
     predicting.inputs(inputs)
 }

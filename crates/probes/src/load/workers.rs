@@ -3,8 +3,8 @@
 //! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many are enough to tell, not
 //! the best number.
 
-use kelvin_catalogue::load::{MORE_WORKERS, OF_MORE_WORKERS};
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_catalogue::load::{MORE_WORKERS, MORE_WORKERS_METRICS};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::users;
@@ -27,10 +27,10 @@ pub(super) static PROBE: Probe = Probe {
         ],
         sources: &["N. J. Gunther, Guerrilla Capacity Planning, Springer 2007: what contends does not scale"],
     },
-    metrics: OF_MORE_WORKERS,
+    metrics: MORE_WORKERS_METRICS,
     inputs: &[],
     cases,
-    run: super::conducted,
+    run: super::refuse_single_round,
     predict,
 };
 
@@ -39,6 +39,6 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     (users::PROBE.cases)(machine, effort).pop().into_iter().collect()
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("it depends on what the workers wait for, which is the question"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("it depends on what the workers wait for, which is the question"))
 }

@@ -1,11 +1,11 @@
 //! The shared parameters of memory probes, and the memory that the kernel provided.
 
 use kelvin_catalogue::mem::PageSize;
-use kelvin_harness::Stop;
+use kelvin_harness::ProbeError;
 use kelvin_model::{Axis, Case, Machine, units};
-use kelvin_sys::image::resident_around;
+use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::page_bytes;
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::memory::{Arena, PagePolicy};
 
 /// The page sizes that make sense on a machine: base, and huge where the kernel may provide them.
 pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
@@ -14,29 +14,29 @@ pub(crate) fn page_sizes(machine: &Machine) -> &'static [PageSize] {
 }
 
 /// The pages that a case asks for.
-pub(crate) fn pages(case: &Case) -> Result<Pages, Stop> {
+pub(crate) fn page_kind(case: &Case) -> Result<PagePolicy, ProbeError> {
     match PageSize::of(case) {
-        Some(PageSize::Base) => Ok(Pages::Base),
-        Some(PageSize::Huge) => Ok(Pages::Huge),
-        None => Err(Stop::fail(format!("the case needs pages=base or pages=huge, not {case}"))),
+        Some(PageSize::Base) => Ok(PagePolicy::Base),
+        Some(PageSize::Huge) => Ok(PagePolicy::Huge),
+        None => Err(ProbeError::fail(format!("the case needs pages=base or pages=huge, not {case}"))),
     }
 }
 
 /// A number that a case must have.
-pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, Stop> {
-    let value = axis.of(case).ok_or_else(|| Stop::fail(format!("the case has no {}", axis.name)))?;
+pub(crate) fn number(case: &Case, axis: Axis) -> Result<usize, ProbeError> {
+    let value = axis.number_in(case).ok_or_else(|| ProbeError::fail(format!("the case has no {}", axis.name)))?;
     usize::try_from(value)
-        .map_err(|_| Stop::fail(format!("{} {value} exceeds this machine's address range", axis.name)))
+        .map_err(|_| ProbeError::fail(format!("{} {value} exceeds this machine's address range", axis.name)))
 }
 
 /// Lack of memory is not a failure of the probe: it is skipped, with what it needs.
-pub(crate) fn obtained<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, Stop> {
+pub(crate) fn skip_if_out_of_memory<T>(bytes: usize, made: kelvin_sys::Result<T>) -> Result<T, ProbeError> {
     let needed = units::bytes(bytes as u64);
-    made.map_err(|error| Stop::skip(format!("needs {needed} of memory, which cannot be allocated: {error}")))
+    made.map_err(|error| ProbeError::skip(format!("needs {needed} of memory, which cannot be allocated: {error}")))
 }
 
 /// Checks that all of the memory is resident, in huge pages or in none as requested, and says so in words.
-pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
+pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> Result<String, ProbeError> {
     let asked = arena.len() as u64;
     let mut resident = resident_around(arena.address())?;
     if resident.bytes < asked {
@@ -47,16 +47,16 @@ pub(crate) fn check_pages(arena: &Arena, pages: Pages) -> Result<String, Stop> {
         resident = resident_around(arena.address())?;
     }
     if resident.bytes < asked {
-        return Err(Stop::fail(format!(
+        return Err(ProbeError::fail(format!(
             "only {} of {asked} bytes are resident by smaps: the rest was swapped or reclaimed",
             resident.bytes
         )));
     }
     match pages {
-        Pages::Base if resident.huge > 0 => {
-            Err(Stop::fail(format!("{} bytes are in huge pages despite MADV_NOHUGEPAGE", resident.huge)))
+        PagePolicy::Base if resident.huge > 0 => {
+            Err(ProbeError::fail(format!("{} bytes are in huge pages despite MADV_NOHUGEPAGE", resident.huge)))
         }
-        Pages::Huge if resident.huge < asked => Err(Stop::skip(format!(
+        PagePolicy::Huge if resident.huge < asked => Err(ProbeError::skip(format!(
             "needs {asked} bytes in huge pages, but the kernel provided {}: memory is fragmented, or transparent huge \
              pages are off",
             resident.huge
@@ -73,19 +73,22 @@ mod tests {
     use super::*;
     use crate::testing;
     use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::{Fact, Point};
+    use kelvin_model::{AxisWord, Fact};
 
     #[test]
-    fn words_of_a_case_are_understood() {
-        assert_eq!(pages(&Case::new().at(PageSize::Huge)), Ok(Pages::Huge));
-        let unknown = Case::new().at(Point::new(PageSize::AXIS, "big"));
-        assert_eq!(pages(&unknown), Err(Stop::fail("the case needs pages=base or pages=huge, not pages=big")));
-        assert_eq!(number(&Case::new().with(BYTES, 64), BYTES), Ok(64));
-        assert_eq!(number(&Case::new(), BYTES), Err(Stop::fail("the case has no bytes")));
+    fn case_words_are_parsed() {
+        assert_eq!(page_kind(&Case::new().with_word(PageSize::Huge)), Ok(PagePolicy::Huge));
+        let unknown = Case::new().with_word(AxisWord::new(PageSize::AXIS, "big"));
+        assert_eq!(
+            page_kind(&unknown),
+            Err(ProbeError::fail("the case needs pages=base or pages=huge, not pages=big"))
+        );
+        assert_eq!(number(&Case::new().with_number(BYTES, 64), BYTES), Ok(64));
+        assert_eq!(number(&Case::new(), BYTES), Err(ProbeError::fail("the case has no bytes")));
     }
 
     #[test]
-    fn what_is_refused_is_not_tried() {
+    fn refused_pages_are_skipped() {
         let mut machine = testing::machine();
         assert_eq!(page_sizes(&machine), PageSize::ALL);
         machine.memory.transparent_huge_pages = Fact::known("never".into(), "a test");
@@ -93,15 +96,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_obtained_is_told_from_what_was_asked() {
-        let arena = Arena::populated(64 << 10, Pages::Base).unwrap();
-        let note = check_pages(&arena, Pages::Base).unwrap();
+    fn obtained_pages_are_distinguished_from_requested() {
+        let arena = Arena::populated(64 << 10, PagePolicy::Base).unwrap();
+        let note = check_pages(&arena, PagePolicy::Base).unwrap();
         assert!(note.starts_with("65536 bytes requested; by smaps ") && note.ends_with(" 0 in huge pages"), "{note}");
-        let refused = check_pages(&arena, Pages::Huge);
+        let refused = check_pages(&arena, PagePolicy::Huge);
         assert!(
-            matches!(&refused, Err(Stop::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),
+            matches!(&refused, Err(ProbeError::Skip(reason)) if reason.0.starts_with("needs 65536 bytes")),
             "{refused:?}"
         );
-        assert!(check_pages(&Arena::map(64 << 10, Pages::Base).unwrap(), Pages::Base).is_err());
+        assert!(check_pages(&Arena::map(64 << 10, PagePolicy::Base).unwrap(), PagePolicy::Base).is_err());
     }
 }

@@ -9,25 +9,28 @@ use std::sync::{Arc, Mutex};
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::mem::{
-    BANDWIDTH, BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ,
-    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, Cpus, LATENCY, LATENCY_PARALLEL,
+    BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ,
+    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, LATENCY, LATENCY_PARALLEL, MemoryCpus,
 };
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, NoPrediction, units};
-use kelvin_sys::bounce::Line;
+use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
-use kelvin_sys::image::resident_around;
-use kelvin_sys::kernels::bandwidth::{Arrays, Kernel, Operation, TURN, Window};
-use kelvin_sys::memory::{Arena, Pages};
+use kelvin_sys::fork_image::resident_around;
+use kelvin_sys::kernels::bandwidth::{ArrayWindow, Arrays, BandwidthKernel, LOOP_BYTES, Operation};
+use kelvin_sys::memory::{Arena, PagePolicy};
 
-use super::allowance::{allowance, allowed, data_caches, largest, last_level, second_level, sharers};
 use super::axes::number;
-use super::limits;
-use super::operations::MEASURED;
-use super::partner::SETTLE;
+use super::bandwidth_model;
+use super::memory_budget::{
+    allowed_cpu_count, data_caches, largest_working_set, last_level_bytes, memory_budget, second_level_bytes,
+    sharing_cpus,
+};
+use super::operations::MEASURED_OPERATIONS;
+use super::partner::SETTLE_ROUND_TRIPS;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: BANDWIDTH.as_str(),
+    id: BANDWIDTH_PROBE.as_str(),
     summary: "Bandwidth of read, write, copy, fill, zero, non-temporal write and triad, in each level of memory",
     kind: ProbeKind::Measure,
     method: Method {
@@ -95,15 +98,15 @@ pub(crate) static PROBE: Probe = Probe {
     inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str(), LATENCY_PARALLEL.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases,
     run,
-    predict: limits::predict,
+    predict: bandwidth_model::predict,
 };
 
 /// Working sets where the machine states no caches: within any current L1 and any current L2.
-const ASSUMED_INNER: [u64; 2] = [16 << 10, 128 << 10];
+const ASSUMED_INNER_SETS: [u64; 2] = [16 << 10, 128 << 10];
 
 /// How many last-level caches the allowed CPUs have between them.
-pub(super) fn last_levels(machine: &Machine) -> u64 {
-    data_caches(machine).last().map_or(1, |cache| allowed(machine).div_ceil(sharers(machine, cache)))
+pub(super) fn last_level_count(machine: &Machine) -> u64 {
+    data_caches(machine).last().map_or(1, |cache| allowed_cpu_count(machine).div_ceil(sharing_cpus(machine, cache)))
 }
 
 /// Working sets per CPU that lie in a cache: half of L1 and of L2, and of an outer level a quarter of one CPU's share,
@@ -111,11 +114,11 @@ pub(super) fn last_levels(machine: &Machine) -> u64 {
 pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
     let caches = data_caches(machine);
     if caches.is_empty() {
-        return ASSUMED_INNER.to_vec();
+        return ASSUMED_INNER_SETS.to_vec();
     }
     let mut sets = Vec::new();
     for (index, cache) in caches.iter().enumerate() {
-        let sharers = sharers(machine, cache);
+        let sharers = sharing_cpus(machine, cache);
         let within = index.checked_sub(1).map_or(0, |inner| caches[inner].bytes);
         let bytes = if cache.level <= 2 { cache.bytes / 2 } else { (cache.bytes / sharers / 4).max(2 * within) };
         let together = bytes * if many { sharers } else { 1 };
@@ -129,25 +132,27 @@ pub(super) fn cached_sets(machine: &Machine, many: bool) -> Vec<u64> {
 /// The largest working set per CPU: for one CPU four times the last-level cache, for all together four times all their
 /// last-level caches; less if memory is short.
 fn largest_set(machine: &Machine, many: bool) -> u64 {
-    let cpus = if many { allowed(machine) } else { 1 };
-    let sharing = data_caches(machine).last().map_or(1, |cache| sharers(machine, cache)).min(cpus);
-    let own = largest(machine, 1).div_ceil(cpus).max(4 * last_level(machine) / sharing);
-    let most = allowance(machine) / cpus;
+    let cpus = if many { allowed_cpu_count(machine) } else { 1 };
+    let sharing = data_caches(machine).last().map_or(1, |cache| sharing_cpus(machine, cache)).min(cpus);
+    let own = largest_working_set(machine, 1).div_ceil(cpus).max(4 * last_level_bytes(machine) / sharing);
+    let most = memory_budget(machine) / cpus;
     // A power of two, so that two runs with a little more and a little less memory have the same working set.
     if own < most { own } else { 1 << most.max(1).ilog2() }
 }
 
 /// The case of memory and one CPU, part of every run.
-pub(crate) fn in_memory(machine: &Machine) -> Case {
-    Case::new().with(BYTES, largest_set(machine, false)).at(Cpus::One)
+pub(crate) fn memory_case(machine: &Machine) -> Case {
+    Case::new().with_number(BYTES, largest_set(machine, false)).with_word(MemoryCpus::One)
 }
 
 /// The case of one CPU for a set of so many bytes: in the outermost cache if that can hold it with as much again to spare, else in memory.
 /// A set that is passed through in order leaves a cache that it fills, a little of it being used by others, before it is wanted again.
-pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
+pub(crate) fn case_for_set(machine: &Machine, bytes: u64) -> Case {
     match cached_sets(machine, false).last() {
-        Some(&set) if 2 * bytes <= last_level(machine) => Case::new().with(BYTES, set).at(Cpus::One),
-        _ => in_memory(machine),
+        Some(&set) if 2 * bytes <= last_level_bytes(machine) => {
+            Case::new().with_number(BYTES, set).with_word(MemoryCpus::One)
+        }
+        _ => memory_case(machine),
     }
 }
 
@@ -155,53 +160,53 @@ pub(crate) fn lying_where(machine: &Machine, bytes: u64) -> Case {
 ///
 /// # Errors
 /// The machine does not report the size of its L2.
-pub(crate) fn in_second_level(machine: &Machine) -> Result<Case, NoPrediction> {
-    let unknown = || NoPrediction::because("the machine does not report the size of its L2 cache");
-    Ok(Case::new().with(BYTES, second_level(machine).ok_or_else(unknown)? / 2).at(Cpus::One))
+pub(crate) fn second_level_case(machine: &Machine) -> Result<Case, NoPrediction> {
+    let unknown = || NoPrediction::new("the machine does not report the size of its L2 cache");
+    Ok(Case::new().with_number(BYTES, second_level_bytes(machine).ok_or_else(unknown)? / 2).with_word(MemoryCpus::One))
 }
 
 /// The case of memory and all CPUs, part of every run on more than one.
-pub(crate) fn in_memory_of_all(machine: &Machine) -> Option<Case> {
-    let case = || Case::new().with(BYTES, largest_set(machine, true)).at(Cpus::All);
-    (allowed(machine) > 1).then(case)
+pub(crate) fn all_cpus_memory_case(machine: &Machine) -> Option<Case> {
+    let case = || Case::new().with_number(BYTES, largest_set(machine, true)).with_word(MemoryCpus::All);
+    (allowed_cpu_count(machine) > 1).then(case)
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let of = |many: bool| {
-        let cpus = if many { Cpus::All } else { Cpus::One };
+        let cpus = if many { MemoryCpus::All } else { MemoryCpus::One };
         let mut sets = cached_sets(machine, many);
         if effort == Effort::Quick {
             sets.truncate(if many { 0 } else { 1 });
         }
         sets.retain(|&bytes| bytes < largest_set(machine, many));
         sets.push(largest_set(machine, many));
-        sets.into_iter().map(move |bytes| Case::new().with(BYTES, bytes).at(cpus))
+        sets.into_iter().map(move |bytes| Case::new().with_number(BYTES, bytes).with_word(cpus))
     };
-    let all = (allowed(machine) > 1).then(|| of(true));
+    let all = (allowed_cpu_count(machine) > 1).then(|| of(true));
     of(false).chain(all.into_iter().flatten()).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let bytes = number(case, BYTES)?;
-    let cpus = match Cpus::of(case) {
-        Some(Cpus::One) => vec![bench.cpu()],
-        Some(Cpus::All) if bench.allowed_cpus().len() < 2 => {
-            return Err(Stop::skip("needs two CPUs; this process may use one"));
+    let cpus = match MemoryCpus::of(case) {
+        Some(MemoryCpus::One) => vec![bench.cpu()],
+        Some(MemoryCpus::All) if bench.allowed_cpus().len() < 2 => {
+            return Err(ProbeError::skip("needs two CPUs; this process may use one"));
         }
-        Some(Cpus::All) => bench.allowed_cpus().to_vec(),
-        None => return Err(Stop::fail(format!("the case needs cpus=one or cpus=all, not {case}"))),
+        Some(MemoryCpus::All) => bench.allowed_cpus().to_vec(),
+        None => return Err(ProbeError::fail(format!("the case needs cpus=one or cpus=all, not {case}"))),
     };
-    let crew = Movers::new(bytes, cpus.len(), bench.clock())?;
-    bench.together(
+    let crew = BandwidthWorkers::new(bytes, cpus.len(), bench.clock())?;
+    bench.run_workers(
         &cpus,
-        |member, iterations| crew.work(member, iterations),
+        |member, iterations| crew.run_job(member, iterations),
         |bench, round| {
             round(1)?;
-            bench.note(crew.obtained()?);
+            bench.note(crew.describe_pages()?);
             let mut ways = Vec::new();
-            for (operation, metric) in MEASURED {
+            for (operation, metric) in MEASURED_OPERATIONS {
                 ways.extend(crew.core_to_core(bench, round)?);
-                let note = crew.choose(operation, bench, round)?;
+                let note = crew.choose_fastest(operation, bench, round)?;
                 bench.note(note);
                 let work = crew.iteration_bytes(operation)? * cpus.len();
                 bench.time_work(metric, work as f64, &mut *round)?;
@@ -217,62 +222,62 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 
 /// Bytes of a working set that one iteration covers as a whole; larger ones go part by part. Long enough that string
 /// instructions switch to streaming and pending write-back does not matter; short beside the time of an operation.
-pub(super) const PART: usize = 16 << 20;
+pub(super) const PART_BYTES: usize = 16 << 20;
 /// Bytes of one trial of a variant, at least one iteration; of a working set that each iteration finds in the caches less is enough, but a
 /// few iterations.
-const TRIAL: usize = PART;
-const TRIAL_IN_CACHES: usize = 4 << 20;
-const ITERATIONS_IN_CACHES: usize = 4;
+const TRIAL_BYTES: usize = PART_BYTES;
+const CACHED_TRIAL_BYTES: usize = 4 << 20;
+const MIN_CACHED_ITERATIONS: usize = 4;
 /// Trials of each variant, of which the median counts: neither a lucky nor a disturbed one.
-const TRIALS: usize = 3;
+const TRIAL_COUNT: usize = 3;
 /// Variants with a median within this factor of the fastest are tried again, so that every round picks the same of two
 /// close ones.
-const CLOSE: f64 = 1.2;
+const CLOSE_FACTOR: f64 = 1.2;
 /// Total trials of each of those.
-const TRIALS_OF_CLOSE: usize = 7;
+const CLOSE_TRIAL_COUNT: usize = 7;
 
 /// The memory of one CPU and the position in it.
 #[derive(Debug)]
-pub(super) struct Mover {
+pub(super) struct BandwidthArrays {
     arrays: Arrays,
     part: usize,
     parts_done: usize,
 }
 
-impl Mover {
+impl BandwidthArrays {
     /// Maps the memory, and touches it on the calling CPU. A working set of more than `part` bytes is processed in
     /// parts of that size.
     pub(super) fn new(bytes: usize, part: usize) -> kelvin_sys::Result<Self> {
-        Self::in_pages(bytes, part, Pages::Huge)
+        Self::with_pages(bytes, part, PagePolicy::Huge)
     }
 
     /// The same in these pages.
-    pub(super) fn in_pages(bytes: usize, part: usize, pages: Pages) -> kelvin_sys::Result<Self> {
+    pub(super) fn with_pages(bytes: usize, part: usize, pages: PagePolicy) -> kelvin_sys::Result<Self> {
         Ok(Self { arrays: Arrays::new(bytes, pages)?, part, parts_done: 0 })
     }
 
     /// Bytes of each array per iteration of an operation.
-    fn part(&self, operation: Operation) -> usize {
-        let most = self.part / operation.arrays() / TURN * TURN;
+    fn part_bytes(&self, operation: Operation) -> usize {
+        let most = self.part / operation.arrays() / LOOP_BYTES * LOOP_BYTES;
         self.arrays.array_bytes(operation).min(most)
     }
 
     /// Bytes that one iteration counts.
     pub(super) fn iteration_bytes(&self, operation: Operation) -> usize {
-        self.part(operation) * operation.arrays()
+        self.part_bytes(operation) * operation.arrays()
     }
 
     /// Does iterations: passes over all of a small working set, or the next parts of a large one.
     #[inline]
-    pub(super) fn run(&mut self, operation: Operation, kernel: &Kernel, iterations: u64) {
-        let bytes = self.part(operation);
+    pub(super) fn run(&mut self, operation: Operation, kernel: &BandwidthKernel, iterations: u64) {
+        let bytes = self.part_bytes(operation);
         let parts = self.arrays.array_bytes(operation) / bytes;
         if parts == 1 {
-            self.arrays.run(operation, kernel, Window { start: 0, bytes }, iterations);
+            self.arrays.run(operation, kernel, ArrayWindow { start: 0, bytes }, iterations);
             return;
         }
         for _ in 0..iterations {
-            let window = Window { start: self.parts_done % parts * bytes, bytes };
+            let window = ArrayWindow { start: self.parts_done % parts * bytes, bytes };
             self.arrays.run(operation, kernel, window, 1);
             self.parts_done += 1;
         }
@@ -294,12 +299,12 @@ impl Mover {
     }
 
     /// Whether each iteration covers the whole working set, and so finds it in the caches.
-    fn comes_back(&self, operation: Operation) -> bool {
-        self.part(operation) == self.arrays.array_bytes(operation)
+    fn fits_one_iteration(&self, operation: Operation) -> bool {
+        self.part_bytes(operation) == self.arrays.array_bytes(operation)
     }
 
     /// The memory requested and obtained, in words.
-    pub(super) fn obtained(&self) -> Result<String, Stop> {
+    pub(super) fn describe_pages(&self) -> Result<String, ProbeError> {
         let resident = resident_around(self.arena().address())?;
         Ok(format!(
             "{} bytes requested; by smaps {} bytes resident, {} of them in huge pages",
@@ -311,55 +316,55 @@ impl Mover {
 }
 
 /// The job of mapping the memory and touching it.
-const MAP: usize = 0;
+const MAP_JOB: usize = 0;
 /// The job of flushing it from every cache.
-const EVICT: usize = usize::MAX;
+const EVICT_JOB: usize = usize::MAX;
 /// The job of bouncing a line between the first worker and a partner.
-const PASS: usize = usize::MAX - 1;
+const BOUNCE_JOB: usize = usize::MAX - 1;
 /// Maximum partners of the first worker, spread over the others.
-const MOST_PARTNERS: usize = 8;
+const MAX_PARTNERS: usize = 8;
 /// Round trips of a line with each.
-const TRIPS: u64 = 500;
+const ROUND_TRIPS_PER_PARTNER: u64 = 500;
 
 /// State of the workers of a crew: their memory, and their next job.
-struct Movers {
+struct BandwidthWorkers {
     bytes: usize,
-    /// Number of the job in `jobs`, counted from 1; [`MAP`], [`EVICT`] and [`PASS`] are none of them.
+    /// Number of the job in `jobs`, counted from 1; [`MAP_JOB`], [`EVICT_JOB`] and [`BOUNCE_JOB`] are none of them.
     job: AtomicUsize,
-    jobs: Vec<(Operation, Kernel)>,
-    movers: Vec<Mutex<Option<kelvin_sys::Result<Mover>>>>,
+    jobs: Vec<(Operation, BandwidthKernel)>,
+    arrays: Vec<Mutex<Option<kelvin_sys::Result<BandwidthArrays>>>>,
     clock: Clock,
-    line: Arc<Line>,
+    line: Arc<BouncingLine>,
     /// The worker with whom the first bounces the line.
     partner: AtomicUsize,
     /// Ticks that it took.
-    passing: AtomicU64,
+    bounce_ticks: AtomicU64,
 }
 
-impl Movers {
-    fn new(bytes: usize, members: usize, clock: Clock) -> Result<Self, Stop> {
+impl BandwidthWorkers {
+    fn new(bytes: usize, members: usize, clock: Clock) -> Result<Self, ProbeError> {
         let of = |operation: Operation| operation.kernels().into_iter().map(move |kernel| (operation, kernel));
         Ok(Self {
             bytes,
-            job: AtomicUsize::new(MAP),
+            job: AtomicUsize::new(MAP_JOB),
             jobs: Operation::ALL.into_iter().flat_map(of).collect(),
-            movers: (0..members).map(|_| Mutex::new(None)).collect(),
+            arrays: (0..members).map(|_| Mutex::new(None)).collect(),
             clock,
-            line: Line::new()?,
+            line: BouncingLine::new()?,
             partner: AtomicUsize::new(0),
-            passing: AtomicU64::new(0),
+            bounce_ticks: AtomicU64::new(0),
         })
     }
 
     /// One worker's share of a round. A failed mapping is reported to whoever asks for the memory afterwards.
-    fn work(&self, member: usize, iterations: u64) {
-        if self.job.load(Ordering::Acquire) == PASS {
-            return self.pass(member, iterations);
+    fn run_job(&self, member: usize, iterations: u64) {
+        if self.job.load(Ordering::Acquire) == BOUNCE_JOB {
+            return self.bounce_line(member, iterations);
         }
-        let mut mover = lock(&self.movers[member]);
+        let mut mover = lock(&self.arrays[member]);
         match (self.job.load(Ordering::Acquire), &mut *mover) {
-            (MAP, _) => *mover = Some(Mover::new(self.bytes, PART)),
-            (EVICT, Some(Ok(mover))) => mover.evict(),
+            (MAP_JOB, _) => *mover = Some(BandwidthArrays::new(self.bytes, PART_BYTES)),
+            (EVICT_JOB, Some(Ok(mover))) => mover.evict(),
             (job, Some(Ok(mover))) => {
                 let (operation, kernel) = &self.jobs[job - 1];
                 mover.run(*operation, kernel, iterations);
@@ -369,14 +374,14 @@ impl Movers {
     }
 
     /// A worker's part in bouncing the line; most have none.
-    fn pass(&self, member: usize, trips: u64) {
+    fn bounce_line(&self, member: usize, trips: u64) {
         if member == self.partner.load(Ordering::Acquire) {
-            self.line.answer(SETTLE + trips);
+            self.line.pong(SETTLE_ROUND_TRIPS + trips);
         } else if member == 0 {
-            self.line.serve(SETTLE);
+            self.line.ping(SETTLE_ROUND_TRIPS);
             let begun = self.clock.start();
-            self.line.serve(trips);
-            self.passing.store(self.clock.stop().wrapping_sub(begun), Ordering::Release);
+            self.line.ping(trips);
+            self.bounce_ticks.store(self.clock.stop().wrapping_sub(begun), Ordering::Release);
         }
     }
 
@@ -384,40 +389,40 @@ impl Movers {
     fn core_to_core(
         &self,
         bench: &Bench<'_>,
-        round: &mut dyn FnMut(u64) -> Result<(), Stop>,
-    ) -> Result<Option<f64>, Stop> {
-        let others = self.movers.len() - 1;
-        self.job.store(PASS, Ordering::Release);
+        round: &mut dyn FnMut(u64) -> Result<(), ProbeError>,
+    ) -> Result<Option<f64>, ProbeError> {
+        let others = self.arrays.len() - 1;
+        self.job.store(BOUNCE_JOB, Ordering::Release);
         let mut ways = Vec::new();
-        for place in 0..others.min(MOST_PARTNERS) {
-            self.partner.store(1 + place * others / others.min(MOST_PARTNERS), Ordering::Release);
-            round(TRIPS)?;
-            let trips = bench.nanoseconds(self.passing.load(Ordering::Acquire));
-            ways.push(trips / TRIPS as f64 / 2.0);
+        for place in 0..others.min(MAX_PARTNERS) {
+            self.partner.store(1 + place * others / others.min(MAX_PARTNERS), Ordering::Release);
+            round(ROUND_TRIPS_PER_PARTNER)?;
+            let trips = bench.nanoseconds(self.bounce_ticks.load(Ordering::Acquire));
+            ways.push(trips / ROUND_TRIPS_PER_PARTNER as f64 / 2.0);
         }
-        Ok(middle(ways))
+        Ok(upper_median(ways))
     }
 
     /// A look at the first worker's memory, once all workers have theirs.
-    fn look<R>(&self, look: impl FnOnce(&Mover) -> R) -> Result<R, Stop> {
-        for mover in &self.movers {
+    fn with_first<R>(&self, look: impl FnOnce(&BandwidthArrays) -> R) -> Result<R, ProbeError> {
+        for mover in &self.arrays {
             if let Some(Err(error)) = &*lock(mover) {
-                let (members, each) = (self.movers.len(), units::bytes(self.bytes as u64));
-                return Err(Stop::skip(format!("needs {members} times {each} of memory: {error}")));
+                let (members, each) = (self.arrays.len(), units::bytes(self.bytes as u64));
+                return Err(ProbeError::skip(format!("needs {members} times {each} of memory: {error}")));
             }
         }
-        match &*lock(&self.movers[0]) {
+        match &*lock(&self.arrays[0]) {
             Some(Ok(mover)) => Ok(look(mover)),
-            _ => Err(Stop::fail("the first touch did not happen")),
+            _ => Err(ProbeError::fail("the first touch did not happen")),
         }
     }
 
-    fn obtained(&self) -> Result<String, Stop> {
-        self.look(Mover::obtained)?
+    fn describe_pages(&self) -> Result<String, ProbeError> {
+        self.with_first(BandwidthArrays::describe_pages)?
     }
 
-    fn iteration_bytes(&self, operation: Operation) -> Result<usize, Stop> {
-        self.look(|mover| mover.iteration_bytes(operation))
+    fn iteration_bytes(&self, operation: Operation) -> Result<usize, ProbeError> {
+        self.with_first(|mover| mover.iteration_bytes(operation))
     }
 
     /// Tries the variants of an operation on all workers at once, makes the fastest the next job, and returns the
@@ -426,82 +431,84 @@ impl Movers {
     /// Non-temporal stores leave nothing in the caches for the next pass. Over a set that stays in a cache they would
     /// run, while it lasts, on what other variants left: so they are not tried there as a variant, and as the operation
     /// itself they begin with a flushed set.
-    fn choose(
+    fn choose_fastest(
         &self,
         operation: Operation,
         bench: &Bench<'_>,
-        round: &mut dyn FnMut(u64) -> Result<(), Stop>,
-    ) -> Result<String, Stop> {
+        round: &mut dyn FnMut(u64) -> Result<(), ProbeError>,
+    ) -> Result<String, ProbeError> {
         let each = self.iteration_bytes(operation)?;
-        let comes_back = self.look(|mover| mover.comes_back(operation))?;
+        let comes_back = self.with_first(|mover| mover.fits_one_iteration(operation))?;
         if comes_back && operation == Operation::NonTemporalWrite {
-            self.job.store(EVICT, Ordering::Release);
+            self.job.store(EVICT_JOB, Ordering::Release);
             round(1)?;
         }
         let iterations = match comes_back {
-            true => TRIAL_IN_CACHES.div_ceil(each).max(ITERATIONS_IN_CACHES),
-            false => TRIAL.div_ceil(each),
+            true => CACHED_TRIAL_BYTES.div_ceil(each).max(MIN_CACHED_ITERATIONS),
+            false => TRIAL_BYTES.div_ceil(each),
         } as u64;
-        let mut timed = |job: usize| -> Result<f64, Stop> {
+        let mut timed = |job: usize| -> Result<f64, ProbeError> {
             self.job.store(job, Ordering::Release);
             let begun = bench.clock().start();
             round(iterations)?;
             Ok(bench.nanoseconds(bench.clock().stop().wrapping_sub(begun)))
         };
         let is_tried =
-            |(of, kernel): &(Operation, Kernel)| *of == operation && !(comes_back && kernel.passes_caches_by());
+            |(of, kernel): &(Operation, BandwidthKernel)| *of == operation && !(comes_back && kernel.bypasses_caches());
         let jobs = (1..).zip(&self.jobs).filter(|(_, job)| is_tried(job));
-        let mut trials: Vec<Trial> = jobs.map(|(job, (_, kernel))| Trial::of(job, kernel.name())).collect();
-        for turn in 0..TRIALS_OF_CLOSE {
-            let fastest = trials.iter().filter_map(Trial::middle).fold(f64::INFINITY, f64::min);
+        let mut trials: Vec<VariantTrial> =
+            jobs.map(|(job, (_, kernel))| VariantTrial::new(job, kernel.name())).collect();
+        for turn in 0..CLOSE_TRIAL_COUNT {
+            let fastest = trials.iter().filter_map(VariantTrial::median).fold(f64::INFINITY, f64::min);
             for trial in &mut trials {
-                if turn < TRIALS || trial.middle().is_some_and(|middle| middle <= CLOSE * fastest) {
+                if turn < TRIAL_COUNT || trial.median().is_some_and(|middle| middle <= CLOSE_FACTOR * fastest) {
                     trial.times.push(timed(trial.job)?);
                 }
             }
         }
-        let bytes = (each as u64 * iterations) as f64 * self.movers.len() as f64;
-        let mut ranking: Vec<(f64, Trial)> = trials.into_iter().filter_map(|t| Some((t.middle()?, t))).collect();
+        let bytes = (each as u64 * iterations) as f64 * self.arrays.len() as f64;
+        let mut ranking: Vec<(f64, VariantTrial)> = trials.into_iter().filter_map(|t| Some((t.median()?, t))).collect();
         ranking.sort_by(|left, right| left.0.total_cmp(&right.0));
-        let (_, best) = ranking.first().ok_or_else(|| Stop::fail(format!("there is no kernel for {operation:?}")))?;
+        let (_, best) =
+            ranking.first().ok_or_else(|| ProbeError::fail(format!("there is no kernel for {operation:?}")))?;
         self.job.store(best.job, Ordering::Release);
-        let figure = |(time, trial): &(f64, Trial)| format!("{} {:.1} GB/s", trial.name, bytes / time);
+        let figure = |(time, trial): &(f64, VariantTrial)| format!("{} {:.1} GB/s", trial.name, bytes / time);
         let figures: Vec<String> = ranking.iter().map(figure).collect();
         Ok(format!(
-            "{}; median of {TRIALS} trials of each, of those close to the fastest {TRIALS_OF_CLOSE}: {}",
-            counting(operation),
+            "{}; median of {TRIAL_COUNT} trials of each, of those close to the fastest {CLOSE_TRIAL_COUNT}: {}",
+            describe_counting(operation),
             figures.join(", ")
         ))
     }
 }
 
 /// The trials of one variant.
-struct Trial {
+struct VariantTrial {
     job: usize,
     name: &'static str,
     /// Nanoseconds of each.
     times: Vec<f64>,
 }
 
-impl Trial {
-    fn of(job: usize, name: &'static str) -> Self {
+impl VariantTrial {
+    fn new(job: usize, name: &'static str) -> Self {
         Self { job, name, times: Vec::new() }
     }
 
     /// The median of its times so far.
-    fn middle(&self) -> Option<f64> {
-        middle(self.times.clone())
+    fn median(&self) -> Option<f64> {
+        upper_median(self.times.clone())
     }
 }
 
 /// The median of some times; of an even number the upper one.
-fn middle(mut times: Vec<f64>) -> Option<f64> {
+fn upper_median(mut times: Vec<f64>) -> Option<f64> {
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied()
 }
 
 /// How bytes are counted.
-fn counting(operation: Operation) -> &'static str {
+fn describe_counting(operation: Operation) -> &'static str {
     match operation {
         Operation::Read => "each byte read counts once",
         Operation::Copy => "each byte copied counts twice, read and written; write-allocate reads do not count",
@@ -542,10 +549,10 @@ pub(super) mod tests {
         machine
     }
 
-    fn sets(machine: &Machine, effort: Effort, cpus: Cpus) -> Vec<u64> {
+    fn sets(machine: &Machine, effort: Effort, cpus: MemoryCpus) -> Vec<u64> {
         let all = cases(machine, effort);
-        let of = all.iter().filter(|case| Cpus::of(case) == Some(cpus));
-        of.filter_map(|case| BYTES.of(case)).collect()
+        let of = all.iter().filter(|case| MemoryCpus::of(case) == Some(cpus));
+        of.filter_map(|case| BYTES.number_in(case)).collect()
     }
 
     const KIB: u64 = 1 << 10;
@@ -554,31 +561,31 @@ pub(super) mod tests {
     #[test]
     fn working_sets_lie_in_one_level_each() {
         let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(sets(&two, Effort::Default, Cpus::One), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Default, Cpus::All), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, Cpus::One), [24 * KIB, 256 * MIB]);
-        assert_eq!(sets(&two, Effort::Quick, Cpus::All), [128 * MIB]);
-        assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, Cpus::All).is_empty());
+        assert_eq!(sets(&two, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 4 * MIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 4 * MIB, 128 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, MemoryCpus::One), [24 * KIB, 256 * MIB]);
+        assert_eq!(sets(&two, Effort::Quick, MemoryCpus::All), [128 * MIB]);
+        assert!(sets(&machine(1, 32 * MIB, 24 << 30), Effort::Default, MemoryCpus::All).is_empty());
     }
 
     #[test]
-    fn a_share_of_the_last_level_is_more_than_the_level_within_it() {
+    fn last_level_share_exceeds_inner_level() {
         let many = machine(32, 32 * MIB, 64 << 30);
         // A quarter of a share would be 256 KiB: the second level holds that. Twice the second level fits once, not 32
         // times.
-        assert_eq!(sets(&many, Effort::Default, Cpus::One), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
-        assert_eq!(sets(&many, Effort::Default, Cpus::All), [24 * KIB, 512 * KIB, 8 * MIB]);
+        assert_eq!(sets(&many, Effort::Default, MemoryCpus::One), [24 * KIB, 512 * KIB, 2 * MIB, 256 * MIB]);
+        assert_eq!(sets(&many, Effort::Default, MemoryCpus::All), [24 * KIB, 512 * KIB, 8 * MIB]);
     }
 
     #[test]
-    fn a_set_lies_in_the_outermost_cache_that_can_hold_it_or_in_memory() {
+    fn set_maps_to_outermost_fitting_cache() {
         let two = machine(2, 32 * MIB, 24 << 30);
-        assert_eq!(lying_where(&two, 16 * MIB), Case::new().with(BYTES, 4 * MIB).at(Cpus::One));
-        assert_eq!(lying_where(&two, 17 * MIB), in_memory(&two));
+        assert_eq!(case_for_set(&two, 16 * MIB), Case::new().with_number(BYTES, 4 * MIB).with_word(MemoryCpus::One));
+        assert_eq!(case_for_set(&two, 17 * MIB), memory_case(&two));
     }
 
     #[test]
-    fn half_of_a_small_memory_is_all_that_is_touched() {
+    fn small_memory_limits_working_set() {
         let small = machine(2, 96 * MIB, 512 * MIB);
         assert_eq!(largest_set(&small, false), 256 * MIB);
         assert_eq!(largest_set(&small, true), 128 * MIB);
@@ -588,12 +595,12 @@ pub(super) mod tests {
 
     #[test]
     fn a_large_working_set_is_processed_in_parts() {
-        let mut mover = Mover::new(2 * PART + 3 * TURN, PART).unwrap();
+        let mut mover = BandwidthArrays::new(2 * PART_BYTES + 3 * LOOP_BYTES, PART_BYTES).unwrap();
         let kernel = Operation::Copy.kernels()[0];
-        assert_eq!(mover.iteration_bytes(Operation::Copy), PART);
+        assert_eq!(mover.iteration_bytes(Operation::Copy), PART_BYTES);
         mover.run(Operation::Copy, &kernel, 3);
         assert_eq!(mover.parts_done, 3);
-        let mut small = Mover::new(48 << 10, PART).unwrap();
+        let mut small = BandwidthArrays::new(48 << 10, PART_BYTES).unwrap();
         assert_eq!(small.iteration_bytes(Operation::Triad), 48 << 10);
         small.run(Operation::Copy, &kernel, 3);
         assert_eq!(small.parts_done, 0);

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::bounce::Line;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Axis, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
-use super::curve;
-use super::partner::{Partner, SETTLE};
-use crate::predict::Predicting;
+use super::latency_model;
+use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CORE_TO_CORE.id.as_str(),
@@ -41,7 +41,7 @@ pub(crate) static PROBE: Probe = Probe {
             "The home of the line (its cache slice, its NUMA node) affects the figure: every round has a fresh page.",
             "Two threads on one CPU would only measure the scheduler: with a single CPU this is skipped.",
         ],
-        sources: &[NVIENNOT, ANANDTECH],
+        sources: &[VIENNOT_SOURCE, ANANDTECH_SOURCE],
     },
     metrics: &[&CORE_TO_CORE],
     inputs: &[LATENCY.id.as_str()],
@@ -51,38 +51,38 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 /// Maximum CPUs of which all pairs are measured.
-const MOST_CPUS: usize = 16;
-const QUICK_CPUS: usize = 4;
-const THOROUGH_CPUS: usize = 32;
+const MAX_CPUS: usize = 16;
+const MAX_QUICK_CPUS: usize = 4;
+const MAX_THOROUGH_CPUS: usize = 32;
 /// Bytes of a cache line.
 const LINE_BYTES: f64 = 64.0;
 /// Lines in flight of a copy (line fill buffers of a core): so many arrive in the time of one.
-const IN_FLIGHT: f64 = 10.0;
+const LINES_IN_FLIGHT: f64 = 10.0;
 
 /// Nanoseconds that all lines but the first of so many bytes take from another CPU, of which one line takes `line`.
-pub(crate) fn beyond_a_line(line: f64, bytes: f64) -> f64 {
-    line * (bytes / LINE_BYTES - 1.0).max(0.0) / IN_FLIGHT
+pub(crate) fn extra_line_time(line: f64, bytes: f64) -> f64 {
+    line * (bytes / LINE_BYTES - 1.0).max(0.0) / LINES_IN_FLIGHT
 }
 
 /// What a line takes between a pair that every run measures.
-pub(crate) fn line(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&CORE_TO_CORE, &of_every_run(facts.machine()))
+pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
+    facts.measured(&CORE_TO_CORE, &default_pair(facts.machine()))
 }
 
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
-pub(crate) fn of_every_run(machine: &Machine) -> Case {
+pub(crate) fn default_pair(machine: &Machine) -> Case {
     cases(machine, Effort::Quick).pop().expect("there is a pair, or a case that tells why there is none")
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let mut cpus = in_order_of_use(machine);
+    let mut cpus = selection_order(machine);
     cpus.truncate(match effort {
-        Effort::Quick => QUICK_CPUS,
-        Effort::Default => MOST_CPUS,
-        Effort::Thorough => THOROUGH_CPUS,
+        Effort::Quick => MAX_QUICK_CPUS,
+        Effort::Default => MAX_CPUS,
+        Effort::Thorough => MAX_THOROUGH_CPUS,
     });
     cpus.sort_unstable();
-    let case = |from: u32, to: u32| Case::new().with(FROM_CPU, from.into()).with(TO_CPU, to.into());
+    let case = |from: u32, to: u32| Case::new().with_number(FROM_CPU, from.into()).with_number(TO_CPU, to.into());
     if let &[only] = cpus.as_slice() {
         // One case, to report why there is none.
         return vec![case(only, only)];
@@ -93,16 +93,16 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 /// The allowed CPUs in the order of selection: the first, its SMT sibling, a neighbour in its last-level cache, then
 /// halves, quarters, eighths of the list, so that any prefix is spread over the machine and contains every shorter one.
-fn in_order_of_use(machine: &Machine) -> Vec<u32> {
+fn selection_order(machine: &Machine) -> Vec<u32> {
     let topology = &machine.topology;
     let known = topology.allowed.get().filter(|cpus| !cpus.is_empty());
     let mut allowed = known.cloned().unwrap_or_else(|| vec![0, 1]);
     allowed.sort_unstable();
     let first = allowed[0];
-    let thread = siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
-    let near = last_level(machine)
+    let thread = smt_siblings(machine, first).iter().find(|&&cpu| cpu != first && allowed.contains(&cpu)).copied();
+    let near = last_level_cpus(machine)
         .iter()
-        .find(|&&cpu| cpu != first && allowed.contains(&cpu) && !siblings(machine, first).contains(&cpu));
+        .find(|&&cpu| cpu != first && allowed.contains(&cpu) && !smt_siblings(machine, first).contains(&cpu));
     let mut order = vec![first];
     order.extend(thread);
     order.extend(near);
@@ -119,53 +119,53 @@ fn in_order_of_use(machine: &Machine) -> Vec<u32> {
 }
 
 /// The CPUs of a CPU's core; empty if unknown.
-fn siblings(machine: &Machine, cpu: u32) -> &[u32] {
+fn smt_siblings(machine: &Machine, cpu: u32) -> &[u32] {
     let groups = machine.topology.siblings.get().map_or(&[][..], Vec::as_slice);
     groups.iter().find(|group| group.contains(&cpu)).map_or(&[], Vec::as_slice)
 }
 
 /// The CPUs that share the last-level cache of the first allowed CPU; empty if unknown.
-fn last_level(machine: &Machine) -> &[u32] {
+fn last_level_cpus(machine: &Machine) -> &[u32] {
     let caches = machine.topology.caches.get().map_or(&[][..], Vec::as_slice);
     caches.iter().max_by_key(|cache| cache.level).map_or(&[], |cache| cache.shared_by.as_slice())
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let of = |axis: Axis| axis.of(case).and_then(|cpu| u32::try_from(cpu).ok());
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
     let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
-        return Err(Stop::fail(format!("the case needs from and to, CPU numbers, not {case}")));
+        return Err(ProbeError::fail(format!("the case needs from and to, CPU numbers, not {case}")));
     };
     if from == to {
-        return Err(Stop::skip("needs two CPUs; this process may use one"));
+        return Err(ProbeError::skip("needs two CPUs; this process may use one"));
     }
-    move_to(from)?;
-    let line = Line::new()?;
+    pin_to(from)?;
+    let line = BouncingLine::new()?;
     let far = Arc::clone(&line);
-    let other = Partner::start(to, move |trips| far.answer(trips))?;
+    let other = BatchPartner::start(to, move |trips| far.pong(trips))?;
     let allowed = bench.allowed_cpus().len();
-    if allowed > MOST_CPUS {
+    if allowed > MAX_CPUS {
         bench.note(format!("pairs among a spread of the {allowed} allowed CPUs"));
     }
     bench.time_parts([&CORE_TO_CORE], |clock, trips| {
-        other.begin(SETTLE + trips)?;
-        line.serve(SETTLE);
+        other.start_batch(SETTLE_ROUND_TRIPS + trips)?;
+        line.ping(SETTLE_ROUND_TRIPS);
         let begun = clock.start();
-        line.serve(trips);
+        line.ping(trips);
         let ticks = clock.stop().wrapping_sub(begun);
-        other.end()?;
+        other.finish_batch()?;
         Ok([ticks as f64 / 2.0])
     })?;
-    other.dismiss()
+    other.stop()
 }
 
 /// Pins this thread to a CPU.
-fn move_to(target: u32) -> Result<(), Stop> {
-    cpu::pin(&[target]).map_err(|error| Stop::fail(format!("cannot run on CPU {target}: {error}")))
+fn pin_to(target: u32) -> Result<(), ProbeError> {
+    cpu::pin(&[target]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {target}: {error}")))
 }
 
 /// Published one-way latencies between two CPUs in nanoseconds: lowest and highest of the medians by what they share.
 #[derive(Debug)]
-struct Published {
+struct PublishedLatencies {
     names: &'static [&'static str],
     /// Two threads of one core.
     core: Option<(f64, f64)>,
@@ -178,139 +178,146 @@ struct Published {
     source: &'static str,
 }
 
-const NVIENNOT: &str = "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of \
+const VIENNOT_SOURCE: &str = "Viennot: core-to-core-latency, github.com/nviennot/core-to-core-latency, README.md: tables of \
                         medians, single socket, dual sockets, and hyper-threads";
-const ANANDTECH: &str = "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
+const ANANDTECH_SOURCE: &str = "AnandTech: AMD Zen 4 Ryzen 9 7950X and Ryzen 5 7600X Review, 2022, Core-to-Core Latency; \
                          core-to-core-latency's README.md (hyper-threads)";
 
-static PUBLISHED: &[Published] = &[
+static PUBLISHED_LATENCIES: &[PublishedLatencies] = &[
     // Threadripper 1950X
-    Published {
+    PublishedLatencies {
         names: &["Zen"],
         core: Some((10.0, 10.0)),
         cache: (25.0, 25.0),
         socket: Some((154.0, 154.0)),
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Ryzen 7 2700X
-    Published {
+    PublishedLatencies {
         names: &["Zen+"],
         core: Some((9.7, 9.7)),
         cache: (24.0, 24.0),
         socket: Some((92.0, 92.0)),
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Threadripper 3960X
-    Published {
+    PublishedLatencies {
         names: &["Zen 2"],
         core: Some((6.5, 6.5)),
         cache: (24.0, 24.0),
         socket: Some((94.0, 94.0)),
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Ryzen 9 5900X to EPYC 7R13
-    Published {
+    PublishedLatencies {
         names: &["Zen 3"],
         core: Some((7.6, 9.8)),
         cache: (16.0, 23.0),
         socket: Some((84.0, 107.0)),
         sockets: Some((197.0, 197.0)),
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Ryzen 9 7950X
-    Published {
+    PublishedLatencies {
         names: &["Zen 4"],
         core: Some((5.3, 5.3)),
         cache: (15.0, 19.0),
         socket: Some((79.5, 79.5)),
         sockets: None,
-        source: ANANDTECH,
+        source: ANANDTECH_SOURCE,
     },
     // Core i5-4590, without hyper-threads
-    Published { names: &["Haswell"], core: None, cache: (21.0, 21.0), socket: None, sockets: None, source: NVIENNOT },
+    PublishedLatencies {
+        names: &["Haswell"],
+        core: None,
+        cache: (21.0, 21.0),
+        socket: None,
+        sockets: None,
+        source: VIENNOT_SOURCE,
+    },
     // Xeon E5-2695 v4
-    Published {
+    PublishedLatencies {
         names: &["Broadwell-EP"],
         core: Some((7.6, 7.6)),
         cache: (44.0, 44.0),
         socket: None,
         sockets: Some((118.0, 118.0)),
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Core i7-6700K
-    Published {
+    PublishedLatencies {
         names: &["Skylake"],
         core: Some((6.9, 6.9)),
         cache: (20.0, 20.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Core i9-9900K
-    Published {
+    PublishedLatencies {
         names: &["Coffee Lake"],
         core: Some((6.2, 6.2)),
         cache: (21.0, 21.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Core i5-10310U
-    Published {
+    PublishedLatencies {
         names: &["Comet Lake", "Whiskey Lake or Comet Lake"],
         core: Some((7.3, 7.3)),
         cache: (21.0, 21.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Xeon Platinum 8275CL and Xeon Gold 6242
-    Published {
+    PublishedLatencies {
         names: &["Cascade Lake"],
         core: Some((7.4, 7.6)),
         cache: (47.0, 48.0),
         socket: None,
         sockets: Some((134.0, 136.0)),
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Xeon Platinum 8375C
-    Published {
+    PublishedLatencies {
         names: &["Ice Lake-SP"],
         core: Some((8.1, 8.1)),
         cache: (51.0, 51.0),
         socket: None,
         sockets: Some((108.0, 108.0)),
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Core i7-1165G7
-    Published {
+    PublishedLatencies {
         names: &["Tiger Lake"],
         core: Some((5.9, 5.9)),
         cache: (27.0, 27.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Graviton2
-    Published {
+    PublishedLatencies {
         names: &["Neoverse N1"],
         core: None,
         cache: (47.0, 47.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
     // Graviton3
-    Published {
+    PublishedLatencies {
         names: &["Neoverse V1"],
         core: None,
         cache: (46.0, 46.0),
         socket: None,
         sockets: None,
-        source: NVIENNOT,
+        source: VIENNOT_SOURCE,
     },
 ];
 
@@ -320,21 +327,21 @@ const SPREAD: f64 = 1.5;
 
 /// What two CPUs have in common, as the machine reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Common {
+enum SharedLevel {
     Core,
     Cache,
     Socket,
     Nothing,
 }
 
-impl Common {
+impl SharedLevel {
     /// What two CPUs share; `None` if unknown.
-    fn of(machine: &Machine, a: u32, b: u32) -> Option<Self> {
-        if siblings(machine, a).contains(&b) {
+    fn between(machine: &Machine, a: u32, b: u32) -> Option<Self> {
+        if smt_siblings(machine, a).contains(&b) {
             return Some(Self::Core);
         }
         // Only the caches of the first allowed CPU are known.
-        let cache = last_level(machine);
+        let cache = last_level_cpus(machine);
         match (cache.contains(&a), cache.contains(&b)) {
             (true, true) => Some(Self::Cache),
             (false, false) => None,
@@ -349,7 +356,7 @@ impl Common {
         }
     }
 
-    const fn words(self) -> &'static str {
+    const fn describe(self) -> &'static str {
         match self {
             Self::Core => "SMT siblings",
             Self::Cache => "same last-level cache",
@@ -361,9 +368,9 @@ impl Common {
 
 /// A line that another core has, between two cores of one last-level cache: the way to that cache, from there to the other core, and
 /// back.
-fn by_way_of_the_cache(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let unknown = || NoPrediction::because("no working sets are known that L2 alone and L3 alone serve");
-    let [second, third] = curve::outer_caches(facts.machine()).ok_or_else(unknown)?;
+fn through_last_level(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::new("no working sets are known that L2 alone and L3 alone serve");
+    let [second, third] = latency_model::outer_cache_cases(facts.machine()).ok_or_else(unknown)?;
     let (second, third) = (facts.measured(&LATENCY, &second)?, facts.measured(&LATENCY, &third)?);
     // L3 is no nearer than L2, whatever their noise.
     let value = (2.0 * third.value - second.value).max(third.value);
@@ -371,48 +378,47 @@ fn by_way_of_the_cache(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         "2 x {:.1} ns to L3 - {:.1} ns to L2 = {value:.1} ns; predicted range: a factor of {SPREAD} either way",
         third.value, second.value
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
         .formula("by way of the cache", format!("2 x {} - {}", third.name, second.name))
         .input(third)
         .input(second)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
-    let of = |axis: Axis| axis.of(case).and_then(|cpu| u32::try_from(cpu).ok());
+    let of = |axis: Axis| axis.number_in(case).and_then(|cpu| u32::try_from(cpu).ok());
     let (Some(from), Some(to)) = (of(FROM_CPU), of(TO_CPU)) else {
-        return Err(NoPrediction::because("the case names no two CPUs"));
+        return Err(NoPrediction::new("the case names no two CPUs"));
     };
-    let common = Common::of(machine, from, to);
-    if common == Some(Common::Cache)
-        && let Ok(prediction) = by_way_of_the_cache(facts)
+    let common = SharedLevel::between(machine, from, to);
+    if common == Some(SharedLevel::Cache)
+        && let Ok(prediction) = through_last_level(facts)
     {
         return Ok(prediction);
     }
     let name = machine.cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
-    let row = PUBLISHED.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
-        NoPrediction::because(format!("no checked publication gives the latency between cores of {name}"))
+    let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
+    let row = PUBLISHED_LATENCIES.iter().find(|row| row.names.contains(&name)).ok_or_else(|| {
+        NoPrediction::new(format!("no checked publication gives the latency between cores of {name}"))
     })?;
-    let common = common.ok_or_else(|| {
-        NoPrediction::because(format!("the machine does not report what CPU {from} and CPU {to} share"))
-    })?;
+    let common = common
+        .ok_or_else(|| NoPrediction::new(format!("the machine does not report what CPU {from} and CPU {to} share")))?;
     let figure = match common {
-        Common::Core => row.core,
-        Common::Cache => Some(row.cache),
-        Common::Socket => row.socket,
-        Common::Nothing => row.sockets,
+        SharedLevel::Core => row.core,
+        SharedLevel::Cache => Some(row.cache),
+        SharedLevel::Socket => row.socket,
+        SharedLevel::Nothing => row.sockets,
     };
     let (low, high) =
-        figure.ok_or_else(|| NoPrediction::because(format!("nothing is published for {name}, {}", common.words())))?;
+        figure.ok_or_else(|| NoPrediction::new(format!("nothing is published for {name}, {}", common.describe())))?;
     let value = (low + high) / 2.0;
     let span = if low == high { format!("{low} ns") } else { format!("the middle of {low} and {high} ns") };
-    Ok(Predicting::between(Basis::Published, value, low / SPREAD, high * SPREAD)
-        .formula(common.words(), "published one-way median, by what the two CPUs share")
-        .constant(format!("{name}, {}", common.words()), value, Unit::Nanoseconds, row.source)
+    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low / SPREAD, high * SPREAD)
+        .formula(common.describe(), "published one-way median, by what the two CPUs share")
+        .constant(format!("{name}, {}", common.describe()), value, Unit::Nanoseconds, row.source)
         .source(row.source)
-        .derived_as(format!("{}: {span}; predicted range: a factor of {SPREAD} beyond", common.words())))
+        .build_with(format!("{}: {span}; predicted range: a factor of {SPREAD} beyond", common.describe())))
 }
 
 #[cfg(test)]
@@ -444,11 +450,11 @@ mod tests {
 
     fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
         let cases = cases(machine, effort);
-        cases.iter().map(|case| (FROM_CPU.of(case).unwrap(), TO_CPU.of(case).unwrap())).collect()
+        cases.iter().map(|case| (FROM_CPU.number_in(case).unwrap(), TO_CPU.number_in(case).unwrap())).collect()
     }
 
     #[test]
-    fn all_pairs_of_a_small_machine_and_a_spread_of_a_large_one() {
+    fn pair_selection_depends_on_machine_size() {
         assert_eq!(pairs(&machine(1), Effort::Default), [(0, 1)]);
         assert_eq!(pairs(&machine(2), Effort::Default), [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]);
         assert_eq!(pairs(&machine(8), Effort::Default).len(), 16 * 15 / 2);
@@ -462,17 +468,18 @@ mod tests {
     }
 
     #[test]
-    fn a_single_cpu_is_a_case_that_is_skipped() {
+    fn single_cpu_case_is_skipped() {
         let mut machine = machine(1);
         machine.topology.allowed = Fact::known(vec![3], "a test");
         assert_eq!(pairs(&machine, Effort::Thorough), [(3, 3)]);
     }
 
     #[test]
-    fn what_cpus_share_decides_what_is_predicted() {
+    fn prediction_depends_on_shared_level() {
         let machine = machine(8);
-        let facts = Facts::new(&machine, &|_, _| None);
-        let predicted = |from, to| predict(&facts, &CORE_TO_CORE, &Case::new().with(FROM_CPU, from).with(TO_CPU, to));
+        let facts = PredictionInputs::new(&machine, &|_, _| None);
+        let predicted =
+            |from, to| predict(&facts, &CORE_TO_CORE, &Case::new().with_number(FROM_CPU, from).with_number(TO_CPU, to));
         assert_eq!(predicted(0, 1).unwrap().value, (7.6 + 9.8) / 2.0);
         let near = predicted(0, 2).unwrap();
         assert_eq!((near.value, near.low, near.high), (19.5, 16.0 / 1.5, 34.5));
@@ -485,7 +492,7 @@ mod tests {
     fn sockets_are_distinguished_by_their_nodes() {
         let mut machine = machine(8);
         machine.topology.sockets = Fact::known(2, "a test");
-        assert_eq!(Common::of(&machine, 0, 8), None);
+        assert_eq!(SharedLevel::between(&machine, 0, 8), None);
         let node = |id, cpus: std::ops::Range<u32>| kelvin_model::NumaNode {
             id,
             cpus: cpus.collect(),
@@ -493,13 +500,13 @@ mod tests {
             distances: Vec::new(),
         };
         machine.topology.nodes = Fact::known(vec![node(0, 0..12), node(1, 12..16)], "a test");
-        assert_eq!(Common::of(&machine, 0, 8), Some(Common::Socket));
-        assert_eq!(Common::of(&machine, 0, 12), Some(Common::Nothing));
+        assert_eq!(SharedLevel::between(&machine, 0, 8), Some(SharedLevel::Socket));
+        assert_eq!(SharedLevel::between(&machine, 0, 12), Some(SharedLevel::Nothing));
     }
 
     #[test]
     fn published_figures_rise_with_distance() {
-        for row in PUBLISHED {
+        for row in PUBLISHED_LATENCIES {
             let figures = [row.core, Some(row.cache), row.socket, row.sockets];
             let known: Vec<(f64, f64)> = figures.into_iter().flatten().collect();
             assert!(known.iter().all(|(low, high)| low <= high), "{:?}", row.names);

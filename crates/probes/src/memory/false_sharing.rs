@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use kelvin_catalogue::cpu::{self, LATENCY_ADD, LATENCY_LOAD};
-use kelvin_catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, Lines};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::bounce::{Counters, Increment, Line, Places};
+use kelvin_catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
 
 use super::core_to_core;
-use super::partner::{Partner, SETTLE};
-use crate::predict::Predicting;
+use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
@@ -53,47 +53,51 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let increments = if effort == Effort::Quick { &[IncrementKind::Plain] } else { IncrementKind::ALL };
-    let cases = |&increment: &IncrementKind| Lines::ALL.iter().map(move |&lines| Case::new().at(lines).at(increment));
+    let increments = if effort == Effort::Quick { &[IncrementKind::NonAtomic] } else { IncrementKind::ALL };
+    let cases = |&increment: &IncrementKind| {
+        LinePlacement::ALL.iter().map(move |&lines| Case::new().with_word(lines).with_word(increment))
+    };
     increments.iter().flat_map(cases).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let places = match Lines::of(case) {
-        Some(Lines::Same) => Places::SameLine,
-        Some(Lines::Apart) => Places::Apart,
-        None => return Err(Stop::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let places = match LinePlacement::of(case) {
+        Some(LinePlacement::Same) => WordLayout::SameLine,
+        Some(LinePlacement::Separate) => WordLayout::SeparateLines,
+        None => return Err(ProbeError::fail(format!("the case needs lines=same or lines=apart, not {case}"))),
     };
     let increment = match IncrementKind::of(case) {
-        Some(IncrementKind::Plain) => Increment::Plain,
+        Some(IncrementKind::NonAtomic) => Increment::Plain,
         Some(IncrementKind::Atomic) => Increment::Atomic,
-        None => return Err(Stop::fail(format!("the case needs increment=plain or increment=atomic, not {case}"))),
+        None => {
+            return Err(ProbeError::fail(format!("the case needs increment=plain or increment=atomic, not {case}")));
+        }
     };
     let to = bench.partner_cpu()?;
-    let (line, counters) = (Line::new()?, Counters::new(places)?);
+    let (line, counters) = (BouncingLine::new()?, PairCounters::new(places)?);
     let (far_line, far_counters) = (Arc::clone(&line), Arc::clone(&counters));
-    let other = Partner::start(to, move |times| {
-        far_line.answer(SETTLE);
-        far_counters.count_up(true, increment, times);
-        far_line.answer(1);
+    let other = BatchPartner::start(to, move |times| {
+        far_line.pong(SETTLE_ROUND_TRIPS);
+        far_counters.increment(true, increment, times);
+        far_line.pong(1);
     })?;
     bench.note(format!("CPU {} and CPU {to}", bench.cpu()));
     let mut total = 0;
     bench.time_parts([&FALSE_SHARING], |clock, times| {
-        other.begin(times)?;
-        line.serve(SETTLE);
+        other.start_batch(times)?;
+        line.ping(SETTLE_ROUND_TRIPS);
         let begun = clock.start();
-        counters.count_up(false, increment, times);
-        line.serve(1);
+        counters.increment(false, increment, times);
+        line.ping(1);
         let ticks = clock.stop().wrapping_sub(begun);
-        other.end()?;
+        other.finish_batch()?;
         total += times;
         Ok([ticks as f64])
     })?;
-    other.dismiss()?;
+    other.stop()?;
     let values = [counters.value(false), counters.value(true)];
     if values != [total; 2] {
-        return Err(Stop::fail(format!("the words hold {values:?} after {total} increments each")));
+        return Err(ProbeError::fail(format!("the words hold {values:?} after {total} increments each")));
     }
     Ok(())
 }
@@ -101,67 +105,67 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 /// Predicted range, factor either way, of what is no bound.
 const SPREAD: f64 = 1.5;
 /// Accesses of an atomic increment to L1: a load, and a store that the next one waits for.
-const ACCESSES: f64 = 2.0;
+const INCREMENT_ACCESSES: f64 = 2.0;
 /// CPUs that increment.
-const CPUS: f64 = 2.0;
+const WRITING_CPUS: f64 = 2.0;
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let unknown = || NoPrediction::because("the case has no lines or no increment");
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::new("the case has no lines or no increment");
     let increment = IncrementKind::of(case).ok_or_else(unknown)?;
-    match (Lines::of(case).ok_or_else(unknown)?, increment) {
-        (Lines::Apart, IncrementKind::Plain) => forwarded(facts),
-        (Lines::Apart, IncrementKind::Atomic) => locked(facts),
-        (Lines::Same, _) => shared(facts, increment),
+    match (LinePlacement::of(case).ok_or_else(unknown)?, increment) {
+        (LinePlacement::Separate, IncrementKind::NonAtomic) => store_forwarded_increment(facts),
+        (LinePlacement::Separate, IncrementKind::Atomic) => atomic_increment(facts),
+        (LinePlacement::Same, _) => shared_line_increment(facts, increment),
     }
 }
 
 /// An increment whose load is served from the store buffer.
-fn forwarded(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn store_forwarded_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
     let most = add.value + load.value;
-    Ok(Predicting::between(Basis::Derived, add.value, add.value / SPREAD, most * SPREAD)
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, add.value, add.value / SPREAD, most * SPREAD)
         .formula(
             "forwarded",
             "an add, whose operand is forwarded from the store buffer, and at most a load from L1 as well",
         )
         .input(add.clone())
         .input(load.clone())
-        .derived_as(format!("{:.2} ns, at most + {:.2} = {most:.2} ns", add.value, load.value)))
+        .build_with(format!("{:.2} ns, at most + {:.2} = {most:.2} ns", add.value, load.value)))
 }
 
 /// An increment that waits for its load, its add and its store.
-fn locked(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn atomic_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
-    let value = ACCESSES * load.value + add.value;
-    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD * ACCESSES)
+    let value = INCREMENT_ACCESSES * load.value + add.value;
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD * INCREMENT_ACCESSES)
         .formula("locked", "a load from L1 + an add + a store to L1 (as long as a load), one after the other")
         .input(load.clone())
         .input(add.clone())
-        .constant("accesses to L1", ACCESSES, Unit::Count, "the load and the store of an increment")
-        .derived_as(format!("{ACCESSES} x {:.2} ns + {:.2} ns = {value:.2} ns", load.value, add.value)))
+        .constant("accesses to L1", INCREMENT_ACCESSES, Unit::Count, "the load and the store of an increment")
+        .build_with(format!("{INCREMENT_ACCESSES} x {:.2} ns + {:.2} ns = {value:.2} ns", load.value, add.value)))
 }
 
 /// Increments in a line that two CPUs write to, from those in lines of their own.
-fn shared(facts: &Facts<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
-    let apart = facts.measured(&FALSE_SHARING, &Case::new().at(Lines::Apart).at(increment))?;
-    let way = core_to_core::line(facts)?;
+fn shared_line_increment(facts: &PredictionInputs<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
+    let apart = facts.measured(&FALSE_SHARING, &Case::new().with_word(LinePlacement::Separate).with_word(increment))?;
+    let way = core_to_core::default_pair_latency(facts)?;
     let (turns, name, formula) = match increment {
-        IncrementKind::Plain => {
+        IncrementKind::NonAtomic => {
             (1.0, "collected", "the same in lines of their own, collected in the store buffer while the line is away")
         }
         IncrementKind::Atomic => {
-            (CPUS, "one at a time", "CPUs x the same in lines of their own, as one at a time has the line")
+            (WRITING_CPUS, "one at a time", "CPUs x the same in lines of their own, as one at a time has the line")
         }
     };
     let value = turns * apart.value;
-    let most = value + CPUS * way.value;
-    Ok(Predicting::between(Basis::Derived, value, value / SPREAD, most * SPREAD)
+    let most = value + WRITING_CPUS * way.value;
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value / SPREAD, most * SPREAD)
         .formula(name, formula)
         .input(apart.clone())
         .input(way.clone())
         .constant("CPUs that have the line in turn", turns, Unit::Count, "the case")
-        .derived_as(format!(
-            "{turns} x {:.2} ns = {value:.2} ns, at most + {CPUS} x {:.0} ns for the way of the line",
+        .build_with(format!(
+            "{turns} x {:.2} ns = {value:.2} ns, at most + {WRITING_CPUS} x {:.0} ns for the way of the line",
             apart.value, way.value
         )))
 }
@@ -169,35 +173,35 @@ fn shared(facts: &Facts<'_>, increment: IncrementKind) -> Result<Prediction, NoP
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{machine, with_facts};
 
     #[test]
-    fn every_case_in_one_line_has_one_apart() {
+    fn shared_cases_have_separate_counterparts() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&machine(), effort);
-            let count = |lines| cases.iter().filter(|case| Lines::of(case) == Some(lines)).count();
-            assert_eq!(count(Lines::Same), count(Lines::Apart));
-            assert_eq!(count(Lines::Same) + count(Lines::Apart), cases.len());
+            let count = |lines| cases.iter().filter(|case| LinePlacement::of(case) == Some(lines)).count();
+            assert_eq!(count(LinePlacement::Same), count(LinePlacement::Separate));
+            assert_eq!(count(LinePlacement::Same) + count(LinePlacement::Separate), cases.len());
         }
     }
 
     #[test]
-    fn increments_follow_from_an_add_and_a_load_and_the_shared_from_those_apart() {
+    fn increments_are_predicted_from_parts() {
         let known = [
             (LATENCY_ADD.id.as_str(), Some(0.25)),
             (LATENCY_LOAD.id.as_str(), Some(1.25)),
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
             (FALSE_SHARING.id.as_str(), Some(5.0)),
         ];
-        facts_about(&known, |facts| {
-            let of = |lines: Lines, increment: IncrementKind| {
-                predict(facts, &FALSE_SHARING, &Case::new().at(lines).at(increment)).unwrap()
+        with_facts(&known, |facts| {
+            let of = |lines: LinePlacement, increment: IncrementKind| {
+                predict(facts, &FALSE_SHARING, &Case::new().with_word(lines).with_word(increment)).unwrap()
             };
-            let plain = of(Lines::Apart, IncrementKind::Plain);
+            let plain = of(LinePlacement::Separate, IncrementKind::NonAtomic);
             assert_eq!((plain.value, plain.high), (0.25, 1.5 * SPREAD));
-            assert_eq!(of(Lines::Apart, IncrementKind::Atomic).value, 2.0 * 1.25 + 0.25);
-            assert_eq!(of(Lines::Same, IncrementKind::Plain).value, 5.0);
-            let contended = of(Lines::Same, IncrementKind::Atomic);
+            assert_eq!(of(LinePlacement::Separate, IncrementKind::Atomic).value, 2.0 * 1.25 + 0.25);
+            assert_eq!(of(LinePlacement::Same, IncrementKind::NonAtomic).value, 5.0);
+            let contended = of(LinePlacement::Same, IncrementKind::Atomic);
             assert_eq!((contended.value, contended.high), (10.0, (10.0 + 120.0) * SPREAD));
         });
     }

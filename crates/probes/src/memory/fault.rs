@@ -8,18 +8,18 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, FAULT_MINOR, FaultPage};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, FAULT_MINOR, FaultPage};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::image::resident_around;
+use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::{self, FileMapping, page_bytes};
-use kelvin_sys::memory::{Arena, Pages};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::bandwidth;
 use crate::formula::{self, Expr, fact, given, measured};
-use crate::os::trap::steered_returns;
+use crate::os::trap::steered_return_cost;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -61,14 +61,14 @@ pub(crate) static PROBE: Probe = Probe {
              is written page by page.",
         ],
         sources: &[
-            TORVALDS,
-            COUNTED,
+            TORVALDS_SOURCE,
+            COUNTED_SOURCE,
             "Linux mm/memory.c: do_anonymous_page, do_fault_around, should_fault_around; mm/filemap.c: filemap_map_pages",
             "lmbench lat_pagefault",
         ],
     },
     metrics: &[&FAULT_MINOR],
-    inputs: &[FREQUENCY.id.as_str(), BANDWIDTH.as_str()],
+    inputs: &[FREQUENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -76,77 +76,77 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Pages touched between two readings of the clock: some hundred microseconds. Freeing less than one page-table page
 /// maps (512 pages) leaves the page tables in place.
-const MOST_PAGES: usize = 256;
+const MAX_PAGES: usize = 256;
 /// Huge pages that are: 8 MiB.
-const MOST_HUGE_PAGES: usize = 4;
+const MAX_HUGE_PAGES: usize = 4;
 /// A huge page of 4096-byte base pages.
 const HUGE_BYTES: usize = 2 << 20;
 /// Tolerated share of missing or surplus faults: a busy page, or a fault taken twice.
-const MISCOUNT: f64 = 0.01;
+const MAX_MISCOUNT: f64 = 0.01;
 /// Passes per batch that may be dropped because of a major fault.
-const MOST_LEFT_OUT: u32 = 3;
+const MAX_DROPPED_PASSES: u32 = 3;
 
 /// The case of file pages that fault one by one.
-pub(crate) fn cached_file() -> Case {
-    Case::new().at(FaultPage::File)
+pub(crate) fn cached_file_case() -> Case {
+    Case::new().with_word(FaultPage::File)
 }
 
 /// The case of file pages with fault-around.
-pub(crate) fn cached_file_around() -> Case {
-    Case::new().at(FaultPage::FileAround)
+pub(crate) fn fault_around_case() -> Case {
+    Case::new().with_word(FaultPage::FileAround)
 }
 
-fn offers_huge(machine: &Machine) -> bool {
+fn has_huge_pages(machine: &Machine) -> bool {
     machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never")
 }
 
 /// The case of the largest pages of anonymous memory that there are, which are nearly all clearing, and their bytes.
-pub(crate) fn cleared_page(machine: &Machine) -> (Case, usize) {
-    if offers_huge(machine) {
-        (Case::new().at(FaultPage::Huge), HUGE_BYTES)
+pub(crate) fn largest_anonymous_case(machine: &Machine) -> (Case, usize) {
+    if has_huge_pages(machine) {
+        (Case::new().with_word(FaultPage::Huge), HUGE_BYTES)
     } else {
-        (Case::new().at(FaultPage::Anonymous), page_bytes())
+        (Case::new().with_word(FaultPage::Anonymous), page_bytes())
     }
 }
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let offers_huge = offers_huge(machine);
+    let offers_huge = has_huge_pages(machine);
     let wanted = |kind: &FaultPage| match kind {
         FaultPage::Huge => offers_huge,
         FaultPage::FileAround => effort > Effort::Quick,
         _ => true,
     };
-    FaultPage::ALL.iter().copied().filter(wanted).map(|page| Case::new().at(page)).collect()
+    FaultPage::ALL.iter().copied().filter(wanted).map(|page| Case::new().with_word(page)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let kind =
-        FaultPage::of(case).ok_or_else(|| Stop::fail("the case needs kind=anonymous, huge, file or file_around"))?;
-    let mut subject = Subject::make(kind, bench)?;
-    subject.settle(bench)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let kind = FaultPage::of(case)
+        .ok_or_else(|| ProbeError::fail("the case needs kind=anonymous, huge, file or file_around"))?;
+    let mut subject = FaultSubject::new(kind, bench)?;
+    subject.warm_up(bench)?;
     let (mut expected, mut counted) = (0, 0);
     bench.time_parts([&FAULT_MINOR], |clock, faults| {
-        let batch = subject.fault(clock, faults)?;
+        let batch = subject.cause_faults(clock, faults)?;
         expected += faults;
         counted += batch.faults;
         // Scale the time from the counted to the requested faults.
         Ok([batch.ticks as f64 * faults as f64 / batch.faults.max(1) as f64])
     })?;
-    agree(expected, counted)
+    check_fault_count(expected, counted)
 }
 
 /// Fails if the counted faults are not the expected ones.
-fn agree(expected: u64, counted: u64) -> Result<(), Stop> {
+fn check_fault_count(expected: u64, counted: u64) -> Result<(), ProbeError> {
     let miscount = (counted as f64 - expected as f64).abs() / expected.max(1) as f64;
-    if miscount <= MISCOUNT {
+    if miscount <= MAX_MISCOUNT {
         return Ok(());
     }
-    Err(Stop::fail(format!("{counted} faults by getrusage instead of {expected}: the time is not valid")))
+    Err(ProbeError::fail(format!("{counted} faults by getrusage instead of {expected}: the time is not valid")))
 }
 
 /// Touches under the clock and the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Touches {
+struct CountedTouches {
     ticks: u64,
     pages: u64,
     faults: u64,
@@ -155,8 +155,8 @@ struct Touches {
 }
 
 /// Memory to be touched, and how.
-struct Subject {
-    memory: Memory,
+struct FaultSubject {
+    memory: FaultMemory,
     kind: FaultPage,
     /// Bytes from one touch to the next.
     step: usize,
@@ -166,45 +166,45 @@ struct Subject {
     touches_per_fault: u64,
 }
 
-enum Memory {
+enum FaultMemory {
     Anonymous(Arena),
     Mapped(FileMapping),
 }
 
-impl Subject {
-    fn make(kind: FaultPage, bench: &Bench<'_>) -> Result<Self, Stop> {
+impl FaultSubject {
+    fn new(kind: FaultPage, bench: &Bench<'_>) -> Result<Self, ProbeError> {
         let page = page_bytes();
         let (memory, step, touches, touches_per_fault) = match kind {
             FaultPage::Anonymous => {
-                (Memory::Anonymous(Arena::map(MOST_PAGES * page, Pages::Base)?), page, MOST_PAGES, 1)
+                (FaultMemory::Anonymous(Arena::map(MAX_PAGES * page, PagePolicy::Base)?), page, MAX_PAGES, 1)
             }
             FaultPage::Huge if page != 4096 => {
-                return Err(Stop::skip(format!(
+                return Err(ProbeError::skip(format!(
                     "needs 4096-byte base pages and 2 MiB huge pages; base pages here have {page} bytes"
                 )));
             }
             FaultPage::Huge => {
-                let arena = Arena::map(MOST_HUGE_PAGES * HUGE_BYTES, Pages::Huge)?;
-                (Memory::Anonymous(arena), HUGE_BYTES / 2, 2 * MOST_HUGE_PAGES, 2)
+                let arena = Arena::map(MAX_HUGE_PAGES * HUGE_BYTES, PagePolicy::Huge)?;
+                (FaultMemory::Anonymous(arena), HUGE_BYTES / 2, 2 * MAX_HUGE_PAGES, 2)
             }
             FaultPage::File => {
-                let mapping = FileMapping::page_by_page(&cached_pages(bench)?, MOST_PAGES * page)?;
-                (Memory::Mapped(mapping), page, MOST_PAGES, 1)
+                let mapping = FileMapping::page_by_page(&cached_unlinked_file(bench)?, MAX_PAGES * page)?;
+                (FaultMemory::Mapped(mapping), page, MAX_PAGES, 1)
             }
             FaultPage::FileAround => {
-                let mapping = FileMapping::whole(&cached_pages(bench)?, MOST_PAGES * page)?;
-                (Memory::Mapped(mapping), page, MOST_PAGES, 1)
+                let mapping = FileMapping::whole(&cached_unlinked_file(bench)?, MAX_PAGES * page)?;
+                (FaultMemory::Mapped(mapping), page, MAX_PAGES, 1)
             }
         };
         Ok(Self { memory, kind, step, touches, touches_per_fault })
     }
 
     /// Touches everything twice: the first pass warms, the second shows the number of touches per fault.
-    fn settle(&mut self, bench: &mut Bench<'_>) -> Result<(), Stop> {
-        self.pass(bench.clock(), self.touches)?;
-        let pass = self.pass(bench.clock(), self.touches)?;
+    fn warm_up(&mut self, bench: &mut Bench<'_>) -> Result<(), ProbeError> {
+        self.touch_and_free(bench.clock(), self.touches)?;
+        let pass = self.touch_and_free(bench.clock(), self.touches)?;
         if pass.faults == 0 {
-            return Err(Stop::fail(format!("{} touches of freed pages caused no fault", pass.pages)));
+            return Err(ProbeError::fail(format!("{} touches of freed pages caused no fault", pass.pages)));
         }
         let nanoseconds = bench.nanoseconds(pass.ticks);
         let mut note = format!("{} faults by getrusage in {} touches", pass.faults, pass.pages);
@@ -212,8 +212,8 @@ impl Subject {
             FaultPage::Huge => {
                 let huge = self.huge_bytes()?;
                 note.push_str(&format!(
-                    ", one in each half of {MOST_HUGE_PAGES} huge pages; by smaps {huge} of {} bytes are in huge pages",
-                    MOST_HUGE_PAGES * HUGE_BYTES
+                    ", one in each half of {MAX_HUGE_PAGES} huge pages; by smaps {huge} of {} bytes are in huge pages",
+                    MAX_HUGE_PAGES * HUGE_BYTES
                 ));
             }
             FaultPage::FileAround => {
@@ -231,16 +231,16 @@ impl Subject {
     }
 
     /// Bytes in huge pages after all of them were touched.
-    fn huge_bytes(&mut self) -> Result<u64, Stop> {
-        let Memory::Anonymous(arena) = &mut self.memory else {
-            return Err(Stop::fail("only anonymous memory requests huge pages"));
+    fn huge_bytes(&mut self) -> Result<u64, ProbeError> {
+        let FaultMemory::Anonymous(arena) = &mut self.memory else {
+            return Err(ProbeError::fail("only anonymous memory requests huge pages"));
         };
-        mapping::write(arena, self.step, self.touches);
+        mapping::write_pages(arena, self.step, self.touches);
         let huge = resident_around(arena.address())?.huge;
         let asked = arena.len() as u64;
-        mapping::discard(arena, usize::MAX)?;
+        mapping::discard_pages(arena, usize::MAX)?;
         if huge < asked {
-            return Err(Stop::skip(format!(
+            return Err(ProbeError::skip(format!(
                 "needs {asked} bytes in huge pages, but the kernel provided {huge}: memory is fragmented, or \
                  transparent huge pages are off"
             )));
@@ -249,20 +249,20 @@ impl Subject {
     }
 
     /// Causes this many faults.
-    fn fault(&mut self, clock: Clock, faults: u64) -> Result<Touches, Stop> {
-        let mut all = Touches::default();
+    fn cause_faults(&mut self, clock: Clock, faults: u64) -> Result<CountedTouches, ProbeError> {
+        let mut all = CountedTouches::default();
         let mut left_out = 0;
         let wanted = faults * self.touches_per_fault;
         while all.pages < wanted {
             let touches = (wanted - all.pages).min(self.touches as u64) as usize;
-            let pass = self.pass(clock, touches)?;
+            let pass = self.touch_and_free(clock, touches)?;
             // A page of the file, or of this program, had been evicted, and this pass has read it back.
-            if pass.major_faults > 0 && left_out < MOST_LEFT_OUT {
+            if pass.major_faults > 0 && left_out < MAX_DROPPED_PASSES {
                 left_out += 1;
                 continue;
             }
             if pass.major_faults > 0 {
-                return Err(Stop::fail(
+                return Err(ProbeError::fail(
                     "pages of the file are evicted from the page cache repeatedly: memory is short",
                 ));
             }
@@ -274,28 +274,28 @@ impl Subject {
     }
 
     /// Touches the first pages and frees them; only the touches are timed.
-    fn pass(&mut self, clock: Clock, touches: usize) -> Result<Touches, Stop> {
-        let before = usage(Who::Thread);
+    fn touch_and_free(&mut self, clock: Clock, touches: usize) -> Result<CountedTouches, ProbeError> {
+        let before = read_usage(UsageScope::Thread);
         let (begun, ended);
         match &mut self.memory {
-            Memory::Anonymous(arena) => {
+            FaultMemory::Anonymous(arena) => {
                 begun = clock.start();
-                mapping::write(arena, self.step, touches);
+                mapping::write_pages(arena, self.step, touches);
                 ended = clock.stop();
             }
-            Memory::Mapped(mapping) => {
+            FaultMemory::Mapped(mapping) => {
                 begun = clock.start();
                 mapping.read(0, self.step, touches);
                 ended = clock.stop();
             }
         }
-        let after = usage(Who::Thread);
+        let after = read_usage(UsageScope::Thread);
         let touched = touches * self.step;
         match &mut self.memory {
-            Memory::Anonymous(arena) => mapping::discard(arena, touched)?,
-            Memory::Mapped(mapping) => mapping.forget(0, touched)?,
+            FaultMemory::Anonymous(arena) => mapping::discard_pages(arena, touched)?,
+            FaultMemory::Mapped(mapping) => mapping.unmap_pages(0, touched)?,
         }
-        Ok(Touches {
+        Ok(CountedTouches {
             ticks: ended.wrapping_sub(begun),
             pages: touches as u64,
             faults: after.minor_faults - before.minor_faults,
@@ -305,20 +305,20 @@ impl Subject {
 }
 
 /// An unlinked file in the scratch directory, with all its pages cached and clean.
-fn cached_pages(bench: &Bench<'_>) -> Result<File, Stop> {
+fn cached_unlinked_file(bench: &Bench<'_>) -> Result<File, ProbeError> {
     let path: PathBuf = bench.scratch().join(format!("kelvin-minor-faults-{}", std::process::id()));
-    let failed = |error: std::io::Error| Stop::fail(format!("cannot make {}: {error}", path.display()));
+    let failed = |error: std::io::Error| ProbeError::fail(format!("cannot make {}: {error}", path.display()));
     let mut file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
     std::fs::remove_file(&path).map_err(failed)?;
     let page = vec![1; page_bytes()];
-    (0..MOST_PAGES).try_for_each(|_| file.write_all(&page)).map_err(failed)?;
+    (0..MAX_PAGES).try_for_each(|_| file.write_all(&page)).map_err(failed)?;
     // A page under write-back may be locked, and fault-around skips locked pages.
     file.sync_data().map_err(failed)?;
     Ok(file)
 }
 
 /// The source of the cost of an exception and of the kernel's work.
-const TORVALDS: &str = "Torvalds: the cost of page faults, Google+, 2014-04-30: on Haswell 715 cycles per fault and \
+const TORVALDS_SOURCE: &str = "Torvalds: the cost of page faults, Google+, 2014-04-30: on Haswell 715 cycles per fault and \
                         330 for its iret, together 80.7 % of a fault that maps the zero page";
 /// Cycles of the exception and of the return from it.
 const EXCEPTION_CYCLES: f64 = 715.0;
@@ -327,93 +327,98 @@ const RETURN_CYCLES: f64 = 330.0;
 const HARDWARE_SHARE: f64 = 0.807;
 /// Kernel function returns in a fault that maps a cached page, and those added by allocating, charging and clearing a
 /// fresh page.
-const RETURNS: f64 = 40.0;
-const RETURNS_OF_FRESH: f64 = 30.0;
-const COUNTED: &str = "Linux 6.x, arch/x86/mm/fault.c, mm/memory.c, mm/filemap.c, mm/rmap.c, mm/page_alloc.c, \
+const CACHED_FAULT_RETURNS: f64 = 40.0;
+const FRESH_FAULT_RETURNS: f64 = 30.0;
+const COUNTED_SOURCE: &str = "Linux 6.x, arch/x86/mm/fault.c, mm/memory.c, mm/filemap.c, mm/rmap.c, mm/page_alloc.c, \
                        mm/memcontrol.c: functions not inlined between exc_page_fault and its return, some 40 for a \
                        cached page and 30 more for a fresh one";
 /// Predicted range of a fault of a cached page, factor either way.
 const SPREAD: f64 = 2.5;
 /// How far a fresh page may exceed the prediction, as a multiple of the fault of a cached page: for allocation and
 /// cgroup charging nothing valid for current kernels is published.
-const FRESH: f64 = 1.0;
+const FRESH_MARGIN: f64 = 1.0;
 /// Tolerance of the bounds of a fresh page, as a factor, for errors of the measured inputs.
-const MEASURED: f64 = 1.25;
+const FRESH_BOUND_TOLERANCE: f64 = 1.25;
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match FaultPage::of(case).ok_or_else(|| NoPrediction::because(format!("there is no prediction for {case}")))? {
-        FaultPage::File => cached(facts),
-        FaultPage::FileAround => around(facts),
-        FaultPage::Anonymous => fresh(facts, page_bytes()),
-        FaultPage::Huge => fresh(facts, HUGE_BYTES),
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    match FaultPage::of(case).ok_or_else(|| NoPrediction::new(format!("there is no prediction for {case}")))? {
+        FaultPage::File => cached_fault(facts),
+        FaultPage::FileAround => fault_around(facts),
+        FaultPage::Anonymous => fresh_fault(facts, page_bytes()),
+        FaultPage::Huge => fresh_fault(facts, HUGE_BYTES),
     }
 }
 
 /// A fault that maps a cached page: the published exception, return and kernel work, plus what a mitigation adds to the
 /// kernel's returns.
-fn cached(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn cached_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::because("the table of published costs has no fault for this processor"));
+        return Err(NoPrediction::new("the table of published costs has no fault for this processor"));
     }
     let hardware = EXCEPTION_CYCLES + RETURN_CYCLES;
     let software = hardware / HARDWARE_SHARE - hardware;
-    let mut cycles = formula::published("exception and return", hardware, Unit::Cycles, TORVALDS)
-        + formula::published("kernel work", software, Unit::Cycles, TORVALDS);
-    if let Some(steered) = steered_returns(facts, RETURNS)? {
-        cycles = cycles + steered.source(COUNTED);
+    let mut cycles = formula::published("exception and return", hardware, Unit::Cycles, TORVALDS_SOURCE)
+        + formula::published("kernel work", software, Unit::Cycles, TORVALDS_SOURCE);
+    if let Some(steered) = steered_return_cost(facts, CACHED_FAULT_RETURNS)? {
+        cycles = cycles + steered.source(COUNTED_SOURCE);
     }
-    let fault = cycles / Expr::from(published::frequency(facts)?);
-    Ok(fault.within(SPREAD).predict(Basis::Published, "exception and kernel work"))
+    let fault = cycles / Expr::from(published::measured_frequency(facts)?);
+    Ok(fault.within(SPREAD).predict(PredictionBasis::Published, "exception and kernel work"))
 }
 
 /// A fault that maps a fresh page: the fault of a cached one, and clearing it. What is cleared was freed not long ago, and lies in part in
 /// a cache and in part in memory: between filling L2 and filling memory, the geometric mean.
-fn fresh(facts: &Facts<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
+fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Result<Prediction, NoPrediction> {
     let machine = facts.machine();
-    let mut trap = measured(facts, &FAULT_MINOR, &cached_file())?;
-    let far = measured(facts, &BANDWIDTH_FILL, &bandwidth::in_memory(machine))?;
+    let mut trap = measured(facts, &FAULT_MINOR, &cached_file_case())?;
+    let far = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(machine))?;
     // A quick run has no set in L2.
-    let second = bandwidth::in_second_level(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
+    let second = bandwidth::second_level_case(machine).and_then(|second| measured(facts, &BANDWIDTH_FILL, &second));
     let near = second.unwrap_or_else(|_| far.clone());
     // Up to as much again as the fault of a cached page for allocation and accounting.
-    let mut most = (1.0 + FRESH) * trap.clone();
-    if let Some(steered) = steered_returns(facts, RETURNS_OF_FRESH)? {
-        let steered = steered.source(COUNTED) / Expr::from(published::frequency(facts)?);
+    let mut most = (1.0 + FRESH_MARGIN) * trap.clone();
+    if let Some(steered) = steered_return_cost(facts, FRESH_FAULT_RETURNS)? {
+        let steered = steered.source(COUNTED_SOURCE) / Expr::from(published::measured_frequency(facts)?);
         (trap, most) = (trap + steered.clone(), most + steered);
     }
     let page = given("bytes of the page", bytes as f64, Unit::Bytes);
     let least = trap.clone() + page.clone() / near.clone().max(far.clone());
     let most = most + page.clone() / near.clone().min(far.clone());
     let fault = trap + page / near.geometric_mean(far);
-    Ok(fault.between(&least, &most).within(MEASURED).predict(Basis::Derived, "fault and clearing"))
+    Ok(fault
+        .between(&least, &most)
+        .within(FRESH_BOUND_TOLERANCE)
+        .predict(PredictionBasis::Derived, "fault and clearing"))
 }
 
 /// Pages that fault-around maps by default.
-pub(crate) const PAGES_AROUND: f64 = 16.0;
-pub(crate) const AROUND: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
+pub(crate) const FAULT_AROUND_PAGES: f64 = 16.0;
+pub(crate) const FAULT_AROUND_SOURCE: &str = "Linux mm/memory.c: fault_around_pages is 65536 bytes by default";
 
 /// A fault with fault-around: between one single-page fault and as many as it maps pages.
-fn around(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let one = measured(facts, &FAULT_MINOR, &cached_file())?;
-    let all = fact("pages mapped by one fault", PAGES_AROUND, Unit::Count, AROUND).source(AROUND) * one.clone();
+fn fault_around(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let one = measured(facts, &FAULT_MINOR, &cached_file_case())?;
+    let all = fact("pages mapped by one fault", FAULT_AROUND_PAGES, Unit::Count, FAULT_AROUND_SOURCE)
+        .source(FAULT_AROUND_SOURCE)
+        * one.clone();
     let fault = one.clone().geometric_mean(all.clone()).between(&one, &all);
-    Ok(fault.within(AROUND_SPREAD).predict(Basis::Derived, "between one and all"))
+    Ok(fault.within(FAULT_AROUND_SPREAD).predict(PredictionBasis::Derived, "between one and all"))
 }
 
 /// Tolerance of the two bounds, as a factor, for errors of the measured fault.
-const AROUND_SPREAD: f64 = 1.1;
+const FAULT_AROUND_SPREAD: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, facts_about, machine};
+    use crate::testing::{self, machine, with_facts};
     use kelvin_harness::MeasuredValue;
     use kelvin_model::{Fact, Mitigation};
 
     #[test]
-    fn a_fault_of_a_cached_page_is_exception_and_work_and_mitigated_returns() {
-        facts_about(&[("cpu.frequency", Some(4e9))], |facts| {
-            let file = predict(facts, &FAULT_MINOR, &cached_file()).unwrap();
+    fn cached_fault_sums_entry_work_returns() {
+        with_facts(&[("cpu.frequency", Some(4e9))], |facts| {
+            let file = predict(facts, &FAULT_MINOR, &cached_file_case()).unwrap();
             // 1045 cycles are 80.7 % of 1294.9 at 4 GHz
             assert!((file.value - 323.7).abs() < 0.1, "{}", file.value);
             assert!((file.high / file.value - SPREAD).abs() < 1e-9);
@@ -424,19 +429,19 @@ mod tests {
             Mitigation { vulnerability: "spec_rstack_overflow".into(), status: "Mitigation: Safe RET".into() };
         machine.cpu.mitigations = Fact::known(vec![safe_ret], "a test");
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
-        let steered = predict(&Facts::new(&machine, &measured), &FAULT_MINOR, &cached_file()).unwrap();
+        let steered = predict(&PredictionInputs::new(&machine, &measured), &FAULT_MINOR, &cached_file_case()).unwrap();
         // 40 mispredictions, of 10 to 30 cycles on every core of the table.
         let added = steered.value - 1294.9;
         assert!((400.0..=1200.0).contains(&added), "{added}");
         assert!(steered.inputs.iter().any(|input| input.name == "mitigated returns"), "{steered:?}");
-        facts_about(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file()).is_err()));
+        with_facts(&[], |facts| assert!(predict(facts, &FAULT_MINOR, &cached_file_case()).is_err()));
     }
 
     #[test]
-    fn a_fresh_page_is_a_fault_and_its_zeros() {
+    fn fresh_fault_adds_clearing() {
         let mut machine = machine();
         machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
-        let second = bandwidth::in_second_level(&machine).unwrap();
+        let second = bandwidth::second_level_case(&machine).unwrap();
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if *id == *FAULT_MINOR.id => 1000.0,
@@ -446,8 +451,8 @@ mod tests {
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let predicted = |kind: FaultPage| predict(&facts, &FAULT_MINOR, &Case::new().at(kind)).unwrap();
+        let facts = PredictionInputs::new(&machine, &measured);
+        let predicted = |kind: FaultPage| predict(&facts, &FAULT_MINOR, &Case::new().with_word(kind)).unwrap();
         let anonymous = predicted(FaultPage::Anonymous);
         assert!((anonymous.value - 1051.2).abs() < 0.1, "{}", anonymous.value);
         assert!(anonymous.low < 900.0 && (anonymous.high - 1.25 * 2102.4).abs() < 0.1, "{anonymous:?}");
@@ -458,13 +463,13 @@ mod tests {
         let around = predicted(FaultPage::FileAround);
         assert_eq!(around.value, 4000.0);
         assert!(around.low < 1000.0 && around.high > 16_000.0);
-        let anonymous = Case::new().at(FaultPage::Anonymous);
+        let anonymous = Case::new().with_word(FaultPage::Anonymous);
         let known = [("cpu.frequency", Some(4e9)), (FAULT_MINOR.id.as_str(), Some(1000.0))];
-        facts_about(&known, |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
+        with_facts(&known, |facts| assert!(predict(facts, &FAULT_MINOR, &anonymous).is_err()));
     }
 
     #[test]
-    fn a_machine_without_huge_pages_has_no_case_of_them() {
+    fn no_huge_pages_no_huge_case() {
         let mut machine = machine();
         let pages = |machine: &Machine, effort| -> Vec<FaultPage> {
             cases(machine, effort).iter().filter_map(FaultPage::of).collect()
@@ -477,9 +482,11 @@ mod tests {
 
     #[test]
     fn unexpected_faults_are_refused() {
-        assert_eq!(agree(1000, 1005), Ok(()));
+        assert_eq!(check_fault_count(1000, 1005), Ok(()));
         for counted in [500, 1011] {
-            let Err(Stop::Fail(reason)) = agree(1000, counted) else { panic!("{counted} was accepted") };
+            let Err(ProbeError::Fail(reason)) = check_fault_count(1000, counted) else {
+                panic!("{counted} was accepted")
+            };
             assert!(reason.starts_with(&counted.to_string()), "{reason}");
         }
     }

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
-use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, STEP};
-use kelvin_file::{Order, Requests, noise};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
+use kelvin_file::{BlockOrder, BlockRequests, random_data};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::units::bytes;
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::fault;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::room::has_room;
 
 /// Samples count as found: waiting for the disk is the point, not a disturbance.
@@ -72,49 +72,57 @@ const FILE_BYTES: usize = 64 * MIB;
 const SEED: u64 = 1;
 /// Its name in the scratch directory.
 const FILE_NAME: &str = "kelvin-major-faults";
-const LONG_STEP: usize = 16 * MIB;
+const LONG_STEP_BYTES: usize = 16 * MIB;
 /// Pages of a sequential pass.
 const ROW_PAGES: usize = 1024;
 /// Required free space in the scratch directory, as a multiple of the file.
-const ROOM: u64 = 4;
+const FREE_SPACE_FACTOR: u64 = 4;
 /// Attempts to drop the file from the page cache, and the pause between them: pages still being read ahead are not
 /// dropped, nor resident by mincore.
-const ATTEMPTS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(1);
+const MAX_DROP_ATTEMPTS: u32 = 20;
+const DROP_RETRY_PAUSE: Duration = Duration::from_millis(1);
 /// Tolerated share of touches that are not exactly one major fault.
-const MISCOUNT: f64 = 0.01;
+const MAX_MISCOUNT: f64 = 0.01;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |read_ahead: ReadAhead, step: usize| Case::new().at(read_ahead).with(STEP, step as u64);
+    let case =
+        |read_ahead: ReadAhead, step: usize| Case::new().with_word(read_ahead).with_number(TOUCH_STEP, step as u64);
     let page = page_bytes();
-    let mut cases = vec![case(ReadAhead::On, LONG_STEP), case(ReadAhead::Off, page)];
+    let mut cases = vec![case(ReadAhead::On, LONG_STEP_BYTES), case(ReadAhead::Off, page)];
     if effort > Effort::Quick {
         cases.push(case(ReadAhead::On, page));
     }
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let step = STEP.of(case).map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let step = TOUCH_STEP.number_in(case).map(|step| step as usize).filter(|step| step.is_multiple_of(page_bytes()));
     let order = match (ReadAhead::of(case), step) {
         (Some(ReadAhead::On), Some(step)) if step == page_bytes() => None,
-        (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
-        (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => Some(shuffled(FILE_BYTES / step, bench.seed())),
+        (Some(ReadAhead::On), Some(step)) if step > 0 && step < FILE_BYTES => Some(stepped_pages(step)),
+        (Some(ReadAhead::Off), Some(step)) if step == page_bytes() => {
+            Some(shuffled_pages(FILE_BYTES / step, bench.seed()))
+        }
         // The same touches without read-ahead: a control.
-        (Some(ReadAhead::Off), Some(step)) if step > 0 && step < FILE_BYTES => Some(in_steps(step)),
-        _ => return Err(Stop::fail(format!("there is no access pattern for the case {case}"))),
+        (Some(ReadAhead::Off), Some(step)) if step > 0 && step < FILE_BYTES => Some(stepped_pages(step)),
+        _ => return Err(ProbeError::fail(format!("there is no access pattern for the case {case}"))),
     };
-    let path = cold_file(bench.scratch())?;
-    let mut cold = Cold { read_ahead: ReadAhead::of(case) == Some(ReadAhead::On), path, mapping: None };
-    let proof = cold.renew()?;
+    let path = shared_cold_file(bench.scratch())?;
+    let mut cold = ColdFile { read_ahead: ReadAhead::of(case) == Some(ReadAhead::On), path, mapping: None };
+    let proof = cold.make_cold()?;
     match order {
-        Some(order) => one_by_one(bench, cold, &order, &proof),
-        None => in_a_row(bench, cold, &proof),
+        Some(order) => time_single_faults(bench, cold, &order, &proof),
+        None => time_rows(bench, cold, &proof),
     }
 }
 
 /// Times touches alone, each of a page that is not resident.
-fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &str) -> Result<(), Stop> {
+fn time_single_faults(
+    bench: &mut Bench<'_>,
+    mut cold: ColdFile,
+    order: &[usize],
+    proof: &str,
+) -> Result<(), ProbeError> {
     let clock = bench.clock();
     let trial = cold.touch(clock, order[0], 1)?;
     let read = cold.resident()?.iter().filter(|&&page| page).count();
@@ -128,7 +136,7 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
                 // Read by an earlier touch, on a file system that reads several pages at a time.
                 Some(_) => {}
                 None => {
-                    cold.renew()?;
+                    cold.make_cold()?;
                     places = order.iter();
                 }
             }
@@ -139,8 +147,8 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
         Ok([touch.ticks])
     })?;
     let others = touches - single;
-    if others as f64 > MISCOUNT * touches as f64 {
-        return Err(Stop::fail(format!(
+    if others as f64 > MAX_MISCOUNT * touches as f64 {
+        return Err(ProbeError::fail(format!(
             "{others} of {touches} touches of absent pages did not cause exactly one major fault by getrusage: the \
              time is not that of a major fault"
         )));
@@ -149,24 +157,28 @@ fn one_by_one(bench: &mut Bench<'_>, mut cold: Cold, order: &[usize], proof: &st
 }
 
 /// Times rows of pages, each row in a file with nothing resident.
-fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), Stop> {
+fn time_rows(bench: &mut Bench<'_>, mut cold: ColdFile, proof: &str) -> Result<(), ProbeError> {
     let row_bytes = ROW_PAGES * page_bytes();
     // Backwards: the kernel reads ahead beyond the end of a row, and none may begin there.
     let mut rows = (0..FILE_BYTES / row_bytes).rev().cycle();
     let trial = cold.touch(bench.clock(), 0, ROW_PAGES)?;
     if trial.major == 0 {
-        return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")));
+        return Err(ProbeError::fail(format!(
+            "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
+        )));
     }
     bench.note(format!(
         "{proof}; {ROW_PAGES} consecutive pages caused {} major and {} minor faults in a trial",
         trial.major, trial.minor
     ));
     bench.time_each([&FAULT_MAJOR], |clock| {
-        cold.renew()?;
+        cold.make_cold()?;
         let row = rows.next().unwrap_or(0);
         let touched = cold.touch(clock, row * row_bytes, ROW_PAGES)?;
         if touched.major == 0 {
-            return Err(Stop::fail(format!("{ROW_PAGES} touches of absent pages caused no major fault by getrusage")));
+            return Err(ProbeError::fail(format!(
+                "{ROW_PAGES} touches of absent pages caused no major fault by getrusage"
+            )));
         }
         Ok([touched.ticks / ROW_PAGES as u64])
     })
@@ -174,26 +186,26 @@ fn in_a_row(bench: &mut Bench<'_>, mut cold: Cold, proof: &str) -> Result<(), St
 
 /// Touches under the clock and the counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Touch {
+struct MajorTouches {
     ticks: u64,
     major: u64,
     minor: u64,
 }
 
-/// The file; after [`Cold::renew`] nothing of it is in the page cache until touched.
-struct Cold {
+/// The file; after [`ColdFile::make_cold`] nothing of it is in the page cache until touched.
+struct ColdFile {
     path: PathBuf,
     read_ahead: bool,
     mapping: Option<FileMapping>,
 }
 
-impl Cold {
+impl ColdFile {
     /// Drops the file from the page cache and maps it afresh; returns the proof that nothing of it is left.
-    fn renew(&mut self) -> Result<String, Stop> {
+    fn make_cold(&mut self) -> Result<String, ProbeError> {
         // A mapped page is not dropped.
         self.mapping = None;
         let mut left = 0;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_DROP_ATTEMPTS {
             let file = File::open(&self.path)?;
             drop_cached(&file, FILE_BYTES)?;
             let mapping = FileMapping::whole(&file, FILE_BYTES)?;
@@ -202,7 +214,7 @@ impl Cold {
             left = cached.unwrap_or(resident).max(resident);
             if left == 0 {
                 if !self.read_ahead {
-                    mapping.read_in_no_order()?;
+                    mapping.advise_random()?;
                 }
                 self.mapping = Some(mapping);
                 return Ok(match cached {
@@ -210,36 +222,36 @@ impl Cold {
                     None => "mincore finds no page in memory before a pass; cachestat is not available".into(),
                 });
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(DROP_RETRY_PAUSE);
         }
-        Err(Stop::skip(format!(
+        Err(ProbeError::skip(format!(
             "needs a scratch directory on a disk (set TMPDIR): {left} of {} pages stay in memory after posix_fadvise, \
              as on tmpfs",
             FILE_BYTES / page_bytes()
         )))
     }
 
-    fn mapping(&self) -> Result<&FileMapping, Stop> {
-        self.mapping.as_ref().ok_or_else(|| Stop::fail("the file is not mapped"))
+    fn mapping(&self) -> Result<&FileMapping, ProbeError> {
+        self.mapping.as_ref().ok_or_else(|| ProbeError::fail("the file is not mapped"))
     }
 
-    fn resident(&self) -> Result<Vec<bool>, Stop> {
+    fn resident(&self) -> Result<Vec<bool>, ProbeError> {
         Ok(self.mapping()?.resident(0, FILE_BYTES)?)
     }
 
-    fn is_absent(&self, place: usize) -> Result<bool, Stop> {
+    fn is_absent(&self, place: usize) -> Result<bool, ProbeError> {
         Ok(self.mapping()?.resident(place, page_bytes())? == [false])
     }
 
     /// Touches `pages` pages in a row.
-    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<Touch, Stop> {
+    fn touch(&self, clock: Clock, place: usize, pages: usize) -> Result<MajorTouches, ProbeError> {
         let (mapping, page) = (self.mapping()?, page_bytes());
-        let before = usage(Who::Thread);
+        let before = read_usage(UsageScope::Thread);
         let begun = clock.start();
         mapping.read(place, page, pages);
         let ticks = clock.stop().wrapping_sub(begun);
-        let after = usage(Who::Thread);
-        Ok(Touch {
+        let after = read_usage(UsageScope::Thread);
+        Ok(MajorTouches {
             ticks,
             major: after.major_faults - before.major_faults,
             minor: after.minor_faults - before.minor_faults,
@@ -248,52 +260,54 @@ impl Cold {
 }
 
 /// The file shared by all rounds of a run: if it exists, it is complete and synced.
-fn cold_file(scratch: &Path) -> Result<PathBuf, Stop> {
+fn shared_cold_file(scratch: &Path) -> Result<PathBuf, ProbeError> {
     let path = scratch.join(FILE_NAME);
     if path.metadata().is_ok_and(|found| found.len() == FILE_BYTES as u64) {
         return Ok(path);
     }
-    has_room(scratch, ROOM * FILE_BYTES as u64)?;
-    noise::file(&path, FILE_BYTES as u64, SEED)
-        .map_err(|error| Stop::fail(format!("cannot write {}: {error}", path.display())))?;
+    has_room(scratch, FREE_SPACE_FACTOR * FILE_BYTES as u64)?;
+    random_data::write_file(&path, FILE_BYTES as u64, SEED)
+        .map_err(|error| ProbeError::fail(format!("cannot write {}: {error}", path.display())))?;
     Ok(path)
 }
 
 /// Places a step apart.
-fn in_steps(step: usize) -> Vec<usize> {
+fn stepped_pages(step: usize) -> Vec<usize> {
     (0..FILE_BYTES).step_by(step).collect()
 }
 
 /// The places of all pages in random order.
-fn shuffled(pages: usize, seed: u64) -> Vec<usize> {
+fn shuffled_pages(pages: usize, seed: u64) -> Vec<usize> {
     let bytes = (pages * page_bytes()) as u64;
-    Requests::new(0..bytes, page_bytes(), Order::Random { seed }).map(|request| request.offset as usize).collect()
+    BlockRequests::new(0..bytes, page_bytes(), BlockOrder::Random { seed })
+        .map(|request| request.offset as usize)
+        .collect()
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    match (ReadAhead::of(case), STEP.of(case)) {
-        (Some(ReadAhead::Off), _) => alone(facts),
-        (Some(ReadAhead::On), Some(step)) if step == page_bytes() as u64 => row(facts),
-        (Some(ReadAhead::On), Some(_)) => window(facts),
-        _ => Err(NoPrediction::because("the case has no read-ahead or no step")),
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    match (ReadAhead::of(case), TOUCH_STEP.number_in(case)) {
+        (Some(ReadAhead::Off), _) => single_page_fault(facts),
+        (Some(ReadAhead::On), Some(step)) if step == page_bytes() as u64 => row_of_faults(facts),
+        (Some(ReadAhead::On), Some(_)) => window_fault(facts),
+        _ => Err(NoPrediction::new("the case has no read-ahead or no step")),
     }
 }
 
 /// A touch that reads its page and no other.
-fn alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file())?;
+fn single_page_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file_case())?;
     let read = facts.measured(&DEVICE_LATENCY, &Case::new())?;
     let value = minor.value + read.value;
     let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
-    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
         .formula("fault and read", "minor fault of a cached file + file.device.latency")
         .input(minor)
         .input(read)
-        .derived_as(words))
+        .build_with(words))
 }
 
 /// A window read around a touch.
-struct Window {
+struct ReadAheadWindow {
     bytes: f64,
     /// What it takes: its pages, the device's latency and the transfer.
     nanoseconds: f64,
@@ -303,13 +317,14 @@ struct Window {
 
 /// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It allocates all pages
 /// and asks for them before it waits.
-fn around(facts: &Facts<'_>) -> Result<Window, NoPrediction> {
+fn window_around(facts: &PredictionInputs<'_>) -> Result<ReadAheadWindow, NoPrediction> {
     let announced = facts.measured(&READ_AHEAD, &Case::new())?;
-    let page = facts.measured(&PAGE_READ, &Case::new().at(CacheState::Uncached).at(AccessOrder::Sequential))?;
+    let page =
+        facts.measured(&PAGE_READ, &Case::new().with_word(CacheState::Uncached).with_word(AccessOrder::Sequential))?;
     let (first, rate) = (facts.measured(&DEVICE_LATENCY, &Case::new())?, facts.measured(&DEVICE_READ, &Case::new())?);
-    let window = announced.value / ANNOUNCED;
+    let window = announced.value / SEQUENTIAL_WINDOW_FACTOR;
     let pages = window / page_bytes() as f64;
-    Ok(Window {
+    Ok(ReadAheadWindow {
         bytes: window,
         nanoseconds: pages * page.value + first.value + window / rate.value * 1e9,
         derivation: format!(
@@ -324,47 +339,52 @@ fn around(facts: &Facts<'_>) -> Result<Window, NoPrediction> {
 }
 
 /// How many times as large windows are of a file that is announced as read in order.
-const ANNOUNCED: f64 = 2.0;
-const FADVISE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles ra_pages";
+const SEQUENTIAL_WINDOW_FACTOR: f64 = 2.0;
+const FADVISE_SOURCE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles ra_pages";
 
 /// A touch that reads a window around its page, beside which the fault is little.
-fn window(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let window = around(facts)?;
-    let predicting = Predicting::within_factor(Basis::Derived, window.nanoseconds, SPREAD)
+fn window_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let window = window_around(facts)?;
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, window.nanoseconds, SPREAD)
         .formula(
             "a window",
             "pages of a window x file.page_read + file.device.latency + window / file.device.read; the window half of \
              file.read_ahead",
         )
-        .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
-        .source(FADVISE);
+        .constant("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE)
+        .source(FADVISE_SOURCE);
     let words = format!("{} = {:.0} ns", window.derivation, window.nanoseconds);
-    Ok(predicting.inputs(window.inputs).derived_as(words))
+    Ok(predicting.inputs(window.inputs).build_with(words))
 }
 
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
-fn row(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file_around())?;
-    let window = around(facts)?;
+fn row_of_faults(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let minor = facts.measured(&FAULT_MINOR, &fault::fault_around_case())?;
+    let window = window_around(facts)?;
     let (pages, touched) = (ROW_PAGES as f64, (ROW_PAGES * page_bytes()) as f64);
     let windows = (touched / window.bytes).ceil().max(1.0);
-    let faults = pages / fault::PAGES_AROUND;
+    let faults = pages / fault::FAULT_AROUND_PAGES;
     let value = (windows * window.nanoseconds + faults * minor.value) / pages;
     let words =
         format!("({windows} x ({}) + {faults} x {:.0} ns) / {pages} = {value:.0} ns", window.derivation, minor.value);
-    let predicting = Predicting::within_factor(Basis::Derived, value, SPREAD)
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
         .formula(
             "windows of a row",
             "windows x what a touch waits for one, and faults with fault-around, by pages; the window half of \
              file.read_ahead",
         )
         .input(minor)
-        .constant("times the window if announced", ANNOUNCED, Unit::Count, FADVISE)
+        .constant("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE)
         .constant("pages of a row", pages, Unit::Count, "the case")
-        .constant("pages of a fault with fault-around", fault::PAGES_AROUND, Unit::Count, fault::AROUND)
-        .source(FADVISE)
-        .source(fault::AROUND);
-    Ok(predicting.inputs(window.inputs).derived_as(words))
+        .constant(
+            "pages of a fault with fault-around",
+            fault::FAULT_AROUND_PAGES,
+            Unit::Count,
+            fault::FAULT_AROUND_SOURCE,
+        )
+        .source(FADVISE_SOURCE)
+        .source(fault::FAULT_AROUND_SOURCE);
+    Ok(predicting.inputs(window.inputs).build_with(words))
 }
 
 /// Predicted range, factor either way: device latency varies.
@@ -373,28 +393,28 @@ const SPREAD: f64 = 2.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{facts_about, machine};
+    use crate::testing::{machine, with_facts};
 
     #[test]
-    fn random_order_is_every_page_once() {
-        let order = shuffled(1000, 7);
-        assert_ne!(order, shuffled(1000, 8));
+    fn shuffled_pages_are_a_permutation() {
+        let order = shuffled_pages(1000, 7);
+        assert_ne!(order, shuffled_pages(1000, 8));
         let mut sorted = order;
         sorted.sort_unstable();
         assert_eq!(sorted, (0..1000).map(|page| page * page_bytes()).collect::<Vec<_>>());
-        assert_eq!(in_steps(LONG_STEP), [0, LONG_STEP, 2 * LONG_STEP, 3 * LONG_STEP]);
+        assert_eq!(stepped_pages(LONG_STEP_BYTES), [0, LONG_STEP_BYTES, 2 * LONG_STEP_BYTES, 3 * LONG_STEP_BYTES]);
     }
 
     #[test]
     fn the_baseline_case_is_part_of_every_run() {
-        let seed = Case::new().at(ReadAhead::On).with(STEP, 16 << 20);
+        let seed = Case::new().with_word(ReadAhead::On).with_number(TOUCH_STEP, 16 << 20);
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             assert!(cases(&machine(), effort).contains(&seed));
         }
     }
 
     #[test]
-    fn a_major_fault_is_a_minor_one_and_a_read() {
+    fn major_fault_is_minor_plus_read() {
         let known = [
             (FAULT_MINOR.id.as_str(), Some(300.0)),
             (DEVICE_LATENCY.id.as_str(), Some(50_000.0)),
@@ -402,15 +422,15 @@ mod tests {
             (READ_AHEAD.id.as_str(), Some(2_048_000.0)),
             (PAGE_READ.id.as_str(), Some(500.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |read_ahead: ReadAhead, step: usize| {
-                let case = Case::new().at(read_ahead).with(STEP, step as u64);
+                let case = Case::new().with_word(read_ahead).with_number(TOUCH_STEP, step as u64);
                 predict(facts, &FAULT_MAJOR, &case).unwrap().value
             };
             assert_eq!(of(ReadAhead::Off, page_bytes()), 50_300.0);
             // 250 pages of a window, and its bytes; 4 MiB in five of them, and 64 faults of 16 pages.
             let window = 250.0 * 500.0 + 50_000.0 + 1_024_000.0;
-            assert_eq!(of(ReadAhead::On, LONG_STEP), window);
+            assert_eq!(of(ReadAhead::On, LONG_STEP_BYTES), window);
             let row = of(ReadAhead::On, page_bytes());
             assert!((row * 1024.0 - (5.0 * window + 64.0 * 300.0)).abs() < 1e-6, "{row}");
         });

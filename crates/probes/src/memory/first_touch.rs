@@ -4,17 +4,17 @@
 //! machine its memory page by page, most of it may be the host's.
 
 use kelvin_catalogue::mem::{
-    BANDWIDTH, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FIRST_TOUCH_AGAIN, FaultPage, LATENCY,
+    BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH,
 };
-use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::mapping::{self, page_bytes};
-use kelvin_sys::memory::{Arena, Pages};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::allowance::allowance;
+use super::memory_budget::memory_budget;
 use super::{bandwidth, latency};
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: FIRST_TOUCH.id.as_str(),
@@ -45,40 +45,42 @@ pub(crate) static PROBE: Probe = Probe {
             "virtio 1.3, 5.5: free page reporting and hinting of the memory balloon",
         ],
     },
-    metrics: &[&FIRST_TOUCH, &FIRST_TOUCH_AGAIN],
-    inputs: &[FAULT_MINOR.id.as_str(), BANDWIDTH.as_str(), LATENCY.id.as_str()],
+    metrics: &[&FIRST_TOUCH, &REPEATED_FIRST_TOUCH],
+    inputs: &[FAULT_MINOR.id.as_str(), BANDWIDTH_PROBE.as_str(), LATENCY.id.as_str()],
     // Twice as much as is touched must be free, or what is measured is how memory is found.
-    cases: |machine, _| if allowance(machine) >= BYTES as u64 { vec![Case::new()] } else { Vec::new() },
+    cases: |machine, _| if memory_budget(machine) >= TOUCHED_BYTES as u64 { vec![Case::new()] } else { Vec::new() },
     run,
     predict,
 };
 
 /// Bytes that are touched: more than what other programs have just freed, which a host still has, and little beside the memory of any
 /// machine.
-const BYTES: usize = 128 << 20;
+const TOUCHED_BYTES: usize = 128 << 20;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let mut arena = Arena::map(BYTES, Pages::Base)?;
-    let first = touch(bench, &mut arena)?;
-    mapping::discard(&mut arena, BYTES)?;
-    let again = touch(bench, &mut arena)?;
-    bench.note(format!("{} pages, each a fault by getrusage in either pass", BYTES / page_bytes()));
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let mut arena = Arena::map(TOUCHED_BYTES, PagePolicy::Base)?;
+    let first = time_touch(bench, &mut arena)?;
+    mapping::discard_pages(&mut arena, TOUCHED_BYTES)?;
+    let again = time_touch(bench, &mut arena)?;
+    bench.note(format!("{} pages, each a fault by getrusage in either pass", TOUCHED_BYTES / page_bytes()));
     bench.record(&FIRST_TOUCH, vec![first]);
-    bench.record(&FIRST_TOUCH_AGAIN, vec![again]);
+    bench.record(&REPEATED_FIRST_TOUCH, vec![again]);
     Ok(())
 }
 
 /// Nanoseconds of a page, of touching all.
-fn touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, Stop> {
+fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, ProbeError> {
     let (page, clock) = (page_bytes(), bench.clock());
-    let pages = BYTES / page;
-    let before = usage(Who::Thread).minor_faults;
+    let pages = TOUCHED_BYTES / page;
+    let before = read_usage(UsageScope::Thread).minor_faults;
     let begun = clock.start();
-    mapping::write(arena, page, pages);
+    mapping::write_pages(arena, page, pages);
     let ticks = clock.stop().wrapping_sub(begun);
-    let faults = usage(Who::Thread).minor_faults - before;
+    let faults = read_usage(UsageScope::Thread).minor_faults - before;
     if faults < pages as u64 {
-        return Err(Stop::fail(format!("{faults} faults by getrusage of {pages} pages: some were there already")));
+        return Err(ProbeError::fail(format!(
+            "{faults} faults by getrusage of {pages} pages: some were there already"
+        )));
     }
     Ok(bench.nanoseconds(ticks) / pages as f64)
 }
@@ -86,10 +88,10 @@ fn touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, Stop> {
 /// Factor either way within which a page of 128 MiB costs as much as one of a few.
 const SPREAD: f64 = 1.5;
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let fault = facts.measured(&FAULT_MINOR, &Case::new().at(FaultPage::Anonymous))?;
-    let zeroed = facts.measured(&BANDWIDTH_ZERO, &bandwidth::in_memory(facts.machine()))?;
-    let load = facts.measured(&LATENCY, &latency::in_memory(facts.machine()))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let fault = facts.measured(&FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
+    let zeroed = facts.measured(&BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+    let load = facts.measured(&LATENCY, &latency::memory_case(facts.machine()))?;
     let clearing = page_bytes() as f64 / zeroed.value * 1e9;
     let value = fault.value + clearing + load.value;
     let text = format!(
@@ -97,30 +99,30 @@ fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPred
          range: a factor of {SPREAD} either way",
         fault.value, load.value
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, SPREAD)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
         .formula("fault, clearing and load", "fault of a fresh page + page / mem.bandwidth.zero + mem.latency")
         .input(fault)
         .input(zeroed)
         .input(load)
-        .derived_as(text))
+        .build_with(text))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_new_page_is_predicted_by_the_fault_of_a_fresh_one_and_what_no_cache_has() {
+    fn first_touch_follows_from_fresh_fault() {
         // 4096 bytes at 8.192 a nanosecond.
         let known = [(&FAULT_MINOR, 800.0), (&BANDWIDTH_ZERO, 8.192e9), (&LATENCY, 100.0)];
         let known = known.map(|(metric, value)| (metric.id.as_str(), Some(value)));
-        facts_about(&known, |facts| {
-            for metric in [&FIRST_TOUCH, &FIRST_TOUCH_AGAIN] {
+        with_facts(&known, |facts| {
+            for metric in [&FIRST_TOUCH, &REPEATED_FIRST_TOUCH] {
                 let predicted = predict(facts, metric, &Case::new()).unwrap();
                 assert_eq!((predicted.value, predicted.high), (1400.0, 2100.0));
             }
         });
-        facts_about(&[], |facts| assert!(predict(facts, &FIRST_TOUCH, &Case::new()).is_err()));
+        with_facts(&[], |facts| assert!(predict(facts, &FIRST_TOUCH, &Case::new()).is_err()));
     }
 }

@@ -4,14 +4,14 @@
 //! loads, of which a core has many in flight.
 
 use kelvin_catalogue::cpu::{self, FREQUENCY};
-use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED, PageSize};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Input, Machine, NoPrediction};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::memory::Ring;
+use kelvin_sys::memory::PointerRing;
 
-use super::axes::{check_pages, number, obtained, page_sizes, pages};
-use super::{allowance, curve};
+use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
+use super::{latency_model, memory_budget};
 
 /// Id of the probe and of its metric.
 pub(crate) static PROBE: Probe = Probe {
@@ -56,22 +56,22 @@ pub(crate) static PROBE: Probe = Probe {
     inputs: &[FREQUENCY.id.as_str(), cpu::LATENCY.as_str()],
     cases,
     run,
-    predict: curve::predict,
+    predict: latency_model::predict,
 };
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The smallest working set.
-const SMALLEST: u64 = 4 * KIB;
+const MIN_SET: u64 = 4 * KIB;
 /// Up to this there is one point per octave: every L1 holds it, or ends at a power of two.
-const COARSE: u64 = 16 * KIB;
+const MAX_COARSE_SET: u64 = 16 * KIB;
 /// Beyond this and twice the last-level cache there is one point per octave again: there are no more levels.
-const FINE: u64 = 4 * MIB;
+const MIN_FINE_LIMIT: u64 = 4 * MIB;
 /// The smallest working set with (2 MiB) huge pages; one point per four octaves shows the cost of TLB misses.
-const SMALLEST_HUGE: u64 = 2 * MIB;
+const MIN_HUGE_SET: u64 = 2 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let case = |pages: PageSize, bytes: u64| Case::new().at(pages).with(BYTES, bytes);
+    let case = |pages: PageSize, bytes: u64| Case::new().with_word(pages).with_number(BYTES, bytes);
     let base = base_sizes(machine, effort).into_iter().map(|bytes| case(PageSize::Base, bytes));
     let huge = if page_sizes(machine).contains(&PageSize::Huge) { huge_sizes(machine, effort) } else { Vec::new() };
     base.chain(huge.into_iter().map(|bytes| case(PageSize::Huge, bytes))).collect()
@@ -79,51 +79,52 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 
 /// The largest working set, as a power of two: at least what memory is measured with, as far as the allowance goes, less the sixteenth
 /// needed to build the ring.
-pub(super) fn largest(machine: &Machine) -> u64 {
-    let most = allowance::allowance(machine) / 17 * 16;
-    let wanted = allowance::largest(machine, 1).max(SMALLEST).next_power_of_two();
-    wanted.min(1 << most.max(SMALLEST).ilog2())
+pub(super) fn largest_latency_set(machine: &Machine) -> u64 {
+    let most = memory_budget::memory_budget(machine) / 17 * 16;
+    let wanted = memory_budget::largest_working_set(machine, 1).max(MIN_SET).next_power_of_two();
+    wanted.min(1 << most.max(MIN_SET).ilog2())
 }
 
 /// The case of memory: the largest working set in base pages, part of every run.
-pub(crate) fn in_memory(machine: &Machine) -> Case {
-    largest_in(machine, PageSize::Base)
+pub(crate) fn memory_case(machine: &Machine) -> Case {
+    largest_case(machine, PageSize::Base)
 }
 
 /// The case of a set of so many bytes in base pages.
-pub(super) fn in_base_pages(bytes: u64) -> Case {
-    Case::new().at(PageSize::Base).with(BYTES, bytes)
+pub(super) fn base_page_case(bytes: u64) -> Case {
+    Case::new().with_word(PageSize::Base).with_number(BYTES, bytes)
 }
 
 /// The case of the largest working set in such pages.
-pub(super) fn largest_in(machine: &Machine, pages: PageSize) -> Case {
-    Case::new().at(pages).with(BYTES, largest(machine))
+pub(super) fn largest_case(machine: &Machine, pages: PageSize) -> Case {
+    Case::new().with_word(pages).with_number(BYTES, largest_latency_set(machine))
 }
 
 /// The case of the largest working set with the fewest misses of the TLB: in huge pages where the kernel may provide them.
-pub(super) fn largest_without_translation(machine: &Machine) -> Case {
+pub(super) fn fewest_tlb_misses_case(machine: &Machine) -> Case {
     let is_huge = page_sizes(machine).contains(&PageSize::Huge);
-    largest_in(machine, if is_huge { PageSize::Huge } else { PageSize::Base })
+    largest_case(machine, if is_huge { PageSize::Huge } else { PageSize::Base })
 }
 
 /// Octaves by which a stored run may have larger sets than today's: another version of kelvin believed more of a virtual machine's cache.
-const LARGER: u32 = 4;
+const MAX_EXTRA_OCTAVES: u32 = 4;
 /// Octaves from one set in huge pages to the next.
-const HUGE_STEP: u32 = 4;
+const HUGE_STEP_OCTAVES: u32 = 4;
 
 /// The latency of the largest working set with the fewest misses of the TLB. Where a stored run has larger sets, between the sets before
 /// and after it in such pages, on a line by the logarithm of the size: both lie in memory, and only translation by the host grows.
 ///
 /// # Errors
 /// None of them was measured.
-pub(super) fn without_translation(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    let largest = largest(facts.machine());
-    large(facts, largest).or_else(|why| {
-        let found = (1..=LARGER).find_map(|octaves| Some((octaves, large(facts, largest << octaves).ok()?)));
+pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
+    let largest = largest_latency_set(facts.machine());
+    large_set_latency(facts, largest).or_else(|why| {
+        let found = (1..=MAX_EXTRA_OCTAVES)
+            .find_map(|octaves| Some((octaves, large_set_latency(facts, largest << octaves).ok()?)));
         // Earlier versions took the power of two below four times the last-level cache.
-        let Some((octaves, after)) = found else { return large(facts, largest >> 1).map_err(|_| why) };
-        let Ok(before) = large(facts, (largest << octaves) >> HUGE_STEP) else { return Ok(after) };
-        let way = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP);
+        let Some((octaves, after)) = found else { return large_set_latency(facts, largest >> 1).map_err(|_| why) };
+        let Ok(before) = large_set_latency(facts, (largest << octaves) >> HUGE_STEP_OCTAVES) else { return Ok(after) };
+        let way = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP_OCTAVES);
         let value = before.value + way * (after.value - before.value);
         Ok(Input { name: format!("{} and {}, between them", before.name, after.name), value, ..after })
     })
@@ -133,40 +134,42 @@ pub(super) fn without_translation(facts: &Facts<'_>) -> Result<Input, NoPredicti
 ///
 /// # Errors
 /// None was measured.
-pub(super) fn without_translation_of(facts: &Facts<'_>, bytes: u64) -> Result<Input, NoPrediction> {
+pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
     let larger = bytes.next_power_of_two();
-    let beyond = (larger > largest(facts.machine())).then(|| large(facts, larger).ok()).flatten();
-    beyond.map_or_else(|| without_translation(facts), Ok)
+    let beyond =
+        (larger > largest_latency_set(facts.machine())).then(|| large_set_latency(facts, larger).ok()).flatten();
+    beyond.map_or_else(|| untranslated_latency(facts), Ok)
 }
 
 /// The latency of a large set with the fewest misses of the TLB.
-fn large(facts: &Facts<'_>, bytes: u64) -> Result<Input, NoPrediction> {
-    facts.measured(&LATENCY, &largest_without_translation(facts.machine()).with(BYTES, bytes))
+fn large_set_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
+    facts.measured(&LATENCY, &fewest_tlb_misses_case(facts.machine()).with_number(BYTES, bytes))
 }
 
 /// The latency of memory with the fewest misses of the TLB that were measured: in huge pages, else in base pages.
-pub(crate) fn of_memory(facts: &Facts<'_>) -> Result<Input, NoPrediction> {
-    without_translation(facts).or_else(|_| facts.measured(&LATENCY, &in_memory(facts.machine())))
+pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
+    untranslated_latency(facts).or_else(|_| facts.measured(&LATENCY, &memory_case(facts.machine())))
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large
 /// ones only every other and that of L3. More effort includes every point of less.
 fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
-    let last_level = allowance::last_level(machine);
-    let largest = largest(machine);
-    let fine = FINE.max(2 * last_level);
-    let outer = curve::outer_caches(machine);
-    let powers = (SMALLEST.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
+    let last_level = memory_budget::last_level_bytes(machine);
+    let largest = largest_latency_set(machine);
+    let fine = MIN_FINE_LIMIT.max(2 * last_level);
+    let outer = latency_model::outer_cache_cases(machine);
+    let powers = (MIN_SET.ilog2()..=largest.ilog2()).map(|power| 1u64 << power);
     let wanted = |bytes: u64| match effort {
         Effort::Quick => {
             bytes <= MIB
                 || bytes == largest
-                || outer.as_ref().is_some_and(|[_, third]| *third == in_base_pages(bytes))
+                || outer.as_ref().is_some_and(|[_, third]| *third == base_page_case(bytes))
                 || (largest.ilog2() - bytes.ilog2()).is_multiple_of(2)
         }
         _ => true,
     };
-    let between = |bytes: u64| effort > Effort::Quick && bytes >= COARSE && bytes + bytes / 2 <= fine.min(largest);
+    let between =
+        |bytes: u64| effort > Effort::Quick && bytes >= MAX_COARSE_SET && bytes + bytes / 2 <= fine.min(largest);
     powers
         .flat_map(|bytes| [wanted(bytes).then_some(bytes), between(bytes).then_some(bytes + bytes / 2)])
         .flatten()
@@ -175,24 +178,24 @@ fn base_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
 
 /// The largest working set, and smaller ones in steps of four octaves (thorough: one).
 fn huge_sizes(machine: &Machine, effort: Effort) -> Vec<u64> {
-    let step = if effort == Effort::Thorough { 1 } else { HUGE_STEP as usize };
-    let largest = largest(machine);
-    if largest < SMALLEST_HUGE {
+    let step = if effort == Effort::Thorough { 1 } else { HUGE_STEP_OCTAVES as usize };
+    let largest = largest_latency_set(machine);
+    if largest < MIN_HUGE_SET {
         return Vec::new();
     }
-    let least = SMALLEST_HUGE.ilog2();
+    let least = MIN_HUGE_SET.ilog2();
     let mut sizes: Vec<u64> = (least..=largest.ilog2()).rev().step_by(step).map(|power| 1 << power).collect();
     sizes.truncate(if effort == Effort::Quick { 1 } else { sizes.len() });
     sizes.reverse();
     sizes
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let bytes = number(case, BYTES)?;
-    let pages = pages(case)?;
-    let mut ring = obtained(bytes + bytes / 16, Ring::new(bytes, pages, bench.seed()))?;
+    let pages = page_kind(case)?;
+    let mut ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
     bench.note(check_pages(ring.arena(), pages)?);
-    settle(&mut Timed { ring: &mut ring, clock: bench.clock() });
+    warm_caches(&mut TimedRing { ring: &mut ring, clock: bench.clock() });
     bench.time(&LATENCY, |loads| {
         ring.chase(loads);
         Ok(())
@@ -200,16 +203,16 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 /// Sets up to this size are traversed once: some 0.1 s at memory latency.
-const PASSED: usize = LATENCY_FLUSHED as usize;
+const MAX_TRAVERSED_BYTES: usize = LATENCY_FLUSHED_BYTES as usize;
 /// Loads of a sample of a larger set, a few pages' worth of each cache, and how many samples there are, of which the median counts.
-const SAMPLE: u64 = 2000;
-const SAMPLES: usize = 5;
+const SAMPLE_LOADS: u64 = 2000;
+const SAMPLE_COUNT: usize = 5;
 /// The caches hold a good part of a set whose loads are faster by this factor than when nothing of it is in them. A cache of half its
 /// size or more is seen in this way, and one of a quarter serves a pass over and over in the same order with a fiftieth of its loads.
-const FASTER: f64 = 0.85;
+const MAX_CACHED_RATIO: f64 = 0.85;
 
 /// A working set that can be chased and flushed.
-trait Chased {
+trait ChasedSet {
     fn bytes(&self) -> usize;
     fn lines(&self) -> u64;
     /// Follows so many pointers; the ticks that it took.
@@ -218,12 +221,12 @@ trait Chased {
 }
 
 /// A ring, timed by a clock.
-struct Timed<'r> {
-    ring: &'r mut Ring,
+struct TimedRing<'r> {
+    ring: &'r mut PointerRing,
     clock: Clock,
 }
 
-impl Chased for Timed<'_> {
+impl ChasedSet for TimedRing<'_> {
     fn bytes(&self) -> usize {
         self.ring.arena().len()
     }
@@ -244,11 +247,11 @@ impl Chased for Timed<'_> {
 }
 
 /// Brings the caches to the state that long chasing of the set would.
-fn settle(set: &mut impl Chased) {
-    if set.bytes() > PASSED {
-        let built = sampled(set);
+fn warm_caches(set: &mut impl ChasedSet) {
+    if set.bytes() > MAX_TRAVERSED_BYTES {
+        let built = sample_ticks(set);
         set.flush();
-        if built >= FASTER * sampled(set) {
+        if built >= MAX_CACHED_RATIO * sample_ticks(set) {
             return;
         }
     }
@@ -256,10 +259,10 @@ fn settle(set: &mut impl Chased) {
 }
 
 /// Ticks of a sample of loads.
-fn sampled(set: &mut impl Chased) -> f64 {
-    let mut samples: [u64; SAMPLES] = std::array::from_fn(|_| set.chase(SAMPLE));
+fn sample_ticks(set: &mut impl ChasedSet) -> f64 {
+    let mut samples: [u64; SAMPLE_COUNT] = std::array::from_fn(|_| set.chase(SAMPLE_LOADS));
     samples.sort_unstable();
-    samples[SAMPLES / 2] as f64
+    samples[SAMPLE_COUNT / 2] as f64
 }
 
 #[cfg(test)]
@@ -284,7 +287,7 @@ mod tests {
         chased: u64,
     }
 
-    impl Chased for Simulated {
+    impl ChasedSet for Simulated {
         fn bytes(&self) -> usize {
             self.bytes
         }
@@ -306,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn a_large_set_is_flushed_only_where_the_caches_do_not_hold_it() {
+    fn large_uncached_set_is_flushed() {
         const MIB: usize = 1 << 20;
         let passed = |bytes: usize, cache: usize| {
             let mut set = Simulated { bytes, cache, held: cache.min(bytes), chased: 0 };
-            settle(&mut set);
+            warm_caches(&mut set);
             (set.chased >= set.lines(), set.held)
         };
         assert_eq!(passed(48 * MIB, 8 * MIB), (true, 8 * MIB), "a small one is traversed anyway");
@@ -324,22 +327,22 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_a_set_of_at_least_four_times_the_last_level_where_that_fits() {
+    fn memory_set_is_four_times_last_level() {
         let of = |last_level: u64, available: u64| {
             let mut machine = machine(&[(3, last_level * MIB)]);
             machine.memory.available_bytes = Fact::known(available, "a test");
-            largest(&machine) / MIB
+            largest_latency_set(&machine) / MIB
         };
         assert_eq!([of(32, 8 << 30), of(64, 8 << 30), of(96, 8 << 30), of(504, 64 << 30)], [256, 256, 512, 2048]);
         assert_eq!(of(96, 1 << 30), 256, "half of the memory and what building takes");
     }
 
     #[test]
-    fn the_ring_stays_within_the_allowance() {
+    fn ring_stays_within_memory_budget() {
         for limit in [64u64, 96, 130, 200, 272, 400, 512, 600, 1024, 8192].map(|mib| mib << 20) {
             let mut machine = machine(&[(3, 32 * MIB)]);
             machine.limits.memory_bytes = Fact::known(Some(limit), "a test");
-            let largest = largest(&machine);
+            let largest = largest_latency_set(&machine);
             assert!(largest + largest / 16 <= limit / 2, "{largest} of {limit}");
             // And no smaller than needed.
             assert!(largest >= (limit / 16).min(256 * MIB), "{largest} of {limit}");
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_two_per_octave_and_less_effort_has_fewer_of_the_same() {
+    fn lower_effort_has_subset_of_points() {
         let machine = machine(&[(3, 32 * MIB)]);
         let sizes = base_sizes(&machine, Effort::Default);
         assert_eq!(sizes[..5], [4 * KIB, 8 * KIB, 16 * KIB, 24 * KIB, 32 * KIB]);
@@ -365,6 +368,6 @@ mod tests {
         let sizes = base_sizes(&small, Effort::Thorough);
         assert_eq!(sizes.last(), Some(&(16 * MIB)));
         assert!(sizes.iter().all(|bytes| bytes + bytes / 16 <= 32 * MIB));
-        assert_eq!(sizes[0], SMALLEST);
+        assert_eq!(sizes[0], MIN_SET);
     }
 }

@@ -4,16 +4,17 @@
 //! mem.bandwidth.copy, by the best loop for this processor in huge pages.
 
 use kelvin_catalogue::mem::{
-    AskedPages, BANDWIDTH, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, Cpus,
+    BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus,
+    RequestedPages,
 };
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::kernels::bandwidth::{Operation, library, library_copy};
-use kelvin_sys::memory::Pages;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::kernels::bandwidth::{Operation, library_copy, memcpy_library};
+use kelvin_sys::memory::PagePolicy;
 
-use super::axes::{number, obtained, page_sizes};
-use super::bandwidth::{Mover, PART, cached_sets, in_memory};
-use crate::predict::Predicting;
+use super::axes::{number, page_sizes, skip_if_out_of_memory};
+use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_MEMCPY.id.as_str(),
@@ -47,39 +48,40 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BANDWIDTH_MEMCPY],
-    inputs: &[BANDWIDTH.as_str()],
+    inputs: &[BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
 };
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let largest = BYTES.of(&in_memory(machine)).unwrap_or_default();
-    let of = |bytes: u64, pages: AskedPages| Case::new().with(BYTES, bytes).at(pages);
-    let mut cases = vec![of(largest, AskedPages::Default)];
+    let largest = BYTES.number_in(&memory_case(machine)).unwrap_or_default();
+    let of = |bytes: u64, pages: RequestedPages| Case::new().with_number(BYTES, bytes).with_word(pages);
+    let mut cases = vec![of(largest, RequestedPages::Default)];
     if effort != Effort::Quick && page_sizes(machine).len() > 1 {
-        cases.push(of(largest, AskedPages::Huge));
+        cases.push(of(largest, RequestedPages::Huge));
     }
     if effort == Effort::Thorough {
         let cached = cached_sets(machine, false).into_iter().filter(|&bytes| bytes < largest);
-        cases.extend(cached.map(|bytes| of(bytes, AskedPages::Default)));
+        cases.extend(cached.map(|bytes| of(bytes, RequestedPages::Default)));
     }
     cases
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let bytes = number(case, BYTES)?;
-    let pages = match AskedPages::of(case) {
-        Some(AskedPages::Default) => Pages::Default,
-        Some(AskedPages::Huge) => Pages::Huge,
-        None => return Err(Stop::fail(format!("the case needs pages=default or pages=huge, not {case}"))),
+    let pages = match RequestedPages::of(case) {
+        Some(RequestedPages::Default) => PagePolicy::Default,
+        Some(RequestedPages::Huge) => PagePolicy::Huge,
+        None => return Err(ProbeError::fail(format!("the case needs pages=default or pages=huge, not {case}"))),
     };
-    let (mut mover, memcpy) = (obtained(bytes, Mover::in_pages(bytes, PART, pages))?, library_copy());
+    let (mut mover, memcpy) =
+        (skip_if_out_of_memory(bytes, BandwidthArrays::with_pages(bytes, PART_BYTES, pages))?, library_copy());
     let counted = mover.iteration_bytes(Operation::Copy);
-    bench.note(mover.obtained()?);
+    bench.note(mover.describe_pages()?);
     bench.note(format!(
         "memcpy of {}, {} bytes a call; each byte copied counts twice, read and written",
-        library(),
+        memcpy_library(),
         counted / 2
     ));
     bench.time_work(&BANDWIDTH_MEMCPY, counted as f64, |iterations| {
@@ -91,9 +93,9 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 /// Predicted range beyond what is expected, as a share.
 const TOLERANCE: f64 = 0.1;
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
-    let there = Case::new().with(BYTES, bytes).at(Cpus::One);
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+    let there = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
     let reading = facts.measured(&BANDWIDTH_READ, &there)?;
     let writing = facts.measured(&BANDWIDTH_WRITE, &there)?;
     let around = facts.measured(&BANDWIDTH_NTWRITE, &there)?;
@@ -102,14 +104,14 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
     let rate = |seconds: f64| 2.0 / seconds;
     let value = rate((apart * together).sqrt());
     let [slow, fast, most] = [apart, together, fastest].map(|seconds| rate(seconds) / 1e9);
-    Ok(Predicting::between(Basis::Derived, value, rate(apart) * (1.0 - TOLERANCE), rate(fastest) * (1.0 + TOLERANCE))
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, rate(apart) * (1.0 - TOLERANCE), rate(fastest) * (1.0 + TOLERANCE))
         .formula("reading and ordinary stores", "reading, and writing by ordinary stores, between one after the other and at once")
         .input(reading)
         .input(writing)
         .input(around)
         .constant("bytes read", 1.0, Unit::Count, "arrays of the operation")
         .constant("bytes written", 1.0, Unit::Count, "arrays of the operation")
-        .derived_as(format!(
+        .build_with(format!(
             "{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {:.1} GB/s; at most {most:.1} GB/s by non-temporal stores",
             value / 1e9
         )))
@@ -119,18 +121,21 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
     use kelvin_model::Fact;
 
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_usual_run_has_memory_in_both_kinds_of_pages_and_a_study_the_caches() {
+    fn default_run_has_both_page_kinds() {
         let mut two = machine(2, 32 * MIB, 24 << 30);
         let pages = |machine: &_, effort| -> Vec<_> {
-            cases(machine, effort).iter().map(|case| (BYTES.of(case).unwrap(), AskedPages::of(case).unwrap())).collect()
+            cases(machine, effort)
+                .iter()
+                .map(|case| (BYTES.number_in(case).unwrap(), RequestedPages::of(case).unwrap()))
+                .collect()
         };
-        let memory = [(256 * MIB, AskedPages::Default), (256 * MIB, AskedPages::Huge)];
+        let memory = [(256 * MIB, RequestedPages::Default), (256 * MIB, RequestedPages::Huge)];
         assert_eq!((pages(&two, Effort::Quick), pages(&two, Effort::Default)), (memory[..1].to_vec(), memory.to_vec()));
         let all: Vec<u64> = pages(&two, Effort::Thorough).into_iter().map(|(bytes, _)| bytes).collect();
         assert_eq!(all, [256 * MIB, 256 * MIB, 24 << 10, 512 << 10, 4 * MIB]);
@@ -139,11 +144,11 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_reading_and_writing_of_which_a_part_goes_on_at_once() {
+    fn memcpy_overlaps_reads_and_writes() {
         let known = [(&BANDWIDTH_READ, 20e9), (&BANDWIDTH_WRITE, 10e9), (&BANDWIDTH_NTWRITE, 25e9)];
         let known = known.map(|(metric, rate)| (metric.id.as_str(), Some(rate)));
-        facts_about(&known, |facts| {
-            let predicted = predict(facts, &BANDWIDTH_MEMCPY, &Case::new().with(BYTES, 1 << 28)).unwrap();
+        with_facts(&known, |facts| {
+            let predicted = predict(facts, &BANDWIDTH_MEMCPY, &Case::new().with_number(BYTES, 1 << 28)).unwrap();
             // Of a byte each 0.15 ns one after the other, 0.1 ns at once; 0.05 ns if no line is read that is overwritten.
             assert!((predicted.value - 2e9 / (0.15f64 * 0.1).sqrt()).abs() < 1.0, "{predicted:?}");
             let expected = [0.9 * 2e9 / 0.15, 1.1 * 2e9 / 0.05];

@@ -1,33 +1,33 @@
 //! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
 
-pub(crate) mod allowance;
 pub(crate) mod axes;
 pub(crate) mod bandwidth;
+mod bandwidth_model;
+mod cache_widths;
 pub(crate) mod core_to_core;
-mod curve;
 mod false_sharing;
 pub(crate) mod fault;
 mod fault_major;
 mod first_touch;
 pub(crate) mod latency;
-mod limits;
-mod loaded;
+mod latency_model;
+mod loaded_latency;
 mod memcpy;
-mod node;
+pub(crate) mod memory_budget;
+mod numa_node;
 mod operations;
-mod page;
-mod parallel;
+mod page_flags;
+mod parallel_chains;
 mod partner;
 pub(crate) mod published;
 mod stride;
 mod tlb;
-mod widths;
 
 use kelvin_harness::Probe;
 
 pub(crate) static PROBES: &[&Probe] = &[
     &latency::PROBE,
-    &parallel::PROBE,
+    &parallel_chains::PROBE,
     &stride::PROBE,
     &tlb::PROBE,
     &fault::PROBE,
@@ -35,9 +35,9 @@ pub(crate) static PROBES: &[&Probe] = &[
     &first_touch::PROBE,
     &bandwidth::PROBE,
     &memcpy::PROBE,
-    &loaded::PROBE,
+    &loaded_latency::PROBE,
     &core_to_core::PROBE,
     &false_sharing::PROBE,
-    &node::PROBE,
-    &page::PROBE,
+    &numa_node::PROBE,
+    &page_flags::PROBE,
 ];

@@ -7,7 +7,7 @@ use kelvin_model::Metric;
 use kelvin_sys::kernels::bandwidth::Operation;
 
 /// The operations in the order in which they are measured, each with its metric.
-pub(super) static MEASURED: [(Operation, &Metric); 7] = [
+pub(super) static MEASURED_OPERATIONS: [(Operation, &Metric); 7] = [
     (Operation::Read, &BANDWIDTH_READ),
     (Operation::Write, &BANDWIDTH_WRITE),
     (Operation::Copy, &BANDWIDTH_COPY),

@@ -3,12 +3,12 @@
 //! The L1 latency is the load of [`crate::published`]. As there, an unpublished figure is absent, and none is measured
 //! by us.
 
-use kelvin_harness::Facts;
+use kelvin_harness::PredictionInputs;
 use kelvin_model::{Machine, NoPrediction};
 
 /// Published figures of the memory hierarchy of one or a few microarchitectures, in core cycles.
 #[derive(Debug)]
-pub(crate) struct Hierarchy {
+pub(crate) struct PublishedHierarchy {
     /// Names, as the machine's facts give them.
     names: &'static [&'static str],
     /// Latency of a load that hits the second-level cache.
@@ -28,22 +28,22 @@ macro_rules! fog {
     };
 }
 
-static HIERARCHIES: &[Hierarchy] = &[
-    Hierarchy {
+static PUBLISHED_HIERARCHIES: &[PublishedHierarchy] = &[
+    PublishedHierarchy {
         names: &["Sandy Bridge", "Ivy Bridge"],
         second: Some(11.0),
         third: Some([28.0, 28.0]),
         outstanding: None,
         source: fog!("table 9.5, Cache sizes on Sandy Bridge"),
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &["Haswell", "Broadwell", "Broadwell-DE"],
         second: Some(12.0),
         third: Some([34.0, 34.0]),
         outstanding: None,
         source: fog!("table 10.2, Cache sizes on Haswell and Broadwell"),
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &[
             "Skylake",
             "Kaby Lake",
@@ -59,21 +59,21 @@ static HIERARCHIES: &[Hierarchy] = &[
         outstanding: None,
         source: fog!("table 11.2, Cache sizes on Skylake"),
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &["Zen"],
         second: Some(17.0),
         third: Some([40.0, 90.0]),
         outstanding: None,
         source: fog!("table 20.2, Cache sizes on AMD Zen 1"),
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &["Zen 2"],
         second: Some(12.0),
         third: Some([40.0, 40.0]),
         outstanding: None,
         source: fog!("table 20.3, Cache sizes on AMD Zen 2"),
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &["Sapphire Rapids", "Emerald Rapids", "Alder Lake", "Raptor Lake"],
         second: None,
         third: None,
@@ -81,7 +81,7 @@ static HIERARCHIES: &[Hierarchy] = &[
         source: "Bakhvalov, Performance Analysis and Tuning on Modern CPUs, second edition, 2024, load-store unit of the \
                  Golden Cove core",
     },
-    Hierarchy {
+    PublishedHierarchy {
         names: &["Zen 5"],
         second: Some(14.0),
         third: Some([47.0, 47.0]),
@@ -114,20 +114,20 @@ static MAIN_MEMORY: &[MainMemory] = &[
 ];
 
 /// Idle memory latency in nanoseconds, lowest and highest, and its source, where servers of the machine's microarchitecture have a row.
-pub(crate) fn main_memory(machine: &Machine) -> Option<([f64; 2], &'static str)> {
+pub(crate) fn published_memory_latency(machine: &Machine) -> Option<([f64; 2], &'static str)> {
     let name = machine.cpu.microarchitecture.get()?;
     let own = MAIN_MEMORY.iter().find(|row| row.names.contains(&name.as_str()))?;
     Some((own.nanoseconds, own.source))
 }
 
 /// The row of this machine's cores.
-pub(crate) fn hierarchy(facts: &Facts<'_>) -> Result<&'static Hierarchy, NoPrediction> {
+pub(crate) fn published_hierarchy(facts: &PredictionInputs<'_>) -> Result<&'static PublishedHierarchy, NoPrediction> {
     let name = facts.machine().cpu.microarchitecture.get().map(String::as_str);
-    let name = name.ok_or_else(|| NoPrediction::because("this processor's microarchitecture is unknown"))?;
-    HIERARCHIES
+    let name = name.ok_or_else(|| NoPrediction::new("this processor's microarchitecture is unknown"))?;
+    PUBLISHED_HIERARCHIES
         .iter()
         .find(|row| row.names.contains(&name))
-        .ok_or_else(|| NoPrediction::because(format!("the table of published cache latencies has no row for {name}")))
+        .ok_or_else(|| NoPrediction::new(format!("the table of published cache latencies has no row for {name}")))
 }
 
 #[cfg(test)]
@@ -137,13 +137,13 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn rows_are_in_order_and_no_name_is_in_two_of_them() {
-        let mut names: Vec<&str> = HIERARCHIES.iter().flat_map(|row| row.names).copied().collect();
+    fn rows_are_ordered_with_unique_names() {
+        let mut names: Vec<&str> = PUBLISHED_HIERARCHIES.iter().flat_map(|row| row.names).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        for row in HIERARCHIES {
+        for row in PUBLISHED_HIERARCHIES {
             assert!(row.second.is_none_or(|cycles| (9.0..=20.0).contains(&cycles)), "{row:?}");
             assert!(row.third.is_none_or(|[low, high]| row.second.is_some_and(|near| 2.0 * near < low) && low <= high));
             assert!(row.outstanding.is_none_or(|lines| (8.0..=256.0).contains(&lines)), "{row:?}");
@@ -152,21 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn main_memory_is_that_of_the_servers_of_the_core() {
+    fn memory_latency_is_for_servers_of_core() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        assert_eq!(main_memory(&machine), None);
+        assert_eq!(published_memory_latency(&machine), None);
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
-        assert_eq!(main_memory(&machine).unwrap().0, [113.0, 134.0]);
+        assert_eq!(published_memory_latency(&machine).unwrap().0, [113.0, 134.0]);
     }
 
     #[test]
     fn a_core_without_a_row_is_an_error() {
         let mut machine = testing::machine();
         machine.cpu.microarchitecture = Fact::known("Zen 9".into(), "a test");
-        let none = hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap_err();
+        let none = published_hierarchy(&PredictionInputs::new(&machine, &|_, _| None)).unwrap_err();
         assert_eq!(none.0, "the table of published cache latencies has no row for Zen 9");
         machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
-        assert_eq!(hierarchy(&Facts::new(&machine, &|_, _| None)).unwrap().second, Some(12.0));
+        assert_eq!(published_hierarchy(&PredictionInputs::new(&machine, &|_, _| None)).unwrap().second, Some(12.0));
     }
 }

@@ -4,14 +4,14 @@
 //! reason.
 
 use kelvin_catalogue::cpu::{self, LATENCY_LOAD};
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::memory::{LINE, Pages, Ring};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
-use super::axes::{check_pages, number, obtained};
-use super::{allowance, bandwidth, latency};
-use crate::predict::Predicting;
+use super::axes::{check_pages, number, skip_if_out_of_memory};
+use super::{bandwidth, latency, memory_budget};
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),
@@ -41,51 +41,55 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
     metrics: &[&LATENCY_STRIDE],
-    inputs: &[cpu::LATENCY.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
+    inputs: &[cpu::LATENCY.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
 };
 
 const STRIDES: [u64; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
-const QUICK: [u64; 3] = [16, 64, 1024];
-const USUAL: [u64; 6] = [16, 32, 64, 256, 1024, 4096];
+const QUICK_STRIDES: [u64; 3] = [16, 64, 1024];
+const DEFAULT_STRIDES: [u64; 6] = [16, 32, 64, 256, 1024, 4096];
 /// Set in bytes that fits every first-level cache, and has two of the largest stride.
-const SMALLEST: u64 = 8 << 10;
+const MIN_SET: u64 = 8 << 10;
 /// Minimum large set in bytes, memory permitting.
-const LEAST: u64 = 64 << 20;
+const MIN_LARGE_SET: u64 = 64 << 20;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let strides: &[u64] = match effort {
-        Effort::Quick => &QUICK,
-        Effort::Default => &USUAL,
+        Effort::Quick => &QUICK_STRIDES,
+        Effort::Default => &DEFAULT_STRIDES,
         Effort::Thorough => &STRIDES,
     };
-    let mut sets = vec![set(machine)];
+    let mut sets = vec![large_set(machine)];
     if effort == Effort::Thorough {
-        sets.extend(smaller(machine));
+        sets.extend(smaller_sets(machine));
     }
-    let of = |bytes: u64| strides.iter().map(move |&stride| Case::new().with(BYTES, bytes).with(STRIDE, stride));
+    let of = |bytes: u64| {
+        strides.iter().map(move |&stride| Case::new().with_number(BYTES, bytes).with_number(STRIDE, stride))
+    };
     sets.into_iter().flat_map(of).collect()
 }
 
 /// The sets of a surface beside the largest: powers of two, of which `mem.latency` has each.
-fn smaller(machine: &Machine) -> Vec<u64> {
-    let sizes = (SMALLEST.ilog2()..=latency::largest(machine).ilog2()).map(|power| 1 << power);
-    sizes.filter(|&bytes| bytes < set(machine)).collect()
+fn smaller_sets(machine: &Machine) -> Vec<u64> {
+    let sizes = (MIN_SET.ilog2()..=latency::largest_latency_set(machine).ilog2()).map(|power| 1 << power);
+    sizes.filter(|&bytes| bytes < large_set(machine)).collect()
 }
 
 /// Twice the last-level cache and at least 64 MiB, memory permitting, in multiples of the largest stride.
-fn set(machine: &Machine) -> u64 {
+fn large_set(machine: &Machine) -> u64 {
     let largest_stride = STRIDES[STRIDES.len() - 1];
-    let wanted = (2 * allowance::last_level(machine)).max(LEAST).min(allowance::largest(machine, 1));
+    let wanted = (2 * memory_budget::last_level_bytes(machine))
+        .max(MIN_LARGE_SET)
+        .min(memory_budget::largest_working_set(machine, 1));
     (wanted / largest_stride).max(2) * largest_stride
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (bytes, stride) = (number(case, BYTES)?, number(case, STRIDE)?);
-    let mut ring = obtained(bytes, Ring::backwards(bytes, stride, Pages::Base))?;
-    bench.note(check_pages(ring.arena(), Pages::Base)?);
+    let mut ring = skip_if_out_of_memory(bytes, PointerRing::descending(bytes, stride, PagePolicy::Base))?;
+    bench.note(check_pages(ring.arena(), PagePolicy::Base)?);
     ring.evict_end(usize::MAX);
     bench.time(&LATENCY_STRIDE, |loads| {
         ring.chase(loads);
@@ -94,46 +98,47 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 /// Bytes of a page, beyond which most prefetchers do not follow.
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 /// Tolerance of the bounds, as a share.
 const TOLERANCE: f64 = 0.1;
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stride = STRIDE.of(case).ok_or_else(|| NoPrediction::because("the case has no stride"))?;
-    let bytes = BYTES.of(case).ok_or_else(|| NoPrediction::because("the case has no bytes"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let stride = STRIDE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no stride"))?;
+    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
     let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
-    if bytes < set(facts.machine()) {
-        return of_smaller(facts, load, bytes, stride as f64);
+    if bytes < large_set(facts.machine()) {
+        return cached_set_latency(facts, load, bytes, stride as f64);
     }
-    let random = random(facts, bytes)?;
-    if stride == LINE as u64 {
-        return by_line(facts, load, random);
+    let random = random_latency(facts, bytes)?;
+    if stride == LINE_BYTES as u64 {
+        return line_stride_latency(facts, load, random);
     }
-    let line = facts.measured(&LATENCY_STRIDE, &Case::new().with(BYTES, bytes).with(STRIDE, LINE as u64))?;
-    Ok(if stride < LINE as u64 {
-        within_lines(load, line, random, stride as f64)
+    let line = facts
+        .measured(&LATENCY_STRIDE, &Case::new().with_number(BYTES, bytes).with_number(STRIDE, LINE_BYTES as u64))?;
+    Ok(if stride < LINE_BYTES as u64 {
+        sub_line_stride_latency(load, line, random, stride as f64)
     } else {
-        beyond_lines(load, line, random, stride)
+        multi_line_stride_latency(load, line, random, stride)
     })
 }
 
 /// The latency at random of a set of so many bytes in base pages, or of the largest.
-fn random(facts: &Facts<'_>, bytes: u64) -> Result<Input, NoPrediction> {
-    let there = facts.measured(&LATENCY, &latency::in_base_pages(bytes));
-    there.or_else(|_| facts.measured(&LATENCY, &latency::in_memory(facts.machine())))
+fn random_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
+    let there = facts.measured(&LATENCY, &latency::base_page_case(bytes));
+    there.or_else(|_| facts.measured(&LATENCY, &latency::memory_case(facts.machine())))
 }
 
 /// From an L1 hit to a new line at random for this share of the loads.
-fn about(value: f64, load: &Input, random: &Input, share: f64) -> Predicting {
+fn between_hit_and_random(value: f64, load: &Input, random: &Input, share: f64) -> PredictionBuilder {
     let most = load.value + random.value * share;
     let (low, high) = (load.value.min(value) * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
-    Predicting::between(Basis::Derived, value, low, high)
+    PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
 }
 
 /// Each load a line further: all of them prefetched.
-fn by_line(facts: &Facts<'_>, load: Input, random: Input) -> Result<Prediction, NoPrediction> {
-    let bandwidth = facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(facts.machine()))?;
-    let moved = LINE as f64 / bandwidth.value * 1e9;
+fn line_stride_latency(facts: &PredictionInputs<'_>, load: Input, random: Input) -> Result<Prediction, NoPrediction> {
+    let bandwidth = facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let moved = LINE_BYTES as f64 / bandwidth.value * 1e9;
     let value = load.value + moved;
     let words = format!(
         "{:.2} ns + 64 B / {:.2} GB/s = {value:.2} ns; without prefetching {:.1} ns more",
@@ -141,21 +146,21 @@ fn by_line(facts: &Facts<'_>, load: Input, random: Input) -> Result<Prediction, 
         bandwidth.value / 1e9,
         random.value
     );
-    Ok(about(value, &load, &random, 1.0)
+    Ok(between_hit_and_random(value, &load, &random, 1.0)
         .formula("load and a line", "a load from L1 + a line / read bandwidth")
         .input(load)
         .input(bandwidth)
         .input(random)
-        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
-        .derived_as(words))
+        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
+        .build_with(words))
 }
 
 /// Some loads reach a new line, as a stride of a line always does, and the others are in L1.
-fn within_lines(load: Input, line: Input, random: Input, stride: f64) -> Prediction {
-    let share = stride / LINE as f64;
+fn sub_line_stride_latency(load: Input, line: Input, random: Input, stride: f64) -> Prediction {
+    let share = stride / LINE_BYTES as f64;
     let value = share * line.value + (1.0 - share) * load.value;
     let words = format!("{share} x {:.2} ns + {} x {:.2} ns = {value:.2} ns", line.value, 1.0 - share, load.value);
-    about(value, &load, &random, share)
+    between_hit_and_random(value, &load, &random, share)
         .formula(
             "share of new lines",
             "the step to a new line for a share of the loads, and a load from L1 for the others",
@@ -163,40 +168,45 @@ fn within_lines(load: Input, line: Input, random: Input, stride: f64) -> Predict
         .input(line)
         .input(load)
         .input(random)
-        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
-        .derived_as(words)
+        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
+        .build_with(words)
 }
 
 /// Between the next line and one at random.
-fn beyond_lines(load: Input, line: Input, random: Input, stride: u64) -> Prediction {
+fn multi_line_stride_latency(load: Input, line: Input, random: Input, stride: u64) -> Prediction {
     let value = (line.value * random.value).sqrt();
     let words = format!("between {:.2} ns and {:.1} ns: {value:.1} ns", line.value, random.value);
-    let (name, within) = match stride < PAGE {
+    let (name, within) = match stride < PAGE_BYTES {
         true => ("lines of a page", "within a page"),
         false => ("lines of pages", "into the next page"),
     };
-    about(value, &load, &random, 1.0)
+    between_hit_and_random(value, &load, &random, 1.0)
         .formula(name, format!("between a step to the next line and one at random, the geometric mean, {within}"))
         .input(line)
         .input(random)
-        .derived_as(words)
+        .build_with(words)
 }
 
 /// Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
-fn of_smaller(facts: &Facts<'_>, load: Input, bytes: u64, stride: f64) -> Result<Prediction, NoPrediction> {
-    let random = facts.measured(&LATENCY, &latency::in_base_pages(bytes))?;
-    let fresh = stride.min(LINE as f64);
-    let most = load.value + random.value * fresh / LINE as f64;
+fn cached_set_latency(
+    facts: &PredictionInputs<'_>,
+    load: Input,
+    bytes: u64,
+    stride: f64,
+) -> Result<Prediction, NoPrediction> {
+    let random = facts.measured(&LATENCY, &latency::base_page_case(bytes))?;
+    let fresh = stride.min(LINE_BYTES as f64);
+    let most = load.value + random.value * fresh / LINE_BYTES as f64;
     let words = format!(
-        "{0:.2} ns; without prefetching {0:.2} + {1:.1} ns x {fresh}/{LINE} = {most:.1} ns",
+        "{0:.2} ns; without prefetching {0:.2} + {1:.1} ns x {fresh}/{LINE_BYTES} = {most:.1} ns",
         load.value, random.value
     );
-    Ok(about(load.value, &load, &random, fresh / LINE as f64)
+    Ok(between_hit_and_random(load.value, &load, &random, fresh / LINE_BYTES as f64)
         .formula("load from L1", "a load from L1, and at most that + random access x min(stride, line) / line")
         .input(load)
         .input(random)
-        .constant("line", LINE as f64, Unit::Bytes, "machine facts")
-        .derived_as(words))
+        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
+        .build_with(words))
 }
 
 #[cfg(test)]
@@ -207,44 +217,45 @@ mod tests {
     use kelvin_model::Fact;
 
     #[test]
-    fn the_set_is_beyond_the_caches_where_memory_permits() {
+    fn large_set_exceeds_caches() {
         let mut machine = testing::machine();
         machine.memory.available_bytes = Fact::known(8 << 30, "a test");
-        assert_eq!(set(&machine), 128 << 20);
+        assert_eq!(large_set(&machine), 128 << 20);
         machine.memory.available_bytes = Fact::known((64 << 20) + 4097, "a test");
-        assert_eq!(set(&machine), 32 << 20);
+        assert_eq!(large_set(&machine), 32 << 20);
     }
 
     #[test]
-    fn less_effort_has_fewer_of_the_same_strides() {
-        assert!(USUAL.iter().all(|stride| STRIDES.contains(stride)));
-        assert!(QUICK.iter().all(|stride| USUAL.contains(stride)));
+    fn lower_effort_has_subset_of_strides() {
+        assert!(DEFAULT_STRIDES.iter().all(|stride| STRIDES.contains(stride)));
+        assert!(QUICK_STRIDES.iter().all(|stride| DEFAULT_STRIDES.contains(stride)));
     }
 
     #[test]
-    fn a_study_is_a_surface_whose_sets_have_a_random_latency() {
+    fn study_sets_have_random_latency() {
         let mut machine = testing::machine();
         machine.memory.available_bytes = Fact::known(8 << 30, "a test");
         let surface = cases(&machine, Effort::Thorough);
         // 8 KiB to 64 MiB by twos, and the set of a run.
         assert_eq!(surface.len(), (14 + 1) * STRIDES.len());
         let latency: Vec<Case> = (latency::PROBE.cases)(&machine, Effort::Thorough);
-        for bytes in smaller(&machine) {
-            assert!(latency.contains(&latency::in_base_pages(bytes)), "{bytes}");
+        for bytes in smaller_sets(&machine) {
+            assert!(latency.contains(&latency::base_page_case(bytes)), "{bytes}");
         }
-        assert_eq!(cases(&machine, Effort::Default).len(), USUAL.len(), "a run has one set");
+        assert_eq!(cases(&machine, Effort::Default).len(), DEFAULT_STRIDES.len(), "a run has one set");
     }
 
     #[test]
-    fn a_set_in_a_cache_lies_between_a_hit_and_its_random_latency() {
+    fn cached_set_is_between_hit_and_random() {
         let machine = testing::machine();
         let measured = |id: &str, _: &Case| {
             let value = if *id == *LATENCY_LOAD.id { 1.0 } else { 8.0 };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |stride: u64| {
-            predict(&facts, &LATENCY_STRIDE, &Case::new().with(BYTES, 1 << 20).with(STRIDE, stride)).unwrap()
+            predict(&facts, &LATENCY_STRIDE, &Case::new().with_number(BYTES, 1 << 20).with_number(STRIDE, stride))
+                .unwrap()
         };
         let (short, long) = (of(16), of(1024));
         assert_eq!((short.value, long.value), (1.0, 1.0));
@@ -253,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_in_memory_follow_from_a_load_a_line_and_the_latency_at_random() {
+    fn memory_strides_follow_from_latencies() {
         let mut machine = testing::machine();
         machine.memory.available_bytes = Fact::known(8 << 30, "a test");
         let measured = |id: &str, _: &Case| {
@@ -265,9 +276,9 @@ mod tests {
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |stride: u64| {
-            let case = Case::new().with(BYTES, set(&machine)).with(STRIDE, stride);
+            let case = Case::new().with_number(BYTES, large_set(&machine)).with_number(STRIDE, stride);
             predict(&facts, &LATENCY_STRIDE, &case).unwrap()
         };
         assert_eq!([16, 32, 64, 256, 4096].map(|stride| of(stride).value), [3.0, 5.0, 5.0, 36.0, 36.0]);

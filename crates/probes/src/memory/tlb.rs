@@ -5,12 +5,12 @@
 
 use kelvin_catalogue::cpu::{self, FREQUENCY};
 use kelvin_catalogue::mem::{LATENCY, TLB, TLB_PACKED, TOUCHED_PAGES};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::memory::{LINE, Pages, Ring};
+use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
-use super::axes::{check_pages, number, obtained};
-use super::{allowance, curve};
+use super::axes::{check_pages, number, skip_if_out_of_memory};
+use super::{latency_model, memory_budget};
 
 pub(crate) static PROBE: Probe = Probe {
     id: TLB.id.as_str(),
@@ -43,33 +43,36 @@ pub(crate) static PROBE: Probe = Probe {
 
 /// Numbers of pages: below, at and above the TLBs of known cores (first level 16 to 96 entries, second level 512 to
 /// 4096).
-const COUNTS: [u64; 11] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
-const USUAL: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
-const QUICK: [u64; 3] = [16, 256, 16384];
-const PAGE: u64 = 4096;
+const PAGE_COUNTS: [u64; 11] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384];
+const DEFAULT_COUNTS: [u64; 6] = [16, 64, 256, 1024, 4096, 16384];
+const QUICK_COUNTS: [u64; 3] = [16, 256, 16384];
+const PAGE_BYTES: u64 = 4096;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     let counts: &[u64] = match effort {
-        Effort::Quick => &QUICK,
-        Effort::Default => &USUAL,
-        Effort::Thorough => &COUNTS,
+        Effort::Quick => &QUICK_COUNTS,
+        Effort::Default => &DEFAULT_COUNTS,
+        Effort::Thorough => &PAGE_COUNTS,
     };
-    let most = allowance::allowance(machine) / (PAGE + LINE as u64);
+    let most = memory_budget::memory_budget(machine) / (PAGE_BYTES + LINE_BYTES as u64);
     let fitting = counts.iter().filter(|&&count| count <= most);
-    fitting.map(|&count| Case::new().with(TOUCHED_PAGES, count)).collect()
+    fitting.map(|&count| Case::new().with_number(TOUCHED_PAGES, count)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let count = number(case, TOUCHED_PAGES)?;
-    let bytes = count * PAGE as usize;
-    let mut packed = obtained(count * LINE, Ring::new(count * LINE, Pages::Base, bench.seed()))?;
-    chase(bench, &TLB_PACKED, &mut packed)?;
-    let mut spread = obtained(bytes, Ring::one_line_a_page(count, bench.seed()))?;
-    bench.note(check_pages(spread.arena(), Pages::Base)?);
-    chase(bench, &TLB, &mut spread)
+    let bytes = count * PAGE_BYTES as usize;
+    let mut packed = skip_if_out_of_memory(
+        count * LINE_BYTES,
+        PointerRing::new(count * LINE_BYTES, PagePolicy::Base, bench.seed()),
+    )?;
+    time_chase(bench, &TLB_PACKED, &mut packed)?;
+    let mut spread = skip_if_out_of_memory(bytes, PointerRing::line_per_page(count, bench.seed()))?;
+    bench.note(check_pages(spread.arena(), PagePolicy::Base)?);
+    time_chase(bench, &TLB, &mut spread)
 }
 
-fn chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut Ring) -> Result<(), Stop> {
+fn time_chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut PointerRing) -> Result<(), ProbeError> {
     ring.chase(ring.lines() as u64);
     bench.time(metric, |loads| {
         ring.chase(loads);
@@ -77,20 +80,20 @@ fn chase(bench: &mut Bench<'_>, metric: &Metric, ring: &mut Ring) -> Result<(), 
     })
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let count = TOUCHED_PAGES.of(case).ok_or_else(|| NoPrediction::because("the case has no count"))?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let count = TOUCHED_PAGES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no count"))?;
     if metric.id == TLB_PACKED.id {
-        return curve::in_adjacent_lines(facts, count * LINE as u64);
+        return latency_model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
     }
-    curve::in_pages(facts, facts.measured(&TLB_PACKED, case)?, count)
+    latency_model::one_line_per_page_latency(facts, facts.measured(&TLB_PACKED, case)?, count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     #[test]
-    fn less_effort_has_fewer_of_the_same_counts() {
-        assert!(USUAL.iter().all(|count| COUNTS.contains(count)));
-        assert!(QUICK.iter().all(|count| USUAL.contains(count)));
+    fn lower_effort_has_subset_of_counts() {
+        assert!(DEFAULT_COUNTS.iter().all(|count| PAGE_COUNTS.contains(count)));
+        assert!(QUICK_COUNTS.iter().all(|count| DEFAULT_COUNTS.contains(count)));
     }
 }

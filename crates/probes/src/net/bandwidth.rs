@@ -5,72 +5,72 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use kelvin_catalogue::Placement;
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_READ, CORE_TO_CORE, LATENCY};
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, CORE_TO_CORE, LATENCY};
 use kelvin_catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_BUSY, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_TCP_WAY, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
+    BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS,
     SendMethod,
 };
 use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, SocketOptions, Stop};
-use kelvin_model::{Basis, Case, Input, Machine, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind, TcpOptions};
+use kelvin_model::{Case, Input, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::{Error, Result as Done, net};
-use kelvin_wire::numbered::NUMBER;
+use kelvin_wire::sequence::NUMBER_BYTES;
 
-use super::bulk::{Bulk, Known, Plan, Totals, placed};
-use super::link::{LARGEST_DATAGRAM, Link, Protocol, USUAL_CONTROL, prefer_congestion_control};
-use super::messages::{SMALL, message};
+use super::bulk::{BulkStreams, StreamPlan, StreamReport, StreamTotals, place_streams};
+use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
+use super::message_sizes::{SMALL_MESSAGE, message_bytes};
 use super::{sender, stream};
-use crate::memory::{allowance, bandwidth, core_to_core, latency};
+use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
 use crate::os::ipc::partner_cpu;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
-const WINDOW: Duration = Duration::from_millis(10);
+const COUNT_WINDOW: Duration = Duration::from_millis(10);
 /// Fewest windows of a round, which is made longer for them: rounds differ several times as much as windows.
-const FEWEST_WINDOWS: u32 = 3;
+const MIN_WINDOWS: u32 = 3;
 pub(super) static TCP: Probe = Probe {
     id: BANDWIDTH_TCP.id.as_str(),
     summary: "Bytes from one process to another over TCP, by message, streams and placement",
     kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_BUSY],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
+    metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
         true => predict(facts, case, Protocol::Tcp),
-        false => Ok(one_is_busy()),
+        false => Ok(busiest_cpu()),
     },
 };
 
-pub(super) static TCP_WAY: Probe = Probe {
-    id: BANDWIDTH_TCP_WAY.id.as_str(),
+pub(super) static TCP_SEND_METHOD: Probe = Probe {
+    id: BANDWIDTH_TCP_METHOD.id.as_str(),
     summary: "Bytes from one process to another over TCP, with and without copying out of the program's memory",
     kind: ProbeKind::Measure,
     method: METHOD,
-    metrics: &[&BANDWIDTH_TCP_WAY],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
-    cases: way_cases,
+    metrics: &[&BANDWIDTH_TCP_METHOD],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
+    cases: send_method_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
-pub(super) static TCP_SYSTEM: Probe = Probe {
+pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
     id: BANDWIDTH_TCP_SYSTEM.id.as_str(),
     summary: "Bytes from one process to another over TCP, with the congestion control that programs have by default",
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_SYSTEM],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
+    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: |_, effort| {
-        let of_calls = Case::new().with(MESSAGE, CALLS).at(Placement::TwoCpus);
-        let of_bytes = if effort == Effort::Quick { Vec::new() } else { single(&[BYTES]) };
+        let of_calls = Case::new().with_number(MESSAGE, CALL_BOUND_MESSAGE).with_word(PairPlacement::TwoCpus);
+        let of_bytes = if effort == Effort::Quick { Vec::new() } else { single_stream_cases(&[BYTE_BOUND_MESSAGE]) };
         std::iter::once(of_calls).chain(of_bytes).collect()
     },
-    run: |bench, case| run_with(bench, case, Protocol::Tcp, Control::Systems),
+    run: |bench, case| run_with(bench, case, Protocol::Tcp, CongestionControl::Systems),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
 };
 
@@ -84,24 +84,24 @@ pub(super) static UDP: Probe = Probe {
         STREAM_UDP.id.as_str(),
         CORE_TO_CORE.id.as_str(),
         LATENCY.id.as_str(),
-        BANDWIDTH.as_str(),
+        BANDWIDTH_PROBE.as_str(),
         SWITCH_PROCESS_PIPE.id.as_str(),
     ],
     cases: |_, effort| {
         let messages = match effort {
             Effort::Quick => &[1472][..],
-            Effort::Default => &[SMALL, 1472, LARGEST_DATAGRAM],
-            Effort::Thorough => &[SMALL, 1472, 16 << 10, LARGEST_DATAGRAM],
+            Effort::Default => &[SMALL_MESSAGE, 1472, LARGEST_DATAGRAM],
+            Effort::Thorough => &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM],
         };
-        single(messages)
+        single_stream_cases(messages)
     },
     run: |bench, case| run(bench, case, Protocol::Udp),
     predict: |facts, metric, case| {
-        let because = |reason: &str| Err(NoPrediction::because(reason));
-        let share_a_cpu = Placement::of(case) == Some(Placement::SameCpu);
+        let because = |reason: &str| Err(NoPrediction::new(reason));
+        let share_a_cpu = PairPlacement::of(case) == Some(PairPlacement::SameCpu);
         match metric.id {
-            id if id == BANDWIDTH_UDP.id && share_a_cpu => what_is_not_lost(facts, case),
-            id if id == BANDWIDTH_UDP_SENT.id && share_a_cpu => sent_in_half_of_the_time(facts, case),
+            id if id == BANDWIDTH_UDP.id && share_a_cpu => datagram_rate(facts, case),
+            id if id == BANDWIDTH_UDP_SENT.id && share_a_cpu => datagram_send_rate(facts, case),
             id if [BANDWIDTH_UDP.id, BANDWIDTH_UDP_SENT.id].contains(&id) => predict(facts, case, Protocol::Udp),
             _ => {
                 because("it depends on how much the receiver's buffer holds, and on where the kernel runs its own work")
@@ -116,8 +116,8 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UNIX],
-    inputs: &[STREAM_UNIX.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH.as_str()],
-    cases: |_, effort| single(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
+    inputs: &[STREAM_UNIX.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
+    cases: |_, effort| single_stream_cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
 };
@@ -175,96 +175,107 @@ const METHOD: Method = Method {
 };
 
 /// One stream each.
-fn single(messages: &[u64]) -> Vec<Case> {
-    placed_at(messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)), Placement::ALL)
+fn single_stream_cases(messages: &[u64]) -> Vec<Case> {
+    with_placements(messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)), PairPlacement::ALL)
 }
 
-fn cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
-    let of = |&bytes: &u64| streams.iter().map(move |&count| Case::new().with(MESSAGE, bytes).with(STREAMS, count));
-    placed_at(messages.iter().flat_map(of), Placement::ALL)
+fn stream_cases(messages: &[u64], streams: &[u64]) -> Vec<Case> {
+    let of = |&bytes: &u64| {
+        streams.iter().map(move |&count| Case::new().with_number(MESSAGE, bytes).with_number(STREAMS, count))
+    };
+    with_placements(messages.iter().flat_map(of), PairPlacement::ALL)
 }
 
 /// Each of them at each placement.
-fn placed_at(cases: impl Iterator<Item = Case>, placements: &[Placement]) -> Vec<Case> {
-    cases.flat_map(|case| placements.iter().map(move |&placement| case.clone().at(placement))).collect()
+fn with_placements(cases: impl Iterator<Item = Case>, placements: &[PairPlacement]) -> Vec<Case> {
+    cases.flat_map(|case| placements.iter().map(move |&placement| case.clone().with_word(placement))).collect()
 }
 
 /// One stream, two, and one for each CPU.
 fn stream_counts(machine: &Machine) -> Vec<u64> {
-    let mut counts = vec![1, 2, allowance::allowed(machine)];
+    let mut counts = vec![1, 2, memory_budget::allowed_cpu_count(machine)];
     counts.sort_unstable();
     counts.dedup();
     counts
 }
 
 /// Messages of which calls, and of which bytes are most of the cost.
-const CALLS: u64 = 4 << 10;
-const BYTES: u64 = 64 << 10;
+const CALL_BOUND_MESSAGE: u64 = 4 << 10;
+const BYTE_BOUND_MESSAGE: u64 = 64 << 10;
 
 /// Messages of one stream, and of several those where calls are most of the cost and where bytes are.
 fn tcp_cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [SMALL, CALLS, BYTES, 1 << 20];
+    let all = [SMALL_MESSAGE, CALL_BOUND_MESSAGE, BYTE_BOUND_MESSAGE, 1 << 20];
     match effort {
-        Effort::Quick => cases(&[CALLS], &[1, 2]),
-        Effort::Default => [cases(&all, &[1]), cases(&[CALLS, BYTES], &stream_counts(machine)[1..])].concat(),
-        Effort::Thorough => cases(&all, &stream_counts(machine)),
+        Effort::Quick => stream_cases(&[CALL_BOUND_MESSAGE], &[1, 2]),
+        Effort::Default => [
+            stream_cases(&all, &[1]),
+            stream_cases(&[CALL_BOUND_MESSAGE, BYTE_BOUND_MESSAGE], &stream_counts(machine)[1..]),
+        ]
+        .concat(),
+        Effort::Thorough => stream_cases(&all, &stream_counts(machine)),
     }
 }
 
 /// At one size, which saving a copy is for, between two CPUs, where the copy saved may overlap the receiver's work.
-fn way_cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let two_cpus = &[Placement::TwoCpus][..];
+fn send_method_cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let two_cpus = &[PairPlacement::TwoCpus][..];
     let (messages, methods, placements) = match effort {
         Effort::Quick => (&[64 << 10][..], &[SendMethod::Send, SendMethod::Sendfile][..], two_cpus),
         Effort::Default => (&[64 << 10][..], SendMethod::ALL, two_cpus),
-        Effort::Thorough => (&[4 << 10, 64 << 10][..], SendMethod::ALL, Placement::ALL),
+        Effort::Thorough => (&[4 << 10, 64 << 10][..], SendMethod::ALL, PairPlacement::ALL),
     };
-    let of = |&bytes| methods.iter().map(move |&method| Case::new().with(MESSAGE, bytes).at(method));
-    placed_at(messages.iter().flat_map(of), placements)
+    let of = |&bytes| methods.iter().map(move |&method| Case::new().with_number(MESSAGE, bytes).with_word(method));
+    with_placements(messages.iter().flat_map(of), placements)
 }
 
 /// Where the congestion control of TCP comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Control {
+enum CongestionControl {
     /// From the options of the run, else the usual one.
     Chosen,
     /// From the system, as for a program that chooses none.
     Systems,
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
-    run_with(bench, case, protocol, Control::Chosen)
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
+    run_with(bench, case, protocol, CongestionControl::Chosen)
 }
 
-fn run_with(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, control: Control) -> Result<(), Stop> {
-    let plan = plan(bench, case, protocol)?;
+fn run_with(
+    bench: &mut Bench<'_>,
+    case: &Case,
+    protocol: Protocol,
+    control: CongestionControl,
+) -> Result<(), ProbeError> {
+    let plan = stream_plan(bench, case, protocol)?;
     let connection = || match control {
-        Control::Chosen => connect(protocol, bench.sockets()),
-        Control::Systems => {
-            Link::local_tcp(|socket| prepare_over_system(socket, bench.sockets())).map_err(cannot_connect)
+        CongestionControl::Chosen => connect_pair(protocol, bench.sockets()),
+        CongestionControl::Systems => {
+            Link::local_tcp_pair(|socket| set_options_over_system(socket, bench.sockets())).map_err(cannot_connect)
         }
     };
-    let connections = plan.streams.iter().map(|_| connection()).collect::<Result<_, Stop>>()?;
-    let bulk = Bulk::over(connections, plan)?;
-    if protocol == Protocol::Tcp && control == Control::Chosen {
-        bench.note(asked(bench.sockets(), USUAL_CONTROL));
+    let connections = plan.streams.iter().map(|_| connection()).collect::<Result<_, ProbeError>>()?;
+    let bulk = BulkStreams::over_links(connections, plan)?;
+    if protocol == Protocol::Tcp && control == CongestionControl::Chosen {
+        bench.note(describe_options(bench.sockets(), DEFAULT_CONTROL_TEXT));
     }
-    let settled = bulk.settle()?;
-    let windows = watch(&bulk, bench.slice())?;
+    let settled = bulk.wait_until_settled()?;
+    let windows = count_windows(&bulk, bench.slice())?;
     let (first, last) = (windows[0], windows[windows.len() - 1]);
-    let Known { words, fullest } = bulk.finish()?;
+    let StreamReport { words, fullest } = bulk.finish()?;
     bench.note(format!("{words}; the first {:.0} ms are left out", settled.as_secs_f64() * 1e3));
     let rates = windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect();
     match protocol {
-        Protocol::Tcp if control == Control::Systems => bench.record(&BANDWIDTH_TCP_SYSTEM, rates),
-        Protocol::Tcp if SendMethod::of(case).is_some() => bench.record(&BANDWIDTH_TCP_WAY, rates),
+        Protocol::Tcp if control == CongestionControl::Systems => bench.record(&BANDWIDTH_TCP_SYSTEM, rates),
+        Protocol::Tcp if SendMethod::of(case).is_some() => bench.record(&BANDWIDTH_TCP_METHOD, rates),
         Protocol::Tcp => {
             bench.record(&BANDWIDTH_TCP, rates);
-            bench.record(&BANDWIDTH_TCP_BUSY, vec![fullest]);
+            bench.record(&BANDWIDTH_TCP_CPU, vec![fullest]);
         }
         Protocol::Unix => bench.record(&BANDWIDTH_UNIX, rates),
         Protocol::Udp => {
-            let nothing = || Stop::fail("no datagram arrived");
+            let nothing = || ProbeError::fail("no datagram arrived");
             bench.record(&BANDWIDTH_UDP, rates);
             bench.record(&BANDWIDTH_UDP_SENT, vec![last.sent_since(&first)]);
             bench.record(&BANDWIDTH_UDP_LOST, vec![last.lost_since(&first).ok_or_else(nothing)?]);
@@ -275,21 +286,21 @@ fn run_with(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, control: Con
 }
 
 /// Both ends of a connection, with the requested options if it is TCP.
-fn connect(protocol: Protocol, sockets: &SocketOptions) -> Result<(Link, Link), Stop> {
+fn connect_pair(protocol: Protocol, sockets: &TcpOptions) -> Result<(Link, Link), ProbeError> {
     let pair = match protocol {
-        Protocol::Tcp => Link::local_tcp(|socket| prepare(socket, sockets)),
+        Protocol::Tcp => Link::local_tcp_pair(|socket| set_options(socket, sockets)),
         Protocol::Udp => Link::pair(protocol),
         Protocol::Unix => Link::pair(protocol).and_then(|ends| with_buffers(ends, sockets)),
     };
     pair.map_err(cannot_connect)
 }
 
-fn cannot_connect(error: Error) -> Stop {
-    Stop::fail(format!("cannot connect: {error}"))
+fn cannot_connect(error: Error) -> ProbeError {
+    ProbeError::fail(format!("cannot connect: {error}"))
 }
 
 /// Both ends with buffers of the requested size: congestion control is TCP's alone.
-fn with_buffers((near, far): (Link, Link), wishes: &SocketOptions) -> Done<(Link, Link)> {
+fn with_buffers((near, far): (Link, Link), wishes: &TcpOptions) -> Done<(Link, Link)> {
     if let Some(bytes) = wishes.buffers {
         net::set_buffers(&near, bytes)?;
         net::set_buffers(&far, bytes)?;
@@ -298,20 +309,20 @@ fn with_buffers((near, far): (Link, Link), wishes: &SocketOptions) -> Done<(Link
 }
 
 /// Sets what was requested, and otherwise the usual.
-fn prepare(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
+fn set_options(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
     if wishes.congestion_control.is_none() {
         prefer_congestion_control(socket)?;
     }
-    set(socket, wishes)
+    set_requested(socket, wishes)
 }
 
 /// Sets what was requested of a socket that otherwise takes all from the system.
-fn prepare_over_system(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
-    if wishes.over_system { set(socket, wishes) } else { Ok(()) }
+fn set_options_over_system(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
+    if wishes.over_system { set_requested(socket, wishes) } else { Ok(()) }
 }
 
 /// Sets what was requested, and nothing else.
-fn set(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
+fn set_requested(socket: BorrowedFd<'_>, wishes: &TcpOptions) -> Done<()> {
     if let Some(name) = &wishes.congestion_control {
         net::set_congestion_control(&socket, name)
             .map_err(|error| Error::other(format!("the kernel refused the congestion control {name}: {error}")))?;
@@ -320,7 +331,7 @@ fn set(socket: BorrowedFd<'_>, wishes: &SocketOptions) -> Done<()> {
 }
 
 /// The requested options in words, and the defaults in their place; what was obtained is stated beside it.
-pub(super) fn asked(sockets: &SocketOptions, usual: &str) -> String {
+pub(super) fn describe_options(sockets: &TcpOptions, usual: &str) -> String {
     let control = sockets.congestion_control.as_deref().unwrap_or(usual);
     let buffers = sockets.buffers.map_or("buffers that grow automatically".into(), |bytes| {
         format!("buffers of {} KiB, which the kernel doubles for its own book-keeping", bytes >> 10)
@@ -329,22 +340,24 @@ pub(super) fn asked(sockets: &SocketOptions, usual: &str) -> String {
 }
 
 /// The plan of a case, on the CPUs that there are.
-fn plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<Plan, Stop> {
-    let message = message(case)?;
-    if protocol == Protocol::Udp && message < NUMBER {
-        return Err(Stop::fail(format!("a datagram of {message} bytes has no room for its number of {NUMBER}")));
+fn stream_plan(bench: &Bench<'_>, case: &Case, protocol: Protocol) -> Result<StreamPlan, ProbeError> {
+    let message = message_bytes(case)?;
+    if protocol == Protocol::Udp && message < NUMBER_BYTES {
+        return Err(ProbeError::fail(format!(
+            "a datagram of {message} bytes has no room for its number of {NUMBER_BYTES}"
+        )));
     }
-    let streams = STREAMS.of(case).unwrap_or(1);
+    let streams = STREAMS.number_in(case).unwrap_or(1);
     if !(1..=1024).contains(&streams) {
-        return Err(Stop::fail(format!("the case needs 1 to 1024 streams, not {case}")));
+        return Err(ProbeError::fail(format!("the case needs 1 to 1024 streams, not {case}")));
     }
-    let way = sender::method(case)?;
+    let way = sender::send_method(case)?;
     let further = usize::from(partner_cpu(bench, case)? != bench.cpu());
-    Ok(Plan { protocol, way, message, streams: placed(streams, &cpus(bench), further) })
+    Ok(StreamPlan { protocol, way, message, streams: place_streams(streams, &stream_cpus(bench), further) })
 }
 
 /// This process's CPU, its partner's, and the others.
-pub(crate) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
+pub(crate) fn stream_cpus(bench: &Bench<'_>) -> Vec<u32> {
     let first = [Some(bench.cpu()), bench.partner_cpu().ok()].into_iter().flatten();
     let mut all: Vec<u32> = first.collect();
     all.extend(bench.allowed_cpus().iter().filter(|cpu| !all.contains(cpu)).copied().collect::<Vec<_>>());
@@ -352,37 +365,37 @@ pub(crate) fn cpus(bench: &Bench<'_>) -> Vec<u32> {
 }
 
 /// The totals at the beginning and at the end of each window.
-fn watch(bulk: &Bulk, slice: f64) -> Result<Vec<Totals>, Stop> {
+fn count_windows(bulk: &BulkStreams, slice: f64) -> Result<Vec<StreamTotals>, ProbeError> {
     let mut seen = vec![bulk.totals()?];
-    let windows = (slice / WINDOW.as_nanos() as f64) as u32;
-    for _ in 0..windows.max(FEWEST_WINDOWS) {
-        std::thread::sleep(WINDOW);
+    let windows = (slice / COUNT_WINDOW.as_nanos() as f64) as u32;
+    for _ in 0..windows.max(MIN_WINDOWS) {
+        std::thread::sleep(COUNT_WINDOW);
         seen.push(bulk.totals()?);
     }
     Ok(seen)
 }
 
 /// The busiest CPU of a stream: nothing waits for a device, so that its sender or its receiver has work all the time.
-fn one_is_busy() -> Prediction {
-    Predicting::between(Basis::Derived, 1.0, 0.8, 1.05)
+fn busiest_cpu() -> Prediction {
+    PredictionBuilder::with_range(PredictionBasis::Derived, 1.0, 0.8, 1.05)
         .formula("one always works", "one: the sender or the receiver always has work")
         .constant("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for")
-        .derived_as("1, less where each waits for the other in turn, and a little more by how CPU time is counted")
+        .build_with("1, less where each waits for the other in turn, and a little more by how CPU time is counted")
 }
 
 /// The rate of datagrams that arrive at one of two processes that share a CPU: the sender does not wait, and what finds the receiver's
 /// buffer full by the time that the scheduler lets it run is lost.
-fn what_is_not_lost(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+fn datagram_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let (sent, lost) = (facts.measured(&BANDWIDTH_UDP_SENT, case)?, facts.measured(&BANDWIDTH_UDP_LOST, case)?);
     if lost.value >= 1.0 {
-        return Err(NoPrediction::because("all datagrams were lost"));
+        return Err(NoPrediction::new("all datagrams were lost"));
     }
     let value = sent.value * (1.0 - lost.value);
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.2)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.2)
         .formula("sent and not lost", format!("{} x (1 - {})", sent.name, lost.name))
         .input(sent.clone())
         .input(lost.clone())
-        .derived_as(format!(
+        .build_with(format!(
             "{:.3} GB/s sent, of which {:.0} % are lost: {:.3} GB/s",
             sent.value / 1e9,
             100.0 * lost.value,
@@ -391,38 +404,40 @@ fn what_is_not_lost(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPred
 }
 
 /// The rate of datagrams sent by one of two processes that share a CPU.
-fn sent_in_half_of_the_time(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.of(case).unwrap_or(1);
-    let send = facts.measured(stream::Ends::of(Protocol::Udp).send, &Case::new().with(MESSAGE, bytes))?;
+fn datagram_send_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or(1);
+    let send = facts
+        .measured(stream::EndMetrics::for_protocol(Protocol::Udp).send, &Case::new().with_number(MESSAGE, bytes))?;
     let rate = bytes as f64 * 1e9 / (2.0 * send.value);
-    Ok(Predicting::within_factor(Basis::Derived, rate, 2.0)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, rate, 2.0)
         .formula(
             "half of the time",
             "message / (2 x net.stream), since the scheduler gives sender and receiver the CPU in turn",
         )
         .input(send.clone())
-        .derived_as(format!("{bytes} B / (2 x {:.0} ns) = {:.3} GB/s", send.value, rate / 1e9)))
+        .build_with(format!("{bytes} B / (2 x {:.0} ns) = {:.3} GB/s", send.value, rate / 1e9)))
 }
 
 /// How streams are composed: on one CPU sender and receiver take turns; between two CPUs the slower one counts, or of several streams both.
-const ON_ONE: &str = "streams x message / (net.stream and net.stream.receive together, a load from memory and the message from the \
+const ONE_CPU_FORMULA: &str = "streams x message / (net.stream and net.stream.receive together, a load from memory and the message from the \
                       outermost cache, times max(1, streams / CPUs))";
-const ON_TWO: &str = "message / the longer of net.stream and (net.stream.receive + a line + message / 64 B x mem.core_to_core / 10); \
+const TWO_CPU_FORMULA: &str = "message / the longer of net.stream and (net.stream.receive + a line + message / 64 B x mem.core_to_core / 10); \
                       of several streams, streams x message / (both together, times max(1, streams / CPUs))";
-const WOKEN: &str = "message / (net.stream + os.switch.process.pipe for waking a receiver that is faster)";
+const WOKEN_RECEIVER_FORMULA: &str =
+    "message / (net.stream + os.switch.process.pipe for waking a receiver that is faster)";
 
 /// What a message costs beyond its sending and its receiving next to each other.
-struct Moving {
+struct MessageOverhead {
     nanoseconds: f64,
     words: String,
     inputs: Vec<Input>,
 }
 
-impl Moving {
+impl MessageOverhead {
     /// To another CPU: the line of its book-keeping, and its own lines, several at a time.
-    fn to_another_cpu(facts: &Facts<'_>, bytes: u64) -> Result<Self, NoPrediction> {
-        let line = core_to_core::line(facts)?;
-        let nanoseconds = line.value + core_to_core::beyond_a_line(line.value, bytes as f64);
+    fn cross_cpu(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Self, NoPrediction> {
+        let line = core_to_core::default_pair_latency(facts)?;
+        let nanoseconds = line.value + core_to_core::extra_line_time(line.value, bytes as f64);
         Ok(Self {
             nanoseconds,
             words: format!(", which come from another CPU in {nanoseconds:.0} ns"),
@@ -432,13 +447,13 @@ impl Moving {
 
     /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
     /// load from memory, its bytes come from the outermost cache; of a message that is larger than half of L2, those that are sent do too.
-    fn through_the_buffer(facts: &Facts<'_>, bytes: u64, whole: u64) -> Result<Self, NoPrediction> {
+    fn same_cpu(facts: &PredictionInputs<'_>, bytes: u64, whole: u64) -> Result<Self, NoPrediction> {
         let machine = facts.machine();
-        let latency = latency::of_memory(facts)?;
+        let latency = latency::memory_latency(facts)?;
         let rate = facts
-            .measured(&BANDWIDTH_READ, &bandwidth::lying_where(machine, BUFFERED))
-            .or_else(|_| facts.measured(&BANDWIDTH_READ, &bandwidth::in_memory(machine)))?;
-        let second = allowance::second_level(machine);
+            .measured(&BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
+            .or_else(|_| facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(machine)))?;
+        let second = memory_budget::second_level_bytes(machine);
         let passes = if second.is_some_and(|second| whole > second / 2) { 2.0 } else { 1.0 };
         let nanoseconds = latency.value + passes * bytes as f64 * 1e9 / rate.value;
         Ok(Self {
@@ -450,25 +465,25 @@ impl Moving {
 }
 
 /// Bytes of a full socket buffer: the kernel lets it grow to 6 MiB (tcp_rmem).
-const BUFFERED: u64 = 6 << 20;
+const SOCKET_BUFFER_BYTES: u64 = 6 << 20;
 
-fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.of(case).unwrap_or(1);
-    let streams = STREAMS.of(case).unwrap_or(1) as f64;
-    let measured = bytes.min(stream::LARGEST);
+fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or(1);
+    let streams = STREAMS.number_in(case).unwrap_or(1) as f64;
+    let measured = bytes.min(stream::MAX_MESSAGE);
     let parts = bytes as f64 / measured as f64;
-    let of = Case::new().with(MESSAGE, measured);
-    let ends = stream::Ends::of(protocol);
+    let of = Case::new().with_number(MESSAGE, measured);
+    let ends = stream::EndMetrics::for_protocol(protocol);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let is_apart = Placement::of(case) != Some(Placement::SameCpu);
+    let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
     let moving = match is_apart {
-        true => Moving::to_another_cpu(facts, measured)?,
-        false => Moving::through_the_buffer(facts, measured, bytes)?,
+        true => MessageOverhead::cross_cpu(facts, measured)?,
+        false => MessageOverhead::same_cpu(facts, measured, bytes)?,
     };
     let mut inputs = moving.inputs;
     let receiving = receive.value + moving.nanoseconds;
     let both = send.value + receiving;
-    let cpus = allowance::allowed(facts.machine()) as f64;
+    let cpus = memory_budget::allowed_cpu_count(facts.machine()) as f64;
     // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
     let (alone, name, formula) = match is_apart {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
@@ -476,12 +491,12 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
             let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
             let sending = send.value + switch.value;
             inputs.push(switch);
-            (sending, "woken for each", WOKEN)
+            (sending, "woken for each", WOKEN_RECEIVER_FORMULA)
         }
-        true if streams == 1.0 => (send.value.max(receiving), "the slower end", ON_TWO),
-        true => (both, "both ends of several", ON_TWO),
-        false if streams == 1.0 => (both, "both ends on one CPU", ON_ONE),
-        false => (both, "both ends of several on one CPU", ON_ONE),
+        true if streams == 1.0 => (send.value.max(receiving), "the slower end", TWO_CPU_FORMULA),
+        true => (both, "both ends of several", TWO_CPU_FORMULA),
+        false if streams == 1.0 => (both, "both ends on one CPU", ONE_CPU_FORMULA),
+        false => (both, "both ends of several on one CPU", ONE_CPU_FORMULA),
     };
     // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
     let takes = parts * alone.max(streams * both / cpus);
@@ -494,12 +509,12 @@ fn predict(facts: &Facts<'_>, case: &Case, protocol: Protocol) -> Result<Predict
         moving.words,
         rate / 1e9
     );
-    let predicting = Predicting::within_factor(Basis::Derived, rate, 2.0)
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, rate, 2.0)
         .formula(name, formula)
         .input(send)
         .input(receive)
         .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
-    Ok(predicting.inputs(inputs).derived_as(derivation))
+    Ok(predicting.inputs(inputs).build_with(derivation))
 }
 
 #[cfg(test)]
@@ -508,10 +523,10 @@ mod tests {
     use kelvin_model::Metric;
 
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn the_prediction_is_that_of_a_calculation_by_hand() {
+    fn prediction_matches_hand_calculation() {
         let known = [
             (STREAM_TCP.id.as_str(), Some(9000.0)),
             (STREAM_TCP_RECEIVE.id.as_str(), Some(7000.0)),
@@ -521,17 +536,19 @@ mod tests {
             (LATENCY.id.as_str(), Some(100.0)),
             (BANDWIDTH_READ.id.as_str(), Some(40.96e9)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             // One CPU is known: senders and receivers of all streams share it. A line comes in 50 ns, 1023 more in 5 ns each.
-            let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, 1).at(Placement::TwoCpus);
+            let case =
+                Case::new().with_number(MESSAGE, 65_536).with_number(STREAMS, 1).with_word(PairPlacement::TwoCpus);
             let tcp = predict(facts, &case, Protocol::Tcp).unwrap();
             assert!((tcp.value - 65_536.0 / 21.165e-6).abs() < 1.0, "{}", tcp.value);
             assert_eq!(tcp.inputs.len(), 4);
             // A message of 1 MiB is sixteen of those.
-            let case = Case::new().with(MESSAGE, 1 << 20).at(Placement::TwoCpus).at(SendMethod::Send);
+            let case =
+                Case::new().with_number(MESSAGE, 1 << 20).with_word(PairPlacement::TwoCpus).with_word(SendMethod::Send);
             assert!((predict(facts, &case, Protocol::Tcp).unwrap().value / tcp.value - 1.0).abs() < 1e-9);
             // On one CPU a load from memory, and 4096 B at 40.96 GB/s.
-            let case = Case::new().with(MESSAGE, 4096).with(STREAMS, 2).at(Placement::SameCpu);
+            let case = Case::new().with_number(MESSAGE, 4096).with_number(STREAMS, 2).with_word(PairPlacement::SameCpu);
             let unix = predict(facts, &case, Protocol::Unix).unwrap();
             assert!((unix.value - 2.0 * 4096.0 / (2.0 * 1.8e-6)).abs() < 1.0, "{}", unix.value);
             assert!(predict(facts, &case, Protocol::Udp).is_err());
@@ -539,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_streams_between_cpus_each_cpu_sends_and_receives() {
+    fn multiple_streams_use_each_cpu_twice() {
         let mut machine = crate::testing::machine();
         machine.topology.allowed = kelvin_model::Fact::known((0..16).collect(), "a test");
         let measured = |id: &str, _: &Case| {
@@ -550,9 +567,12 @@ mod tests {
             };
             Some(kelvin_model::MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |streams: u64| {
-            let case = Case::new().with(MESSAGE, 65_536).with(STREAMS, streams).at(Placement::TwoCpus);
+            let case = Case::new()
+                .with_number(MESSAGE, 65_536)
+                .with_number(STREAMS, streams)
+                .with_word(PairPlacement::TwoCpus);
             let predicted = predict(&facts, &case, Protocol::Tcp).unwrap();
             streams as f64 * 65_536e9 / predicted.value
         };
@@ -563,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sender_of_datagrams_wakes_a_receiver_that_is_faster() {
+    fn datagram_sender_wakes_faster_receiver() {
         let known = |receive: f64| {
             [
                 (STREAM_UDP.id.as_str(), Some(700.0)),
@@ -573,49 +593,51 @@ mod tests {
             ]
         };
         let of = |metric: &Metric, placement, receive| {
-            facts_about(&known(receive), |facts| {
-                let case = Case::new().with(MESSAGE, 64).at(placement);
+            with_facts(&known(receive), |facts| {
+                let case = Case::new().with_number(MESSAGE, 64).with_word(placement);
                 64e9 / (UDP.predict)(facts, metric, &case).unwrap().value
             })
         };
         for metric in [&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT] {
             // Alone; and where it is slower, the line of the book-keeping, with one known CPU for both.
-            assert!((of(metric, Placement::TwoCpus, 200.0) - 1500.0).abs() < 1e-9);
-            assert!((of(metric, Placement::TwoCpus, 700.0) - 1450.0).abs() < 1e-9);
+            assert!((of(metric, PairPlacement::TwoCpus, 200.0) - 1500.0).abs() < 1e-9);
+            assert!((of(metric, PairPlacement::TwoCpus, 700.0) - 1450.0).abs() < 1e-9);
         }
-        assert!((of(&BANDWIDTH_UDP_SENT, Placement::SameCpu, 200.0) - 1400.0).abs() < 1e-9);
+        assert!((of(&BANDWIDTH_UDP_SENT, PairPlacement::SameCpu, 200.0) - 1400.0).abs() < 1e-9);
     }
 
     #[test]
-    fn what_is_sent_and_not_lost_arrives() {
+    fn arrived_plus_lost_is_sent() {
         let known = [(BANDWIDTH_UDP_SENT.id.as_str(), Some(4e9)), (BANDWIDTH_UDP_LOST.id.as_str(), Some(0.75))];
-        facts_about(&known, |facts| {
-            let case = Case::new().with(MESSAGE, 64).at(Placement::SameCpu);
+        with_facts(&known, |facts| {
+            let case = Case::new().with_number(MESSAGE, 64).with_word(PairPlacement::SameCpu);
             assert!(((UDP.predict)(facts, &BANDWIDTH_UDP, &case).unwrap().value - 1e9).abs() < 1.0);
         });
     }
 
     #[test]
-    fn ways_are_compared_at_one_size_between_two_cpus() {
+    fn send_methods_are_compared_at_one_size() {
         let machine = crate::testing::machine();
-        let ways = |effort| way_cases(&machine, effort);
+        let ways = |effort| send_method_cases(&machine, effort);
         let usual = ways(Effort::Default);
         assert_eq!((ways(Effort::Quick).len(), usual.len(), ways(Effort::Thorough).len()), (2, 4, 16));
-        let is_there = |case| Placement::of(case) == Some(Placement::TwoCpus) && MESSAGE.of(case) == Some(65_536);
+        let is_there =
+            |case| PairPlacement::of(case) == Some(PairPlacement::TwoCpus) && MESSAGE.number_in(case) == Some(65_536);
         assert!(usual.iter().all(is_there), "{usual:?}");
     }
 
     #[test]
-    fn every_stream_is_placed_both_ways() {
+    fn streams_have_both_placements() {
         let machine = crate::testing::machine();
         let on = |effort, placement| {
-            tcp_cases(&machine, effort).iter().filter(|case| Placement::of(case) == Some(placement)).count()
+            tcp_cases(&machine, effort).iter().filter(|case| PairPlacement::of(case) == Some(placement)).count()
         };
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
-            assert_eq!(on(effort, Placement::SameCpu), on(effort, Placement::TwoCpus));
+            assert_eq!(on(effort, PairPlacement::SameCpu), on(effort, PairPlacement::TwoCpus));
         }
         // Four messages of one stream; two and eight of two numbers of streams.
-        let on_one = [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| on(effort, Placement::SameCpu));
+        let on_one =
+            [Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| on(effort, PairPlacement::SameCpu));
         assert_eq!(on_one, [2, 6, 8]);
     }
 }

@@ -7,66 +7,66 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_catalogue::net::SendMethod;
-use kelvin_harness::Stop;
+use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::partner::{Board, PartnerTask, Task};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::spawn::Thread;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_sys::usage::{UsageScope, read_usage};
 use kelvin_sys::{Error, Result, cpu, net};
-use kelvin_wire::busy::FULL;
-use kelvin_wire::numbered::Numbered;
+use kelvin_wire::cpu_usage::SATURATED_SHARE;
+use kelvin_wire::sequence::SequenceCounts;
 
-use super::link::{Link, Protocol, STUCK, is_late};
-use super::sender::Sender;
-use super::settle::{per_second, settle};
+use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout};
+use super::sender::MessageSender;
+use super::steady_state::{per_second, wait_for_peak};
 
 /// Windows in which a stream is watched until its rate no longer rises, and their limit.
-const WINDOW: Duration = Duration::from_millis(5);
-const MOST_WINDOWS: u32 = 20;
+const SETTLE_WINDOW: Duration = Duration::from_millis(5);
+const MAX_SETTLE_WINDOWS: u32 = 20;
 /// Time for which the rate of TCP streams between two CPUs rises, too slowly and unevenly for windows to show: over the first
 /// 70 ms the mean of many streams of 64 KiB messages is a tenth to a sixth below the later one. On one CPU it settles within
 /// the first windows.
-const RISES_FOR: Duration = Duration::from_millis(70);
+const TCP_RISE_TIME: Duration = Duration::from_millis(70);
 
 /// What is to be streamed.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct StreamPlan {
     pub protocol: Protocol,
     pub way: SendMethod,
     /// Bytes of each call to send, and requested by each call to receive.
     pub message: usize,
     /// The CPUs of the two threads of each stream.
-    pub streams: Vec<Ends>,
+    pub streams: Vec<StreamCpus>,
 }
 
-impl Plan {
+impl StreamPlan {
     /// Whether its streams reach their full rate only after a while.
-    fn rises_slowly(&self) -> bool {
+    fn has_slow_rise(&self) -> bool {
         self.protocol == Protocol::Tcp && self.streams.iter().any(|ends| ends.sender != ends.receiver)
     }
 }
 
 /// The CPUs of a stream's sender and receiver.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct StreamCpus {
     pub sender: u32,
     pub receiver: u32,
 }
 
 /// So many streams whose senders take these CPUs in turn, each receiver so many CPUs further on: the same one, or the next.
-pub(crate) fn placed(streams: u64, cpus: &[u32], further: usize) -> Vec<Ends> {
+pub(crate) fn place_streams(streams: u64, cpus: &[u32], further: usize) -> Vec<StreamCpus> {
     let at = |number: usize| cpus[number % cpus.len()];
-    (0..streams as usize).map(|number| Ends { sender: at(number), receiver: at(number + further) }).collect()
+    (0..streams as usize).map(|number| StreamCpus { sender: at(number), receiver: at(number + further) }).collect()
 }
 
 /// The counters of one stream, in memory that both processes share. Each is written by one thread.
 #[derive(Debug)]
-struct Account(Shared<[AtomicU64; Figure::Sent as usize + 1]>);
+struct StreamCounters(Shared<[AtomicU64; CounterIndex::Sent as usize + 1]>);
 
 /// The counters. The sender's lie two cache lines from the receiver's: neither evicts the other's.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum CounterIndex {
     /// Bytes that have arrived.
     Bytes,
     /// Datagrams that have arrived.
@@ -84,33 +84,33 @@ enum Figure {
     Sent = 16,
 }
 
-impl Account {
-    fn read(&self, figure: Figure) -> u64 {
+impl StreamCounters {
+    fn read(&self, figure: CounterIndex) -> u64 {
         self.0[figure as usize].load(Ordering::Relaxed)
     }
 
-    fn set(&self, figure: Figure, value: u64) {
+    fn set(&self, figure: CounterIndex, value: u64) {
         self.0[figure as usize].store(value, Ordering::Relaxed);
     }
 
     /// Adds to a counter that this thread alone writes.
-    fn add(&self, figure: Figure, value: u64) {
+    fn add(&self, figure: CounterIndex, value: u64) {
         self.set(figure, self.read(figure) + value);
     }
 }
 
 /// The totals of all streams at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct StreamTotals {
     /// Nanoseconds of the monotonic clock.
     at: u64,
     /// Bytes that have arrived.
     bytes: u64,
     sent: u64,
-    numbers: Numbered,
+    numbers: SequenceCounts,
 }
 
-impl Totals {
+impl StreamTotals {
     /// Bytes a second that arrived since.
     pub(crate) fn rate_since(&self, earlier: &Self) -> f64 {
         per_second(self.bytes - earlier.bytes, self.at - earlier.at)
@@ -128,37 +128,37 @@ impl Totals {
 
     /// Share of the datagrams since then that did not arrive, by the gaps in their numbers; `None` if none arrived.
     pub(crate) fn lost_since(&self, earlier: &Self) -> Option<f64> {
-        self.numbers.lost_since(&earlier.numbers)
+        self.numbers.loss_share_since(&earlier.numbers)
     }
 
     /// Share of the datagrams that arrived since that came after one that was sent later.
     pub(crate) fn reordered_since(&self, earlier: &Self) -> Option<f64> {
-        self.numbers.reordered_since(&earlier.numbers)
+        self.numbers.reordered_share_since(&earlier.numbers)
     }
 }
 
 /// CPU time that a thread used, and the time that passed meanwhile, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Use {
+struct CpuUse {
     busy: u64,
     passed: u64,
 }
 
-fn starting(error: Error) -> Stop {
-    Stop::fail(format!("cannot start the streams: {error}"))
+fn start_error(error: Error) -> ProbeError {
+    ProbeError::fail(format!("cannot start the streams: {error}"))
 }
 
 /// What a sender reports when it ends.
 #[derive(Debug)]
-struct Ended {
-    used: Use,
+struct StreamSenderReport {
+    used: CpuUse,
     /// What was achieved, where that may differ from what was asked.
     achieved: Option<String>,
 }
 
 /// What is known of streams that have ended.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct StreamReport {
     /// Their sockets, and how busy each sender and receiver was, in words.
     pub words: String,
     /// The share of the time that the streams' senders and receivers kept a CPU busy, of the busiest CPU.
@@ -167,51 +167,52 @@ pub(crate) struct Known {
 
 /// Streams that run. Dropped, they are cut off.
 #[derive(Debug)]
-pub(crate) struct Bulk {
-    plan: Plan,
+pub(crate) struct BulkStreams {
+    plan: StreamPlan,
     links: Arc<Vec<Link>>,
-    accounts: Arc<Vec<Account>>,
+    accounts: Arc<Vec<StreamCounters>>,
     stop: Arc<AtomicBool>,
-    senders: Vec<JoinHandle<Result<Ended>>>,
-    board: Arc<Shared<Board>>,
+    senders: Vec<JoinHandle<Result<StreamSenderReport>>>,
+    board: Arc<Shared<PartnerStatus>>,
     receivers: Option<PartnerTask>,
 }
 
-impl Bulk {
+impl BulkStreams {
     /// Starts the receivers as threads of another process of this machine, and the senders as threads of this one.
-    pub(crate) fn start(plan: Plan) -> std::result::Result<Self, Stop> {
+    pub(crate) fn start(plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
         let pairs = plan.streams.iter().map(|_| Link::pair(plan.protocol)).collect::<Result<Vec<_>>>();
-        Self::over(pairs.map_err(starting)?, plan)
+        Self::over_links(pairs.map_err(start_error)?, plan)
     }
 
     /// The same over these connections, one for each stream of the plan; the sender's socket of each first.
-    pub(crate) fn over(pairs: Vec<(Link, Link)>, plan: Plan) -> std::result::Result<Self, Stop> {
+    pub(crate) fn over_links(pairs: Vec<(Link, Link)>, plan: StreamPlan) -> std::result::Result<Self, ProbeError> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for (one, other) in pairs {
-            one.allow_gathering().map_err(starting)?;
+            one.allow_coalescing().map_err(start_error)?;
             // A sender whose receiver is gone must not wait for ever, nor a receiver of datagrams for their end.
-            one.send_within(STUCK).map_err(starting)?;
-            other.be_patient_for(WINDOW).map_err(starting)?;
+            one.set_send_timeout(LINK_TIMEOUT).map_err(start_error)?;
+            other.set_receive_timeout(SETTLE_WINDOW).map_err(start_error)?;
             near.push(one);
             far.push(other);
         }
-        let accounts = plan.streams.iter().map(|_| Shared::new().map(Account)).collect::<Result<Vec<_>>>();
-        let accounts = Arc::new(accounts.map_err(starting)?);
-        let board = Board::new().map_err(starting)?;
-        let first = plan.streams.first().ok_or_else(|| Stop::fail("no stream was requested"))?.receiver;
+        let accounts = plan.streams.iter().map(|_| Shared::new().map(StreamCounters)).collect::<Result<Vec<_>>>();
+        let accounts = Arc::new(accounts.map_err(start_error)?);
+        let board = PartnerStatus::new().map_err(start_error)?;
+        let first = plan.streams.first().ok_or_else(|| ProbeError::fail("no stream was requested"))?.receiver;
         let (task, theirs) = (plan.clone(), Arc::clone(&accounts));
-        let receivers =
-            PartnerTask::start(Task::Process, first, &board, move |board| receive_all(&task, &far, &theirs, board));
+        let receivers = PartnerTask::start(PartnerKind::Process, first, &board, move |board| {
+            receive_all(&task, &far, &theirs, board)
+        });
         let mut bulk = Self {
             links: Arc::new(near),
             accounts,
             stop: Arc::new(AtomicBool::new(false)),
             senders: Vec::new(),
             board,
-            receivers: Some(receivers.map_err(starting)?),
+            receivers: Some(receivers.map_err(start_error)?),
             plan,
         };
-        bulk.start_senders().map_err(starting)?;
+        bulk.start_senders().map_err(start_error)?;
         Ok(bulk)
     }
 
@@ -221,28 +222,31 @@ impl Bulk {
             let (way, message) = (self.plan.way, self.plan.message);
             let sending = move || {
                 cpu::pin(&[ends.sender])?;
-                let sender = Sender::new(way, &links[number], message)?;
-                let (busy, begun) = (used(), monotonic());
+                let sender = MessageSender::new(way, &links[number], message)?;
+                let (busy, begun) = (thread_cpu_time(), monotonic());
                 let achieved = send_until(&stop, sender, &links[number], &accounts[number], message)?;
-                Ok(Ended { used: Use { busy: used() - busy, passed: monotonic() - begun }, achieved })
+                Ok(StreamSenderReport {
+                    used: CpuUse { busy: thread_cpu_time() - busy, passed: monotonic() - begun },
+                    achieved,
+                })
             };
-            self.senders.push(Thread::named("sender").start(sending)?);
+            self.senders.push(ThreadBuilder::named("sender").start(sending)?);
         }
         Ok(())
     }
 
     /// Waits until the rate no longer rises, so that slow start and growing buffers are left out; how long that took.
-    pub(crate) fn settle(&self) -> std::result::Result<Duration, Stop> {
+    pub(crate) fn wait_until_settled(&self) -> std::result::Result<Duration, ProbeError> {
         let begun = monotonic();
-        if self.plan.rises_slowly() {
-            std::thread::sleep(RISES_FOR);
+        if self.plan.has_slow_rise() {
+            std::thread::sleep(TCP_RISE_TIME);
         }
-        settle(MOST_WINDOWS, || self.rate_over(WINDOW))?;
+        wait_for_peak(MAX_SETTLE_WINDOWS, || self.measure_rate(SETTLE_WINDOW))?;
         Ok(Duration::from_nanos(monotonic() - begun))
     }
 
     /// Bytes a second that arrive over a time from now on.
-    fn rate_over(&self, time: Duration) -> std::result::Result<f64, Stop> {
+    fn measure_rate(&self, time: Duration) -> std::result::Result<f64, ProbeError> {
         let before = self.totals()?;
         std::thread::sleep(time);
         Ok(self.totals()?.rate_since(&before))
@@ -252,20 +256,20 @@ impl Bulk {
     ///
     /// # Errors
     /// That a sender or receiver has failed.
-    pub(crate) fn totals(&self) -> std::result::Result<Totals, Stop> {
-        self.board.check().map_err(|error| Stop::fail(format!("the receiving process: {error}")))?;
+    pub(crate) fn totals(&self) -> std::result::Result<StreamTotals, ProbeError> {
+        self.board.check().map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))?;
         if self.senders.iter().any(JoinHandle::is_finished) {
-            return Err(Stop::fail("a sender ended early"));
+            return Err(ProbeError::fail("a sender ended early"));
         }
         let sum = |figure| self.accounts.iter().map(|account| account.read(figure)).sum();
-        Ok(Totals {
+        Ok(StreamTotals {
             at: monotonic(),
-            bytes: sum(Figure::Bytes),
-            sent: sum(Figure::Sent),
-            numbers: Numbered {
-                arrived: sum(Figure::Arrived),
-                latest: sum(Figure::Latest),
-                reordered: sum(Figure::Reordered),
+            bytes: sum(CounterIndex::Bytes),
+            sent: sum(CounterIndex::Sent),
+            numbers: SequenceCounts {
+                arrived: sum(CounterIndex::Arrived),
+                latest: sum(CounterIndex::Latest),
+                reordered: sum(CounterIndex::Reordered),
             },
         })
     }
@@ -274,43 +278,47 @@ impl Bulk {
     ///
     /// # Errors
     /// What went wrong in a sender or receiver.
-    pub(crate) fn finish(mut self) -> std::result::Result<Known, Stop> {
+    pub(crate) fn finish(mut self) -> std::result::Result<StreamReport, ProbeError> {
         let link = self.links[0].describe()?;
         self.stop.store(true, Ordering::Relaxed);
         let mut parts = vec![link];
         let mut ends = Vec::new();
         for (sender, at) in self.senders.drain(..).zip(&self.plan.streams) {
-            let ended = sender.join().map_err(|_| Stop::fail("a sender panicked"))?;
-            let Ended { used, achieved } = ended.map_err(|error| Stop::fail(format!("a sender: {error}")))?;
-            ends.push(End { what: "sender", cpu: at.sender, used });
+            let ended = sender.join().map_err(|_| ProbeError::fail("a sender panicked"))?;
+            let StreamSenderReport { used, achieved } =
+                ended.map_err(|error| ProbeError::fail(format!("a sender: {error}")))?;
+            ends.push(EndUsage { what: "sender", cpu: at.sender, used });
             parts.extend(achieved);
         }
-        self.cut_off();
+        self.shut_down();
         if let Some(receivers) = self.receivers.take() {
-            receivers.join(&self.board).map_err(|error| Stop::fail(format!("the receiving process: {error}")))?;
+            receivers.join(&self.board).map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))?;
         }
         // Of the first stream, like the rest of its socket's facts: the others are made in the same way.
-        parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(Figure::Buffer) >> 10));
+        parts.push(format!("the receiver's has {} KiB to receive", self.accounts[0].read(CounterIndex::Buffer) >> 10));
         for (account, at) in self.accounts.iter().zip(&self.plan.streams) {
-            let used = Use { busy: account.read(Figure::Busy), passed: account.read(Figure::Passed) };
-            ends.push(End { what: "receiver", cpu: at.receiver, used });
+            let used = CpuUse { busy: account.read(CounterIndex::Busy), passed: account.read(CounterIndex::Passed) };
+            ends.push(EndUsage { what: "receiver", cpu: at.receiver, used });
         }
-        parts.push(busy_words(&ends));
+        parts.push(describe_load(&ends));
         parts.dedup();
-        Ok(Known { words: parts.join("; "), fullest: loads(&ends).map(|(_, load)| load).fold(0.0, f64::max) })
+        Ok(StreamReport {
+            words: parts.join("; "),
+            fullest: cpu_loads(&ends).map(|(_, load)| load).fold(0.0, f64::max),
+        })
     }
 
     /// Shows the receivers the end.
-    fn cut_off(&self) {
+    fn shut_down(&self) {
         self.board.stop();
-        self.links.iter().for_each(Link::end);
+        self.links.iter().for_each(Link::shut_down);
     }
 }
 
-impl Drop for Bulk {
+impl Drop for BulkStreams {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.cut_off();
+        self.shut_down();
         for sender in self.senders.drain(..) {
             // Whoever drops this early has reported what went wrong.
             let _ = sender.join();
@@ -319,59 +327,60 @@ impl Drop for Bulk {
 }
 
 /// The sender or receiver of a stream, and the CPU time it used.
-struct End {
+struct EndUsage {
     what: &'static str,
     cpu: u32,
-    used: Use,
+    used: CpuUse,
 }
 
-fn share(used: Use) -> f64 {
+fn busy_share(used: CpuUse) -> f64 {
     used.busy as f64 / used.passed.max(1) as f64
 }
 
 /// The CPUs of senders and receivers, each with the share of the time that they kept it busy.
-fn loads(ends: &[End]) -> impl Iterator<Item = (u32, f64)> {
+fn cpu_loads(ends: &[EndUsage]) -> impl Iterator<Item = (u32, f64)> {
     let mut cpus: Vec<u32> = ends.iter().map(|end| end.cpu).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let load = |cpu| ends.iter().filter(|end| end.cpu == cpu).map(|end| share(end.used)).sum::<f64>();
+    let load = |cpu| ends.iter().filter(|end| end.cpu == cpu).map(|end| busy_share(end.used)).sum::<f64>();
     cpus.into_iter().map(move |cpu| (cpu, load(cpu)))
 }
 
 /// How busy each sender and receiver was, and which CPUs were full, in words.
-fn busy_words(ends: &[End]) -> String {
+fn describe_load(ends: &[EndUsage]) -> String {
     let each: Vec<String> = ends
         .iter()
-        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * share(end.used)))
+        .map(|end| format!("{} on CPU {} {:.0} % busy", end.what, end.cpu, 100.0 * busy_share(end.used)))
         .collect();
-    let full: Vec<String> = loads(ends).filter(|&(_, load)| load >= FULL).map(|(cpu, _)| cpu.to_string()).collect();
+    let full: Vec<String> =
+        cpu_loads(ends).filter(|&(_, load)| load >= SATURATED_SHARE).map(|(cpu, _)| cpu.to_string()).collect();
     let each = each.join(", ");
     if full.is_empty() { each } else { format!("{each}: CPU-limited, CPU {} is full", full.join(" and ")) }
 }
 
 /// CPU time of this thread, in nanoseconds.
-fn used() -> u64 {
-    let used = usage(Who::Thread);
+fn thread_cpu_time() -> u64 {
+    let used = read_usage(UsageScope::Thread);
     used.user + used.system
 }
 
 /// Sends until stopped; what was achieved, where that may differ from what was asked.
 fn send_until(
     stop: &AtomicBool,
-    mut sender: Sender,
+    mut sender: MessageSender,
     link: &Link,
-    account: &Account,
+    account: &StreamCounters,
     bytes: usize,
 ) -> Result<Option<String>> {
     while !stop.load(Ordering::Relaxed) {
         sender.send(link)?;
-        account.add(Figure::Sent, bytes as u64);
+        account.add(CounterIndex::Sent, bytes as u64);
     }
-    sender.achieved(link)
+    sender.describe_achieved(link)
 }
 
 /// The receiving process: a thread for each stream.
-fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board) -> Result<()> {
+fn receive_all(plan: &StreamPlan, links: &[Link], accounts: &[StreamCounters], board: &PartnerStatus) -> Result<()> {
     std::thread::scope(|scope| {
         let all: Vec<_> = links
             .iter()
@@ -380,9 +389,9 @@ fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board)
             .map(|((link, account), at)| {
                 let work = move || {
                     cpu::pin(&[at.receiver])?;
-                    receive(link, account, plan.message, board).inspect_err(|error| board.fail(error))
+                    receive_stream(link, account, plan.message, board).inspect_err(|error| board.fail(error))
                 };
-                Thread::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
+                ThreadBuilder::named("receiver").start_in(scope, work).inspect_err(|error| board.fail(error))
             })
             .collect::<Result<_>>()?;
         all.into_iter().try_for_each(|thread| thread.join().map_err(|_| Error::other("a receiver panicked"))?)
@@ -390,22 +399,22 @@ fn receive_all(plan: &Plan, links: &[Link], accounts: &[Account], board: &Board)
 }
 
 /// Counts what arrives until the end of the stream.
-fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result<()> {
+fn receive_stream(link: &Link, account: &StreamCounters, size: usize, board: &PartnerStatus) -> Result<()> {
     let mut buffer = vec![0; size];
     let mut begun = None;
     loop {
         match link.receive_some(&mut buffer) {
             Ok(0) => break,
             Ok(bytes) => {
-                begun.get_or_insert_with(|| (used(), monotonic()));
-                account.add(Figure::Bytes, bytes as u64);
+                begun.get_or_insert_with(|| (thread_cpu_time(), monotonic()));
+                account.add(CounterIndex::Bytes, bytes as u64);
                 if matches!(link, Link::Udp(_)) {
                     count_datagram(account, &buffer[..bytes])?;
                 }
             }
             // The end of a stream is seen; datagrams have none.
-            Err(error) if is_late(&error) => {
-                if board.stopping() && matches!(link, Link::Udp(_)) {
+            Err(error) if is_timeout(&error) => {
+                if board.is_stopping() && matches!(link, Link::Udp(_)) {
                     break;
                 }
             }
@@ -413,29 +422,29 @@ fn receive(link: &Link, account: &Account, size: usize, board: &Board) -> Result
         }
     }
     if let Some((busy, at)) = begun {
-        account.set(Figure::Busy, used() - busy);
-        account.set(Figure::Passed, monotonic() - at);
+        account.set(CounterIndex::Busy, thread_cpu_time() - busy);
+        account.set(CounterIndex::Passed, monotonic() - at);
     }
-    account.set(Figure::Buffer, net::buffers(link)?.receive.into());
+    account.set(CounterIndex::Buffer, net::buffers(link)?.receive.into());
     Ok(())
 }
 
 /// Counts a datagram by its number.
-fn count_datagram(account: &Account, datagram: &[u8]) -> Result<()> {
+fn count_datagram(account: &StreamCounters, datagram: &[u8]) -> Result<()> {
     let number = datagram.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     let number = number.ok_or_else(|| Error::other("a datagram arrived without a number"))?;
-    account.add(Figure::Arrived, 1);
-    if number > account.read(Figure::Latest) {
-        account.set(Figure::Latest, number);
+    account.add(CounterIndex::Arrived, 1);
+    if number > account.read(CounterIndex::Latest) {
+        account.set(CounterIndex::Latest, number);
     } else {
-        account.add(Figure::Reordered, 1);
+        account.add(CounterIndex::Reordered, 1);
     }
     Ok(())
 }
 
 impl Link {
     /// Lets the kernel gather small writes into packets, as it does by default.
-    fn allow_gathering(&self) -> Result<()> {
+    fn allow_coalescing(&self) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(false),
             Self::Udp(_) | Self::Unix(_) => Ok(()),
@@ -443,7 +452,7 @@ impl Link {
     }
 
     /// Makes a send that waits longer than this fail.
-    fn send_within(&self, limit: Duration) -> Result<()> {
+    fn set_send_timeout(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_write_timeout(Some(limit)),
             Self::Udp(socket) => socket.set_write_timeout(Some(limit)),
@@ -462,7 +471,7 @@ impl Link {
     }
 
     /// Shuts the sending side; datagrams have no end to announce.
-    fn end(&self) {
+    fn shut_down(&self) {
         // A receiver that is gone already is no error.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
@@ -476,13 +485,13 @@ impl Link {
 mod tests {
     use super::*;
 
-    fn plan(protocol: Protocol, way: SendMethod, streams: u64) -> Plan {
+    fn plan(protocol: Protocol, way: SendMethod, streams: u64) -> StreamPlan {
         let cpus = cpu::allowed().unwrap();
-        Plan { protocol, way, message: 4096, streams: placed(streams, &cpus, 1) }
+        StreamPlan { protocol, way, message: 4096, streams: place_streams(streams, &cpus, 1) }
     }
 
     #[test]
-    fn bytes_arrive_by_every_protocol_and_way() {
+    fn bytes_arrive_by_all_protocols_and_methods() {
         let all = [
             (Protocol::Tcp, SendMethod::Send),
             (Protocol::Tcp, SendMethod::Sendfile),
@@ -492,16 +501,16 @@ mod tests {
             (Protocol::Unix, SendMethod::Send),
         ];
         for (protocol, way) in all {
-            let bulk = Bulk::start(plan(protocol, way, 2)).unwrap();
+            let bulk = BulkStreams::start(plan(protocol, way, 2)).unwrap();
             let before = bulk.totals().unwrap();
-            assert!(bulk.settle().unwrap() >= WINDOW);
+            assert!(bulk.wait_until_settled().unwrap() >= SETTLE_WINDOW);
             let after = bulk.totals().unwrap();
             assert!(after.rate_since(&before) > 0.0, "{protocol:?} {way:?} {after:?}");
             // A message counts as sent when the call returns, which may be after it has arrived.
             let in_flight = 2 * 4096;
             assert!(after.sent + in_flight >= after.bytes && after.sent_since(&before) > 0.0, "{after:?}");
             assert_eq!(after.lost_since(&before).is_some(), protocol == Protocol::Udp);
-            let Known { words, fullest } = bulk.finish().unwrap();
+            let StreamReport { words, fullest } = bulk.finish().unwrap();
             assert!(fullest >= 0.0, "{fullest}");
             assert!(words.contains("receiver on CPU") && words.contains("% busy"), "{words}");
             assert_eq!(words.contains("completed as copied"), way == SendMethod::ZeroCopy, "{words}");
@@ -509,35 +518,35 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_gone_is_reported() {
-        let mut bulk = Bulk::start(plan(Protocol::Tcp, SendMethod::Send, 1)).unwrap();
-        bulk.settle().unwrap();
+    fn lost_receiver_is_reported() {
+        let mut bulk = BulkStreams::start(plan(Protocol::Tcp, SendMethod::Send, 1)).unwrap();
+        bulk.wait_until_settled().unwrap();
         // Killed and reaped.
         drop(bulk.receivers.take());
         // Its senders see that at their next turn, which a busy machine may give them late.
         let is_reported = || {
             std::thread::sleep(Duration::from_millis(20));
-            matches!(bulk.totals(), Err(Stop::Fail(_)))
+            matches!(bulk.totals(), Err(ProbeError::Fail(_)))
         };
-        assert!((0..STUCK.as_millis() / 20).any(|_| is_reported()));
+        assert!((0..LINK_TIMEOUT.as_millis() / 20).any(|_| is_reported()));
     }
 
     #[test]
-    fn loss_and_order_follow_from_the_numbers() {
-        let account = Account(Shared::new().unwrap());
+    fn loss_and_reordering_follow_from_sequence() {
+        let account = StreamCounters(Shared::new().unwrap());
         for number in [1u64, 2, 5, 4, 8] {
             count_datagram(&account, &number.to_le_bytes()).unwrap();
         }
         assert!(count_datagram(&account, &[1; 7]).is_err());
-        let zero = Totals { at: 0, bytes: 0, sent: 0, numbers: Numbered::default() };
-        let totals = Totals {
+        let zero = StreamTotals { at: 0, bytes: 0, sent: 0, numbers: SequenceCounts::default() };
+        let totals = StreamTotals {
             at: 2_000_000_000,
             bytes: 500,
             sent: 800,
-            numbers: Numbered {
-                arrived: account.read(Figure::Arrived),
-                latest: account.read(Figure::Latest),
-                reordered: account.read(Figure::Reordered),
+            numbers: SequenceCounts {
+                arrived: account.read(CounterIndex::Arrived),
+                latest: account.read(CounterIndex::Latest),
+                reordered: account.read(CounterIndex::Reordered),
             },
         };
         assert_eq!(totals.lost_since(&zero), Some(3.0 / 8.0));
@@ -547,22 +556,22 @@ mod tests {
     }
 
     #[test]
-    fn a_full_cpu_is_named_also_when_two_ends_fill_it_together() {
-        let end = |what, cpu, busy| End { what, cpu, used: Use { busy, passed: 100 } };
-        let words = busy_words(&[end("sender", 0, 40), end("receiver", 1, 99)]);
+    fn saturated_cpu_is_named() {
+        let end = |what, cpu, busy| EndUsage { what, cpu, used: CpuUse { busy, passed: 100 } };
+        let words = describe_load(&[end("sender", 0, 40), end("receiver", 1, 99)]);
         assert_eq!(words, "sender on CPU 0 40 % busy, receiver on CPU 1 99 % busy: CPU-limited, CPU 1 is full");
-        let words = busy_words(&[end("sender", 0, 50), end("receiver", 0, 47)]);
+        let words = describe_load(&[end("sender", 0, 50), end("receiver", 0, 47)]);
         assert!(words.ends_with("CPU-limited, CPU 0 is full"), "{words}");
-        assert!(!busy_words(&[end("sender", 0, 50), end("receiver", 1, 47)]).contains("limited"));
+        assert!(!describe_load(&[end("sender", 0, 50), end("receiver", 1, 47)]).contains("limited"));
         let both: Vec<(u32, f64)> =
-            loads(&[end("sender", 0, 50), end("receiver", 1, 25), end("sender", 1, 50)]).collect();
+            cpu_loads(&[end("sender", 0, 50), end("receiver", 1, 25), end("sender", 1, 50)]).collect();
         assert_eq!(both, [(0, 0.5), (1, 0.75)]);
     }
 
     #[test]
-    fn each_stream_receives_on_the_same_cpu_or_the_next() {
+    fn receivers_use_same_or_next_cpu() {
         let of = |streams, cpus: &[u32], further| -> Vec<(u32, u32)> {
-            placed(streams, cpus, further).into_iter().map(|ends| (ends.sender, ends.receiver)).collect()
+            place_streams(streams, cpus, further).into_iter().map(|ends| (ends.sender, ends.receiver)).collect()
         };
         assert_eq!(of(1, &[3, 1], 1), [(3, 1)]);
         assert_eq!(of(3, &[3, 1], 1), [(3, 1), (1, 3), (3, 1)]);

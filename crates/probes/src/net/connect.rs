@@ -2,17 +2,17 @@
 //!
 //! Costs of the client's kernel. They must not be taken for the time until the server's program knows of the connection.
 
-use kelvin_catalogue::Placement;
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::accepting::{Accepting, Accepts, Waits};
-use super::messages::SMALL;
+use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
+use super::message_sizes::SMALL_MESSAGE;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::pipe;
 use crate::os::syscall_null;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONNECT.id.as_str(),
@@ -47,7 +47,7 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
     metrics: &[&CONNECT, &CLOSE],
-    inputs: &[STACK_TCP.id.as_str(), syscall_null::ID, WAKE_TCP.id.as_str()],
+    inputs: &[STACK_TCP.id.as_str(), syscall_null::SYSCALL_NULL_ID, WAKE_TCP.id.as_str()],
     cases,
     run,
     predict,
@@ -82,51 +82,55 @@ pub(super) static RATE: Probe = Probe {
 
 /// Transactions of one iteration: enough that caches cold from the canaries at its beginning, and a close still to be answered
 /// at its end, are a small part of it.
-const AT_ONCE: u64 = 16;
+const TRANSACTIONS_PER_ITERATION: u64 = 16;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let placements = if effort == Effort::Quick { &[Placement::SameCpu] } else { Placement::ALL };
-    placements.iter().map(|&placement| Case::new().at(placement)).collect()
+    let placements = if effort == Effort::Quick { &[PairPlacement::SameCpu] } else { PairPlacement::ALL };
+    placements.iter().map(|&placement| Case::new().with_word(placement)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let cpu = partner_cpu(bench, case)?;
-    let waits = if cpu == bench.cpu() { Waits::OnFutex } else { Waits::AsServer };
-    let accepting = Accepting::start(cpu, waits)?;
-    let until = if waits == Waits::OnFutex { "the end of the timed call" } else { "connections, as a server" };
+    let waits = if cpu == bench.cpu() { ServerWait::OnFutex } else { ServerWait::AsServer };
+    let accepting = LocalAcceptServer::start(cpu, waits)?;
+    let until = if waits == ServerWait::OnFutex { "the end of the timed call" } else { "connections, as a server" };
     bench.note(format!("accepting process on CPU {cpu}, waiting for {until}"));
-    time_calls(bench, [&CONNECT, &CLOSE], &accepting)?;
+    time_connect_and_close(bench, [&CONNECT, &CLOSE], &accepting)?;
     accepting.finish()
 }
 
 /// Times connecting and closing, one connection after the other.
-pub(super) fn time_calls(bench: &mut Bench<'_>, metrics: [&Metric; 2], accepting: &impl Accepts) -> Result<(), Stop> {
-    bench.time_in_turn(metrics, |clock| {
+pub(super) fn time_connect_and_close(
+    bench: &mut Bench<'_>,
+    metrics: [&Metric; 2],
+    accepting: &impl AcceptServer,
+) -> Result<(), ProbeError> {
+    bench.time_back_to_back(metrics, |clock| {
         let start = clock.start();
         let mut connection = accepting.connect()?;
         let connected = clock.stop().wrapping_sub(start);
-        accepting.ask(&mut connection)?;
+        accepting.request(&mut connection)?;
         let start = clock.start();
         drop(connection);
         let closed = clock.stop().wrapping_sub(start);
-        accepting.see_the_end()?;
+        accepting.await_client_close()?;
         Ok([connected, closed])
     })
 }
 
 /// Connects, sends a request, receives its answer, and closes.
 #[inline(always)]
-pub(super) fn transact(accepting: &impl Accepts) -> Result<(), Stop> {
+pub(super) fn transact(accepting: &impl AcceptServer) -> Result<(), ProbeError> {
     let mut connection = accepting.connect()?;
-    accepting.ask(&mut connection)
+    accepting.request(&mut connection)
 }
 
-fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let cpu = partner_cpu(bench, case)?;
-    let accepting = Accepting::start(cpu, Waits::AsServer)?;
+    let accepting = LocalAcceptServer::start(cpu, ServerWait::AsServer)?;
     bench.note(format!("accepting process on CPU {cpu}"));
-    bench.time_work(&CRR, AT_ONCE as f64, |iterations| {
-        for _ in 0..iterations * AT_ONCE {
+    bench.time_work(&CRR, TRANSACTIONS_PER_ITERATION as f64, |iterations| {
+        for _ in 0..iterations * TRANSACTIONS_PER_ITERATION {
             transact(&accepting)?;
         }
         Ok(())
@@ -134,9 +138,9 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     accepting.finish()
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stack = facts.measured(&STACK_TCP, &Case::new().with(MESSAGE, SMALL))?;
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let stack = facts.measured(&STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
     let packet = (stack.value - 2.0 * call.value).max(0.0);
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
     let own = packets * packet + calls * call.value;
@@ -144,7 +148,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
     let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
     let (mut inputs, mut value) = (vec![stack, call.clone()], own);
     let mut name = "packets and calls";
-    if Placement::of(case) != Some(Placement::SameCpu) {
+    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
         // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
         let waking = facts.measured(&WAKE_TCP, &Case::new())?;
         let adds = (waking.value - packet - call.value).max(0.0);
@@ -155,23 +159,23 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction
         inputs.push(waking);
     }
     derivation.push_str(&format!(" = {value:.0} ns"));
-    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0).formula(name, formula);
-    Ok(predicting.inputs(inputs).derived_as(derivation))
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0).formula(name, formula);
+    Ok(predicting.inputs(inputs).build_with(derivation))
 }
 
 /// Client and server on one CPU, where a close includes the client's call alone.
-pub(super) fn on_one_cpu() -> Case {
-    Case::new().at(Placement::SameCpu)
+pub(super) fn one_cpu_case() -> Case {
+    Case::new().with_word(PairPlacement::SameCpu)
 }
 
-fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let mut parts = vec![
         facts.measured(&CONNECT, case)?,
-        facts.measured(&RTT_TCP, &case.clone().with(MESSAGE, SMALL))?,
+        facts.measured(&RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?,
         facts.measured(&CLOSE, case)?,
     ];
     let (mut name, mut formula) = ("connect, ask and close", "1 / (net.connect + net.rtt.tcp + net.close)");
-    if Placement::of(case) == Some(Placement::SameCpu) {
+    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         parts.extend([facts.measured(&CLOSE, case)?, switch.clone(), switch]);
@@ -181,28 +185,28 @@ fn predict_transactions(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Pr
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let each: Vec<String> = parts.iter().map(|part| format!("{:.0} ns {}", part.value, part.name)).collect();
     let derivation = format!("1 / ({}) = {:.0} a second", each.join(" + "), 1e9 / sum);
-    let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0).formula(name, formula);
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, 1e9 / sum, 2.0).formula(name, formula);
     parts.dedup_by(|one, other| one.name == other.name);
-    Ok(predicting.inputs(parts).derived_as(derivation))
+    Ok(predicting.inputs(parts).build_with(derivation))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn between_two_cpus_a_packet_wakes_the_other_end() {
-        let case = Case::new().at(Placement::TwoCpus);
+    fn cross_cpu_connect_adds_wake_up() {
+        let case = Case::new().with_word(PairPlacement::TwoCpus);
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::ID, Some(100.0)),
+            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
             (WAKE_TCP.id.as_str(), Some(15_100.0)),
             (CONNECT.id.as_str(), Some(20_000.0)),
             (CLOSE.id.as_str(), Some(10_000.0)),
             (RTT_TCP.id.as_str(), Some(50_000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let close = predict(facts, &CLOSE, &case).unwrap();
             // A packet and its call take 3.1 of the 15.1 microseconds of a send that wakes.
             assert_eq!((close.value, close.low, close.high), (15_100.0, 7550.0, 30_200.0));
@@ -210,21 +214,21 @@ mod tests {
             // The server's turn overlaps the client's next one.
             assert_eq!(predict_transactions(facts, &CRR, &case).unwrap().value, 1e9 / 80_000.0);
         });
-        facts_about(&known[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));
+        with_facts(&known[..2], |facts| assert!(predict(facts, &CLOSE, &case).is_err()));
     }
 
     #[test]
-    fn three_packets_connect_and_one_closes() {
-        let case = on_one_cpu();
+    fn connect_is_three_packets_close_one() {
+        let case = one_cpu_case();
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::ID, Some(100.0)),
+            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
             (CONNECT.id.as_str(), Some(12_000.0)),
             (CLOSE.id.as_str(), Some(3000.0)),
             (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
             (RTT_TCP.id.as_str(), Some(10_000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             assert_eq!(predict(facts, &CONNECT, &case).unwrap().value, 9200.0);
             let close = predict(facts, &CLOSE, &case).unwrap();
             assert_eq!((close.value, close.low, close.high), (3100.0, 1550.0, 6200.0));
@@ -233,6 +237,6 @@ mod tests {
             assert!((rate.value - 1e9 / 31_000.0).abs() < 1e-6, "{}", rate.value);
             assert_eq!(rate.inputs.len(), 4);
         });
-        facts_about(&known[..2], |facts| assert!(predict_transactions(facts, &CRR, &case).is_err()));
+        with_facts(&known[..2], |facts| assert!(predict_transactions(facts, &CRR, &case).is_err()));
     }
 }

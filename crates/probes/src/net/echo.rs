@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use kelvin_harness::{Bench, Stop};
+use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::clock::Clock;
-use kelvin_sys::partner::{Board, PartnerTask, Task};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::link::{LOST, Link, Protocol, STUCK, is_late};
-use crate::os::partner::Counts;
+use super::link::{DATAGRAM_TIMEOUT, LINK_TIMEOUT, Link, Protocol, is_timeout};
+use crate::os::partner::SwitchCounts;
 
 /// Round trips made under the counters before any is timed.
 const PROOF_TRIPS: u64 = 64;
 /// Datagrams lost in a row after which the echo server counts as gone.
-const MOST_LOST: u32 = 5;
+const MAX_LOST: u32 = 5;
 
 /// The client of an echo server.
 #[derive(Debug)]
-pub(crate) struct Echo {
+pub(crate) struct EchoClient {
     link: Link,
     /// Nothing, if it is not ours to end.
-    far: Option<Far>,
+    far: Option<EchoProcess>,
     message: Vec<u8>,
     answer: Vec<u8>,
     trips: u64,
@@ -30,25 +30,25 @@ pub(crate) struct Echo {
 
 /// The echo process, on this machine.
 #[derive(Debug)]
-struct Far {
-    board: Arc<Shared<Board>>,
+struct EchoProcess {
+    board: Arc<Shared<PartnerStatus>>,
     partner: Option<PartnerTask>,
 }
 
-impl Echo {
+impl EchoClient {
     /// Starts the echo server as a process on a CPU of this machine.
-    pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot start the echo process: {error}"));
+    pub(super) fn start(protocol: Protocol, size: usize, cpu: u32) -> Result<Self, ProbeError> {
+        let starting = |error| ProbeError::fail(format!("cannot start the echo process: {error}"));
         let (link, far) = Link::pair(protocol).map_err(starting)?;
-        let board = Board::new().map_err(starting)?;
-        let partner = PartnerTask::start(Task::Process, cpu, &board, move |board| give_back(&far, size, board));
-        let far = Far { partner: Some(partner.map_err(starting)?), board };
-        Ok(Self { far: Some(far), ..Self::over(link, size)? })
+        let board = PartnerStatus::new().map_err(starting)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, move |board| echo_loop(&far, size, board));
+        let far = EchoProcess { partner: Some(partner.map_err(starting)?), board };
+        Ok(Self { far: Some(far), ..Self::over_link(link, size)? })
     }
 
     /// Over a link that already leads to an echo server.
-    pub(crate) fn over(link: Link, size: usize) -> Result<Self, Stop> {
-        link.be_patient_for(if matches!(link, Link::Udp(_)) { LOST } else { STUCK })?;
+    pub(crate) fn over_link(link: Link, size: usize) -> Result<Self, ProbeError> {
+        link.set_receive_timeout(if matches!(link, Link::Udp(_)) { DATAGRAM_TIMEOUT } else { LINK_TIMEOUT })?;
         Ok(Self { link, far: None, message: vec![0x5a; size], answer: vec![0; size], trips: 0, lost: 0 })
     }
 
@@ -57,33 +57,35 @@ impl Echo {
     /// # Errors
     /// A failed call; an answer to another message; an echo server that is silent.
     #[inline(always)]
-    pub(crate) fn timed(&mut self, clock: Clock) -> Result<u64, Stop> {
-        for _ in 0..MOST_LOST {
+    pub(crate) fn time_round_trip(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+        for _ in 0..MAX_LOST {
             let start = clock.start();
             if self.round_trip()? {
                 return Ok(clock.stop().wrapping_sub(start));
             }
         }
-        Err(Stop::fail(format!("{MOST_LOST} messages in a row were not answered within {LOST:?} each")))
+        Err(ProbeError::fail(format!(
+            "{MAX_LOST} messages in a row were not answered within {DATAGRAM_TIMEOUT:?} each"
+        )))
     }
 
     /// The send of a round trip, in ticks; the answer is awaited, so that the echo server sleeps when the next message comes.
     /// For links that lose nothing.
     ///
     /// # Errors
-    /// As for [`Echo::timed`].
+    /// As for [`EchoClient::time_round_trip`].
     #[inline(always)]
-    pub(super) fn timed_send(&mut self, clock: Clock) -> Result<u64, Stop> {
-        let number = self.next();
+    pub(super) fn time_send(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+        let number = self.number_message();
         let start = clock.start();
         self.link.send(&self.message)?;
         let sent = clock.stop().wrapping_sub(start);
-        if self.take_answer(number)? { Ok(sent) } else { Err(Stop::fail("a message was lost")) }
+        if self.receive_reply(number)? { Ok(sent) } else { Err(ProbeError::fail("a message was lost")) }
     }
 
     /// The number of the next message, which is written into it.
     #[inline(always)]
-    fn next(&mut self) -> u8 {
+    fn number_message(&mut self) -> u8 {
         self.trips += 1;
         self.message[0] = self.trips as u8;
         self.message[0]
@@ -91,22 +93,22 @@ impl Echo {
 
     /// Sends a numbered message and receives the answer with its number; false if a datagram was lost.
     #[inline(always)]
-    fn round_trip(&mut self) -> Result<bool, Stop> {
-        let number = self.next();
+    fn round_trip(&mut self) -> Result<bool, ProbeError> {
+        let number = self.number_message();
         self.link.send(&self.message)?;
-        self.take_answer(number)
+        self.receive_reply(number)
     }
 
     /// Receives the answer to a message; false if that or the message was lost.
     #[inline(always)]
-    fn take_answer(&mut self, number: u8) -> Result<bool, Stop> {
+    fn receive_reply(&mut self, number: u8) -> Result<bool, ProbeError> {
         loop {
             match self.link.receive(&mut self.answer) {
                 Ok(()) if self.answer[0] == number => break,
                 // A late answer to a message that was given up.
                 Ok(()) if self.lost > 0 => {}
-                Ok(()) => return Err(Stop::fail("an answer to another message arrived")),
-                Err(error) if is_late(&error) && matches!(self.link, Link::Udp(_)) => {
+                Ok(()) => return Err(ProbeError::fail("an answer to another message arrived")),
+                Err(error) if is_timeout(&error) && matches!(self.link, Link::Udp(_)) => {
                     self.lost += 1;
                     return Ok(false);
                 }
@@ -121,13 +123,13 @@ impl Echo {
     }
 
     /// Makes round trips under the counters of this process.
-    pub(super) fn count(&mut self, clock: Clock) -> Result<Counts, Stop> {
-        let before = usage(Who::Thread);
+    pub(super) fn count_round_trips(&mut self, clock: Clock) -> Result<SwitchCounts, ProbeError> {
+        let before = read_usage(UsageScope::Thread);
         for _ in 0..PROOF_TRIPS {
-            self.timed(clock)?;
+            self.time_round_trip(clock)?;
         }
-        let spent = usage(Who::Thread).since(before);
-        Ok(Counts {
+        let spent = read_usage(UsageScope::Thread).since(before);
+        Ok(SwitchCounts {
             trips: PROOF_TRIPS,
             voluntary: spent.voluntary_switches,
             involuntary: spent.involuntary_switches,
@@ -136,16 +138,16 @@ impl Echo {
     }
 
     /// Warms up; the proof, in words, that both processes share and switch one CPU or, with two, how often the client slept.
-    pub(super) fn prove(&mut self, bench: &Bench<'_>, cpu: u32) -> Result<String, Stop> {
-        let counts = self.count(bench.clock())?;
+    pub(super) fn warm_up_and_prove(&mut self, bench: &Bench<'_>, cpu: u32) -> Result<String, ProbeError> {
+        let counts = self.count_round_trips(bench.clock())?;
         if cpu == bench.cpu() {
-            counts.proves_a_switch_each_way()?;
+            counts.check_min_switches()?;
         }
         Ok(format!("echo process on CPU {cpu}; {}", counts.describe()))
     }
 
     /// What is known of the link at the end, in words.
-    pub(super) fn describe(&self) -> Result<String, Stop> {
+    pub(super) fn describe(&self) -> Result<String, ProbeError> {
         let link = self.link.describe()?;
         Ok(match (&self.link, self.lost) {
             (Link::Udp(_), lost) => format!("{link}; {lost} of {} datagrams or their answers were lost", self.trips),
@@ -154,20 +156,20 @@ impl Echo {
     }
 
     /// Ends the echo process.
-    pub(super) fn finish(mut self) -> Result<(), Stop> {
+    pub(super) fn finish(mut self) -> Result<(), ProbeError> {
         let Some(mut far) = self.far.take() else { return Ok(()) };
         far.board.stop();
         self.link.send(&self.message)?;
-        far.partner.take().map_or(Ok(()), |partner| partner.join(&far.board).map_err(Stop::from))
+        far.partner.take().map_or(Ok(()), |partner| partner.join(&far.board).map_err(ProbeError::from))
     }
 }
 
 /// The loop of the echo process.
-fn give_back(link: &Link, size: usize, board: &Board) -> kelvin_sys::Result<()> {
+fn echo_loop(link: &Link, size: usize, board: &PartnerStatus) -> kelvin_sys::Result<()> {
     let mut message = vec![0; size];
     loop {
         link.receive(&mut message)?;
-        if board.stopping() {
+        if board.is_stopping() {
             return Ok(());
         }
         link.send(&message)?;
@@ -179,15 +181,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_message_comes_back_and_the_other_end_ends() {
+    fn messages_are_echoed_and_process_ends() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Unix] {
             for size in [1, 64, 32 << 10] {
-                let mut echo = Echo::start(protocol, size, cpu).unwrap();
+                let mut echo = EchoClient::start(protocol, size, cpu).unwrap();
                 for _ in 0..300 {
-                    assert!(echo.timed(Clock::MonotonicRaw).unwrap() > 0);
+                    assert!(echo.time_round_trip(Clock::MonotonicRaw).unwrap() > 0);
                 }
-                assert!(echo.timed_send(Clock::MonotonicRaw).unwrap() > 0);
+                assert!(echo.time_send(Clock::MonotonicRaw).unwrap() > 0);
                 assert_eq!(echo.answer, echo.message, "{protocol:?}");
                 assert_eq!((echo.trips, echo.lost), (301, 0));
                 echo.finish().unwrap();
@@ -196,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_datagram_is_counted_and_its_late_answer_dropped() {
+    fn lost_datagram_is_counted() {
         let (link, far) = Link::pair(Protocol::Udp).unwrap();
-        let mut echo = Echo::over(link, 8).unwrap();
-        echo.link.be_patient_for(std::time::Duration::from_millis(20)).unwrap();
+        let mut echo = EchoClient::over_link(link, 8).unwrap();
+        echo.link.set_receive_timeout(std::time::Duration::from_millis(20)).unwrap();
         // Nobody answers the first message in time; its answer comes before that to the second.
         assert!(!echo.round_trip().unwrap());
         let answering = std::thread::spawn(move || {

@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::net::icmp;
 
-use super::link::{LOST, is_late};
-use super::messages::{SMALL, message};
+use super::link::{DATAGRAM_TIMEOUT, is_timeout};
+use super::message_sizes::{SMALL_MESSAGE, message_bytes};
 use crate::os::syscall_null;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
@@ -46,29 +46,29 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&RTT_ICMP],
-    inputs: &[STACK_UDP.id.as_str(), syscall_null::ID, FREQUENCY.id.as_str()],
+    inputs: &[STACK_UDP.id.as_str(), syscall_null::SYSCALL_NULL_ID, FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
 };
 
 /// Bytes of the header: type, code, checksum, identifier, sequence number.
-const HEADER: usize = 8;
+const HEADER_BYTES: usize = 8;
 const ECHO_REQUEST: u8 = 8;
 const ECHO_REPLY: u8 = 0;
 /// Most bytes of an IP header, which a raw socket receives too.
-const MOST_IP_HEADER: usize = 60;
+const MAX_IP_HEADER: usize = 60;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let all = [SMALL, 1 << 10, 16 << 10];
+    let all = [SMALL_MESSAGE, 1 << 10, 16 << 10];
     let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
+    messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
 }
 
 /// A socket for echo requests, and the request that it sends.
 pub(super) struct Ping {
     socket: UdpSocket,
-    kind: icmp::EchoSocket,
+    kind: icmp::EchoSocketKind,
     identifier: u16,
     number: u16,
     /// The checksum of the request with number 0.
@@ -79,41 +79,41 @@ pub(super) struct Ping {
 
 impl Ping {
     /// Opens one to an address, for echo requests of so many bytes, header included.
-    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, Stop> {
-        let (socket, kind) = icmp::socket().map_err(|error| match icmp::is_forbidden(&error) {
-            true => Stop::skip(
+    pub(super) fn open(to: Ipv4Addr, bytes: usize, identifier: u16) -> Result<Self, ProbeError> {
+        let (socket, kind) = icmp::open_echo_socket().map_err(|error| match icmp::is_forbidden(&error) {
+            true => ProbeError::skip(
                 "needs a ping socket (the user's group within net.ipv4.ping_group_range) or a raw one (CAP_NET_RAW)",
             ),
-            false => Stop::fail(format!("cannot open a socket for echo requests: {error}")),
+            false => ProbeError::fail(format!("cannot open a socket for echo requests: {error}")),
         })?;
         socket.connect((to, 0))?;
-        socket.set_read_timeout(Some(LOST))?;
-        let (mut request, reply) = (vec![0x5a; bytes], vec![0; bytes + MOST_IP_HEADER]);
-        let sum = write_header(&mut request, identifier);
+        socket.set_read_timeout(Some(DATAGRAM_TIMEOUT))?;
+        let (mut request, reply) = (vec![0x5a; bytes], vec![0; bytes + MAX_IP_HEADER]);
+        let sum = write_request_header(&mut request, identifier);
         Ok(Self { socket, kind, identifier, number: 0, sum, request, reply })
     }
 
     /// Which socket sends them, in words.
     pub(super) fn describe(&self) -> &'static str {
         match self.kind {
-            icmp::EchoSocket::Datagram => "by a ping socket",
-            icmp::EchoSocket::Raw => "by a raw socket, as no ping socket is permitted",
+            icmp::EchoSocketKind::Datagram => "by a ping socket",
+            icmp::EchoSocketKind::Raw => "by a raw socket, as no ping socket is permitted",
         }
     }
 
     /// Sends a request and waits for its reply; false if none came.
     #[inline(always)]
-    pub(super) fn round_trip(&mut self) -> Result<bool, Stop> {
-        self.give_number(self.number.wrapping_add(1));
+    pub(super) fn round_trip(&mut self) -> Result<bool, ProbeError> {
+        self.set_sequence(self.number.wrapping_add(1));
         if self.socket.send(&self.request)? != self.request.len() {
-            return Err(Stop::fail("only part of an echo request was sent"));
+            return Err(ProbeError::fail("only part of an echo request was sent"));
         }
         loop {
             let received = match self.socket.recv(&mut self.reply) {
-                Err(error) if is_late(&error) => return Ok(false),
+                Err(error) if is_timeout(&error) => return Ok(false),
                 other => other?,
             };
-            let message = without_ip_header(&self.reply[..received], self.kind)?;
+            let message = strip_ip_header(&self.reply[..received], self.kind)?;
             if self.is_answered_by(message) {
                 return Ok(true);
             }
@@ -123,25 +123,26 @@ impl Ping {
     /// Gives the request a number, and changes its checksum by that: computed anew it would be a part of what is timed. The kernel computes
     /// it of what a ping socket sends.
     #[inline(always)]
-    fn give_number(&mut self, number: u16) {
+    fn set_sequence(&mut self, number: u16) {
         self.number = number;
         self.request[6..8].copy_from_slice(&number.to_be_bytes());
-        let checksum = !folded(u64::from(!self.sum) + u64::from(number));
+        let checksum = !fold_carries(u64::from(!self.sum) + u64::from(number));
         self.request[2..4].copy_from_slice(&checksum.to_be_bytes());
     }
 
     /// Whether a message is the reply to the last request. The kernel gives a ping socket only replies with its own identifier.
     fn is_answered_by(&self, message: &[u8]) -> bool {
-        let own = self.kind == icmp::EchoSocket::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
+        let own =
+            self.kind == icmp::EchoSocketKind::Datagram || message.get(4..6) == Some(&self.identifier.to_be_bytes());
         own && message.first() == Some(&ECHO_REPLY)
             && message.get(6..8) == Some(&self.number.to_be_bytes())
-            && message[HEADER..] == self.request[HEADER..]
+            && message[HEADER_BYTES..] == self.request[HEADER_BYTES..]
     }
 }
 
 /// Writes the header of an echo request with number 0, and returns its checksum.
-fn write_header(request: &mut [u8], identifier: u16) -> u16 {
-    request[..HEADER].fill(0);
+fn write_request_header(request: &mut [u8], identifier: u16) -> u16 {
+    request[..HEADER_BYTES].fill(0);
     request[0] = ECHO_REQUEST;
     request[4..6].copy_from_slice(&identifier.to_be_bytes());
     let sum = checksum(request);
@@ -154,11 +155,11 @@ fn checksum(bytes: &[u8]) -> u16 {
     let (pairs, rest) = bytes.as_chunks::<2>();
     let mut sum: u64 = pairs.iter().map(|pair| u64::from(u16::from_be_bytes(*pair))).sum();
     sum += rest.first().map_or(0, |&byte| u64::from(byte) << 8);
-    !folded(sum)
+    !fold_carries(sum)
 }
 
 /// A sum with its carries added to its lowest 16 bits.
-fn folded(mut sum: u64) -> u16 {
+fn fold_carries(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -166,23 +167,23 @@ fn folded(mut sum: u64) -> u16 {
 }
 
 /// The ICMP message within what was received.
-fn without_ip_header(received: &[u8], kind: icmp::EchoSocket) -> Result<&[u8], Stop> {
+fn strip_ip_header(received: &[u8], kind: icmp::EchoSocketKind) -> Result<&[u8], ProbeError> {
     let header = match kind {
-        icmp::EchoSocket::Datagram => 0,
-        icmp::EchoSocket::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
+        icmp::EchoSocketKind::Datagram => 0,
+        icmp::EchoSocketKind::Raw => received.first().map_or(0, |&first| 4 * usize::from(first & 0xf)),
     };
-    let message = received.get(header..).filter(|message| message.len() >= HEADER);
-    message.ok_or_else(|| Stop::fail(format!("{} bytes arrived that are no ICMP message", received.len())))
+    let message = received.get(header..).filter(|message| message.len() >= HEADER_BYTES);
+    message.ok_or_else(|| ProbeError::fail(format!("{} bytes arrived that are no ICMP message", received.len())))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = message(case)?;
-    if bytes < HEADER {
-        return Err(Stop::fail(format!("the case needs a message of at least {HEADER} bytes, not {case}")));
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let bytes = message_bytes(case)?;
+    if bytes < HEADER_BYTES {
+        return Err(ProbeError::fail(format!("the case needs a message of at least {HEADER_BYTES} bytes, not {case}")));
     }
     let mut ping = Ping::open(Ipv4Addr::LOCALHOST, bytes, bench.seed() as u16)?;
     if !ping.round_trip()? {
-        return Err(Stop::skip(
+        return Err(ProbeError::skip(
             "needs a kernel that answers echo requests to 127.0.0.1 (net.ipv4.icmp_echo_ignore_all=0, no filter rule)",
         ));
     }
@@ -190,72 +191,75 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     bench.time_each([&RTT_ICMP], |clock| {
         let start = clock.start();
         if !ping.round_trip()? {
-            return Err(Stop::fail(format!("an echo request was not answered within {LOST:?}")));
+            return Err(ProbeError::fail(format!("an echo request was not answered within {DATAGRAM_TIMEOUT:?}")));
         }
         Ok([clock.stop().wrapping_sub(start)])
     })
 }
 
 /// How often the kernel sums up the bytes of a request and its reply, and how many a cycle.
-const SUMS: f64 = 3.0;
-const SUMMED_A_CYCLE: f64 = 8.0;
+const CHECKSUM_PASSES: f64 = 3.0;
+const CHECKSUM_BYTES_PER_CYCLE: f64 = 8.0;
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.of(case).unwrap_or_default();
-    let stack = facts.measured(&STACK_UDP, &Case::new().with(MESSAGE, bytes))?;
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::getppid())?;
-    let frequency = published::frequency(facts)?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or_default();
+    let stack = facts.measured(&STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
+    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let frequency = published::measured_frequency(facts)?;
     let ways = (2.0 * (stack.value - call.value)).max(stack.value);
-    let sums = SUMS * bytes as f64 / SUMMED_A_CYCLE * 1e9 / frequency.value;
+    let sums = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE * 1e9 / frequency.value;
     let value = ways + sums;
     let derivation = format!(
-        "2 x {:.0} ns - 2 x {:.0} ns = {ways:.0} ns; {SUMS} x {bytes} B / {SUMMED_A_CYCLE} B at {:.2} GHz = {sums:.0} ns; both {value:.0} ns",
+        "2 x {:.0} ns - 2 x {:.0} ns = {ways:.0} ns; {CHECKSUM_PASSES} x {bytes} B / {CHECKSUM_BYTES_PER_CYCLE} B at {:.2} GHz = {sums:.0} ns; both {value:.0} ns",
         stack.value,
         call.value,
         frequency.value / 1e9
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.6)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.6)
         .formula("two datagrams and sums", "2 x net.stack.udp - 2 x null call + 3 x message / 8 B a cycle")
         .input(stack)
         .input(call)
         .input(frequency)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn the_checksum_is_that_of_the_standard() {
+    fn checksum_matches_rfc_1071() {
         // RFC 1071, section 3: the sum of these is ddf2, whose complement is 220d.
         assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0x220d);
         // The sum over a message with its checksum is zero, of odd length too.
         let mut request = vec![7; 65];
-        write_header(&mut request, 0x1234);
+        write_request_header(&mut request, 0x1234);
         assert_eq!(checksum(&request), 0);
     }
 
     #[test]
-    fn an_ip_header_is_left_out_whatever_its_length() {
+    fn ip_header_of_any_length_is_stripped() {
         let mut received = vec![0x46];
         received.extend([0; 23]);
         received.extend([0, 0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!(without_ip_header(&received, icmp::EchoSocket::Raw).unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
-        assert_eq!(without_ip_header(&received, icmp::EchoSocket::Datagram).unwrap().len(), 32);
-        assert!(without_ip_header(&received[..28], icmp::EchoSocket::Raw).is_err());
-        assert!(without_ip_header(&[], icmp::EchoSocket::Raw).is_err());
+        assert_eq!(strip_ip_header(&received, icmp::EchoSocketKind::Raw).unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(strip_ip_header(&received, icmp::EchoSocketKind::Datagram).unwrap().len(), 32);
+        assert!(strip_ip_header(&received[..28], icmp::EchoSocketKind::Raw).is_err());
+        assert!(strip_ip_header(&[], icmp::EchoSocketKind::Raw).is_err());
     }
 
     #[test]
-    fn only_the_own_reply_counts() {
+    fn foreign_replies_are_ignored() {
         let mut ping = match Ping::open(Ipv4Addr::LOCALHOST, 64, 0x4b4b) {
             Ok(ping) => ping,
-            Err(stop) => return kelvin_testing::Missing::right(format!("{stop:?}")).skips("replies to echo requests"),
+            Err(stop) => {
+                return kelvin_testing::MissingRequirement::privilege(format!("{stop:?}"))
+                    .report_skip("replies to echo requests");
+            }
         };
         for number in [0, 1, 0x7fff, 0xfffe, u16::MAX, 3] {
-            ping.give_number(number);
+            ping.set_sequence(number);
             assert_eq!(checksum(&ping.request), 0, "{number}");
         }
         let mut reply = ping.request.clone();
@@ -270,14 +274,14 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_and_two_calls() {
+    fn ping_is_two_passes_and_calls() {
         let known = [
             (STACK_UDP.id.as_str(), Some(3000.0)),
-            (syscall_null::ID, Some(100.0)),
+            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
             (FREQUENCY.id.as_str(), Some(4e9)),
         ];
-        let case = Case::new().with(MESSAGE, 64);
+        let case = Case::new().with_number(MESSAGE, 64);
         // 24 times eight bytes, in a quarter of a nanosecond each.
-        facts_about(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5806.0));
+        with_facts(&known, |facts| assert_eq!(predict(facts, &RTT_ICMP, &case).unwrap().value, 5806.0));
     }
 }

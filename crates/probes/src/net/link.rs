@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use kelvin_sys::{Error, Result, net};
-use kelvin_wire::sockets::TcpEnd;
+use kelvin_wire::socket_options::TcpEndInfo;
 
 /// The protocol of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,17 +20,17 @@ pub(crate) enum Protocol {
 /// Largest payload of a UDP datagram over IPv4: 65535 less the headers of IP and UDP.
 pub(crate) const LARGEST_DATAGRAM: u64 = 65_535 - 20 - 8;
 /// A datagram that was not answered after so long counts as lost.
-pub(crate) const LOST: Duration = Duration::from_millis(500);
+pub(crate) const DATAGRAM_TIMEOUT: Duration = Duration::from_millis(500);
 /// A link that receives nothing for so long, or cannot send for so long, is stuck: no process is kept off its CPU for so long.
-pub(crate) const STUCK: Duration = Duration::from_secs(5);
+pub(crate) const LINK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes requested for each buffer of a process that holds both ends: eight times the 128 KiB that it has in flight at most,
 /// because the kernel also counts its own book-keeping.
-const ROOM: u32 = 1 << 20;
+const SINGLE_PROCESS_BUFFER: u32 = 1 << 20;
 /// Congestion controls for TCP connections, the first that the kernel has and lets this user choose: the system's own may pace
 /// itself and halve a local link (BBR). Reno is part of every kernel, and everybody may choose it.
 const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// The same in words.
-pub(super) const USUAL_CONTROL: &str = "cubic where the kernel grants it, else reno";
+pub(super) const DEFAULT_CONTROL_TEXT: &str = "cubic where the kernel grants it, else reno";
 
 /// One end of a connection.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Link {
     /// Both ends of a connection on this machine: IP over the loopback device, without Nagle's delay.
     pub(crate) fn pair(protocol: Protocol) -> Result<(Self, Self)> {
         match protocol {
-            Protocol::Tcp => Self::local_tcp(prefer_congestion_control),
+            Protocol::Tcp => Self::local_tcp_pair(prefer_congestion_control),
             Protocol::Udp => {
                 let [near, far] = [(); 2].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)));
                 let (near, far) = (near?, far?);
@@ -58,26 +58,26 @@ impl Link {
 
     /// The same for one process that holds both ends and receives only what it has sent: it must fit, and must not be waited
     /// for.
-    pub(super) fn pair_of_one(protocol: Protocol) -> Result<(Self, Self)> {
+    pub(super) fn single_process_pair(protocol: Protocol) -> Result<(Self, Self)> {
         let (near, far) = Self::pair(protocol)?;
         for end in [&near, &far] {
-            net::set_buffers(end, ROOM)?;
-            end.be_patient_for(STUCK)?;
+            net::set_buffers(end, SINGLE_PROCESS_BUFFER)?;
+            end.set_receive_timeout(LINK_TIMEOUT)?;
         }
         Ok((near, far))
     }
 
     /// Both ends of a TCP connection over loopback, whose sockets are prepared before it is made; without Nagle's delay.
-    pub(crate) fn local_tcp(prepare: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(Self, Self)> {
-        Self::over_tcp(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prepare)
+    pub(crate) fn local_tcp_pair(prepare: impl Fn(BorrowedFd<'_>) -> Result<()>) -> Result<(Self, Self)> {
+        Self::tcp_pair(&TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, prepare)
     }
 
     /// Both ends of a TCP connection to a local listener, whose sockets are prepared before it is made; without Nagle's delay.
-    pub(crate) fn over_tcp(
+    pub(crate) fn tcp_pair(
         listener: &TcpListener,
         prepare: impl Fn(BorrowedFd<'_>) -> Result<()>,
     ) -> Result<(Self, Self)> {
-        let (near, far) = net::connect_here(listener, prepare)?;
+        let (near, far) = net::connect_local_pair(listener, prepare)?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
@@ -117,7 +117,7 @@ impl Link {
     #[inline(always)]
     pub(crate) fn send_more(&self, message: &[u8]) -> Result<()> {
         match self {
-            Self::Tcp(stream) => net::sending::send_more(stream, message),
+            Self::Tcp(stream) => net::socket_send::send_with_more(stream, message),
             Self::Udp(_) | Self::Unix(_) => self.send(message),
         }
     }
@@ -140,8 +140,8 @@ impl Link {
         }
     }
 
-    /// Makes a `receive` that waits longer than this fail; see [`is_late`].
-    pub(crate) fn be_patient_for(&self, limit: Duration) -> Result<()> {
+    /// Makes a `receive` that waits longer than this fail; see [`is_timeout`].
+    pub(crate) fn set_receive_timeout(&self, limit: Duration) -> Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_read_timeout(Some(limit)),
             Self::Udp(socket) => socket.set_read_timeout(Some(limit)),
@@ -152,9 +152,9 @@ impl Link {
     /// What the kernel reports of this socket, in words.
     pub(crate) fn describe(&self) -> Result<String> {
         if let Self::Tcp(stream) = self {
-            return Ok(TcpEnd::of(stream)?.to_string());
+            return Ok(TcpEndInfo::of_socket(stream)?.to_string());
         }
-        let net::Buffers { send, receive } = net::buffers(self)?;
+        let net::SocketBufferSizes { send, receive } = net::buffers(self)?;
         Ok(format!("socket buffers of {} KiB to send, {} KiB to receive", send >> 10, receive >> 10))
     }
 }
@@ -169,21 +169,21 @@ impl AsFd for Link {
     }
 }
 
-/// Whether an error says that nothing arrived within the limit of [`Link::be_patient_for`].
-pub(crate) fn is_late(error: &Error) -> bool {
+/// Whether an error says that nothing arrived within the limit of [`Link::set_receive_timeout`].
+pub(crate) fn is_timeout(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Requests the congestion control for local links. The one obtained is stated with each result.
 pub(crate) fn prefer_congestion_control(socket: BorrowedFd<'_>) -> Result<()> {
-    first_granted(&CONGESTION_CONTROLS, |name| net::set_congestion_control(&socket, name))
+    first_accepted(&CONGESTION_CONTROLS, |name| net::set_congestion_control(&socket, name))
 }
 
 /// Requests one after the other until one is granted.
 ///
 /// # Errors
 /// The refusal of the last one; at once, any error but that it is not there or not for this user.
-fn first_granted(names: &[&str], mut ask: impl FnMut(&str) -> Result<()>) -> Result<()> {
+fn first_accepted(names: &[&str], mut ask: impl FnMut(&str) -> Result<()>) -> Result<()> {
     let mut refused = Ok(());
     for name in names {
         refused = ask(name);
@@ -202,7 +202,7 @@ mod tests {
     const ALL: [Protocol; 3] = [Protocol::Tcp, Protocol::Udp, Protocol::Unix];
 
     #[test]
-    fn messages_arrive_whole_at_the_other_end() {
+    fn messages_arrive_complete() {
         for protocol in ALL {
             let (near, far) = Link::pair(protocol).unwrap();
             for size in [1, 1024, 16 << 10] {
@@ -217,21 +217,21 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_is_late_and_not_waited_for() {
+    fn missing_message_times_out() {
         for protocol in ALL {
             let (near, _far) = Link::pair(protocol).unwrap();
-            near.be_patient_for(Duration::from_millis(5)).unwrap();
-            assert!(is_late(&near.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
+            near.set_receive_timeout(Duration::from_millis(5)).unwrap();
+            assert!(is_timeout(&near.receive(&mut [0; 8]).unwrap_err()), "{protocol:?}");
         }
     }
 
     #[test]
-    fn what_is_not_granted_is_followed_by_the_next() {
+    fn refused_control_falls_back_to_next() {
         // The answer to each, the outcome, and how many are not requested.
         let asked = |answers: [Option<ErrorKind>; 2]| {
             let mut left = answers.iter();
             let answer = |_: &str| left.next().copied().flatten().map_or(Ok(()), |kind| Err(kind.into()));
-            let refused = first_granted(&["a", "b"], answer).err().map(|error| error.kind());
+            let refused = first_accepted(&["a", "b"], answer).err().map(|error| error.kind());
             (refused, left.len())
         };
         let (denied, missing, other) = (ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::InvalidInput);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_of_another_size_is_an_error() {
+    fn datagram_of_wrong_size_is_error() {
         let (near, far) = Link::pair(Protocol::Udp).unwrap();
         near.send(&[1; 10]).unwrap();
         let error = far.receive(&mut [0; 20]).unwrap_err().to_string();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_knows_is_described() {
+    fn link_description_names_kernel_state() {
         let words = |protocol| Link::pair(protocol).unwrap().0.describe().unwrap();
         assert!(words(Protocol::Tcp).contains("congestion control "), "{}", words(Protocol::Tcp));
         assert!(words(Protocol::Udp).starts_with("socket buffers of "));

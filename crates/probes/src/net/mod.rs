@@ -1,25 +1,25 @@
 //! The network: round trips, bandwidth and connections, on this machine and to another host.
 
-mod accepting;
+mod accept_server;
 pub(crate) mod bandwidth;
 pub(crate) mod bulk;
 mod connect;
 pub(crate) mod echo;
+mod held_ports;
 mod icmp;
 pub(crate) mod link;
-mod loaded;
-mod messages;
+mod loaded_rtt;
+mod message_sizes;
 mod peer;
-mod ports;
 mod rivals;
 mod rtt;
 pub(crate) mod sender;
-mod settle;
 mod stack;
+mod steady_state;
 mod stream;
-mod wake;
+mod wake_up;
 
-use kelvin_harness::{Bounded, Probe};
+use kelvin_harness::{BoundedMetric, Probe};
 
 pub(crate) static PROBES: &[&Probe] = &[
     &stack::TCP,
@@ -32,27 +32,31 @@ pub(crate) static PROBES: &[&Probe] = &[
     &rtt::UDP,
     &rtt::UNIX,
     &icmp::PROBE,
-    &wake::PROBE,
+    &wake_up::PROBE,
     &connect::PROBE,
     &connect::RATE,
     &bandwidth::TCP,
-    &bandwidth::TCP_WAY,
-    &bandwidth::TCP_SYSTEM,
+    &bandwidth::TCP_SEND_METHOD,
+    &bandwidth::TCP_SYSTEM_CONTROL,
     &bandwidth::UDP,
     &bandwidth::UNIX,
-    &loaded::PROBE,
+    &loaded_rtt::PROBE,
     &peer::ping::PROBE,
     &peer::connect::PROBE,
     &peer::connect::RATE,
     &peer::bandwidth::PROBE,
-    &peer::message::PROBE,
+    &peer::message_streams::PROBE,
     &peer::datagrams::PROBE,
     &peer::datagrams::OFFERED_PROBE,
     &peer::rtt::PROBE,
-    &peer::loaded::PROBE,
+    &peer::loaded_rtt::PROBE,
     &rivals::PROBE,
 ];
 
 /// What the link to another host bounds.
-pub(crate) static BOUNDED: &[&Bounded] =
-    &[&peer::bandwidth::BOUNDED, &peer::message::BOUNDED, &peer::datagrams::BOUNDED, &peer::datagrams::OFFERED_BOUNDED];
+pub(crate) static BOUNDED: &[&BoundedMetric] = &[
+    &peer::bandwidth::BOUNDED,
+    &peer::message_streams::BOUNDED,
+    &peer::datagrams::BOUNDED,
+    &peer::datagrams::OFFERED_BOUNDED,
+];

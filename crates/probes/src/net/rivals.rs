@@ -7,18 +7,20 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use kelvin_catalogue::net::{BESIDE_RIVALS_TCP, MESSAGE, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod};
-use kelvin_catalogue::{Placement, Rival};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::net::{
+    MESSAGE, RIVAL_COMPARISON_TCP, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod,
+};
+use kelvin_catalogue::{PairPlacement, Rival};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net;
-use kelvin_sys::spawn::of_process;
+use kelvin_sys::thread_spawn::process_error;
 
-use super::bulk::{Bulk, Ends, Plan};
+use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::link::{Link, Protocol};
-use super::messages::message;
+use super::message_sizes::message_bytes;
 use crate::os::ipc::partner_cpu;
-use crate::program::{Output, Program, as_fast, in_turn};
+use crate::program::{Program, ProgramOutput, equal_speed, run_alternating};
 
 pub(super) static PROBE: Probe = Probe {
     id: RIVALS_TCP.id.as_str(),
@@ -50,151 +52,163 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 /// Bytes of a message: what iperf3 sends at a time by itself.
-const BYTES: u64 = 128 << 10;
+const MESSAGE_BYTES: u64 = 128 << 10;
 /// Time of a side: the least that iperf3 can be asked for.
-const SIDE: Duration = Duration::from_secs(1);
+const SIDE_TIME: Duration = Duration::from_secs(1);
 /// How often iperf3 is tried until its server listens, and the pause before each further time.
-const TRIES: u32 = 40;
-const PAUSE: Duration = Duration::from_millis(25);
+const MAX_CONNECT_ATTEMPTS: u32 = 40;
+const CONNECT_RETRY_PAUSE: Duration = Duration::from_millis(25);
 /// Factor either way within which the same work takes the same time.
 const SPREAD: f64 = 1.25;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let placements = if effort == Effort::Quick { &[Placement::TwoCpus][..] } else { Placement::ALL };
-    placements.iter().map(|&placement| Case::new().at(Rival::Iperf3).with(MESSAGE, BYTES).at(placement)).collect()
+    let placements = if effort == Effort::Quick { &[PairPlacement::TwoCpus][..] } else { PairPlacement::ALL };
+    placements
+        .iter()
+        .map(|&placement| Case::new().with_word(Rival::Iperf3).with_number(MESSAGE, MESSAGE_BYTES).with_word(placement))
+        .collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let iperf = Program::find(Rival::Iperf3)?;
-    let ends = Ends { sender: bench.cpu(), receiver: partner_cpu(bench, case)? };
-    let message = message(case)?;
+    let ends = StreamCpus { sender: bench.cpu(), receiver: partner_cpu(bench, case)? };
+    let message = message_bytes(case)?;
     let pair = Link::pair(Protocol::Tcp).map_err(cannot_connect)?;
     let control = net::congestion_control(&pair.0).map_err(cannot_connect)?;
-    let stream = Stream { ends, message, control: &control };
-    let [ours, theirs] = in_turn(bench, || stream.ours(pair), || stream.by(&iperf))?;
-    bench.note(format!("{} against kelvin, in messages of {message} bytes under {control}", iperf.words()));
-    bench.record(BESIDE_RIVALS_TCP.ratio, vec![ours / theirs]);
+    let stream = StreamComparison { ends, message, control: &control };
+    let [ours, theirs] = run_alternating(bench, || stream.run_kelvin(pair), || stream.run_iperf(&iperf))?;
+    bench.note(format!("{} against kelvin, in messages of {message} bytes under {control}", iperf.describe()));
+    bench.record(RIVAL_COMPARISON_TCP.ratio, vec![ours / theirs]);
     bench.note("what had arrived after a second");
-    bench.record(BESIDE_RIVALS_TCP.kelvin, vec![ours]);
+    bench.record(RIVAL_COMPARISON_TCP.kelvin, vec![ours]);
     bench.note("by its receiver's count");
-    bench.record(BESIDE_RIVALS_TCP.other, vec![theirs]);
+    bench.record(RIVAL_COMPARISON_TCP.other, vec![theirs]);
     Ok(())
 }
 
-fn cannot_connect(error: kelvin_sys::Error) -> Stop {
-    Stop::fail(format!("cannot connect: {error}"))
+fn cannot_connect(error: kelvin_sys::Error) -> ProbeError {
+    ProbeError::fail(format!("cannot connect: {error}"))
 }
 
 /// The work of both sides.
-struct Stream<'a> {
-    ends: Ends,
+struct StreamComparison<'a> {
+    ends: StreamCpus,
     message: usize,
     control: &'a str,
 }
 
-impl Stream<'_> {
+impl StreamComparison<'_> {
     /// Bytes per second by kelvin.
-    fn ours(&self, pair: (Link, Link)) -> Result<f64, Stop> {
-        let plan =
-            Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: self.message, streams: vec![self.ends] };
-        let bulk = Bulk::over(vec![pair], plan)?;
+    fn run_kelvin(&self, pair: (Link, Link)) -> Result<f64, ProbeError> {
+        let plan = StreamPlan {
+            protocol: Protocol::Tcp,
+            way: SendMethod::Send,
+            message: self.message,
+            streams: vec![self.ends],
+        };
+        let bulk = BulkStreams::over_links(vec![pair], plan)?;
         let before = bulk.totals()?;
-        std::thread::sleep(SIDE);
+        std::thread::sleep(SIDE_TIME);
         let rate = bulk.totals()?.rate_since(&before);
         bulk.finish()?;
         Ok(rate)
     }
 
     /// Bytes per second by iperf3.
-    fn by(&self, iperf: &Program) -> Result<f64, Stop> {
+    fn run_iperf(&self, iperf: &Program) -> Result<f64, ProbeError> {
         // A port that is free now; if another takes it first, the server says so.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
         let here = Ipv4Addr::LOCALHOST.to_string();
         let mut server = iperf.command();
         server.args(["--server", "--one-off", "--bind", &here, "--port", &port]);
         server.args(["--affinity", &self.ends.receiver.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-        let cannot = |error| Stop::fail(format!("cannot run {}: {error}", iperf.path.display()));
-        let _server = Server(server.spawn().map_err(of_process).map_err(cannot)?);
+        let cannot = |error| ProbeError::fail(format!("cannot run {}: {error}", iperf.path.display()));
+        let _server = IperfServer(server.spawn().map_err(process_error).map_err(cannot)?);
         let mut output = None;
-        for _ in 0..TRIES {
-            std::thread::sleep(PAUSE);
+        for _ in 0..MAX_CONNECT_ATTEMPTS {
+            std::thread::sleep(CONNECT_RETRY_PAUSE);
             let mut client = iperf.command();
-            client.args(["--client", &here, "--port", &port, "--json", "--time", &SIDE.as_secs().to_string()]);
+            client.args(["--client", &here, "--port", &port, "--json", "--time", &SIDE_TIME.as_secs().to_string()]);
             client.args(["--length", &self.message.to_string(), "--congestion", self.control]);
             client.args(["--affinity", &self.ends.sender.to_string()]);
             let found = iperf.run(&mut client)?;
-            let is_early = found.failed.is_some() && found.words().contains("Connection refused");
+            let is_early = found.failed.is_some() && found.one_line().contains("Connection refused");
             output = Some(found);
             if !is_early {
                 break;
             }
         }
-        let output = output.ok_or_else(|| Stop::fail("iperf3 was never run"))?;
-        arrived(&output)
+        let output = output.ok_or_else(|| ProbeError::fail("iperf3 was never run"))?;
+        parse_arrived_rate(&output)
     }
 }
 
 /// Bytes per second in iperf3's words.
-fn arrived(output: &Output) -> Result<f64, Stop> {
-    let refused = || Stop::fail(format!("iperf3 reports no stream: {}", output.words()));
+fn parse_arrived_rate(output: &ProgramOutput) -> Result<f64, ProbeError> {
+    let refused = || ProbeError::fail(format!("iperf3 reports no stream: {}", output.one_line()));
     let said: serde_json::Value = serde_json::from_str(&output.printed).map_err(|_| refused())?;
     let bits = said["end"]["sum_received"]["bits_per_second"].as_f64().filter(|bits| *bits > 0.0);
     bits.map(|bits| bits / 8.0).filter(|_| output.failed.is_none()).ok_or_else(refused)
 }
 
 /// A server that ends after one client; ended and reaped when dropped.
-struct Server(Child);
+struct IperfServer(Child);
 
-impl Drop for Server {
+impl Drop for IperfServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if metric.id != RIVALS_TCP.id {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "net.bandwidth.tcp predicts the rate; here only the ratio of two programs counts",
         ));
     }
-    Ok(as_fast(SPREAD))
+    Ok(equal_speed(SPREAD))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::script;
-    use crate::testing::facts_about;
+    use crate::program::script_program;
+    use crate::testing::with_facts;
 
     /// As iperf3 3.12 prints it, shortened.
-    const SAID: &str = r#"{"start":{"version":"iperf 3.12"},"end":{"sum_sent":{"bytes":5368709120,"bits_per_second":42949672960.0},"sum_received":{"bytes":5367660544,"bits_per_second":42910000000.0}}}"#;
+    const IPERF_OUTPUT: &str = r#"{"start":{"version":"iperf 3.12"},"end":{"sum_sent":{"bytes":5368709120,"bits_per_second":42949672960.0},"sum_received":{"bytes":5367660544,"bits_per_second":42910000000.0}}}"#;
 
-    fn stream() -> Stream<'static> {
+    fn stream() -> StreamComparison<'static> {
         let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
-        Stream { ends: Ends { sender: cpu, receiver: cpu }, message: 4096, control: "reno" }
+        StreamComparison { ends: StreamCpus { sender: cpu, receiver: cpu }, message: 4096, control: "reno" }
     }
 
     #[test]
-    fn what_arrived_is_taken_and_nothing_else() {
-        let output = |printed: &str, failed: Option<&str>| Output {
+    fn iperf_received_rate_is_parsed() {
+        let output = |printed: &str, failed: Option<&str>| ProgramOutput {
             printed: printed.into(),
             complaint: String::new(),
             failed: failed.map(str::to_owned),
         };
-        assert_eq!(arrived(&output(SAID, None)).unwrap(), 42.91e9 / 8.0);
-        for bad in
-            [output(SAID, Some("exit status: 1")), output(r#"{"error":"unable to connect"}"#, None), output("", None)]
-        {
-            assert!(matches!(arrived(&bad), Err(Stop::Fail(why)) if why.contains("no stream")), "{bad:?}");
+        assert_eq!(parse_arrived_rate(&output(IPERF_OUTPUT, None)).unwrap(), 42.91e9 / 8.0);
+        for bad in [
+            output(IPERF_OUTPUT, Some("exit status: 1")),
+            output(r#"{"error":"unable to connect"}"#, None),
+            output("", None),
+        ] {
+            assert!(
+                matches!(parse_arrived_rate(&bad), Err(ProbeError::Fail(why)) if why.contains("no stream")),
+                "{bad:?}"
+            );
         }
     }
 
     #[test]
-    fn the_client_waits_until_its_server_listens() {
+    fn client_retries_until_server_listens() {
         let directory = tempfile::tempdir().unwrap();
         let [tried, said] = ["tried", "said"].map(|name| directory.path().join(name));
-        std::fs::write(&said, SAID).unwrap();
+        std::fs::write(&said, IPERF_OUTPUT).unwrap();
         // Its second client is served.
         let text = format!(
             "case $1 in --version) echo iperf 3.12; exit;; --server) sleep 5; exit;; esac\n\
@@ -202,19 +216,19 @@ mod tests {
             tried.display(),
             said.display()
         );
-        let iperf = script(directory.path(), Rival::Iperf3, &text);
-        assert_eq!(stream().by(&iperf).unwrap(), 42.91e9 / 8.0);
+        let iperf = script_program(directory.path(), Rival::Iperf3, &text);
+        assert_eq!(stream().run_iperf(&iperf).unwrap(), 42.91e9 / 8.0);
     }
 
     #[test]
-    fn kelvins_own_side_carries_bytes() {
+    fn kelvin_side_transfers_bytes() {
         let pair = Link::pair(Protocol::Tcp).unwrap();
-        assert!(stream().ours(pair).unwrap() > 0.0);
+        assert!(stream().run_kelvin(pair).unwrap() > 0.0);
     }
 
     #[test]
     fn only_the_ratio_is_predicted() {
-        facts_about(&[], |facts| {
+        with_facts(&[], |facts| {
             assert_eq!(predict(facts, &RIVALS_TCP, &Case::new()).unwrap().value, 1.0);
             assert!(predict(facts, &RIVALS_TCP_KELVIN, &Case::new()).is_err());
             assert!(predict(facts, &RIVALS_TCP_OTHER, &Case::new()).is_err());

@@ -3,34 +3,34 @@
 //! Calls, protocol, sleeping, waking and switching included. Half of it must not be called the one-way latency, which may
 //! differ by direction.
 
-use kelvin_catalogue::Placement;
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::mem::CORE_TO_CORE;
 use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_catalogue::os::TokenMeans;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Input, Metric, NoPrediction, Prediction};
+use kelvin_catalogue::os::TokenChannel;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::echo::Echo;
+use super::echo::EchoClient;
 use super::link::Protocol;
-use super::messages::{SMALL, message, round_trip_messages};
+use super::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::{cross_cpu, pipe};
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// What is measured over one protocol, and what its predictions rest on.
-struct What {
+struct RttSpec {
     protocol: Protocol,
     metric: &'static Metric,
     stack: &'static Metric,
 }
 
-static OVER_TCP: What = What { protocol: Protocol::Tcp, metric: &RTT_TCP, stack: &STACK_TCP };
-static OVER_UDP: What = What { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
-static OVER_UNIX: What = What { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
+static TCP_SPEC: RttSpec = RttSpec { protocol: Protocol::Tcp, metric: &RTT_TCP, stack: &STACK_TCP };
+static UDP_SPEC: RttSpec = RttSpec { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
+static UNIX_SPEC: RttSpec = RttSpec { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
 
 /// What predictions over a protocol need: what its stack takes, and what lies between two processes.
-const fn inputs(stack: &'static Metric) -> [&'static str; 4] {
+const fn input_metrics(stack: &'static Metric) -> [&'static str; 4] {
     [stack.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str(), CORE_TO_CORE.id.as_str()]
 }
 
@@ -40,10 +40,10 @@ pub(super) static TCP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_TCP],
-    inputs: &inputs(&STACK_TCP),
-    cases: |_, effort| cases(effort, &OVER_TCP),
-    run: |bench, case| run(bench, case, &OVER_TCP),
-    predict: |facts, _, case| predict(facts, case, &OVER_TCP),
+    inputs: &input_metrics(&STACK_TCP),
+    cases: |_, effort| cases(effort, &TCP_SPEC),
+    run: |bench, case| run(bench, case, &TCP_SPEC),
+    predict: |facts, _, case| predict(facts, case, &TCP_SPEC),
 };
 
 pub(super) static UDP: Probe = Probe {
@@ -52,10 +52,10 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UDP],
-    inputs: &inputs(&STACK_UDP),
-    cases: |_, effort| cases(effort, &OVER_UDP),
-    run: |bench, case| run(bench, case, &OVER_UDP),
-    predict: |facts, _, case| predict(facts, case, &OVER_UDP),
+    inputs: &input_metrics(&STACK_UDP),
+    cases: |_, effort| cases(effort, &UDP_SPEC),
+    run: |bench, case| run(bench, case, &UDP_SPEC),
+    predict: |facts, _, case| predict(facts, case, &UDP_SPEC),
 };
 
 pub(super) static UNIX: Probe = Probe {
@@ -64,10 +64,10 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UNIX],
-    inputs: &inputs(&STACK_UNIX),
-    cases: |_, effort| cases(effort, &OVER_UNIX),
-    run: |bench, case| run(bench, case, &OVER_UNIX),
-    predict: |facts, _, case| predict(facts, case, &OVER_UNIX),
+    inputs: &input_metrics(&STACK_UNIX),
+    cases: |_, effort| cases(effort, &UNIX_SPEC),
+    run: |bench, case| run(bench, case, &UNIX_SPEC),
+    predict: |facts, _, case| predict(facts, case, &UNIX_SPEC),
 };
 
 const METHOD: Method = Method {
@@ -107,30 +107,32 @@ const METHOD: Method = Method {
     ],
 };
 
-fn cases(effort: Effort, what: &What) -> Vec<Case> {
+fn cases(effort: Effort, what: &RttSpec) -> Vec<Case> {
     let all = round_trip_messages(what.protocol);
-    let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
-    let of = |&bytes: &u64| Placement::ALL.iter().map(move |&placement| Case::new().at(placement).with(MESSAGE, bytes));
+    let messages = if effort == Effort::Quick { &[SMALL_MESSAGE][..] } else { &all };
+    let of = |&bytes: &u64| {
+        PairPlacement::ALL.iter().map(move |&placement| Case::new().with_word(placement).with_number(MESSAGE, bytes))
+    };
     messages.iter().flat_map(of).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, what: &What) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case, what: &RttSpec) -> Result<(), ProbeError> {
     let cpu = partner_cpu(bench, case)?;
-    let mut echo = Echo::start(what.protocol, message(case)?, cpu)?;
-    let proof = echo.prove(bench, cpu)?;
+    let mut echo = EchoClient::start(what.protocol, message_bytes(case)?, cpu)?;
+    let proof = echo.warm_up_and_prove(bench, cpu)?;
     bench.note(proof);
-    bench.time_in_turn([what.metric], |clock| Ok([echo.timed(clock)?]))?;
-    bench.note_on_last(echo.describe()?);
+    bench.time_back_to_back([what.metric], |clock| Ok([echo.time_round_trip(clock)?]))?;
+    bench.note_last_reading(echo.describe()?);
     echo.finish()
 }
 
-fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.of(case).unwrap_or_default();
-    let stack = facts.measured(what.stack, &Case::new().with(MESSAGE, bytes))?;
-    let switching = Switching::of(facts, case)?;
-    let is_apart = Placement::of(case) != Some(Placement::SameCpu);
-    let line = is_apart.then(|| core_to_core::line(facts)).transpose()?;
-    let moving = line.as_ref().map_or(0.0, |line| core_to_core::beyond_a_line(line.value, bytes as f64));
+fn predict(facts: &PredictionInputs<'_>, case: &Case, what: &RttSpec) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or_default();
+    let stack = facts.measured(what.stack, &Case::new().with_number(MESSAGE, bytes))?;
+    let switching = WakeCost::for_placement(facts, case)?;
+    let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
+    let line = is_apart.then(|| core_to_core::default_pair_latency(facts)).transpose()?;
+    let moving = line.as_ref().map_or(0.0, |line| core_to_core::extra_line_time(line.value, bytes as f64));
     let value = 2.0 * (stack.value + switching.nanoseconds + moving);
     let (low, mut high) = (value / switching.factor, value * switching.factor);
     let (moved, by_lines) = match is_apart {
@@ -143,22 +145,22 @@ fn predict(facts: &Facts<'_>, case: &Case, what: &What) -> Result<Prediction, No
     );
     if what.protocol == Protocol::Unix {
         // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
-        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds + moving) * MARGIN);
+        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds + moving) * RANGE_MARGIN);
         derivation.push_str(
             "; up to one more of these each way, as a waiting sender is also woken when its message is received",
         );
     }
-    let predicting = Predicting::between(Basis::Derived, value, low, high)
+    let predicting = PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
         .formula(switching.rule, format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
         .input(stack);
-    Ok(predicting.inputs(switching.inputs.into_iter().chain(line)).derived_as(derivation))
+    Ok(predicting.inputs(switching.inputs.into_iter().chain(line)).build_with(derivation))
 }
 
 /// The part of the factor that is not another switch.
-const MARGIN: f64 = 1.1;
+const RANGE_MARGIN: f64 = 1.1;
 
 /// The switch or the wake-up between a send and its receive.
-pub(super) struct Switching {
+pub(super) struct WakeCost {
     /// The name of a formula that rests on it.
     pub rule: &'static str,
     pub name: &'static str,
@@ -168,24 +170,24 @@ pub(super) struct Switching {
     pub factor: f64,
 }
 
-impl Switching {
+impl WakeCost {
     /// The one of a case's placement.
-    pub(super) fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
-        match Placement::of(case) {
-            Some(Placement::SameCpu) => Self::switch(facts),
-            Some(Placement::TwoCpus) | None => Self::wake(facts),
+    pub(super) fn for_placement(facts: &PredictionInputs<'_>, case: &Case) -> Result<Self, NoPrediction> {
+        match PairPlacement::of(case) {
+            Some(PairPlacement::SameCpu) => Self::same_cpu(facts),
+            Some(PairPlacement::TwoCpus) | None => Self::cross_cpu(facts),
         }
     }
 
     /// On one CPU: a switch.
-    fn switch(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
+    fn same_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
         let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
         Ok(Self { rule: "switches", name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
-    pub(super) fn wake(facts: &Facts<'_>) -> Result<Self, NoPrediction> {
-        let over_pipes = Case::new().at(TokenMeans::Pipe);
+    pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
+        let over_pipes = Case::new().with_word(TokenChannel::Pipe);
         let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
         let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
         let nanoseconds = (woken.value - calls.value).max(0.0);
@@ -202,14 +204,14 @@ impl Switching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
-    fn case(placement: Placement) -> Case {
-        Case::new().at(placement).with(MESSAGE, 64)
+    fn case(placement: PairPlacement) -> Case {
+        Case::new().with_word(placement).with_number(MESSAGE, 64)
     }
 
     #[test]
-    fn a_round_trip_is_twice_the_stack_and_a_switch_or_a_wake_up() {
+    fn rtt_is_twice_stack_plus_wake() {
         let known = [
             (STACK_TCP.id.as_str(), Some(3000.0)),
             (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),
@@ -217,35 +219,35 @@ mod tests {
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
             (CORE_TO_CORE.id.as_str(), Some(60.0)),
         ];
-        facts_about(&known, |facts| {
-            let same = predict(facts, &case(Placement::SameCpu), &OVER_TCP).unwrap();
+        with_facts(&known, |facts| {
+            let same = predict(facts, &case(PairPlacement::SameCpu), &TCP_SPEC).unwrap();
             assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
             assert_eq!(same.derivation, "2 x (3000 ns net.stack.tcp (message=64) + 1500 ns switch) = 9000 ns");
-            assert!(predict(facts, &case(Placement::SameCpu), &OVER_UNIX).is_err());
-            let two = predict(facts, &case(Placement::TwoCpus), &OVER_TCP).unwrap();
+            assert!(predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).is_err());
+            let two = predict(facts, &case(PairPlacement::TwoCpus), &TCP_SPEC).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
             assert_eq!(two.inputs.len(), 4);
             // 1024 lines, of which 1023 come ten at a time.
-            let large = Case::new().at(Placement::TwoCpus).with(MESSAGE, 65_536);
-            let large = predict(facts, &large, &OVER_TCP).unwrap();
+            let large = Case::new().with_word(PairPlacement::TwoCpus).with_number(MESSAGE, 65_536);
+            let large = predict(facts, &large, &TCP_SPEC).unwrap();
             assert!((large.value - 2.0 * (11_000.0 + 102.3 * 60.0)).abs() < 1e-6, "{large:?}");
-            assert!(predict(facts, &case(Placement::SameCpu), &OVER_UDP).is_err());
+            assert!(predict(facts, &case(PairPlacement::SameCpu), &UDP_SPEC).is_err());
         });
     }
 
     #[test]
-    fn a_unix_socket_may_switch_once_more_each_way() {
+    fn unix_socket_may_switch_once_more() {
         let known = [(STACK_UNIX.id.as_str(), Some(1000.0)), (pipe::PROCESS_SWITCH.id.as_str(), Some(2000.0))];
-        facts_about(&known, |facts| {
-            let trip = predict(facts, &case(Placement::SameCpu), &OVER_UNIX).unwrap();
+        with_facts(&known, |facts| {
+            let trip = predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
             assert!(trip.derivation.contains("one more of these each way"), "{}", trip.derivation);
         });
     }
 
     #[test]
-    fn a_quick_run_keeps_the_small_message_in_both_places() {
-        assert_eq!(cases(Effort::Quick, &OVER_UDP), [case(Placement::SameCpu), case(Placement::TwoCpus)]);
-        assert_eq!(cases(Effort::Default, &OVER_UDP).len(), 10);
+    fn quick_run_has_small_message_placements() {
+        assert_eq!(cases(Effort::Quick, &UDP_SPEC), [case(PairPlacement::SameCpu), case(PairPlacement::TwoCpus)]);
+        assert_eq!(cases(Effort::Default, &UDP_SPEC).len(), 10);
     }
 }

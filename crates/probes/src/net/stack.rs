@@ -2,32 +2,32 @@
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_COPY};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE};
 use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::units::bytes;
-use kelvin_model::{Basis, Case, Input, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::link::{Link, Protocol};
-use super::messages::{MEDIUM, SMALL, message, round_trip_messages};
+use super::message_sizes::{MEDIUM_MESSAGE, SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::memory::bandwidth;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
-pub(super) static TCP: Probe = probe(
+pub(super) static TCP: Probe = stack_probe(
     "Sending and receiving over a local TCP connection with nobody to wake",
     &[&STACK_TCP],
     |machine, effort| cases(machine, effort, Protocol::Tcp),
     |bench, case| run(bench, case, Protocol::Tcp, &STACK_TCP),
 );
 
-pub(super) static UDP: Probe = probe(
+pub(super) static UDP: Probe = stack_probe(
     "Sending and receiving a datagram over loopback with nobody to wake",
     &[&STACK_UDP],
     |machine, effort| cases(machine, effort, Protocol::Udp),
     |bench, case| run(bench, case, Protocol::Udp, &STACK_UDP),
 );
 
-pub(super) static UNIX: Probe = probe(
+pub(super) static UNIX: Probe = stack_probe(
     "Sending and receiving over Unix sockets with nobody to wake",
     &[&STACK_UNIX],
     |machine, effort| cases(machine, effort, Protocol::Unix),
@@ -35,14 +35,14 @@ pub(super) static UNIX: Probe = probe(
 );
 
 /// What the three have in common.
-const fn probe(
+const fn stack_probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
     cases: fn(&Machine, Effort) -> Vec<Case>,
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    let inputs = const { &[BANDWIDTH.as_str()] };
+    let inputs = const { &[BANDWIDTH_PROBE.as_str()] };
     Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
 }
 
@@ -70,13 +70,13 @@ const METHOD: Method = Method {
 
 fn cases(_: &Machine, effort: Effort, protocol: Protocol) -> Vec<Case> {
     let all = round_trip_messages(protocol);
-    let messages = if effort == Effort::Quick { &[SMALL][..] } else { &all };
-    messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
+    let messages = if effort == Effort::Quick { &[SMALL_MESSAGE][..] } else { &all };
+    messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), Stop> {
-    let size = message(case)?;
-    let (near, far) = Link::pair_of_one(protocol)?;
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) -> Result<(), ProbeError> {
+    let size = message_bytes(case)?;
+    let (near, far) = Link::single_process_pair(protocol)?;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
     let mut ends = [&near, &far];
     bench.time(metric, |iterations| {
@@ -88,67 +88,67 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol, metric: &Metric) 
         Ok(())
     })?;
     if arrived != sent {
-        return Err(Stop::fail("the data received is not the data sent"));
+        return Err(ProbeError::fail("the data received is not the data sent"));
     }
-    bench.note_on_last(near.describe()?);
+    bench.note_last_reading(near.describe()?);
     Ok(())
 }
 
 /// The smallest message has no formula; a medium one adds two copies, and all others lie on the line through both.
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let message = MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))?;
-    if message == SMALL {
-        return Err(NoPrediction::because("no cost of the kernel's protocol code is published"));
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let message = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    if message == SMALL_MESSAGE {
+        return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
-    let small = facts.measured(metric, &of_message(SMALL))?;
-    if message == MEDIUM {
-        return copied_twice(facts, small);
+    let small = facts.measured(metric, &message_case(SMALL_MESSAGE))?;
+    if message == MEDIUM_MESSAGE {
+        return two_copies(facts, small);
     }
-    let each = CostOfBytes::between(&small, facts.measured(metric, &of_message(MEDIUM))?, MEDIUM);
-    let value = small.value + each.nanoseconds * (message as f64 - SMALL as f64);
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+    let each = ByteCost::between(&small, facts.measured(metric, &message_case(MEDIUM_MESSAGE))?, MEDIUM_MESSAGE);
+    let value = small.value + each.nanoseconds * (message as f64 - SMALL_MESSAGE as f64);
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
         .formula("line through two", format!("{} + bytes x ({} less that) / 16 KiB", small.name, each.larger.name))
         .input(small.clone())
         .input(each.larger)
-        .derived_as(format!(
-            "{:.0} ns for {SMALL} B + {:.3} ns for each further byte = {value:.0} ns",
+        .build_with(format!(
+            "{:.0} ns for {SMALL_MESSAGE} B + {:.3} ns for each further byte = {value:.0} ns",
             small.value, each.nanoseconds
         )))
 }
 
 /// A small message, and the bytes of a medium one copied in and out.
-fn copied_twice(facts: &Facts<'_>, small: Input) -> Result<Prediction, NoPrediction> {
-    let copy = facts.measured(&BANDWIDTH_COPY, &bandwidth::in_second_level(facts.machine())?)?;
-    let copies = 2.0 * MEDIUM as f64 * 1e9 / (copy.value / 2.0);
+fn two_copies(facts: &PredictionInputs<'_>, small: Input) -> Result<Prediction, NoPrediction> {
+    let copy = facts.measured(&BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)?;
+    let copies = 2.0 * MEDIUM_MESSAGE as f64 * 1e9 / (copy.value / 2.0);
     let value = small.value + copies;
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
         .formula("two copies", format!("{} + 2 x bytes / half of {}", small.name, copy.name))
         .input(small.clone())
         .input(copy.clone())
         .constant("copies", 2.0, Unit::Count, "into the kernel and out of it")
-        .derived_as(format!(
-            "{:.0} ns for {SMALL} B + 2 x {} / {:.1} GB/s = {value:.0} ns",
+        .build_with(format!(
+            "{:.0} ns for {SMALL_MESSAGE} B + 2 x {} / {:.1} GB/s = {value:.0} ns",
             small.value,
-            bytes(MEDIUM),
+            bytes(MEDIUM_MESSAGE),
             copy.value / 2e9
         )))
 }
 
 /// The case of a message of so many bytes.
-pub(super) fn of_message(bytes: u64) -> Case {
-    Case::new().with(MESSAGE, bytes)
+pub(super) fn message_case(bytes: u64) -> Case {
+    Case::new().with_number(MESSAGE, bytes)
 }
 
 /// What a byte of a message costs, by two messages.
-pub(super) struct CostOfBytes {
+pub(super) struct ByteCost {
     pub nanoseconds: f64,
     pub larger: Input,
 }
 
-impl CostOfBytes {
+impl ByteCost {
     /// By the small message and one of more bytes. Two figures may come out the wrong way round by their noise.
     pub(super) fn between(small: &Input, larger: Input, bytes: u64) -> Self {
-        Self { nanoseconds: ((larger.value - small.value) / (bytes - SMALL) as f64).max(0.0), larger }
+        Self { nanoseconds: ((larger.value - small.value) / (bytes - SMALL_MESSAGE) as f64).max(0.0), larger }
     }
 }
 
@@ -160,25 +160,25 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn larger_messages_follow_from_a_small_one_and_its_bytes() {
+    fn larger_messages_follow_from_small() {
         let mut machine = testing::machine();
         machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
         let measured = |id: &str, case: &Case| {
-            let value = match (id, MESSAGE.of(case)) {
+            let value = match (id, MESSAGE.number_in(case)) {
                 (id, None) if id == BANDWIDTH_COPY.id.as_str() => 65.536e9,
-                (id, Some(SMALL)) if id == STACK_TCP.id.as_str() => 1000.0,
-                (id, Some(MEDIUM)) if id == STACK_TCP.id.as_str() => 2632.0,
+                (id, Some(SMALL_MESSAGE)) if id == STACK_TCP.id.as_str() => 1000.0,
+                (id, Some(MEDIUM_MESSAGE)) if id == STACK_TCP.id.as_str() => 2632.0,
                 _ => return None,
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let of = |bytes| predict(&facts, &STACK_TCP, &of_message(bytes)).map(|prediction| prediction.value);
-        assert!(of(SMALL).is_err());
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |bytes| predict(&facts, &STACK_TCP, &message_case(bytes)).map(|prediction| prediction.value);
+        assert!(of(SMALL_MESSAGE).is_err());
         // 2 x 16 KiB at 32.768 GB/s
-        assert!((of(MEDIUM).unwrap() - 2000.0).abs() < 1e-9);
+        assert!((of(MEDIUM_MESSAGE).unwrap() - 2000.0).abs() < 1e-9);
         // A tenth of a nanosecond for each byte.
         assert!((of(1024).unwrap() - 1096.0).abs() < 1e-9 && (of(64 << 10).unwrap() - 7547.2).abs() < 1e-9);
-        assert!(predict(&facts, &STACK_UDP, &of_message(1024)).is_err());
+        assert!(predict(&facts, &STACK_UDP, &message_case(1024)).is_err());
     }
 }

@@ -6,31 +6,31 @@ use kelvin_catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
 use kelvin_catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
-use super::messages::{SMALL, largest, message};
-use super::stack::{CostOfBytes, of_message};
-use crate::predict::Predicting;
+use super::message_sizes::{SMALL_MESSAGE, largest_message, message_bytes};
+use super::stack::{ByteCost, message_case};
+use crate::prediction_builder::PredictionBuilder;
 
 /// Largest message measured: a larger one costs as many of these as it holds.
-pub(super) const LARGEST: u64 = 64 << 10;
+pub(super) const MAX_MESSAGE: u64 = 64 << 10;
 /// Bytes sent before any are received: two packets of the loopback device, which stay in a cache and fit the kernel's usual
 /// buffer limits.
-const WINDOW: usize = 128 << 10;
+const WINDOW_BYTES: usize = 128 << 10;
 /// Most messages in flight where each is a packet of its own, with the kernel's book-keeping beside it.
-const MOST_PACKETS: usize = 64;
+const MAX_PACKETS: usize = 64;
 
 /// Sender's and receiver's cost of a message.
-pub(super) struct Ends {
+pub(super) struct EndMetrics {
     pub send: &'static Metric,
     pub receive: &'static Metric,
 }
 
-impl Ends {
+impl EndMetrics {
     /// The metrics of a protocol.
-    pub(super) fn of(protocol: Protocol) -> Self {
+    pub(super) fn for_protocol(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Tcp => Self { send: &STREAM_TCP, receive: &STREAM_TCP_RECEIVE },
             Protocol::Udp => Self { send: &STREAM_UDP, receive: &STREAM_UDP_RECEIVE },
@@ -39,7 +39,7 @@ impl Ends {
     }
 }
 
-pub(super) static TCP: Probe = probe(
+pub(super) static TCP: Probe = stream_probe(
     "Sending and receiving of a local TCP stream, neither waiting for the other",
     &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
     &[STACK_TCP.id.as_str()],
@@ -48,7 +48,7 @@ pub(super) static TCP: Probe = probe(
     |facts, metric, case| predict(facts, metric, case, Protocol::Tcp),
 );
 
-pub(super) static UDP: Probe = probe(
+pub(super) static UDP: Probe = stream_probe(
     "Sending and receiving of datagrams over loopback, neither waiting for the other",
     &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
     &[STACK_UDP.id.as_str()],
@@ -57,7 +57,7 @@ pub(super) static UDP: Probe = probe(
     |facts, metric, case| predict(facts, metric, case, Protocol::Udp),
 );
 
-pub(super) static UNIX: Probe = probe(
+pub(super) static UNIX: Probe = stream_probe(
     "Sending and receiving of a stream over Unix sockets, neither waiting for the other",
     &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
     &[STACK_UNIX.id.as_str()],
@@ -67,13 +67,13 @@ pub(super) static UNIX: Probe = probe(
 );
 
 /// What the three have in common.
-const fn probe(
+const fn stream_probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
     inputs: &'static [&'static str],
     cases: fn(&Machine, Effort) -> Vec<Case>,
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
-    predict: fn(&Facts<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
+    predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
     Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
@@ -98,29 +98,29 @@ const METHOD: Method = Method {
 };
 
 /// The messages of a protocol, the smallest first.
-fn messages(protocol: Protocol) -> &'static [u64] {
+fn message_sizes(protocol: Protocol) -> &'static [u64] {
     match protocol {
-        Protocol::Tcp => &[SMALL, 4 << 10, LARGEST],
-        Protocol::Udp => &[SMALL, 1472, 16 << 10, LARGEST_DATAGRAM],
-        Protocol::Unix => &[4 << 10, LARGEST],
+        Protocol::Tcp => &[SMALL_MESSAGE, 4 << 10, MAX_MESSAGE],
+        Protocol::Udp => &[SMALL_MESSAGE, 1472, 16 << 10, LARGEST_DATAGRAM],
+        Protocol::Unix => &[4 << 10, MAX_MESSAGE],
     }
 }
 
 fn cases(effort: Effort, protocol: Protocol) -> Vec<Case> {
-    let all = messages(protocol);
+    let all = message_sizes(protocol);
     // A quick run predicts one size of each protocol, the second of these or the first.
     let quick = if all.len() > 2 { &all[1..2] } else { &all[..1] };
     let messages = if effort == Effort::Quick { quick } else { all };
-    messages.iter().map(|&bytes| of_message(bytes)).collect()
+    messages.iter().map(|&bytes| message_case(bytes)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Stop> {
-    let size = message(case)?;
-    let (near, far) = Link::pair_of_one(protocol)?;
-    let most = if protocol == Protocol::Tcp { WINDOW } else { MOST_PACKETS };
-    let window = (WINDOW / size).clamp(1, most) as u64;
+fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), ProbeError> {
+    let size = message_bytes(case)?;
+    let (near, far) = Link::single_process_pair(protocol)?;
+    let most = if protocol == Protocol::Tcp { WINDOW_BYTES } else { MAX_PACKETS };
+    let window = (WINDOW_BYTES / size).clamp(1, most) as u64;
     let (sent, mut arrived) = (vec![0x5a; size], vec![0; size]);
-    let Ends { send, receive } = Ends::of(protocol);
+    let EndMetrics { send, receive } = EndMetrics::for_protocol(protocol);
     bench.time_parts([send, receive], |clock, messages| {
         let mut ticks = [0.0; 2];
         let mut left = messages;
@@ -143,30 +143,35 @@ fn run(bench: &mut Bench<'_>, case: &Case, protocol: Protocol) -> Result<(), Sto
         Ok(ticks)
     })?;
     if arrived != sent {
-        return Err(Stop::fail("the data received is not the data sent"));
+        return Err(ProbeError::fail("the data received is not the data sent"));
     }
-    bench.note_on_last(format!("{window} messages in flight; {}", near.describe()?));
+    bench.note_last_reading(format!("{window} messages in flight; {}", near.describe()?));
     Ok(())
 }
 
 /// The smallest message has no formula; each byte of a larger one costs its sender and its receiver half of what it costs who is both.
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
-    let message = MESSAGE.of(case).ok_or_else(|| NoPrediction::because("the case has no message"))?;
-    let least = messages(protocol)[0];
+fn predict(
+    facts: &PredictionInputs<'_>,
+    metric: &Metric,
+    case: &Case,
+    protocol: Protocol,
+) -> Result<Prediction, NoPrediction> {
+    let message = MESSAGE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no message"))?;
+    let least = message_sizes(protocol)[0];
     if message <= least {
-        return Err(NoPrediction::because("no cost of the kernel's protocol code is published"));
+        return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
-    let smallest = facts.measured(metric, &of_message(least))?;
+    let smallest = facts.measured(metric, &message_case(least))?;
     let stack = match protocol {
         Protocol::Tcp => &STACK_TCP,
         Protocol::Udp => &STACK_UDP,
         Protocol::Unix => &STACK_UNIX,
     };
-    let most = largest(protocol);
-    let small = facts.measured(stack, &of_message(SMALL))?;
-    let each = CostOfBytes::between(&small, facts.measured(stack, &of_message(most))?, most);
+    let most = largest_message(protocol);
+    let small = facts.measured(stack, &message_case(SMALL_MESSAGE))?;
+    let each = ByteCost::between(&small, facts.measured(stack, &message_case(most))?, most);
     let value = smallest.value + (message - least) as f64 * each.nanoseconds / 2.0;
-    Ok(Predicting::within_factor(Basis::Derived, value, 1.5)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
         .formula(
             "half of each byte",
             format!("{} + further bytes x half of what a byte costs by {}", smallest.name, stack.id),
@@ -174,7 +179,7 @@ fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case, protocol: Protocol) 
         .input(smallest.clone())
         .input(small)
         .input(each.larger)
-        .derived_as(format!(
+        .build_with(format!(
             "{:.0} ns for {least} B + {} B x {:.3} ns / 2 = {value:.0} ns",
             smallest.value,
             message - least,
@@ -189,21 +194,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn either_end_pays_half_of_a_byte() {
+    fn byte_cost_is_split_between_ends() {
         let machine = crate::testing::machine();
         let measured = |id: &str, case: &Case| {
-            let value = match (id, MESSAGE.of(case)?) {
-                (id, SMALL) if id == STACK_TCP.id.as_str() => 1000.0,
-                (id, LARGEST) if id == STACK_TCP.id.as_str() => 7547.2,
-                (id, SMALL) if id == STREAM_TCP.id.as_str() => 200.0,
+            let value = match (id, MESSAGE.number_in(case)?) {
+                (id, SMALL_MESSAGE) if id == STACK_TCP.id.as_str() => 1000.0,
+                (id, MAX_MESSAGE) if id == STACK_TCP.id.as_str() => 7547.2,
+                (id, SMALL_MESSAGE) if id == STREAM_TCP.id.as_str() => 200.0,
                 _ => return None,
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let of = |metric, bytes| predict(&facts, metric, &of_message(bytes), Protocol::Tcp);
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |metric, bytes| predict(&facts, metric, &message_case(bytes), Protocol::Tcp);
         // 4032 further bytes, a tenth of a nanosecond each for both ends.
         assert!((of(&STREAM_TCP, 4096).unwrap().value - 401.6).abs() < 1e-9);
-        assert!(of(&STREAM_TCP, SMALL).is_err() && of(&STREAM_TCP_RECEIVE, 4096).is_err());
+        assert!(of(&STREAM_TCP, SMALL_MESSAGE).is_err() && of(&STREAM_TCP_RECEIVE, 4096).is_err());
     }
 }

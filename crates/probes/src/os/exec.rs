@@ -4,10 +4,10 @@
 //! that load many libraries.
 
 use kelvin_catalogue::os::PROCESS_EXEC;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
-use super::lives::{TRUE, place_of_true, small_image_text, time_lives_from_small_image};
+use super::process_lifetime::{TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index};
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_EXEC.id.as_str(),
@@ -37,12 +37,12 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let program = TRUE[place_of_true()?];
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let program = TRUE_PROGRAMS[true_program_index()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
-    time_lives_from_small_image(bench, &PROCESS_EXEC, || program.fork_and_execute())
+    time_lifetimes_from_small_image(bench, &PROCESS_EXEC, || program.fork_and_execute())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("most of it is loading the program and its libraries, whose cost is not published"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("most of it is loading the program and its libraries, whose cost is not published"))
 }

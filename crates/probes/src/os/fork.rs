@@ -4,14 +4,14 @@
 //! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
 use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_LIFE};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::lives::{make_small, small_image_text, time_lives};
+use super::process_lifetime::{shrink_fork_image, small_image_text, time_lifetimes};
 use crate::formula::{Expr, measured};
 use crate::{formula, published};
 
@@ -53,7 +53,7 @@ pub(crate) static PROBE: Probe = Probe {
             "fork(2), madvise(2), Linux kernel/fork.c and mm/memory.c (copy_page_range)",
         ],
     },
-    metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_LIFE],
+    metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT],
     inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
@@ -61,27 +61,27 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 /// Untimed forks, which show who runs first.
-const TRIALS: u64 = 16;
+const UNTIMED_FORKS: u64 = 16;
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let cell = SharedCell::new()?;
-    let _image = make_small(bench)?;
+    let _image = shrink_fork_image(bench)?;
     bench.note(who_runs_first(bench.clock(), &cell)?);
-    bench.note(faults_of_lives()?);
+    bench.note(describe_faults()?);
     bench.time_each([&PROCESS_FORK, &PROCESS_FORK_CHILD], |clock| {
-        let (returned, ran) = fork_and_see(clock, &cell)?;
+        let (returned, ran) = time_fork(clock, &cell)?;
         Ok([returned, ran])
     })?;
-    time_lives(bench, &PROCESS_FORK_LIFE, fork_and_exit)
+    time_lifetimes(bench, &PROCESS_FORK_EXIT_WAIT, fork_and_exit)
 }
 
 /// Ticks of one fork until it returned, and until the child ran.
 #[inline(always)]
-fn fork_and_see(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), Stop> {
+fn time_fork(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), ProbeError> {
     let begun = clock.start();
     let child = fork_and_stamp(clock, cell)?;
     let returned = clock.stop();
@@ -89,7 +89,7 @@ fn fork_and_see(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), Stop> {
     let reaped = clock.stop();
     let since = |moment: u64| moment.wrapping_sub(begun);
     if since(cell.get()) > since(reaped) {
-        return Err(Stop::fail(
+        return Err(ProbeError::fail(
             "the child's clock reading is outside the interval of its fork and exit: the CPUs' \
                                counters differ",
         ));
@@ -98,37 +98,37 @@ fn fork_and_see(clock: Clock, cell: &SharedCell) -> Result<(u64, u64), Stop> {
 }
 
 /// How often the child ran before fork returned, and the parent's switches, over a few untimed forks.
-fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, Stop> {
-    let before = usage(Who::Thread);
+fn who_runs_first(clock: Clock, cell: &SharedCell) -> Result<String, ProbeError> {
+    let before = read_usage(UsageScope::Thread);
     let mut child_first = 0;
-    for _ in 0..TRIALS {
-        let (returned, ran) = fork_and_see(clock, cell)?;
+    for _ in 0..UNTIMED_FORKS {
+        let (returned, ran) = time_fork(clock, cell)?;
         child_first += u64::from(ran < returned);
     }
-    let after = usage(Who::Thread);
+    let after = read_usage(UsageScope::Thread);
     let waits = after.voluntary_switches - before.voluntary_switches;
-    if waits + child_first < TRIALS / 2 {
-        return Err(Stop::fail(format!(
-            "the parent waited {waits} times for {TRIALS} children: the child did not run on this CPU"
+    if waits + child_first < UNTIMED_FORKS / 2 {
+        return Err(ProbeError::fail(format!(
+            "the parent waited {waits} times for {UNTIMED_FORKS} children: the child did not run on this CPU"
         )));
     }
     Ok(format!(
-        "the child ran before fork returned in {child_first} of {TRIALS} forks; the parent waited (switched \
+        "the child ran before fork returned in {child_first} of {UNTIMED_FORKS} forks; the parent waited (switched \
          voluntarily) {:.2} times per fork by getrusage",
-        waits as f64 / TRIALS as f64
+        waits as f64 / UNTIMED_FORKS as f64
     ))
 }
 
 /// The page faults of a fork + exit + wait, by getrusage over a few untimed ones: each is a kernel entry.
-fn faults_of_lives() -> Result<String, Stop> {
+fn describe_faults() -> Result<String, ProbeError> {
     fork_and_exit()?.wait_for_success()?;
-    let counted = || [Who::Children, Who::Thread].map(|who| usage(who).minor_faults);
+    let counted = || [UsageScope::Children, UsageScope::Thread].map(|who| read_usage(who).minor_faults);
     let before = counted();
-    for _ in 0..TRIALS {
+    for _ in 0..UNTIMED_FORKS {
         fork_and_exit()?.wait_for_success()?;
     }
     let after = counted();
-    let [child, parent] = [0, 1].map(|at| (after[at] - before[at]) as f64 / TRIALS as f64);
+    let [child, parent] = [0, 1].map(|at| (after[at] - before[at]) as f64 / UNTIMED_FORKS as f64);
     Ok(format!(
         "fork + exit + wait takes {child:.1} page faults in the child and {parent:.1} in its parent, by \
                 getrusage"
@@ -137,43 +137,44 @@ fn faults_of_lives() -> Result<String, Stop> {
 
 /// Core cycles of a fork until it returns in the parent: Core i5-2557M at 1.6 GHz, Linux 3.13, 2011 laptop; 42,016 ns
 /// with a standard deviation of 942 ns.
-const PUBLISHED_CYCLES: f64 = 67_226.17;
+const PUBLISHED_FORK_CYCLES: f64 = 67_226.17;
 /// Core cycles of a context switch between two processes, there: 3,213.10 for two of them.
-const SWITCH_CYCLES: f64 = 3_213.10 / 2.0;
+const PUBLISHED_SWITCH_CYCLES: f64 = 3_213.10 / 2.0;
 const PUBLICATION: &str = "reference machine zenbook-2011 (Core i5-2557M at 1.6 GHz, Ubuntu 14.04)";
 /// Predicted range, factor either way: the same call was published at 42.0 us and 57.5 us on two machines of those
 /// years; kernels have since added memory accounting, and virtual machines and mitigations add to every page-table
 /// page.
-const FACTOR: f64 = 3.0;
+const RANGE_FACTOR: f64 = 3.0;
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
-        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION) / Expr::from(published::frequency(facts)?))
+        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION)
+            / Expr::from(published::measured_frequency(facts)?))
     };
     if *metric == PROCESS_FORK {
-        let fork = cycles("fork, published", PUBLISHED_CYCLES)?;
-        return Ok(fork.within(FACTOR).predict(Basis::Published, "published cycles"));
+        let fork = cycles("fork, published", PUBLISHED_FORK_CYCLES)?;
+        return Ok(fork.within(RANGE_FACTOR).predict(PredictionBasis::Published, "published cycles"));
     }
     let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
     if *metric == PROCESS_FORK_CHILD {
-        let child = fork.clone() + cycles("context switch, published", SWITCH_CYCLES)?;
+        let child = fork.clone() + cycles("context switch, published", PUBLISHED_SWITCH_CYCLES)?;
         // At least the switch is added; at most the new address space's cold caches and TLB double it all.
         let most = 2.0 * child.clone();
-        return Ok(child.between(&fork, &most).predict(Basis::Derived, "fork and a switch"));
+        return Ok(child.between(&fork, &most).predict(PredictionBasis::Derived, "fork and a switch"));
     }
     let remark = "what fork makes is taken down again";
-    Ok((2.0 * fork).within(1.5).explained(Basis::Derived, "made and taken down", remark))
+    Ok((2.0 * fork).within(1.5).explained(PredictionBasis::Derived, "made and taken down", remark))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_fork_is_its_published_cycles_at_this_frequency_and_the_child_a_switch_later() {
+    fn fork_scales_published_cycles() {
         let known = [(FREQUENCY.id.as_str(), Some(3.2e9)), (PROCESS_FORK.id.as_str(), Some(40_000.0))];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let fork = predict(facts, &PROCESS_FORK, &Case::new()).unwrap();
             // 67,226.17 / 3.2 GHz
             assert!((fork.value - 21_008.18).abs() < 0.01, "{}", fork.value);
@@ -182,17 +183,17 @@ mod tests {
             // 40,000 + 1,606.55 / 3.2
             assert!((child.value - 40_502.05).abs() < 0.01, "{}", child.value);
             assert!(child.low == 40_000.0 && child.high > child.value);
-            assert_eq!(predict(facts, &PROCESS_FORK_LIFE, &Case::new()).unwrap().value, 80_000.0);
+            assert_eq!(predict(facts, &PROCESS_FORK_EXIT_WAIT, &Case::new()).unwrap().value, 80_000.0);
         });
-        facts_about(&[], |facts| {
+        with_facts(&[], |facts| {
             assert!(predict(facts, &PROCESS_FORK, &Case::new()).unwrap_err().0.contains(&*FREQUENCY.id))
         });
     }
 
     #[test]
-    fn a_switch_is_half_of_two() {
-        assert!((SWITCH_CYCLES - 1606.55).abs() < 1e-9);
+    fn published_switch_is_half_of_pair() {
+        assert!((PUBLISHED_SWITCH_CYCLES - 1606.55).abs() < 1e-9);
         // 67,226 cycles at 1.6 GHz are the published 42,016 ns.
-        assert!((PUBLISHED_CYCLES / 1.6 - 42_016.35).abs() < 1.0);
+        assert!((PUBLISHED_FORK_CYCLES / 1.6 - 42_016.35).abs() < 1.0);
     }
 }

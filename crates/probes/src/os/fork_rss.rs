@@ -3,16 +3,16 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the
 //! copy-on-write faults that follow.
 
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_FILL, PageSize};
+use kelvin_catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, PageSize};
 use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit, units};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
 use crate::formula::{Expr, fact, given, measured};
-use crate::memory::axes::{check_pages, page_sizes, pages};
-use crate::memory::{allowance, bandwidth};
+use crate::memory::axes::{check_pages, page_kind, page_sizes};
+use crate::memory::{bandwidth, memory_budget};
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_FORK_RSS.id.as_str(),
@@ -46,7 +46,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PROCESS_FORK_RSS],
-    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH.as_str()],
+    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -57,22 +57,22 @@ const SIZES: [u64; 5] = [MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB];
 /// Largest point of a quick run: touching more would take longer than its whole time.
 const QUICK_BYTES: u64 = 64 * MIB;
 /// Largest point where the memory size is unknown.
-const BLIND_BYTES: u64 = 64 * MIB;
+const UNKNOWN_MEMORY_BYTES: u64 = 64 * MIB;
 /// Largest point short of a thorough run or a study of it: a larger one would mostly time touching memory, and says nothing of the
 /// cost of a page that this one does not say.
-const USUAL_BYTES: u64 = 256 * MIB;
+const DEFAULT_MAX_BYTES: u64 = 256 * MIB;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
-    let most = most_bytes(machine);
+    let most = max_bytes(machine);
     let most = most.min(match effort {
         Effort::Quick => QUICK_BYTES,
-        Effort::Default => USUAL_BYTES,
+        Effort::Default => DEFAULT_MAX_BYTES,
         Effort::Thorough => u64::MAX,
     });
     let fits = |&&bytes: &&u64| bytes <= most;
     let case = |pages, &bytes: &u64| {
         // The smallest huge-page arena is one huge page, 2 MiB on x86-64: the point of 1 MiB is of base pages only.
-        (pages == PageSize::Base || bytes > MIB).then(|| Case::new().with(RESIDENT, bytes).at(pages))
+        (pages == PageSize::Base || bytes > MIB).then(|| Case::new().with_number(RESIDENT, bytes).with_word(pages))
     };
     page_sizes(machine)
         .iter()
@@ -81,16 +81,16 @@ fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
 }
 
 /// Half of the available memory and of the cgroup's limit.
-fn most_bytes(machine: &Machine) -> u64 {
+fn max_bytes(machine: &Machine) -> u64 {
     let available = machine.memory.available_bytes.get().map(|bytes| bytes / 2);
     let limit = machine.limits.memory_bytes.get().copied().flatten().map_or(u64::MAX, |bytes| bytes / 2);
-    available.unwrap_or(BLIND_BYTES).min(limit)
+    available.unwrap_or(UNKNOWN_MEMORY_BYTES).min(limit)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let bytes = RESIDENT.of(case).ok_or_else(|| Stop::fail("the case has no resident"))?;
-    let pages = pages(case)?;
-    leave_half_of_memory(bytes)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let bytes = RESIDENT.number_in(case).ok_or_else(|| ProbeError::fail("the case has no resident"))?;
+    let pages = page_kind(case)?;
+    check_free_memory(bytes)?;
     let mut arena = Arena::populated(bytes as usize, pages)?;
     bench.note(check_pages(&arena, pages)?);
     bench.time_each([&PROCESS_FORK_RSS], |clock| {
@@ -105,12 +105,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 /// Skips sizes that do not fit now, whatever was available when the run was planned.
-fn leave_half_of_memory(bytes: u64) -> Result<(), Stop> {
+fn check_free_memory(bytes: u64) -> Result<(), ProbeError> {
     let information = std::fs::read_to_string("/proc/meminfo")?;
-    let available = available_bytes(&information).ok_or_else(|| Stop::fail("/proc/meminfo has no MemAvailable"))?;
+    let available =
+        available_bytes(&information).ok_or_else(|| ProbeError::fail("/proc/meminfo has no MemAvailable"))?;
     if bytes > available / 2 {
         let [needed, available] = [bytes, available].map(units::bytes);
-        return Err(Stop::skip(format!("needs {needed} of memory, more than half of the {available} available")));
+        return Err(ProbeError::skip(format!("needs {needed} of memory, more than half of the {available} available")));
     }
     Ok(())
 }
@@ -120,63 +121,66 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = RESIDENT.of(case).ok_or_else(|| NoPrediction::because("the case has no resident"))?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = RESIDENT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no resident"))?;
     let huge = PageSize::of(case) == Some(PageSize::Huge);
     let size = page_size(facts.machine(), huge)?;
     let pages = |bytes: u64| fact("pages", (bytes / size) as f64, Unit::Count, "resident bytes / page size");
     let (time, name) = match (huge, bytes) {
-        (false, USUAL) => {
-            return Err(NoPrediction::because(
+        (false, DEFAULT_RSS) => {
+            return Err(NoPrediction::new(
                 "published costs of a page-table entry are of machines of 2011 and differ threefold",
             ));
         }
-        (false, SMALL) => {
-            let (fork, usual) = (measured(facts, &PROCESS_FORK, &Case::new())?, at(facts, USUAL, PageSize::Base)?);
-            let each = ((usual - fork.clone()) / (USUAL / size) as f64).at_least_zero();
-            (fork + pages(SMALL) * each, "fork and pages of 16 MiB")
+        (false, SMALL_RSS) => {
+            let (fork, usual) =
+                (measured(facts, &PROCESS_FORK, &Case::new())?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
+            let each = ((usual - fork.clone()) / (DEFAULT_RSS / size) as f64).at_least_zero();
+            (fork + pages(SMALL_RSS) * each, "fork and pages of 16 MiB")
         }
-        (false, _) => {
-            (at(facts, SMALL, PageSize::Base)? + pages(bytes - SMALL) * entry(facts)?, "1 MiB and further pages")
-        }
-        (true, USUAL) => {
-            let small = (SMALL / page_size(facts.machine(), false)?) as f64;
-            let none = at(facts, SMALL, PageSize::Base)? - small * entry(facts)?;
-            (none + pages(USUAL) * huge_entry(facts)?, "no memory and huge pages")
+        (false, _) => (
+            measured_fork(facts, SMALL_RSS, PageSize::Base)? + pages(bytes - SMALL_RSS) * entry_cost(facts)?,
+            "1 MiB and further pages",
+        ),
+        (true, DEFAULT_RSS) => {
+            let small = (SMALL_RSS / page_size(facts.machine(), false)?) as f64;
+            let none = measured_fork(facts, SMALL_RSS, PageSize::Base)? - small * entry_cost(facts)?;
+            (none + pages(DEFAULT_RSS) * huge_entry(facts)?, "no memory and huge pages")
         }
         (true, _) => {
-            let usual = at(facts, USUAL, PageSize::Huge)?;
-            (usual + pages(bytes - USUAL) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
+            let usual = measured_fork(facts, DEFAULT_RSS, PageSize::Huge)?;
+            (usual + pages(bytes - DEFAULT_RSS) * huge_entry(facts)?, "16 MiB of huge pages and further ones")
         }
     };
-    Ok(time.within(1.5).predict(Basis::Derived, name))
+    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
 }
 
 /// The smallest size, which costs little more than a process without memory.
-const SMALL: u64 = MIB;
+const SMALL_RSS: u64 = MIB;
 /// A size whose entries cost several times that, and which every run measures.
-const USUAL: u64 = 16 * MIB;
+const DEFAULT_RSS: u64 = 16 * MIB;
 
-fn at(facts: &Facts<'_>, bytes: u64, pages: PageSize) -> Result<Expr, NoPrediction> {
-    measured(facts, &PROCESS_FORK_RSS, &Case::new().with(RESIDENT, bytes).at(pages))
+fn measured_fork(facts: &PredictionInputs<'_>, bytes: u64, pages: PageSize) -> Result<Expr, NoPrediction> {
+    measured(facts, &PROCESS_FORK_RSS, &Case::new().with_number(RESIDENT, bytes).with_word(pages))
 }
 
 /// The time of a page-table entry, by the two sizes that it follows from.
-fn entry(facts: &Facts<'_>) -> Result<Expr, NoPrediction> {
-    let (small, usual) = (at(facts, SMALL, PageSize::Base)?, at(facts, USUAL, PageSize::Base)?);
-    let pages = (USUAL - SMALL) as f64 / page_size(facts.machine(), false)? as f64;
+fn entry_cost(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    let (small, usual) =
+        (measured_fork(facts, SMALL_RSS, PageSize::Base)?, measured_fork(facts, DEFAULT_RSS, PageSize::Base)?);
+    let pages = (DEFAULT_RSS - SMALL_RSS) as f64 / page_size(facts.machine(), false)? as f64;
     Ok(((usual - small) / pages).at_least_zero())
 }
 
 /// The time of a huge page: its entry, and the page-table page that is cleared for the time when it is split.
-fn huge_entry(facts: &Facts<'_>) -> Result<Expr, NoPrediction> {
-    let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::in_memory(facts.machine()))?;
+fn huge_entry(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    let fill = measured(facts, &BANDWIDTH_FILL, &bandwidth::memory_case(facts.machine()))?;
     let table = given("page-table page", page_size(facts.machine(), false)? as f64, Unit::Bytes);
-    Ok(entry(facts)? + table / fill)
+    Ok(entry_cost(facts)? + table / fill)
 }
 
 fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
-    let base = allowance::page_bytes(machine);
+    let base = memory_budget::page_bytes(machine);
     if !huge {
         return Ok(base);
     }
@@ -191,28 +195,30 @@ mod tests {
     use kelvin_model::{Fact, MeasuredValue};
 
     #[test]
-    fn available_memory_is_found() {
+    fn available_memory_is_parsed() {
         let meminfo = "MemTotal:       24683520 kB\nMemFree:         100 kB\nMemAvailable:      2048 kB\n";
         assert_eq!(available_bytes(meminfo), Some(2 << 20));
         assert_eq!(available_bytes("MemTotal: 1 kB\n"), None);
     }
 
     #[test]
-    fn the_curve_is_linear_in_pages() {
+    fn fork_cost_is_linear_in_pages() {
         let machine = machine();
         let measured = |id: &str, case: &Case| {
-            let value = match (id, RESIDENT.of(case), PageSize::of(case)) {
+            let value = match (id, RESIDENT.number_in(case), PageSize::of(case)) {
                 (id, None, _) if id == PROCESS_FORK.id.as_str() => 22_880.0,
                 (id, _, _) if id == BANDWIDTH_FILL.id.as_str() => 20.48e9,
-                (_, Some(SMALL), Some(PageSize::Base)) => 30_000.0,
-                (_, Some(USUAL), Some(PageSize::Base)) => 145_200.0,
-                (_, Some(USUAL), Some(PageSize::Huge)) => 25_000.0,
+                (_, Some(SMALL_RSS), Some(PageSize::Base)) => 30_000.0,
+                (_, Some(DEFAULT_RSS), Some(PageSize::Base)) => 145_200.0,
+                (_, Some(DEFAULT_RSS), Some(PageSize::Huge)) => 25_000.0,
                 _ => return None,
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let of = |mib: u64, pages| predict(&facts, &PROCESS_FORK_RSS, &Case::new().with(RESIDENT, mib * MIB).at(pages));
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |mib: u64, pages| {
+            predict(&facts, &PROCESS_FORK_RSS, &Case::new().with_number(RESIDENT, mib * MIB).with_word(pages))
+        };
         let close = |mib, pages, expected: f64| {
             let found = of(mib, pages).unwrap();
             assert!((found.value - expected).abs() < 1e-6, "{found:?}");
@@ -234,7 +240,7 @@ mod tests {
         let sizes = |machine: &Machine, effort, pages| -> Vec<u64> {
             let cases = cases(machine, effort);
             let of = cases.iter().filter(|case| PageSize::of(case) == Some(pages));
-            of.filter_map(|case| RESIDENT.of(case)).map(|bytes| bytes / MIB).collect()
+            of.filter_map(|case| RESIDENT.number_in(case)).map(|bytes| bytes / MIB).collect()
         };
         // Nothing is known: small points only.
         assert_eq!(sizes(&machine, Effort::Default, PageSize::Base), [1, 16, 64]);

@@ -4,8 +4,8 @@ mod exec;
 mod fork;
 mod fork_rss;
 pub(crate) mod ipc;
-mod lives;
 pub(crate) mod partner;
+mod process_lifetime;
 mod rivals;
 mod shell;
 mod signal;
@@ -45,8 +45,8 @@ pub(crate) static PROBES: &[&Probe] = &[
     &switch::eventfd::THREAD,
     &switch::condvar::PROCESS,
     &switch::condvar::THREAD,
-    &switch::yielding::PROCESS,
-    &switch::yielding::THREAD,
+    &switch::sched_yield::PROCESS,
+    &switch::sched_yield::THREAD,
     &switch::cross_cpu::PROBE,
     &switch::one_way::PROBE,
     &switch::ring::PROBE,

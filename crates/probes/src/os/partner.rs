@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use kelvin_harness::Stop;
+use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
-use kelvin_sys::partner::{Board, PartnerTask, Task};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::token::{Channel, Means, Side};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 /// A partner that returns the token whenever it gets it, and the switch counts of both tasks.
 ///
 /// Between two round trips the token is here and the partner sleeps in its `take`, so this task runs alone, canaries
 /// included (except with a yielding partner, which stays runnable).
-pub(super) struct Partner {
-    channel: Arc<Channel>,
-    board: Arc<Shared<Board>>,
+pub(super) struct TokenPartner {
+    channel: Arc<HandoffChannel>,
+    board: Arc<Shared<PartnerStatus>>,
     partner: Option<PartnerTask>,
     trips: u64,
 }
 
 /// The counters over a number of round trips.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Counts {
+pub(crate) struct SwitchCounts {
     /// Round trips.
     pub trips: u64,
     /// Voluntary context switches of this task.
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
     pub yields: u64,
 }
 
-impl Counts {
+impl SwitchCounts {
     /// Context switches of this task per round trip.
     pub(crate) fn switches_per_trip(&self) -> f64 {
         (self.voluntary + self.involuntary) as f64 / self.trips.max(1) as f64
@@ -41,21 +41,21 @@ impl Counts {
 
     /// Fails unless each round trip switched this task out once: with fewer the token moved without a switch; with many
     /// more a pass is more than one switch. A busy machine preempts now and then, hence the tolerance above.
-    pub(crate) fn proves_one_switch_each_way(&self) -> Result<(), Stop> {
-        self.proves_switches(1.25)
+    pub(crate) fn check_one_switch_each_way(&self) -> Result<(), ProbeError> {
+        self.check_switches(1.25)
     }
 
     /// Fails unless each round trip switched this task out at least once.
-    pub(crate) fn proves_a_switch_each_way(&self) -> Result<(), Stop> {
-        self.proves_switches(f64::INFINITY)
+    pub(crate) fn check_min_switches(&self) -> Result<(), ProbeError> {
+        self.check_switches(f64::INFINITY)
     }
 
-    fn proves_switches(&self, most: f64) -> Result<(), Stop> {
+    fn check_switches(&self, most: f64) -> Result<(), ProbeError> {
         let per_trip = self.switches_per_trip();
         if (0.98..=most).contains(&per_trip) {
             return Ok(());
         }
-        Err(Stop::fail(format!(
+        Err(ProbeError::fail(format!(
             "{} round trips had {} voluntary and {} involuntary context switches of this task: {per_trip:.2} each \
              instead of 1, so the time is not that of one switch each way",
             self.trips, self.voluntary, self.involuntary
@@ -78,35 +78,45 @@ impl Counts {
     }
 }
 
-impl Partner {
+impl TokenPartner {
     /// Starts the partner on a CPU.
-    pub(super) fn start(means: Means, task: Task, cpu: u32) -> Result<Self, Stop> {
-        Self::start_doing(means, task, cpu, |_| ())
+    pub(super) fn start(means: HandoffMethod, task: PartnerKind, cpu: u32) -> Result<Self, ProbeError> {
+        Self::start_with_action(means, task, cpu, |_| ())
     }
 
-    /// The same, a partner that reads the clock whenever it gets the token: see [`Partner::read`].
-    pub(super) fn start_reading(means: Means, task: Task, cpu: u32, clock: Clock) -> Result<Self, Stop> {
-        Self::start_doing(means, task, cpu, move |board| board.report(clock.stop()))
+    /// The same, a partner that reads the clock whenever it gets the token: see [`TokenPartner::last_ticks`].
+    pub(super) fn start_with_clock(
+        means: HandoffMethod,
+        task: PartnerKind,
+        cpu: u32,
+        clock: Clock,
+    ) -> Result<Self, ProbeError> {
+        Self::start_with_action(means, task, cpu, move |board| board.report_done(clock.stop()))
     }
 
     /// The ticks that a partner read when it last got the token.
     #[inline(always)]
-    pub(super) fn read(&self) -> u64 {
-        self.board.reported()
+    pub(super) fn last_ticks(&self) -> u64 {
+        self.board.done_work()
     }
 
     /// A partner that does something whenever it gets the token.
-    fn start_doing(means: Means, task: Task, cpu: u32, taken: impl Fn(&Board) + Send + 'static) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot start the partner: {error}"));
-        let channel = Arc::new(Channel::new(means, task.scope()).map_err(starting)?);
-        let board = Board::new().map_err(starting)?;
+    fn start_with_action(
+        means: HandoffMethod,
+        task: PartnerKind,
+        cpu: u32,
+        taken: impl Fn(&PartnerStatus) + Send + 'static,
+    ) -> Result<Self, ProbeError> {
+        let starting = |error| ProbeError::fail(format!("cannot start the partner: {error}"));
+        let channel = Arc::new(HandoffChannel::new(means, task.scope()).map_err(starting)?);
+        let board = PartnerStatus::new().map_err(starting)?;
         let far = Arc::clone(&channel);
         let partner = PartnerTask::start(task, cpu, &board, move |board| {
-            echo(&far, board, &taken).inspect_err(|error| {
+            token_loop(&far, board, &taken).inspect_err(|error| {
                 board.fail(error);
                 // The other task may be waiting: it must see the failure rather than hang. If this fails too, the
                 // channel is gone, which is an error there as well.
-                let _ = far.pass(Side::Far);
+                let _ = far.hand_over(HandoffSide::Far);
             })
         })
         .map_err(starting)?;
@@ -115,10 +125,10 @@ impl Partner {
 
     /// Passes the token to the partner and takes it back, `count` times.
     #[inline(always)]
-    pub(super) fn round_trips(&mut self, count: u64) -> Result<(), Stop> {
+    pub(super) fn round_trips(&mut self, count: u64) -> Result<(), ProbeError> {
         for _ in 0..count {
-            self.channel.pass(Side::Near)?;
-            self.channel.take(Side::Near)?;
+            self.channel.hand_over(HandoffSide::Near)?;
+            self.channel.wait_for_turn(HandoffSide::Near)?;
             self.board.check()?;
         }
         self.trips += count;
@@ -126,11 +136,11 @@ impl Partner {
     }
 
     /// Makes round trips under the counters of this task.
-    pub(super) fn count(&mut self, trips: u64) -> Result<Counts, Stop> {
-        let (before, yields) = (usage(Who::Thread), self.channel.yields());
+    pub(super) fn count_round_trips(&mut self, trips: u64) -> Result<SwitchCounts, ProbeError> {
+        let (before, yields) = (read_usage(UsageScope::Thread), self.channel.yields());
         self.round_trips(trips)?;
-        let after = usage(Who::Thread);
-        Ok(Counts {
+        let after = read_usage(UsageScope::Thread);
+        Ok(SwitchCounts {
             trips,
             voluntary: after.voluntary_switches - before.voluntary_switches,
             involuntary: after.involuntary_switches - before.involuntary_switches,
@@ -139,9 +149,9 @@ impl Partner {
     }
 
     /// Ends the partner; returns its own count of context switches per round trip.
-    pub(super) fn finish(mut self) -> Result<f64, Stop> {
+    pub(super) fn finish(mut self) -> Result<f64, ProbeError> {
         self.board.stop();
-        self.channel.pass(Side::Near)?;
+        self.channel.hand_over(HandoffSide::Near)?;
         if let Some(partner) = self.partner.take() {
             partner.join(&self.board)?;
         }
@@ -149,26 +159,30 @@ impl Partner {
     }
 }
 
-impl Drop for Partner {
+impl Drop for TokenPartner {
     fn drop(&mut self) {
         if self.partner.is_some() {
             // Whoever has the token, the partner gets it, sees the stop flag, and ends.
             self.board.stop();
-            let _ = self.channel.pass(Side::Near);
+            let _ = self.channel.hand_over(HandoffSide::Near);
         }
     }
 }
 
 /// The partner's loop.
 #[inline(always)]
-fn echo(channel: &Channel, board: &Board, taken: &impl Fn(&Board)) -> kelvin_sys::Result<()> {
+fn token_loop(
+    channel: &HandoffChannel,
+    board: &PartnerStatus,
+    taken: &impl Fn(&PartnerStatus),
+) -> kelvin_sys::Result<()> {
     loop {
-        channel.take(Side::Far)?;
+        channel.wait_for_turn(HandoffSide::Far)?;
         taken(board);
-        if board.stopping() {
+        if board.is_stopping() {
             return Ok(());
         }
-        channel.pass(Side::Far)?;
+        channel.hand_over(HandoffSide::Far)?;
     }
 }
 
@@ -176,43 +190,52 @@ fn echo(channel: &Channel, board: &Board, taken: &impl Fn(&Board)) -> kelvin_sys
 mod tests {
     use super::*;
 
-    fn counts(voluntary: u64, involuntary: u64) -> Counts {
-        Counts { trips: 100, voluntary, involuntary, yields: 0 }
+    fn counts(voluntary: u64, involuntary: u64) -> SwitchCounts {
+        SwitchCounts { trips: 100, voluntary, involuntary, yields: 0 }
     }
 
     #[test]
-    fn one_switch_per_trip_is_accepted_voluntary_or_not() {
-        assert_eq!(counts(100, 0).proves_one_switch_each_way(), Ok(()));
-        assert_eq!(counts(3, 99).proves_one_switch_each_way(), Ok(()));
+    fn one_switch_per_trip_is_accepted() {
+        assert_eq!(counts(100, 0).check_one_switch_each_way(), Ok(()));
+        assert_eq!(counts(3, 99).check_one_switch_each_way(), Ok(()));
     }
 
     #[test]
-    fn where_more_are_allowed_fewer_are_still_refused() {
-        assert_eq!(counts(100, 100).proves_a_switch_each_way(), Ok(()));
-        assert!(counts(50, 0).proves_a_switch_each_way().is_err());
+    fn too_few_switches_are_always_refused() {
+        assert_eq!(counts(100, 100).check_min_switches(), Ok(()));
+        assert!(counts(50, 0).check_min_switches().is_err());
     }
 
     #[test]
-    fn fewer_or_more_are_refused_with_the_figures() {
+    fn wrong_switch_counts_are_reported() {
         for wrong in [counts(50, 0), counts(100, 100)] {
-            let Err(Stop::Fail(reason)) = wrong.proves_one_switch_each_way() else { panic!("{wrong:?} was accepted") };
+            let Err(ProbeError::Fail(reason)) = wrong.check_one_switch_each_way() else {
+                panic!("{wrong:?} was accepted")
+            };
             assert!(reason.contains(&format!("{:.2} each", wrong.switches_per_trip())), "{reason}");
         }
     }
 
     #[test]
-    fn the_partner_counts_what_this_task_counts() {
+    fn both_tasks_count_equal_switches() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
-            for task in [Task::Process, Task::Thread] {
-                for means in [Means::Pipe, Means::Unix, Means::Eventfd, Means::Futex, Means::Condvar, Means::Yield] {
-                    let mut partner = Partner::start(means, task, cpu).unwrap();
-                    let counts = partner.count(500).unwrap();
+            for task in [PartnerKind::Process, PartnerKind::Thread] {
+                for means in [
+                    HandoffMethod::Pipe,
+                    HandoffMethod::Unix,
+                    HandoffMethod::Eventfd,
+                    HandoffMethod::Futex,
+                    HandoffMethod::Condvar,
+                    HandoffMethod::Yield,
+                ] {
+                    let mut partner = TokenPartner::start(means, task, cpu).unwrap();
+                    let counts = partner.count_round_trips(500).unwrap();
                     // A socket also wakes its waiting reader when the partner consumes an earlier message.
                     let proof = match means {
-                        Means::Unix => counts.proves_a_switch_each_way(),
-                        _ => counts.proves_one_switch_each_way(),
+                        HandoffMethod::Unix => counts.check_min_switches(),
+                        _ => counts.check_one_switch_each_way(),
                     };
                     proof.unwrap_or_else(|stop| panic!("{means:?} {task:?}: {stop:?}"));
                     let of_partner = partner.finish().unwrap();
@@ -225,15 +248,15 @@ mod tests {
     }
 
     #[test]
-    fn a_partner_reads_the_clock_between_the_pass_and_the_return() {
+    fn partner_clock_lies_within_round_trip() {
         let cpu = kelvin_sys::cpu::allowed().unwrap()[0];
         let clock = Clock::MonotonicRaw;
-        for task in [Task::Process, Task::Thread] {
-            let mut partner = Partner::start_reading(Means::Pipe, task, cpu, clock).unwrap();
+        for task in [PartnerKind::Process, PartnerKind::Thread] {
+            let mut partner = TokenPartner::start_with_clock(HandoffMethod::Pipe, task, cpu, clock).unwrap();
             for _ in 0..100 {
                 let start = clock.start();
                 partner.round_trips(1).unwrap();
-                let (there, back) = (partner.read(), clock.stop());
+                let (there, back) = (partner.last_ticks(), clock.stop());
                 assert!(start < there && there < back, "{task:?}: {start} {there} {back}");
             }
             partner.finish().unwrap();

@@ -6,23 +6,24 @@
 use std::hint::black_box;
 
 use kelvin_catalogue::os::{
-    BESIDE_RIVALS_PIPE, BESIDE_RIVALS_SYSCALL, RIVALS_PIPE, RIVALS_PIPE_KELVIN, RIVALS_PIPE_OTHER, RIVALS_SYSCALL,
-    RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
+    RIVAL_COMPARISON_PIPE, RIVAL_COMPARISON_SYSCALL, RIVALS_PIPE, RIVALS_PIPE_KELVIN, RIVALS_PIPE_OTHER,
+    RIVALS_SYSCALL, RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
 };
-use kelvin_catalogue::{BesideRivals, Rival};
-use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::{Rival, RivalComparison};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Metric, NoPrediction, Prediction};
-use kelvin_sys::calls;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
+use kelvin_sys::syscall_loops;
 
-use super::partner::Partner;
-use crate::program::{Program, as_fast, in_turn};
+use super::partner::TokenPartner;
+use crate::program::{Program, equal_speed, run_alternating};
 
-const PREDICTION: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \
+const PREDICTION_TEXT: &str = "1, as the same calls do the same work. Predicted range: a factor of 1.15 either way. The times \
                           themselves are not predicted here: os.syscall.null and os.ipc.pipe.latency predict kelvin's.";
-const NOT_FOR: &str = "Ranking of programs. Absolute times, which vary over time by more than the two sides differ.";
+const NOT_FOR_TEXT: &str =
+    "Ranking of programs. Absolute times, which vary over time by more than the two sides differ.";
 const PITFALLS: &[&str] = &[
     "One program after the other: a machine that slows down in between looks like a slow program. The sides follow one \
      another directly, alternate from round to round, and only their ratio counts.",
@@ -43,15 +44,15 @@ pub(super) static SYSCALL_PROBE: Probe = Probe {
               bench syscall basic` with as many calls, one right after the other, in an order that alternates from round \
               to round. Neither subtracts its loop. The ratio is perf's time over kelvin's, so above 1 kelvin is faster. \
               perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
-        prediction: PREDICTION,
-        not_for: NOT_FOR,
+        prediction: PREDICTION_TEXT,
+        not_for: NOT_FOR_TEXT,
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
     metrics: &[&RIVALS_SYSCALL, &RIVALS_SYSCALL_KELVIN, &RIVALS_SYSCALL_OTHER],
     inputs: &[],
-    cases: |_, _| vec![by_perf()],
-    run: |bench, _| run(bench, &SYSCALL),
+    cases: |_, _| vec![perf_case()],
+    run: |bench, _| run(bench, &SYSCALL_COMPARISON),
     predict,
 };
 
@@ -64,46 +65,48 @@ pub(super) static PIPE_PROBE: Probe = Probe {
               timed as a whole, and those of `perf bench sched pipe`, of four bytes, with as many round trips, one right after \
               the other, in an order that alternates from round to round. The ratio is perf's time over kelvin's, so above 1 \
               kelvin is faster. perf's version is noted. Without perf it is skipped, with the name of its Debian package.",
-        prediction: PREDICTION,
-        not_for: NOT_FOR,
+        prediction: PREDICTION_TEXT,
+        not_for: NOT_FOR_TEXT,
         pitfalls: PITFALLS,
         sources: SOURCES,
     },
     metrics: &[&RIVALS_PIPE, &RIVALS_PIPE_KELVIN, &RIVALS_PIPE_OTHER],
     inputs: &[],
-    cases: |_, _| vec![by_perf()],
-    run: |bench, _| run(bench, &PIPE),
+    cases: |_, _| vec![perf_case()],
+    run: |bench, _| run(bench, &PIPE_COMPARISON),
     predict,
 };
 
 /// Nanoseconds of a side.
-const SIDE: f64 = 200e6;
+const SIDE_NANOSECONDS: f64 = 200e6;
 /// Operations by which it is found how many that are.
-const TRIAL: u64 = 10_000;
+const TRIAL_OPERATIONS: u64 = 10_000;
 /// Factor either way within which the same work takes the same time.
 const SPREAD: f64 = 1.15;
 
-fn by_perf() -> Case {
-    Case::new().at(Rival::Perf)
+fn perf_case() -> Case {
+    Case::new().with_word(Rival::Perf)
 }
 
 /// Work that both sides do.
-struct Work {
-    metrics: &'static BesideRivals,
+struct PerfComparison {
+    metrics: &'static RivalComparison,
     /// Nanoseconds of one, of so many.
-    ours: fn(&Bench<'_>, u64) -> Result<f64, Stop>,
+    ours: fn(&Bench<'_>, u64) -> Result<f64, ProbeError>,
     /// The arguments of perf bench.
-    of_perf: [&'static str; 2],
+    perf_arguments: [&'static str; 2],
 }
 
-static SYSCALL: Work = Work { metrics: &BESIDE_RIVALS_SYSCALL, ours: calls_of, of_perf: ["syscall", "basic"] };
-static PIPE: Work = Work { metrics: &BESIDE_RIVALS_PIPE, ours: round_trips, of_perf: ["sched", "pipe"] };
+static SYSCALL_COMPARISON: PerfComparison =
+    PerfComparison { metrics: &RIVAL_COMPARISON_SYSCALL, ours: time_calls, perf_arguments: ["syscall", "basic"] };
+static PIPE_COMPARISON: PerfComparison =
+    PerfComparison { metrics: &RIVAL_COMPARISON_PIPE, ours: time_round_trips, perf_arguments: ["sched", "pipe"] };
 
-fn run(bench: &mut Bench<'_>, work: &Work) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, work: &PerfComparison) -> Result<(), ProbeError> {
     let perf = Program::find(Rival::Perf)?;
-    let count = (SIDE / (work.ours)(bench, TRIAL)?) as u64;
-    let [ours, theirs] = in_turn(bench, || (work.ours)(bench, count), || by(&perf, work, count))?;
-    bench.note(format!("{} against kelvin, {count} times each", perf.words()));
+    let count = (SIDE_NANOSECONDS / (work.ours)(bench, TRIAL_OPERATIONS)?) as u64;
+    let [ours, theirs] = run_alternating(bench, || (work.ours)(bench, count), || run_perf(&perf, work, count))?;
+    bench.note(format!("{} against kelvin, {count} times each", perf.describe()));
     bench.record(work.metrics.ratio, vec![theirs / ours]);
     bench.note("the whole loop between two readings of the monotonic clock");
     bench.record(work.metrics.kelvin, vec![ours]);
@@ -112,14 +115,14 @@ fn run(bench: &mut Bench<'_>, work: &Work) -> Result<(), Stop> {
     Ok(())
 }
 
-fn calls_of(_: &Bench<'_>, count: u64) -> Result<f64, Stop> {
+fn time_calls(_: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
     let begun = monotonic();
-    black_box(calls::library_parent_ids(count));
+    black_box(syscall_loops::libc_getppid_loop(count));
     Ok((monotonic() - begun) as f64 / count as f64)
 }
 
-fn round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, Stop> {
-    let mut partner = Partner::start(Means::Pipe, Task::Process, bench.cpu())?;
+fn time_round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, ProbeError> {
+    let mut partner = TokenPartner::start(HandoffMethod::Pipe, PartnerKind::Process, bench.cpu())?;
     let begun = monotonic();
     partner.round_trips(count)?;
     let took = monotonic() - begun;
@@ -128,73 +131,81 @@ fn round_trips(bench: &Bench<'_>, count: u64) -> Result<f64, Stop> {
 }
 
 /// Nanoseconds of one by perf, of so many.
-fn by(perf: &Program, work: &Work, count: u64) -> Result<f64, Stop> {
-    let output = perf.run(perf.command().arg("bench").args(work.of_perf).args(["-l", &count.to_string()]))?;
+fn run_perf(perf: &Program, work: &PerfComparison, count: u64) -> Result<f64, ProbeError> {
+    let output = perf.run(perf.command().arg("bench").args(work.perf_arguments).args(["-l", &count.to_string()]))?;
     if output.failed.is_some() {
-        let [group, name] = work.of_perf;
-        return Err(Stop::skip(format!("needs a perf that has `perf bench {group} {name}`: {}", output.words())));
+        let [group, name] = work.perf_arguments;
+        return Err(ProbeError::skip(format!(
+            "needs a perf that has `perf bench {group} {name}`: {}",
+            output.one_line()
+        )));
     }
-    of_one(&output.printed)
-        .ok_or_else(|| Stop::fail(format!("perf bench reports no time of an operation: {}", output.words())))
+    parse_time_per_operation(&output.printed)
+        .ok_or_else(|| ProbeError::fail(format!("perf bench reports no time of an operation: {}", output.one_line())))
 }
 
 /// Nanoseconds of one operation in perf's words: `0.163410 usecs/op`.
-fn of_one(printed: &str) -> Option<f64> {
+fn parse_time_per_operation(printed: &str) -> Option<f64> {
     let line = printed.lines().find(|line| line.trim_end().ends_with("usecs/op"))?;
     let microseconds: f64 = line.split_whitespace().next()?.parse().ok()?;
     (microseconds > 0.0).then_some(microseconds * 1e3)
 }
 
-fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if [&RIVALS_SYSCALL, &RIVALS_PIPE].iter().all(|ratio| ratio.id != metric.id) {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "os.syscall.null and os.ipc.pipe.latency predict the time; here only the ratio of two programs counts",
         ));
     }
-    Ok(as_fast(SPREAD))
+    Ok(equal_speed(SPREAD))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::script;
-    use crate::testing::facts_about;
+    use crate::program::script_program;
+    use crate::testing::with_facts;
 
     #[test]
-    fn what_perf_says_is_understood() {
+    fn perf_output_is_parsed() {
         let printed = "# Running 'syscall/basic' benchmark:\n# Executed 100000 getppid() calls\n     Total time: 0.016 \
                        [sec]\n\n       0.163410 usecs/op\n        6119576 ops/sec\n";
-        assert_eq!(of_one(printed), Some(163.41));
-        assert_eq!(of_one("       0.000000 usecs/op\n"), None);
-        assert_eq!(of_one("0.021\n"), None);
+        assert_eq!(parse_time_per_operation(printed), Some(163.41));
+        assert_eq!(parse_time_per_operation("       0.000000 usecs/op\n"), None);
+        assert_eq!(parse_time_per_operation("0.021\n"), None);
     }
 
     #[test]
-    fn a_perf_without_the_benchmark_is_skipped_and_one_that_says_nothing_fails() {
+    fn perf_without_benchmark_is_skipped() {
         let directory = tempfile::tempdir().unwrap();
-        let without =
-            script(directory.path(), Rival::Perf, "case $1 in bench) echo 'Unknown benchmark' >&2; exit 1; esac");
-        match by(&without, &SYSCALL, 10) {
-            Err(Stop::Skip(reason)) => assert!(reason.0.contains("perf bench syscall basic"), "{reason}"),
+        let without = script_program(
+            directory.path(),
+            Rival::Perf,
+            "case $1 in bench) echo 'Unknown benchmark' >&2; exit 1; esac",
+        );
+        match run_perf(&without, &SYSCALL_COMPARISON, 10) {
+            Err(ProbeError::Skip(reason)) => assert!(reason.0.contains("perf bench syscall basic"), "{reason}"),
             other => panic!("{other:?}"),
         }
         let directory = tempfile::tempdir().unwrap();
-        let silent = script(directory.path(), Rival::Perf, "echo perf");
-        assert!(matches!(by(&silent, &PIPE, 10), Err(Stop::Fail(why)) if why.contains("reports no time")));
+        let silent = script_program(directory.path(), Rival::Perf, "echo perf");
+        assert!(
+            matches!(run_perf(&silent, &PIPE_COMPARISON, 10), Err(ProbeError::Fail(why)) if why.contains("reports no time"))
+        );
     }
 
     #[test]
-    fn perf_is_asked_for_as_many() {
+    fn perf_gets_the_operation_count() {
         let directory = tempfile::tempdir().unwrap();
         // It answers with the number that it was asked for, in microseconds.
-        let perf = script(directory.path(), Rival::Perf, "echo \"$5 usecs/op\"");
-        assert_eq!(by(&perf, &PIPE, 1234).unwrap(), 1_234_000.0);
+        let perf = script_program(directory.path(), Rival::Perf, "echo \"$5 usecs/op\"");
+        assert_eq!(run_perf(&perf, &PIPE_COMPARISON, 1234).unwrap(), 1_234_000.0);
     }
 
     #[test]
     fn only_the_ratio_is_predicted() {
-        facts_about(&[], |facts| {
-            let of = |metric: &Metric| predict(facts, metric, &by_perf());
+        with_facts(&[], |facts| {
+            let of = |metric: &Metric| predict(facts, metric, &perf_case());
             assert_eq!(of(&RIVALS_PIPE).unwrap().value, 1.0);
             assert!(
                 of(&RIVALS_PIPE_KELVIN).is_err()

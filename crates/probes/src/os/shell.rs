@@ -3,10 +3,12 @@
 //! It is the cost of system(3). It must not be used to compare kernels on machines with different shells.
 
 use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::lives::{SHELL_TRUE, place_of_true, small_image_text, time_lives_from_small_image};
+use super::process_lifetime::{
+    SHELL_TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index,
+};
 use crate::formula::measured;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -36,30 +38,30 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let program = SHELL_TRUE[place_of_true()?];
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let program = SHELL_TRUE_PROGRAMS[true_program_index()?];
     if !program.is_executable() {
-        return Err(Stop::skip("needs /bin/sh, and there is none"));
+        return Err(ProbeError::skip("needs /bin/sh, and there is none"));
     }
     let shell = std::fs::canonicalize("/bin/sh")?;
     bench.note(format!("/bin/sh is {}", shell.display()));
-    time_lives_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())
+    time_lifetimes_from_small_image(bench, &PROCESS_SHELL, || program.fork_and_execute())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let (exec, fork) = (measured(facts, &PROCESS_EXEC, case)?, measured(facts, &PROCESS_FORK, case)?);
-    Ok((2.0 * exec - fork).within(2.0).predict(Basis::Derived, "two programs"))
+    Ok((2.0 * exec - fork).within(2.0).predict(PredictionBasis::Derived, "two programs"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_shell_starts_two_programs_in_one_process() {
+    fn shell_is_predicted_as_two_execs() {
         let known = [(PROCESS_EXEC.id.as_str(), Some(400_000.0)), (PROCESS_FORK.id.as_str(), Some(30_000.0))];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             assert_eq!(predict(facts, &PROCESS_SHELL, &Case::new()).unwrap().value, 770_000.0);
         });
     }

@@ -4,11 +4,11 @@
 //! be woken first.
 
 use kelvin_catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
-use kelvin_harness::{Effort, Facts, Method, Probe, ProbeKind};
+use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::signals::Counting;
+use kelvin_sys::signal_handler::CountingHandler;
 
-use super::syscall_work::short_way;
+use super::syscall_work::short_path;
 
 pub(crate) static INSTALL_PROBE: Probe = Probe {
     id: SIGNAL_INSTALL.id.as_str(),
@@ -29,8 +29,8 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
     inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
-        let counting = Counting::install()?;
-        bench.time(&SIGNAL_INSTALL, |count| Ok(counting.install_again(count)?))
+        let counting = CountingHandler::install()?;
+        bench.time(&SIGNAL_INSTALL, |count| Ok(counting.reinstall(count)?))
     },
     predict,
 };
@@ -58,9 +58,9 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
     inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
-        let counting = Counting::install()?;
+        let counting = CountingHandler::install()?;
         bench.note("every signal was handled before its sending call returned, by the handler's count");
-        bench.time(&SIGNAL_DELIVER, |count| Ok(counting.deliver(count)?))
+        bench.time(&SIGNAL_DELIVER, |count| Ok(counting.send_to_self(count)?))
     },
     predict,
 };
@@ -69,27 +69,27 @@ fn cases(_: &Machine, _: Effort) -> Vec<Case> {
     vec![Case::new()]
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != SIGNAL_INSTALL {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "saving and restoring the vector registers around a handler has no published cost; two system calls are the floor",
         ));
     }
     // Two copies of an action, a lock and a few checks are about as many instructions as the path to a driver.
-    short_way(facts, "Linux kernel/signal.c, do_sigaction, for the instruction count")
+    short_path(facts, "Linux kernel/signal.c, do_sigaction, for the instruction count")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn installing_is_predicted_from_the_null_call() {
-        facts_about(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
+    fn signal_install_follows_null_call() {
+        with_facts(&[(SYSCALL_NULL.id.as_str(), Some(60.0))], |facts| {
             assert!((predict(facts, &SIGNAL_INSTALL, &Case::new()).unwrap().value - 85.0).abs() < 1e-9);
             assert!(predict(facts, &SIGNAL_DELIVER, &Case::new()).is_err());
         });
-        facts_about(&[], |facts| assert!(predict(facts, &SIGNAL_INSTALL, &Case::new()).is_err()));
+        with_facts(&[], |facts| assert!(predict(facts, &SIGNAL_INSTALL, &Case::new()).is_err()));
     }
 }

@@ -4,10 +4,10 @@
 //! nor used for programs that load many libraries.
 
 use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
-use super::lives::{TRUE, place_of_true, time_lives};
+use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index};
 use crate::formula::measured;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -36,27 +36,27 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let program = TRUE[place_of_true()?];
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let program = TRUE_PROGRAMS[true_program_index()?];
     bench.note(format!("the program is {}", program.path().to_string_lossy()));
-    time_lives(bench, &PROCESS_SPAWN, || program.spawn())
+    time_lifetimes(bench, &PROCESS_SPAWN, || program.spawn())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let exec = measured(facts, &PROCESS_EXEC, case)?;
     let (fork, vfork) = (measured(facts, &PROCESS_FORK, case)?, measured(facts, &PROCESS_VFORK, case)?);
-    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).predict(Basis::Derived, "exec with vfork"))
+    Ok(((exec - fork).at_least_zero() + vfork).within(1.4).predict(PredictionBasis::Derived, "exec with vfork"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_spawn_is_an_exec_without_its_fork() {
+    fn spawn_is_exec_minus_fork() {
         let known = [(&PROCESS_EXEC, 400_000.0), (&PROCESS_FORK, 30_000.0), (&PROCESS_VFORK, 12_000.0)];
-        facts_about(&known.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
+        with_facts(&known.map(|(metric, value)| (metric.id.as_str(), Some(value))), |facts| {
             let spawn = predict(facts, &PROCESS_SPAWN, &Case::new()).unwrap();
             assert_eq!((spawn.value, spawn.derivation.as_str()), (382_000.0, "400 µs - 30.0 µs + 12.0 µs = 382 µs"));
         });

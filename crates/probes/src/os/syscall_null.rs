@@ -8,14 +8,14 @@ use std::hint::black_box;
 use kelvin_catalogue::cpu::FREQUENCY;
 pub(crate) use kelvin_catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::{calls, kernels};
+use kelvin_sys::{kernels, syscall_loops};
 
 use super::trap;
 
 /// Id of the probe and of its metric.
-pub(crate) const ID: &str = SYSCALL_NULL.id.as_str();
+pub(crate) const SYSCALL_NULL_ID: &str = SYSCALL_NULL.id.as_str();
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYSCALL_NULL.id.as_str(),
@@ -45,7 +45,7 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[
             "lmbench lat_syscall null",
             "perf bench syscall basic (tools/perf/bench/syscall.c)",
-            trap::BEHRENS,
+            trap::BEHRENS_SOURCE,
             "glibc 2.25 release notes: the getpid cache is removed",
         ],
     },
@@ -57,35 +57,39 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 /// The case used as the cost of a kernel entry in other predictions.
-pub(crate) fn getppid() -> Case {
-    Case::new().at(NullCall::Getppid)
+pub(crate) fn kernel_entry_case() -> Case {
+    Case::new().with_word(NullCall::Getppid)
 }
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     let calls = if effort == Effort::Quick { &[NullCall::Getppid] } else { NullCall::ALL };
-    calls.iter().map(|&call| Case::new().at(call)).collect()
+    calls.iter().map(|&call| Case::new().with_word(call)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let call: fn(u64) -> i64 = match NullCall::of(case) {
         Some(NullCall::Getppid) => kernels::null_system_calls,
-        Some(NullCall::Gettid) => calls::thread_ids,
-        Some(NullCall::LibraryGetppid) => calls::library_parent_ids,
-        Some(NullCall::LibraryGetpid) => calls::library_process_ids,
-        None => return Err(Stop::fail(format!("there is no null call for the case {case}"))),
+        Some(NullCall::Gettid) => syscall_loops::gettid_loop,
+        Some(NullCall::LibraryGetppid) => syscall_loops::libc_getppid_loop,
+        Some(NullCall::LibraryGetpid) => syscall_loops::libc_getpid_loop,
+        None => return Err(ProbeError::fail(format!("there is no null call for the case {case}"))),
     };
-    if NullCall::LibraryGetpid.point().is_of(case) {
-        bench.note(who_answers(bench));
+    if NullCall::LibraryGetpid.point().is_in_case(case) {
+        bench.note(describe_getpid(bench));
     }
     let expected = call(1);
     bench.time(&SYSCALL_NULL, |iterations| {
         let answer = black_box(call(iterations));
-        if answer == expected { Ok(()) } else { Err(Stop::fail(format!("the call returned {answer}, not {expected}"))) }
+        if answer == expected {
+            Ok(())
+        } else {
+            Err(ProbeError::fail(format!("the call returned {answer}, not {expected}")))
+        }
     })
 }
 
 /// Whether the C library's getpid enters the kernel, by its time against a bare system call's, in words.
-fn who_answers(bench: &Bench<'_>) -> &'static str {
+fn describe_getpid(bench: &Bench<'_>) -> &'static str {
     const CALLS: u64 = 500;
     let clock = bench.clock();
     let ticks = |call: fn(u64) -> i64| {
@@ -96,13 +100,13 @@ fn who_answers(bench: &Bench<'_>) -> &'static str {
         };
         (0..7).map(|_| once()).min().unwrap_or(0)
     };
-    if 2 * ticks(calls::library_process_ids) < ticks(calls::thread_ids) {
+    if 2 * ticks(syscall_loops::libc_getpid_loop) < ticks(syscall_loops::gettid_loop) {
         "the C library caches the process id: its getpid takes less than half the time of a bare system call"
     } else {
         "the C library calls the kernel every time: its getpid takes more than half the time of a bare system call"
     }
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     trap::predict(facts)
 }

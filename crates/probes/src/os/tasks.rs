@@ -5,14 +5,14 @@
 
 use kelvin_catalogue::cpu::FREQUENCY;
 use kelvin_catalogue::os::{
-    PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_INVISIBLE, TASKS_SYSTEM, TASKS_USER,
+    PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_SYSTEM, TASKS_UNACCOUNTED, TASKS_USER,
     THREAD_CREATE, TaskKind,
 };
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::process::{Child, fork_to_work};
-use kelvin_sys::spawn::Thread;
-use kelvin_sys::usage::{Usage, Who, clock_ticks, usage};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::process::{Child, fork_worker};
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_sys::usage::{Usage, UsageScope, clock_ticks, read_usage};
 use kelvin_sys::{cpu, kernels};
 
 use crate::formula::{Expr, fact, given, measured};
@@ -50,23 +50,23 @@ pub(crate) static PROBE: Probe = Probe {
             "Amdahl: Validity of the Single Processor Approach to Achieving Large Scale Computing Capabilities, AFIPS 1967",
         ],
     },
-    metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_INVISIBLE],
+    metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_UNACCOUNTED],
     inputs: &[FREQUENCY.id.as_str(), PROCESS_FORK.id.as_str(), THREAD_CREATE.id.as_str()],
     cases,
     run,
     predict,
 };
 
-/// Iterations of the chain of [`kernels::CHAIN`] adds: about 200 ms at 3 GHz, long against a tick and a scheduler
+/// Iterations of the chain of [`kernels::CHAIN_LENGTH`] adds: about 200 ms at 3 GHz, long against a tick and a scheduler
 /// period, short enough for many rounds.
 const ITERATIONS: u64 = 9_600_000;
-const ADDS: u64 = ITERATIONS * kernels::CHAIN;
+const ADDS: u64 = ITERATIONS * kernels::CHAIN_LENGTH;
 
 fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
     // Without a known mask the study still shows one CPU.
     let cpus = machine.topology.allowed.get().map_or(1, |cpus| cpus.len().max(1)) as u64;
     let counts = task_counts(cpus, effort);
-    let of = |&kind: &TaskKind| counts.iter().map(move |&n| Case::new().with(TASK_COUNT, n).at(kind));
+    let of = |&kind: &TaskKind| counts.iter().map(move |&n| Case::new().with_number(TASK_COUNT, n).with_word(kind));
     TaskKind::ALL.iter().flat_map(of).collect()
 }
 
@@ -82,58 +82,61 @@ fn task_counts(cpus: u64, effort: Effort) -> Vec<u64> {
     (1..=most).filter(keep).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let tasks = TASK_COUNT.of(case).filter(|&n| n > 0).ok_or_else(|| Stop::fail("the case has no tasks"))?;
-    let start: fn(u64) -> Result<(), Stop> = match TaskKind::of(case) {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let tasks =
+        TASK_COUNT.number_in(case).filter(|&n| n > 0).ok_or_else(|| ProbeError::fail("the case has no tasks"))?;
+    let start: fn(u64) -> Result<(), ProbeError> = match TaskKind::of(case) {
         Some(TaskKind::Threads) => work_in_threads,
         Some(TaskKind::Processes) => work_in_processes,
-        None => return Err(Stop::fail(format!("the case needs kind=threads or kind=processes, not {case}"))),
+        None => return Err(ProbeError::fail(format!("the case needs kind=threads or kind=processes, not {case}"))),
     };
     let cpus = bench.allowed_cpus().to_vec();
-    cpu::pin(&cpus).map_err(|error| Stop::fail(format!("cannot run on all allowed CPUs: {error}")))?;
+    cpu::pin(&cpus).map_err(|error| ProbeError::fail(format!("cannot run on all allowed CPUs: {error}")))?;
     let alone = observe(bench, &cpus, || start(1))?;
     let shared = if tasks == 1 { alone } else { observe(bench, &cpus, || start(tasks))? };
     let filled = tasks.min(cpus.len() as u64) as f64;
-    bench.note(shared.as_time_shows());
+    bench.note(shared.describe_times());
     bench.record(&TASKS_ELAPSED, vec![shared.elapsed]);
     bench.record(&TASKS_USER, vec![shared.user]);
     bench.record(&TASKS_SYSTEM, vec![shared.system]);
     bench.note(format!("one task alone took {:.1} ms in the same process", alone.elapsed / 1e6));
     bench.record(&TASKS_EFFICIENCY, vec![alone.elapsed / (shared.elapsed * filled)]);
-    bench.note(shared.where_the_rest_went());
-    bench.record(&TASKS_INVISIBLE, vec![shared.invisible()]);
+    bench.note(shared.describe_unaccounted());
+    bench.record(&TASKS_UNACCOUNTED, vec![shared.unaccounted_share()]);
     Ok(())
 }
 
-fn work_in_threads(tasks: u64) -> Result<(), Stop> {
+fn work_in_threads(tasks: u64) -> Result<(), ProbeError> {
     std::thread::scope(|scope| {
         let started: Result<Vec<_>, _> = (0..tasks)
-            .map(|task| Thread::named("task").start_in(scope, move || kernels::chain_add(share(tasks, task))))
+            .map(|task| {
+                ThreadBuilder::named("task").start_in(scope, move || kernels::chain_add(task_iterations(tasks, task)))
+            })
             .collect();
         let joined = started?.into_iter().map(|thread| thread.join());
-        joined.collect::<Result<(), _>>().map_err(|_| Stop::fail("a thread of the work panicked"))
+        joined.collect::<Result<(), _>>().map_err(|_| ProbeError::fail("a thread of the work panicked"))
     })
 }
 
-fn work_in_processes(tasks: u64) -> Result<(), Stop> {
+fn work_in_processes(tasks: u64) -> Result<(), ProbeError> {
     let work = |task| {
         move || {
-            kernels::chain_add(share(tasks, task));
+            kernels::chain_add(task_iterations(tasks, task));
             0
         }
     };
-    let started: Result<Vec<Child>, _> = (0..tasks).map(|task| fork_to_work(work(task))).collect();
+    let started: Result<Vec<Child>, _> = (0..tasks).map(|task| fork_worker(work(task))).collect();
     started?.into_iter().try_for_each(|child| Ok(child.wait_for_success()?))
 }
 
 /// Iterations of one of the tasks: the first ones take the remainder.
-fn share(tasks: u64, task: u64) -> u64 {
+fn task_iterations(tasks: u64, task: u64) -> u64 {
     ITERATIONS / tasks + u64::from(task < ITERATIONS % tasks)
 }
 
 /// The times of the work, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Observed {
+struct ObservedTimes {
     elapsed: f64,
     user: f64,
     system: f64,
@@ -141,12 +144,12 @@ struct Observed {
     stat: CpuTimes,
 }
 
-impl Observed {
-    fn invisible(&self) -> f64 {
+impl ObservedTimes {
+    fn unaccounted_share(&self) -> f64 {
         (self.elapsed * self.cpus - self.user - self.system).max(0.0)
     }
 
-    fn as_time_shows(&self) -> String {
+    fn describe_times(&self) -> String {
         let seconds = |nanoseconds: f64| nanoseconds / 1e9;
         format!(
             "as time shows it: real {:.3} s, user {:.3} s, sys {:.3} s",
@@ -156,7 +159,7 @@ impl Observed {
         )
     }
 
-    fn where_the_rest_went(&self) -> String {
+    fn describe_unaccounted(&self) -> String {
         let own = self.user + self.system;
         let others = (self.stat.busy - own).max(0.0);
         format!(
@@ -172,19 +175,23 @@ impl Observed {
     }
 }
 
-fn observe(bench: &Bench<'_>, cpus: &[u32], work: impl FnOnce() -> Result<(), Stop>) -> Result<Observed, Stop> {
+fn observe(
+    bench: &Bench<'_>,
+    cpus: &[u32],
+    work: impl FnOnce() -> Result<(), ProbeError>,
+) -> Result<ObservedTimes, ProbeError> {
     let stat_before = cpu_times(cpus)?;
-    let before = [usage(Who::Process), usage(Who::Children)];
+    let before = [read_usage(UsageScope::Process), read_usage(UsageScope::Children)];
     let clock = bench.clock();
     let begun = clock.start();
     work()?;
     let ticks = clock.stop().wrapping_sub(begun);
-    let after = [usage(Who::Process), usage(Who::Children)];
-    let stat = cpu_times(cpus)?.since(stat_before);
+    let after = [read_usage(UsageScope::Process), read_usage(UsageScope::Children)];
+    let stat = cpu_times(cpus)?.difference(stat_before);
     let sum = |of: fn(&Usage) -> u64| {
         before.iter().zip(&after).map(|(before, after)| of(after).saturating_sub(of(before)) as f64).sum()
     };
-    Ok(Observed {
+    Ok(ObservedTimes {
         elapsed: bench.nanoseconds(ticks),
         user: sum(|usage| usage.user),
         system: sum(|usage| usage.system),
@@ -202,14 +209,15 @@ struct CpuTimes {
 }
 
 impl CpuTimes {
-    fn since(self, before: Self) -> Self {
+    fn difference(self, before: Self) -> Self {
         Self { busy: self.busy - before.busy, idle: self.idle - before.idle, steal: self.steal - before.steal }
     }
 }
 
-fn cpu_times(cpus: &[u32]) -> Result<CpuTimes, Stop> {
+fn cpu_times(cpus: &[u32]) -> Result<CpuTimes, ProbeError> {
     let stat = std::fs::read_to_string("/proc/stat")?;
-    parse_cpu_times(&stat, cpus, clock_ticks()).ok_or_else(|| Stop::fail("/proc/stat lacks a line of an allowed CPU"))
+    parse_cpu_times(&stat, cpus, clock_ticks())
+        .ok_or_else(|| ProbeError::fail("/proc/stat lacks a line of an allowed CPU"))
 }
 
 /// Adds up the lines of these CPUs: user nice system idle iowait irq softirq steal, in ticks (guest time is within
@@ -233,38 +241,38 @@ fn parse_cpu_times(stat: &str, cpus: &[u32], ticks_per_second: u64) -> Option<Cp
 const TOLERANCE: f64 = 1.1;
 
 /// Ending a task and waiting for it cost about as much again as creating it, and interrupts add up to 1 % of the work.
-const LIFE_OVER_CREATION: f64 = 4.0;
-const INTERRUPTS: f64 = 0.01;
+const LIFETIME_FACTOR: f64 = 4.0;
+const INTERRUPT_SHARE: f64 = 0.01;
 
 /// The tasks and CPUs of a case.
-struct Split {
+struct TaskSplit {
     tasks: u64,
     cpus: u64,
     kind: TaskKind,
 }
 
-impl Split {
-    fn of(facts: &Facts<'_>, case: &Case) -> Result<Self, NoPrediction> {
-        let tasks = TASK_COUNT.of(case).ok_or_else(|| NoPrediction::because("the case has no tasks"))?;
-        let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::because("the case has no kind"))?;
+impl TaskSplit {
+    fn from_case(facts: &PredictionInputs<'_>, case: &Case) -> Result<Self, NoPrediction> {
+        let tasks = TASK_COUNT.number_in(case).ok_or_else(|| NoPrediction::new("the case has no tasks"))?;
+        let kind = TaskKind::of(case).ok_or_else(|| NoPrediction::new("the case has no kind"))?;
         let allowed = facts.machine().topology.allowed.get().map(Vec::len);
-        let cpus = allowed.ok_or_else(|| NoPrediction::because("the number of allowed CPUs is unknown"))?.max(1);
+        let cpus = allowed.ok_or_else(|| NoPrediction::new("the number of allowed CPUs is unknown"))?.max(1);
         Ok(Self { tasks: tasks.max(1), cpus: cpus as u64, kind })
     }
 
     /// The case of one task alone.
-    fn alone(&self) -> Case {
-        Case::new().with(TASK_COUNT, 1).at(self.kind)
+    fn single_task_case(&self) -> Case {
+        Case::new().with_number(TASK_COUNT, 1).with_word(self.kind)
     }
 
     /// CPUs that the tasks can fill.
-    fn filled(&self) -> f64 {
+    fn busy_cpus(&self) -> f64 {
         self.tasks.min(self.cpus) as f64
     }
 
     /// The same in formulas.
     fn filled_cpus(&self) -> Expr {
-        fact("CPUs that the tasks can fill", self.filled(), Unit::Count, "min(tasks, allowed CPUs)")
+        fact("CPUs that the tasks can fill", self.busy_cpus(), Unit::Count, "min(tasks, allowed CPUs)")
     }
 
     /// Share of the work on the busiest CPU if equal tasks are distributed and none is migrated: ceil(n / P) / n.
@@ -273,38 +281,42 @@ impl Split {
     }
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let split = Split::of(facts, case)?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let split = TaskSplit::from_case(facts, case)?;
     if *metric == TASKS_EFFICIENCY {
         return Ok(predict_efficiency(&split));
     }
     if *metric == TASKS_SYSTEM {
         return predict_system(facts, &split);
     }
-    if *metric == TASKS_INVISIBLE {
-        return predict_invisible(facts, &split);
+    if *metric == TASKS_UNACCOUNTED {
+        return predict_unaccounted(facts, &split);
     }
     if split.tasks == 1 {
-        return predict_alone(facts);
+        return predict_single_task(facts);
     }
     if *metric == TASKS_USER { predict_user(facts, &split) } else { predict_elapsed(facts, &split) }
 }
 
-fn predict_elapsed(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = measured(facts, &TASKS_ELAPSED, &split.alone())?;
+fn predict_elapsed(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
+    let alone = measured(facts, &TASKS_ELAPSED, &split.single_task_case())?;
     // If no task is migrated, the CPU with the most of them ends last.
     let longest = alone.clone() * split.longest_share();
     let shared = alone / split.filled_cpus();
     let least = shared.clone().within(TOLERANCE);
-    Ok(shared.between(&least, &longest.within(TOLERANCE)).predict(Basis::Derived, "shared by CPUs"))
+    Ok(shared.between(&least, &longest.within(TOLERANCE)).predict(PredictionBasis::Derived, "shared by CPUs"))
 }
 
-fn predict_user(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
-    let alone = measured(facts, &TASKS_USER, &split.alone())?;
-    Ok(alone.within(TOLERANCE).explained(Basis::Derived, "work of one", "the work is the same for any number of tasks"))
+fn predict_user(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
+    let alone = measured(facts, &TASKS_USER, &split.single_task_case())?;
+    Ok(alone.within(TOLERANCE).explained(
+        PredictionBasis::Derived,
+        "work of one",
+        "the work is the same for any number of tasks",
+    ))
 }
 
-fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+fn predict_system(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
     let (creation, name) = match split.kind {
         TaskKind::Threads => (&THREAD_CREATE, "threads made one by one"),
         TaskKind::Processes => (&PROCESS_FORK, "processes made one by one"),
@@ -312,35 +324,36 @@ fn predict_system(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPred
     let tasks = fact("tasks", split.tasks as f64, Unit::Count, "the case");
     let time = tasks * measured(facts, creation, &Case::new())?;
     // Ticks may put all of it into user time.
-    let most = LIFE_OVER_CREATION * time.clone() + given("interrupts", INTERRUPTS * ADDS as f64, Unit::Nanoseconds);
-    Ok(time.between(&given("none", 0.0, Unit::Nanoseconds), &most).predict(Basis::Derived, name))
+    let most = LIFETIME_FACTOR * time.clone() + given("interrupts", INTERRUPT_SHARE * ADDS as f64, Unit::Nanoseconds);
+    Ok(time.between(&given("none", 0.0, Unit::Nanoseconds), &most).predict(PredictionBasis::Derived, name))
 }
 
 /// Tasks that share nothing scale with the CPUs; if none is migrated, the CPU with the most of them ends last.
-fn predict_efficiency(split: &Split) -> Prediction {
-    let low = 1.0 / (split.filled() * split.longest_share() * TOLERANCE);
+fn predict_efficiency(split: &TaskSplit) -> Prediction {
+    let low = 1.0 / (split.busy_cpus() * split.longest_share() * TOLERANCE);
     let perfect = Expr::from(1.0).beside(&split.filled_cpus()).of_value([low, TOLERANCE]);
-    perfect.predict(Basis::Derived, "perfect scaling")
+    perfect.predict(PredictionBasis::Derived, "perfect scaling")
 }
 
-fn predict_invisible(facts: &Facts<'_>, split: &Split) -> Result<Prediction, NoPrediction> {
+fn predict_unaccounted(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Result<Prediction, NoPrediction> {
     if split.tasks >= split.cpus {
-        return Err(NoPrediction::because(
+        return Err(NoPrediction::new(
             "with a task for every CPU the ideal is zero: the rest goes to other processes, the hypervisor and the \
              scheduler",
         ));
     }
-    let elapsed = measured(facts, &TASKS_ELAPSED, &split.alone())? / given("tasks", split.tasks as f64, Unit::Count);
+    let elapsed =
+        measured(facts, &TASKS_ELAPSED, &split.single_task_case())? / given("tasks", split.tasks as f64, Unit::Count);
     let spare = (split.cpus - split.tasks) as f64;
     let spare = fact("CPUs without a task", spare, Unit::Count, "allowed CPUs - tasks");
-    Ok((spare * elapsed).within(TOLERANCE).predict(Basis::Derived, "idle CPUs"))
+    Ok((spare * elapsed).within(TOLERANCE).predict(PredictionBasis::Derived, "idle CPUs"))
 }
 
-fn predict_alone(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn predict_single_task(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let adds = fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
-    let time = adds / Expr::from(published::frequency(facts)?);
+    let time = adds / Expr::from(published::measured_frequency(facts)?);
     let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
-    Ok(time.source(source).within(TOLERANCE).predict(Basis::Derived, "dependent adds"))
+    Ok(time.source(source).within(TOLERANCE).predict(PredictionBasis::Derived, "dependent adds"))
 }
 
 #[cfg(test)]
@@ -353,7 +366,7 @@ mod tests {
     #[test]
     fn shares_add_up_to_the_work() {
         for tasks in [1, 2, 3, 7, 64, 1000] {
-            let shares: Vec<u64> = (0..tasks).map(|task| share(tasks, task)).collect();
+            let shares: Vec<u64> = (0..tasks).map(|task| task_iterations(tasks, task)).collect();
             assert_eq!(shares.iter().sum::<u64>(), ITERATIONS);
             assert!(shares[0] - shares[tasks as usize - 1] <= 1);
         }
@@ -361,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn small_machines_have_every_count_and_large_ones_the_turning_points() {
+    fn large_machines_have_selected_task_counts() {
         assert_eq!(task_counts(2, Effort::Default), [1, 2, 3, 4]);
         assert_eq!(task_counts(16, Effort::Default), [1, 2, 3, 4, 6, 8, 12, 15, 16, 17, 24, 32]);
         assert_eq!(task_counts(16, Effort::Thorough).len(), 32);
@@ -369,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn stat_is_added_up_over_the_allowed_cpus() {
+    fn stat_is_summed_over_allowed_cpus() {
         let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 0 0 0 0 0 0 0 0 0\n\
                     cpu1 10 1 5 100 4 1 3 7 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
         let times = parse_cpu_times(stat, &[1, 10], 100).unwrap();
@@ -379,35 +392,35 @@ mod tests {
     }
 
     #[test]
-    fn time_not_shown_is_idle_stolen_or_others() {
-        let observed = Observed {
+    fn unaccounted_time_is_attributed() {
+        let observed = ObservedTimes {
             elapsed: 100e6,
             user: 140e6,
             system: 10e6,
             cpus: 2.0,
             stat: CpuTimes { busy: 160e6, idle: 30e6, steal: 10e6 },
         };
-        assert!((observed.invisible() - 50e6).abs() < 1.0);
+        assert!((observed.unaccounted_share() - 50e6).abs() < 1.0);
         assert_eq!(
-            observed.where_the_rest_went(),
+            observed.describe_unaccounted(),
             "of 200.0 ms on 2 CPUs the work got 150.0 ms; by /proc/stat 30.0 ms were idle, 10.0 ms stolen by the \
              hypervisor, 10.0 ms used by other processes or the kernel"
         );
-        assert_eq!(observed.as_time_shows(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
+        assert_eq!(observed.describe_times(), "as time shows it: real 0.100 s, user 0.140 s, sys 0.010 s");
     }
 
     #[test]
-    fn the_ideal_is_the_work_over_the_cpus() {
+    fn ideal_time_is_work_over_cpus() {
         let mut machine = machine();
         machine.topology.allowed = Fact::known(vec![0, 1], "a test");
         let measured = |id: &str, case: &Case| {
-            let one_task = TASK_COUNT.of(case) == Some(1) && (TASKS_ELAPSED.id == *id || TASKS_USER.id == *id);
+            let one_task = TASK_COUNT.number_in(case) == Some(1) && (TASKS_ELAPSED.id == *id || TASKS_USER.id == *id);
             let others = [(FREQUENCY, 3.0e9), (PROCESS_FORK, 40e3), (THREAD_CREATE, 6e3)];
             let other = others.iter().find(|(metric, _)| metric.id == *id).map(|(_, value)| *value);
             one_task.then_some(200e6).or(other).map(|value| MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
-        let case = |n| Case::new().with(TASK_COUNT, n).at(TaskKind::Threads);
+        let facts = PredictionInputs::new(&machine, &measured);
+        let case = |n| Case::new().with_number(TASK_COUNT, n).with_word(TaskKind::Threads);
         // 614,400,000 cycles at 3 GHz
         assert!((predict(&facts, &TASKS_ELAPSED, &case(1)).unwrap().value - 204.8e6).abs() < 1.0);
         let three = predict(&facts, &TASKS_ELAPSED, &case(3)).unwrap();
@@ -418,16 +431,16 @@ mod tests {
         assert!((predict(&facts, &TASKS_USER, &case(4)).unwrap().value - 200e6).abs() < 1.0);
         let efficiency = predict(&facts, &TASKS_EFFICIENCY, &case(3)).unwrap();
         assert!((efficiency.low - 0.75 / 1.1).abs() < 1e-9, "{}", efficiency.low);
-        assert!((predict(&facts, &TASKS_INVISIBLE, &case(1)).unwrap().value - 200e6).abs() < 1.0);
-        assert!(predict(&facts, &TASKS_INVISIBLE, &case(2)).is_err());
+        assert!((predict(&facts, &TASKS_UNACCOUNTED, &case(1)).unwrap().value - 200e6).abs() < 1.0);
+        assert!(predict(&facts, &TASKS_UNACCOUNTED, &case(2)).is_err());
         assert_eq!(predict(&facts, &TASKS_SYSTEM, &case(4)).unwrap().derivation, "4 x 6.00 µs = 24.0 µs");
-        let processes = Case::new().with(TASK_COUNT, 4).at(TaskKind::Processes);
+        let processes = Case::new().with_number(TASK_COUNT, 4).with_word(TaskKind::Processes);
         assert_eq!(predict(&facts, &TASKS_SYSTEM, &processes).unwrap().derivation, "4 x 40.0 µs = 160 µs");
     }
 
     #[test]
-    fn three_tasks_on_two_cpus_end_together_or_not() {
-        let share = |tasks| Split { tasks, cpus: 2, kind: TaskKind::Threads }.longest_share();
+    fn uneven_tasks_have_two_outcomes() {
+        let share = |tasks| TaskSplit { tasks, cpus: 2, kind: TaskKind::Threads }.longest_share();
         assert!((share(3) - 2.0 / 3.0).abs() < 1e-12);
         assert!((share(4) - 0.5).abs() < 1e-12);
         assert!((share(1) - 1.0).abs() < 1e-12);

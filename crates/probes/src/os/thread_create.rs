@@ -4,10 +4,10 @@
 //! (its stack must be mapped), nor for threads on other CPUs (see os.switch.cross_cpu).
 
 use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_THREAD_FUTEX, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::thread::Starter;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::thread_start::ThreadStarter;
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use crate::formula::{measured, published};
 
@@ -41,11 +41,11 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 /// Untimed threads, whose faults and switches are counted.
-const TRIALS: u32 = 16;
+const UNTIMED_THREADS: u32 = 16;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let mut starter = Starter::new(bench.clock());
-    bench.note(count(&mut starter)?);
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let mut starter = ThreadStarter::new(bench.clock());
+    bench.note(describe_counts(&mut starter)?);
     bench.time_each([&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN], |clock| {
         let begun = clock.start();
         let thread = starter.start()?;
@@ -54,7 +54,7 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
         let joined = clock.stop();
         let since = |moment: u64| moment.wrapping_sub(begun);
         if since(ran) > since(joined) {
-            return Err(Stop::fail(
+            return Err(ProbeError::fail(
                 "the thread's clock reading is outside the interval of its creation and join: the \
                                    CPUs' counters differ",
             ));
@@ -64,18 +64,20 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 }
 
 /// Faults and switches of a thread, over a few untimed ones after a first.
-fn count(starter: &mut Starter) -> Result<String, Stop> {
+fn describe_counts(starter: &mut ThreadStarter) -> Result<String, ProbeError> {
     starter.start()?.join()?;
-    let before = usage(Who::Process);
-    for _ in 0..TRIALS {
+    let before = read_usage(UsageScope::Process);
+    for _ in 0..UNTIMED_THREADS {
         starter.start()?.join()?;
     }
-    let after = usage(Who::Process);
-    let each = |before: u64, after: u64| (after - before) as f64 / f64::from(TRIALS);
+    let after = read_usage(UsageScope::Process);
+    let each = |before: u64, after: u64| (after - before) as f64 / f64::from(UNTIMED_THREADS);
     let switches = each(before.voluntary_switches, after.voluntary_switches)
         + each(before.involuntary_switches, after.involuntary_switches);
     if switches < 0.5 {
-        return Err(Stop::fail(format!("{switches:.2} switches per thread: the new threads did not run on this CPU")));
+        return Err(ProbeError::fail(format!(
+            "{switches:.2} switches per thread: the new threads did not run on this CPU"
+        )));
     }
     Ok(format!(
         "{:.2} page faults and {switches:.2} switches per thread by getrusage",
@@ -84,39 +86,44 @@ fn count(starter: &mut Starter) -> Result<String, Stop> {
 }
 
 /// pthread_create over fork on the two published machines: 6,023.01 / 42,016.35 ns and 7,404.17 / 57,520.56 ns.
-const SHARES: [f64; 2] = [6_023.01 / 42_016.35, 7_404.165_039 / 57_520.558_594];
+const PUBLISHED_FORK_SHARES: [f64; 2] = [6_023.01 / 42_016.35, 7_404.165_039 / 57_520.558_594];
 const PUBLICATION: &str = "reference machines zenbook-2011 and os-bench-2013";
 /// The two shares differ by 11 %; virtualisation or a larger image makes fork costlier and lowers the share.
-const FACTOR: f64 = 2.0;
+const RANGE_FACTOR: f64 = 2.0;
 
-fn predict(facts: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     if *metric != THREAD_CREATE {
         return after_creation(facts, metric);
     }
     let fork = measured(facts, &PROCESS_FORK, &Case::new())?;
-    let share = published("pthread_create over fork", (SHARES[0] * SHARES[1]).sqrt(), Unit::Ratio, PUBLICATION);
-    Ok((share * fork).within(FACTOR).predict(Basis::Derived, "published share of fork"))
+    let share = published(
+        "pthread_create over fork",
+        (PUBLISHED_FORK_SHARES[0] * PUBLISHED_FORK_SHARES[1]).sqrt(),
+        Unit::Ratio,
+        PUBLICATION,
+    );
+    Ok((share * fork).within(RANGE_FACTOR).predict(PredictionBasis::Derived, "published share of fork"))
 }
 
 /// Until a thread runs, or has ended and is joined: what creation makes is then taken down again.
-fn after_creation(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
+fn after_creation(facts: &PredictionInputs<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
     let create = measured(facts, &THREAD_CREATE, &Case::new())?;
     let switches = 2.0 * measured(facts, &SWITCH_THREAD_FUTEX, &Case::new())?;
     let (time, name) = match *metric == THREAD_CREATE_RUN {
         true => (create + switches, "created and run"),
         false => (2.0 * create + switches, "created, run and ended"),
     };
-    Ok(time.within(1.5).predict(Basis::Derived, name))
+    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_thread_is_its_share_of_a_fork() {
-        facts_about(&[(PROCESS_FORK.id.as_str(), Some(50_000.0))], |facts| {
+    fn thread_creation_is_share_of_fork() {
+        with_facts(&[(PROCESS_FORK.id.as_str(), Some(50_000.0))], |facts| {
             let prediction = predict(facts, &THREAD_CREATE, &Case::new()).unwrap();
             // sqrt(0.143349 x 0.128722) x 50 us
             assert!((prediction.value - 6_791.9).abs() < 1.0, "{}", prediction.value);
@@ -125,17 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_runs_two_switches_later_and_ends_as_it_began() {
+    fn thread_start_and_end_add_switches() {
         let known = [(THREAD_CREATE.id.as_str(), Some(3000.0)), (SWITCH_THREAD_FUTEX.id.as_str(), Some(500.0))];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |metric| predict(facts, metric, &Case::new()).unwrap().value;
             assert_eq!([of(&THREAD_CREATE_RUN), of(&THREAD_CREATE_JOIN)], [4000.0, 7000.0]);
         });
     }
 
     #[test]
-    fn the_published_shares_are_those_of_the_studies() {
-        assert!((SHARES[0] - 0.14335).abs() < 1e-4);
-        assert!((SHARES[1] - 0.12872).abs() < 1e-4);
+    fn published_shares_match_studies() {
+        assert!((PUBLISHED_FORK_SHARES[0] - 0.14335).abs() < 1e-4);
+        assert!((PUBLISHED_FORK_SHARES[1] - 0.12872).abs() < 1e-4);
     }
 }

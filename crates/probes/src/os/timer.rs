@@ -3,19 +3,19 @@
 //! It is the lateness of a timed wait on this machine, including idle states and timer slack. It must not be used as
 //! scheduler latency, and a run's few hundred samples are too few for a worst case.
 
-use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenMeans};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::calls::{set_timer_slack, sleep_until, timer_slack};
+use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenChannel};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::monotonic;
+use kelvin_sys::syscall_loops::{set_timer_slack, sleep_until, timer_slack};
 
 use super::switch::cross_cpu;
 use crate::formula::{Expr, fact, given, measured, published};
 
 /// The requested length of each sleep, in nanoseconds.
-const SLEEP: u64 = 1_000_000;
+const SLEEP_NANOSECONDS: u64 = 1_000_000;
 /// The kernel's default slack of a thread that is not real-time, in nanoseconds.
-const DEFAULT_SLACK: u64 = 50_000;
+const DEFAULT_SLACK_NANOSECONDS: u64 = 50_000;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TIMER_WAKEUP.id.as_str(),
@@ -47,50 +47,52 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let slacks: &[u64] = if effort == Effort::Quick { &[DEFAULT_SLACK] } else { &[DEFAULT_SLACK, 1] };
-    slacks.iter().map(|&slack| Case::new().with(TIMER_SLACK, slack)).collect()
+    let slacks: &[u64] =
+        if effort == Effort::Quick { &[DEFAULT_SLACK_NANOSECONDS] } else { &[DEFAULT_SLACK_NANOSECONDS, 1] };
+    slacks.iter().map(|&slack| Case::new().with_number(TIMER_SLACK, slack)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let slack =
-        TIMER_SLACK.of(case).ok_or_else(|| Stop::fail(format!("the case {case} does not name a timer slack")))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let slack = TIMER_SLACK
+        .number_in(case)
+        .ok_or_else(|| ProbeError::fail(format!("the case {case} does not name a timer slack")))?;
     set_timer_slack(slack)?;
     let obtained = timer_slack()?;
     if obtained != slack {
         // A real-time thread has none, whatever was requested.
-        return Err(Stop::skip(format!("needs a timer slack of {slack} ns, but this thread has {obtained} ns")));
+        return Err(ProbeError::skip(format!("needs a timer slack of {slack} ns, but this thread has {obtained} ns")));
     }
     let nanoseconds_per_tick = bench.nanoseconds(1);
     bench.time_each([&TIMER_WAKEUP], |_| {
-        let deadline = monotonic() + SLEEP;
+        let deadline = monotonic() + SLEEP_NANOSECONDS;
         sleep_until(deadline)?;
         let late = monotonic()
             .checked_sub(deadline)
-            .ok_or_else(|| Stop::fail("the sleep ended before its time without an error"))?;
+            .ok_or_else(|| ProbeError::fail("the sleep ended before its time without an error"))?;
         Ok([(late as f64 / nanoseconds_per_tick).round() as u64])
     })
 }
 
 /// Timer interrupt, idle-state exit, switch: as short as a switch on a busy CPU, as long as the wake-up of a deeply
 /// idle virtual CPU.
-const WAKING: f64 = 5_000.0;
-const WAKING_BOUNDS: (f64, f64) = (1_700.0, 45_000.0);
+const PUBLISHED_WAKE_NANOSECONDS: f64 = 5_000.0;
+const PUBLISHED_WAKE_RANGE: (f64, f64) = (1_700.0, 45_000.0);
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let slack = TIMER_SLACK.of(case);
-    let slack = slack.ok_or_else(|| NoPrediction::because("the case does not name a timer slack"))? as f64;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let slack = TIMER_SLACK.number_in(case);
+    let slack = slack.ok_or_else(|| NoPrediction::new("the case does not name a timer slack"))? as f64;
     let slack = fact("timer slack", slack, Unit::Nanoseconds, "PR_SET_TIMERSLACK, as read back");
-    match measured(facts, &cross_cpu::METRIC, &Case::new().at(TokenMeans::Pipe)) {
-        Ok(waking) => Ok(by_waking(slack, waking)),
+    match measured(facts, &cross_cpu::METRIC, &Case::new().with_word(TokenChannel::Pipe)) {
+        Ok(waking) => Ok(from_measured_wake(slack, waking)),
         Err(_) => Ok(by_publications(slack)),
     }
 }
 
 /// The slack, and waking an idle CPU as measured.
-fn by_waking(slack: Expr, waking: Expr) -> Prediction {
+fn from_measured_wake(slack: Expr, waking: Expr) -> Prediction {
     let sum = slack.clone() + waking.clone();
     let (least, most) = (sum.clone() / 2.0, slack + 3.0 * waking);
-    sum.between(&least, &most).predict(Basis::Derived, "slack and measured waking")
+    sum.between(&least, &most).predict(PredictionBasis::Derived, "slack and measured waking")
 }
 
 /// The slack, and what waking takes in publications: from the fastest wake-up, as a timer may be coalesced with an earlier one.
@@ -98,27 +100,28 @@ fn by_publications(slack: Expr) -> Prediction {
     let source = "time(7) and prctl(2): timer slack; published wake-up latencies of 1.7 us (busy CPU) to 45 us (idle \
                   virtual CPU)";
     let bound = |nanoseconds| given("wake-up", nanoseconds, Unit::Nanoseconds);
-    let most = slack.clone() + bound(WAKING_BOUNDS.1);
-    let sum = slack + published("wake-up", WAKING, Unit::Nanoseconds, source);
-    sum.between(&bound(WAKING_BOUNDS.0), &most).predict(Basis::Published, "slack and published waking")
+    let most = slack.clone() + bound(PUBLISHED_WAKE_RANGE.1);
+    let sum = slack + published("wake-up", PUBLISHED_WAKE_NANOSECONDS, Unit::Nanoseconds, source);
+    sum.between(&bound(PUBLISHED_WAKE_RANGE.0), &most).predict(PredictionBasis::Published, "slack and published waking")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn slack_and_waking_add_up() {
-        facts_about(&[], |facts| {
-            let predicted = |slack| predict(facts, &TIMER_WAKEUP, &Case::new().with(TIMER_SLACK, slack)).unwrap();
+    fn timer_delay_is_slack_plus_wake() {
+        with_facts(&[], |facts| {
+            let predicted =
+                |slack| predict(facts, &TIMER_WAKEUP, &Case::new().with_number(TIMER_SLACK, slack)).unwrap();
             assert_eq!(predicted(50_000).value, 55_000.0);
             assert_eq!((predicted(1).value, predicted(1).high), (5_001.0, 45_001.0));
             assert!(predict(facts, &TIMER_WAKEUP, &Case::new()).is_err());
         });
-        facts_about(&[(cross_cpu::METRIC.id.as_str(), Some(20_000.0))], |facts| {
-            let woken = predict(facts, &TIMER_WAKEUP, &Case::new().with(TIMER_SLACK, 1)).unwrap();
-            assert_eq!((woken.value, woken.high, woken.basis), (20_001.0, 60_001.0, Basis::Derived));
+        with_facts(&[(cross_cpu::METRIC.id.as_str(), Some(20_000.0))], |facts| {
+            let woken = predict(facts, &TIMER_WAKEUP, &Case::new().with_number(TIMER_SLACK, 1)).unwrap();
+            assert_eq!((woken.value, woken.high, woken.basis), (20_001.0, 60_001.0, PredictionBasis::Derived));
         });
     }
 }

@@ -1,58 +1,62 @@
 //! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
-use kelvin_harness::Facts;
-use kelvin_model::{Basis, Mitigation, NoPrediction, Prediction, Unit};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Mitigation, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use crate::formula::{Expr, fact, published};
 use crate::published;
 
-pub(super) use crate::published::BEHRENS;
+pub(super) use crate::published::BEHRENS_SOURCE;
 
 /// Instructions between `syscall` and `sysret` for a call that does next to nothing: saving, clearing and restoring
 /// registers (some 60), dispatch (20), the call (20), and the work before and after it, with the checks of pending work
 /// and of the return address (70).
-const INSTRUCTIONS: f64 = 170.0;
+const ENTRY_INSTRUCTIONS: f64 = 170.0;
 /// Where they were counted.
-const COUNTED: &str = "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), arch/x86/entry/common.c or syscall_64.c \
+const COUNTED_SOURCE: &str = "Linux 6.x, arch/x86/entry/entry_64.S (entry_SYSCALL_64), arch/x86/entry/common.c or syscall_64.c \
                        (do_syscall_64), kernel/sys.c (getppid)";
 /// Instructions per cycle in code of pushes, pops and short branches, limited to one store and one taken branch per
 /// cycle.
-const PER_CYCLE: f64 = 2.0;
+const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
 /// Returns on that path: from the call's inner function, the call, the dispatcher and do_syscall_64.
-const RETURNS: f64 = 4.0;
+const ENTRY_RETURNS: f64 = 4.0;
 /// Predicted range, factor either way: the path differs by that much between kernel versions and configurations (audit,
 /// context tracking, random stack offsets).
 const SPREAD: f64 = 1.5;
 
 /// Predicts a null call on this machine.
-pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     if facts.machine().architecture != *"x86_64" {
-        return Err(NoPrediction::because("the table of published costs has no trap for this processor"));
+        return Err(NoPrediction::new("the table of published costs has no trap for this processor"));
     }
-    let pair = |core: &published::Core| core.system_call.map(|[entry, exit]| entry + exit);
-    let trap = published::figure(facts, |_| BEHRENS, pair)?.expr("syscall and sysret").source(BEHRENS);
-    let instructions = fact("entry code, instructions", INSTRUCTIONS, Unit::Cycles, COUNTED).source(COUNTED);
-    let (added, unknown) = mitigations(facts)?;
-    let cycles = added.into_iter().fold(trap + instructions / PER_CYCLE, |sum, one| sum + one);
-    let call = cycles / Expr::from(published::frequency(facts)?);
+    let pair = |core: &published::PublishedCore| core.system_call.map(|[entry, exit]| entry + exit);
+    let trap =
+        published::published_cycles(facts, |_| BEHRENS_SOURCE, pair)?.expr("syscall and sysret").source(BEHRENS_SOURCE);
+    let instructions =
+        fact("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE).source(COUNTED_SOURCE);
+    let (added, unknown) = mitigation_costs(facts)?;
+    let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, one| sum + one);
+    let call = cycles / Expr::from(published::measured_frequency(facts)?);
     let left_out = match unknown.is_empty() {
         true => String::new(),
         false => format!("not included, as not published: {}", unknown.join(", ")),
     };
-    Ok(call.within(SPREAD).explained(Basis::Published, "instructions and mitigations", &left_out))
+    Ok(call.within(SPREAD).explained(PredictionBasis::Published, "instructions and mitigations", &left_out))
 }
 
 /// The cost of the mitigations in force per call, and those without a published figure.
-fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPrediction> {
+fn mitigation_costs(facts: &PredictionInputs<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPrediction> {
     let Some(all) = facts.machine().cpu.mitigations.get() else {
         return Ok((Vec::new(), vec!["mitigations, which are unknown".into()]));
     };
     let status = |name: &str| all.iter().find(|one| one.vulnerability == name).map_or("", |one| one.status.as_str());
     let mut added = Vec::new();
     let mut unknown = Vec::new();
-    let from_paper = |core: &published::Core, pick: fn(&published::Core) -> Option<f64>| pick(core).map(|_| BEHRENS);
-    let figure = |pick: fn(&published::Core) -> Option<f64>| {
-        published::figure(facts, move |core| from_paper(core, pick).unwrap_or(core.source), pick)
+    let from_paper = |core: &published::PublishedCore, pick: fn(&published::PublishedCore) -> Option<f64>| {
+        pick(core).map(|_| BEHRENS_SOURCE)
+    };
+    let figure = |pick: fn(&published::PublishedCore) -> Option<f64>| {
+        published::published_cycles(facts, move |core| from_paper(core, pick).unwrap_or(core.source), pick)
     };
     if status("meltdown").contains("PTI") {
         added.push(2.0 * figure(|core| core.table_switch)?.expr("page-table switch (PTI)"));
@@ -63,9 +67,9 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPredicti
     {
         added.push(figure(|core| core.buffer_clearing)?.expr("clearing buffers"));
     }
-    added.extend(steered_returns(facts, RETURNS)?);
-    if status("spectre_v2").contains("Retpolines") && dispatches_indirectly(facts) {
-        added.push(mispredicted(facts, "retpoline in the dispatch", 1.0)?);
+    added.extend(steered_return_cost(facts, ENTRY_RETURNS)?);
+    if status("spectre_v2").contains("Retpolines") && has_indirect_dispatch(facts) {
+        added.push(misprediction_cost(facts, "retpoline in the dispatch", 1.0)?);
     }
     if status("retbleed").contains("IBRS") || status("spectre_v2").contains("Mitigation: IBRS") {
         unknown.push("IBRS, two writes to a control register".into());
@@ -77,7 +81,7 @@ fn mitigations(facts: &Facts<'_>) -> Result<(Vec<Expr>, Vec<String>), NoPredicti
 }
 
 /// Whether every kernel return is redirected to a safe target, and so mispredicted.
-fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
+fn are_returns_steered(mitigations: &[Mitigation]) -> bool {
     let says = |name: &str, text: &str| mitigations.iter().any(|m| m.vulnerability == name && m.status.contains(text));
     says("spec_rstack_overflow", "Safe RET")
         || says("spec_rstack_overflow", "safe RET")
@@ -88,16 +92,16 @@ fn returns_are_steered(mitigations: &[Mitigation]) -> bool {
 ///
 /// # Errors
 /// If no cost of a misprediction is published.
-pub(crate) fn steered_returns(facts: &Facts<'_>, returns: f64) -> Result<Option<Expr>, NoPrediction> {
-    if !facts.machine().cpu.mitigations.get().is_some_and(|all| returns_are_steered(all)) {
+pub(crate) fn steered_return_cost(facts: &PredictionInputs<'_>, returns: f64) -> Result<Option<Expr>, NoPrediction> {
+    if !facts.machine().cpu.mitigations.get().is_some_and(|all| are_returns_steered(all)) {
         return Ok(None);
     }
-    mispredicted(facts, "mitigated returns", returns).map(Some)
+    misprediction_cost(facts, "mitigated returns", returns).map(Some)
 }
 
 /// Branches that the mitigation deliberately makes mispredict.
-fn mispredicted(facts: &Facts<'_>, name: &str, branches: f64) -> Result<Expr, NoPrediction> {
-    let one = published::figure(facts, |core| core.source, |core| core.misprediction)?;
+fn misprediction_cost(facts: &PredictionInputs<'_>, name: &str, branches: f64) -> Result<Expr, NoPrediction> {
+    let one = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
     let source = format!(
         "{branches} mispredicted branches of {} cycles ({}); Linux Documentation/admin-guide/hw-vuln/srso.rst and \
          spectre.rst: speculation is redirected to a safe target",
@@ -107,7 +111,7 @@ fn mispredicted(facts: &Facts<'_>, name: &str, branches: f64) -> Result<Expr, No
 }
 
 /// Whether the kernel calls through its table of system calls; since 6.9 it compares and jumps instead.
-fn dispatches_indirectly(facts: &Facts<'_>) -> bool {
+fn has_indirect_dispatch(facts: &PredictionInputs<'_>) -> bool {
     let release = facts.machine().kernel.release.get().map_or("", String::as_str);
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     match (numbers.next(), numbers.next()) {
@@ -138,18 +142,18 @@ mod tests {
     /// The prediction at 1 GHz, so in cycles.
     fn predicted(machine: &Machine) -> Prediction {
         let measured = |_: &str, _: &Case| Some(MeasuredValue { value: 1e9, half_width: 0.0 });
-        predict(&Facts::new(machine, &measured)).unwrap()
+        predict(&PredictionInputs::new(machine, &measured)).unwrap()
     }
 
     #[test]
-    fn a_bare_call_is_the_trap_and_the_entry_code() {
+    fn bare_call_is_trap_plus_entry() {
         let prediction = predicted(&machine("Zen 3", "6.12.1", &[]));
         assert_eq!(prediction.value, 138.0 + 85.0);
         assert_eq!(prediction.high, 223.0 * 1.5);
     }
 
     #[test]
-    fn mitigations_in_force_are_added_and_others_are_not() {
+    fn only_active_mitigations_are_added() {
         let old = machine(
             "Skylake",
             "4.19.0",
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_without_a_figure_has_the_span_of_the_table() {
+    fn unknown_core_uses_table_span() {
         let prediction = predicted(&machine("Zen 5", "6.18.44", &[]));
         assert_eq!(prediction.value, 94.0 + 85.0);
         assert_eq!((prediction.low, prediction.high), (135.0 / 1.5, 223.0 * 1.5));

@@ -4,11 +4,11 @@
 //! program, which adds execve and the program's start-up.
 
 use kelvin_catalogue::os::PROCESS_VFORK;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::process::vfork_and_exit;
 
-use super::lives::time_lives;
+use super::process_lifetime::time_lifetimes;
 
 pub(crate) static PROBE: Probe = Probe {
     id: PROCESS_VFORK.id.as_str(),
@@ -36,10 +36,10 @@ pub(crate) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    time_lives(bench, &PROCESS_VFORK, vfork_and_exit)
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    time_lifetimes(bench, &PROCESS_VFORK, vfork_and_exit)
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("the cost of vfork and exit is not published for current kernels"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("the cost of vfork and exit is not published for current kernels"))
 }

@@ -3,16 +3,16 @@
 //! It shows which sender reads a file best while it sends it. It must not be used as the rate of the device: below the kernel a cache
 //! of a hypervisor, a controller or a drive may answer.
 
-use kelvin_catalogue::transfer::{COLD, COLD_DEVICE, NOT_IN_MEMORY};
-use kelvin_file::cache::State;
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::transfer::{COLD_DEVICE, COLD_METRICS, COLD_TIME};
+use kelvin_file::cache::PageCacheState;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cells;
-use super::trials::trials;
+use super::trials::run_trials;
 
 pub(crate) static PROBE: Probe = Probe {
-    id: COLD.id.as_str(),
+    id: COLD_TIME.id.as_str(),
     summary: "Files that are not in memory moved between two processes over loopback, by every method of sending",
     kind: ProbeKind::Study,
     method: Method {
@@ -30,7 +30,7 @@ pub(crate) static PROBE: Probe = Probe {
         ],
         sources: &["posix_fadvise(2), mincore(2), cachestat(2), getrusage(2)", "Linux mm/readahead.c, fs/splice.c"],
     },
-    metrics: NOT_IN_MEMORY,
+    metrics: COLD_METRICS,
     inputs: &[],
     cases,
     run,
@@ -38,18 +38,18 @@ pub(crate) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    cells::cold(effort)
+    cells::cold_cells(effort)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (trials, _) = trials(bench, case, State::Uncached)?;
-    bench.record(&COLD, trials.iter().map(|trial| trial.time).collect());
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (trials, _) = run_trials(bench, case, PageCacheState::Uncached)?;
+    bench.record(&COLD_TIME, trials.iter().map(|trial| trial.time).collect());
     bench.record(&COLD_DEVICE, trials.iter().map(|trial| trial.fetched as f64).collect());
     Ok(())
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because(
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new(
         "how far the kernel reads ahead for each method, and how much of it overlaps with sending, is in no lower metric",
     ))
 }

@@ -2,10 +2,10 @@
 
 mod cells;
 mod cold;
-mod ends;
-mod expected;
-mod files;
-mod predicted;
+mod cost_model;
+mod endpoints;
+mod file_sets;
+mod prediction;
 mod receiver;
 mod study;
 mod trials;
@@ -13,6 +13,6 @@ mod trials;
 use kelvin_harness::Probe;
 
 pub(crate) use cells::all_combinations;
-pub(crate) use trials::bytes_of_a_round;
+pub(crate) use trials::bytes_per_round;
 
 pub(crate) static PROBES: &[&Probe] = &[&study::PROBE, &cold::PROBE];

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kelvin_harness::Stop;
+use kelvin_harness::ProbeError;
 use kelvin_sys::clock::Clock;
-use kelvin_sys::partner::{Board, PartnerTask, Task};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::token::{Channel, Means, Side};
-use kelvin_sys::usage::{Usage, Who, usage};
+use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::usage::{Usage, UsageScope, read_usage};
 use kelvin_sys::{Error, Result};
-use kelvin_transfer::bare::{self, Moved};
+use kelvin_transfer::raw_protocol::{self, RawTotals};
 
-use super::ends::{Listening, Receives};
+use super::endpoints::{ListeningEnd, ReceiverEnd};
 
 /// What an end did for a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct ReceiverWork {
     /// Nanoseconds of CPU time.
     pub cpu: u64,
     /// System calls that move bytes, map the file or wait.
@@ -29,9 +29,9 @@ pub(super) struct Work {
     pub switches: u64,
 }
 
-impl Work {
+impl ReceiverWork {
     /// Between two readings of the counters of a process.
-    pub(super) fn of(moved: &Moved, used: Usage) -> Self {
+    pub(super) fn from_usage(moved: &RawTotals, used: Usage) -> Self {
         Self {
             cpu: used.user + used.system,
             calls: moved.counts.system_calls,
@@ -41,12 +41,12 @@ impl Work {
     }
 }
 
-/// The figures of one transfer in memory that both processes share: those of [`Work`], in its order.
-type Account = Shared<[AtomicU64; 4]>;
+/// The figures of one transfer in memory that both processes share: those of [`ReceiverWork`], in its order.
+type SharedCounters = Shared<[AtomicU64; 4]>;
 
 /// How the receiving process works.
-pub(super) struct Setting {
-    pub how: Receives,
+pub(super) struct ReceiverSpec {
+    pub how: ReceiverEnd,
     /// Where files arrive.
     pub directory: PathBuf,
     pub clock: Clock,
@@ -55,89 +55,91 @@ pub(super) struct Setting {
 }
 
 /// The receiving process. Dropped, it is killed.
-pub(super) struct Receiver {
+pub(super) struct ReceiverProcess {
     /// Where it listens.
     pub address: SocketAddr,
     /// Whose turn it is before a transfer, and when one has ended.
-    ready: Arc<Channel>,
-    done: Arc<Channel>,
-    board: Arc<Shared<Board>>,
-    account: Arc<Account>,
+    ready: Arc<HandoffChannel>,
+    done: Arc<HandoffChannel>,
+    board: Arc<Shared<PartnerStatus>>,
+    account: Arc<SharedCounters>,
     partner: PartnerTask,
 }
 
-impl Receiver {
+impl ReceiverProcess {
     /// Starts it.
-    pub(super) fn start(setting: Setting) -> std::result::Result<Self, Stop> {
-        let starting = |error: Error| Stop::fail(format!("cannot start the receiving process: {error}"));
+    pub(super) fn start(setting: ReceiverSpec) -> std::result::Result<Self, ProbeError> {
+        let starting = |error: Error| ProbeError::fail(format!("cannot start the receiving process: {error}"));
         let listening = setting.how.listen()?;
         let address = listening.address();
-        let board = Board::new().map_err(starting)?;
-        let channel = || Channel::new(Means::Futex, Task::Process.scope()).map_err(starting).map(Arc::new);
+        let board = PartnerStatus::new().map_err(starting)?;
+        let channel =
+            || HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()).map_err(starting).map(Arc::new);
         let (ready, done) = (channel()?, channel()?);
-        let account: Arc<Account> = Arc::new(Shared::new().map_err(starting)?);
+        let account: Arc<SharedCounters> = Arc::new(Shared::new().map_err(starting)?);
         let (theirs, cpu) = (Arc::clone(&account), setting.cpu);
         let far = [Arc::clone(&ready), Arc::clone(&done)];
-        let life = move |board: &Board| {
+        let life = move |board: &PartnerStatus| {
             receive_all(listening, &setting, ([&far[0], &far[1]], &theirs), board).inspect_err(|error| {
                 board.fail(error);
                 // The sender may be waiting for either: it must see the failure.
-                let _ = far.iter().try_for_each(|channel| channel.pass(Side::Far));
+                let _ = far.iter().try_for_each(|channel| channel.hand_over(HandoffSide::Far));
             })
         };
-        let partner = PartnerTask::start(Task::Process, cpu, &board, life).map_err(starting)?;
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, life).map_err(starting)?;
         Ok(Self { address, ready, done, board, account, partner })
     }
 
     /// Has it accept a sender; returns when it is about to.
-    pub(super) fn accept(&self) -> std::result::Result<(), Stop> {
-        self.done.pass(Side::Near)?;
-        self.ready.pass(Side::Near)?;
-        self.ready.take(Side::Near)?;
-        self.check()
+    pub(super) fn accept(&self) -> std::result::Result<(), ProbeError> {
+        self.done.hand_over(HandoffSide::Near)?;
+        self.ready.hand_over(HandoffSide::Near)?;
+        self.ready.wait_for_turn(HandoffSide::Near)?;
+        self.check_alive()
     }
 
     /// Returns when it has received all: the tick of its clock at which the last byte was written, and what it did.
-    pub(super) fn finished(&self) -> std::result::Result<(u64, Work), Stop> {
-        self.done.take(Side::Near)?;
-        self.check()?;
+    pub(super) fn take_result(&self) -> std::result::Result<(u64, ReceiverWork), ProbeError> {
+        self.done.wait_for_turn(HandoffSide::Near)?;
+        self.check_alive()?;
         let [cpu, calls, faults, switches] = [0, 1, 2, 3].map(|at| self.account[at].load(Ordering::Acquire));
-        Ok((self.board.reported(), Work { cpu, calls, faults, switches }))
+        Ok((self.board.done_work(), ReceiverWork { cpu, calls, faults, switches }))
     }
 
     /// Ends it.
-    pub(super) fn end(self) -> std::result::Result<(), Stop> {
+    pub(super) fn stop(self) -> std::result::Result<(), ProbeError> {
         self.board.stop();
-        self.ready.pass(Side::Near)?;
-        self.partner.join(&self.board).map_err(Stop::from)
+        self.ready.hand_over(HandoffSide::Near)?;
+        self.partner.join(&self.board).map_err(ProbeError::from)
     }
 
     /// Its failure, if it has failed.
-    pub(super) fn check(&self) -> std::result::Result<(), Stop> {
-        self.board.check().map_err(|error| Stop::fail(format!("the receiving process: {error}")))
+    pub(super) fn check_alive(&self) -> std::result::Result<(), ProbeError> {
+        self.board.check().map_err(|error| ProbeError::fail(format!("the receiving process: {error}")))
     }
 }
 
 /// The life of the receiving process: one sender after another, each when it is told to.
 fn receive_all(
-    mut listening: Listening,
-    setting: &Setting,
-    ([ready, done], account): ([&Channel; 2], &Account),
-    board: &Board,
+    mut listening: ListeningEnd,
+    setting: &ReceiverSpec,
+    ([ready, done], account): ([&HandoffChannel; 2], &SharedCounters),
+    board: &PartnerStatus,
 ) -> Result<()> {
     loop {
-        ready.take(Side::Far)?;
-        if board.stopping() {
+        ready.wait_for_turn(HandoffSide::Far)?;
+        if board.is_stopping() {
             return Ok(());
         }
-        ready.pass(Side::Far)?;
-        let before = usage(Who::Process);
-        let told = |_: &bare::Arrived<'_>| board.report(setting.clock.stop());
+        ready.hand_over(HandoffSide::Far)?;
+        let before = read_usage(UsageScope::Process);
+        let told = |_: &raw_protocol::ReceivedFile<'_>| board.report_done(setting.clock.stop());
         let moved = listening.receive(&setting.directory, &mut { told });
-        let work = Work::of(&moved.map_err(Error::other)?, usage(Who::Process).since(before));
+        let work =
+            ReceiverWork::from_usage(&moved.map_err(Error::other)?, read_usage(UsageScope::Process).since(before));
         for (at, value) in [work.cpu, work.calls, work.faults, work.switches].into_iter().enumerate() {
             account[at].store(value, Ordering::Release);
         }
-        done.pass(Side::Far)?;
+        done.hand_over(HandoffSide::Far)?;
     }
 }

@@ -4,16 +4,16 @@
 //! used to predict a transfer between two hosts, or one that is encrypted and verified.
 
 use kelvin_catalogue::transfer::{
-    IN_MEMORY, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES, SENDER_CALLS,
-    SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
+    CACHED_METRICS, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES,
+    SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
 };
-use kelvin_file::cache::State;
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_file::cache::PageCacheState;
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric};
 
 use super::cells;
-use super::predicted;
-use super::trials::{Trial, trials};
+use super::prediction;
+use super::trials::{TransferTrial, run_trials};
 
 pub(crate) static PROBE: Probe = Probe {
     id: TIME.id.as_str(),
@@ -89,29 +89,29 @@ pub(crate) static PROBE: Probe = Probe {
              recently_deleted",
         ],
     },
-    metrics: IN_MEMORY,
-    inputs: predicted::INPUTS,
+    metrics: CACHED_METRICS,
+    inputs: prediction::INPUT_METRICS,
     cases,
     run,
-    predict: predicted::predict,
+    predict: prediction::predict,
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    cells::hot(effort)
+    cells::hot_cells(effort)
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (trials, bytes) = trials(bench, case, State::Cached)?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (trials, bytes) = run_trials(bench, case, PageCacheState::Cached)?;
     record(bench, &trials, bytes);
-    bench.note_on_last("every trial's bytes were compared by their digest");
+    bench.note_last_reading("every trial's bytes were compared by their digest");
     Ok(())
 }
 
 /// A figure of a trial, in the unit of its metric.
-type Figure = fn(&Trial) -> f64;
+type TrialFigure = fn(&TransferTrial) -> f64;
 
-fn record(bench: &mut Bench<'_>, trials: &[Trial], bytes: u64) {
-    let figures: [(&Metric, Figure); 11] = [
+fn record(bench: &mut Bench<'_>, trials: &[TransferTrial], bytes: u64) {
+    let figures: [(&Metric, TrialFigure); 11] = [
         (&TIME, |trial| trial.time),
         (&SENDER_CPU, |trial| trial.sender.cpu as f64),
         (&RECEIVER_CPU, |trial| trial.receiver.cpu as f64),

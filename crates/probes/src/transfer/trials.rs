@@ -3,42 +3,42 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
-use kelvin_catalogue::transfer::Files;
-use kelvin_file::cache::State;
-use kelvin_harness::{Bench, Stop};
+use kelvin_catalogue::transfer::TransferFiles;
+use kelvin_file::cache::PageCacheState;
+use kelvin_harness::{Bench, ProbeError};
 use kelvin_model::Case;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::cells::Cell;
-use super::files::{Set, split};
-use super::receiver::{self, Setting, Work};
-use crate::file::tree::OwnPlace;
+use super::file_sets::{ReadyFileSet, file_lengths};
+use super::receiver::{self, ReceiverSpec, ReceiverWork};
+use crate::file::tree::RoundDirectory;
 
 /// Trials in a round: rounds differ by more than the trials of one, so more rounds of fewer tell more. A large transfer takes as long
 /// as all else of a round.
-const TRIALS: u32 = 5;
+const TRIALS_PER_ROUND: u32 = 5;
 
 /// Trials of a round of a set.
-const fn count(set: Files) -> u32 {
+const fn trial_count(set: TransferFiles) -> u32 {
     match set {
-        Files::Small | Files::One => TRIALS,
-        Files::Large => 1,
+        TransferFiles::Small | TransferFiles::One => TRIALS_PER_ROUND,
+        TransferFiles::Large => 1,
     }
 }
 
 /// Bytes that one round of a case of a study moves through files; none for cases of other probes.
-pub fn bytes_of_a_round(case: &Case) -> u64 {
-    let (_, warm) = Files::Small.amount();
-    Files::of(case).map_or(0, |set| warm + set.amount().1 * u64::from(count(set)))
+pub fn bytes_per_round(case: &Case) -> u64 {
+    let (_, warm) = TransferFiles::Small.count_and_bytes();
+    TransferFiles::of(case).map_or(0, |set| warm + set.count_and_bytes().1 * u64::from(trial_count(set)))
 }
 
 /// One transfer as it was measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub(super) struct TransferTrial {
     /// Nanoseconds.
     pub time: f64,
-    pub sender: Work,
-    pub receiver: Work,
+    pub sender: ReceiverWork,
+    pub receiver: ReceiverWork,
     /// Bytes that the sender's process read from devices.
     pub fetched: u64,
     /// Bytes of the targets that had been written to their device before they were removed.
@@ -46,80 +46,88 @@ pub(super) struct Trial {
 }
 
 /// The trials of a round of a case, with the files of the sender in a state; and the bytes of each.
-pub(super) fn trials(bench: &mut Bench<'_>, case: &Case, state: State) -> Result<(Vec<Trial>, u64), Stop> {
-    let cell = Cell::of(case)?;
+pub(super) fn run_trials(
+    bench: &mut Bench<'_>,
+    case: &Case,
+    state: PageCacheState,
+) -> Result<(Vec<TransferTrial>, u64), ProbeError> {
+    let cell = Cell::from_case(case)?;
     let partner = bench.partner_cpu()?;
-    let set = Set::ready(bench, cell.set)?;
-    let small = Set::ready(bench, Files::Small)?;
-    small.bring(State::Cached)?;
-    let target = OwnPlace::make(bench, "arrives")?;
+    let set = ReadyFileSet::open(bench, cell.set)?;
+    let small = ReadyFileSet::open(bench, TransferFiles::Small)?;
+    small.set_cache_state(PageCacheState::Cached)?;
+    let target = RoundDirectory::create(bench, "arrives")?;
     let (directory, clock) = (target.path().to_path_buf(), bench.clock());
-    let receiver = receiver::Receiver::start(Setting { how: cell.receiving, directory, clock, cpu: partner })?;
-    let ends = Ends { bench, cell: &cell, receiver: &receiver, target: target.path() };
-    ends.trial(&small)?;
+    let receiver =
+        receiver::ReceiverProcess::start(ReceiverSpec { how: cell.receiving, directory, clock, cpu: partner })?;
+    let ends = TransferEnds { bench, cell: &cell, receiver: &receiver, target: target.path() };
+    ends.run_trial(&small)?;
     let one = |_| {
-        if state == State::Uncached {
-            free_sent().map_err(|error| Stop::fail(format!("cannot connect to this process itself: {error}")))?;
+        if state == PageCacheState::Uncached {
+            drop_sent_pages()
+                .map_err(|error| ProbeError::fail(format!("cannot connect to this process itself: {error}")))?;
         }
-        set.bring(state)?;
-        ends.trial(&set)
+        set.set_cache_state(state)?;
+        ends.run_trial(&set)
     };
-    let trials = (0..count(cell.set)).map(one).collect::<Result<Vec<Trial>, Stop>>()?;
-    receiver.end()?;
-    bench.note(format!("{} files of {} bytes", set.paths.len(), lengths(cell.set)));
+    let trials = (0..trial_count(cell.set)).map(one).collect::<Result<Vec<TransferTrial>, ProbeError>>()?;
+    receiver.stop()?;
+    bench.note(format!("{} files of {} bytes", set.paths.len(), describe_lengths(cell.set)));
     Ok((trials, set.bytes))
 }
 
 /// Has this CPU free what it has sent: the other CPU, which has read it, puts it on a list of this one, which looks at it when a
 /// packet arrives (skb_defer_free_flush of Linux net/core/dev.c). Until then pages that sendfile or splice sent stay in memory.
-fn free_sent() -> std::io::Result<()> {
+fn drop_sent_pages() -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let near = TcpStream::connect(listener.local_addr()?)?;
     listener.accept().map(|_| drop(near))
 }
 
 /// The lengths of a set's files in words.
-fn lengths(set: Files) -> String {
-    let mut lengths = split(set);
+fn describe_lengths(set: TransferFiles) -> String {
+    let mut lengths = file_lengths(set);
     lengths.dedup();
     lengths.iter().map(u64::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// Both ends of the transfers of a round.
-struct Ends<'a, 'b> {
+struct TransferEnds<'a, 'b> {
     bench: &'a Bench<'b>,
     cell: &'a Cell,
-    receiver: &'a receiver::Receiver,
+    receiver: &'a receiver::ReceiverProcess,
     target: &'a Path,
 }
 
-impl Ends<'_, '_> {
+impl TransferEnds<'_, '_> {
     /// One transfer of a set, compared and removed.
-    fn trial(&self, set: &Set) -> Result<Trial, Stop> {
+    fn run_trial(&self, set: &ReadyFileSet) -> Result<TransferTrial, ProbeError> {
         let trial = self.transfer(set)?;
-        let written = set.written_back(self.target)?;
+        let written = set.written_back_bytes(self.target)?;
         set.compare(self.target)?;
-        self.bench.may_write(written)?;
-        Ok(Trial { written, ..trial })
+        self.bench.reserve_write(written)?;
+        Ok(TransferTrial { written, ..trial })
     }
 
-    fn transfer(&self, set: &Set) -> Result<Trial, Stop> {
+    fn transfer(&self, set: &ReadyFileSet) -> Result<TransferTrial, ProbeError> {
         self.receiver.accept()?;
         // Of the process, since a ring has threads of the kernel, which are counted as its own.
-        let before = usage(Who::Process);
+        let before = read_usage(UsageScope::Process);
         let start = self.bench.clock().start();
         let sent = self.cell.sending.send(&set.paths, self.receiver.address);
-        let used = usage(Who::Process).since(before);
+        let used = read_usage(UsageScope::Process).since(before);
         let moved = match sent {
             Ok(moved) => moved,
-            Err(error) => return self.receiver.check().and(Err(Stop::fail(format!("the sender: {error}")))),
+            Err(error) => {
+                return self.receiver.check_alive().and(Err(ProbeError::fail(format!("the sender: {error}"))));
+            }
         };
-        let (end, receiver) = self.receiver.finished()?;
+        let (end, receiver) = self.receiver.take_result()?;
         if end <= start {
-            return Err(Stop::fail("the clocks of the two CPUs differ by more than a transfer takes"));
+            return Err(ProbeError::fail("the clocks of the two CPUs differ by more than a transfer takes"));
         }
         let (time, fetched) = (self.bench.nanoseconds(end - start), used.read_from_device);
-        Ok(Trial { time, sender: Work::of(&moved, used), receiver, fetched, written: 0 })
+        Ok(TransferTrial { time, sender: ReceiverWork::from_usage(&moved, used), receiver, fetched, written: 0 })
     }
 }
 
@@ -128,9 +136,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_moves_its_trials_and_the_small_set_once_more() {
-        let of = |set: Files| bytes_of_a_round(&Case::new().at(set));
-        assert_eq!([of(Files::Small), of(Files::Large)], [6 * 24_114, 364_344_508 + 24_114]);
-        assert_eq!(bytes_of_a_round(&Case::new()), 0);
+    fn round_bytes_include_warm_up() {
+        let of = |set: TransferFiles| bytes_per_round(&Case::new().with_word(set));
+        assert_eq!([of(TransferFiles::Small), of(TransferFiles::Large)], [6 * 24_114, 364_344_508 + 24_114]);
+        assert_eq!(bytes_per_round(&Case::new()), 0);
     }
 }

@@ -12,36 +12,38 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::truth::{DISK, DISK_COUNTED};
-use kelvin_file::cache::{self, State};
-use kelvin_file::group::{Controller, Group};
-use kelvin_file::{Engine, How, Observer, Order, Pages, Request, Requests, Target, noise};
-use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
+use kelvin_catalogue::truth::{DISK, DISK_COUNTED_RATIO};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_file::{
+    BlockOrder, BlockRequest, BlockRequests, Engine, Observer, PagePolicy, ReadOptions, Target, random_data,
+};
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::fs::{enter_own_mounts, major, minor};
-use kelvin_sys::spawn::of_process;
+use kelvin_sys::fs::{enter_private_mounts, major, minor};
+use kelvin_sys::thread_spawn::process_error;
 
 use crate::room::has_room;
 
 /// Bytes per second that the group may read: far below the rate of memory, which backs the loop device.
-const RATE: u64 = 32 << 20;
+const THROTTLE_RATE: u64 = 32 << 20;
 /// Bytes of a block: some fifty are read in a burst when the kernel lets the group continue, so one more or less does
 /// not matter.
-const BLOCK: usize = 64 << 10;
+const READ_BLOCK: usize = 64 << 10;
 /// Size of the file: six periods of a tenth of a second.
-const FILE: u64 = 20 << 20;
+const FILE_BYTES: u64 = 20 << 20;
 /// Size of the file system that holds it.
-const IMAGE: u64 = FILE + (8 << 20);
+const IMAGE_BYTES: u64 = FILE_BYTES + (8 << 20);
 /// Minimum nanoseconds of a throttled block: two kernel ticks at 250 Hz.
-const HELD: u64 = 8_000_000;
+const MIN_PAUSE_NANOSECONDS: u64 = 8_000_000;
 /// Minimum periods per figure.
-const STRETCHES: usize = 3;
+const MIN_PERIODS: usize = 3;
 /// Accuracy of the construction: at both ends of the timed half second, a kernel tick of 4 ms and a block.
-const EXACT: f64 = 0.02;
+const MAX_RELATIVE_ERROR: f64 = 0.02;
 
 /// Its names in the scratch directory: the mount point, and with a suffix the files behind it.
-const NAME: &str = "kelvin-truth-disk";
+const TRUTH_DISK_PREFIX: &str = "kelvin-truth-disk";
 
 pub(super) static PROBE: Probe = Probe {
     id: DISK.id.as_str(),
@@ -56,30 +58,30 @@ pub(super) static PROBE: Probe = Probe {
          throttled period to the end of the last, and the cgroup's byte count is read at both. Needs root, mkfs.ext4 \
          and mount.",
     ),
-    metrics: &[&DISK, &DISK_COUNTED],
+    metrics: &[&DISK, &DISK_COUNTED_RATIO],
     inputs: &[],
     cases: |_: &Machine, _: Effort| {
-        [CacheState::Direct, CacheState::Uncached].map(|state| Case::new().at(state)).into()
+        [CacheState::Direct, CacheState::Uncached].map(|state| Case::new().with_word(state)).into()
     },
     run,
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let state = match CacheState::of(case) {
-        Some(CacheState::Direct) => State::Direct,
-        Some(CacheState::Uncached) => State::Uncached,
+        Some(CacheState::Direct) => PageCacheState::Direct,
+        Some(CacheState::Uncached) => PageCacheState::Uncached,
         Some(CacheState::Cached) | None => {
-            return Err(Stop::fail(format!("the case needs cache=direct or cache=uncached, not {case}")));
+            return Err(ProbeError::fail(format!("the case needs cache=direct or cache=uncached, not {case}")));
         }
     };
-    let disk = Disk::open(&image(bench)?, bench.scratch())?;
-    let group = Group::make(Controller::BlockIo).map_err(super::stopped)?;
-    group.limit_reading(&disk.numbers, RATE).map_err(super::stopped)?;
-    group.enter().map_err(super::stopped)?;
-    let held = read(&disk, &group, (state, bench.seed()))?;
-    let (first, last) = window(&held).ok_or_else(|| {
-        Stop::fail(format!("the kernel throttled reads only {} times: the limit is not in force", held.len()))
+    let disk = LoopDisk::open(&shared_image(bench)?, bench.scratch())?;
+    let group = Cgroup::create(Controller::BlockIo).map_err(super::probe_error)?;
+    group.limit_read_rate(&disk.numbers, THROTTLE_RATE).map_err(super::probe_error)?;
+    group.enter().map_err(super::probe_error)?;
+    let held = read_throttled(&disk, &group, (state, bench.seed()))?;
+    let (first, last) = timed_window(&held).ok_or_else(|| {
+        ProbeError::fail(format!("the kernel throttled reads only {} times: the limit is not in force", held.len()))
     })?;
     let (bytes, counted) = (last.bytes - first.bytes, last.counted - first.counted);
     let nanoseconds = last.time - first.time;
@@ -90,13 +92,13 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         nanoseconds as f64 / 1e9
     ));
     bench.record(&DISK, vec![bytes as f64 * 1e9 / nanoseconds as f64]);
-    bench.record(&DISK_COUNTED, vec![bytes as f64 / counted.max(1) as f64]);
+    bench.record(&DISK_COUNTED_RATIO, vec![bytes as f64 / counted.max(1) as f64]);
     Ok(())
 }
 
 /// The end of a throttled period.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Held {
+struct ThrottlePause {
     /// Nanoseconds that it lasted.
     lasted: u64,
     /// When it ended, in nanoseconds.
@@ -108,28 +110,28 @@ struct Held {
 }
 
 /// Records when a block was throttled.
-struct Holds<'a> {
-    group: &'a Group,
+struct PauseObserver<'a> {
+    group: &'a Cgroup,
     device: &'a str,
     last: u64,
     bytes: u64,
-    found: kelvin_file::Result<Vec<Held>>,
+    found: kelvin_file::Result<Vec<ThrottlePause>>,
 }
 
-impl Observer for Holds<'_> {
+impl Observer for PauseObserver<'_> {
     type Stamp = ();
 
     fn begin(&mut self) {}
 
-    fn end(&mut self, (): (), request: Request, _: &[u8]) -> ControlFlow<()> {
+    fn end(&mut self, (): (), request: BlockRequest, _: &[u8]) -> ControlFlow<()> {
         self.bytes += request.bytes as u64;
         let time = monotonic();
         let lasted = time - std::mem::replace(&mut self.last, time);
-        if lasted < HELD {
+        if lasted < MIN_PAUSE_NANOSECONDS {
             return ControlFlow::Continue(());
         }
         match (self.group.bytes_read(self.device), &mut self.found) {
-            (Ok(counted), Ok(found)) => found.push(Held { lasted, time, bytes: self.bytes, counted }),
+            (Ok(counted), Ok(found)) => found.push(ThrottlePause { lasted, time, bytes: self.bytes, counted }),
             (Err(error), found) => *found = Err(error),
             (Ok(_), Err(_)) => return ControlFlow::Break(()),
         }
@@ -137,45 +139,57 @@ impl Observer for Holds<'_> {
     }
 }
 
-fn read(disk: &Disk, group: &Group, (state, seed): (State, u64)) -> Result<Vec<Held>, Stop> {
+fn read_throttled(
+    disk: &LoopDisk,
+    group: &Cgroup,
+    (state, seed): (PageCacheState, u64),
+) -> Result<Vec<ThrottlePause>, ProbeError> {
     // In random order, against read-ahead: requested bytes would be counted before they are read.
-    let order = Order::Random { seed };
-    cache::bring(&disk.target, state).map_err(super::stopped)?;
-    let how = How { access: state.access(), block: BLOCK, order, pages: Pages::Base };
-    let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::stopped)?;
-    let mut holds = Holds { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
-    reader.read(&mut Requests::new(0..FILE, BLOCK, order), &mut holds).map_err(super::stopped)?;
-    holds.found.map_err(super::stopped)
+    let order = BlockOrder::Random { seed };
+    cache::set_cache_state(&disk.target, state).map_err(super::probe_error)?;
+    let how = ReadOptions { access: state.access(), block: READ_BLOCK, order, pages: PagePolicy::Base };
+    let mut reader = Engine::Pread.open(&disk.target, how).map_err(super::probe_error)?;
+    let mut holds = PauseObserver { group, device: &disk.numbers, last: monotonic(), bytes: 0, found: Ok(Vec::new()) };
+    reader.read(&mut BlockRequests::new(0..FILE_BYTES, READ_BLOCK, order), &mut holds).map_err(super::probe_error)?;
+    holds.found.map_err(super::probe_error)
 }
 
 /// The ends of the first and the last throttled period. A far shorter one was something else, such as a busy CPU.
-fn window(held: &[Held]) -> Option<(Held, Held)> {
+fn timed_window(held: &[ThrottlePause]) -> Option<(ThrottlePause, ThrottlePause)> {
     let usual = super::median(held.iter().map(|one| one.lasted))?;
-    let kept: Vec<&Held> = held.iter().filter(|one| one.lasted > usual / 2).collect();
-    (kept.len() > STRETCHES).then(|| (*kept[0], *kept[kept.len() - 1]))
+    let kept: Vec<&ThrottlePause> = held.iter().filter(|one| one.lasted > usual / 2).collect();
+    (kept.len() > MIN_PERIODS).then(|| (*kept[0], *kept[kept.len() - 1]))
 }
 
-fn predict(_: &Facts<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     Ok(match metric.unit {
-        Unit::BytesPerSecond => {
-            super::known(RATE as f64, EXACT, Unit::BytesPerSecond, "the cgroup may read 32 MiB/s of the device")
-        }
-        _ => super::known(1.0, EXACT, Unit::Ratio, "the bytes read are the bytes counted on the device"),
+        Unit::BytesPerSecond => super::known_prediction(
+            THROTTLE_RATE as f64,
+            MAX_RELATIVE_ERROR,
+            Unit::BytesPerSecond,
+            "the cgroup may read 32 MiB/s of the device",
+        ),
+        _ => super::known_prediction(
+            1.0,
+            MAX_RELATIVE_ERROR,
+            Unit::Ratio,
+            "the bytes read are the bytes counted on the device",
+        ),
     })
 }
 
 /// A file-system image with the file in it, made by the first round that needs it.
-fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
-    let path = bench.scratch().join(format!("{NAME}.image"));
+fn shared_image(bench: &Bench<'_>) -> Result<PathBuf, ProbeError> {
+    let path = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}.image"));
     if path.exists() {
         return Ok(path);
     }
     // The file is written twice: on its own, and into the image.
-    let bytes = FILE + IMAGE;
+    let bytes = FILE_BYTES + IMAGE_BYTES;
     has_room(bench.scratch(), bytes)?;
-    bench.may_write(bytes)?;
-    let content = bench.scratch().join(format!("{NAME}-{}.content", std::process::id()));
-    let unfinished = bench.scratch().join(format!("{NAME}-{}.image", std::process::id()));
+    bench.reserve_write(bytes)?;
+    let content = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}-{}.content", std::process::id()));
+    let unfinished = bench.scratch().join(format!("{TRUTH_DISK_PREFIX}-{}.image", std::process::id()));
     let made = make_image(&content, &unfinished).and_then(|()| Ok(fs::rename(&unfinished, &path)?));
     // The error matters more than a failure to remove the remains.
     let _ = fs::remove_dir_all(&content);
@@ -183,21 +197,21 @@ fn image(bench: &Bench<'_>) -> Result<PathBuf, Stop> {
     made.map(|()| path)
 }
 
-fn make_image(content: &Path, image: &Path) -> Result<(), Stop> {
+fn make_image(content: &Path, image: &Path) -> Result<(), ProbeError> {
     fs::create_dir(content)?;
-    noise::file(&content.join(DATA), FILE, 1)?;
-    File::create_new(image)?.set_len(IMAGE)?;
+    random_data::write_file(&content.join(DATA), FILE_BYTES, 1)?;
+    File::create_new(image)?.set_len(IMAGE_BYTES)?;
     // Without a journal, which a read-only mount would replay, and without lazy initialisation.
     let mut command = Command::new("mkfs.ext4");
     command.args(["-q", "-F", "-O", "^has_journal", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", "-d"]);
-    done(command.arg(content).arg(image), "mkfs.ext4")
+    run_command(command.arg(content).arg(image), "mkfs.ext4")
 }
 
 /// Name of the file in the image.
 const DATA: &str = "data";
 
 /// A file on a loop device that exists as long as it is open.
-struct Disk {
+struct LoopDisk {
     /// Keeps the file system, by its directory.
     _root: File,
     target: Target,
@@ -205,43 +219,43 @@ struct Disk {
     numbers: String,
 }
 
-impl Disk {
-    fn open(image: &Path, scratch: &Path) -> Result<Self, Stop> {
-        enter_own_mounts()
-            .map_err(|error| Stop::skip(format!("needs a mount namespace (root may create one): {error}")))?;
+impl LoopDisk {
+    fn open(image: &Path, scratch: &Path) -> Result<Self, ProbeError> {
+        enter_private_mounts()
+            .map_err(|error| ProbeError::skip(format!("needs a mount namespace (root may create one): {error}")))?;
         // Each process mounts it in its own namespace.
-        let place = scratch.join(NAME);
+        let place = scratch.join(TRUTH_DISK_PREFIX);
         fs::create_dir_all(&place)?;
-        done(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&place), "mount")?;
+        run_command(Command::new("mount").args(["-o", "loop,ro,nosuid,nodev,noexec"]).arg(image).arg(&place), "mount")?;
         let root = File::open(&place)?;
         let target = Target::find(&PathBuf::from(format!("/proc/self/fd/{}/{DATA}", root.as_raw_fd())))
-            .map_err(|error| Stop::fail(error.to_string()))?;
+            .map_err(|error| ProbeError::fail(error.to_string()))?;
         let device = target.device();
         let numbers = format!("{}:{}", major(device), minor(device));
         let backed = fs::read_to_string(format!("/sys/dev/block/{numbers}/loop/backing_file"));
         // Limiting any other device would affect others.
         backed.map_err(|error| {
-            Stop::fail(format!("{numbers}, on which the image was mounted, is not a loop device: {error}"))
+            ProbeError::fail(format!("{numbers}, on which the image was mounted, is not a loop device: {error}"))
         })?;
         Ok(Self { _root: root, target, numbers })
     }
 }
 
 /// Runs a program to its end; a missing program or permission is a reason to skip.
-fn done(command: &mut Command, name: &str) -> Result<(), Stop> {
+fn run_command(command: &mut Command, name: &str) -> Result<(), ProbeError> {
     // These programs are often not in the PATH of ordinary users.
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
-    let output = command.env("PATH", path).output().map_err(of_process).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Stop::skip(format!("needs the program {name}")),
-        _ => Stop::fail(format!("cannot start {name}: {error}")),
+    let output = command.env("PATH", path).output().map_err(process_error).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ProbeError::skip(format!("needs the program {name}")),
+        _ => ProbeError::fail(format!("cannot start {name}: {error}")),
     })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(Stop::skip(format!("needs {name} of a loop device (root may), which failed: {said}")))
+    Err(ProbeError::skip(format!("needs {name} of a loop device (root may), which failed: {said}")))
 }
 
 #[cfg(test)]
@@ -249,25 +263,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timing_runs_between_ends_of_throttled_periods() {
-        let held =
-            |lasted: u64, time: u64| Held { lasted: lasted * 1_000_000, time, bytes: time * 2, counted: time * 3 };
+    fn window_spans_throttled_periods() {
+        let held = |lasted: u64, time: u64| ThrottlePause {
+            lasted: lasted * 1_000_000,
+            time,
+            bytes: time * 2,
+            counted: time * 3,
+        };
         let usual = [held(90, 1), held(95, 2), held(97, 3), held(96, 4)];
-        assert_eq!(window(&usual), Some((usual[0], usual[3])));
+        assert_eq!(timed_window(&usual), Some((usual[0], usual[3])));
         // A short pause at either end is not throttling.
         let more = [&[held(9, 0)], &usual[..], &[held(12, 5)]].concat();
-        assert_eq!(window(&more), Some((usual[0], usual[3])));
-        assert_eq!((window(&usual[1..]), window(&[])), (None, None));
+        assert_eq!(timed_window(&more), Some((usual[0], usual[3])));
+        assert_eq!((timed_window(&usual[1..]), timed_window(&[])), (None, None));
     }
 
     #[test]
-    fn a_missing_or_failing_program_is_a_reason_to_skip() {
-        let reason = |name: &str, arguments: &[&str]| match done(Command::new(name).args(arguments), name) {
-            Err(Stop::Skip(reason)) => format!("{reason:?}"),
+    fn missing_program_is_skipped() {
+        let reason = |name: &str, arguments: &[&str]| match run_command(Command::new(name).args(arguments), name) {
+            Err(ProbeError::Skip(reason)) => format!("{reason:?}"),
             other => panic!("{other:?}"),
         };
         assert!(reason("kelvin-no-such-program", &[]).contains("needs the program kelvin-no-such-program"));
         assert!(reason("ls", &["/no/such/file"]).contains("No such file"));
-        assert_eq!(done(&mut Command::new("true"), "true"), Ok(()));
+        assert_eq!(run_command(&mut Command::new("true"), "true"), Ok(()));
     }
 }

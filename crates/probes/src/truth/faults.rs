@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use kelvin_catalogue::truth::{FAULT, Fault};
-use kelvin_harness::{Effort, Probe, ProbeKind, Stop};
+use kelvin_catalogue::truth::{FAULT, InjectedFault};
+use kelvin_harness::{Effort, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine};
 
 /// A probe with the given fault.
@@ -17,25 +17,25 @@ macro_rules! fault {
             method: super::method("Fails on purpose, to check that the run goes on and reports what happened."),
             metrics: &[&FAULT],
             inputs: &[],
-            cases: |_: &Machine, _: Effort| vec![Case::new().at($fault)],
+            cases: |_: &Machine, _: Effort| vec![Case::new().with_word($fault)],
             run: $run,
-            predict: super::no_value,
+            predict: super::no_prediction,
         }
     };
 }
 
-pub(super) static HANG: Probe = fault!(Fault::Hang, "Sleeps for an hour", |_, _| {
+pub(super) static HANG: Probe = fault!(InjectedFault::Hang, "Sleeps for an hour", |_, _| {
     std::thread::sleep(Duration::from_secs(3600));
     Ok(())
 });
 
-pub(super) static CRASH: Probe = fault!(Fault::Crash, "Aborts", |_, _| std::process::abort());
+pub(super) static CRASH: Probe = fault!(InjectedFault::Crash, "Aborts", |_, _| std::process::abort());
 
-pub(super) static PANIC: Probe = fault!(Fault::Panic, "Panics", |_, _| panic!("on purpose"));
+pub(super) static PANIC: Probe = fault!(InjectedFault::Panic, "Panics", |_, _| panic!("on purpose"));
 
-pub(super) static GARBAGE: Probe = fault!(Fault::Garbage, "Prints garbage instead of readings", |_, _| {
+pub(super) static GARBAGE: Probe = fault!(InjectedFault::Garbage, "Prints garbage instead of readings", |_, _| {
     std::io::stdout().write_all(b"hello, world\n")?;
-    Err(Stop::fail("garbage was printed"))
+    Err(ProbeError::fail("garbage was printed"))
 });
 
-pub(super) static SILENCE: Probe = fault!(Fault::Silence, "Ends without a reading", |_, _| Ok(()));
+pub(super) static SILENCE: Probe = fault!(InjectedFault::Silence, "Ends without a reading", |_, _| Ok(()));

@@ -1,7 +1,7 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
 use kelvin_catalogue::truth::CYCLES;
-use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels;
 
@@ -24,10 +24,10 @@ pub(super) static PROBE: Probe = Probe {
 };
 
 /// Ratios per round, and chains of either kind in each.
-const RATIOS: usize = 41;
-const PAIRS: usize = 8;
+const RATIO_SAMPLES: usize = 41;
+const CHAIN_PAIRS: usize = 8;
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let clock = bench.clock();
     let timed = |kernel: fn(u64), iterations| {
         let start = clock.start();
@@ -36,18 +36,18 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
     };
     let fastest = || {
         let (mut multiply, mut add) = (f64::INFINITY, f64::INFINITY);
-        for _ in 0..PAIRS {
+        for _ in 0..CHAIN_PAIRS {
             multiply = multiply.min(timed(kernels::chain_multiply, 100));
             add = add.min(timed(kernels::chain_add, 300));
         }
         multiply / add
     };
-    bench.record(&CYCLES, (0..RATIOS).map(|_| fastest()).collect());
+    bench.record(&CYCLES, (0..RATIO_SAMPLES).map(|_| fastest()).collect());
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let core = published::core(facts)?;
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let core = published::published_core(facts)?;
     let text = format!("a multiply takes {} cycles and an add {}: {}", core.multiply, core.add, core.source);
-    Ok(super::known(core.multiply / core.add, 0.02, Unit::Ratio, &text))
+    Ok(super::known_prediction(core.multiply / core.add, 0.02, Unit::Ratio, &text))
 }

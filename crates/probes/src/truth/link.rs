@@ -6,36 +6,36 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use kelvin_catalogue::net::SendMethod;
-use kelvin_catalogue::truth::{LINK, LINK_COUNTED, LINK_RATE};
-use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::net::discipline::{Counts, Discipline};
-use kelvin_sys::net::iproute::{self, Unconfigured, limit};
+use kelvin_catalogue::truth::{LINK, LINK_COUNTED_RATIO, LINK_RATE};
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::net::iproute::{self, ConfigureError, limit_rate};
 use kelvin_sys::net::namespace::Namespace;
+use kelvin_sys::net::qdisc::{Qdisc, QdiscCounts};
 use kelvin_sys::net::set_congestion_control;
 
-use crate::net::bandwidth::cpus;
-use crate::net::bulk::{Bulk, Plan, placed};
+use crate::net::bandwidth::stream_cpus;
+use crate::net::bulk::{BulkStreams, StreamPlan, place_streams};
 use crate::net::link::{Link, Protocol};
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// Bits per second that the shaper passes.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
 /// The interfaces' MTU, and its overhead: headers of IP and TCP, and the time stamps.
 const MTU: f64 = 1500.0;
-const OF_HEADERS: f64 = 20.0 + 20.0 + 12.0;
+const HEADER_BYTES: f64 = 20.0 + 20.0 + 12.0;
 /// What the shaper counts beside the packet: the Ethernet header. There is no wire, so nothing else.
-const ETHERNET: f64 = 14.0;
+const ETHERNET_HEADER: f64 = 14.0;
 /// It fills the shaper's queue until a packet is dropped, so the link stays saturated even while this machine is busy;
 /// a delay-based one keeps the queue nearly empty. It is part of every kernel.
 const CONGESTION_CONTROL: &str = "reno";
 /// Time after which the shaper's initial burst is spent and the connection has settled.
-const SETTLING: Duration = Duration::from_millis(1500);
+const SETTLE_TIME: Duration = Duration::from_millis(1500);
 /// Time of a figure: at the slowest rate some sixty segments of 64 KiB, the most that TCP passes at once, and less on a
 /// slow link.
-const TIME: Duration = Duration::from_millis(3000);
+const MEASURE_TIME: Duration = Duration::from_millis(3000);
 /// Accuracy of the construction.
-const EXACT: f64 = 0.02;
+const MAX_RELATIVE_ERROR: f64 = 0.02;
 
 pub(super) static PROBE: Probe = Probe {
     id: LINK.id.as_str(),
@@ -49,26 +49,31 @@ pub(super) static PROBE: Probe = Probe {
          metric is the ratio of bytes received to the shaper's own count over the same time (rtnetlink), which holds \
          even if a busy machine runs the shaper late. Needs root, ip and tc.",
     ),
-    metrics: &[&LINK, &LINK_COUNTED],
+    metrics: &[&LINK, &LINK_COUNTED_RATIO],
     inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
-        rates.iter().map(|&rate| Case::new().with(LINK_RATE, rate)).collect()
+        rates.iter().map(|&rate| Case::new().with_number(LINK_RATE, rate)).collect()
     },
     run,
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let rate = LINK_RATE.of(case).filter(|&rate| rate >= 1_000_000);
-    let rate = rate.ok_or_else(|| Stop::fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}")))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let rate = LINK_RATE.number_in(case).filter(|&rate| rate >= 1_000_000);
+    let rate =
+        rate.ok_or_else(|| ProbeError::fail(format!("the case needs a rate of at least 1 Mbit/s, not {case}")))?;
     let (link, mut shaper) = shaped_link(rate)?;
-    let plan =
-        Plan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 16 << 10, streams: placed(1, &cpus(bench), 1) };
-    let bulk = Bulk::over(vec![link], plan)?;
-    std::thread::sleep(SETTLING);
+    let plan = StreamPlan {
+        protocol: Protocol::Tcp,
+        way: SendMethod::Send,
+        message: 16 << 10,
+        streams: place_streams(1, &stream_cpus(bench), 1),
+    };
+    let bulk = BulkStreams::over_links(vec![link], plan)?;
+    std::thread::sleep(SETTLE_TIME);
     let before = (bulk.totals()?, shaper.counts()?);
-    std::thread::sleep(TIME);
+    std::thread::sleep(MEASURE_TIME);
     let after = (bulk.totals()?, shaper.counts()?);
     let words = bulk.finish()?.words;
     let let_through = payload_since(&after.1, &before.1);
@@ -79,87 +84,92 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
         after.1.drops - before.1.drops
     ));
     bench.record(&LINK, vec![after.0.rate_since(&before.0)]);
-    bench.record(&LINK_COUNTED, vec![arrived as f64 / (let_through.max(1)) as f64]);
+    bench.record(&LINK_COUNTED_RATIO, vec![arrived as f64 / (let_through.max(1)) as f64]);
     Ok(())
 }
 
 /// Payload bytes that the shaper has passed since an earlier reading, from its count with headers.
-fn payload_since(now: &Counts, earlier: &Counts) -> u64 {
+fn payload_since(now: &QdiscCounts, earlier: &QdiscCounts) -> u64 {
     let (bytes, packets) = (now.bytes - earlier.bytes, now.packets.wrapping_sub(earlier.packets));
-    bytes.saturating_sub((f64::from(packets) * (ETHERNET + OF_HEADERS)) as u64)
+    bytes.saturating_sub((f64::from(packets) * (ETHERNET_HEADER + HEADER_BYTES)) as u64)
 }
 
 /// Both ends of a connection over a link shaped to so many bits per second, and its counter.
-fn shaped_link(rate: u64) -> Result<((Link, Link), Discipline), Stop> {
+fn shaped_link(rate: u64) -> Result<((Link, Link), Qdisc), ProbeError> {
     let [here, there] = [Ipv4Addr::new(10, 83, 77, 1), Ipv4Addr::new(10, 83, 77, 2)];
-    let forbidden = |error| Stop::skip(format!("needs the right to make a network namespace (root): {error}"));
+    let forbidden = |error| ProbeError::skip(format!("needs the right to make a network namespace (root): {error}"));
     let far = Namespace::enter_new().map_err(forbidden)?;
     let near = Namespace::enter_new().map_err(forbidden)?;
     configure("ip", &["link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "far", "mtu", "1500"])?;
     configure("ip", &["link", "set", "far", "netns", &far.path()])?;
     configure("ip", &["address", "add", &format!("{here}/30"), "dev", "near"])?;
     configure("ip", &["link", "set", "near", "up"])?;
-    limit("near", rate).map_err(unconfigured)?;
-    let shaper = Discipline::of("near")?;
+    limit_rate("near", rate).map_err(configure_error)?;
+    let shaper = Qdisc::open("near")?;
     far.enter()?;
     configure("ip", &["address", "add", &format!("{there}/30"), "dev", "far"])?;
     configure("ip", &["link", "set", "far", "up"])?;
     let listener = TcpListener::bind((there, 0))?;
     near.enter()?;
-    let link = Link::over_tcp(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
-        .map_err(|error| Stop::fail(format!("the two ends of the link do not reach each other: {error}")))?;
+    let link = Link::tcp_pair(&listener, |socket| set_congestion_control(&socket, CONGESTION_CONTROL))
+        .map_err(|error| ProbeError::fail(format!("the two ends of the link do not reach each other: {error}")))?;
     Ok((link, shaper))
 }
 
 /// Runs ip or tc in this thread's namespace.
-pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), Stop> {
-    iproute::configure(program, arguments).map_err(unconfigured)
+pub(super) fn configure(program: &str, arguments: &[&str]) -> Result<(), ProbeError> {
+    iproute::configure(program, arguments).map_err(configure_error)
 }
 
-fn unconfigured(error: Unconfigured) -> Stop {
-    Stop::skip(match error {
-        Unconfigured::Program { name, error } => format!("needs {name} (Debian: iproute2): {error}"),
-        Unconfigured::Refused { command, said } => format!("needs a kernel and rights for `{command}`: {said}"),
+fn configure_error(error: ConfigureError) -> ProbeError {
+    ProbeError::skip(match error {
+        ConfigureError::Program { name, error } => format!("needs {name} (Debian: iproute2): {error}"),
+        ConfigureError::Refused { command, said } => format!("needs a kernel and rights for `{command}`: {said}"),
     })
 }
 
-fn predict(_: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if *metric == LINK_COUNTED {
-        return Ok(super::known(1.0, EXACT, Unit::Ratio, "the bytes received are the payload that the shaper passes"));
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if *metric == LINK_COUNTED_RATIO {
+        return Ok(super::known_prediction(
+            1.0,
+            MAX_RELATIVE_ERROR,
+            Unit::Ratio,
+            "the bytes received are the payload that the shaper passes",
+        ));
     }
-    let rate = LINK_RATE.of(case).unwrap_or_default() as f64;
-    let (payload, counted) = (MTU - OF_HEADERS, MTU + ETHERNET);
+    let rate = LINK_RATE.number_in(case).unwrap_or_default() as f64;
+    let (payload, counted) = (MTU - HEADER_BYTES, MTU + ETHERNET_HEADER);
     let value = rate / 8.0 * payload / counted;
-    Ok(Predicting::between(Basis::Spec, value, value * (1.0 - EXACT), value * (1.0 + EXACT))
+    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, value, value * (1.0 - MAX_RELATIVE_ERROR), value * (1.0 + MAX_RELATIVE_ERROR))
         .formula("shaped link", "rate / 8 x (MTU - 52) / (MTU + 14)")
         .constant("rate", rate, Unit::Count, "the shaper's limit, bits per second")
         .constant("MTU", MTU, Unit::Bytes, "as configured")
         .source("Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps")
-        .derived_as(format!(
+        .build_with(format!(
             "{:.3} MB/s x {payload} / {counted} = {:.3} MB/s; the construction is accurate to {} %",
             rate / 8e6,
             value / 1e6,
-            EXACT * 100.0
+            MAX_RELATIVE_ERROR * 100.0
         )))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn of_100_mbit_per_second_95_64_are_payload() {
-        let case = Case::new().with(LINK_RATE, 100_000_000);
-        let prediction = facts_about(&[], |facts| predict(facts, &LINK, &case)).unwrap();
+    fn payload_share_of_100_mbit_is_95_64() {
+        let case = Case::new().with_number(LINK_RATE, 100_000_000);
+        let prediction = with_facts(&[], |facts| predict(facts, &LINK, &case)).unwrap();
         assert!((prediction.value * 8.0 / 1e6 - 95.641).abs() < 0.001, "{}", prediction.value);
-        let counted = facts_about(&[], |facts| predict(facts, &LINK_COUNTED, &case)).unwrap();
+        let counted = with_facts(&[], |facts| predict(facts, &LINK_COUNTED_RATIO, &case)).unwrap();
         assert_eq!((counted.value, counted.low, counted.high), (1.0, 0.98, 1.02));
     }
 
     #[test]
-    fn the_shaper_counts_headers_of_every_packet() {
-        let of = |bytes, packets| Counts { kind: "tbf".into(), bytes, packets, drops: 0 };
+    fn shaper_counts_packet_headers() {
+        let of = |bytes, packets| QdiscCounts { kind: "tbf".into(), bytes, packets, drops: 0 };
         // Ten full packets, and one of a single byte; the count of packets begins anew after 2^32.
         let (before, after) = (of(5_000_000_000, u32::MAX), of(5_000_000_000 + 15_140 + 67, 10));
         assert_eq!(payload_since(&after, &before), 14_481);

@@ -1,6 +1,7 @@
 //! Known truths: probes whose answer is fixed by construction, measured by the same harness as everything else, to show
 //! kelvin's own error. And known faults, to check that a failing probe costs only itself.
 
+mod busy_wait;
 mod delay;
 mod disk;
 mod faults;
@@ -8,15 +9,14 @@ mod latency_ratio;
 mod link;
 mod pipe_rate;
 mod quota;
-mod wait;
 
-use kelvin_harness::{Facts, Method, Probe, Stop};
-use kelvin_model::{Basis, Case, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{Method, PredictionInputs, Probe, ProbeError};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBES: &[&Probe] = &[
-    &wait::PROBE,
+    &busy_wait::PROBE,
     &latency_ratio::PROBE,
     &pipe_rate::PROBE,
     &quota::PROBE,
@@ -31,16 +31,16 @@ pub(crate) static PROBES: &[&Probe] = &[
 ];
 
 /// Removes what outlives a process: control groups, including that of a quota.
-pub(crate) fn clear_up() {
-    kelvin_file::group::clear_up();
+pub(crate) fn remove_leftovers() {
+    kelvin_file::cgroup::remove_dead_cgroups();
 }
 
 /// The known value as a prediction: `share` is the relative error of the construction.
-fn known(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
-    Predicting::between(Basis::Spec, value, value * (1.0 - share), value * (1.0 + share))
+fn known_prediction(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
+    PredictionBuilder::with_range(PredictionBasis::Spec, value, value * (1.0 - share), value * (1.0 + share))
         .formula("by construction", "fixed by construction")
         .constant("known value", value, unit, "construction")
-        .derived_as(format!("{construction}; the construction is accurate to {} %", share * 100.0))
+        .build_with(format!("{construction}; the construction is accurate to {} %", share * 100.0))
 }
 
 /// The median, the upper of two; `None` of nothing.
@@ -51,8 +51,8 @@ fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
 }
 
 /// A missing resource or permission is a skip, anything else a failure.
-fn stopped(error: kelvin_file::Error) -> Stop {
-    if error.is_absence() { Stop::skip(error.to_string()) } else { Stop::fail(error.to_string()) }
+fn probe_error(error: kelvin_file::Error) -> ProbeError {
+    if error.is_unsupported() { ProbeError::skip(error.to_string()) } else { ProbeError::fail(error.to_string()) }
 }
 
 /// The method of a known truth.
@@ -67,6 +67,6 @@ const fn method(how: &'static str) -> Method {
 }
 
 /// A fault has no value to predict.
-fn no_value(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    Err(NoPrediction::because("a deliberately faulty probe has no value"))
+fn no_prediction(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("a deliberately faulty probe has no value"))
 }

@@ -4,15 +4,15 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
 use kelvin_catalogue::truth::PIPE;
-use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::spawn::Thread;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
-const CHUNK: usize = 16 << 10;
-const PERIOD: u64 = 1_000_000;
+const CHUNK_BYTES: usize = 16 << 10;
+const CHUNK_PERIOD: u64 = 1_000_000;
 /// Chunks per figure: the jitter of its two ends, some 100 us, is then below 1 %.
-const CHUNKS: u64 = 40;
+const CHUNK_COUNT: u64 = 40;
 
 pub(super) static PROBE: Probe = Probe {
     id: PIPE.id.as_str(),
@@ -29,23 +29,23 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let (mut reader, writer) = std::io::pipe()?;
     std::thread::scope(|scope| {
-        let feeding = Thread::named("feed").start_in(scope, || feed(writer))?;
+        let feeding = ThreadBuilder::named("feed").start_in(scope, || feed(writer))?;
         let rate = drain(bench, &mut reader);
         drop(reader);
-        feeding.join().map_err(|_| Stop::fail("the writing thread panicked"))??;
+        feeding.join().map_err(|_| ProbeError::fail("the writing thread panicked"))??;
         bench.record(&PIPE, vec![rate?]);
         Ok(())
     })
 }
 
-fn feed(mut writer: PipeWriter) -> Result<(), Stop> {
-    let chunk = [0x5a; CHUNK];
+fn feed(mut writer: PipeWriter) -> Result<(), ProbeError> {
+    let chunk = [0x5a; CHUNK_BYTES];
     let begun = monotonic();
-    for number in 0..=CHUNKS {
-        let due = begun + number * PERIOD;
+    for number in 0..=CHUNK_COUNT {
+        let due = begun + number * CHUNK_PERIOD;
         std::thread::sleep(Duration::from_nanos(due.saturating_sub(monotonic() + 100_000)));
         while monotonic() < due {
             std::thread::yield_now();
@@ -55,19 +55,19 @@ fn feed(mut writer: PipeWriter) -> Result<(), Stop> {
     Ok(())
 }
 
-fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> Result<f64, Stop> {
+fn drain(bench: &Bench<'_>, reader: &mut PipeReader) -> Result<f64, ProbeError> {
     let clock = bench.clock();
-    let mut chunk = [0; CHUNK];
+    let mut chunk = [0; CHUNK_BYTES];
     reader.read_exact(&mut chunk)?;
     let first = clock.stop();
-    for _ in 0..CHUNKS {
+    for _ in 0..CHUNK_COUNT {
         reader.read_exact(&mut chunk)?;
     }
     let seconds = bench.nanoseconds(clock.stop() - first) / 1e9;
-    Ok(CHUNKS as f64 * CHUNK as f64 / seconds)
+    Ok(CHUNK_COUNT as f64 * CHUNK_BYTES as f64 / seconds)
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let rate = CHUNK as f64 * 1e9 / PERIOD as f64;
-    Ok(super::known(rate, 0.01, Unit::BytesPerSecond, "16 KiB every millisecond is 16.384 MB/s"))
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let rate = CHUNK_BYTES as f64 * 1e9 / CHUNK_PERIOD as f64;
+    Ok(super::known_prediction(rate, 0.01, Unit::BytesPerSecond, "16 KiB every millisecond is 16.384 MB/s"))
 }

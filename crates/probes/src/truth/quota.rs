@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use kelvin_catalogue::truth::QUOTA;
-use kelvin_file::group::{Controller, Group};
-use kelvin_harness::{Bench, Effort, Facts, Probe, ProbeKind, Stop};
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 /// Microseconds of CPU time in each period, and the period.
-const ALLOWED: u64 = 4_000;
-const PERIOD: u64 = 20_000;
+const QUOTA_MICROSECONDS: u64 = 4_000;
+const PERIOD_MICROSECONDS: u64 = 20_000;
 /// Whole periods per figure.
-const PERIODS: u64 = 15;
+const MEASURED_PERIODS: u64 = 15;
 
 pub(super) static PROBE: Probe = Probe {
     id: QUOTA.id.as_str(),
@@ -31,10 +31,10 @@ pub(super) static PROBE: Probe = Probe {
     predict,
 };
 
-fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
-    let group = Group::make(Controller::Cpu).map_err(super::stopped)?;
-    group.limit_cpu(ALLOWED, Duration::from_micros(PERIOD)).map_err(super::stopped)?;
-    group.enter().map_err(super::stopped)?;
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let group = Cgroup::create(Controller::Cpu).map_err(super::probe_error)?;
+    group.limit_cpu(QUOTA_MICROSECONDS, Duration::from_micros(PERIOD_MICROSECONDS)).map_err(super::probe_error)?;
+    group.enter().map_err(super::probe_error)?;
     let share = spin();
     drop(group);
     bench.record(&QUOTA, vec![share]);
@@ -43,31 +43,31 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
 
 /// Spins from the end of one throttling to the end of another, some periods later.
 fn spin() -> f64 {
-    let (begun, used) = after_throttling();
+    let (begun, used) = wait_for_throttle_end();
     let mut last = (begun, used);
-    while last.0 - begun < (PERIODS * PERIOD - PERIOD / 2) * 1000 {
-        last = after_throttling();
+    while last.0 - begun < (MEASURED_PERIODS * PERIOD_MICROSECONDS - PERIOD_MICROSECONDS / 2) * 1000 {
+        last = wait_for_throttle_end();
     }
     (last.1 - used) as f64 / (last.0 - begun) as f64
 }
 
 /// Spins until time jumps, when a new period begins after throttling; returns the time and the CPU time used until
 /// then.
-fn after_throttling() -> (u64, u64) {
-    let jump = (PERIOD - ALLOWED) * 1000 / 2;
+fn wait_for_throttle_end() -> (u64, u64) {
+    let jump = (PERIOD_MICROSECONDS - QUOTA_MICROSECONDS) * 1000 / 2;
     let mut last = monotonic();
     loop {
         let now = monotonic();
         if now - last > jump {
-            let usage = usage(Who::Process);
+            let usage = read_usage(UsageScope::Process);
             return (now, usage.user + usage.system);
         }
         last = now;
     }
 }
 
-fn predict(_: &Facts<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let share = ALLOWED as f64 / PERIOD as f64;
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let share = QUOTA_MICROSECONDS as f64 / PERIOD_MICROSECONDS as f64;
     // A group may overrun by up to a tick, which the kernel deducts from the next period.
-    Ok(super::known(share, 0.1, Unit::Ratio, "4 ms of CPU time every 20 ms"))
+    Ok(super::known_prediction(share, 0.1, Unit::Ratio, "4 ms of CPU time every 20 ms"))
 }

@@ -11,24 +11,24 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_harness::{OtherHost, Placement, Setup, SocketOptions, calibrate_clock};
-use kelvin_model::{Attempt, Case, Need, Reading, Readings, Reason};
-use kelvin_sys::child::{End, Guarded, Patience};
+use kelvin_harness::{AgentEndpoint, Placement, Setup, TcpOptions, calibrate_clock};
+use kelvin_model::{Case, MetricReadings, Need, Readings, RoundOutcome, SkipReason};
+use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::cpu;
-use kelvin_testing::Missing;
+use kelvin_testing::MissingRequirement;
 
 /// First line of an answer; see the harness's protocol.
 const MAGIC: &[u8] = b"kelvin-readings-1\n";
 /// Time-out of a probe.
-const LIMIT: Duration = Duration::from_secs(60);
+const ROUND_LIMIT: Duration = Duration::from_secs(60);
 /// More than any probe's answer.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_OUTPUT_BYTES: usize = 64 << 20;
 
 /// The process in which a probe runs; nothing by itself.
 #[test]
 #[ignore = "the process in which run_probe runs a probe"]
 fn serve_round() {
-    kelvin_harness::serve(&kelvin_probes::all()).unwrap();
+    kelvin_harness::run_probe_process(&kelvin_probes::all()).unwrap();
 }
 
 /// A scratch directory of one's own, as each run of kelvin has it: what is counted there is counted for nobody else.
@@ -39,18 +39,18 @@ fn scratch() -> tempfile::TempDir {
 /// Runs the probe `id` at `case`, with `slice_ms` milliseconds for its timed part, and returns what it answered.
 ///
 /// Panics if the process crashes, hangs, or answers garbage.
-pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> Attempt {
+pub fn run_probe(id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
     run_probe_in(scratch().path(), id, case, slice_ms)
 }
 
 /// The same with this scratch directory.
-pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    run_probe_at(&Directories::scratch(scratch), id, case, slice_ms)
+pub fn run_probe_in(scratch: &Path, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
+    run_probe_at(&TestDirectories::with_scratch(scratch), id, case, slice_ms)
 }
 
 /// The directories that a probe may use.
 #[derive(Clone, Debug)]
-pub struct Directories {
+pub struct TestDirectories {
     /// Where it creates files.
     pub scratch: PathBuf,
     /// The one that `--remote` names.
@@ -59,9 +59,9 @@ pub struct Directories {
     pub agent: Option<(std::net::SocketAddr, PathBuf)>,
 }
 
-impl Directories {
+impl TestDirectories {
     /// A scratch directory alone.
-    pub fn scratch(scratch: &Path) -> Self {
+    pub fn with_scratch(scratch: &Path) -> Self {
         Self { scratch: scratch.to_owned(), remote: None, agent: None }
     }
 }
@@ -72,7 +72,7 @@ pub fn on_disk() -> tempfile::TempDir {
 }
 
 /// Failures of a round that other work disturbed: a run repeats such a round too.
-const SPOILED: [&str; 8] = [
+const DISTURBANCE_WORDS: [&str; 8] = [
     "the kernel dropped a part",
     "is not cached",
     "Little's law does not",
@@ -84,68 +84,73 @@ const SPOILED: [&str; 8] = [
     "no datagram arrived",
 ];
 /// Rounds until one is not disturbed.
-const TRIALS: usize = 5;
+const MAX_TRIALS: usize = 5;
 
 /// The same with directories of the test's choice.
-pub fn run_probe_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Attempt {
-    let round = || answer(id, case, request(directories, id, case, slice_ms));
-    let spoiled = |attempt: &Attempt| {
-        matches!(attempt, Attempt::Failed(reason) | Attempt::Skipped(Reason(reason))
-            if SPOILED.iter().any(|words| reason.contains(words)))
+pub fn run_probe_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> RoundOutcome {
+    let round = || run_request(id, case, request(directories, id, case, slice_ms));
+    let spoiled = |attempt: &RoundOutcome| {
+        matches!(attempt, RoundOutcome::Failed(reason) | RoundOutcome::Skipped(SkipReason(reason))
+            if DISTURBANCE_WORDS.iter().any(|words| reason.contains(words)))
     };
-    (1..TRIALS).map(|_| round()).find(|attempt| !spoiled(attempt)).unwrap_or_else(round)
+    (1..MAX_TRIALS).map(|_| round()).find(|attempt| !spoiled(attempt)).unwrap_or_else(round)
 }
 
 /// A process's answer to a request.
-fn answer(id: &str, case: &Case, request: serde_json::Value) -> Attempt {
+fn run_request(id: &str, case: &Case, request: serde_json::Value) -> RoundOutcome {
     let mut child = spawn();
-    child.give(request.to_string().as_bytes());
-    let ending = child.wait(Patience::exactly(LIMIT), MOST_BYTES).unwrap();
+    child.write_stdin(request.to_string().as_bytes());
+    let ending = child.wait(WaitLimit::fixed(ROUND_LIMIT), MAX_OUTPUT_BYTES).unwrap();
     // A failed probe is an answer; the process must succeed in any case.
     assert_eq!(
         ending.end,
-        End::Exited(0),
+        ChildEnd::Exited(0),
         "{id} {case}: {} {}",
-        ending.complaint,
+        ending.stderr,
         String::from_utf8_lossy(&ending.output)
     );
     unframe(&ending.output).unwrap_or_else(|reason| panic!("{id} {case}: {reason}"))
 }
 
 /// Starts a probe, and kills it after this long; returns how it ended.
-pub fn kill_probe(scratch: &Path, id: &str, case: &Case, after: Duration) -> End {
+pub fn kill_probe(scratch: &Path, id: &str, case: &Case, after: Duration) -> ChildEnd {
     let mut child = spawn();
-    child.give(request(&Directories::scratch(scratch), id, case, 1000).to_string().as_bytes());
-    child.wait(Patience::exactly(after), MOST_BYTES).unwrap().end
+    child.write_stdin(request(&TestDirectories::with_scratch(scratch), id, case, 1000).to_string().as_bytes());
+    child.wait(WaitLimit::fixed(after), MAX_OUTPUT_BYTES).unwrap().end
 }
 
-fn spawn() -> Guarded {
+fn spawn() -> GuardedChild {
     let program = std::env::current_exe().unwrap();
     let arguments = ["common::serve_round", "--exact", "--ignored", "--test-threads=1"];
-    Guarded::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
+    GuardedChild::spawn(program.as_os_str(), &arguments, [("KELVIN_TEST", "1")]).unwrap()
 }
 
 /// The same as [`run_probe`], and the readings of each metric; panics with the reason if there are none.
-pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
-    measure_at(&Directories::scratch(scratch().path()), id, case, slice_ms)
+pub fn measure(id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
+    measure_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
 }
 
 /// The same; `None`, with a message, where something that the probe needs is missing.
-pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
-    measure_if_possible_at(&Directories::scratch(scratch().path()), id, case, slice_ms)
+pub fn measure_if_possible(id: &str, case: &Case, slice_ms: u64) -> Option<Vec<MetricReadings>> {
+    measure_if_possible_at(&TestDirectories::with_scratch(scratch().path()), id, case, slice_ms)
 }
 
 /// The same in directories of the test's choice.
-pub fn measure_if_possible_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Option<Vec<Reading>> {
+pub fn measure_if_possible_at(
+    directories: &TestDirectories,
+    id: &str,
+    case: &Case,
+    slice_ms: u64,
+) -> Option<Vec<MetricReadings>> {
     measured_if_possible(id, case, run_probe_at(directories, id, case, slice_ms))
 }
 
 /// The same of an attempt that was made.
-pub fn measured_if_possible(id: &str, case: &Case, attempt: Attempt) -> Option<Vec<Reading>> {
+pub fn measured_if_possible(id: &str, case: &Case, attempt: RoundOutcome) -> Option<Vec<MetricReadings>> {
     match attempt {
-        Attempt::Skipped(reason) => {
+        RoundOutcome::Skipped(reason) => {
             assert!(!reason.0.contains("two CPUs") || cpu::allowed().unwrap().len() < 2, "{id} {case}: {reason}");
-            skips(id, case, &reason);
+            report_skip(id, case, &reason);
             None
         }
         attempt => Some(readings(id, case, attempt)),
@@ -153,13 +158,13 @@ pub fn measured_if_possible(id: &str, case: &Case, attempt: Attempt) -> Option<V
 }
 
 /// Prints that a probe skipped a case, and why.
-pub fn skips(id: &str, case: &Case, reason: &Reason) {
-    Missing::said(reason).skips(format!("{id} {case}"));
+pub fn report_skip(id: &str, case: &Case, reason: &SkipReason) {
+    MissingRequirement::from_message(reason).report_skip(format!("{id} {case}"));
 }
 
 /// The readings of an attempt: of metrics of the probe, each with figures that are numbers.
-fn readings(id: &str, case: &Case, attempt: Attempt) -> Vec<Reading> {
-    let Attempt::Measured(readings) = attempt else { panic!("{id} {case}: {attempt:?}") };
+fn readings(id: &str, case: &Case, attempt: RoundOutcome) -> Vec<MetricReadings> {
+    let RoundOutcome::Measured(readings) = attempt else { panic!("{id} {case}: {attempt:?}") };
     let probe = kelvin_probes::all().into_iter().find(|probe| probe.id == id).unwrap();
     for reading in &readings {
         let metric = probe.metrics.iter().find(|metric| metric.id == reading.metric);
@@ -177,36 +182,36 @@ fn readings(id: &str, case: &Case, attempt: Attempt) -> Vec<Reading> {
 }
 
 /// The same with socket options.
-pub fn run_probe_asking(
-    directories: &Directories,
-    sockets: SocketOptions,
+pub fn run_probe_with(
+    directories: &TestDirectories,
+    sockets: TcpOptions,
     id: &str,
     case: &Case,
     slice_ms: u64,
-) -> Attempt {
+) -> RoundOutcome {
     let mut request = request(directories, id, case, slice_ms);
     request["setup"]["sockets"] = serde_json::to_value(sockets).unwrap();
-    answer(id, case, request)
+    run_request(id, case, request)
 }
 
 /// The same as [`measure`] in directories of the test's choice.
-pub fn measure_at(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> Vec<Reading> {
+pub fn measure_at(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> Vec<MetricReadings> {
     readings(id, case, run_probe_at(directories, id, case, slice_ms))
 }
 
 /// The reading of a metric.
-pub fn of<'a>(readings: &'a [Reading], metric: &str) -> &'a Reading {
+pub fn reading_of<'a>(readings: &'a [MetricReadings], metric: &str) -> &'a MetricReadings {
     let found = readings.iter().find(|reading| reading.metric == *metric);
     found.unwrap_or_else(|| panic!("no {metric} in {readings:?}"))
 }
 
 /// All that the readings note.
-pub fn notes(readings: &[Reading]) -> String {
+pub fn notes(readings: &[MetricReadings]) -> String {
     readings.iter().flat_map(|reading| reading.notes.clone()).collect::<Vec<_>>().join("; ")
 }
 
 /// Median over the batches of a reading, in nanoseconds per operation, nothing subtracted; of scalars, in their unit.
-pub fn median(reading: &Reading) -> f64 {
+pub fn median(reading: &MetricReadings) -> f64 {
     let mut values: Vec<f64> = match &reading.readings {
         Readings::Batches(batches) => {
             batches.nanoseconds.iter().zip(&batches.iterations).map(|(&time, &n)| time / n as f64).collect()
@@ -217,26 +222,26 @@ pub fn median(reading: &Reading) -> f64 {
     values[values.len() / 2]
 }
 
-fn request(directories: &Directories, id: &str, case: &Case, slice_ms: u64) -> serde_json::Value {
+fn request(directories: &TestDirectories, id: &str, case: &Case, slice_ms: u64) -> serde_json::Value {
     serde_json::json!({
         "probe": id,
         "case": case,
         "round": 0,
         "slice": slice_ms * 1_000_000,
-        "limit": LIMIT.as_nanos() as u64,
+        "limit": ROUND_LIMIT.as_nanos() as u64,
         "seed": 42,
         "parent": std::process::id(),
         "setup": setup(directories),
     })
 }
 
-fn setup(directories: &Directories) -> Setup {
+fn setup(directories: &TestDirectories) -> Setup {
     let allowed = cpu::allowed().unwrap();
     let (&cpu, others) = allowed.split_last().unwrap();
     let agent = directories
         .agent
         .as_ref()
-        .map(|(address, token_file)| OtherHost { address: *address, token_file: Some(token_file.into()) });
+        .map(|(address, token_file)| AgentEndpoint { address: *address, token_file: Some(token_file.into()) });
     Setup {
         clock: calibrate_clock(cpu).unwrap(),
         placement: Placement { cpu, partner: others.last().copied(), allowed: allowed.clone() },
@@ -247,7 +252,7 @@ fn setup(directories: &Directories) -> Setup {
         remote: directories.remote.clone().map(Into::into),
         write_limit: 1 << 30,
         agent,
-        sockets: SocketOptions::default(),
+        sockets: TcpOptions::default(),
         gap: 0,
         groups: Vec::new(),
         environment: Vec::new(),
@@ -255,7 +260,7 @@ fn setup(directories: &Directories) -> Setup {
 }
 
 /// The answer within the output of the process, among the test runner's own lines.
-fn unframe(output: &[u8]) -> Result<Attempt, String> {
+fn unframe(output: &[u8]) -> Result<RoundOutcome, String> {
     let text = || String::from_utf8_lossy(output).into_owned();
     let begin = output.windows(MAGIC.len()).position(|window| window == MAGIC).ok_or_else(text)? + MAGIC.len();
     let rest = &output[begin..];

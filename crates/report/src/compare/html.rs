@@ -7,31 +7,32 @@ mod strip;
 
 use std::io;
 
-use kelvin_analysis::words::compare::{
-    apart, counts, found_by_gate, not_seen_by_gate, nothing_differs, remarks, side, unseen_by_gate,
+use kelvin_analysis::wording::compare::{
+    gate_finding, gate_resolved_issue, gate_undetectable, no_difference_text, not_compared_by_reason, remarks,
+    side_text, verdict_counts,
 };
-use kelvin_model::{ComparedFigure, ComparedSide, Comparison, FactDiffers, GateFinding, Gated};
+use kelvin_model::{ComparedFigure, ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;
-use super::{OPEN, TABLES};
-use crate::html::plain::PlainPage;
-use crate::html::{list, scrolling};
-use crate::safe::{Markup, html};
-use crate::svg::ladder::two::{TwoLadders, outcome};
-use crate::words;
+use super::{UNDECIDED_TABLE, VERDICT_TABLES};
+use crate::escape::{Markup, html};
+use crate::html::page_shell::PageShell;
+use crate::html::{list, scrollable};
+use crate::labels;
+use crate::svg::ladder::compared::{ComparedLadders, rung_outcome};
 
 const STYLE: &str = include_str!("../../assets/compare.css");
 /// Facts that differ, and misses of a gate, of which more are folded away.
-const MOST: usize = 12;
+const MAX_SHOWN: usize = 12;
 /// The sides, as the page calls them.
 const SIDES: [&str; 2] = ["A", "B"];
 
 /// A comparison as a page that opens offline, prints, and fits a phone; light and dark.
 #[derive(Clone, Copy, Debug)]
-pub struct Page;
+pub struct ComparePage;
 
-impl Page {
+impl ComparePage {
     /// Writes it.
     ///
     /// # Errors
@@ -45,10 +46,10 @@ impl Page {
             comparison.gated.as_ref().map(|gated| gate(gated, comparison)),
             ladder(comparison),
             figures(comparison),
-            left_apart(comparison)
+            one_sided(comparison)
         );
         let title = format!("{} against {}", comparison.other.name, comparison.base.name);
-        PlainPage { of: "compare", title: &title, style: STYLE, body }.write(out)
+        PageShell { of: "compare", title: &title, style: STYLE, body }.write(out)
     }
 }
 
@@ -59,8 +60,8 @@ fn ladder(comparison: &Comparison) -> Markup {
     html!(
         "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
          ladder as a table</summary>{}</details></section>",
-        TwoLadders::of(comparison).inline(anchor),
-        scrolling("The ladder", rungs(comparison))
+        ComparedLadders::new(comparison).inline(anchor),
+        scrollable("The ladder", rungs(comparison))
     )
 }
 
@@ -73,8 +74,8 @@ fn rungs(comparison: &Comparison) -> Markup {
         if !rung.continues {
             begun = &rung.what;
         }
-        let [base, other] = rung.seconds.map(|seconds| seconds.map(words::time));
-        let outcome = outcome(rung, comparison);
+        let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text));
+        let outcome = rung_outcome(rung, comparison);
         rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
     }
     html!(
@@ -87,7 +88,7 @@ fn rungs(comparison: &Comparison) -> Markup {
 /// What A and B are.
 fn sides(comparison: &Comparison) -> Markup {
     let one = |(letter, of): (&str, &ComparedSide)| {
-        let text = side(of, comparison);
+        let text = side_text(of, comparison);
         // Two settings are named by their letters already.
         let text = text.strip_prefix(&format!("{letter}: ")).filter(|_| comparison.in_turn.is_some()).unwrap_or(&text);
         html!("<dt>{}</dt><dd>{}</dd>", letter, text)
@@ -102,22 +103,26 @@ fn sides(comparison: &Comparison) -> Markup {
 fn differences(comparison: &Comparison) -> Markup {
     let facts = &comparison.differences;
     if facts.is_empty() {
-        return html!("<p>{}</p>", nothing_differs(comparison));
+        return html!("<p>{}</p>", no_difference_text(comparison));
     }
     let title = if comparison.in_turn.is_some() { "What differs" } else { "What else differs" };
-    html!("<section id=\"differs\"><h2>{}</h2>{}</section>", title, few(facts, |facts| facts_table(title, facts)))
+    html!(
+        "<section id=\"differs\"><h2>{}</h2>{}</section>",
+        title,
+        first_and_folded(facts, |facts| facts_table(title, facts))
+    )
 }
 
 /// The first of these, and the rest for who wants it.
-fn few<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
-    let (first, rest) = all.split_at(all.len().min(MOST));
+fn first_and_folded<T>(all: &[T], shown: impl Fn(&[T]) -> Markup) -> Markup {
+    let (first, rest) = all.split_at(all.len().min(MAX_SHOWN));
     let more = || folded(false, &html!("and {} more", rest.len()), &shown(rest));
     html!("{}{}", shown(first), (!rest.is_empty()).then(more))
 }
 
-fn facts_table(title: &str, facts: &[FactDiffers]) -> Markup {
+fn facts_table(title: &str, facts: &[FactDifference]) -> Markup {
     let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
-    let row = |fact: &FactDiffers| {
+    let row = |fact: &FactDifference| {
         html!(
             "<tr><th>{}: {}</th><td><i>A</i> {}</td><td><i>B</i> {}</td></tr>",
             fact.group,
@@ -137,22 +142,22 @@ fn facts_table(title: &str, facts: &[FactDiffers]) -> Markup {
 fn verdict(comparison: &Comparison) -> Markup {
     html!(
         "<section id=\"verdict\"><h2>What comes out</h2><p class=\"answer\">{}</p>{}</section>",
-        counts(comparison),
+        verdict_counts(comparison),
         list("remarks", remarks(comparison))
     )
 }
 
 /// What misses the gate, and what would if it were not known.
-fn gate(gated: &Gated, comparison: &Comparison) -> Markup {
-    let found = |all: &[GateFinding]| few(all, |all| list("gate", all.iter().map(found_by_gate)));
+fn gate(gated: &GateResult, comparison: &Comparison) -> Markup {
+    let found = |all: &[GateFinding]| first_and_folded(all, |all| list("gate", all.iter().map(gate_finding)));
     let missed = match gated.missed.len() {
         0 => html!("<p class=\"answer\"><b class=\"good\">No figure misses the gate.</b></p>"),
         _ => html!("<p class=\"answer\"><b class=\"bad\">Misses of the gate:</b></p>{}", found(&gated.missed)),
     };
     let known = (!gated.known.is_empty()).then(|| html!("<p>Known, and not counted:</p>{}", found(&gated.known)));
-    let more = unseen_by_gate(gated, comparison)
+    let more = gate_undetectable(gated, comparison)
         .into_iter()
-        .chain(gated.not_seen.iter().map(|issue| not_seen_by_gate(issue)))
+        .chain(gated.not_seen.iter().map(|issue| gate_resolved_issue(issue)))
         .collect::<Vec<String>>();
     html!("<section id=\"gate\"><h2>The gate</h2>{}{}{}</section>", missed, known, list("gate", more))
 }
@@ -161,17 +166,17 @@ fn gate(gated: &Gated, comparison: &Comparison) -> Markup {
 fn figures(comparison: &Comparison) -> Markup {
     let numbered: Vec<(usize, &ComparedFigure)> = comparison.figures.iter().enumerate().collect();
     let mut page = Markup::new();
-    for (at, (title, is)) in TABLES.iter().enumerate() {
+    for (at, (title, is)) in VERDICT_TABLES.iter().enumerate() {
         let of_table: Vec<(usize, &ComparedFigure)> =
             numbered.iter().copied().filter(|(_, figure)| is(&figure.verdict)).collect();
         if of_table.is_empty() {
             continue;
         }
-        let forest = Forest::of(of_table.iter().map(|(_, figure)| *figure), comparison.threshold);
+        let forest = Forest::for_figures(of_table.iter().map(|(_, figure)| *figure), comparison.threshold);
         let rows: Markup = of_table.iter().map(|(at, one)| figure((*at, one), comparison, &forest)).collect();
         let title = html!("<h2>{} ({})</h2>", title, of_table.len());
         let rows = html!("<div class=\"head\" aria-hidden=\"true\">{}</div>{}", forest.axis(), rows);
-        page.push(match at >= OPEN {
+        page.push(match at >= UNDECIDED_TABLE {
             true => html!("<section>{}</section>", folded(page.is_empty(), &title, &rows)),
             false => html!("<section>{}{}</section>", title, rows),
         });
@@ -193,8 +198,8 @@ fn folded(is_open: bool, title: &Markup, body: &Markup) -> Markup {
 }
 
 /// What is not compared, by reason.
-fn left_apart(comparison: &Comparison) -> Markup {
-    let groups = apart(comparison);
+fn one_sided(comparison: &Comparison) -> Markup {
+    let groups = not_compared_by_reason(comparison);
     if groups.is_empty() {
         return Markup::new();
     }

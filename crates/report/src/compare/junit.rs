@@ -3,36 +3,38 @@
 use std::collections::HashMap;
 use std::io;
 
-use kelvin_analysis::words::compare::{apart, found_by_gate, name, row, verdict};
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, Gated};
+use kelvin_analysis::wording::compare::{
+    change_word, comparison_row, figure_name, gate_finding, not_compared_by_reason,
+};
+use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateResult};
 
-use crate::safe::{Markup, html};
+use crate::escape::{Markup, html};
 
 /// A comparison as JUnit's XML. Without a gate nothing fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Tested;
+pub struct JUnit;
 
-impl Tested {
+impl JUnit {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, comparison: &Comparison, out: &mut dyn io::Write) -> io::Result<()> {
-        let gate = Gate::of(comparison.gated.as_ref());
-        let cases: Vec<(Outcome, Markup)> = comparison
+        let gate = GateFindings::from_gated(comparison.gated.as_ref());
+        let cases: Vec<(TestStatus, Markup)> = comparison
             .figures
             .iter()
             .map(|figure| gate.case(figure, comparison))
             .chain(gate.not_compared(comparison))
             .collect();
-        let count = |outcome: Outcome| cases.iter().filter(|(one, _)| *one == outcome).count();
+        let count = |outcome: TestStatus| cases.iter().filter(|(one, _)| *one == outcome).count();
         let suite = html!(
             "<testsuite name=\"kelvin compare {} {}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n{}</testsuite>\n",
             comparison.base.name,
             comparison.other.name,
             cases.len(),
-            count(Outcome::Failed),
-            count(Outcome::Skipped),
+            count(TestStatus::Failed),
+            count(TestStatus::Skipped),
             cases.iter().map(|(_, case)| case.clone()).collect::<Markup>()
         );
         let page = html!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{}</testsuites>\n", suite);
@@ -42,31 +44,31 @@ impl Tested {
 
 /// What became of a case.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum TestStatus {
     Passed,
     Failed,
     Skipped,
 }
 
 /// What the gate has found, by the names of figures.
-struct Gate<'a> {
+struct GateFindings<'a> {
     missed: HashMap<&'a str, &'a GateFinding>,
     known: HashMap<&'a str, &'a GateFinding>,
 }
 
-impl<'a> Gate<'a> {
-    fn of(gated: Option<&'a Gated>) -> Self {
+impl<'a> GateFindings<'a> {
+    fn from_gated(gated: Option<&'a GateResult>) -> Self {
         let by_name = |found: &'a [GateFinding]| found.iter().map(|one| (one.figure.as_str(), one)).collect();
         let [missed, known] = gated.map_or([&[][..], &[]], |gated| [&gated.missed, &gated.known]).map(by_name);
         Self { missed, known }
     }
 
-    fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (Outcome, Markup) {
-        let (row, name) = (row(figure, comparison), name(figure));
+    fn case(&self, figure: &ComparedFigure, comparison: &Comparison) -> (TestStatus, Markup) {
+        let (row, name) = (comparison_row(figure, comparison), figure_name(figure));
         let cause = if row.cause.is_empty() { String::new() } else { format!("; {}", row.cause) };
         let said = format!(
             "{}: {} against {}, ratio {}, 95 % {}{cause}",
-            verdict(&figure.verdict),
+            change_word(&figure.verdict),
             row.other,
             row.base,
             row.ratio,
@@ -75,34 +77,36 @@ impl<'a> Gate<'a> {
         let [missed, known] = [&self.missed, &self.known].map(|found| found.get(&*name));
         let (outcome, inside) = match &figure.verdict {
             _ if missed.is_some() => {
-                let message = missed.map(|one| found_by_gate(one));
-                (Outcome::Failed, html!("<failure message=\"{}\">{}</failure>", message, said))
+                let message = missed.map(|one| gate_finding(one));
+                (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", message, said))
             }
             _ if known.is_some() => {
-                (Outcome::Skipped, html!("<skipped message=\"{}\"/>", known.map(|one| found_by_gate(one))))
+                (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", known.map(|one| gate_finding(one))))
             }
-            ChangeVerdict::NotKnown(_) => (Outcome::Skipped, html!("<skipped message=\"not known: {}\"/>", row.needs)),
-            _ => (Outcome::Passed, html!("<system-out>{}</system-out>", said)),
+            ChangeVerdict::NotKnown(_) => {
+                (TestStatus::Skipped, html!("<skipped message=\"not known: {}\"/>", row.needs))
+            }
+            _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", said)),
         };
-        (outcome, one(&figure.metric.id, &name, &inside))
+        (outcome, testcase(&figure.metric.id, &name, &inside))
     }
 
-    fn not_compared(&self, comparison: &Comparison) -> Vec<(Outcome, Markup)> {
+    fn not_compared(&self, comparison: &Comparison) -> Vec<(TestStatus, Markup)> {
         let case = |figure: &String, why: &String| {
             let metric = figure.split(' ').next().unwrap_or_default();
             let (outcome, inside) = match self.missed.get(figure.as_str()) {
                 Some(found) => {
-                    (Outcome::Failed, html!("<failure message=\"{}\">{}</failure>", found_by_gate(found), why))
+                    (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", gate_finding(found), why))
                 }
-                None => (Outcome::Skipped, html!("<skipped message=\"{}\"/>", why)),
+                None => (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", why)),
             };
-            (outcome, one(metric, figure, &inside))
+            (outcome, testcase(metric, figure, &inside))
         };
-        let groups = apart(comparison);
+        let groups = not_compared_by_reason(comparison);
         groups.iter().flat_map(|(why, figures)| figures.iter().map(move |figure| case(figure, why))).collect()
     }
 }
 
-fn one(metric: &str, name: &str, inside: &Markup) -> Markup {
+fn testcase(metric: &str, name: &str, inside: &Markup) -> Markup {
     html!("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", metric, name, inside)
 }

@@ -2,17 +2,20 @@
 
 use std::io;
 
-use kelvin_analysis::words::compare::{Row, apart, counts, found_by_gate, nothing_differs, remarks, row, side};
-use kelvin_model::{Comparison, GateFinding, Gated};
+use kelvin_analysis::wording::compare::{
+    ComparisonRow, comparison_row, gate_finding, no_difference_text, not_compared_by_reason, remarks, side_text,
+    verdict_counts,
+};
+use kelvin_model::{Comparison, GateFinding, GateResult};
 
-use super::{OPEN, TABLES};
-use crate::safe::{Marked, md};
+use super::{UNDECIDED_TABLE, VERDICT_TABLES};
+use crate::escape::{MarkdownText, md};
 
 /// A comparison as Markdown (GitHub's flavour: tables, and what folds).
 #[derive(Clone, Copy, Debug)]
-pub struct Pulled;
+pub struct CompareMarkdown;
 
-impl Pulled {
+impl CompareMarkdown {
     /// Writes it.
     ///
     /// # Errors
@@ -22,48 +25,49 @@ impl Pulled {
             "### kelvin: {} against {}\n\n{}\n\n{}{}{}{}{}",
             comparison.other.name,
             comparison.base.name,
-            counts(comparison),
+            verdict_counts(comparison),
             comparison.gated.as_ref().map(gate),
             differences(comparison),
-            TABLES
+            VERDICT_TABLES
                 .iter()
                 .enumerate()
                 .map(|(at, (title, is))| {
-                    let rows: Vec<Row> = comparison.with(is).map(|figure| row(figure, comparison)).collect();
-                    table(title, at >= OPEN, &rows, comparison)
+                    let rows: Vec<ComparisonRow> =
+                        comparison.with_verdict(is).map(|figure| comparison_row(figure, comparison)).collect();
+                    table(title, at >= UNDECIDED_TABLE, &rows, comparison)
                 })
-                .collect::<Marked>(),
-            left_apart(comparison),
-            known(comparison)
+                .collect::<MarkdownText>(),
+            one_sided(comparison),
+            how_known(comparison)
         );
         out.write_all(page.as_str().as_bytes())
     }
 }
 
 /// What misses the gate, and what would if it were not known.
-fn gate(gated: &Gated) -> Marked {
+fn gate(gated: &GateResult) -> MarkdownText {
     let lines =
-        |found: &[GateFinding]| -> Marked { found.iter().map(|one| md!("- {}\n", found_by_gate(one))).collect() };
+        |found: &[GateFinding]| -> MarkdownText { found.iter().map(|one| md!("- {}\n", gate_finding(one))).collect() };
     let missed = match gated.missed.as_slice() {
         [] => md!("**No figure misses the gate.**\n\n"),
         [one] => md!("**A miss of the gate:**\n\n{}\n", lines(std::slice::from_ref(one))),
         all => md!("**Misses of the gate:**\n\n{}\n", lines(all)),
     };
     let known = match gated.known.as_slice() {
-        [] => Marked::new(),
+        [] => MarkdownText::new(),
         all => folded(&format!("Known ({})", all.len()), lines(all)),
     };
     md!("{}{}", missed, known)
 }
 
 /// What else differs: it comes before the figures that it may explain.
-fn differences(comparison: &Comparison) -> Marked {
+fn differences(comparison: &Comparison) -> MarkdownText {
     let facts = &comparison.differences;
     if facts.is_empty() {
-        return md!("{}\n\n", nothing_differs(comparison));
+        return md!("{}\n\n", no_difference_text(comparison));
     }
     let text = |side: &Option<String>| side.clone().unwrap_or_else(|| "none".into());
-    let rows: Marked = facts
+    let rows: MarkdownText = facts
         .iter()
         .map(|fact| md!("| {}: {} | {} | {} |\n", fact.group, fact.label, text(&fact.base), text(&fact.other)))
         .collect();
@@ -72,20 +76,20 @@ fn differences(comparison: &Comparison) -> Marked {
 }
 
 /// A table of figures; one of what nobody has to act on is folded.
-fn table(title: &str, is_folded: bool, rows: &[Row], comparison: &Comparison) -> Marked {
+fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comparison) -> MarkdownText {
     if rows.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
     let needs = rows.iter().any(|row| !row.needs.is_empty());
     let causes = rows.iter().any(|row| !row.cause.is_empty());
-    let asked = |columns: [(bool, Marked); 2]| -> Marked {
+    let asked = |columns: [(bool, MarkdownText); 2]| -> MarkdownText {
         columns.into_iter().filter(|(is, _)| *is).map(|(_, column)| column).collect()
     };
-    let line = |row: &Row| {
+    let line = |row: &ComparisonRow| {
         let more = asked([(needs, md!(" {} |", row.needs)), (causes, md!(" {} |", row.cause))]);
         md!(
             "| {} | {} | {} | {} | {} |{}\n",
-            Marked::code(&row.figure),
+            MarkdownText::code(&row.figure),
             row.base,
             row.other,
             row.ratio,
@@ -102,27 +106,27 @@ fn table(title: &str, is_folded: bool, rows: &[Row], comparison: &Comparison) ->
         more,
         rule
     );
-    let body = md!("{}{}", head, rows.iter().map(line).collect::<Marked>());
+    let body = md!("{}{}", head, rows.iter().map(line).collect::<MarkdownText>());
     if is_folded { folded(&format!("{title} ({})", rows.len()), body) } else { md!("#### {}\n\n{}\n", title, body) }
 }
 
-fn left_apart(comparison: &Comparison) -> Marked {
-    let groups = apart(comparison);
+fn one_sided(comparison: &Comparison) -> MarkdownText {
+    let groups = not_compared_by_reason(comparison);
     if groups.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
-    let names = |figures: &[String]| Marked::joined(figures.iter().map(|name| Marked::code(name)), ", ");
-    let lines: Marked = groups.iter().map(|(why, figures)| md!("- {}: {}\n", why, names(figures))).collect();
+    let names = |figures: &[String]| MarkdownText::joined(figures.iter().map(|name| MarkdownText::code(name)), ", ");
+    let lines: MarkdownText = groups.iter().map(|(why, figures)| md!("- {}: {}\n", why, names(figures))).collect();
     folded(&format!("Not compared ({})", comparison.not_compared.len()), lines)
 }
 
 /// What the verdicts rest on.
-fn known(comparison: &Comparison) -> Marked {
-    let sides = [&comparison.other, &comparison.base].map(|one| side(one, comparison));
+fn how_known(comparison: &Comparison) -> MarkdownText {
+    let sides = [&comparison.other, &comparison.base].map(|one| side_text(one, comparison));
     let all = sides.into_iter().chain(remarks(comparison));
     folded("How this is known", all.map(|said| md!("- {}\n", said)).collect())
 }
 
-fn folded(title: &str, body: Marked) -> Marked {
+fn folded(title: &str, body: MarkdownText) -> MarkdownText {
     md!("<details><summary>{}</summary>\n\n{}\n</details>\n\n", title, body)
 }

@@ -11,7 +11,7 @@ use std::io;
 use kelvin_model::{Metric, Unit, json};
 use serde::Serialize;
 
-use super::{LeftOut, direction, exported};
+use super::{OmittedFigures, direction, exported_figures};
 use crate::{Render, Report};
 
 /// The figures of a run as benchmarks of Bencher.
@@ -20,7 +20,7 @@ pub struct Bencher;
 
 /// One measure of a benchmark.
 #[derive(Serialize)]
-struct Measured {
+struct Measure {
     value: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     lower_value: Option<f64>,
@@ -30,32 +30,32 @@ struct Measured {
 
 impl Bencher {
     /// What it does not hold.
-    pub fn left_out(report: &Report<'_>) -> LeftOut {
-        exported(report).1
+    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
+        exported_figures(report).1
     }
 }
 
 impl Render for Bencher {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let (figures, _) = exported(report);
-        let benchmarks: BTreeMap<String, BTreeMap<String, Measured>> = figures
+        let (figures, _) = exported_figures(report);
+        let benchmarks: BTreeMap<String, BTreeMap<String, Measure>> = figures
             .iter()
             .map(|one| {
                 let interval = one.summary.interval;
-                let measured = Measured {
+                let measured = Measure {
                     value: one.summary.headline,
                     lower_value: interval.map(|interval| interval.lower),
                     upper_value: interval.map(|interval| interval.upper),
                 };
-                (one.name(), BTreeMap::from([(measure(&one.result.metric), measured)]))
+                (one.name(), BTreeMap::from([(measure_name(&one.result.metric), measured)]))
             })
             .collect();
-        writeln!(out, "{}", json::pretty(&benchmarks)?)
+        writeln!(out, "{}", json::to_string_pretty(&benchmarks)?)
     }
 }
 
 /// The slug of a measure.
-fn measure(metric: &Metric) -> String {
+fn measure_name(metric: &Metric) -> String {
     let unit = match metric.unit {
         Unit::Nanoseconds if direction(metric).is_empty() => "latency",
         Unit::PerSecond if direction(metric).is_empty() => "throughput",

@@ -8,10 +8,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use kelvin_model::text::visible;
+use kelvin_model::text::escape_invisible;
 use kelvin_model::{Better, Metric, Unit};
 
-use super::{Exported, LeftOut, direction, exported};
+use super::{ExportedFigure, OmittedFigures, direction, exported_figures};
 use crate::{Render, Report};
 
 /// The rounds of a run as benchmark lines of Go.
@@ -20,8 +20,8 @@ pub struct Benchstat;
 
 impl Benchstat {
     /// What it does not hold.
-    pub fn left_out(report: &Report<'_>) -> LeftOut {
-        exported(report).1
+    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
+        exported_figures(report).1
     }
 }
 
@@ -29,12 +29,12 @@ impl Render for Benchstat {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let machine = &report.run.outline.machine;
         writeln!(out, "goos: linux")?;
-        writeln!(out, "goarch: {}", architecture(&machine.architecture))?;
+        writeln!(out, "goarch: {}", go_architecture(&machine.architecture))?;
         writeln!(out, "pkg: kelvin")?;
         if let Some(cpu) = machine.cpu.model_name.get() {
-            writeln!(out, "cpu: {}", visible(cpu))?;
+            writeln!(out, "cpu: {}", escape_invisible(cpu))?;
         }
-        let (figures, _) = exported(report);
+        let (figures, _) = exported_figures(report);
         let units: BTreeMap<String, Better> =
             figures.iter().map(|one| &one.result.metric).map(unit_and_better).collect();
         for (unit, better) in units {
@@ -44,23 +44,23 @@ impl Render for Benchstat {
                 Better::Neither => {}
             }
         }
-        figures.iter().try_for_each(|one| rounds(one, out))
+        figures.iter().try_for_each(|one| write_rounds(one, out))
     }
 }
 
 fn unit_and_better(metric: &Metric) -> (String, Better) {
-    (unit(metric), metric.better)
+    (unit_name(metric), metric.better)
 }
 
 /// A line for each round.
-fn rounds(one: &Exported<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let (name, unit) = (name(one), unit(&one.result.metric));
+fn write_rounds(one: &ExportedFigure<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    let (name, unit) = (benchmark_name(one), unit_name(&one.result.metric));
     one.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))
 }
 
 /// `BenchmarkOs.syscall.null/call=getppid`. A name goes on with a capital letter or a digit, and its last `-1` would be taken for the
 /// number of CPUs that the benchmark ran on.
-fn name(one: &Exported<'_>) -> String {
+fn benchmark_name(one: &ExportedFigure<'_>) -> String {
     let mut name = "Benchmark".to_owned();
     let mut id = one.result.metric.id.chars();
     name.extend(id.next().map(|first| first.to_ascii_uppercase()));
@@ -69,7 +69,7 @@ fn name(one: &Exported<'_>) -> String {
         name.push_str(&format!("/{axis}={value}"));
     }
     // Fields of a line are divided by any white space.
-    name = visible(&name).replace(char::is_whitespace, "_");
+    name = escape_invisible(&name).replace(char::is_whitespace, "_");
     if let Some((start, end)) = name.rsplit_once('-').filter(|(_, end)| is_number(end)) {
         name = format!("{start}_{end}");
     }
@@ -81,7 +81,7 @@ fn is_number(text: &str) -> bool {
 }
 
 /// The unit: benchstat shows nanoseconds in what suits them, and writes bytes with binary prefixes.
-fn unit(metric: &Metric) -> String {
+fn unit_name(metric: &Metric) -> String {
     let unit = match metric.unit {
         Unit::Nanoseconds => "ns/op",
         Unit::Cycles => "cycles/op",
@@ -96,7 +96,7 @@ fn unit(metric: &Metric) -> String {
 }
 
 /// As Go calls it.
-fn architecture(machine: &str) -> &str {
+fn go_architecture(machine: &str) -> &str {
     match machine {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -109,12 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn architectures_are_those_of_go() {
-        assert_eq!(["x86_64", "aarch64", "riscv64"].map(architecture), ["amd64", "arm64", "riscv64"]);
+    fn architectures_have_go_names() {
+        assert_eq!(["x86_64", "aarch64", "riscv64"].map(go_architecture), ["amd64", "arm64", "riscv64"]);
     }
 
     #[test]
-    fn a_number_behind_a_dash_is_what_go_takes_for_cpus() {
+    fn trailing_number_is_not_a_cpu_count() {
         assert!(is_number("256") && !is_number("") && !is_number("2b"));
     }
 }

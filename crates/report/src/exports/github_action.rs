@@ -9,7 +9,7 @@ use kelvin_analysis::{Interval, IntervalKind};
 use kelvin_model::{Better, Unit, json};
 use serde::Serialize;
 
-use super::{Exported, LeftOut, exported};
+use super::{ExportedFigure, OmittedFigures, exported_figures};
 use crate::{Render, Report};
 
 /// The figures of a run that have one direction.
@@ -22,7 +22,7 @@ pub enum GithubAction {
 }
 
 #[derive(Serialize)]
-struct Entry {
+struct BenchmarkEntry {
     name: String,
     unit: &'static str,
     value: f64,
@@ -33,17 +33,17 @@ struct Entry {
 
 impl GithubAction {
     /// What it does not hold.
-    pub fn left_out(self, report: &Report<'_>) -> LeftOut {
+    pub fn omitted(self, report: &Report<'_>) -> OmittedFigures {
         self.entries(report).1
     }
 
-    fn entries(self, report: &Report<'_>) -> (Vec<Entry>, LeftOut) {
-        let (figures, mut left_out) = exported(report);
+    fn entries(self, report: &Report<'_>) -> (Vec<BenchmarkEntry>, OmittedFigures) {
+        let (figures, mut left_out) = exported_figures(report);
         let mut entries = Vec::new();
         for one in figures {
             match (self, one.result.metric.better) {
                 (Self::SmallerIsBetter, Better::Lower) | (Self::BiggerIsBetter, Better::Higher) => {
-                    entries.push(entry(&one));
+                    entries.push(benchmark_entry(&one));
                 }
                 (_, Better::Lower) => left_out.lower_is_better += 1,
                 (_, Better::Higher) => left_out.higher_is_better += 1,
@@ -56,17 +56,17 @@ impl GithubAction {
 
 impl Render for GithubAction {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        writeln!(out, "{}", json::pretty(&self.entries(report).0)?)
+        writeln!(out, "{}", json::to_string_pretty(&self.entries(report).0)?)
     }
 }
 
-fn entry(one: &Exported<'_>) -> Entry {
+fn benchmark_entry(one: &ExportedFigure<'_>) -> BenchmarkEntry {
     let (metric, summary) = (&one.result.metric, one.summary);
-    Entry {
+    BenchmarkEntry {
         name: one.name(),
-        unit: unit(metric.unit),
+        unit: unit_name(metric.unit),
         value: summary.headline,
-        range: summary.interval.map(around),
+        range: summary.interval.map(half_width_text),
         extra: format!(
             "{}\n{} rounds, {} samples, method version {}",
             metric.summary, summary.rounds, summary.distribution.n, metric.version
@@ -75,7 +75,7 @@ fn entry(one: &Exported<'_>) -> Entry {
 }
 
 /// How far the interval goes from the value: the tool shows it as it is, and its own readers write `± 5`.
-fn around(interval: Interval) -> String {
+fn half_width_text(interval: Interval) -> String {
     let half = interval.half_width();
     match interval.kind {
         IntervalKind::Confidence => format!("± {half}"),
@@ -83,7 +83,7 @@ fn around(interval: Interval) -> String {
     }
 }
 
-fn unit(unit: Unit) -> &'static str {
+fn unit_name(unit: Unit) -> &'static str {
     match unit {
         Unit::Nanoseconds => "ns",
         Unit::Cycles => "cycles",

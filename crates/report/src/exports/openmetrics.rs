@@ -12,11 +12,11 @@ use std::io;
 
 use jiff::Timestamp;
 use kelvin_analysis::IntervalKind;
-use kelvin_model::text::visible;
+use kelvin_model::text::escape_invisible;
 use kelvin_model::{Better, Case, Metric, Name, RunStatus, Unit};
 
-use super::{Exported, LeftOut, exported};
-use crate::{Render, Report, words};
+use super::{ExportedFigure, OmittedFigures, exported_figures};
+use crate::{Render, Report, labels};
 
 /// The figures of a run as metrics of Prometheus.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,24 +24,24 @@ pub struct OpenMetrics;
 
 impl OpenMetrics {
     /// What it does not hold.
-    pub fn left_out(report: &Report<'_>) -> LeftOut {
-        exported(report).1
+    pub fn omitted(report: &Report<'_>) -> OmittedFigures {
+        exported_figures(report).1
     }
 }
 
 impl Render for OpenMetrics {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let mut families = Families::default();
-        of_run(report, &mut families);
-        for one in exported(report).0 {
-            of_figure(&one, &mut families);
+        add_run(report, &mut families);
+        for one in exported_figures(report).0 {
+            add_figure(&one, &mut families);
         }
         families.write(out)
     }
 }
 
 /// Most tags of a run that become labels: Prometheus refuses samples with many (label_limit), and one says how many more there are.
-const MOST_TAGS: usize = 32;
+const MAX_TAGS: usize = 32;
 
 /// Labels of a sample, in their order.
 type Labels = Vec<(String, String)>;
@@ -75,20 +75,20 @@ impl Families {
 
     fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         for Family { name, unit, help, samples } in &self.all {
-            writeln!(out, "# HELP {name} {}", help_text(help))?;
+            writeln!(out, "# HELP {name} {}", escape_help(help))?;
             writeln!(out, "# TYPE {name} gauge")?;
             if !unit.is_empty() {
                 writeln!(out, "# UNIT {name} {unit}")?;
             }
             for (labels, value) in samples {
-                writeln!(out, "{name}{} {value:?}", in_braces(labels))?;
+                writeln!(out, "{name}{} {value:?}", label_set(labels))?;
             }
         }
         writeln!(out, "# EOF")
     }
 }
 
-fn of_run(report: &Report<'_>, families: &mut Families) {
+fn add_run(report: &Report<'_>, families: &mut Families) {
     let (run, outline) = (report.run, &report.run.outline);
     let status = if run.status == RunStatus::Complete { "complete" } else { "partial" };
     let unknown = || "unknown".to_owned();
@@ -105,8 +105,8 @@ fn of_run(report: &Report<'_>, families: &mut Families) {
     ];
     let mut labels = labels.map(|(name, value)| (name.to_owned(), value)).to_vec();
     let tags = &run.labels.tags;
-    labels.extend(tags.iter().take(MOST_TAGS).map(|(name, value)| (label(&format!("tag_{name}")), value.clone())));
-    if let Some(more) = tags.len().checked_sub(MOST_TAGS).filter(|&more| more > 0) {
+    labels.extend(tags.iter().take(MAX_TAGS).map(|(name, value)| (label_name(&format!("tag_{name}")), value.clone())));
+    if let Some(more) = tags.len().checked_sub(MAX_TAGS).filter(|&more| more > 0) {
         labels.push(("tags_left_out".to_owned(), more.to_string()));
     }
     families.add("run_info", "", || "The run and the machine that these figures are of.".into(), (labels, 1.0));
@@ -117,7 +117,7 @@ fn of_run(report: &Report<'_>, families: &mut Families) {
     families.add("run_duration", "seconds", || "How long the run took.".into(), (vec![], run.seconds));
     let mut outcomes: Vec<(&str, usize)> = Vec::new();
     for result in &report.analysis.results {
-        let status = words::status(&result.outcome);
+        let status = labels::status(&result.outcome);
         match outcomes.iter_mut().find(|(known, _)| *known == status) {
             Some((_, count)) => *count += 1,
             None => outcomes.push((status, 1)),
@@ -129,13 +129,13 @@ fn of_run(report: &Report<'_>, families: &mut Families) {
     }
 }
 
-fn of_figure(one: &Exported<'_>, families: &mut Families) {
+fn add_figure(one: &ExportedFigure<'_>, families: &mut Families) {
     let (metric, summary) = (&one.result.metric, one.summary);
-    let (unit, to_base) = base(metric.unit);
+    let (unit, to_base) = base_unit(metric.unit);
     let stem = metric.id.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-    let labels = labels(metric.id, &one.result.case);
-    let about = |what: &str| format!("{what} {}", said(metric));
-    families.add(&stem, unit, || said(metric), (labels.clone(), to_base(summary.headline)));
+    let labels = figure_labels(metric.id, &one.result.case);
+    let about = |what: &str| format!("{what} {}", metric_help(metric));
+    families.add(&stem, unit, || metric_help(metric), (labels.clone(), to_base(summary.headline)));
     if let Some(interval) = summary.interval {
         let mut labels = labels.clone();
         let (kind, low, high) = match interval.kind {
@@ -156,7 +156,7 @@ fn of_figure(one: &Exported<'_>, families: &mut Families) {
 }
 
 /// What a metric is, with the direction that is better.
-fn said(metric: &Metric) -> String {
+fn metric_help(metric: &Metric) -> String {
     let better = match metric.better {
         Better::Lower => "; lower is better",
         Better::Higher => "; higher is better",
@@ -166,7 +166,7 @@ fn said(metric: &Metric) -> String {
 }
 
 /// The unit as the end of a name, and how a value becomes one of it: base units of Prometheus are seconds and bytes.
-fn base(unit: Unit) -> (&'static str, fn(f64) -> f64) {
+fn base_unit(unit: Unit) -> (&'static str, fn(f64) -> f64) {
     match unit {
         // Divided, since a billionth is no exact number.
         Unit::Nanoseconds => ("seconds", |value| value / 1e9),
@@ -177,18 +177,19 @@ fn base(unit: Unit) -> (&'static str, fn(f64) -> f64) {
 }
 
 /// The id of the metric, by which it is explained, and a label for each axis.
-fn labels(metric: Name, case: &Case) -> Labels {
-    let axes = case.iter().map(|(axis, value)| (label(&axis), value.to_string()));
+fn figure_labels(metric: Name, case: &Case) -> Labels {
+    let axes = case.iter().map(|(axis, value)| (label_name(&axis), value.to_string()));
     std::iter::once(("metric".to_owned(), metric.to_string())).chain(axes).collect()
 }
 
 /// Names of labels that others use: those of every figure, those that Prometheus adds to what it reads.
-const TAKEN: [&str; 4] = ["metric", "interval", "job", "instance"];
+const RESERVED_LABELS: [&str; 4] = ["metric", "interval", "job", "instance"];
 
 /// The name of an axis as a label. One that is no label, or is taken, is spelled in the way that Prometheus spells foreign names
 /// (`U__`, an underscore twice, other characters by their number), so that no two axes become one label.
-fn label(axis: &str) -> String {
-    let is_label = axis.starts_with(|c: char| c.is_ascii_lowercase()) && !axis.contains('.') && !TAKEN.contains(&axis);
+fn label_name(axis: &str) -> String {
+    let is_label =
+        axis.starts_with(|c: char| c.is_ascii_lowercase()) && !axis.contains('.') && !RESERVED_LABELS.contains(&axis);
     if is_label {
         return axis.to_owned();
     }
@@ -205,22 +206,23 @@ fn label(axis: &str) -> String {
     spelled
 }
 
-fn in_braces(labels: &Labels) -> String {
+fn label_set(labels: &Labels) -> String {
     if labels.is_empty() {
         return String::new();
     }
-    let pairs: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", quoted(value))).collect();
+    let pairs: Vec<String> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape_label_value(value))).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
 /// The inside of a label's quotation marks.
-fn quoted(text: &str) -> String {
-    visible(text).replace('\\', r"\\").replace('"', r#"\""#)
+fn escape_label_value(text: &str) -> String {
+    escape_invisible(text).replace('\\', r"\\").replace('"', r#"\""#)
 }
 
 /// A help text: the older format knows no escape of a quotation mark, the newer one wants it escaped, so there is none.
-fn help_text(text: &str) -> String {
-    visible(text).replace('\\', r"\\").replace('"', "'")
+fn escape_help(text: &str) -> String {
+    escape_invisible(text).replace('\\', r"\\").replace('"', "'")
 }
 
 #[cfg(test)]
@@ -228,26 +230,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_axes_become_one_label() {
-        assert_eq!(label("call"), "call");
-        assert_eq!(label("a_2e_b"), "a_2e_b");
-        assert_eq!(label("a.b"), "U__a_2e_b");
-        assert_eq!(label("metric"), "U__metric");
-        assert_eq!([label("tag_by"), label("tag_a.b")], ["tag_by", "U__tag__a_2e_b"]);
-        assert_eq!(label("_x"), "U____x");
-        assert_eq!(label("4k"), "U__4k");
+    fn axis_labels_are_unique() {
+        assert_eq!(label_name("call"), "call");
+        assert_eq!(label_name("a_2e_b"), "a_2e_b");
+        assert_eq!(label_name("a.b"), "U__a_2e_b");
+        assert_eq!(label_name("metric"), "U__metric");
+        assert_eq!([label_name("tag_by"), label_name("tag_a.b")], ["tag_by", "U__tag__a_2e_b"]);
+        assert_eq!(label_name("_x"), "U____x");
+        assert_eq!(label_name("4k"), "U__4k");
     }
 
     #[test]
-    fn texts_are_escaped_for_both_formats() {
+    fn texts_are_escaped_for_both_formats_of_prometheus() {
         let acting = "a\"b\\c\nd";
-        assert_eq!(quoted(acting), r#"a\"b\\c\\nd"#);
-        assert_eq!(help_text(acting), r"a'b\\c\\nd");
+        assert_eq!(escape_label_value(acting), r#"a\"b\\c\\nd"#);
+        assert_eq!(escape_help(acting), r"a'b\\c\\nd");
     }
 
     #[test]
-    fn durations_are_in_seconds_and_read_back_as_they_were() {
-        let (unit, to_base) = base(Unit::Nanoseconds);
+    fn durations_in_seconds_round_trip() {
+        let (unit, to_base) = base_unit(Unit::Nanoseconds);
         assert_eq!((unit, format!("{:?}", to_base(61.2))), ("seconds", "6.12e-8".into()));
     }
 }

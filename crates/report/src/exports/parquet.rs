@@ -1,7 +1,7 @@
 //! Apache Parquet: one table of figures, or one of raw samples, a column each with its type.
 //!
 //! An axis is a column `axis_NAME`, of numbers where all its values are numbers. Units are in the file's metadata, under
-//! [`UNITS`], since what a reader such as pyarrow shows of a column's own is written by Arrow alone.
+//! [`UNITS_KEY`], since what a reader such as pyarrow shows of a column's own is written by Arrow alone.
 //!
 //! Source: the format's specification (parquet.apache.org/docs/file-format, LogicalTypes.md of apache/parquet-format).
 
@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
-use kelvin_model::text::visible;
-use kelvin_model::{Batches, Canary, Case, Name, Reading, Readings, Round, Tags, Value, json};
+use kelvin_model::text::escape_invisible;
+use kelvin_model::{Batches, Canary, Case, MetricReadings, Name, Readings, Round, SampleTags, Value, json};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -22,13 +22,13 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 
-use crate::{Render, Report, words};
+use crate::{Render, Report, labels};
 
 /// Key of the file's metadata: a JSON object from the name of a column to its unit.
-pub const UNITS: &str = "kelvin.units";
+pub const UNITS_KEY: &str = "kelvin.units";
 
 /// Rows of a row group: as many are in memory, and compressed together.
-const GROUP: usize = 1 << 17;
+const ROW_GROUP_ROWS: usize = 1 << 17;
 
 /// One row for each metric and case.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +40,7 @@ pub struct ParquetSamples;
 
 /// What a column holds; each may be null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+enum ColumnType {
     /// UTF-8, by a dictionary.
     Text,
     /// 64-bit floating point.
@@ -55,7 +55,7 @@ enum Holds {
 
 /// A value in a row.
 #[derive(Clone, Debug)]
-enum Cell {
+enum ParquetCell {
     Text(Option<Cow<'static, str>>),
     Real(Option<f64>),
     Count(Option<u64>),
@@ -64,18 +64,18 @@ enum Cell {
 }
 
 /// Name, content and unit of a column; the unit `unit` is that of the row's column of this name.
-type Definition = (&'static str, Holds, &'static str);
+type ColumnDefinition = (&'static str, ColumnType, &'static str);
 
-use Holds::{Count, Flag, Real, Text, Time};
+use ColumnType::{Count, Flag, Real, Text, Time};
 
-const OF_RUN: [Definition; 4] = [
+const RUN_COLUMNS: [ColumnDefinition; 4] = [
     ("run", Text, ""),
     ("started", Time, "microseconds since 1970, UTC"),
     ("run_tags", Text, ""),
     ("run_note", Text, ""),
 ];
 
-const OF_FIGURE: [Definition; 45] = [
+const FIGURE_COLUMNS: [ColumnDefinition; 45] = [
     ("unit", Text, ""),
     ("better", Text, ""),
     ("method_version", Count, ""),
@@ -123,7 +123,7 @@ const OF_FIGURE: [Definition; 45] = [
     ("reason", Text, ""),
 ];
 
-const OF_SAMPLE: [Definition; 16] = [
+const SAMPLE_COLUMNS: [ColumnDefinition; 16] = [
     ("unit", Text, ""),
     ("round", Count, ""),
     ("round_at", Real, "seconds"),
@@ -144,12 +144,12 @@ const OF_SAMPLE: [Definition; 16] = [
 
 impl Render for Parquet {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let axes = Axes::of(report.analysis.results.iter().map(|result| &result.case));
-        let mut table = Table::new(&axes, &OF_FIGURE)?;
+        let axes = AxisColumns::of_cases(report.analysis.results.iter().map(|result| &result.case));
+        let mut table = ParquetTable::new(&axes, &FIGURE_COLUMNS)?;
         for result in &report.analysis.results {
-            let mut row = origin(report, result.metric.id);
+            let mut row = run_cells(report, result.metric.id);
             row.extend(axes.cells(&result.case));
-            row.extend(figure(report, result));
+            row.extend(figure_cells(report, result));
             table.add(row)?;
         }
         out.write_all(&table.finish()?)
@@ -158,16 +158,16 @@ impl Render for Parquet {
 
 impl Render for ParquetSamples {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let axes = Axes::of(report.run.measurements.iter().map(|measurement| &measurement.planned.case));
-        let mut table = Table::new(&axes, &OF_SAMPLE)?;
+        let axes = AxisColumns::of_cases(report.run.measurements.iter().map(|measurement| &measurement.planned.case));
+        let mut table = ParquetTable::new(&axes, &SAMPLE_COLUMNS)?;
         for measurement in &report.run.measurements {
             for metric in &measurement.planned.metrics {
                 let unit = report.run.metric(metric).map(|metric| metric.unit.name());
-                let mut beginning = origin(report, *metric);
+                let mut beginning = run_cells(report, *metric);
                 beginning.extend(axes.cells(&measurement.planned.case));
-                beginning.push(Cell::Text(unit.map(Cow::Borrowed)));
+                beginning.push(ParquetCell::Text(unit.map(Cow::Borrowed)));
                 for (round, reading) in measurement.readings(metric) {
-                    samples(&mut table, &beginning, (round, reading))?;
+                    add_samples(&mut table, &beginning, (round, reading))?;
                 }
             }
         }
@@ -175,115 +175,125 @@ impl Render for ParquetSamples {
     }
 }
 
-fn samples(table: &mut Table, beginning: &[Cell], (round, reading): (&Round, &Reading)) -> io::Result<()> {
+fn add_samples(
+    table: &mut ParquetTable,
+    beginning: &[ParquetCell],
+    (round, reading): (&Round, &MetricReadings),
+) -> io::Result<()> {
     let beginning = [
         beginning,
-        &[Cell::Count(Some(round.index.into())), Cell::Real(Some(round.at)), Cell::Count(Some(round.cpu.into()))],
+        &[
+            ParquetCell::Count(Some(round.index.into())),
+            ParquetCell::Real(Some(round.at)),
+            ParquetCell::Count(Some(round.cpu.into())),
+        ],
     ]
     .concat();
     let (pair, iteration) = (reading.overhead.clock_pair, reading.overhead.loop_iteration);
     match &reading.readings {
         Readings::Scalars(values) => values.iter().enumerate().try_for_each(|(index, value)| {
-            let cells = [Cell::Count(Some(index as u64)), Cell::Real(Some(*value)), Cell::Count(None)];
-            let nothing = [Cell::Real(None), Cell::Real(None), Cell::Text(None)];
-            let none = std::iter::repeat_n(Cell::Real(None), 6);
+            let cells =
+                [ParquetCell::Count(Some(index as u64)), ParquetCell::Real(Some(*value)), ParquetCell::Count(None)];
+            let nothing = [ParquetCell::Real(None), ParquetCell::Real(None), ParquetCell::Text(None)];
+            let none = std::iter::repeat_n(ParquetCell::Real(None), 6);
             table.add([&beginning[..], &cells, &nothing].concat().into_iter().chain(none).collect())
         }),
         Readings::Batches(batches) => (0..batches.len()).try_for_each(|index| {
             let mut row = beginning.clone();
-            row.extend([Cell::Count(Some(index as u64)), Cell::Real(None)]);
-            row.extend(batch(batches, index));
-            row.extend([pair, iteration].map(|value| Cell::Real(Some(value))));
-            row.extend(Canary::ALL.map(|canary| Cell::Real(beside(batches, canary, index))));
+            row.extend([ParquetCell::Count(Some(index as u64)), ParquetCell::Real(None)]);
+            row.extend(batch_cells(batches, index));
+            row.extend([pair, iteration].map(|value| ParquetCell::Real(Some(value))));
+            row.extend(Canary::ALL.map(|canary| ParquetCell::Real(neighbouring_canary(batches, canary, index))));
             table.add(row)
         }),
     }
 }
 
-fn batch(batches: &Batches, index: usize) -> [Cell; 4] {
+fn batch_cells(batches: &Batches, index: usize) -> [ParquetCell; 4] {
     let tags = batches.tags.get(index).copied().unwrap_or_default();
-    let names: Vec<&str> = Tags::NAMED.iter().filter(|(tag, _)| tags.any(*tag)).map(|(_, name)| *name).collect();
+    let names: Vec<&str> =
+        SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name).collect();
     [
-        Cell::Count(batches.iterations.get(index).copied()),
-        Cell::Real(batches.nanoseconds.get(index).copied()),
-        Cell::Real(Some(batches.work_per_iteration)),
-        Cell::Text(Some(names.join(" ").into())),
+        ParquetCell::Count(batches.iterations.get(index).copied()),
+        ParquetCell::Real(batches.nanoseconds.get(index).copied()),
+        ParquetCell::Real(Some(batches.work_per_iteration)),
+        ParquetCell::Text(Some(names.join(" ").into())),
     ]
 }
 
 /// The mean of a canary's readings on either side of a batch.
-fn beside(batches: &Batches, canary: Canary, index: usize) -> Option<f64> {
+fn neighbouring_canary(batches: &Batches, canary: Canary, index: usize) -> Option<f64> {
     batches.neighbours(canary, index).map(|(before, after)| f64::midpoint(before.into(), after.into()))
 }
 
 /// The run, and the metric.
-fn origin(report: &Report<'_>, metric: Name) -> Vec<Cell> {
+fn run_cells(report: &Report<'_>, metric: Name) -> Vec<ParquetCell> {
     let outline = &report.run.outline;
     let started = outline.started.parse::<Timestamp>().ok().map(Timestamp::as_microsecond);
     let labels = &report.run.labels;
-    let tags = Some(labels.tags_in_words()).filter(|tags| !tags.is_empty());
-    let said = [tags.as_deref(), labels.note.as_deref()].map(|said| said.map_or(Cell::Text(None), text));
-    let mut cells = vec![text(&outline.id), Cell::Time(started)];
+    let tags = Some(labels.tags_text()).filter(|tags| !tags.is_empty());
+    let said = [tags.as_deref(), labels.note.as_deref()].map(|said| said.map_or(ParquetCell::Text(None), text_cell));
+    let mut cells = vec![text_cell(&outline.id), ParquetCell::Time(started)];
     cells.extend(said);
-    cells.push(Cell::Text(Some(metric.as_str().into())));
+    cells.push(ParquetCell::Text(Some(metric.as_str().into())));
     cells
 }
 
-fn text(text: &str) -> Cell {
-    Cell::Text(Some(visible(text).into_owned().into()))
+fn text_cell(text: &str) -> ParquetCell {
+    ParquetCell::Text(Some(escape_invisible(text).into_owned().into()))
 }
 
-fn figure(report: &Report<'_>, result: &MetricResult) -> Vec<Cell> {
+fn figure_cells(report: &Report<'_>, result: &MetricResult) -> Vec<ParquetCell> {
     let metric = &result.metric;
-    let summary = result.outcome.found();
+    let summary = result.outcome.found_summary();
     // A metric that is not known has no headline, whatever its samples.
     let head = result.outcome.summary();
     let interval = head.and_then(|summary| summary.interval);
     let prediction = result.prediction.as_ref();
-    let word = |word: &'static str| Cell::Text(Some(word.into()));
+    let word = |word: &'static str| ParquetCell::Text(Some(word.into()));
     let explained: Vec<&str> = result.explained_by.iter().map(|id| id.as_str()).collect();
     let mut row = vec![
         word(metric.unit.name()),
         word(metric.better.name()),
-        Cell::Count(Some(metric.version.into())),
-        Cell::Flag(Some(result.only_input)),
-        word(words::status(&result.outcome)),
-        Cell::Real(head.map(|summary| summary.headline)),
+        ParquetCell::Count(Some(metric.version.into())),
+        ParquetCell::Flag(Some(result.only_input)),
+        word(labels::status(&result.outcome)),
+        ParquetCell::Real(head.map(|summary| summary.headline)),
     ];
-    row.extend(ends(interval));
+    row.extend(interval_cells(interval));
     row.extend([
-        Cell::Text(interval.map(|interval| kind(interval.kind).into())),
-        Cell::Real(interval.map(|interval| interval.level)),
-        word(words::treatment_id(metric.headline)),
-        Cell::Real(result.cycles),
-        Cell::Real(prediction.map(|prediction| prediction.value)),
-        Cell::Real(prediction.map(|prediction| prediction.low)),
-        Cell::Real(prediction.map(|prediction| prediction.high)),
-        Cell::Real(result.ratio),
-        word(words::verdict_id(result.verdict)),
-        text(&explained.join(" ")),
+        ParquetCell::Text(interval.map(|interval| interval_kind(interval.kind).into())),
+        ParquetCell::Real(interval.map(|interval| interval.level)),
+        word(labels::treatment_id(metric.headline)),
+        ParquetCell::Real(result.cycles),
+        ParquetCell::Real(prediction.map(|prediction| prediction.value)),
+        ParquetCell::Real(prediction.map(|prediction| prediction.low)),
+        ParquetCell::Real(prediction.map(|prediction| prediction.high)),
+        ParquetCell::Real(result.ratio),
+        word(labels::verdict_id(result.verdict)),
+        text_cell(&explained.join(" ")),
     ]);
-    row.extend(of_samples(summary));
+    row.extend(distribution_cells(summary));
     let warnings: Vec<&str> = result.warnings.iter().map(|warning| warning.text()).collect();
-    let reason = words::no_number(&result.outcome, metric.unit).map(|(_, why)| why).unwrap_or_default();
+    let reason = labels::missing_reason(&result.outcome, metric.unit).map(|(_, why)| why).unwrap_or_default();
     let outline = &report.run.outline;
-    row.extend([&outline.machine.identity, &outline.kelvin, &warnings.join("; "), &reason].map(|one| text(one)));
+    row.extend([&outline.machine.identity, &outline.kelvin, &warnings.join("; "), &reason].map(|one| text_cell(one)));
     row
 }
 
-fn of_samples(summary: Option<&Summary>) -> Vec<Cell> {
-    let real = |of: fn(&Summary) -> f64| Cell::Real(summary.map(of));
+fn distribution_cells(summary: Option<&Summary>) -> Vec<ParquetCell> {
+    let real = |of: fn(&Summary) -> f64| ParquetCell::Real(summary.map(of));
     let mut row = vec![real(|summary| summary.kept_share), real(|summary| summary.as_found.value)];
-    row.extend(ends(summary.and_then(|summary| summary.as_found.interval)));
+    row.extend(interval_cells(summary.and_then(|summary| summary.as_found.interval)));
     let undisturbed = summary.and_then(|summary| summary.undisturbed);
-    row.push(Cell::Real(undisturbed.map(|figure| figure.value)));
-    row.extend(ends(undisturbed.and_then(|figure| figure.interval)));
+    row.push(ParquetCell::Real(undisturbed.map(|figure| figure.value)));
+    row.extend(interval_cells(undisturbed.and_then(|figure| figure.interval)));
     row.extend([
-        Cell::Count(summary.map(|summary| summary.distribution.n)),
-        Cell::Count(summary.map(|summary| summary.rounds.into())),
-        Cell::Count(summary.map(|summary| summary.failed_rounds.into())),
+        ParquetCell::Count(summary.map(|summary| summary.distribution.n)),
+        ParquetCell::Count(summary.map(|summary| summary.rounds.into())),
+        ParquetCell::Count(summary.map(|summary| summary.failed_rounds.into())),
         real(|summary| summary.effective_samples),
-        Cell::Flag(summary.map(|summary| summary.distribution.of_batch_means)),
+        ParquetCell::Flag(summary.map(|summary| summary.distribution.of_batch_means)),
         real(|summary| summary.distribution.best),
         real(|summary| summary.distribution.min),
         real(|summary| summary.distribution.p5),
@@ -299,11 +309,11 @@ fn of_samples(summary: Option<&Summary>) -> Vec<Cell> {
     row
 }
 
-fn ends(interval: Option<Interval>) -> [Cell; 2] {
-    [interval.map(|interval| interval.lower), interval.map(|interval| interval.upper)].map(Cell::Real)
+fn interval_cells(interval: Option<Interval>) -> [ParquetCell; 2] {
+    [interval.map(|interval| interval.lower), interval.map(|interval| interval.upper)].map(ParquetCell::Real)
 }
 
-fn kind(kind: IntervalKind) -> &'static str {
+fn interval_kind(kind: IntervalKind) -> &'static str {
     match kind {
         IntervalKind::Confidence => "confidence",
         IntervalKind::Range => "range",
@@ -311,10 +321,10 @@ fn kind(kind: IntervalKind) -> &'static str {
 }
 
 /// The axes of a table, and whether all values of each are numbers.
-struct Axes(BTreeMap<Name, bool>);
+struct AxisColumns(BTreeMap<Name, bool>);
 
-impl Axes {
-    fn of<'a>(cases: impl Iterator<Item = &'a Case>) -> Self {
+impl AxisColumns {
+    fn of_cases<'a>(cases: impl Iterator<Item = &'a Case>) -> Self {
         let mut axes = BTreeMap::new();
         for (axis, value) in cases.flat_map(Case::iter) {
             *axes.entry(axis).or_insert(true) &= matches!(value, Value::Integer(_));
@@ -322,12 +332,12 @@ impl Axes {
         Self(axes)
     }
 
-    fn cells(&self, case: &Case) -> Vec<Cell> {
+    fn cells(&self, case: &Case) -> Vec<ParquetCell> {
         let cell = |(axis, is_number): (&Name, &bool)| match (case.get(axis), is_number) {
-            (Some(Value::Integer(value)), true) => Cell::Count(Some(value)),
-            (_, true) => Cell::Count(None),
-            (Some(Value::Word(word)), false) => Cell::Text(Some(word.as_str().into())),
-            (value, false) => Cell::Text(value.map(|value| value.to_string().into())),
+            (Some(Value::Integer(value)), true) => ParquetCell::Count(Some(value)),
+            (_, true) => ParquetCell::Count(None),
+            (Some(Value::Word(word)), false) => ParquetCell::Text(Some(word.as_str().into())),
+            (value, false) => ParquetCell::Text(value.map(|value| value.to_string().into())),
         };
         self.0.iter().map(cell).collect()
     }
@@ -336,16 +346,16 @@ impl Axes {
 /// A file under way: the rows that are in no row group yet, by column.
 ///
 /// It grows in memory, compressed: the writer of Parquet wants one that can go to another thread.
-struct Table {
+struct ParquetTable {
     writer: SerializedFileWriter<Vec<u8>>,
-    columns: Vec<Holds>,
-    rows: Vec<Vec<Cell>>,
+    columns: Vec<ColumnType>,
+    rows: Vec<Vec<ParquetCell>>,
 }
 
-impl Table {
-    fn new(axes: &Axes, definitions: &[Definition]) -> io::Result<Self> {
-        let named = |&(name, holds, unit): &Definition| (name.to_owned(), holds, unit);
-        let mut columns: Vec<(String, Holds, &str)> = OF_RUN.iter().map(named).collect();
+impl ParquetTable {
+    fn new(axes: &AxisColumns, definitions: &[ColumnDefinition]) -> io::Result<Self> {
+        let named = |&(name, holds, unit): &ColumnDefinition| (name.to_owned(), holds, unit);
+        let mut columns: Vec<(String, ColumnType, &str)> = RUN_COLUMNS.iter().map(named).collect();
         columns.push(("metric".into(), Text, ""));
         columns.extend(
             axes.0.iter().map(|(axis, is_number)| (format!("axis_{axis}"), if *is_number { Count } else { Text }, "")),
@@ -356,7 +366,7 @@ impl Table {
             .filter(|(.., unit)| !unit.is_empty())
             .map(|(name, _, unit)| (name.as_str(), *unit))
             .collect();
-        let units = KeyValue::new(UNITS.to_owned(), json::plain(&units)?);
+        let units = KeyValue::new(UNITS_KEY.to_owned(), json::to_string(&units)?);
         let fields: Result<Vec<TypePtr>, ParquetError> =
             columns.iter().map(|(name, holds, _)| holds.field(name).map(Arc::new)).collect();
         let schema = Type::group_type_builder("kelvin").with_fields(fields.map_err(io::Error::other)?).build();
@@ -369,10 +379,10 @@ impl Table {
         Ok(Self { writer, columns: columns.into_iter().map(|(_, holds, _)| holds).collect(), rows: Vec::new() })
     }
 
-    fn add(&mut self, row: Vec<Cell>) -> io::Result<()> {
+    fn add(&mut self, row: Vec<ParquetCell>) -> io::Result<()> {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);
-        if self.rows.len() == GROUP { self.write().map_err(io::Error::other) } else { Ok(()) }
+        if self.rows.len() == ROW_GROUP_ROWS { self.write().map_err(io::Error::other) } else { Ok(()) }
     }
 
     fn finish(mut self) -> io::Result<Vec<u8>> {
@@ -400,13 +410,13 @@ impl Table {
             }
             match self.columns[index] {
                 Text => {
-                    write!(ByteArrayType, Cell::Text(value) => value.as_ref().map(|text| ByteArray::from(text.as_ref())))
+                    write!(ByteArrayType, ParquetCell::Text(value) => value.as_ref().map(|text| ByteArray::from(text.as_ref())))
                 }
-                Real => write!(DoubleType, Cell::Real(value) => *value),
+                Real => write!(DoubleType, ParquetCell::Real(value) => *value),
                 // The bits of an unsigned number are stored as those of a signed one, by the format.
-                Count => write!(Int64Type, Cell::Count(value) => value.map(u64::cast_signed)),
-                Flag => write!(BoolType, Cell::Flag(value) => *value),
-                Time => write!(Int64Type, Cell::Time(value) => *value),
+                Count => write!(Int64Type, ParquetCell::Count(value) => value.map(u64::cast_signed)),
+                Flag => write!(BoolType, ParquetCell::Flag(value) => *value),
+                Time => write!(Int64Type, ParquetCell::Time(value) => *value),
             }
             column.close()?;
             index += 1;
@@ -415,7 +425,7 @@ impl Table {
     }
 }
 
-impl Holds {
+impl ColumnType {
     fn field(self, name: &str) -> Result<Type, ParquetError> {
         let unsigned = LogicalType::integer(64, false);
         let time = LogicalType::timestamp(true, TimeUnit::MICROS);

@@ -3,8 +3,8 @@
 use kelvin_analysis::CanaryHistory;
 use kelvin_model::Unit;
 
-use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Plot, Point, Role, Series};
-use crate::{Report, units, words};
+use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Plot, Point, Series, SeriesRole};
+use crate::{Report, labels, units};
 
 /// Bins over time into which a canary's readings are drawn: about one for every two pixels.
 const CANARY_BINS: usize = 360;
@@ -23,13 +23,13 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
     let mut series = Vec::new();
     let mut sentences = Vec::new();
     for (style, history) in canaries.iter().enumerate() {
-        let label = words::canary(history.canary);
-        series.push(Series { label: label.into(), role: Role::History, style, points: thinned(history) });
+        let label = labels::canary(history.canary);
+        series.push(Series { label: label.into(), role: SeriesRole::History, style, points: binned_points(history) });
         sentences.push(format!(
             "{label}: {} of readings within {} of {}.",
             units::share(history.steady_share),
             units::share(history.tolerance),
-            units::plain(history.reference, Unit::Nanoseconds)
+            units::value_text(history.reference, Unit::Nanoseconds)
         ));
     }
     let tolerance = canaries.iter().map(|history| history.tolerance).fold(0.0, f64::max);
@@ -61,7 +61,7 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
 }
 
 /// Readings of a canary relative to its reference, in bins over time: the median, with lowest and highest as its band.
-fn thinned(history: &CanaryHistory) -> Vec<Point> {
+fn binned_points(history: &CanaryHistory) -> Vec<Point> {
     let end = history.points.iter().map(|point| point.at).fold(0.0, f64::max);
     let width = end / CANARY_BINS as f64;
     let mut bins: Vec<(f64, Vec<f64>)> = Vec::new();

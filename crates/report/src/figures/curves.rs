@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use kelvin_analysis::{
-    Coefficient, Concluded, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine,
-    Outcome,
+    Coefficient, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine, Outcome,
+    StatedConclusion,
 };
 use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
-use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name, spans_magnitudes};
-use crate::palette::SERIES;
-use crate::sections::{Alike, Curve, CurveSeries};
-use crate::{Report, units, words};
+use super::{
+    AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, needs_log_y_axis, safe_file_name,
+};
+use crate::palette::SERIES_COLORS;
+use crate::sections::{CommonAxes, Curve, CurveSeries};
+use crate::{Report, labels, units};
 
 /// The figures of a curve: one, or one for each value of a parameter where a single one would need the same colour twice.
 pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
-    let Some(axis) = parted_by(curve) else { return curve_figure(report, curve).into_iter().collect() };
+    let Some(axis) = split_axis(curve) else { return curve_figure(report, curve).into_iter().collect() };
     let mut parts: Vec<(Value, Vec<CurveSeries<'_>>)> = Vec::new();
     for line in &curve.series {
         let Some(value) = line.held.get(&axis) else { continue };
@@ -28,7 +30,7 @@ pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figur
         let at = units::case(curve.metric, &std::iter::once((axis, value)).collect());
         let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
         Some(Figure {
-            id: file_name(&format!("{} {at}", curve.metric.id)),
+            id: safe_file_name(&format!("{} {at}", curve.metric.id)),
             title: format!("{}, {at}", figure.title),
             ..figure
         })
@@ -37,8 +39,8 @@ pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figur
 }
 
 /// The parameter by which a curve of more lines than there are colours is parted into figures of fewer lines, the fewest of them.
-fn parted_by(curve: &Curve<'_>) -> Option<Name> {
-    if curve.series.len() <= SERIES {
+fn split_axis(curve: &Curve<'_>) -> Option<Name> {
+    if curve.series.len() <= SERIES_COLORS {
         return None;
     }
     let parts = |axis: Name| -> Option<(bool, usize, Name)> {
@@ -47,7 +49,7 @@ fn parted_by(curve: &Curve<'_>) -> Option<Name> {
             *counts.entry(line.held.get(&axis)?).or_default() += 1;
         }
         let most = counts.values().copied().max()?;
-        (counts.len() > 1).then_some((most > SERIES, counts.len(), axis))
+        (counts.len() > 1).then_some((most > SERIES_COLORS, counts.len(), axis))
     };
     let axes = curve.series.first()?.held.iter().map(|(axis, _)| axis).collect::<Vec<Name>>();
     axes.into_iter()
@@ -58,11 +60,11 @@ fn parted_by(curve: &Curve<'_>) -> Option<Name> {
 
 /// The figure of a curve; `None` where nothing of it was measured.
 fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
-    let names = Names::of(curve);
+    let names = LineNames::for_curve(curve);
     let mut series = Vec::new();
     for (style, (line, name)) in curve.series.iter().zip(&names.each).enumerate() {
         series.extend(measured_series(line, name, style));
-        series.extend(law(report, curve, line).and_then(|law| fitted_series(law, name, style)));
+        series.extend(fitted_law(report, curve, line).and_then(|law| fitted_series(law, name, style)));
     }
     if !is_measured(&series) {
         return None;
@@ -72,13 +74,13 @@ fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
     series.extend(ceilings.iter().filter_map(ceiling_series));
     series.extend(published_series(report, curve, &names));
     Some(Figure {
-        id: file_name(&curve.metric.id),
-        title: title(curve.metric).to_owned(),
+        id: safe_file_name(&curve.metric.id),
+        title: metric_title(curve.metric).to_owned(),
         description: [
             describe(curve, &names),
-            laws_in_words(report, curve, &names),
-            conclusions(report, curve),
-            ceilings.iter().map(said_of).collect(),
+            law_texts(report, curve, &names),
+            conclusion_texts(report, curve),
+            ceilings.iter().map(ceiling_text).collect(),
         ]
         .concat(),
         shows: lines_of(curve),
@@ -87,50 +89,50 @@ fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
             y: FigureAxis {
                 label: "measured".into(),
                 kind: curve.metric.unit.into(),
-                logarithmic: spans_magnitudes(&series, curve.metric.unit),
+                logarithmic: needs_log_y_axis(&series, curve.metric.unit),
                 from_zero: true,
             },
             guides: Vec::new(),
-            marks: marks(report, curve, &names),
+            marks: curve_marks(report, curve, &names),
             series,
         }),
     })
 }
 
 /// Longest name of a line that a legend has room for.
-const LONGEST_NAME: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 
 /// What the lines of a curve are called in its figure.
-pub(super) struct Names {
+pub(super) struct LineNames {
     pub(super) each: Vec<String>,
     /// What they have alike, where it is left out of their names.
-    alike: Alike,
+    alike: CommonAxes,
 }
 
-impl Names {
+impl LineNames {
     /// Their labels; where one is too long, what tells them apart.
-    fn of(curve: &Curve<'_>) -> Self {
-        Self::of_lines(curve, &curve.series.iter().collect::<Vec<_>>())
+    fn for_curve(curve: &Curve<'_>) -> Self {
+        Self::for_lines(curve, &curve.series.iter().collect::<Vec<_>>())
     }
 
     /// The same of lines of several curves over the same parameters, of which this is one.
-    pub(super) fn of_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
-        if lines.iter().all(|line| line.label.chars().count() <= LONGEST_NAME) {
-            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: Alike::default() };
+    pub(super) fn for_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
+        if lines.iter().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
+            return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: CommonAxes::default() };
         }
-        let alike = Alike::of(curve.metric, lines.iter().map(|line| &line.held));
-        Self { each: lines.iter().map(|line| alike.rest(curve.metric, &line.held)).collect(), alike }
+        let alike = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.held));
+        Self { each: lines.iter().map(|line| alike.rest_text(curve.metric, &line.held)).collect(), alike }
     }
 
     /// What all lines have alike, as a sentence, where their names leave it out.
-    pub(super) fn said_of_all(&self) -> Option<String> {
+    pub(super) fn common_axes_text(&self) -> Option<String> {
         self.alike.sentence()
     }
 }
 
 /// The law that was fitted to a line and describes it.
-fn law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
-    let is_its = |law: &&FittedLaw| is_of(curve, line, (law.metric, law.workers), &law.held);
+fn fitted_law<'a>(report: &Report<'a>, curve: &Curve<'_>, line: &CurveSeries<'_>) -> Option<&'a FittedLaw> {
+    let is_its = |law: &&FittedLaw| is_law_of_line(curve, line, (law.metric, law.workers), &law.held);
     report.analysis.laws.iter().find(|law| is_its(law) && law.describes)
 }
 
@@ -143,19 +145,19 @@ fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
     let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
     numbers.dedup();
     let point = |x: f64| {
-        let y = law.at(x);
+        let y = law.rate_at(x);
         Point { x, y, low: y, high: y }
     };
-    let label = named(name, "fitted law");
-    Series { label, role: Role::Fitted, style, points: Vec::new() }.with(numbers.into_iter().map(point))
+    let label = name_with_suffix(name, "fitted law");
+    Series { label, role: SeriesRole::Fitted, style, points: Vec::new() }.with(numbers.into_iter().map(point))
 }
 
 /// The laws that are drawn, in words.
-fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<String> {
+fn law_texts(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<String> {
     let sentence = |(line, name): (&CurveSeries<'_>, &String)| {
-        let law = law(report, curve, line)?;
+        let law = fitted_law(report, curve, line)?;
         let share = |of: Coefficient| {
-            let percent = |share: f64| units::plain(100.0 * share, Unit::Ratio);
+            let percent = |share: f64| units::value_text(100.0 * share, Unit::Ratio);
             format!("{} % ({} to {})", percent(of.value), percent(of.lower), percent(of.upper))
         };
         Some(format!(
@@ -169,26 +171,26 @@ fn laws_in_words(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<S
 }
 
 /// The memory levels, for the curve from which they were derived.
-fn levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
+fn memory_levels<'a>(report: &Report<'a>, curve: &Curve<'_>) -> Option<&'a MemoryLevels> {
     report.analysis.levels.as_ref().filter(|found| curve.metric.id == found.metric)
 }
 
 /// The working sets between which memory levels end, with a line in their middle on the logarithmic axis.
-fn marks(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
+fn curve_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
     let end = |level: &MemoryLevel| {
         let capacity = level.capacity?;
         let (low, high) = (capacity.low as f64, capacity.high as f64);
         Some(Mark { label: format!("end of {}", level.name), at: (low * high).sqrt(), low, high })
     };
-    let levels = levels(report, curve);
-    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knees(report, curve, names)).collect()
+    let levels = memory_levels(report, curve);
+    levels.iter().flat_map(|found| &found.levels).filter_map(end).chain(knee_marks(report, curve, names)).collect()
 }
 
 /// Longest name of a knee that several lines have.
-const LONGEST_KNEE: usize = 48;
+const MAX_KNEE_CHARS: usize = 48;
 
 /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
-fn knees(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
+fn knee_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
     let mut marks: Vec<Mark> = Vec::new();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for (mark, name) in each_knee(report, curve, names) {
@@ -205,18 +207,18 @@ fn knees(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Mark> {
         }
     }
     for (mark, lines) in marks.iter_mut().zip(&lines).filter(|(_, lines)| lines.len() > 1) {
-        let all = named(&lines.join("; "), "knee");
-        mark.label = if all.chars().count() <= LONGEST_KNEE { all } else { format!("knee of {} lines", lines.len()) };
+        let all = name_with_suffix(&lines.join("; "), "knee");
+        mark.label = if all.chars().count() <= MAX_KNEE_CHARS { all } else { format!("knee of {} lines", lines.len()) };
     }
     marks
 }
 
 /// The knee of each line, and the name of the line.
-fn each_knee(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<(Mark, String)> {
+fn each_knee(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<(Mark, String)> {
     let mark = |(line, name): (&CurveSeries<'_>, &String)| {
-        let is_its = |knee: &&KneeMark| is_of(curve, line, (knee.metric, knee.axis), &knee.held);
+        let is_its = |knee: &&KneeMark| is_law_of_line(curve, line, (knee.metric, knee.axis), &knee.held);
         let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
-        let label = named(if curve.series.len() > 1 { name } else { "" }, "knee");
+        let label = name_with_suffix(if curve.series.len() > 1 { name } else { "" }, "knee");
         let mark = Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 };
         Some((mark, name.clone()))
     };
@@ -224,20 +226,20 @@ fn each_knee(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<(Mark
 }
 
 /// Whether data of a metric over an axis, with the other parameters held, are those of a curve's line.
-fn is_of(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
+fn is_law_of_line(curve: &Curve<'_>, line: &CurveSeries<'_>, (metric, axis): (Name, Name), held: &Case) -> bool {
     metric == curve.metric.id && axis == curve.axis.name && units::case(curve.metric, held) == line.label
 }
 
 /// What follows from lower metrics beside the lines of a curve: predictions dashed, bounds dotted.
-fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Series> {
+fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
     let of_line = |(style, line): (usize, &CurveSeries<'_>)| -> Vec<Series> {
         let its = report.analysis.model_lines.iter();
-        let its = its.filter(|model| is_of(curve, line, (model.metric, model.axis), &model.held));
+        let its = its.filter(|model| is_law_of_line(curve, line, (model.metric, model.axis), &model.held));
         let name = if curve.series.len() > 1 { names.each[style].as_str() } else { "" };
         let series = |model: &ModelLine| {
-            let role = if model.is_bound { Role::Fitted } else { Role::Predicted };
+            let role = if model.is_bound { SeriesRole::Fitted } else { SeriesRole::Predicted };
             let points = model.points.iter().map(|&(x, y)| Point { x: x as f64, y, low: y, high: y });
-            Series { label: named(name, &model.label), role, style, points: Vec::new() }.with(points)
+            Series { label: name_with_suffix(name, &model.label), role, style, points: Vec::new() }.with(points)
         };
         its.filter_map(series).collect()
     };
@@ -245,42 +247,42 @@ fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Se
 }
 
 /// The ceiling of one line of a curve.
-struct Ceiling<'a> {
+struct LineCeilingSeries<'a> {
     line: &'a CurveSeries<'a>,
     style: usize,
     ends: &'a LineCeiling,
 }
 
 /// The ceilings of a curve, of one line each.
-fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<Ceiling<'a>> {
+fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<LineCeilingSeries<'a>> {
     let of = |(style, line): (usize, &'a CurveSeries<'a>)| {
         let (_, first) = line.points.first()?;
         let is_its = |ends: &&LineCeiling| {
             ends.metric == curve.metric.id && ends.held.iter().all(|(axis, value)| first.case.get(&axis) == Some(value))
         };
-        Some(Ceiling { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
+        Some(LineCeilingSeries { line, style, ends: report.analysis.ceilings.iter().find(is_its)? })
     };
     curve.series.iter().enumerate().filter_map(of).collect()
 }
 
 /// A ceiling as a line over all messages, in the colour of its measured line.
-fn ceiling_series(Ceiling { line, style, ends }: &Ceiling<'_>) -> Option<Series> {
+fn ceiling_series(LineCeilingSeries { line, style, ends }: &LineCeilingSeries<'_>) -> Option<Series> {
     let LineCeiling { low, high, .. } = ends;
     let y = (low * high).sqrt();
     let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
     let label = format!("{}, if calls were free", line.label);
-    Series { label, role: Role::Fitted, style: *style, points: Vec::new() }.with(ends.into_iter())
+    Series { label, role: SeriesRole::Fitted, style: *style, points: Vec::new() }.with(ends.into_iter())
 }
 
-fn said_of(Ceiling { line, ends, .. }: &Ceiling<'_>) -> String {
+fn ceiling_text(LineCeilingSeries { line, ends, .. }: &LineCeilingSeries<'_>) -> String {
     let rate = units::span(ends.low, ends.high, Unit::BytesPerSecond);
     format!("Dotted, the ceiling of {}: {rate} if calls were free, by {}.", line.label, ends.by)
 }
 
 /// The conclusions from a curve, with their test, stated once for neighbours that share it.
-fn conclusions(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
-    let all = levels(report, curve).map_or(&[][..], |found| &found.conclusions);
-    let sentence = |(index, conclusion): (usize, &Concluded)| {
+fn conclusion_texts(report: &Report<'_>, curve: &Curve<'_>) -> Vec<String> {
+    let all = memory_levels(report, curve).map_or(&[][..], |found| &found.conclusions);
+    let sentence = |(index, conclusion): (usize, &StatedConclusion)| {
         let shared = all.get(index + 1).is_some_and(|next| next.test == conclusion.test);
         let test = if shared { String::new() } else { format!(" ({})", conclusion.test) };
         format!("{}{test}.", conclusion.text)
@@ -302,7 +304,7 @@ pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
 
 /// Whether this run measured a line of at least two points; a single point is in the table.
 pub(super) fn is_measured(series: &[Series]) -> bool {
-    let is_ours = |line: &&Series| matches!(line.role, Role::Measured | Role::AsFound);
+    let is_ours = |line: &&Series| matches!(line.role, SeriesRole::Measured | SeriesRole::AsFound);
     let points_of = |style: usize| {
         series.iter().filter(is_ours).filter(move |line| line.style == style).flat_map(|line| &line.points)
     };
@@ -314,7 +316,7 @@ pub(super) fn is_measured(series: &[Series]) -> bool {
 }
 
 /// The label of a series: its name, what it is, or both.
-pub(super) fn named(name: &str, suffix: &str) -> String {
+pub(super) fn name_with_suffix(name: &str, suffix: &str) -> String {
     match (name.is_empty(), suffix.is_empty()) {
         (true, true) => "measured".to_owned(),
         (true, false) => suffix.to_owned(),
@@ -339,38 +341,38 @@ pub(super) fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
 }
 
 /// The prediction of a result with the range around it.
-pub(super) fn foreseen(result: &MetricResult) -> Option<[f64; 3]> {
+pub(super) fn predicted_interval(result: &MetricResult) -> Option<[f64; 3]> {
     let prediction = result.prediction.as_ref()?;
     Some([prediction.value, prediction.low, prediction.high])
 }
 
 /// What a result's value and range are read from.
-pub(super) type Reading = fn(&MetricResult) -> Option<[f64; 3]>;
+pub(super) type ValueAndInterval = fn(&MetricResult) -> Option<[f64; 3]>;
 
 /// The three kinds of series that a line of results can have.
-pub(super) const KINDS: [(Role, &str, Reading); 3] = [
-    (Role::Measured, "", headline),
-    (Role::AsFound, "as found, too disturbed for a headline", as_found),
-    (Role::Predicted, "predicted", foreseen),
+pub(super) const SERIES_ROLES: [(SeriesRole, &str, ValueAndInterval); 3] = [
+    (SeriesRole::Measured, "", headline),
+    (SeriesRole::AsFound, "as found, too disturbed for a headline", as_found),
+    (SeriesRole::Predicted, "predicted", predicted_interval),
 ];
 
 /// The measured, as-found and predicted series of one line of a curve; those without points are left out.
 pub(super) fn measured_series(line: &CurveSeries<'_>, name: &str, style: usize) -> Vec<Series> {
-    let of = |(role, suffix, read): (Role, &str, Reading)| {
+    let of = |(role, suffix, read): (SeriesRole, &str, ValueAndInterval)| {
         let point = |(x, result): &(u64, &MetricResult)| {
             let [y, low, high] = read(result)?;
             Some(Point { x: *x as f64, y, low, high })
         };
-        Series { label: named(name, suffix), role, style, points: Vec::new() }
+        Series { label: name_with_suffix(name, suffix), role, style, points: Vec::new() }
             .with(line.points.iter().filter_map(point))
     };
-    KINDS.into_iter().filter_map(of).collect()
+    SERIES_ROLES.into_iter().filter_map(of).collect()
 }
 
 impl Series {
     /// A series, still without points, of what a reference machine published.
     pub(super) fn published(label: String, style: usize) -> Self {
-        Self { label, role: Role::Reference, style, points: Vec::new() }
+        Self { label, role: SeriesRole::Reference, style, points: Vec::new() }
     }
 
     /// The series with those of these points that can be drawn; `None` where there are none.
@@ -381,7 +383,7 @@ impl Series {
 }
 
 /// What reference machines published of each line that was measured here, in its colour.
-fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &Names) -> Vec<Series> {
+fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
     let of_line = |reference: &Reference| -> Vec<Series> {
         let series = |(style, (line, name)): (usize, (&CurveSeries<'_>, &String))| {
             let label = match name.is_empty() {
@@ -407,7 +409,7 @@ pub(super) fn reference_series(curve: &Curve<'_>, line: &str, reference: &Refere
     });
     let mut points: Vec<Point> = comparable
         .filter_map(|value| {
-            let x = curve.axis.of(&value.case)? as f64;
+            let x = curve.axis.number_in(&value.case)? as f64;
             Some(Point { x, y: value.value, low: value.value, high: value.value })
         })
         .collect();
@@ -416,13 +418,13 @@ pub(super) fn reference_series(curve: &Curve<'_>, line: &str, reference: &Refere
 }
 
 /// A curve in words: the range of each series, and its ratio to the prediction.
-fn describe(curve: &Curve<'_>, names: &Names) -> Vec<String> {
+fn describe(curve: &Curve<'_>, names: &LineNames) -> Vec<String> {
     let lines = curve.series.iter().zip(&names.each);
     let mut sentences: Vec<String> = lines.filter_map(|(line, name)| describe_line(curve, line, name)).collect();
     if sentences.is_empty() {
         return vec!["No point has a value.".into()];
     }
-    sentences.extend(names.said_of_all());
+    sentences.extend(names.common_axes_text());
     sentences
 }
 
@@ -433,14 +435,14 @@ pub(super) fn describe_line(curve: &Curve<'_>, line: &CurveSeries<'_>, name: &st
     let (first, last) = (measured.first()?, measured.last()?);
     let one = |&(x, value): &(u64, f64)| {
         let at = units::axis_value(Value::Integer(x), curve.axis.scale);
-        format!("{} at {at}", units::plain(value, curve.metric.unit))
+        format!("{} at {at}", units::value_text(value, curve.metric.unit))
     };
     let both = if measured.len() == 1 { one(first) } else { format!("from {} to {}", one(first), one(last)) };
-    Some(format!("{}{both}{}.", prefix(name), standing(line.points.iter().map(|(_, result)| *result))))
+    Some(format!("{}{both}{}.", prefix(name), verdict_counts(line.points.iter().map(|(_, result)| *result))))
 }
 
 /// What a metric is, as a title.
-pub(super) fn title(metric: &Metric) -> &str {
+pub(super) fn metric_title(metric: &Metric) -> &str {
     metric.summary.trim_end_matches('.')
 }
 
@@ -450,9 +452,9 @@ pub(super) fn prefix(name: &str) -> String {
 }
 
 /// Points against their predictions, as the end of a sentence.
-pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> String {
+pub(super) fn verdict_counts<'a>(results: impl Iterator<Item = &'a MetricResult>) -> String {
     let compared: Vec<(f64, bool)> =
-        results.filter_map(|result| Some((result.ratio?, words::is_gap(result.verdict)))).collect();
+        results.filter_map(|result| Some((result.ratio?, labels::is_gap(result.verdict)))).collect();
     if compared.is_empty() {
         return String::new();
     }
@@ -466,7 +468,7 @@ pub(super) fn standing<'a>(results: impl Iterator<Item = &'a MetricResult>) -> S
     }
     let low = compared.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
     let high = compared.iter().map(|(ratio, _)| *ratio).fold(0.0, f64::max);
-    let points = words::plural(compared.len() as u64, "point");
+    let points = labels::plural(compared.len() as u64, "point");
     let outside = if gaps == 0 { "none".to_owned() } else { gaps.to_string() };
     let ratios = match (units::ratio(low), units::ratio(high)) {
         (low, high) if low == high => low,

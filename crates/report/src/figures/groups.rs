@@ -4,38 +4,41 @@ use kelvin_analysis::MetricResult;
 use kelvin_model::{Name, Unit, Value};
 
 use super::curves::{
-    KINDS, Names, Reading, curve_figures, describe_line, foreseen, headline, is_measured, lines_of, measured_series,
-    named, prefix, reference_series, standing, x_axis,
+    LineNames, SERIES_ROLES, ValueAndInterval, curve_figures, describe_line, headline, is_measured, lines_of,
+    measured_series, name_with_suffix, predicted_interval, prefix, reference_series, verdict_counts, x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
 use super::tails;
-use super::{Drawing, Figure, FigureAxis, Plot, Point, Role, Series, file_name, heights, spans_magnitudes, spans_wide};
-use crate::sections::{Curve, CurveSeries, Entry};
-use crate::{Report, studies, units};
+use super::{
+    Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole, needs_log_axis, needs_log_y_axis, safe_file_name,
+    y_values,
+};
+use crate::sections::{Curve, CurveSeries, SectionEntry};
+use crate::{Report, study_tables, units};
 
 /// Fewest parts of an id whose children can be a family: below an area alone, everything would be related.
-const LEAST_PARTS: usize = 2;
+const MIN_PARENT_PARTS: usize = 2;
 
 /// The figures of an area, each at the place of the first curve that it shows.
-pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure> {
+pub(super) fn figures(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut drawn: Vec<Name> = Vec::new();
-    let is_drawn = |entry: &&Entry<'_>| !studies::is_in_tables(report, entry.metric());
-    let entries: &[Entry<'_>] = &entries.iter().filter(is_drawn).cloned().collect::<Vec<_>>();
+    let is_drawn = |entry: &&SectionEntry<'_>| !study_tables::has_metric(report, entry.metric());
+    let entries: &[SectionEntry<'_>] = &entries.iter().filter(is_drawn).cloned().collect::<Vec<_>>();
     for entry in entries {
         match entry {
-            Entry::Single(_) => {}
-            Entry::Matrix(matrix) => figures.extend(heat_figure(matrix)),
-            Entry::Curve(curve) if drawn.contains(&curve.metric.id) => {}
-            Entry::Curve(curve) => {
-                let group = group(curve, entries);
+            SectionEntry::Single(_) => {}
+            SectionEntry::Matrix(matrix) => figures.extend(heat_figure(matrix)),
+            SectionEntry::Curve(curve) if drawn.contains(&curve.metric.id) => {}
+            SectionEntry::Curve(curve) => {
+                let group = curves_of_group(curve, entries);
                 drawn.extend(group.iter().map(|member| member.metric.id));
                 figures.extend(group_figures(report, &group));
                 figures.extend(group.iter().flat_map(|member| grid_figures(report, member)));
             }
         }
     }
-    figures.extend(tails::figure(report, entries));
+    figures.extend(tails::tail_figure(report, entries));
     figures
 }
 
@@ -43,20 +46,21 @@ pub(super) fn figures(report: &Report<'_>, entries: &[Entry<'_>]) -> Vec<Figure>
 ///
 /// They are children of one id over the same parameters. All of one unit are a family; a duration and a rate are drawn
 /// against each other; with anything else a curve is alone.
-fn group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [Entry<'a>]) -> Vec<&'c Curve<'a>> {
+fn curves_of_group<'c, 'a>(curve: &'c Curve<'a>, entries: &'c [SectionEntry<'a>]) -> Vec<&'c Curve<'a>> {
     let related = |other: &Curve<'_>| {
-        parent(curve).is_some_and(|id| parent(other) == Some(id)) && other.metric.axes == curve.metric.axes
+        parent_id(curve).is_some_and(|id| parent_id(other) == Some(id)) && other.metric.axes == curve.metric.axes
     };
-    let curves = entries.iter().filter_map(|entry| if let Entry::Curve(curve) = entry { Some(curve) } else { None });
+    let curves =
+        entries.iter().filter_map(|entry| if let SectionEntry::Curve(curve) = entry { Some(curve) } else { None });
     let group: Vec<&Curve<'a>> = curves.filter(|other| related(other)).collect();
     let one_unit = group.iter().all(|member| member.metric.unit == curve.metric.unit);
-    if one_unit && group.len() > 1 || against(&group).is_some() { group } else { vec![curve] }
+    if one_unit && group.len() > 1 || delay_against_rate(&group).is_some() { group } else { vec![curve] }
 }
 
 /// The id above a curve's, if it is long enough to name a family.
-fn parent(curve: &Curve<'_>) -> Option<&'static str> {
+fn parent_id(curve: &Curve<'_>) -> Option<&'static str> {
     let (parent, _) = curve.metric.id.as_str().rsplit_once('.')?;
-    (parent.split('.').count() >= LEAST_PARTS).then_some(parent)
+    (parent.split('.').count() >= MIN_PARENT_PARTS).then_some(parent)
 }
 
 /// The last part of a curve's id: what sets it apart in its family.
@@ -66,7 +70,7 @@ fn own_name(curve: &Curve<'_>) -> &'static str {
 }
 
 fn group_figures(report: &Report<'_>, group: &[&Curve<'_>]) -> Vec<Figure> {
-    match (group, against(group)) {
+    match (group, delay_against_rate(group)) {
         ([curve], _) => curve_figures(report, curve),
         (_, Some(pair)) => loaded_figure(&pair).into_iter().collect(),
         _ => family_figures(report, group),
@@ -83,10 +87,10 @@ fn family_figures(report: &Report<'_>, family: &[&Curve<'_>]) -> Vec<Figure> {
         }
     }
     let Some(first) = family.first() else { return Vec::new() };
-    let names = Names::of_lines(first, &lines);
+    let names = LineNames::for_lines(first, &lines);
     let figure = |(line, name): (&&CurveSeries<'_>, &String)| {
         let figure = family_figure(report, family, Combination { label: &line.label, name })?;
-        Some(Figure { description: figure.description.into_iter().chain(names.said_of_all()).collect(), ..figure })
+        Some(Figure { description: figure.description.into_iter().chain(names.common_axes_text()).collect(), ..figure })
     };
     lines.iter().zip(&names.each).filter_map(figure).collect()
 }
@@ -121,7 +125,7 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
     }
     series.extend(published);
     let first = family.first()?;
-    let logarithmic = spans_magnitudes(&series, first.metric.unit);
+    let logarithmic = needs_log_y_axis(&series, first.metric.unit);
     let y = FigureAxis { label: "measured".into(), kind: first.metric.unit.into(), logarithmic, from_zero: true };
     let (guides, marks) = (Vec::new(), Vec::new());
     Some(Figure {
@@ -135,15 +139,15 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
 
 /// The family's id and what sets this figure apart; without that the members, for the bare id may be a metric's.
 fn family_id(family: &[&Curve<'_>], label: &str) -> String {
-    let id = family.first().and_then(|curve| parent(curve)).unwrap_or_default();
+    let id = family.first().and_then(|curve| parent_id(curve)).unwrap_or_default();
     let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
-    file_name(&format!("{id} {}", if label.is_empty() { names.join(" ") } else { label.to_owned() }))
+    safe_file_name(&format!("{id} {}", if label.is_empty() { names.join(" ") } else { label.to_owned() }))
 }
 
 /// `Bandwidth of read, write and copy over working set, cpus=one`.
 fn family_title(family: &[&Curve<'_>], label: &str) -> String {
     let what =
-        family.first().and_then(|curve| parent(curve)).and_then(|id| id.rsplit_once('.')).map_or("", |(_, own)| own);
+        family.first().and_then(|curve| parent_id(curve)).and_then(|id| id.rsplit_once('.')).map_or("", |(_, own)| own);
     let names: Vec<&str> = family.iter().map(|curve| own_name(curve)).collect();
     let names = match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -151,11 +155,11 @@ fn family_title(family: &[&Curve<'_>], label: &str) -> String {
     };
     let over = family.first().map_or("", |curve| curve.axis.label.as_str());
     let which = if label.is_empty() { String::new() } else { format!(", {label}") };
-    format!("{} of {names} over {over}{which}", capitalised(what))
+    format!("{} of {names} over {over}{which}", capitalized(what))
 }
 
 /// The part of an id as the beginning of a title.
-fn capitalised(part: &str) -> String {
+fn capitalized(part: &str) -> String {
     let word = part.replace('_', " ");
     if word == "cpu" {
         return "CPU".into();
@@ -167,21 +171,21 @@ fn capitalised(part: &str) -> String {
 // ---- A delay against its rate: both are measured, the parameter only sets them.
 
 /// A duration and a rate over the same parameters.
-struct Against<'c, 'a> {
+struct DelayAgainstRate<'c, 'a> {
     delay: &'c Curve<'a>,
     rate: &'c Curve<'a>,
 }
 
-fn against<'c, 'a>(group: &[&'c Curve<'a>]) -> Option<Against<'c, 'a>> {
+fn delay_against_rate<'c, 'a>(group: &[&'c Curve<'a>]) -> Option<DelayAgainstRate<'c, 'a>> {
     let [a, b] = group else { return None };
     let is = |curve: &Curve<'_>, unit| curve.metric.unit == unit;
     let pair = |delay, rate| {
-        (is(delay, Unit::Nanoseconds) && is(rate, Unit::BytesPerSecond)).then_some(Against { delay, rate })
+        (is(delay, Unit::Nanoseconds) && is(rate, Unit::BytesPerSecond)).then_some(DelayAgainstRate { delay, rate })
     };
     pair(*a, *b).or_else(|| pair(*b, *a))
 }
 
-fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
+fn loaded_figure(pair: &DelayAgainstRate<'_, '_>) -> Option<Figure> {
     let (mut series, mut description) = (Vec::new(), Vec::new());
     for (style, line) in pair.delay.series.iter().enumerate() {
         let Some(rates) = pair.rate.series.iter().find(|rates| rates.label == line.label) else { continue };
@@ -196,14 +200,14 @@ fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
     let y = FigureAxis {
         label: what.into(),
         kind: delay.unit.into(),
-        logarithmic: spans_wide(heights(&series)),
+        logarithmic: needs_log_axis(y_values(&series)),
         from_zero: true,
     };
     let x = FigureAxis { label: format!("measured {by}"), kind: rate.unit.into(), logarithmic: false, from_zero: true };
     let (guides, marks) = (Vec::new(), Vec::new());
     Some(Figure {
-        id: file_name(&format!("{}.{what}-{by}", parent(pair.delay)?)),
-        title: format!("{} against the {by} at which it was measured, by {}", capitalised(what), pair.delay.axis.label),
+        id: safe_file_name(&format!("{}.{what}-{by}", parent_id(pair.delay)?)),
+        title: format!("{} against the {by} at which it was measured, by {}", capitalized(what), pair.delay.axis.label),
         description,
         shows: [lines_of(pair.delay), lines_of(pair.rate)].concat(),
         drawing: Drawing::Plot(Plot { x, y, guides, marks, series }),
@@ -211,34 +215,34 @@ fn loaded_figure(pair: &Against<'_, '_>) -> Option<Figure> {
 }
 
 /// The result of the other curve at the same position.
-fn partner<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResult> {
+fn result_at<'a>(rates: &CurveSeries<'a>, position: u64) -> Option<&'a MetricResult> {
     rates.points.iter().find(|(other, _)| *other == position).map(|(_, result)| *result)
 }
 
 /// The series of one line, by the parameter: measured delays at measured rates, predicted ones at predicted rates (at measured
 /// rates if only the delay was predicted).
 fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) -> Vec<Series> {
-    let of = |(role, suffix, read): (Role, &str, Reading)| {
+    let of = |(role, suffix, read): (SeriesRole, &str, ValueAndInterval)| {
         let point = |(position, result): &(u64, &MetricResult)| {
-            let rate = partner(rates, *position)?;
+            let rate = result_at(rates, *position)?;
             let [x, ..] = match role {
-                Role::Predicted => foreseen(rate).or_else(|| headline(rate))?,
+                SeriesRole::Predicted => predicted_interval(rate).or_else(|| headline(rate))?,
                 _ => headline(rate)?,
             };
             let [y, low, high] = read(result)?;
             Some(Point { x, y, low, high })
         };
-        let empty = Series { label: named(&line.label, suffix), role, style, points: Vec::new() };
+        let empty = Series { label: name_with_suffix(&line.label, suffix), role, style, points: Vec::new() };
         empty.with(line.points.iter().filter_map(point))
     };
-    KINDS.into_iter().filter_map(of).collect()
+    SERIES_ROLES.into_iter().filter_map(of).collect()
 }
 
 /// Both ends of a line in words, and how far the delay rose.
-fn describe_loaded(pair: &Against<'_, '_>, line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
+fn describe_loaded(pair: &DelayAgainstRate<'_, '_>, line: &CurveSeries<'_>, rates: &CurveSeries<'_>) -> Option<String> {
     let both = |(position, result): &(u64, &MetricResult)| {
         let [delay, ..] = headline(result)?;
-        let [rate, ..] = headline(partner(rates, *position)?)?;
+        let [rate, ..] = headline(result_at(rates, *position)?)?;
         Some((*position, delay, rate))
     };
     let points: Vec<(u64, f64, f64)> = line.points.iter().filter_map(both).collect();
@@ -246,8 +250,8 @@ fn describe_loaded(pair: &Against<'_, '_>, line: &CurveSeries<'_>, rates: &Curve
     let end = |(position, delay, rate): &(u64, f64, f64)| {
         format!(
             "{} at {} ({} {})",
-            units::plain(*delay, pair.delay.metric.unit),
-            units::plain(*rate, pair.rate.metric.unit),
+            units::value_text(*delay, pair.delay.metric.unit),
+            units::value_text(*rate, pair.rate.metric.unit),
             pair.delay.axis.name,
             units::axis_value(Value::Integer(*position), pair.delay.axis.scale)
         )
@@ -258,6 +262,6 @@ fn describe_loaded(pair: &Against<'_, '_>, line: &CurveSeries<'_>, rates: &Curve
         end(first),
         end(last),
         units::ratio(last.1 / first.1),
-        standing(line.points.iter().map(|(_, result)| *result))
+        verdict_counts(line.points.iter().map(|(_, result)| *result))
     ))
 }

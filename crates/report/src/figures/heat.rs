@@ -6,14 +6,14 @@ use kelvin_analysis::{BestCell, MetricResult};
 use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
-use super::curves::{foreseen, headline, prefix, standing, title};
-use super::{AxisKind, Drawing, Figure, Short, file_name};
-use crate::palette::HEAT_STEPS;
+use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_counts};
+use super::{AxisKind, Drawing, Figure, Sig6, safe_file_name};
+use crate::palette::HEAT_COLORS;
 use crate::sections::{Curve, Matrix};
-use crate::{Report, units, words};
+use crate::{Report, labels, units};
 
 /// Maximum pairs without a value that a sentence names.
-const MOST_NAMED: usize = 6;
+const MAX_NAMED_PAIRS: usize = 6;
 
 /// A coloured grid. Serialised for the script: what is not in its drawing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,12 +44,12 @@ pub struct Heat {
     #[serde(skip)]
     pub steps: Vec<String>,
     /// The cells with a value.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<HeatCell>,
 }
 
 /// A cell against the best one, if tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum CellRank {
     /// It is worse, or not tested.
     Other,
     /// It is not significantly different from the best.
@@ -58,9 +58,9 @@ pub enum Standing {
     Best,
 }
 
-impl Standing {
+impl CellRank {
     /// Its class in a drawing, and its label.
-    pub fn words(self) -> Option<(&'static str, &'static str)> {
+    pub fn labels(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Best => Some(("best", "best")),
             Self::AsGood => Some(("as-good", "as good")),
@@ -71,7 +71,7 @@ impl Standing {
 
 /// One cell. Serialised as an array of row, column, value, low, high, and the prediction if there is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
+pub struct HeatCell {
     /// Index of its row.
     pub row: usize,
     /// Index of its column.
@@ -87,25 +87,25 @@ pub struct Cell {
     /// What was predicted.
     pub predicted: Option<f64>,
     /// It against the best.
-    pub standing: Standing,
+    pub standing: CellRank,
 }
 
-impl Serialize for Cell {
+impl Serialize for HeatCell {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let [value, low, high] = [self.value, self.low, self.high].map(Short);
-        let predicted = self.predicted.map(Short);
+        let [value, low, high] = [self.value, self.low, self.high].map(Sig6);
+        let predicted = self.predicted.map(Sig6);
         (self.row, self.column, value, low, high, predicted).serialize(serializer)
     }
 }
 
 impl Heat {
     /// The cell of a pair, if it has a value.
-    pub fn cell(&self, row: usize, column: usize) -> Option<&Cell> {
+    pub fn cell(&self, row: usize, column: usize) -> Option<&HeatCell> {
         self.cells.iter().find(|cell| cell.row == row && cell.column == column)
     }
 
     /// A cell in words: `from CPU 0 to CPU 1: 42.1 ns (41.8 to 42.5), predicted 40.0 ns, best`.
-    pub fn said(&self, cell: &Cell) -> String {
+    pub fn cell_text(&self, cell: &HeatCell) -> String {
         let text = |value: f64| self.unit.text(value);
         let spread = format!(" ({})", self.unit.span(cell.low, cell.high));
         format!(
@@ -117,13 +117,13 @@ impl Heat {
             text(cell.value),
             if cell.low == cell.high { "" } else { &spread },
             cell.predicted.map(|value| format!(", predicted {}", text(value))).unwrap_or_default(),
-            cell.standing.words().map(|(_, words)| format!(", {words}")).unwrap_or_default()
+            cell.standing.labels().map(|(_, words)| format!(", {words}")).unwrap_or_default()
         )
     }
 
     /// A value in a cell: three significant digits in the unit of all cells.
-    pub fn digits(&self, value: f64) -> String {
-        units::plain(value / self.factor, Unit::Ratio)
+    pub fn value_text(&self, value: f64) -> String {
+        units::value_text(value / self.factor, Unit::Ratio)
     }
 
     /// The label of the columns, with the unit of the cells.
@@ -133,7 +133,7 @@ impl Heat {
 }
 
 /// The source of a heat map: results by row and column.
-struct Grid<'a> {
+struct HeatMapGrid<'a> {
     metric: &'a Metric,
     /// What distinguishes it from other heat maps of the metric.
     label: String,
@@ -141,40 +141,40 @@ struct Grid<'a> {
     called: &'static str,
     /// What a cell's place is called, from the names of its row and its column.
     place: fn(&Self, &str, &str) -> String,
-    rows: Side,
-    columns: Side,
+    rows: GridAxis,
+    columns: GridAxis,
     cells: Vec<(usize, usize, &'a MetricResult)>,
 }
 
 /// The rows or the columns of a grid.
-struct Side {
+struct GridAxis {
     axis: Axis,
     names: Vec<String>,
 }
 
-impl Side {
-    fn of(axis: Axis, values: &[Value]) -> Self {
+impl GridAxis {
+    fn new(axis: Axis, values: &[Value]) -> Self {
         Self { axis, names: values.iter().map(|&value| units::axis_value(value, axis.scale)).collect() }
     }
 }
 
 /// The figure of a matrix; `None` where nothing of it was measured.
 pub(super) fn heat_figure(matrix: &Matrix<'_>) -> Option<Figure> {
-    let grid = Grid {
+    let grid = HeatMapGrid {
         metric: matrix.metric,
         label: matrix.label.clone(),
         called: "pair",
         place: |_, from, to| format!("{from} to {to}"),
-        rows: Side::of(matrix.from, &matrix.names),
-        columns: Side::of(matrix.to, &matrix.names),
+        rows: GridAxis::new(matrix.from, &matrix.names),
+        columns: GridAxis::new(matrix.to, &matrix.names),
         cells: matrix.cells.iter().map(|cell| (cell.from, cell.to, cell.result)).collect(),
     };
-    let title = title(matrix.metric).to_owned();
-    grid.figure(file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
+    let title = metric_title(matrix.metric).to_owned();
+    grid.figure(safe_file_name(&format!("{} {}", matrix.metric.id, matrix.label)), title, matrix.label.clone(), None)
 }
 
 /// Fewest values of each of two numeric parameters for a heat map of a metric over both; fewer are lines.
-const LEAST_SIDE: usize = 4;
+const MIN_GRID_SIDE: usize = 4;
 
 /// The figures of a curve over two parameters, one for each combination of the others: the parameters' grid. Where a best is
 /// known, it and the cells not significantly different are marked; otherwise both are numbers, each with several values.
@@ -194,9 +194,9 @@ fn surface_figures(curve: &Curve<'_>) -> Vec<Figure> {
     let is_surface = |held: &&Case| {
         let of = |axis: &Axis| -> BTreeSet<u64> {
             let here = curve.results().filter(|result| rest(&result.case) == **held);
-            here.filter_map(|result| axis.of(&result.case)).collect()
+            here.filter_map(|result| axis.number_in(&result.case)).collect()
         };
-        [first, second].into_iter().all(|axis| of(axis).len() >= LEAST_SIDE)
+        [first, second].into_iter().all(|axis| of(axis).len() >= MIN_GRID_SIDE)
     };
     held.iter().filter(is_surface).filter_map(|held| grid_figure(curve, held, None)).collect()
 }
@@ -222,32 +222,33 @@ fn grid_figure(curve: &Curve<'_>, held: &Case, best: Option<&BestCell>) -> Optio
         here.iter().filter_map(|result| cell(result).map(|(row, column)| (row, column, *result))).collect();
     cells.sort_by_key(|&(row, column, _)| (row, column));
     let label = units::case(metric, held);
-    let (down, across) = (Side::of(rows, &down), Side::of(columns, &across));
+    let (down, across) = (GridAxis::new(rows, &down), GridAxis::new(columns, &across));
     let which = if label.is_empty() { String::new() } else { format!(", {label}") };
-    let title = format!("{}: {} by {}{which}", title(metric), rows.label, columns.label);
-    let id = file_name(&format!("{} grid {label}", metric.id));
+    let title = format!("{}: {} by {}{which}", metric_title(metric), rows.label, columns.label);
+    let id = safe_file_name(&format!("{} grid {label}", metric.id));
     // No row of the table has this name: those lead to the curve.
     let shown = format!("{} by {} {label}", rows.name, columns.name);
-    let place = |grid: &Grid<'_>, row: &str, column: &str| {
+    let place = |grid: &HeatMapGrid<'_>, row: &str, column: &str| {
         format!("{}={row} {}={column}", grid.rows.axis.name, grid.columns.axis.name)
     };
-    Grid { metric, label, called: "cell", place, rows: down, columns: across, cells }.figure(id, title, shown, best)
+    HeatMapGrid { metric, label, called: "cell", place, rows: down, columns: across, cells }
+        .figure(id, title, shown, best)
 }
 
-impl Grid<'_> {
+impl HeatMapGrid<'_> {
     /// `None` where nothing of it was measured.
     fn figure(&self, id: String, title: String, shown: String, best: Option<&BestCell>) -> Option<Figure> {
         let values = self.cells.iter().filter_map(|&(row, column, result)| {
             let [value, low, high] = headline(result)?;
-            let predicted = foreseen(result).map(|[value, ..]| value);
+            let predicted = predicted_interval(result).map(|[value, ..]| value);
             let finite = [value, low, high].iter().all(|value| value.is_finite());
-            let standing = best.map_or(Standing::Other, |best| standing_of(best, &result.case));
-            finite.then_some(Cell { row, column, step: 0, value, low, high, predicted, standing })
+            let standing = best.map_or(CellRank::Other, |best| cell_rank(best, &result.case));
+            finite.then_some(HeatCell { row, column, step: 0, value, low, high, predicted, standing })
         });
-        let mut cells: Vec<Cell> = values.collect();
-        let steps = Steps::over(&cells)?;
+        let mut cells: Vec<HeatCell> = values.collect();
+        let steps = ColorSteps::of_cells(&cells)?;
         for cell in &mut cells {
-            cell.step = steps.of(cell.value);
+            cell.step = steps.step_of(cell.value);
         }
         let unit = self.metric.unit;
         let scale = units::scale_for(cells.iter().map(|cell| cell.value).fold(0.0, f64::max), unit);
@@ -280,11 +281,13 @@ impl Grid<'_> {
     }
 
     /// The grid in words: lowest and highest cell, ratios to predictions, and what is missing.
-    fn describe(&self, cells: &[Cell]) -> Vec<String> {
+    fn describe(&self, cells: &[HeatCell]) -> Vec<String> {
         let unit = self.metric.unit;
         let called = self.called;
-        let one = |cell: &Cell| format!("{} at {}", units::plain(cell.value, unit), self.name(cell.row, cell.column));
-        let by_value = |a: &&Cell, b: &&Cell| a.value.total_cmp(&b.value);
+        let one = |cell: &HeatCell| {
+            format!("{} at {}", units::value_text(cell.value, unit), self.name(cell.row, cell.column))
+        };
+        let by_value = |a: &&HeatCell, b: &&HeatCell| a.value.total_cmp(&b.value);
         let (Some(lowest), Some(highest)) = (cells.iter().min_by(by_value), cells.iter().max_by(by_value)) else {
             return Vec::new();
         };
@@ -293,48 +296,49 @@ impl Grid<'_> {
             prefix(&self.label),
             one(lowest),
             one(highest),
-            words::plural(cells.len() as u64, called),
-            standing(self.cells.iter().map(|&(_, _, result)| result))
+            labels::plural(cells.len() as u64, called),
+            verdict_counts(self.cells.iter().map(|&(_, _, result)| result))
         )];
         let without = self.cells.iter().filter(|(_, _, result)| result.outcome.summary().is_none());
         let missing: Vec<String> = without.map(|&(row, column, _)| self.name(row, column)).collect();
         if !missing.is_empty() {
-            let which = if missing.len() > MOST_NAMED { String::new() } else { format!(": {}", missing.join(", ")) };
-            sentences.push(format!("No value for {}{which}.", words::plural(missing.len() as u64, called)));
+            let which =
+                if missing.len() > MAX_NAMED_PAIRS { String::new() } else { format!(": {}", missing.join(", ")) };
+            sentences.push(format!("No value for {}{which}.", labels::plural(missing.len() as u64, called)));
         }
         sentences
     }
 }
 
-fn standing_of(best: &BestCell, case: &Case) -> Standing {
+fn cell_rank(best: &BestCell, case: &Case) -> CellRank {
     if *case == best.best {
-        Standing::Best
+        CellRank::Best
     } else if best.as_good.contains(case) {
-        Standing::AsGood
+        CellRank::AsGood
     } else {
-        Standing::Other
+        CellRank::Other
     }
 }
 
 /// Equal ratios from the lowest to the highest value, so that twice as long looks the same at either end; equal
 /// differences where a value is not positive.
-struct Steps {
+struct ColorSteps {
     low: f64,
     high: f64,
 }
 
-impl Steps {
-    fn over(cells: &[Cell]) -> Option<Self> {
+impl ColorSteps {
+    fn of_cells(cells: &[HeatCell]) -> Option<Self> {
         let values = || cells.iter().map(|cell| cell.value);
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
         low.is_finite().then_some(Self { low, high })
     }
 
     fn count(&self) -> usize {
-        if self.high > self.low { HEAT_STEPS } else { 1 }
+        if self.high > self.low { HEAT_COLORS } else { 1 }
     }
 
-    fn of(&self, value: f64) -> usize {
+    fn step_of(&self, value: f64) -> usize {
         if self.count() == 1 {
             return 0;
         }
@@ -343,10 +347,10 @@ impl Steps {
         } else {
             (value - self.low) / (self.high - self.low)
         };
-        ((share * HEAT_STEPS as f64) as usize).min(HEAT_STEPS - 1)
+        ((share * HEAT_COLORS as f64) as usize).min(HEAT_COLORS - 1)
     }
 
-    fn bound(&self, step: usize) -> f64 {
+    fn lower_bound(&self, step: usize) -> f64 {
         let share = step as f64 / self.count() as f64;
         if self.low > 0.0 {
             self.low * (self.high / self.low).powf(share)
@@ -356,7 +360,7 @@ impl Steps {
     }
 
     fn labels(&self, unit: AxisKind) -> Vec<String> {
-        (0..self.count()).map(|step| unit.span(self.bound(step), self.bound(step + 1))).collect()
+        (0..self.count()).map(|step| unit.span(self.lower_bound(step), self.lower_bound(step + 1))).collect()
     }
 }
 
@@ -365,23 +369,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_of_equal_ratio_and_hold_both_ends() {
-        let steps = Steps { low: 10.0, high: 1280.0 };
-        assert_eq!((0..7).map(|power| steps.of(15.0 * 2f64.powi(power))).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!((steps.of(10.0), steps.of(1280.0)), (0, 6));
-        assert!((steps.bound(3) - 80.0).abs() < 1e-9);
+    fn steps_have_equal_ratio_and_include_ends() {
+        let steps = ColorSteps { low: 10.0, high: 1280.0 };
+        assert_eq!(
+            (0..7).map(|power| steps.step_of(15.0 * 2f64.powi(power))).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 4, 5, 6]
+        );
+        assert_eq!((steps.step_of(10.0), steps.step_of(1280.0)), (0, 6));
+        assert!((steps.lower_bound(3) - 80.0).abs() < 1e-9);
         assert_eq!(steps.labels(AxisKind::Nanoseconds)[6], "640 ns to 1.28 µs");
     }
 
     #[test]
-    fn equal_values_have_one_colour() {
-        let steps = Steps { low: 5.0, high: 5.0 };
-        assert_eq!((steps.of(5.0), steps.labels(AxisKind::Nanoseconds)), (0, vec!["5.00 ns".to_owned()]));
+    fn equal_values_have_one_step() {
+        let steps = ColorSteps { low: 5.0, high: 5.0 };
+        assert_eq!((steps.step_of(5.0), steps.labels(AxisKind::Nanoseconds)), (0, vec!["5.00 ns".to_owned()]));
     }
 
     #[test]
-    fn values_from_zero_are_parted_evenly() {
-        let steps = Steps { low: 0.0, high: 7.0 };
-        assert_eq!([0.0, 0.9, 1.1, 6.5, 7.0].map(|value| steps.of(value)), [0, 0, 1, 6, 6]);
+    fn values_from_zero_have_linear_steps() {
+        let steps = ColorSteps { low: 0.0, high: 7.0 };
+        assert_eq!([0.0, 0.9, 1.1, 6.5, 7.0].map(|value| steps.step_of(value)), [0, 0, 1, 6, 6]);
     }
 }

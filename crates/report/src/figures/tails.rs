@@ -4,9 +4,9 @@ use kelvin_analysis::{MetricResult, samples_as_found};
 use kelvin_model::{AxisScale, Case, Name, Value};
 use kelvin_stats::Samples;
 
-use super::curves::named;
-use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Role, Series, file_name};
-use crate::sections::Entry;
+use super::curves::name_with_suffix;
+use super::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
+use crate::sections::SectionEntry;
 use crate::{Report, units};
 
 /// N of the quantiles that are drawn (1 round trip in N is slower), evenly spread over the logarithmic axis. The first is the
@@ -17,32 +17,32 @@ const ONE_IN: [f64; 20] = [
 ];
 /// Samples of all rounds that must lie beyond a quantile; samples of a round's own; and in how many rounds, since a range of one
 /// round would look certain.
-const BEYOND: f64 = 5.0;
-const BEYOND_IN_ROUND: f64 = 1.0;
-const LEAST_ROUNDS: usize = 2;
+const MIN_SAMPLES_BEYOND: f64 = 5.0;
+const MIN_SAMPLES_BEYOND_IN_ROUND: f64 = 1.0;
+const MIN_ROUNDS: usize = 2;
 /// The quantiles that are marked by name.
-const MARKED: [(f64, &str); 4] = [(2.0, "median"), (10.0, "90 %"), (100.0, "99 %"), (1000.0, "99.9 %")];
+const MARKED_QUANTILES: [(f64, &str); 4] = [(2.0, "median"), (10.0, "90 %"), (100.0, "99 %"), (1000.0, "99.9 %")];
 
 /// The figure of the family; `None` where no round trip was timed by itself.
-pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figure> {
+pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> Option<Figure> {
     let tails = report.analysis.tails.as_ref()?;
     let is_one = |result: &&MetricResult| {
         let is_held = |(axis, value): (Name, Value)| result.case.get(&axis) == Some(value);
         tails.metrics.contains(&result.metric.id) && tails.held.iter().all(is_held)
     };
-    let results = entries.iter().flat_map(Entry::results).filter(is_one);
-    let lines: Vec<Line> = results.filter_map(|result| Line::of(report, result, &tails.held)).collect();
+    let results = entries.iter().flat_map(SectionEntry::results).filter(is_one);
+    let lines: Vec<TailLine> = results.filter_map(|result| TailLine::new(report, result, &tails.held)).collect();
     let series = lines.iter().enumerate().filter_map(|(style, line)| line.series(style)).collect::<Vec<Series>>();
     if series.is_empty() {
         return None;
     }
     let held: Vec<String> = tails.held.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
-    let marks = MARKED.iter().filter(|(at, _)| *at <= reach);
-    let mut description: Vec<String> = lines.iter().map(Line::describe).collect();
+    let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
+    let mut description: Vec<String> = lines.iter().map(TailLine::describe).collect();
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
-        id: file_name(&format!("{} distribution", tails.family)),
+        id: safe_file_name(&format!("{} distribution", tails.family)),
         title: format!("Distribution of round trips of {}: the time that 1 in N exceeds", held.join(", ")),
         description,
         // No row of the table has this name: those lead to the curves.
@@ -68,16 +68,16 @@ pub(super) fn figure(report: &Report<'_>, entries: &[Entry<'_>]) -> Option<Figur
 }
 
 /// The samples of one metric at one case.
-struct Line {
+struct TailLine {
     metric: Name,
     label: String,
     all: kelvin_stats::Sorted,
     rounds: Vec<kelvin_stats::Sorted>,
 }
 
-impl Line {
+impl TailLine {
     /// `None` unless the samples are single operations of this run.
-    fn of(report: &Report<'_>, result: &MetricResult, held: &Case) -> Option<Self> {
+    fn new(report: &Report<'_>, result: &MetricResult, held: &Case) -> Option<Self> {
         let (metric, case) = (&result.metric, &result.case);
         let is_its = |measurement: &&kelvin_model::Measurement| {
             measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
@@ -89,17 +89,17 @@ impl Line {
         let rest: Case = case.iter().filter(|(name, _)| held.get(name).is_none()).collect();
         let own = metric.id.rsplit_once('.').map_or(metric.id.as_str(), |(_, own)| own);
         let placed = units::case(metric, &rest);
-        let label = if placed.is_empty() { own.to_owned() } else { named(own, &placed) };
+        let label = if placed.is_empty() { own.to_owned() } else { name_with_suffix(own, &placed) };
         Some(Self { metric: metric.id, label, all, rounds: rounds.into_iter().filter_map(sorted).collect() })
     }
 
     /// The time that 1 in N exceeds, with the range over rounds; `None` with too few samples.
-    fn at(&self, one_in: f64) -> Option<Point> {
+    fn point_at(&self, one_in: f64) -> Option<Point> {
         let has = |samples: &kelvin_stats::Sorted, beyond: f64| samples.values().len() as f64 >= beyond * one_in;
         let quantile = |samples: &kelvin_stats::Sorted| samples.quantile(1.0 - 1.0 / one_in);
         let of_rounds: Vec<f64> =
-            self.rounds.iter().filter(|round| has(round, BEYOND_IN_ROUND)).map(quantile).collect();
-        let tells = has(&self.all, BEYOND) && of_rounds.len() >= LEAST_ROUNDS.min(self.rounds.len());
+            self.rounds.iter().filter(|round| has(round, MIN_SAMPLES_BEYOND_IN_ROUND)).map(quantile).collect();
+        let tells = has(&self.all, MIN_SAMPLES_BEYOND) && of_rounds.len() >= MIN_ROUNDS.min(self.rounds.len());
         tells.then(|| {
             let y = quantile(&self.all);
             let end = |further: fn(f64, f64) -> f64| of_rounds.iter().copied().fold(y, further);
@@ -108,15 +108,15 @@ impl Line {
     }
 
     fn series(&self, style: usize) -> Option<Series> {
-        let empty = Series { label: self.label.clone(), role: Role::Measured, style, points: Vec::new() };
-        empty.with(ONE_IN.iter().filter_map(|&one_in| self.at(one_in)))
+        let empty = Series { label: self.label.clone(), role: SeriesRole::Measured, style, points: Vec::new() };
+        empty.with(ONE_IN.iter().filter_map(|&one_in| self.point_at(one_in)))
     }
 
     /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`
     fn describe(&self) -> String {
         let text = |point: Point| AxisKind::Nanoseconds.text(point.y);
-        let said = MARKED.iter().filter_map(|&(one_in, _)| {
-            let time = text(self.at(one_in)?);
+        let said = MARKED_QUANTILES.iter().filter_map(|&(one_in, _)| {
+            let time = text(self.point_at(one_in)?);
             Some(if one_in == 2.0 { format!("half exceed {time}") } else { format!("one in {one_in} {time}") })
         });
         let said: Vec<String> = said.collect();

@@ -2,26 +2,26 @@
 
 use kelvin_analysis::{Timeline, TimelineGroup};
 
-use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Mark, Plot, Point, Role, Series, file_name};
+use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
 use crate::{Report, units};
 
 /// The figures of a report's timelines.
-pub(super) fn figures(report: &Report<'_>) -> Vec<Figure> {
-    report.analysis.timelines.iter().enumerate().filter_map(|(index, one)| figure(index, one)).collect()
+pub(super) fn timeline_figures(report: &Report<'_>) -> Vec<Figure> {
+    report.analysis.timelines.iter().enumerate().filter_map(|(index, one)| timeline_figure(index, one)).collect()
 }
 
 /// One of them; `None` where it has no point that can be drawn.
-fn figure(index: usize, timeline: &Timeline) -> Option<Figure> {
+fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
     let groups = timeline.groups.iter().enumerate();
-    let series: Vec<Series> = groups.filter_map(|(style, group)| dots(group, style)).collect();
+    let series: Vec<Series> = groups.filter_map(|(style, group)| visit_points(group, style)).collect();
     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
     let (low, high) = (1.0 - timeline.same, 1.0 + timeline.same);
     let mark = |(label, at): &(String, f64)| Mark { label: label.clone(), at: *at, low: *at, high: *at };
     let axis = |label: &str, kind, from_zero| FigureAxis { label: label.into(), kind, logarithmic: false, from_zero };
     (!series.is_empty()).then(|| Figure {
-        id: format!("{}.time{number}", file_name(&timeline.metric)),
+        id: format!("{}.time{number}", safe_file_name(&timeline.metric)),
         title: timeline.title.clone(),
-        description: timeline.groups.iter().filter_map(described).collect(),
+        description: timeline.groups.iter().filter_map(group_text).collect(),
         // None of the lines over a parameter: those have their own figure.
         shows: vec![(timeline.metric, "over time".into())],
         drawing: Drawing::Plot(Plot {
@@ -35,13 +35,13 @@ fn figure(index: usize, timeline: &Timeline) -> Option<Figure> {
 }
 
 /// The visits of a group.
-fn dots(group: &TimelineGroup, style: usize) -> Option<Series> {
+fn visit_points(group: &TimelineGroup, style: usize) -> Option<Series> {
     let points = group.points.iter().map(|&(x, y)| Point { x, y, low: y, high: y });
-    Series { label: group.label.clone(), role: Role::Visits, style, points: Vec::new() }.with(points)
+    Series { label: group.label.clone(), role: SeriesRole::Visits, style, points: Vec::new() }.with(points)
 }
 
 /// A group in words: how far its visits are from their mean.
-fn described(group: &TimelineGroup) -> Option<String> {
+fn group_text(group: &TimelineGroup) -> Option<String> {
     let ratios = || group.points.iter().map(|(_, ratio)| *ratio);
     let (low, high) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
     let span = if low < high { format!("{} to {}", units::ratio(low), units::ratio(high)) } else { units::ratio(low) };

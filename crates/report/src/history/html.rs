@@ -2,19 +2,20 @@
 
 use std::io;
 
-use kelvin_analysis::words::history::{
-    besides, breaks, by, change, counts, day, direction, name, of, remarks, standing,
+use kelvin_analysis::wording::history::{
+    change_counts, change_sentence, direction, history_title, other_changes, ranking_text, remarks, run_day,
+    series_name, share_text, version_breaks,
 };
-use kelvin_model::units::brief;
+use kelvin_model::units::brief_value;
 use kelvin_model::{History, HistoryChange, HistoryChangeKind, SeriesHistory, VersionHistory};
 use kelvin_stats::median;
 
-use super::spark::LEAST_RANGE;
-use super::{SECTIONS, of_section};
+use super::sparkline::MIN_RELATIVE_RANGE;
+use super::{SECTION_FILTERS, series_of_section};
+use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
-use crate::html::plain::PlainPage;
-use crate::safe::{Markup, html};
-use crate::scale::Scale;
+use crate::html::page_shell::PageShell;
+use crate::scale::AxisScaling;
 use crate::svg::path;
 
 const STYLE: &str = include_str!("../../assets/history.css");
@@ -26,30 +27,35 @@ const RIGHT: f64 = 8.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 20.0;
 /// Ticks of the axis of values that have a label.
-const MOST_TICKS: usize = 4;
+const MAX_LABELLED_TICKS: usize = 4;
 /// From so many values on there is a line and no dots.
-const MOST_DOTS: usize = 80;
+const MAX_DOTS: usize = 80;
 
 /// A history as a page: small pictures that open offline, print, and fit a phone; light and dark.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Page;
+pub struct HistoryPage;
 
-impl Page {
+impl HistoryPage {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let said: Markup =
-            std::iter::once(counts(history)).chain(remarks(history)).map(|one| html!("<p>{}</p>", one)).collect();
+        let said: Markup = std::iter::once(change_counts(history))
+            .chain(remarks(history))
+            .map(|one| html!("<p>{}</p>", one))
+            .collect();
         let body = html!(
             "<h1>History</h1><p class=\"lead\">{}</p>{}{}",
-            of(history),
+            history_title(history),
             said,
-            SECTIONS.iter().map(|one| section(one.0, &of_section(history, one), history)).collect::<Markup>()
+            SECTION_FILTERS
+                .iter()
+                .map(|one| section(one.0, &series_of_section(history, one), history))
+                .collect::<Markup>()
         );
         let title = history.cpu_model.as_deref().unwrap_or("a machine");
-        PlainPage { of: "history", title, style: STYLE, body }.write(out)
+        PageShell { of: "history", title, style: STYLE, body }.write(out)
     }
 }
 
@@ -70,52 +76,53 @@ fn card(series: &SeriesHistory, history: &History) -> Markup {
             "better" => "good",
             _ => "",
         };
-        html!("<span class=\"pill {}\">{} {}</span>", class, by(change.ratio()), word)
+        html!("<span class=\"pill {}\">{} {}</span>", class, share_text(change.ratio()), word)
     });
     let changes = series.versions.iter().rev().flat_map(|version| version.changes.iter().rev());
-    let mut said: Vec<String> =
-        changes.map(|one| format!("{}; {}", change(one, better, history), besides(one, usize::MAX))).collect();
-    said.extend(breaks(series, history));
-    said.extend(series.among.map(|among| standing(among, better)));
+    let mut said: Vec<String> = changes
+        .map(|one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, usize::MAX)))
+        .collect();
+    said.extend(version_breaks(series, history));
+    said.extend(series.among.map(|among| ranking_text(among, better)));
     let said: Markup = said.iter().map(|one| html!("<li>{}</li>", one)).collect();
     let list = if said.is_empty() { said } else { html!("<ul>{}</ul>", said) };
     html!(
         "<figure class=\"multiple\"><figcaption><h3>{}</h3><p class=\"figures\"><b>{}</b> {} since the first {}</p></figcaption>{}{}</figure>",
-        name(series),
-        brief(series.latest(), None, series.metric.unit),
-        by(series.since_first()),
+        series_name(series),
+        brief_value(series.latest(), None, series.metric.unit),
+        share_text(series.since_first()),
         last,
-        drawn(series, history),
+        series_svg(series, history),
         list
     )
 }
 
 /// Where runs and values lie in a picture.
-struct Ground<'h> {
+struct PlotArea<'h> {
     history: &'h History,
-    values: Scale,
+    values: AxisScaling,
 }
 
-impl Ground<'_> {
-    fn across(&self, run: f64) -> f64 {
+impl PlotArea<'_> {
+    fn x_of(&self, run: f64) -> f64 {
         let last = self.history.runs.len().saturating_sub(1).max(1) as f64;
         LEFT + run / last * (WIDTH - LEFT - RIGHT)
     }
 
-    fn down(&self, value: f64) -> f64 {
-        TOP + (1.0 - self.values.at(value)) * (HEIGHT - TOP - BOTTOM)
+    fn y_of(&self, value: f64) -> f64 {
+        TOP + (1.0 - self.values.share_of_value(value)) * (HEIGHT - TOP - BOTTOM)
     }
 }
 
-fn drawn(series: &SeriesHistory, history: &History) -> Markup {
+fn series_svg(series: &SeriesHistory, history: &History) -> Markup {
     let mut values: Vec<f64> =
         series.versions.iter().flat_map(|version| version.points.iter().map(|point| point.value)).collect();
     // What is steady looks so.
     let middle = median(&values);
-    values.extend([1.0 - LEAST_RANGE / 2.0, 1.0 + LEAST_RANGE / 2.0].map(|share| middle * share));
+    values.extend([1.0 - MIN_RELATIVE_RANGE / 2.0, 1.0 + MIN_RELATIVE_RANGE / 2.0].map(|share| middle * share));
     let kind = series.metric.unit.into();
     let axis = FigureAxis { label: String::new(), kind, logarithmic: false, from_zero: false };
-    let ground = Ground { history, values: Scale::linear(&values, &axis, 0.08) };
+    let ground = PlotArea { history, values: AxisScaling::linear(&values, &axis, 0.08) };
     let versions: Markup =
         series.versions.iter().map(|version| html!("{}{}", marks(version, &ground), line(version, &ground))).collect();
     let breaks: Markup = series.versions.iter().skip(1).map(|version| version_break(version, &ground)).collect();
@@ -123,7 +130,7 @@ fn drawn(series: &SeriesHistory, history: &History) -> Markup {
         "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{} over {} runs\">{}{}{}</svg>",
         WIDTH,
         HEIGHT,
-        name(series),
+        series_name(series),
         history.runs.len(),
         axes(&ground),
         versions,
@@ -132,52 +139,53 @@ fn drawn(series: &SeriesHistory, history: &History) -> Markup {
 }
 
 /// The grid with the labels of values, and the first and the last day.
-fn axes(ground: &Ground<'_>) -> Markup {
+fn axes(ground: &PlotArea<'_>) -> Markup {
     let ticks = ground.values.ticks();
-    let step = ticks.len().div_ceil(MOST_TICKS).max(1);
+    let step = ticks.len().div_ceil(MAX_LABELLED_TICKS).max(1);
     let (mut grid, mut labels) = (String::new(), Markup::new());
     for tick in ticks.iter().step_by(step) {
-        let y = TOP + (1.0 - ground.values.share(tick.place)) * (HEIGHT - TOP - BOTTOM);
-        grid.push_str(&format!("{}H{}", path::begin(LEFT, y), path::number(WIDTH - RIGHT)));
+        let y = TOP + (1.0 - ground.values.share(tick.position)) * (HEIGHT - TOP - BOTTOM);
+        grid.push_str(&format!("{}H{}", path::move_to(LEFT, y), path::number(WIDTH - RIGHT)));
         labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 6.0, path::number(y + 4.0), tick.label));
     }
     let runs = &ground.history.runs;
-    let first = runs.first().map(|run| html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT, HEIGHT - 4.0, day(run)));
+    let first = runs.first().map(|run| html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT, HEIGHT - 4.0, run_day(run)));
     let last = runs.last().filter(|_| runs.len() > 1).map(|run| {
-        html!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", WIDTH - RIGHT, HEIGHT - 4.0, day(run))
+        html!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", WIDTH - RIGHT, HEIGHT - 4.0, run_day(run))
     });
     html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"end\">{}</g>{}{}", grid, labels, first, last)
 }
 
 /// The values of a version, as a line and dots: never joined with those of another.
-fn line(version: &VersionHistory, ground: &Ground<'_>) -> Markup {
-    let places = || version.points.iter().map(|point| (ground.across(point.run as f64), ground.down(point.value)));
-    let dots: String = places().map(|(x, y)| path::dot(x, y)).collect();
-    let dots = (version.points.len() <= MOST_DOTS).then(|| html!("<path class=\"dot s0\" d=\"{}\"/>", dots));
-    html!("<path class=\"line s0\" d=\"{}\"/>{}", path::line(places()), dots)
+fn line(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
+    let places = || version.points.iter().map(|point| (ground.x_of(point.run as f64), ground.y_of(point.value)));
+    let dots: String = places().map(|(x, y)| path::dot_at(x, y)).collect();
+    let dots = (version.points.len() <= MAX_DOTS).then(|| html!("<path class=\"dot s0\" d=\"{}\"/>", dots));
+    html!("<path class=\"line s0\" d=\"{}\"/>{}", path::polyline(places()), dots)
 }
 
 /// The places of changes as bands, and the levels on either side of a step.
-fn marks(version: &VersionHistory, ground: &Ground<'_>) -> Markup {
+fn marks(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
     version.changes.iter().map(|change| mark(change, ground)).collect()
 }
 
-fn mark(change: &HistoryChange, ground: &Ground<'_>) -> Markup {
+fn mark(change: &HistoryChange, ground: &PlotArea<'_>) -> Markup {
     let half = 0.5;
     let [from, to] = match change.kind {
         HistoryChangeKind::Step => [change.places[0] as f64 - half - half, change.places[1] as f64],
         HistoryChangeKind::Drift => change.places.map(|run| run as f64),
     };
-    let (left, right) = (ground.across(from.max(0.0)), ground.across(to));
+    let (left, right) = (ground.x_of(from.max(0.0)), ground.x_of(to));
     let band = path::rectangle(left, TOP, (right - left).max(1.0), HEIGHT - TOP - BOTTOM);
-    let level =
-        |at: f64, value: f64, length: f64| format!("{}h{}", path::begin(at, ground.down(value)), path::number(length));
+    let level = |at: f64, value: f64, length: f64| {
+        format!("{}h{}", path::move_to(at, ground.y_of(value)), path::number(length))
+    };
     let levels = level((left - 24.0).max(LEFT), change.before, 24.0) + &level(right, change.after, 24.0);
     html!("<path class=\"guide\" d=\"{}\"/><path class=\"level\" d=\"{}\"/>", band, levels)
 }
 
-fn version_break(version: &VersionHistory, ground: &Ground<'_>) -> Markup {
+fn version_break(version: &VersionHistory, ground: &PlotArea<'_>) -> Markup {
     let first = version.points.first().map_or(0.0, |point| point.run as f64);
-    let x = ground.across((first - 0.5).max(0.0));
-    html!("<path class=\"mark-line\" d=\"{}V{}\"/>", path::begin(x, TOP), HEIGHT - BOTTOM)
+    let x = ground.x_of((first - 0.5).max(0.0));
+    html!("<path class=\"mark-line\" d=\"{}V{}\"/>", path::move_to(x, TOP), HEIGHT - BOTTOM)
 }

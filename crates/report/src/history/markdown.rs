@@ -2,48 +2,52 @@
 
 use std::io;
 
-use kelvin_analysis::words::history::{besides, breaks, by, change, counts, name, of, remarks, standing};
-use kelvin_model::units::brief;
+use kelvin_analysis::wording::history::{
+    change_counts, change_sentence, history_title, other_changes, ranking_text, remarks, series_name, share_text,
+    version_breaks,
+};
+use kelvin_model::units::brief_value;
 use kelvin_model::{History, SeriesHistory};
 
-use super::spark::spark;
-use super::{SECTIONS, of_section};
-use crate::safe::{Marked, md};
+use super::sparkline::sparkline;
+use super::{SECTION_FILTERS, series_of_section};
+use crate::escape::{MarkdownText, md};
 
 /// Columns of the small picture.
-const SPARK: usize = 24;
+const SPARKLINE_WIDTH: usize = 24;
 /// The section of what did not change, which folds.
-const FOLDED: usize = 3;
+const FOLDED_SECTION: usize = 3;
 
 /// A history as Markdown (GitHub's flavour: tables, and what folds).
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Noted;
+pub struct HistoryMarkdown;
 
-impl Noted {
+impl HistoryMarkdown {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(self, history: &History, out: &mut dyn io::Write) -> io::Result<()> {
-        let said: Marked =
-            std::iter::once(counts(history)).chain(remarks(history)).map(|one| md!("{}\n\n", one)).collect();
-        let sections = SECTIONS.iter().enumerate().map(|(index, section)| {
-            let series = of_section(history, section);
-            of_series(section.0, index == FOLDED, &series, history)
+        let said: MarkdownText =
+            std::iter::once(change_counts(history)).chain(remarks(history)).map(|one| md!("{}\n\n", one)).collect();
+        let sections = SECTION_FILTERS.iter().enumerate().map(|(index, section)| {
+            let series = series_of_section(history, section);
+            series_table(section.0, index == FOLDED_SECTION, &series, history)
         });
-        let page = md!("### kelvin history\n\n{}\n\n{}{}", of(history), said, sections.collect::<Marked>());
+        let page =
+            md!("### kelvin history\n\n{}\n\n{}{}", history_title(history), said, sections.collect::<MarkdownText>());
         out.write_all(page.as_str().as_bytes())
     }
 }
 
-fn of_series(title: &str, is_folded: bool, series: &[&SeriesHistory], history: &History) -> Marked {
+fn series_table(title: &str, is_folded: bool, series: &[&SeriesHistory], history: &History) -> MarkdownText {
     if series.is_empty() {
-        return Marked::new();
+        return MarkdownText::new();
     }
     let table = md!(
         "| series | runs | latest | of first | last change |\n|:--|:--|--:|--:|--:|\n{}\n{}",
-        series.iter().map(|one| row(one)).collect::<Marked>(),
-        series.iter().map(|one| changes(one, history)).collect::<Marked>()
+        series.iter().map(|one| row(one)).collect::<MarkdownText>(),
+        series.iter().map(|one| changes(one, history)).collect::<MarkdownText>()
     );
     if is_folded {
         return md!("<details><summary>{} ({})</summary>\n\n{}\n</details>\n\n", title, series.len(), table);
@@ -51,23 +55,24 @@ fn of_series(title: &str, is_folded: bool, series: &[&SeriesHistory], history: &
     md!("#### {}\n\n{}\n", title, table)
 }
 
-fn row(series: &SeriesHistory) -> Marked {
+fn row(series: &SeriesHistory) -> MarkdownText {
     md!(
         "| {} | {} | {} | {} | {} |\n",
-        Marked::code(&name(series)),
-        spark(series, SPARK, true),
-        brief(series.latest(), None, series.metric.unit),
-        by(series.since_first()),
-        series.last_change().map_or_else(|| "-".into(), |change| by(change.ratio()))
+        MarkdownText::code(&series_name(series)),
+        sparkline(series, SPARKLINE_WIDTH, true),
+        brief_value(series.latest(), None, series.metric.unit),
+        share_text(series.since_first()),
+        series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()))
     )
 }
 
-fn changes(series: &SeriesHistory, history: &History) -> Marked {
+fn changes(series: &SeriesHistory, history: &History) -> MarkdownText {
     let better = series.metric.better;
     let changes = series.versions.iter().rev().flat_map(|version| version.changes.iter().rev());
-    let mut said: Vec<String> =
-        changes.map(|one| format!("{}; {}", change(one, better, history), besides(one, usize::MAX))).collect();
-    said.extend(breaks(series, history));
-    said.extend(series.among.filter(|_| series.last_change().is_some()).map(|among| standing(among, better)));
-    said.iter().map(|one| md!("- {}: {}\n", Marked::code(&name(series)), one)).collect()
+    let mut said: Vec<String> = changes
+        .map(|one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, usize::MAX)))
+        .collect();
+    said.extend(version_breaks(series, history));
+    said.extend(series.among.filter(|_| series.last_change().is_some()).map(|among| ranking_text(among, better)));
+    said.iter().map(|one| md!("- {}: {}\n", MarkdownText::code(&series_name(series)), one)).collect()
 }

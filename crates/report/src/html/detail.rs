@@ -2,24 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_analysis::words as analysis_words;
-use kelvin_analysis::{MetricResult, Outcome, Summary, Verdict, Warning};
+use kelvin_analysis::wording as analysis_words;
+use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Summary, Warning};
 use kelvin_model::{Case, Metric, Prediction, Unit};
 
-use super::group::Group;
-use super::{anchor, list, plots, scrolling, terms};
-use crate::safe::{Markup, html};
-use crate::{ProbeText, Report, units, words};
+use super::group::ResultGroup;
+use super::{anchor, definition_list, list, plots, scrollable};
+use crate::escape::{Markup, html};
+use crate::{ProbeDocs, Report, labels, units};
 
 /// The details of one metric at one case.
 pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
     let mut page = html!("<p class=\"lead\">{}</p><div class=\"columns\">", result.metric.summary);
-    page.push(box_of("Prediction", prediction(result)));
-    if let Some(text) = analysis_words::normal::of_figure(result) {
-        page.push(box_of("Normal for its class", html!("<p>{}.</p>", text)));
+    page.push(boxed("Prediction", prediction(result)));
+    if let Some(text) = analysis_words::class_comparison::figure_class_text(result) {
+        page.push(boxed("Normal for its class", html!("<p>{}.</p>", text)));
     }
-    if let Some(summary) = result.outcome.found() {
-        page.push(box_of("Samples", samples(summary, &result.metric)));
+    if let Some(summary) = result.outcome.found_summary() {
+        page.push(boxed("Samples", samples(summary, &result.metric)));
     }
     page.push(html!("</div>"));
     page.push(causes(report, &[result]));
@@ -31,29 +31,29 @@ pub(super) fn single(report: &Report<'_>, result: &MetricResult) -> Markup {
 
 /// The verdict as a word with its own sign, readable without colour; the same sign for a time and a rate.
 pub(super) fn verdict(result: &MetricResult) -> Markup {
-    let word = words::verdict(result);
+    let word = labels::verdict_word(result);
     match result.verdict {
-        Verdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
-        Verdict::Above | Verdict::Below => html!("<b class=\"odd\">◆ {}</b>", word),
-        Verdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
-        Verdict::NotMeasured => Markup::new(),
+        RangeVerdict::AsPredicted => html!("<b class=\"good\">● {}</b>", word),
+        RangeVerdict::Above | RangeVerdict::Below => html!("<b class=\"odd\">◆ {}</b>", word),
+        RangeVerdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
+        RangeVerdict::NotMeasured => Markup::new(),
     }
 }
 
 /// It with how far outside of its range the figure is.
 fn verdict_and_distance(result: &MetricResult) -> Markup {
-    let times = analysis_words::half_widths(result).map(|times| html!(" {}", times));
+    let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
     html!("{}{}", verdict(result), times)
 }
 
 /// The details of a row of several results; the method is in the first row of a metric.
-pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> Markup {
+pub(super) fn group(report: &Report<'_>, group: &ResultGroup<'_>, first: bool) -> Markup {
     let results = group.results();
     let mut page = html!("<p class=\"lead\">{}</p>", group.metric.summary);
     if let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) {
-        page.push(terms([
+        page.push(definition_list([
             ("Formula", html!("<code>{}</code>", prediction.formula)),
-            ("Basis", Markup::from(words::basis(prediction.basis))),
+            ("Basis", Markup::from(labels::basis(prediction.basis))),
             ("Sources", Markup::from(prediction.sources.join("; "))),
         ]));
     }
@@ -69,7 +69,7 @@ pub(super) fn group(report: &Report<'_>, group: &Group<'_>, first: bool) -> Mark
     page
 }
 
-fn box_of(title: &str, content: Markup) -> Markup {
+fn boxed(title: &str, content: Markup) -> Markup {
     html!("<div class=\"box\"><h3>{}</h3>{}</div>", title, content)
 }
 
@@ -86,12 +86,12 @@ fn prediction(result: &MetricResult) -> Markup {
     let rows = [
         ("Formula", html!("<code>{}</code>", prediction.formula)),
         ("With figures", Markup::from(&prediction.derivation)),
-        ("Predicted", Markup::from(format!("{}, range {range}", units::plain(prediction.value, unit)))),
+        ("Predicted", Markup::from(format!("{}, range {range}", units::value_text(prediction.value, unit)))),
         ("Distance", Markup::from(distance(result))),
-        ("Basis", Markup::from(words::basis(prediction.basis))),
+        ("Basis", Markup::from(labels::basis(prediction.basis))),
         ("Sources", Markup::from(sources.join("; "))),
     ];
-    let mut page = terms(rows.into_iter().filter(|(_, text)| !text.is_empty()));
+    let mut page = definition_list(rows.into_iter().filter(|(_, text)| !text.is_empty()));
     page.push(inputs(prediction));
     page
 }
@@ -102,7 +102,7 @@ fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
         Some(explanation) => {
             let at = units::case(&result.metric, &result.case);
             let title = if at.is_empty() { "Causes".to_owned() } else { format!("Causes at {at}") };
-            box_of(&title, crate::why::in_short(explanation))
+            boxed(&title, crate::why::sum_and_notes(explanation))
         }
         None if results.len() == 1 => not_tried(result),
         None => Markup::new(),
@@ -112,7 +112,7 @@ fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
 
 /// How far outside of its range a figure is; empty where it is not.
 fn distance(result: &MetricResult) -> String {
-    analysis_words::half_widths(result)
+    analysis_words::half_width_count(result)
         .map_or_else(String::new, |times| format!("{times} times the half-width of that range beyond it (as factors)"))
 }
 
@@ -125,7 +125,7 @@ fn inputs(prediction: &Prediction) -> Markup {
         rows.push(html!(
             "<tr><th>{}</th><td class=\"number\">{}</td><td>{}</td></tr>",
             input.name,
-            units::plain(input.value, input.unit),
+            units::value_text(input.value, input.unit),
             input.source
         ));
     }
@@ -134,12 +134,12 @@ fn inputs(prediction: &Prediction) -> Markup {
         >From</th></tr></thead><tbody>{}</tbody></table>",
         rows
     );
-    scrolling("Inputs of the prediction", table)
+    scrollable("Inputs of the prediction", table)
 }
 
 /// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
 fn not_tried(result: &MetricResult) -> Markup {
-    if !words::is_gap(result.verdict) {
+    if !labels::is_gap(result.verdict) {
         return Markup::new();
     }
     if result.explained_by.is_empty() {
@@ -163,7 +163,7 @@ fn samples(summary: &Summary, metric: &Metric) -> Markup {
         units::count(summary.distribution.n),
         kind,
         plots::rounds(summary),
-        terms(figures(summary, unit).into_iter().chain(found(summary, unit))),
+        definition_list(figures(summary, unit).into_iter().chain(sample_findings(summary, unit))),
         list("notes", &summary.notes)
     )
 }
@@ -171,13 +171,13 @@ fn samples(summary: &Summary, metric: &Metric) -> Markup {
 /// The figures of a summary, by name.
 fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
     let figure = |figure: &kelvin_analysis::Figure| {
-        let text = units::figure(figure, unit).to_string();
-        html!("{} <span class=\"why\">of {}</span>", text, words::plural(figure.n, "sample"))
+        let text = units::figure_text(figure, unit).to_string();
+        html!("{} <span class=\"why\">of {}</span>", text, labels::plural(figure.n, "sample"))
     };
-    let several = |values: &[f64]| Markup::from(several(values, unit));
+    let several = |values: &[f64]| Markup::from(value_list(values, unit));
     let d = &summary.distribution;
     [
-        ("Headline", words::treatment(summary.treatment).into()),
+        ("Headline", labels::treatment(summary.treatment).into()),
         ("Error bar", error_bar(summary).into()),
         ("Undisturbed", summary.undisturbed.as_ref().map_or_else(|| "too few samples, or no canaries".into(), figure)),
         ("As found", figure(&summary.as_found)),
@@ -190,10 +190,10 @@ fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
 }
 
 fn error_bar(summary: &Summary) -> String {
-    let interval = summary.interval.map_or_else(|| "none: a single round".into(), words::interval);
+    let interval = summary.interval.map_or_else(|| "none: a single round".into(), labels::interval);
     match summary.learned_runs {
         0 => interval,
-        runs => format!("{interval}, spread between runs learned from {}", words::plural(runs.into(), "earlier run")),
+        runs => format!("{interval}, spread between runs learned from {}", labels::plural(runs.into(), "earlier run")),
     }
 }
 
@@ -207,15 +207,15 @@ fn rounds(summary: &Summary, unit: Unit) -> String {
 }
 
 /// Findings on the samples, if any: modes, tags, correlated canaries.
-fn found(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, Markup)> {
+fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, Markup)> {
     let mode = |mode: &kelvin_analysis::Mode| {
         let level = mode.level.as_ref().map_or_else(String::new, |level| format!(", {level}"));
-        let (center, share) = (units::plain(mode.center, unit), units::share(mode.share));
-        format!("{center} ({share} of the {}{level})", summary.modes_of.words())
+        let (center, share) = (units::value_text(mode.center, unit), units::share(mode.share));
+        format!("{center} ({share} of the {}{level})", summary.modes_of.label())
     };
     let tag = |tag: &kelvin_analysis::TagCount| format!("{} {}", units::count(tag.count), tag.tag);
     let canary = |found: &kelvin_analysis::CanaryCorrelation| {
-        format!("{} {:+.2}", words::canary(found.canary), found.correlation)
+        format!("{} {:+.2}", labels::canary(found.canary), found.correlation)
     };
     let joined = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(", "));
     let along = joined(summary.canary_correlations.iter().map(canary).collect());
@@ -227,26 +227,28 @@ fn found(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'static str, M
     rows.into_iter().filter_map(|(name, text)| Some((name, text?.into())))
 }
 
-fn several(values: &[f64], unit: Unit) -> String {
-    values.iter().map(|value| units::plain(*value, unit)).collect::<Vec<_>>().join(", ")
+fn value_list(values: &[f64], unit: Unit) -> String {
+    values.iter().map(|value| units::value_text(*value, unit)).collect::<Vec<_>>().join(", ")
 }
 
 /// The results of a group, each with its derivation; of a rate also the best sample.
-fn points(group: &Group<'_>) -> Markup {
+fn points(group: &ResultGroup<'_>) -> Markup {
     let mut rows = Markup::new();
-    let with_best = group.points.iter().any(|(_, result)| words::best(result).is_some());
+    let with_best = group.points.iter().any(|(_, result)| labels::best(result).is_some());
     let derivations: Vec<&str> = group.points.iter().map(|(_, result)| derivation(result)).collect();
     for (index, (position, result)) in group.points.iter().enumerate() {
         let unit = result.metric.unit;
         let prediction = result.prediction.as_ref();
         let measured = match &result.outcome {
-            Outcome::Measured(summary) => units::measured(summary, unit),
-            other => words::no_number(other, unit).map(|(word, why)| format!("{word}: {why}")).unwrap_or_default(),
+            Outcome::Measured(summary) => units::measured_text(summary, unit),
+            other => {
+                labels::missing_reason(other, unit).map(|(word, why)| format!("{word}: {why}")).unwrap_or_default()
+            }
         };
         let as_found = result.outcome.summary().map(|summary| {
-            format!("{} ({})", units::plain(summary.as_found.value, unit), units::share(summary.kept_share))
+            format!("{} ({})", units::value_text(summary.as_found.value, unit), units::share(summary.kept_share))
         });
-        let best = result.outcome.summary().map(|summary| units::plain(summary.distribution.best, unit));
+        let best = result.outcome.summary().map(|summary| units::value_text(summary.distribution.best, unit));
         let best = with_best.then(|| html!("<td>{}</td>", best));
         rows.push(html!(
             "<tr><th>{}</th><td>{}</td>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
@@ -254,11 +256,11 @@ fn points(group: &Group<'_>) -> Markup {
             measured,
             best,
             as_found,
-            units::cycles(result),
-            prediction.map(|prediction| units::plain(prediction.value, unit)),
+            units::cycles_text(result),
+            prediction.map(|prediction| units::value_text(prediction.value, unit)),
             result.ratio.map(units::ratio),
             verdict_and_distance(result),
-            shared_cell(&derivations, index)
+            shared_text_cell(&derivations, index)
         ));
     }
     let columns: Markup =
@@ -276,7 +278,7 @@ fn points(group: &Group<'_>) -> Markup {
         columns,
         rows
     );
-    scrolling(&format!("Points of {title}"), table)
+    scrollable(&format!("Points of {title}"), table)
 }
 
 /// The derivation of a prediction, or why there is none.
@@ -288,7 +290,7 @@ fn derivation(result: &MetricResult) -> &str {
 }
 
 /// The cell of a text that may span several rows: it is in the first of them.
-fn shared_cell(texts: &[&str], index: usize) -> Markup {
+fn shared_text_cell(texts: &[&str], index: usize) -> Markup {
     if index > 0 && texts[index - 1] == texts[index] {
         return Markup::new();
     }
@@ -300,7 +302,7 @@ fn shared_cell(texts: &[&str], index: usize) -> Markup {
 /// Warnings, each with the case where there are several; of wide intervals, which stand beside the values, one for all.
 fn warnings(results: &[&MetricResult]) -> Markup {
     let all = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
-    let wide: Vec<(f64, f64)> = all().filter_map(|(_, warning)| of_width(warning)).collect();
+    let wide: Vec<(f64, f64)> = all().filter_map(|(_, warning)| wide_warning(warning)).collect();
     let together = (wide.len() > 1).then(|| {
         let [least, most] = [f64::min, f64::max].map(|end| wide.iter().map(|(share, _)| *share).fold(wide[0].0, end));
         format!(
@@ -316,13 +318,13 @@ fn warnings(results: &[&MetricResult]) -> Markup {
         let case = if results.len() > 1 { units::case(&result.metric, &result.case) } else { String::new() };
         if case.is_empty() { Markup::from(text) } else { html!("<span class=\"case\">{}</span> {}", case, text) }
     };
-    let alone = all().filter(|(_, warning)| together.is_none() || of_width(warning).is_none());
+    let alone = all().filter(|(_, warning)| together.is_none() || wide_warning(warning).is_none());
     let alone = alone.map(|(result, warning)| one(result, warning.text()));
     list("warnings", together.as_deref().map(Markup::from).into_iter().chain(alone))
 }
 
 /// Half of an interval over its value, and its target, of a warning of that.
-fn of_width(warning: &Warning) -> Option<(f64, f64)> {
+fn wide_warning(warning: &Warning) -> Option<(f64, f64)> {
     match warning {
         Warning::Wide { share, target, .. } => Some((*share, *target)),
         _ => None,
@@ -335,22 +337,27 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     for reference in report.references {
         let values = reference.values.iter().filter(|value| value.metric == metric.id);
         for value in values.filter(|value| case.is_none_or(|case| value.case == *case)) {
-            let deviation = value.std.map(|std| format!(", std {}", units::plain(std, value.unit))).unwrap_or_default();
+            let deviation =
+                value.std.map(|std| format!(", std {}", units::value_text(std, value.unit))).unwrap_or_default();
             let count = value.n.map(|n| format!(", n {}", units::count(n))).unwrap_or_default();
             let foreseen =
-                value.predicted.map(|predicted| format!(", predicted {}", units::plain(predicted, value.unit)));
+                value.predicted.map(|predicted| format!(", predicted {}", units::value_text(predicted, value.unit)));
             let spans = value
                 .spans
                 .as_ref()
                 .map(|spans| html!("<span class=\"pill odd\">not comparable</span> covers {}. ", spans));
-            let cycles = value.cycles.map(|cycles| units::plain(cycles, Unit::Cycles));
+            let cycles = value.cycles.map(|cycles| units::value_text(cycles, Unit::Cycles));
             let also = value.also.iter().map(|(label, figure)| format!("{label}: {figure}"));
             let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
             rows.push(html!(
                 "<tr><th>{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
                 reference.title,
                 units::case(metric, &value.case),
-                format!("{}{deviation}{count}{}", units::plain(value.value, value.unit), foreseen.unwrap_or_default()),
+                format!(
+                    "{}{deviation}{count}{}",
+                    units::value_text(value.value, value.unit),
+                    foreseen.unwrap_or_default()
+                ),
                 spans,
                 notes.join("; ")
             ));
@@ -364,7 +371,7 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
         >Case</th><th>Value</th><th>Remarks</th></tr></thead><tbody>{}</tbody></table>",
         rows
     );
-    scrolling("Published values", table)
+    scrollable("Published values", table)
 }
 
 /// A link to the method, if it is in the report.
@@ -387,8 +394,8 @@ pub(super) fn methods(report: &Report<'_>) -> Markup {
     probes.filter_map(|probe| report.probe(&probe)).map(method_text).collect()
 }
 
-fn method_text(probe: &ProbeText) -> Markup {
-    let ProbeText { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
+fn method_text(probe: &ProbeDocs) -> Markup {
+    let ProbeDocs { id, summary, method, prediction, pitfalls, sources, must_not_be_used_for } = probe;
     let mut page =
         html!("<p class=\"lead\">{}</p><p>{}</p><p><strong>Prediction:</strong> {}</p>", summary, method, prediction);
     if let Some(never) = must_not_be_used_for {

@@ -1,19 +1,19 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
-use super::{list, scrolling};
-use crate::figures::{Drawing, Figure, Heat, Plot, Role, Series};
-use crate::picture::{Axis, Picture};
-use crate::safe::{Markup, html};
+use super::{list, scrollable};
+use crate::escape::{Markup, html};
+use crate::figures::{Drawing, Figure, Heat, Plot, Series, SeriesRole};
+use crate::plot_layout::{PlotAxis, PlotLayout};
 use crate::svg;
 
 /// Maximum rows of a figure's table; of more, every n-th is shown, with a remark. The CSV has all.
-const MOST_ROWS: usize = 120;
+const MAX_TABLE_ROWS: usize = 120;
 
 /// A figure; `index` is its place in the script's data.
 pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
     let (kind, controls, legend, table) = match &figure.drawing {
         Drawing::Plot(plot) => {
-            let picture = Picture::of(plot);
+            let picture = PlotLayout::new(plot);
             ("plot", plot_controls(&picture), plot_legend(&picture), plot_table(&figure.title, plot))
         }
         Drawing::Heat(heat) => ("heat", Markup::new(), heat_legend(heat), heat_table(&figure.title, heat)),
@@ -27,7 +27,7 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
         kind,
         figure.title,
         (figure.id != "canaries").then(|| html!("<code>{}</code>", figure.id)),
-        group_of(controls),
+        control_group(controls),
         svg::inline(figure),
         legend,
         list("reading", &figure.description),
@@ -36,12 +36,12 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
 }
 
 /// Buttons of a figure, for the script, which adds those of the export.
-fn group_of(controls: Markup) -> Markup {
+fn control_group(controls: Markup) -> Markup {
     html!("<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{}</div>", controls)
 }
 
 /// The menu of export, once for all figures.
-pub(super) fn export() -> Markup {
+pub(super) fn export_controls() -> Markup {
     let button = |verb: &str, kind: &str| {
         let action = format!("{verb}-{kind}").to_lowercase();
         html!("<button type=\"button\" data-action=\"{}\">{} {}</button>", action, verb, kind)
@@ -55,11 +55,11 @@ pub(super) fn export() -> Markup {
 }
 
 /// How the axes of a plot can be switched.
-fn plot_controls(picture: &Picture<'_>) -> Markup {
+fn plot_controls(picture: &PlotLayout<'_>) -> Markup {
     let toggle = |action: &str, label: &str, on: bool| {
         html!("<button type=\"button\" data-action=\"{}\" aria-pressed=\"{}\">{}</button>", action, on, label)
     };
-    let log = |action: &str, label: &str, axis: &Axis<'_>| {
+    let log = |action: &str, label: &str, axis: &PlotAxis<'_>| {
         axis.logarithmic.is_some().then(|| toggle(action, label, axis.log))
     };
     let is_banded = picture.lines.iter().any(|line| picture.shows_band(line));
@@ -72,7 +72,7 @@ fn plot_controls(picture: &Picture<'_>) -> Markup {
 }
 
 /// A check box for each line; without the script the drawing has its own legend.
-fn plot_legend(picture: &Picture<'_>) -> Markup {
+fn plot_legend(picture: &PlotLayout<'_>) -> Markup {
     let mut items = Markup::new();
     for (index, line) in picture.lines.iter().enumerate() {
         items.push(html!(
@@ -97,16 +97,16 @@ fn heat_legend(heat: &Heat) -> Markup {
             label
         )
     };
-    list("heat-legend", svg::heat::explained(heat).into_iter().map(item))
+    list("heat-legend", svg::heat::color_explanations(heat).into_iter().map(item))
 }
 
 /// Maximum rows and columns of a heat map's table shown as a grid; a larger one is a list.
-const WIDEST_GRID: usize = 32;
+const MAX_GRID_COLUMNS: usize = 32;
 
 /// The cells of a heat map as a table: a grid like the drawing, unless too wide to read.
 fn heat_table(title: &str, heat: &Heat) -> Markup {
-    let table = if heat.columns.len() <= WIDEST_GRID { heat_grid(title, heat) } else { heat_list(title, heat) };
-    scrolling(&format!("Data of {title}"), table)
+    let table = if heat.columns.len() <= MAX_GRID_COLUMNS { heat_grid(title, heat) } else { heat_list(title, heat) };
+    scrollable(&format!("Data of {title}"), table)
 }
 
 fn heat_grid(title: &str, heat: &Heat) -> Markup {
@@ -117,7 +117,7 @@ fn heat_grid(title: &str, heat: &Heat) -> Markup {
             let standing = |(_, words)| html!(", {}", words);
             let cell = heat.cell(row, column);
             let text = cell.map(|cell| heat.unit.text(cell.value));
-            html!("<td>{}{}</td>", text, cell.and_then(|cell| cell.standing.words()).map(standing))
+            html!("<td>{}{}</td>", text, cell.and_then(|cell| cell.standing.labels()).map(standing))
         };
         let cells: Markup = (0..heat.columns.len()).map(cell).collect();
         rows.push(html!("<tr><th>{}</th>{}</tr>", name, cells));
@@ -135,7 +135,7 @@ fn heat_grid(title: &str, heat: &Heat) -> Markup {
 }
 
 fn heat_list(title: &str, heat: &Heat) -> Markup {
-    let step = heat.cells.len().div_ceil(MOST_ROWS).max(1);
+    let step = heat.cells.len().div_ceil(MAX_TABLE_ROWS).max(1);
     let mut rows = Markup::new();
     for cell in heat.cells.iter().step_by(step) {
         rows.push(html!(
@@ -150,7 +150,7 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
         "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>{}</th><th \
         >Value</th><th>Predicted</th></tr></thead><tbody>{}</tbody></table>",
         title,
-        thinned(step, heat.cells.len(), &format!("{}s", heat.called)),
+        thinning_text(step, heat.cells.len(), &format!("{}s", heat.called)),
         heat.row_label,
         heat.column_label,
         rows
@@ -158,18 +158,18 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
 }
 
 /// The remark on rows that a table leaves out.
-fn thinned(step: usize, of: usize, what: &str) -> String {
+fn thinning_text(step: usize, of: usize, what: &str) -> String {
     if step == 1 { String::new() } else { format!(", 1 in {step} of {of} {what}") }
 }
 
 /// The points of a plot as a table.
 fn plot_table(title: &str, plot: &Plot) -> Markup {
     // A fitted law is described below the figure; its points are no data.
-    let data = || plot.series.iter().filter(|series| series.role != Role::Fitted);
+    let data = || plot.series.iter().filter(|series| series.role != SeriesRole::Fitted);
     let points: usize = data().map(|series| series.points.len()).sum();
-    let step = points.div_ceil(MOST_ROWS).max(1);
+    let step = points.div_ceil(MAX_TABLE_ROWS).max(1);
     let rows: Markup = data().map(|series| rows(plot, series, step)).collect();
-    let said = thinned(step, points, "points");
+    let said = thinning_text(step, points, "points");
     let table = html!(
         "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>Value</th><th>Low</th>\
          <th>High</th></tr></thead>{}</table>",
@@ -178,7 +178,7 @@ fn plot_table(title: &str, plot: &Plot) -> Markup {
         plot.x.label,
         rows
     );
-    scrolling(&format!("Data of {title}"), table)
+    scrollable(&format!("Data of {title}"), table)
 }
 
 /// The points of a series below its name.
@@ -186,7 +186,7 @@ fn rows(plot: &Plot, series: &Series, step: usize) -> Markup {
     let mut rows = html!("<tr><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>", series.label);
     for point in series.points.iter().step_by(step) {
         let text = |value: f64| plot.y.kind.text(value);
-        let ends = if point.low == point.high || series.role == Role::Reference {
+        let ends = if point.low == point.high || series.role == SeriesRole::Reference {
             html!("<td></td><td></td>")
         } else {
             html!("<td>{}</td><td>{}</td>", text(point.low), text(point.high))

@@ -1,25 +1,25 @@
 //! The findings of a run: the five that matter most, and the rest folded below them, what is slower apart from what is faster.
 
-use kelvin_analysis::words::{explanation, normal};
-use kelvin_analysis::{Finding, Found, Gap, Importance, MetricResult};
+use kelvin_analysis::wording::{class_comparison, explanation};
+use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_model::units::metric_at;
 
-use super::{list, scrolling};
-use crate::safe::{Markup, html};
-use crate::{Report, units, words};
+use super::{list, scrollable};
+use crate::escape::{Markup, html};
+use crate::{Report, labels, units};
 
 /// The findings of a report, and how each area is against machines of the same class.
 pub(super) fn findings(report: &Report<'_>) -> Markup {
-    let lines = normal::lines(&report.analysis.normal);
+    let lines = class_comparison::class_lines(&report.analysis.normal);
     let of_class = (!lines.is_empty()).then(|| {
         let lines = list("findings", lines.iter().map(|line| html!("{}", line)));
         html!("<details class=\"folded\"><summary>Normal for its class</summary>{}</details>", lines)
     });
-    html!("{}{}", of_this_run(report), of_class)
+    html!("{}{}", run_findings(report), of_class)
 }
 
 /// The findings of a report.
-fn of_this_run(report: &Report<'_>) -> Markup {
+fn run_findings(report: &Report<'_>) -> Markup {
     let all = &report.analysis.findings;
     if all.is_empty() {
         return html!("<p>Nothing odd was found.</p>");
@@ -27,18 +27,18 @@ fn of_this_run(report: &Report<'_>) -> Markup {
     let leading = report.analysis.leading_findings();
     let rest: Vec<&Finding> = (0..all.len()).filter(|at| !leading.contains(at)).map(|at| &all[at]).collect();
     let mut page = list("findings", leading.iter().map(|&at| line(report, &all[at])));
-    for (verdict, title) in GROUPS {
-        let gaps: Vec<(&Gap, &MetricResult)> = rest
+    for (verdict, title) in FINDING_GROUPS {
+        let gaps: Vec<(&PredictionGap, &MetricResult)> = rest
             .iter()
             .filter_map(|finding| gap(report, finding))
-            .filter(|(_, result)| words::verdict(result) == verdict)
+            .filter(|(_, result)| labels::verdict_word(result) == verdict)
             .collect();
         page.push(group(title, &gaps));
     }
     let others: Vec<Markup> =
         rest.iter().filter(|finding| gap(report, finding).is_none()).map(|finding| line(report, finding)).collect();
     if !others.is_empty() {
-        let title = words::plural(others.len() as u64, "more finding");
+        let title = labels::plural(others.len() as u64, "more finding");
         page.push(html!(
             "<details class=\"folded\"><summary>{}</summary>{}</details>",
             title,
@@ -49,7 +49,7 @@ fn of_this_run(report: &Report<'_>) -> Markup {
 }
 
 /// Verdicts of figures outside their range, and what the rest of them is called.
-const GROUPS: [(&str, &str); 4] = [
+const FINDING_GROUPS: [(&str, &str); 4] = [
     ("slower", "slower than predicted"),
     ("faster", "faster than predicted"),
     ("above", "above the prediction"),
@@ -57,15 +57,15 @@ const GROUPS: [(&str, &str); 4] = [
 ];
 
 /// A finding that is a gap, with its figure.
-fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a Gap, &'a MetricResult)> {
-    let Found::Gap(gap) = &finding.found else { return None };
-    Some((gap, report.analysis.results.iter().find(|result| result.place() == gap.at)?))
+fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionGap, &'a MetricResult)> {
+    let FindingData::Gap(gap) = &finding.found else { return None };
+    Some((gap, report.analysis.results.iter().find(|result| result.figure_source() == gap.at)?))
 }
 
 /// A finding with its evidence, behind a word that says of what kind it is.
 fn line(report: &Report<'_>, finding: &Finding) -> Markup {
     let pill = match gap(report, finding) {
-        Some((_, result)) => html!("<span class=\"pill odd\">{}</span> ", words::verdict(result)),
+        Some((_, result)) => html!("<span class=\"pill odd\">{}</span> ", labels::verdict_word(result)),
         None if finding.importance == Importance::Major => html!("<span class=\"pill bad\">caution</span> "),
         None => Markup::new(),
     };
@@ -73,13 +73,13 @@ fn line(report: &Report<'_>, finding: &Finding) -> Markup {
 }
 
 /// Figures outside their range in one direction, a row each.
-fn group(title: &str, gaps: &[(&Gap, &MetricResult)]) -> Markup {
+fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
     if gaps.is_empty() {
         return Markup::new();
     }
-    let row = |(gap, result): &(&Gap, &MetricResult)| {
+    let row = |(gap, result): &(&PredictionGap, &MetricResult)| {
         let unit = result.metric.unit;
-        let measured = result.outcome.summary().map(|summary| units::measured(summary, unit));
+        let measured = result.outcome.summary().map(|summary| units::measured_text(summary, unit));
         let predicted = result.prediction.as_ref().map(|range| units::span(range.low, range.high, unit));
         html!(
             "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
@@ -100,8 +100,8 @@ fn group(title: &str, gaps: &[(&Gap, &MetricResult)]) -> Markup {
     html!(
         "<details class=\"folded\"><summary>{} {}</summary><p class=\"why\">The ratio is measured over predicted. Without a cause \
          none was tried: <code>kelvin why NAME</code> tries them.</p>{}</details>",
-        words::plural(gaps.len() as u64, "more figure"),
+        labels::plural(gaps.len() as u64, "more figure"),
         title,
-        scrolling(&format!("Figures {title}"), table)
+        scrollable(&format!("Figures {title}"), table)
     )
 }

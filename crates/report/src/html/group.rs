@@ -3,11 +3,11 @@
 use kelvin_analysis::MetricResult;
 use kelvin_model::{Case, Metric, Value};
 
-use crate::sections::{Curve, CurveSeries, Matrix, Pair};
-use crate::{units, words};
+use crate::sections::{Curve, CurveSeries, Matrix, MatrixCell};
+use crate::{labels, units};
 
 /// Results that are one row together: a line of a curve, or a matrix.
-pub(super) struct Group<'a> {
+pub(super) struct ResultGroup<'a> {
     /// The metric.
     pub(super) metric: &'a Metric,
     /// What distinguishes it from the other groups of the metric.
@@ -22,7 +22,7 @@ pub(super) struct Group<'a> {
     pub(super) points: Vec<(String, &'a MetricResult)>,
 }
 
-impl<'a> Group<'a> {
+impl<'a> ResultGroup<'a> {
     pub(super) fn of_curve(curve: &Curve<'a>) -> Vec<Self> {
         let at = |position: u64| units::axis_value(Value::Integer(position), curve.axis.scale);
         let group = |line: &CurveSeries<'a>| Self {
@@ -37,7 +37,8 @@ impl<'a> Group<'a> {
     }
 
     pub(super) fn of_matrix(matrix: &Matrix<'a>) -> Self {
-        let pair = |cell: &Pair<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
+        let pair =
+            |cell: &MatrixCell<'a>| (format!("{} to {}", matrix.name(cell.from), matrix.name(cell.to)), cell.result);
         Self {
             metric: matrix.metric,
             label: matrix.label.clone(),
@@ -54,9 +55,9 @@ impl<'a> Group<'a> {
     }
 
     /// How many there are, and how many of them have a number if not all.
-    pub(super) fn counted(&self) -> String {
+    pub(super) fn count_text(&self) -> String {
         let measured = self.points.iter().filter(|(_, result)| result.outcome.summary().is_some()).count();
-        let all = words::plural(self.points.len() as u64, self.unit);
+        let all = labels::plural(self.points.len() as u64, self.unit);
         if measured == self.points.len() { all } else { format!("{measured} of {all}") }
     }
 }

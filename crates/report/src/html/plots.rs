@@ -3,7 +3,7 @@
 use kelvin_analysis::{MetricResult, Summary};
 use kelvin_model::Unit;
 
-use crate::safe::{Markup, html};
+use crate::escape::{Markup, html};
 use crate::svg::path;
 use crate::units;
 
@@ -35,7 +35,7 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
         middle
     );
     if most > least {
-        svg.push(html!("<path class=\"reach\" d=\"{}H{}\"/>", path::begin(at(least), 8.0), path::number(at(most))));
+        svg.push(html!("<path class=\"reach\" d=\"{}H{}\"/>", path::move_to(at(least), 8.0), path::number(at(most))));
         svg.push(ratio_mark(least, at(least)));
     }
     svg.push(ratio_mark(most, at(most)));
@@ -45,13 +45,13 @@ pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
 
 /// A dot, or an arrow if the ratio is beyond the bar.
 fn ratio_mark(ratio: f64, x: f64) -> Markup {
-    let arrow = |x: f64, way: &str| html!("<path class=\"mark\" d=\"{}{}\"/>", path::begin(x, 3.0), way);
+    let arrow = |x: f64, way: &str| html!("<path class=\"mark\" d=\"{}{}\"/>", path::move_to(x, 3.0), way);
     if ratio > RATIO_SPAN {
         arrow(x - 3.0, "l7 5-7 5z")
     } else if ratio < 1.0 / RATIO_SPAN {
         arrow(x + 3.0, "l-7 5 7 5z")
     } else {
-        html!("<path class=\"dots\" d=\"{}\"/>", path::dot(x, 8.0))
+        html!("<path class=\"dots\" d=\"{}\"/>", path::dot_at(x, 8.0))
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
     for mode in &summary.modes {
         svg.push(html!("<path class=\"mode\" d=\"M{} 5l-4-5h8z\"/>", at(mode.center)));
     }
-    let text = |value: f64| units::plain(value, unit);
+    let text = |value: f64| units::value_text(value, unit);
     svg.push(html!(
         "<text x=\"{}\" y=\"50\">{}</text><text x=\"{}\" y=\"50\" text-anchor=\"end\">p99 {}</text>",
         left,
@@ -116,11 +116,11 @@ pub(super) fn rounds(summary: &Summary) -> Markup {
     let x = |time: f64| (STRIP_MARGIN + time / end * (STRIP_WIDTH - 2.0 * STRIP_MARGIN)).round();
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
     let dots: String =
-        summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot(x(time), y(value))).collect();
+        summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot_at(x(time), y(value))).collect();
     strip(html!(
         "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{}\"/><path class=\"dots\" d=\"{}\"/>",
         path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0)),
-        path::begin(0.0, y(summary.headline)),
+        path::move_to(0.0, y(summary.headline)),
         STRIP_WIDTH,
         dots
     ))

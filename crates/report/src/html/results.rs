@@ -1,21 +1,21 @@
 //! The prediction table of an area: a row for each metric, line of a curve or matrix, with its details.
 
-use kelvin_analysis::{MetricResult, Outcome, Verdict};
-use kelvin_model::{Metric, Treatment, Unit};
+use kelvin_analysis::{MetricResult, Outcome, RangeVerdict};
+use kelvin_model::{HeadlineSamples, Metric, Unit};
 
-use super::back::is_in_study;
-use super::group::Group;
+use super::group::ResultGroup;
+use super::method::is_in_study;
 use super::{detail, figure, heading, plots};
+use crate::escape::{Markup, html};
 use crate::figures::Figure;
-use crate::safe::{Markup, html};
-use crate::sections::{Alike, Entry, MOST_NAMED, Section};
-use crate::{Report, studies, units, words};
+use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry};
+use crate::{Report, labels, study_tables, units};
 
 /// Columns of the table.
 const COLUMNS: [&str; 6] = ["Metric", "Measured", "Cycles", "Predicted", "Ratio", "Verdict"];
 
 /// The column names for the style sheet: on narrow screens rows become cards with labelled cells.
-pub(super) fn labels() -> String {
+pub(super) fn column_label_rules() -> String {
     let rule = |(index, name): (usize, &&str)| format!(".results td:nth-child({}){{--label:\"{name}\"}}", index + 1);
     COLUMNS.iter().enumerate().skip(1).map(rule).collect()
 }
@@ -23,16 +23,18 @@ pub(super) fn labels() -> String {
 /// The section of an area: table, then the figures of its curves.
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
-    page.push(html!("{}", section.alike.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
-    let (mut lines, mut folded) = (Markup::new(), Vec::<Folded>::new());
-    let (elsewhere, here): (Vec<&Entry<'_>>, Vec<&Entry<'_>>) =
-        section.entries.iter().partition(|entry| is_elsewhere(report, entry));
+    page.push(html!("{}", section.common_axes.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
+    let (mut lines, mut folded) = (Markup::new(), Vec::<FoldedRows>::new());
+    let (elsewhere, here): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
+        section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
     let [all, elsewhere] = [here, elsewhere].map(|its| {
-        its.into_iter().flat_map(|entry| rows((report, &section.alike), entry, figures)).collect::<Vec<Row>>()
+        its.into_iter()
+            .flat_map(|entry| rows((report, &section.common_axes), entry, figures))
+            .collect::<Vec<ResultRow>>()
     });
     // Of what has no number at all each reason is a line, and no table.
-    let has_table = all.iter().any(|row| matches!(row.cells, Cells::Number { .. }));
-    let least_folded = if has_table { LEAST_FOLDED } else { 1 };
+    let has_table = all.iter().any(|row| matches!(row.cells, ResultCells::Number { .. }));
+    let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
         let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
@@ -43,7 +45,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         match folded.iter_mut().find(|group| group.word == *word && group.reason == *reason) {
             Some(group) => group.push(row, html),
             None => {
-                folded.push(Folded {
+                folded.push(FoldedRows {
                     word,
                     reason: reason.clone(),
                     names: vec![html!("{}", row.name)],
@@ -61,7 +63,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         page.push(table(&section.title, lines));
     }
     folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
-    page.push(in_tables(&section.title, &elsewhere, &format!("{id}-in-tables")));
+    page.push(rows_also_in_studies(&section.title, &elsewhere, &format!("{id}-in-tables")));
     let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_here(figure)) {
         page.push(figure::figure(figure, index));
@@ -70,10 +72,10 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
 }
 
 /// Minimum rows without a number for one reason that are folded away below the table: they would hide the others.
-const LEAST_FOLDED: usize = 3;
+const MIN_FOLDED_ROWS: usize = 3;
 
 /// Rows without a number for one reason.
-struct Folded {
+struct FoldedRows {
     word: &'static str,
     reason: String,
     names: Vec<Markup>,
@@ -82,15 +84,15 @@ struct Folded {
     has_table: bool,
 }
 
-impl Folded {
-    fn push(&mut self, row: &Row, html: Markup) {
+impl FoldedRows {
+    fn push(&mut self, row: &ResultRow, html: Markup) {
         self.names.push(html!("{}", row.name));
         self.rows.push(html);
     }
 
     fn html(self, title: &str) -> Markup {
-        let counted = |what: &str| words::plural(self.names.len() as u64, what).into();
-        let what = match (self.has_table, self.names.len() <= MOST_NAMED) {
+        let counted = |what: &str| labels::plural(self.names.len() as u64, what).into();
+        let what = match (self.has_table, self.names.len() <= MAX_NAMED) {
             (true, _) => counted("more line"),
             (false, true) => Markup::joined(self.names, ", "),
             (false, false) => counted("line"),
@@ -99,7 +101,7 @@ impl Folded {
             "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>\
              {}</details>",
             what,
-            pill(self.word),
+            pill_class(self.word),
             self.word,
             self.reason,
             table(&format!("{title}, {}", self.word), self.rows)
@@ -108,20 +110,20 @@ impl Folded {
 }
 
 /// Whether the tables of a study have it: all of its metric, or this one row. Lines lead to their figures, and stay.
-fn is_elsewhere(report: &Report<'_>, entry: &Entry<'_>) -> bool {
-    let is_row = |entry: &Entry<'_>| matches!(entry, Entry::Single(result) if studies::has(report, result));
-    studies::is_in_tables(report, entry.metric()) || is_row(entry)
+fn is_in_study_tables(report: &Report<'_>, entry: &SectionEntry<'_>) -> bool {
+    let is_row = |entry: &SectionEntry<'_>| matches!(entry, SectionEntry::Single(result) if study_tables::has_result(report, result));
+    study_tables::has_metric(report, entry.metric()) || is_row(entry)
 }
 
 /// Rows that the tables of a study hold as well.
-fn in_tables(title: &str, rows: &[Row], id: &str) -> Markup {
+fn rows_also_in_studies(title: &str, rows: &[ResultRow], id: &str) -> Markup {
     if rows.is_empty() {
         return Markup::new();
     }
     let lines = rows.iter().enumerate().map(|(index, row)| row.html(&format!("{id}-{}", index + 1))).collect();
     html!(
         "<details class=\"folded\"><summary>{} <span class=\"why\">also in the tables of the study</span></summary>{}</details>",
-        words::plural(rows.len() as u64, "more line"),
+        labels::plural(rows.len() as u64, "more line"),
         table(&format!("{title}, in the tables of the study"), lines)
     )
 }
@@ -138,17 +140,17 @@ fn table(title: &str, rows: Markup) -> Markup {
 }
 
 /// A row of the table and its details.
-struct Row {
+struct ResultRow {
     name: Markup,
-    cells: Cells,
+    cells: ResultCells,
     detail: Markup,
     /// Why there is no number: the word and the reason, of a line those of its first point.
     missing: Option<(&'static str, String)>,
 }
 
-impl Row {
+impl ResultRow {
     /// The row with the number of its points, linked to their figure if there is one.
-    fn of_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
+    fn with_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
         let note = match figure {
             Some(figure) => {
                 html!(" <a class=\"to-figure\" href=\"#figure-{}\">{}, figure</a>", figure.id, points)
@@ -173,14 +175,14 @@ impl Row {
 }
 
 /// What is beside the name.
-enum Cells {
+enum ResultCells {
     /// A number and its comparison.
     Number { measured: Markup, cycles: Markup, predicted: Markup, ratio: Markup, verdict: Markup },
     /// Why there is no number.
     Missing(Markup),
 }
 
-impl Cells {
+impl ResultCells {
     fn html(&self) -> Markup {
         match self {
             Self::Number { measured, cycles, predicted, ratio, verdict } => {
@@ -195,19 +197,19 @@ impl Cells {
 }
 
 /// The rows of an entry; `figures` are those of the page.
-fn rows(within: (&Report<'_>, &Alike), entry: &Entry<'_>, figures: &[Figure]) -> Vec<Row> {
+fn rows(within: (&Report<'_>, &CommonAxes), entry: &SectionEntry<'_>, figures: &[Figure]) -> Vec<ResultRow> {
     let groups = match entry {
-        Entry::Single(result) => return vec![single(within, result)],
-        Entry::Curve(curve) => Group::of_curve(curve),
-        Entry::Matrix(matrix) => vec![Group::of_matrix(matrix)],
+        SectionEntry::Single(result) => return vec![single(within, result)],
+        SectionEntry::Curve(curve) => ResultGroup::of_curve(curve),
+        SectionEntry::Matrix(matrix) => vec![ResultGroup::of_matrix(matrix)],
     };
-    let row = |(index, group): (usize, &Group<'_>)| {
-        let figure = figures.iter().find(|figure| figure.has(group.metric.id, &group.label));
+    let row = |(index, group): (usize, &ResultGroup<'_>)| {
+        let figure = figures.iter().find(|figure| figure.shows_line(group.metric.id, &group.label));
         let row = match group.points.as_slice() {
             [(_, result)] if groups.len() == 1 => single(within, result),
             _ => group_row(within, group, index == 0),
         };
-        row.of_points(&group.counted(), figure)
+        row.with_points(&group.count_text(), figure)
     };
     groups.iter().enumerate().map(row).collect()
 }
@@ -221,34 +223,34 @@ fn name(metric: &Metric, case: &str, extra: Markup) -> Markup {
     html!("<span class=\"id\">{}</span>{}{}", short, case, extra)
 }
 
-fn single((report, alike): (&Report<'_>, &Alike), result: &MetricResult) -> Row {
+fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) -> ResultRow {
     let unit = result.metric.unit;
     let only_input = result.only_input.then(|| html!(" <span class=\"pill quiet\">input only</span>"));
     let cells = match &result.outcome {
         Outcome::Measured(summary) => {
-            let value = units::measured(summary, unit);
-            let predicted = result.prediction.as_ref().map(|prediction| units::plain(prediction.value, unit));
-            Cells::Number {
+            let value = units::measured_text(summary, unit);
+            let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
+            ResultCells::Number {
                 measured: html!("<strong>{}</strong>{}", value, other_figure(result)),
-                cycles: units::cycles(result).into(),
+                cycles: units::cycles_text(result).into(),
                 predicted: predicted.unwrap_or_default().into(),
                 ratio: ratio(&[result]),
                 verdict: detail::verdict(result),
             }
         }
-        _ => Cells::Missing(missing(result)),
+        _ => ResultCells::Missing(missing(result)),
     };
-    let case = alike.rest(&result.metric, &result.case);
-    Row {
-        name: name(&result.metric, &case, html!("{}{}", only_input, noted(&[result]))),
+    let case = alike.rest_text(&result.metric, &result.case);
+    ResultRow {
+        name: name(&result.metric, &case, html!("{}{}", only_input, note_mark(&[result]))),
         cells,
         detail: detail::single(report, result),
-        missing: words::no_number(&result.outcome, unit),
+        missing: labels::missing_reason(&result.outcome, unit),
     }
 }
 
 /// A mark where a result has a warning.
-fn noted(results: &[&MetricResult]) -> Markup {
+fn note_mark(results: &[&MetricResult]) -> Markup {
     let warned = results.iter().any(|result| !result.warnings.is_empty());
     if warned { html!(" <span class=\"pill odd\">note</span>") } else { Markup::new() }
 }
@@ -260,28 +262,30 @@ fn other_figure(result: &MetricResult) -> Markup {
     // The share stays on one line.
     let kept = units::share(summary.kept_share).replace(' ', "\u{a0}") + "\u{a0}kept";
     let text = match (summary.treatment, summary.undisturbed) {
-        (Treatment::AsFound, Some(undisturbed)) => {
-            format!("undisturbed {}; {kept}", units::figure(&undisturbed, unit))
+        (HeadlineSamples::AsFound, Some(undisturbed)) => {
+            format!("undisturbed {}; {kept}", units::figure_text(&undisturbed, unit))
         }
-        (Treatment::AsFound, None) => "as found".into(),
-        _ => format!("as found {}; {kept}", units::figure(&summary.as_found, unit)),
+        (HeadlineSamples::AsFound, None) => "as found".into(),
+        _ => format!("as found {}; {kept}", units::figure_text(&summary.as_found, unit)),
     };
-    html!("{}{}", other(&words::best(result).unwrap_or_default()), other(&text))
+    html!("{}{}", other_text(&labels::best(result).unwrap_or_default()), other_text(&text))
 }
 
 /// A second figure below the first; nothing for no text.
-fn other(text: &str) -> Markup {
+fn other_text(text: &str) -> Markup {
     if text.is_empty() { Markup::new() } else { html!("<span class=\"other\">{}</span>", text) }
 }
 
 /// A result without a number: the word and the reason.
 fn missing(result: &MetricResult) -> Markup {
-    let Some((word, reason)) = words::no_number(&result.outcome, result.metric.unit) else { return Markup::new() };
-    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", pill(word), word, reason)
+    let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) else {
+        return Markup::new();
+    };
+    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", pill_class(word), word, reason)
 }
 
 /// The style of the word for a missing number.
-fn pill(word: &str) -> &'static str {
+fn pill_class(word: &str) -> &'static str {
     if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" }
 }
 
@@ -299,7 +303,7 @@ fn ratio(results: &[&MetricResult]) -> Markup {
 }
 
 /// Several results as one row.
-fn group_row((report, alike): (&Report<'_>, &Alike), group: &Group<'_>, first: bool) -> Row {
+fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_>, first: bool) -> ResultRow {
     let results = group.results();
     let unit = group.metric.unit;
     let of = |value: fn(&MetricResult) -> Option<f64>| -> Option<(f64, f64)> {
@@ -312,20 +316,20 @@ fn group_row((report, alike): (&Report<'_>, &Alike), group: &Group<'_>, first: b
     let span =
         |range: Option<(f64, f64)>, unit| range.map(|(low, high)| units::span(low, high, unit)).unwrap_or_default();
     let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
-    let best = words::best_span(&results);
+    let best = labels::best_span(&results);
     let cells = match measured {
-        None => Cells::Missing(missing(results[0])),
-        measured => Cells::Number {
-            measured: html!("<strong>{}</strong>{}", span(measured, unit), other(&best.unwrap_or_default())),
+        None => ResultCells::Missing(missing(results[0])),
+        measured => ResultCells::Number {
+            measured: html!("<strong>{}</strong>{}", span(measured, unit), other_text(&best.unwrap_or_default())),
             cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
             predicted: span(predicted, unit).into(),
             ratio: ratio(&results),
             verdict: line_verdict(&results),
         },
     };
-    let reason = |result: &MetricResult| words::no_number(&result.outcome, unit);
-    Row {
-        name: name(group.metric, &alike.rest(group.metric, &group.held), noted(&results)),
+    let reason = |result: &MetricResult| labels::missing_reason(&result.outcome, unit);
+    ResultRow {
+        name: name(group.metric, &alike.rest_text(group.metric, &group.held), note_mark(&results)),
         cells,
         detail: detail::group(report, group, first),
         missing: reason(results[0]).filter(|_| measured.is_none()),
@@ -334,16 +338,16 @@ fn group_row((report, alike): (&Report<'_>, &Alike), group: &Group<'_>, first: b
 
 /// The verdicts of a line's points in one word.
 fn line_verdict(results: &[&MetricResult]) -> Markup {
-    let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| words::is_gap(result.verdict)).collect();
+    let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| labels::is_gap(result.verdict)).collect();
     match gaps.first() {
-        Some(first) if gaps.iter().all(|result| words::verdict(result) == words::verdict(first)) => {
-            html!("<b class=\"odd\">◆ {} {}</b>", gaps.len(), words::verdict(first))
+        Some(first) if gaps.iter().all(|result| labels::verdict_word(result) == labels::verdict_word(first)) => {
+            html!("<b class=\"odd\">◆ {} {}</b>", gaps.len(), labels::verdict_word(first))
         }
         Some(_) => html!("<b class=\"odd\">◆ {} differ</b>", gaps.len()),
         None => results
             .iter()
-            .find(|result| result.verdict == Verdict::AsPredicted)
-            .or(results.iter().find(|result| result.verdict == Verdict::NotPredicted))
+            .find(|result| result.verdict == RangeVerdict::AsPredicted)
+            .or(results.iter().find(|result| result.verdict == RangeVerdict::NotPredicted))
             .map(|result| detail::verdict(result))
             .unwrap_or_default(),
     }

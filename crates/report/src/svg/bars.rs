@@ -2,45 +2,45 @@
 
 use kelvin_analysis::{Figure, StudyTable};
 
-use super::CHARACTER;
+use super::CHARACTER_WIDTH;
 use super::path::{self, number};
-use crate::safe::{Markup, html};
+use crate::escape::{Markup, html};
 use crate::units;
 
 const WIDTH: f64 = 720.0;
 /// Most room for the labels.
-const MOST_LABELS: f64 = 400.0;
+const MAX_LABEL_WIDTH: f64 = 400.0;
 /// Between a label and its bar, and from the end of the longest bar to the figures behind the bars.
-const GAP: f64 = 8.0;
+const LABEL_GAP: f64 = 8.0;
 const FIGURE_GAP: f64 = 16.0;
 /// Height of a row, of its bar, and of the line that is its interval.
-const ROW: f64 = 20.0;
-const BAR: f64 = 11.0;
-const WHISKER: f64 = 7.0;
+const ROW_HEIGHT: f64 = 20.0;
+const BAR_HEIGHT: f64 = 11.0;
+const WHISKER_HEIGHT: f64 = 7.0;
 /// Below the rows: the legend.
-const LEGEND: f64 = 26.0;
+const LEGEND_HEIGHT: f64 = 26.0;
 /// Half of a mark beside a bar.
-const MARK: f64 = 7.0;
+const HALF_MARK_SIZE: f64 = 7.0;
 
 /// The bars of a table; nothing without figures. A mark that would make all bars short lies at the edge, as a triangle.
 pub(crate) fn inline(table: &StudyTable) -> Markup {
     let Some([column, beside]) = table.bars else { return Markup::new() };
     let figures: Vec<Option<Figure>> = table.rows.iter().map(|row| row.cells[column]).collect();
-    let most = figures.iter().flatten().map(high).fold(0.0, f64::max);
+    let most = figures.iter().flatten().map(upper_end).fold(0.0, f64::max);
     if most <= 0.0 {
         return Markup::new();
     }
     let longest = table.rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0) as f64;
     let unit = table.columns[column].unit;
-    let figures = figures.iter().flatten().map(|figure| units::figure(figure, unit).to_string().chars().count());
-    let figures = FIGURE_GAP + figures.max().unwrap_or(0) as f64 * CHARACTER;
-    let scale = Scale { most, labels: (longest * CHARACTER + GAP).min(MOST_LABELS), figures };
+    let figures = figures.iter().flatten().map(|figure| units::figure_text(figure, unit).to_string().chars().count());
+    let figures = FIGURE_GAP + figures.max().unwrap_or(0) as f64 * CHARACTER_WIDTH;
+    let scale = BarScale { max: most, labels: (longest * CHARACTER_WIDTH + LABEL_GAP).min(MAX_LABEL_WIDTH), figures };
     let rows: Markup = (0..table.rows.len()).map(|row| scale.row(table, row, [column, beside])).collect();
-    let height = ROW * table.rows.len() as f64;
+    let height = ROW_HEIGHT * table.rows.len() as f64;
     html!(
         "<div class=\"static bars\"><svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}: {}\">{}{}</svg></div>",
         WIDTH,
-        number(height + LEGEND),
+        number(height + LEGEND_HEIGHT),
         table.title,
         table.columns[column].label,
         rows,
@@ -49,56 +49,57 @@ pub(crate) fn inline(table: &StudyTable) -> Markup {
 }
 
 /// The upper end of a figure.
-fn high(figure: &Figure) -> f64 {
+fn upper_end(figure: &Figure) -> f64 {
     figure.interval.map_or(figure.value, |interval| interval.upper)
 }
 
-struct Scale {
-    most: f64,
+struct BarScale {
+    max: f64,
     /// Room for the labels, and for the figures behind the bars.
     labels: f64,
     figures: f64,
 }
 
-impl Scale {
-    fn across(&self, value: f64) -> f64 {
-        self.labels + (value / self.most).clamp(0.0, 1.0) * (WIDTH - self.labels - self.figures)
+impl BarScale {
+    fn x_of(&self, value: f64) -> f64 {
+        self.labels + (value / self.max).clamp(0.0, 1.0) * (WIDTH - self.labels - self.figures)
     }
 
     fn row(&self, table: &StudyTable, at: usize, [column, beside]: [usize; 2]) -> Markup {
-        let (row, middle) = (&table.rows[at], ROW * (at as f64 + 0.5));
+        let (row, middle) = (&table.rows[at], ROW_HEIGHT * (at as f64 + 0.5));
         let Some(figure) = row.cells[column] else { return Markup::new() };
-        let bar = path::rectangle(self.labels, middle - BAR / 2.0, self.across(figure.value) - self.labels, BAR);
+        let bar =
+            path::rectangle(self.labels, middle - BAR_HEIGHT / 2.0, self.x_of(figure.value) - self.labels, BAR_HEIGHT);
         let mark = row.cells[beside].map(|figure| self.mark(figure.value, middle));
         html!(
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><path class=\"bar s0\" d=\"{}\"/>{}{}\
              <text x=\"{}\" y=\"{1}\">{}</text>",
-            number(self.labels - GAP),
+            number(self.labels - LABEL_GAP),
             number(middle + 4.0),
             row.label,
             bar,
             self.whisker(&figure, middle),
             mark,
             number(WIDTH - self.figures + FIGURE_GAP),
-            units::figure(&figure, table.columns[column].unit).to_string()
+            units::figure_text(&figure, table.columns[column].unit).to_string()
         )
     }
 
     /// The interval as a line with ends.
     fn whisker(&self, figure: &Figure, middle: f64) -> Option<Markup> {
         let interval = figure.interval?;
-        let [low, high] = [interval.lower, interval.upper].map(|end| self.across(end));
-        let (top, end) = (middle - WHISKER / 2.0, number(WHISKER));
-        let ends = format!("{}v{end}{}v{end}", path::begin(low, top), path::begin(high, top));
-        Some(html!("<path class=\"whisker\" d=\"{}{}H{}\"/>", ends, path::begin(low, middle), number(high)))
+        let [low, high] = [interval.lower, interval.upper].map(|end| self.x_of(end));
+        let (top, end) = (middle - WHISKER_HEIGHT / 2.0, number(WHISKER_HEIGHT));
+        let ends = format!("{}v{end}{}v{end}", path::move_to(low, top), path::move_to(high, top));
+        Some(html!("<path class=\"whisker\" d=\"{}{}H{}\"/>", ends, path::move_to(low, middle), number(high)))
     }
 
     fn mark(&self, value: f64, middle: f64) -> Markup {
-        let x = self.across(value);
-        let outline = if value > self.most {
-            format!("{}l{MARK} {} -{MARK} {}z", path::begin(x + 2.0, middle - 5.0), 5, 5)
+        let x = self.x_of(value);
+        let outline = if value > self.max {
+            format!("{}l{HALF_MARK_SIZE} {} -{HALF_MARK_SIZE} {}z", path::move_to(x + 2.0, middle - 5.0), 5, 5)
         } else {
-            format!("{}v{}", path::begin(x, middle - MARK), 2.0 * MARK)
+            format!("{}v{}", path::move_to(x, middle - HALF_MARK_SIZE), 2.0 * HALF_MARK_SIZE)
         };
         html!("<path class=\"beside s1\" d=\"{}\"/>", outline)
     }
@@ -111,7 +112,7 @@ fn legend(table: &StudyTable, [column, beside]: [usize; 2], (height, left): (f64
     let marks = has_marks.then(|| {
         html!(
             "<path class=\"beside s1\" d=\"{}v12\"/><text x=\"{}\" y=\"{}\">{} (a triangle: beyond the edge)</text>",
-            path::begin(left + 190.0, baseline - 10.0),
+            path::move_to(left + 190.0, baseline - 10.0),
             number(left + 200.0),
             number(baseline),
             table.columns[beside].label
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_bars_have_the_room_that_they_need_and_no_more() {
+    fn label_column_is_as_wide_as_needed() {
         for lengths in [[3, 9, 12], [12, 40, 56]] {
             let drawing = drawn(lengths);
             let ends: Vec<f64> = numbers(&drawing, "<text x=\"").step_by(2).take(3).collect();
@@ -171,14 +172,14 @@ mod tests {
                 (3, 4),
                 "a label and a bar of each row, and that of the legend: {drawing}"
             );
-            let longest = lengths[2] as f64 * CHARACTER;
-            assert!(ends.iter().all(|end| *end >= longest && *end < longest + GAP), "{ends:?}");
-            assert!(begins.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * GAP), "{begins:?}");
+            let longest = lengths[2] as f64 * CHARACTER_WIDTH;
+            assert!(ends.iter().all(|end| *end >= longest && *end < longest + LABEL_GAP), "{ends:?}");
+            assert!(begins.iter().all(|begin| *begin >= ends[0] && *begin <= ends[0] + 2.0 * LABEL_GAP), "{begins:?}");
         }
     }
 
     #[test]
-    fn longest_figure_behind_a_bar_ends_within_the_drawing() {
+    fn longest_figure_text_fits_drawing() {
         let interval = kelvin_model::Interval {
             kind: kelvin_model::IntervalKind::Range,
             level: 0.95,
@@ -187,9 +188,9 @@ mod tests {
         };
         let figure = Figure { value: 420_000.0, interval: Some(interval), n: 3 };
         let drawing = drawn_of([3, 9, 12], figure);
-        let text = units::figure(&figure, Unit::Nanoseconds).to_string();
+        let text = units::figure_text(&figure, Unit::Nanoseconds).to_string();
         assert!(drawing.contains(&text) && text.chars().count() >= 20, "{text}");
         let begins = numbers(&drawing, "<text x=\"").nth(1).unwrap();
-        assert!(begins + text.chars().count() as f64 * CHARACTER <= WIDTH, "{begins}: {text}");
+        assert!(begins + text.chars().count() as f64 * CHARACTER_WIDTH <= WIDTH, "{begins}: {text}");
     }
 }

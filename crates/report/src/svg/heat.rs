@@ -1,35 +1,35 @@
 //! Heat maps as SVG: a grid of coloured cells with their values, and the legend of the colours.
 
 use super::path::number;
-use super::{BOTTOM, CHARACTER, Drawn, LEFT, RIGHT, TOP, WIDTH};
-use crate::figures::{Cell, Heat, Standing};
-use crate::safe::{Markup, html};
+use super::{BOTTOM, CHARACTER_WIDTH, LEFT, RIGHT, SvgDrawing, TOP, WIDTH};
+use crate::escape::{Markup, html};
+use crate::figures::{CellRank, Heat, HeatCell};
 
 /// Largest side of a cell.
-const LARGEST_CELL: f64 = 50.0;
+const MAX_CELL_SIZE: f64 = 50.0;
 
 /// Least side of a cell that has room for its value.
-const LEAST_FOR_TEXT: f64 = 34.0;
+const MIN_CELL_SIZE_FOR_TEXT: f64 = 34.0;
 
 /// From the edge of a cell to the middle of its frame.
-const FRAME: f64 = 4.0;
+const FRAME_INSET: f64 = 4.0;
 
 /// Widest that a heat map may be: that of a page.
-const WIDEST: f64 = 960.0;
+const MAX_WIDTH: f64 = 960.0;
 
 /// The place of the cells.
-struct Grid<'h> {
+struct HeatGrid<'h> {
     heat: &'h Heat,
     left: f64,
     side: f64,
 }
 
-impl<'h> Grid<'h> {
-    fn of(heat: &'h Heat) -> Self {
-        let widest = heat.rows.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
+impl<'h> HeatGrid<'h> {
+    fn new(heat: &'h Heat) -> Self {
+        let widest = heat.rows.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER_WIDTH;
         // The label of the rows is beside their names.
         let left = 28.0 + widest + 8.0;
-        let side = ((WIDEST - left - RIGHT) / heat.columns.len().max(1) as f64).min(LARGEST_CELL);
+        let side = ((MAX_WIDTH - left - RIGHT) / heat.columns.len().max(1) as f64).min(MAX_CELL_SIZE);
         Self { heat, left, side }
     }
 
@@ -47,7 +47,7 @@ impl<'h> Grid<'h> {
 
     /// As wide as its cells, or as the text below them.
     fn width(&self) -> f64 {
-        let caption = self.left + self.heat.column_caption().chars().count() as f64 * CHARACTER;
+        let caption = self.left + self.heat.column_caption().chars().count() as f64 * CHARACTER_WIDTH;
         self.x(self.heat.columns.len() as f64).max(caption) + RIGHT
     }
 
@@ -59,7 +59,7 @@ impl<'h> Grid<'h> {
         html!("{}{}{}", self.axes(), cells, frames)
     }
 
-    fn cell(&self, cell: &Cell) -> Markup {
+    fn cell(&self, cell: &HeatCell) -> Markup {
         let (x, y) = (self.x(cell.column as f64), self.y(cell.row as f64));
         let gap = (self.side / 40.0).min(1.0);
         let text = || {
@@ -68,7 +68,7 @@ impl<'h> Grid<'h> {
                 cell.step,
                 number(x + self.side / 2.0),
                 number(y + self.side / 2.0 + 4.0),
-                self.heat.digits(cell.value)
+                self.heat.value_text(cell.value)
             )
         };
         html!(
@@ -77,23 +77,23 @@ impl<'h> Grid<'h> {
             number(x + gap),
             number(y + gap),
             number(self.side - 2.0 * gap),
-            self.heat.said(cell),
-            (self.side >= LEAST_FOR_TEXT).then(text)
+            self.heat.cell_text(cell),
+            (self.side >= MIN_CELL_SIZE_FOR_TEXT).then(text)
         )
     }
 
     /// The frame of a cell that is best or as good: inside the cell, since its neighbour may have one too, and in the colour of
     /// its text, which contrasts with the cell's.
-    fn frame(&self, cell: &Cell) -> Option<Markup> {
-        let (class, _) = cell.standing.words()?;
-        let (x, y) = (self.x(cell.column as f64) + FRAME, self.y(cell.row as f64) + FRAME);
+    fn frame(&self, cell: &HeatCell) -> Option<Markup> {
+        let (class, _) = cell.standing.labels()?;
+        let (x, y) = (self.x(cell.column as f64) + FRAME_INSET, self.y(cell.row as f64) + FRAME_INSET);
         Some(html!(
             "<rect class=\"{} ht{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{4:.1}\"/>",
             class,
             cell.step,
             x,
             y,
-            self.side - 2.0 * FRAME
+            self.side - 2.0 * FRAME_INSET
         ))
     }
 
@@ -101,13 +101,14 @@ impl<'h> Grid<'h> {
     fn axes(&self) -> Markup {
         let mut svg = Markup::new();
         let end = self.y(self.heat.rows.len() as f64);
-        let widest = self.heat.columns.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER;
+        let widest =
+            self.heat.columns.iter().map(|name| name.chars().count()).max().unwrap_or(1) as f64 * CHARACTER_WIDTH;
         let every = |room: f64| ((room / self.side).ceil() as usize).max(1);
         for (index, name) in self.heat.rows.iter().enumerate().step_by(every(16.0)) {
             let (x, y) = (self.left - 8.0, self.y(index as f64 + 0.5) + 4.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", x, y, name));
         }
-        for (index, name) in self.heat.columns.iter().enumerate().step_by(every(widest + CHARACTER)) {
+        for (index, name) in self.heat.columns.iter().enumerate().step_by(every(widest + CHARACTER_WIDTH)) {
             let (x, y) = (self.x(index as f64 + 0.5), end + 18.0);
             svg.push(html!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", x, y, name));
         }
@@ -125,38 +126,41 @@ impl<'h> Grid<'h> {
 }
 
 /// A heat map; in a file with the legend below it.
-pub(super) fn drawn(heat: &Heat, title: impl Fn(f64) -> (Markup, f64)) -> Drawn {
-    let grid = Grid::of(heat);
+pub(super) fn draw(heat: &Heat, title: impl Fn(f64) -> (Markup, f64)) -> SvgDrawing {
+    let grid = HeatGrid::new(heat);
     let (width, height) = (grid.width(), grid.height());
     let (legend, legend_height) = legend(heat, grid.left, height);
     let in_width = width.max(WIDTH);
     let (title, above) = title(in_width);
     let whole = (in_width, above + height + legend_height);
-    Drawn { shown: grid.body(), width, height, in_file: html!("{}{}", title, legend), above, whole }
+    SvgDrawing { shown: grid.body(), width, height, in_file: html!("{}{}", title, legend), above, whole }
 }
 
 /// What the legend explains: the colours with their ranges, and the frames that are drawn.
-pub(crate) fn explained(heat: &Heat) -> Vec<(String, &str)> {
+pub(crate) fn color_explanations(heat: &Heat) -> Vec<(String, &str)> {
     let colours = heat.steps.iter().enumerate().map(|(step, label)| (format!("h{step}"), label.as_str()));
-    let is_drawn = |standing: &Standing| heat.cells.iter().any(|cell| cell.standing == *standing);
-    let frames = [(Standing::Best, "best"), (Standing::AsGood, "as good: no significant difference from the best")];
+    let is_drawn = |standing: &CellRank| heat.cells.iter().any(|cell| cell.standing == *standing);
+    let frames = [(CellRank::Best, "best"), (CellRank::AsGood, "as good: no significant difference from the best")];
     let frames = frames.into_iter().filter(|(standing, _)| is_drawn(standing));
-    let frames = frames.filter_map(|(standing, label)| Some((standing.words()?.0.to_owned(), label)));
+    let frames = frames.filter_map(|(standing, label)| Some((standing.labels()?.0.to_owned(), label)));
     colours.chain(frames).collect()
 }
 
 /// Items of the legend in a line.
-const COLUMNS: usize = 4;
+const LEGEND_COLUMNS: usize = 4;
 /// Height of a line of the legend.
-const LINE: f64 = 20.0;
+const LEGEND_LINE_HEIGHT: f64 = 20.0;
 
 /// The legend below a heat map that begins and ends here, in as many columns as a file has room for; and its height.
 fn legend(heat: &Heat, left: f64, end: f64) -> (Markup, f64) {
-    let explained = explained(heat);
-    let height = 14.0 + explained.len().div_ceil(COLUMNS) as f64 * LINE;
-    let width = (WIDTH - LEFT - RIGHT) / COLUMNS as f64;
+    let explained = color_explanations(heat);
+    let height = 14.0 + explained.len().div_ceil(LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT;
+    let width = (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS as f64;
     let item = |(index, (class, label)): (usize, (String, &str))| {
-        let (x, y) = (left + (index % COLUMNS) as f64 * width, end + (index / COLUMNS) as f64 * LINE + 4.0);
+        let (x, y) = (
+            left + (index % LEGEND_COLUMNS) as f64 * width,
+            end + (index / LEGEND_COLUMNS) as f64 * LEGEND_LINE_HEIGHT + 4.0,
+        );
         html!(
             "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"14\" height=\"14\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             class,

@@ -1,49 +1,49 @@
 //! A figure as a sum: a bar for each part, which begins where the one above it ends, and below them the whole.
 
-use kelvin_analysis::words::why::Worded;
-use kelvin_model::{Estimate, Explanation, Part, PartOf};
+use kelvin_analysis::wording::explanation::ExplanationText;
+use kelvin_model::{Estimate, ExplainedPart, Explanation, PartKind};
 
-use super::CHARACTER;
+use super::CHARACTER_WIDTH;
 use super::path::{self, number};
+use crate::escape::{Markup, html};
 use crate::palette;
-use crate::safe::{Markup, html};
 use crate::text::wrap;
 
 /// How wide a drawing is, with the room for its names and for the amounts behind the bars.
 #[derive(Clone, Copy, Debug)]
-struct Layout {
+struct WaterfallLayout {
     width: f64,
     names: f64,
     amounts: f64,
 }
 
-const WIDE: Layout = Layout { width: 720.0, names: 220.0, amounts: 132.0 };
+const WIDE_LAYOUT: WaterfallLayout = WaterfallLayout { width: 720.0, names: 220.0, amounts: 132.0 };
 /// On a phone, where letters must not shrink.
-const NARROW: Layout = Layout { width: 380.0, names: 130.0, amounts: 116.0 };
+const NARROW_LAYOUT: WaterfallLayout = WaterfallLayout { width: 380.0, names: 130.0, amounts: 116.0 };
 /// Above the rows: the shares of the axis.
 const TOP: f64 = 24.0;
 /// Height of a row of one line, of each further line of its name, of its bar, and of the ends of its interval.
-const ROW: f64 = 26.0;
-const LINE: f64 = 14.0;
-const BAR: f64 = 12.0;
-const WHISKER: f64 = 8.0;
+const ROW_HEIGHT: f64 = 26.0;
+const TEXT_LINE_HEIGHT: f64 = 14.0;
+const BAR_HEIGHT: f64 = 12.0;
+const WHISKER_HEIGHT: f64 = 8.0;
 /// Between the names and the axis, and beyond its end.
-const GAP: f64 = 12.0;
+const LABEL_GAP: f64 = 12.0;
 /// How much further in the name of a part of a row begins.
-const INDENT: f64 = 12.0;
+const INDENT_WIDTH: f64 = 12.0;
 /// Least width of a bar, so that it is seen.
-const LEAST: f64 = 1.5;
+const MIN_BAR_WIDTH: f64 = 1.5;
 /// Shares at which the axis has a line, in percent.
-const STEP: i32 = 25;
+const GRID_STEP_PERCENT: i32 = 25;
 /// Most lines of the axis to either side of nothing: a remainder may be many times the figure.
-const MOST_LINES: i32 = 8;
+const MAX_GRID_LINES: i32 = 8;
 /// Height of a line of a file's title, how many characters fit into one, and the white around it.
-const TITLE: f64 = 20.0;
-const MOST_OF_TITLE: usize = 96;
+const TITLE_HEIGHT: f64 = 20.0;
+const MAX_TITLE_CHARS: usize = 96;
 const MARGIN: f64 = 14.0;
 
 /// A row: shares of the figure.
-struct Bar<'w> {
+struct WaterfallBar<'w> {
     what: &'w str,
     /// Whether it is a part of the row above.
     is_within: bool,
@@ -59,19 +59,19 @@ struct Bar<'w> {
 
 /// An explanation as a waterfall.
 pub(crate) struct Waterfall<'w> {
-    bars: Vec<Bar<'w>>,
-    said: &'w Worded,
+    bars: Vec<WaterfallBar<'w>>,
+    worded: &'w ExplanationText,
 }
 
 impl<'w> Waterfall<'w> {
     /// That of an explanation, in words already.
-    pub(crate) fn of(explanation: &Explanation, said: &'w Worded) -> Self {
-        let of_host = |part: &Part| {
-            let cause = explanation.causes.iter().find(|cause| part.of == PartOf::Cause(cause.id))?;
+    pub(crate) fn new(explanation: &Explanation, said: &'w ExplanationText) -> Self {
+        let of_host = |part: &ExplainedPart| {
+            let cause = explanation.causes.iter().find(|cause| part.of == PartKind::Cause(cause.id))?;
             Some((cause.of_host?.share, "bar s4"))
         };
         let shares = explanation.parts.iter().flat_map(|part| {
-            let class = if matches!(part.of, PartOf::Cause(_)) { "bar s1" } else { "bar s0" };
+            let class = if matches!(part.of, PartKind::Cause(_)) { "bar s1" } else { "bar s0" };
             std::iter::once((part.share.share, class)).chain(of_host(part))
         });
         let (mut begun, mut sum) = (0.0, 0.0);
@@ -83,22 +83,22 @@ impl<'w> Waterfall<'w> {
                     (begun, sum) = (sum, sum + share.value);
                 }
                 let text = format!("{} {}, {}", row.amount, said.unit, row.share);
-                Bar {
+                WaterfallBar {
                     what: &row.what,
                     is_within: row.is_within,
                     from,
                     to: from + share.value,
-                    ends: ends(from, &share),
+                    ends: interval_ends(from, &share),
                     text,
                     shown_by: &row.shown_by,
                     class,
                 }
             });
-        let mut bars: Vec<Bar<'_>> = parts.collect();
-        let whole = explanation.whole.over(explanation.whole.value);
+        let mut bars: Vec<WaterfallBar<'_>> = parts.collect();
+        let whole = explanation.whole.divided_by(explanation.whole.value);
         let text = format!("{} {}, 100 %", said.whole, said.unit);
-        let ends = ends(0.0, &whole);
-        bars.push(Bar {
+        let ends = interval_ends(0.0, &whole);
+        bars.push(WaterfallBar {
             what: "all of it",
             is_within: false,
             from: 0.0,
@@ -108,14 +108,14 @@ impl<'w> Waterfall<'w> {
             shown_by: "as found",
             class: "bar s3",
         });
-        Self { bars, said }
+        Self { bars, worded: said }
     }
 
     /// For the inside of a page, a wide one and a narrow one, of which the style sheet shows one. A table beside it says the same to who
     /// does not see it.
     pub(crate) fn inline(&self) -> Markup {
-        let drawing = |class: &str, layout: Layout| {
-            let (drawn, height) = self.drawn(layout);
+        let drawing = |class: &str, layout: WaterfallLayout| {
+            let (drawn, height) = self.body(layout);
             html!(
                 "<svg class=\"drawing {}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
                 class,
@@ -124,20 +124,20 @@ impl<'w> Waterfall<'w> {
                 drawn
             )
         };
-        html!("{}{}", drawing("wide", WIDE), drawing("narrow", NARROW))
+        html!("{}{}", drawing("wide", WIDE_LAYOUT), drawing("narrow", NARROW_LAYOUT))
     }
 
     /// As a file of its own, with title, colours and a white ground.
     pub(crate) fn standalone(&self) -> String {
-        let lines: Vec<String> = self.said.sentences.iter().flat_map(|text| wrap(text, MOST_OF_TITLE)).collect();
+        let lines: Vec<String> = self.worded.sentences.iter().flat_map(|text| wrap(text, MAX_TITLE_CHARS)).collect();
         let lines: Vec<&String> = lines.iter().filter(|line| !line.is_empty()).collect();
-        let above = TITLE * lines.len() as f64;
+        let above = TITLE_HEIGHT * lines.len() as f64;
         let title = lines.iter().enumerate().map(|(at, text)| {
             let class = if at == 0 { "title" } else { "" };
-            let y = TITLE * (at as f64 + 0.8) - above;
+            let y = TITLE_HEIGHT * (at as f64 + 0.8) - above;
             html!("<text class=\"{}\" x=\"0\" y=\"{}\">{}</text>", class, number(y), text.as_str())
         });
-        let (drawn, height) = self.drawn(WIDE);
+        let (drawn, height) = self.body(WIDE_LAYOUT);
         let rows = self.bars.iter().map(|bar| format!("{}: {}", bar.what, bar.text)).collect::<Vec<_>>().join("; ");
         html!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"-{} -{} {} {}\" width=\"{2}\" height=\"{3}\" \
@@ -145,11 +145,11 @@ impl<'w> Waterfall<'w> {
              fill=\"#fff\"/>{}{}</svg>\n",
             MARGIN,
             number(above + MARGIN),
-            WIDE.width + 2.0 * MARGIN,
+            WIDE_LAYOUT.width + 2.0 * MARGIN,
             number(height + above + 2.0 * MARGIN),
-            self.said.sentences.first().map_or("", String::as_str),
+            self.worded.sentences.first().map_or("", String::as_str),
             rows,
-            palette::light(&super::style_sheet()),
+            palette::with_light_colors(&super::style_sheet()),
             title.collect::<Markup>(),
             drawn
         )
@@ -157,17 +157,18 @@ impl<'w> Waterfall<'w> {
     }
 
     /// What is drawn, and how high it is.
-    fn drawn(&self, layout: Layout) -> (Markup, f64) {
-        let (low, high) = self.reach();
-        let room = layout.width - layout.names - layout.amounts - 2.0 * GAP;
-        let across = |share: f64| layout.names + GAP + (share - low) / (high - low) * room;
+    fn body(&self, layout: WaterfallLayout) -> (Markup, f64) {
+        let (low, high) = self.share_range();
+        let room = layout.width - layout.names - layout.amounts - 2.0 * LABEL_GAP;
+        let across = |share: f64| layout.names + LABEL_GAP + (share - low) / (high - low) * room;
         let (mut rows, mut top, mut before) = (Markup::new(), TOP, None);
         for bar in &self.bars {
             let (row, height) = bar.row(layout, top, &across);
-            if let Some(bottom) = before.replace(top + ROW / 2.0 + BAR / 2.0) {
+            if let Some(bottom) = before.replace(top + ROW_HEIGHT / 2.0 + BAR_HEIGHT / 2.0) {
                 let is_whole = std::ptr::eq(bar, &self.bars[self.bars.len() - 1]);
                 let x = across(if is_whole { bar.to } else { bar.from });
-                let link = format!("{}V{}", path::begin(x, bottom), number(top + ROW / 2.0 - BAR / 2.0));
+                let link =
+                    format!("{}V{}", path::move_to(x, bottom), number(top + ROW_HEIGHT / 2.0 - BAR_HEIGHT / 2.0));
                 rows.push(html!("<path class=\"mark-line\" d=\"{}\"/>", link));
             }
             rows.push(row);
@@ -177,58 +178,63 @@ impl<'w> Waterfall<'w> {
     }
 
     /// The least and the largest share to be seen.
-    fn reach(&self) -> (f64, f64) {
+    fn share_range(&self) -> (f64, f64) {
         let ends = self.bars.iter().flat_map(|bar| bar.ends.into_iter().flatten().chain([bar.from, bar.to]));
-        let most = f64::from(STEP * MOST_LINES) / 100.0;
+        let most = f64::from(GRID_STEP_PERCENT * MAX_GRID_LINES) / 100.0;
         let (low, high) = ends.fold((0.0f64, 1.0f64), |(low, high), share| (low.min(share), high.max(share)));
         (low.max(-most), high.min(most))
     }
 }
 
 /// Where a part ends by its interval, from where it begins; none of one that has none.
-fn ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
+fn interval_ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
     (share.low < share.high).then_some([from + share.low, from + share.high])
 }
 
 /// The lines of the axis with their shares.
 fn axis(bottom: f64, (low, high): (f64, f64), across: impl Fn(f64) -> f64) -> Markup {
     let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), f64::NEG_INFINITY);
-    for percent in (-MOST_LINES..=MOST_LINES).map(|line| line * STEP) {
+    for percent in (-MAX_GRID_LINES..=MAX_GRID_LINES).map(|line| line * GRID_STEP_PERCENT) {
         let share = f64::from(percent) / 100.0;
         if !(low..=high).contains(&share) {
             continue;
         }
         let (x, label) = (across(share), format!("{percent} %"));
-        lines.push_str(&format!("{}V{}", path::begin(x, TOP), number(bottom)));
-        let half = label.chars().count() as f64 * CHARACTER / 2.0;
+        lines.push_str(&format!("{}V{}", path::move_to(x, TOP), number(bottom)));
+        let half = label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
         // A label that would touch the one before it is left out; its line stays.
         if x - half >= free_from {
             labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, label));
-            free_from = x + half + CHARACTER;
+            free_from = x + half + CHARACTER_WIDTH;
         }
     }
     html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
 }
 
-impl Bar<'_> {
+impl WaterfallBar<'_> {
     /// The row, and how high it is.
-    fn row(&self, layout: Layout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
-        let middle = top + ROW / 2.0;
-        let names = wrap(self.what, (layout.names / CHARACTER) as usize);
+    fn row(&self, layout: WaterfallLayout, top: f64, across: &impl Fn(f64) -> f64) -> (Markup, f64) {
+        let middle = top + ROW_HEIGHT / 2.0;
+        let names = wrap(self.what, (layout.names / CHARACTER_WIDTH) as usize);
         let name = names.iter().enumerate().map(|(at, line)| {
-            let x = if self.is_within { INDENT } else { 0.0 };
-            html!("<text x=\"{}\" y=\"{}\">{}</text>", x, number(middle + 4.0 + LINE * at as f64), line.as_str())
+            let x = if self.is_within { INDENT_WIDTH } else { 0.0 };
+            html!(
+                "<text x=\"{}\" y=\"{}\">{}</text>",
+                x,
+                number(middle + 4.0 + TEXT_LINE_HEIGHT * at as f64),
+                line.as_str()
+            )
         });
         // What lies beyond the axis ends at its edge.
         let within = |share: f64| across(share).clamp(layout.names, layout.width - layout.amounts);
         let [one, other] = [self.from, self.to].map(within);
-        let width = (other - one).abs().max(LEAST);
-        let bar = path::rectangle(one.min(other), middle - BAR / 2.0, width, BAR);
+        let width = (other - one).abs().max(MIN_BAR_WIDTH);
+        let bar = path::rectangle(one.min(other), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
         let whisker = self.ends.map(|ends| {
             let [low, high] = ends.map(within);
-            let (at, end) = (middle - WHISKER / 2.0, number(WHISKER));
-            let line = format!("{}H{}", path::begin(low, middle), number(high));
-            let ends = format!("{}v{end}{}v{end}", path::begin(low, at), path::begin(high, at));
+            let (at, end) = (middle - WHISKER_HEIGHT / 2.0, number(WHISKER_HEIGHT));
+            let line = format!("{}H{}", path::move_to(low, middle), number(high));
+            let ends = format!("{}v{end}{}v{end}", path::move_to(low, at), path::move_to(high, at));
             html!("<path class=\"whisker\" d=\"{}{}\"/>", ends, line)
         });
         let row = html!(
@@ -242,6 +248,6 @@ impl Bar<'_> {
             number(middle + 4.0),
             self.text.as_str()
         );
-        (row, ROW + LINE * (names.len().max(1) - 1) as f64)
+        (row, ROW_HEIGHT + TEXT_LINE_HEIGHT * (names.len().max(1) - 1) as f64)
     }
 }

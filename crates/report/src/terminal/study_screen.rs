@@ -3,66 +3,69 @@
 
 use std::io;
 
-use kelvin_analysis::{Concluded, MetricResult, Study, study_summary};
-use kelvin_model::{Name, RunStatus, Severity, leads};
+use kelvin_analysis::{MetricResult, StatedConclusion, Study, study_summary};
+use kelvin_model::{Name, RunStatus, Severity, is_dotted_prefix};
 
-use super::points::PointTable;
-use super::{FirstScreen, MOST_LINES, Paint, of_purpose};
-use crate::sections::{Alike, Entry, Missing, Section, sections};
-use crate::text::{clean, columns, right};
-use crate::{Report, studies, units, words};
+use super::point_table::PointTable;
+use super::{FirstScreen, MAX_SCREEN_LINES, TextStyle, sections_by_purpose};
+use crate::sections::{CommonAxes, MissingResults, Section, SectionEntry, sections};
+use crate::text::{clean, display_width, pad_left};
+use crate::{Report, labels, study_tables, units};
 
 /// Sentences of a study's conclusions, at most.
-pub(crate) const MOST_SENTENCES: usize = 8;
+pub(crate) const MAX_SENTENCES: usize = 8;
 /// Lines in which the answer of a study stands, its title among them: those of a small terminal.
-const MOST_OF_ANSWER: usize = 25;
+const MAX_ANSWER_LINES: usize = 25;
 /// Reasons for figures that are missing, at most.
-const MOST_REASONS: usize = 6;
+const MAX_REASONS: usize = 6;
 /// Lines of a table that has more points than the screen has room for.
-const LEAST_ROWS: usize = 8;
+const MIN_TABLE_LINES: usize = 8;
 
 /// The screen of a study.
 pub(super) struct StudyScreen<'a> {
-    pub of: FirstScreen<'a>,
+    pub options: FirstScreen<'a>,
     pub report: &'a Report<'a>,
 }
 
 impl StudyScreen<'_> {
     /// Its lines: whole tables where they fit, else every so many points of them.
     pub(super) fn lines(&self) -> io::Result<Vec<String>> {
-        let (head, after) = (self.head()?, self.after()?);
-        let room = MOST_LINES.saturating_sub(head.len() + after.len());
+        let (head, after) = (self.head()?, self.footer()?);
+        let room = MAX_SCREEN_LINES.saturating_sub(head.len() + after.len());
         Ok([head, self.tables(room)?, after].concat())
     }
 
     /// The title with the time that the study took, what cut it short, and the answer; of a study without one its conclusions.
     fn head(&self) -> io::Result<Vec<String>> {
-        let (run, width) = (self.report.run, self.of.terminal.width());
-        let title = title(self.report);
+        let (run, width) = (self.report.run, self.options.terminal.width());
+        let title = study_title(self.report);
         let extent =
-            format!("{}, {}", units::seconds(run.seconds), words::plural(run.outline.settings.rounds.into(), "round"));
+            format!("{}, {}", units::seconds(run.seconds), labels::plural(run.outline.settings.rounds.into(), "round"));
         let mut lines = crate::text::wrap(&title, width);
-        let last = lines.last().map_or(0, |line| columns(line));
-        match lines.last_mut().filter(|_| last + 2 + columns(&extent) <= width) {
-            Some(line) => *line = format!("{line}{}", right(&extent, width - last)),
-            None => lines.push(right(&extent, width)),
+        let last = lines.last().map_or(0, |line| display_width(line));
+        match lines.last_mut().filter(|_| last + 2 + display_width(&extent) <= width) {
+            Some(line) => *line = format!("{line}{}", pad_left(&extent, width - last)),
+            None => lines.push(pad_left(&extent, width)),
         }
-        let mut lines: Vec<String> = lines.iter().map(|line| self.of.terminal.paint(Paint::Title, line)).collect();
+        let mut lines: Vec<String> =
+            lines.iter().map(|line| self.options.terminal.paint(TextStyle::Title, line)).collect();
         if let RunStatus::Partial(why) = &run.status {
-            lines.extend(self.written(|out| self.of.terminal.hanging(out, (Paint::Bad, "partial"), 9, why))?);
+            lines.extend(
+                self.lines_of(|out| self.options.terminal.hanging_paragraph(out, (TextStyle::Bad, "partial"), 9, why))?,
+            );
         }
         for answer in self.report.analysis.studies.iter().flat_map(|study| &study.answers) {
             lines.push(String::new());
-            lines.extend(self.written(|out| self.of.terminal.answer(answer, out))?);
+            lines.extend(self.lines_of(|out| self.options.terminal.answer(answer, out))?);
             lines.pop();
         }
-        let room = MOST_OF_ANSWER.saturating_sub(lines.len());
+        let room = MAX_ANSWER_LINES.saturating_sub(lines.len());
         lines.extend(self.conclusions(room)?);
         Ok(lines)
     }
 
     /// Lines that something writes.
-    fn written(&self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<Vec<String>> {
+    fn lines_of(&self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<Vec<String>> {
         let mut out = Vec::new();
         write(&mut out)?;
         Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
@@ -70,30 +73,34 @@ impl StudyScreen<'_> {
 
     /// The tables of the study itself, or of what it measured.
     fn tables(&self, room: usize) -> io::Result<Vec<String>> {
-        let terminal = &self.of.terminal;
+        let terminal = &self.options.terminal;
         let mut lines = Vec::new();
         for table in self.report.analysis.studies.iter().flat_map(|study| &study.tables) {
-            let table = self.written(|out| terminal.study_table(table, out))?;
+            let table = self.lines_of(|out| terminal.study_table(table, out))?;
             if lines.is_empty() || lines.len() + table.len() <= room {
                 lines.extend(table);
             }
         }
-        let asked = asked(self.report);
-        let curves =
-            asked.iter().flat_map(|section| &section.entries).filter(|entry| matches!(entry, Entry::Curve(_))).count();
+        let asked = requested_sections(self.report);
+        let curves = asked
+            .iter()
+            .flat_map(|section| &section.entries)
+            .filter(|entry| matches!(entry, SectionEntry::Curve(_)))
+            .count();
         for section in &asked {
             for entry in &section.entries {
-                let Entry::Curve(curve) = entry else { continue };
-                let each = (room.saturating_sub(lines.len()) / curves.max(1)).max(LEAST_ROWS);
-                lines.extend(PointTable::of(curve).lines(terminal, self.of.unicode, each));
+                let SectionEntry::Curve(curve) = entry else { continue };
+                let each = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
+                lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, each));
                 let results: Vec<&MetricResult> = curve.results().collect();
-                lines.extend(self.written(|out| terminal.missing_points(&results, &section.alike, out))?);
+                lines.extend(self.lines_of(|out| terminal.missing_points(&results, &section.common_axes, out))?);
             }
-            let others = section.entries.iter().filter(|entry| !matches!(entry, Entry::Curve(_))).cloned().collect();
+            let others =
+                section.entries.iter().filter(|entry| !matches!(entry, SectionEntry::Curve(_))).cloned().collect();
             let others = Section { entries: others, ..section.clone() };
-            lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(LEAST_ROWS))?);
+            lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(MIN_TABLE_LINES))?);
         }
-        lines.extend(self.written(|out| terminal.rivals(self.report, out))?);
+        lines.extend(self.lines_of(|out| terminal.rivals(self.report, out))?);
         if lines.is_empty() {
             lines.extend([String::new(), "Nothing was measured.".to_owned()]);
         }
@@ -104,13 +111,13 @@ impl StudyScreen<'_> {
     /// The table of figures that are no curves: as many of them as there are lines for.
     fn single_figures(&self, section: &Section<'_>, room: usize) -> io::Result<Vec<String>> {
         let all = section.entries.len();
-        as_many_as_fit(all, room, |shown| {
+        largest_fit(all, room, |shown| {
             let entries = section.entries[..shown].to_vec();
             let some = Section { entries, ..section.clone() };
-            let mut lines = self.written(|out| self.of.terminal.section(&some, out))?;
+            let mut lines = self.lines_of(|out| self.options.terminal.section(&some, out))?;
             if shown < all {
-                let more = words::plural((all - shown) as u64, "more figure");
-                lines.push(self.of.terminal.paint(Paint::Faint, &format!("{more} in the full report")));
+                let more = labels::plural((all - shown) as u64, "more figure");
+                lines.push(self.options.terminal.paint(TextStyle::Faint, &format!("{more} in the full report")));
             }
             Ok(lines)
         })
@@ -120,19 +127,21 @@ impl StudyScreen<'_> {
     fn without_figures(&self, shown: &[Section<'_>]) -> io::Result<Vec<String>> {
         let is_shown = |result: &MetricResult| {
             let entries = shown.iter().flat_map(|section| &section.entries);
-            entries.flat_map(Entry::results).any(|known| std::ptr::eq(known, result))
+            entries.flat_map(SectionEntry::results).any(|known| std::ptr::eq(known, result))
         };
         let results = self.report.analysis.results.iter();
-        let missing = Missing::of(results.filter(|result| !result.only_input && !is_shown(result)));
-        let (alike, whole): (_, fn(&str) -> &str) = (Alike::default(), |id| id);
-        let write = |one: &Missing<'_>| self.written(|out| self.of.terminal.without_numbers(one, (&alike, whole), out));
-        Ok(missing.iter().take(MOST_REASONS).map(write).collect::<io::Result<Vec<_>>>()?.concat())
+        let missing = MissingResults::group(results.filter(|result| !result.only_input && !is_shown(result)));
+        let (alike, whole): (_, fn(&str) -> &str) = (CommonAxes::default(), |id| id);
+        let write = |one: &MissingResults<'_>| {
+            self.lines_of(|out| self.options.terminal.without_numbers(one, (&alike, whole), out))
+        };
+        Ok(missing.iter().take(MAX_REASONS).map(write).collect::<io::Result<Vec<_>>>()?.concat())
     }
 
     /// What can spoil it, and where more is.
-    fn after(&self) -> io::Result<Vec<String>> {
+    fn footer(&self) -> io::Result<Vec<String>> {
         let mut lines = self.hazards()?;
-        let more = self.of.more_lines();
+        let more = self.options.more_lines();
         if !more.is_empty() {
             lines.push(String::new());
             lines.extend(more);
@@ -150,7 +159,7 @@ impl StudyScreen<'_> {
             let leading = leading_conclusions(study);
             left_out += study.conclusions.len() - leading.len();
             for conclusion in leading {
-                let written = self.written(|out| self.of.terminal.conclusion(conclusion, false, out))?;
+                let written = self.lines_of(|out| self.options.terminal.conclusion(conclusion, false, out))?;
                 if lines.is_empty() || lines.len() + written.len() <= room {
                     lines.extend(written);
                 } else {
@@ -159,9 +168,9 @@ impl StudyScreen<'_> {
             }
         }
         if left_out > 0 {
-            lines.push(self.of.terminal.paint(
-                Paint::Faint,
-                &format!("{} in the full report", words::plural(left_out as u64, "more conclusion")),
+            lines.push(self.options.terminal.paint(
+                TextStyle::Faint,
+                &format!("{} in the full report", labels::plural(left_out as u64, "more conclusion")),
             ));
         }
         if !lines.is_empty() {
@@ -182,15 +191,15 @@ impl StudyScreen<'_> {
             return Ok(Vec::new());
         }
         let mut lines = vec![String::new()];
-        lines.extend(
-            self.written(|out| self.of.terminal.hanging(out, (Paint::Bad, "serious"), 9, &serious.join("; ")))?,
-        );
+        lines.extend(self.lines_of(|out| {
+            self.options.terminal.hanging_paragraph(out, (TextStyle::Bad, "serious"), 9, &serious.join("; "))
+        })?);
         Ok(lines)
     }
 }
 
 /// The lines of as many of so many figures as there is room for, one at least. By halving, as each try writes a whole table.
-fn as_many_as_fit(
+fn largest_fit(
     all: usize,
     room: usize,
     mut written: impl FnMut(usize) -> io::Result<Vec<String>>,
@@ -217,14 +226,14 @@ fn as_many_as_fit(
 }
 
 /// What a study is of: the sentence of its probe, if it has one.
-pub(crate) fn title(report: &Report<'_>) -> String {
+pub(crate) fn study_title(report: &Report<'_>) -> String {
     let mut probes: Vec<Name> = Vec::new();
     for result in report.analysis.results.iter().filter(|result| !result.only_input) {
         if !probes.contains(&result.probe) {
             probes.push(result.probe);
         }
     }
-    let shared = probes.split_first().map_or("", |(first, rest)| shared_beginning(first.as_str(), rest));
+    let shared = probes.split_first().map_or("", |(first, rest)| common_prefix(first.as_str(), rest));
     let first = report.analysis.studies.first();
     if let Some((study, summary)) = first.and_then(|study| Some((study, study_summary(study.id)?)))
         && (shared.is_empty() || study.id == shared)
@@ -240,7 +249,7 @@ pub(crate) fn title(report: &Report<'_>) -> String {
         [probe] => report.probe(&probe).map(|probe| clean(probe.summary.trim_end_matches('.'))),
         _ => None,
     };
-    let probes = || format!("of {}", words::plural(probes.len() as u64, "probe"));
+    let probes = || format!("of {}", labels::plural(probes.len() as u64, "probe"));
     match text {
         Some(text) => format!("Study {}: {text}", clean(id)),
         None if id.is_empty() => format!("Study {}", probes()),
@@ -249,29 +258,30 @@ pub(crate) fn title(report: &Report<'_>) -> String {
 }
 
 /// The leading part of an id that others have as well; empty if there is none.
-fn shared_beginning<'i>(id: &'i str, others: &[Name]) -> &'i str {
+fn common_prefix<'i>(id: &'i str, others: &[Name]) -> &'i str {
     let ends = id.match_indices('.').map(|(end, _)| end).chain([id.len()]);
-    ends.map(|end| &id[..end]).rfind(|part| others.iter().all(|other| leads(part, other))).unwrap_or("")
+    ends.map(|end| &id[..end]).rfind(|part| others.iter().all(|other| is_dotted_prefix(part, other))).unwrap_or("")
 }
 
 /// What a study measured for its own sake, without what its own tables have, and without what has no figure at all.
-fn asked<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
-    let is_in_table = |entry: &Entry<'_>| {
+fn requested_sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
+    let is_in_table = |entry: &SectionEntry<'_>| {
         let results = entry.results();
         let mut measured = results.iter().filter(|result| result.outcome.summary().is_some());
-        studies::is_in_tables(report, entry.metric()) || measured.all(|result| studies::has(report, result))
+        study_tables::has_metric(report, entry.metric())
+            || measured.all(|result| study_tables::has_result(report, result))
     };
-    let mut asked = of_purpose(&sections(report), false);
+    let mut asked = sections_by_purpose(&sections(report), false);
     asked.iter_mut().for_each(|section| section.entries.retain(|entry| !is_in_table(entry)));
     asked.retain(|section| !section.entries.is_empty());
     asked
 }
 
 /// The conclusions of a study that are shown first: what is decided before what is not, each in its order.
-pub(crate) fn leading_conclusions(study: &Study) -> Vec<&Concluded> {
-    let (decided, open): (Vec<&Concluded>, Vec<&Concluded>) =
+pub(crate) fn leading_conclusions(study: &Study) -> Vec<&StatedConclusion> {
+    let (decided, open): (Vec<&StatedConclusion>, Vec<&StatedConclusion>) =
         study.conclusions.iter().partition(|one| one.holds.is_some() || one.same_within().is_some());
-    decided.into_iter().chain(open).take(MOST_SENTENCES).collect()
+    decided.into_iter().chain(open).take(MAX_SENTENCES).collect()
 }
 
 #[cfg(test)]
@@ -281,7 +291,7 @@ mod tests {
     /// How many of so many figures of two lines below a title are shown in this room, and how many tables were written for that.
     fn shown(all: usize, room: usize) -> (usize, usize) {
         let (mut tables, line) = (0, |_| String::new());
-        let lines = as_many_as_fit(all, room, |shown| {
+        let lines = largest_fit(all, room, |shown| {
             tables += 1;
             Ok((0..1 + 2 * shown + usize::from(shown < all)).map(line).collect())
         });
@@ -289,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_that_fit_are_found_by_few_tables() {
+    fn largest_fit_needs_few_tries() {
         assert_eq!(
             [(0, 9), (1, 0), (2, 5), (1000, 2001)].map(|(all, room)| shown(all, room)),
             [(0, 0), (1, 1), (2, 1), (1000, 1)]

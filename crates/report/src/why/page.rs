@@ -2,27 +2,27 @@
 
 use std::io;
 
-use kelvin_analysis::words::why::{Row, Worded, worded};
+use kelvin_analysis::wording::explanation::{ExplanationRow, ExplanationText, word_explanation};
 use kelvin_model::Explanation;
 
-use crate::html::plain::PlainPage;
-use crate::html::{scrolling, terms};
-use crate::safe::{Markup, html};
+use crate::escape::{Markup, html};
+use crate::html::page_shell::PageShell;
+use crate::html::{definition_list, scrollable};
 use crate::svg::waterfall::Waterfall;
 
 const STYLE: &str = include_str!("../../assets/compare.css");
 
 /// An explanation as a page that opens offline, prints, and fits a phone; light and dark.
 #[derive(Clone, Copy, Debug)]
-pub struct Page;
+pub struct WhyPage;
 
-impl Page {
+impl WhyPage {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = worded(explanation);
+        let said = word_explanation(explanation);
         let mut sentences = said.sentences.iter().filter(|text| !text.is_empty());
         let what = sentences.next().map_or("", String::as_str);
         let more: Markup = sentences.map(|text| html!("<p class=\"lead\">{}</p>", text.as_str())).collect();
@@ -31,31 +31,31 @@ impl Page {
              <section id=\"notes\"><h2>What else was found</h2>{}</section>",
             what,
             more,
-            Waterfall::of(explanation, &said).inline(),
+            Waterfall::new(explanation, &said).inline(),
             sum(&said),
             notes(&said)
         );
-        PlainPage { of: "why", title: what, style: STYLE, body }.write(out)
+        PageShell { of: "why", title: what, style: STYLE, body }.write(out)
     }
 }
 
 /// An explanation within another page.
-pub(crate) fn in_short(explanation: &Explanation) -> Markup {
-    let said = worded(explanation);
+pub(crate) fn sum_and_notes(explanation: &Explanation) -> Markup {
+    let said = word_explanation(explanation);
     html!("{}{}", sum(&said), notes(&said))
 }
 
-fn sum(said: &Worded) -> Markup {
-    scrolling("The sum", table(said))
+fn sum(said: &ExplanationText) -> Markup {
+    scrollable("The sum", table(said))
 }
 
-fn notes(said: &Worded) -> Markup {
-    terms(said.notes.iter().map(|(label, text)| (*label, text.as_str().into())))
+fn notes(said: &ExplanationText) -> Markup {
+    definition_list(said.notes.iter().map(|(label, text)| (*label, text.as_str().into())))
 }
 
 /// The sum, for who does not see the drawing.
-fn table(said: &Worded) -> Markup {
-    let row = |row: &Row| {
+fn table(said: &ExplanationText) -> Markup {
+    let row = |row: &ExplanationRow| {
         // Not by a style alone: who has the table read out has to know.
         let within = if row.is_within { "– " } else { "" };
         html!(
@@ -79,15 +79,15 @@ fn table(said: &Worded) -> Markup {
 
 /// An explanation as a drawing, a file of its own.
 #[derive(Clone, Copy, Debug)]
-pub struct Picture;
+pub struct WhyDrawing;
 
-impl Picture {
+impl WhyDrawing {
     /// Writes it.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn render(&self, explanation: &Explanation, out: &mut dyn io::Write) -> io::Result<()> {
-        let said = worded(explanation);
-        out.write_all(Waterfall::of(explanation, &said).standalone().as_bytes())
+        let said = word_explanation(explanation);
+        out.write_all(Waterfall::new(explanation, &said).standalone().as_bytes())
     }
 }

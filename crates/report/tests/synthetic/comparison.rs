@@ -1,15 +1,15 @@
 //! A comparison whose texts try to break out of every language; used by tests and by the sample page.
 #![allow(dead_code, reason = "the example uses a part of it")]
 
-use kelvin_analysis::words::compare::{name, not_compared_name};
+use kelvin_analysis::wording::compare::{figure_name, not_compared_name};
 use kelvin_model::{
     Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
-    Comparison, Estimate, FactDiffers, FigureOfSide, GateFinding, GateReason, Gated, KnownFrom, KnownIssue, Metric,
-    NotCompared, NotComparedBecause, NotKnownBecause,
+    Comparison, Estimate, FactDifference, GateFinding, GateReason, GateResult, KnownIssue, Metric, NotCompared,
+    NotComparedReason, SideFigure, SpreadSource, UndecidedReason,
 };
 
 pub const BYTES: Axis = Axis::new("bytes", "set", AxisScale::Bytes);
-pub static LATENCY: Metric = Metric::duration("test.latency", "A load").over([BYTES]);
+pub static LATENCY: Metric = Metric::duration("test.latency", "A load").with_axes([BYTES]);
 
 fn side(name: &str, id: &str) -> ComparedSide {
     let run = ComparedRun {
@@ -23,9 +23,9 @@ fn side(name: &str, id: &str) -> ComparedSide {
 }
 
 /// Rounds that spread by 2 % around a value.
-fn of_side(value: f64, rounds: usize) -> FigureOfSide {
+fn figure_of_side(value: f64, rounds: usize) -> SideFigure {
     let round = |number: usize| value * (0.98 + 0.04 * (number * 3 % rounds) as f64 / rounds as f64);
-    FigureOfSide {
+    SideFigure {
         interval: Some([0.97 * value, 1.03 * value]),
         rounds: vec![(0..rounds).map(round).collect()],
         modes: Vec::new(),
@@ -36,14 +36,14 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
     let ratio = other / base;
     ComparedFigure {
         metric: LATENCY,
-        case: Case::new().with(BYTES, bytes),
+        case: Case::new().with_number(BYTES, bytes),
         base,
         other,
         rounds: [8, 8],
-        sides: [base, other].map(|value| of_side(value, 8)),
+        sides: [base, other].map(|value| figure_of_side(value, 8)),
         ratio: Estimate { value: ratio, low: 0.98 * ratio, high: 1.02 * ratio, is_range: false },
         ratio_of: None,
-        between: KnownFrom::Runs(7),
+        between: SpreadSource::Runs(7),
         verdict,
         differs: None,
         same: None,
@@ -55,8 +55,8 @@ fn figure(bytes: u64, [base, other]: [f64; 2], verdict: ChangeVerdict) -> Compar
 
 /// What came from a file that somebody else wrote: its names mean something in every language.
 pub fn comparison() -> Comparison {
-    let undecided = ChangeVerdict::NotKnown(NotKnownBecause::Undecided);
-    let fact = FactDiffers {
+    let undecided = ChangeVerdict::NotKnown(UndecidedReason::Undecided);
+    let fact = FactDifference {
         group: "Kernel".into(),
         label: "Release".into(),
         base: Some("6.18 | <script>alert(1)</script>".into()),
@@ -82,8 +82,8 @@ pub fn comparison() -> Comparison {
         ],
         ladder: ladder(),
         not_compared: vec![
-            apart(&LATENCY, NotComparedBecause::MethodVersion([1, 2])),
-            apart(&LATENCY, NotComparedBecause::OnlyBase("skipped: <needs> two CPUs".into())),
+            apart(&LATENCY, NotComparedReason::MethodVersion([1, 2])),
+            apart(&LATENCY, NotComparedReason::OnlyBase("skipped: <needs> two CPUs".into())),
         ],
         in_turn: None,
         gated: None,
@@ -91,7 +91,7 @@ pub fn comparison() -> Comparison {
 }
 
 /// What a gate of 5 % finds, with a known issue and an owner.
-pub fn gated() -> Comparison {
+pub fn gated_comparison() -> Comparison {
     let mut comparison = comparison();
     let finding = |figure: &str, because, issue, owner: Option<&str>| GateFinding {
         metric: LATENCY.id,
@@ -100,10 +100,10 @@ pub fn gated() -> Comparison {
         issue,
         owner: owner.map(str::to_owned),
     };
-    let names: Vec<String> = comparison.figures.iter().map(name).collect();
+    let names: Vec<String> = comparison.figures.iter().map(figure_name).collect();
     let worse = |by| GateReason::Worse { by, allowed: 0.05 };
     let issue = KnownIssue { because: "a <known> issue".into(), until: Some("2026-12-31".into()), worse: Some(0.5) };
-    comparison.gated = Some(Gated {
+    comparison.gated = Some(GateResult {
         missed: vec![
             finding(&names[0], worse(0.27), None, Some("@memory|team")),
             finding(&not_compared_name(&comparison.not_compared[0]), GateReason::NotCompared, None, None),
@@ -126,17 +126,21 @@ fn ladder() -> Vec<ComparedRung> {
 }
 
 /// So many figures, each with as many rounds as a run of several has.
-pub fn many(figures: usize) -> Comparison {
+pub fn large_comparison(figures: usize) -> Comparison {
     let verdicts = [
         ChangeVerdict::Worse,
-        ChangeVerdict::NotKnown(NotKnownBecause::Undecided),
+        ChangeVerdict::NotKnown(UndecidedReason::Undecided),
         ChangeVerdict::Same,
         ChangeVerdict::Better,
     ];
     let one = |number: usize| {
         let verdict = verdicts[number % verdicts.len()].clone();
         let one = figure(4096 + number as u64, [1234.5, 1234.5 * (0.5 + number as f64 / figures as f64)], verdict);
-        ComparedFigure { sides: [one.base, one.other].map(|value| of_side(value, 160)), rounds: [160, 160], ..one }
+        ComparedFigure {
+            sides: [one.base, one.other].map(|value| figure_of_side(value, 160)),
+            rounds: [160, 160],
+            ..one
+        }
     };
     Comparison { figures: (0..figures).map(one).collect(), ..comparison() }
 }

@@ -2,11 +2,11 @@
 
 use kelvin_model::*;
 
-fn known<T>(value: T) -> Fact<T> {
+fn known_fact<T>(value: T) -> Fact<T> {
     Fact::known(value, "/proc/cpuinfo")
 }
 
-fn none<T>() -> Fact<T> {
+fn unknown_fact<T>() -> Fact<T> {
     Fact::unknown("the hypervisor does not say")
 }
 
@@ -53,24 +53,24 @@ pub fn machine() -> Machine {
 
 fn cpu() -> Cpu {
     Cpu {
-        vendor: known("AuthenticAMD".into()),
-        model_name: known("AMD EPYC 9B45 64-Core Processor".into()),
-        family: known(26),
-        model: known(2),
-        stepping: known(1),
+        vendor: known_fact("AuthenticAMD".into()),
+        model_name: known_fact("AMD EPYC 9B45 64-Core Processor".into()),
+        family: known_fact(26),
+        model: known_fact(2),
+        stepping: known_fact(1),
         microarchitecture: Fact::known("Zen 5".into(), "family 26, model 2"),
-        microcode: known("0xffffffff".into()),
-        nominal_hz: none(),
-        maximum_hz: none(),
+        microcode: known_fact("0xffffffff".into()),
+        nominal_hz: unknown_fact(),
+        maximum_hz: unknown_fact(),
         measured_hz: Fact::known(4.05e9, "chain of dependent adds"),
         counter_hz: Fact::known(2.7e9, "cpuid 15h"),
-        flags: known(vec!["avx2".into(), "avx512f".into(), "erms".into(), "fsrm".into()]),
-        tlbs: known(vec![
+        flags: known_fact(vec!["avx2".into(), "avx512f".into(), "erms".into(), "fsrm".into()]),
+        tlbs: known_fact(vec![
             Tlb { level: 1, kind: CacheKind::Data, page_bytes: 4096, entries: 96, ways: 0 },
             Tlb { level: 2, kind: CacheKind::Data, page_bytes: 4096, entries: 4096, ways: 16 },
         ]),
         governor: Fact::unknown("no cpufreq in /sys: the hypervisor sets the frequency"),
-        mitigations: known(vec![
+        mitigations: known_fact(vec![
             Mitigation { vulnerability: "spectre_v1".into(), status: "Mitigation: usercopy/swapgs barriers".into() },
             Mitigation { vulnerability: "spectre_v2".into(), status: "Mitigation: Enhanced IBRS; IBPB".into() },
         ]),
@@ -81,17 +81,17 @@ fn topology() -> Topology {
     let cache =
         |level, kind, bytes| Cache { level, kind, bytes, ways: Some(8), line_bytes: Some(64), shared_by: vec![0, 1] };
     Topology {
-        online: known(vec![0, 1]),
-        allowed: known(vec![0, 1]),
-        sockets: known(1),
-        cores: known(1),
-        siblings: known(vec![vec![0, 1], vec![0, 1]]),
-        caches: known(vec![
+        online: known_fact(vec![0, 1]),
+        allowed: known_fact(vec![0, 1]),
+        sockets: known_fact(1),
+        cores: known_fact(1),
+        siblings: known_fact(vec![vec![0, 1], vec![0, 1]]),
+        caches: known_fact(vec![
             cache(1, CacheKind::Data, 48 << 10),
             cache(2, CacheKind::Unified, 1 << 20),
             cache(3, CacheKind::Unified, 32 << 20),
         ]),
-        nodes: known(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(8 << 30), distances: vec![10] }]),
+        nodes: known_fact(vec![NumaNode { id: 0, cpus: vec![0, 1], bytes: Some(8 << 30), distances: vec![10] }]),
     }
 }
 
@@ -113,9 +113,9 @@ fn memory() -> Memory {
 fn disk() -> BlockDevice {
     BlockDevice {
         name: "vda".into(),
-        model: none(),
+        model: unknown_fact(),
         bytes: Fact::known(270_582_939_648, "/sys/block/vda/size"),
-        link: none(),
+        link: unknown_fact(),
         scheduler: Fact::known("none".into(), "/sys/block/vda/queue/scheduler"),
         queues: Fact::known(2, "/sys/block/vda/mq"),
         queue_depth: Fact::known(256, "/sys/block/vda/queue/nr_requests"),

@@ -1,6 +1,6 @@
 //! Definitions of the made-up run's metrics.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, Metric, Treatment, Unit};
+use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, HeadlineSamples, Metric, Unit};
 
 const ARGUMENTS: Axis = Axis::new("arguments", "arguments", AxisScale::Linear);
 const VIA: Axis = Axis::new("via", "kind of call", AxisScale::Category);
@@ -25,20 +25,21 @@ pub const FREQUENCY: Metric =
     Metric::duration("cpu.frequency", "Core cycles in a second.").unit(Unit::Hertz, Better::Higher);
 pub const LOOP: Metric = Metric::duration("cpu.loop", "One iteration of a minimal counted loop.")
     .baseline()
-    .headline(Treatment::CycleNormalised);
+    .headline(HeadlineSamples::CycleNormalised);
 pub const CALL_ARGS: Metric = Metric::duration("cpu.call.args", "A call and its return, by number of arguments.")
     .baseline()
-    .headline(Treatment::CycleNormalised)
-    .over([ARGUMENTS, VIA]);
+    .headline(HeadlineSamples::CycleNormalised)
+    .with_axes([ARGUMENTS, VIA]);
 pub const SYSCALL_NULL: Metric =
-    Metric::duration("os.syscall.null", "A system call that does nothing.").baseline().over([CALL]);
+    Metric::duration("os.syscall.null", "A system call that does nothing.").baseline().with_axes([CALL]);
 pub const SYSCALL_READ: Metric = Metric::duration("os.syscall.read", "read of one byte of /dev/zero.");
 pub const SYSCALL_STAT: Metric = Metric::duration("os.syscall.stat", "stat of a file whose entry is cached.");
 pub const FORK: Metric = Metric::duration("os.process.fork", "fork, until it returns in the parent.").baseline();
 pub const VFORK: Metric = Metric::duration("os.process.vfork", "vfork, exit and wait.");
-pub const EXEC: Metric = Metric::duration("os.process.exec", "fork, exec, exit and wait.").headline(Treatment::AsFound);
+pub const EXEC: Metric =
+    Metric::duration("os.process.exec", "fork, exec, exit and wait.").headline(HeadlineSamples::AsFound);
 pub const FORK_RSS: Metric =
-    Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").over([BYTES, PAGES]);
+    Metric::duration("os.process.fork_rss", "fork, by resident memory of the parent.").with_axes([BYTES, PAGES]);
 pub const THREAD: Metric = Metric::duration("os.thread.create", "pthread_create, until it returns.").baseline();
 pub const SWITCH_PROCESS: Metric =
     Metric::duration("os.switch.process.pipe", "One switch between two processes on one CPU.").baseline();
@@ -46,23 +47,23 @@ pub const SWITCH_THREAD: Metric =
     Metric::duration("os.switch.thread.pipe", "One switch between two threads on one CPU.").baseline();
 pub const SWITCH_CROSS: Metric = Metric::duration("os.switch.cross_cpu", "Waking a task on another CPU.")
     .not_in_cycles()
-    .headline(Treatment::AsFound);
-pub const RING: Metric =
-    Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.").over([PROCESSES, EACH]);
+    .headline(HeadlineSamples::AsFound);
+pub const RING: Metric = Metric::duration("os.switch.ring", "One switch in a ring of processes, by working set.")
+    .with_axes([PROCESSES, EACH]);
 pub const SIGNAL: Metric = Metric::duration("os.signal.deliver", "A signal to oneself, delivered to its handler.");
 pub const TIMER: Metric = Metric::duration("os.timer.wakeup", "How late a sleep of 1 ms wakes.")
     .not_in_cycles()
-    .headline(Treatment::AsFound)
+    .headline(HeadlineSamples::AsFound)
     .canaries(Canaries::NONE);
 pub const PIPE_RATE: Metric = Metric::rate("os.ipc.pipe.bandwidth", "Bytes through a pipe in a second.");
 pub const TASKS: Metric = Metric::duration("os.tasks.elapsed", "A fixed amount of work, by number of tasks.")
     .not_in_cycles()
-    .headline(Treatment::AsFound)
-    .over([TASK_COUNT, KIND]);
+    .headline(HeadlineSamples::AsFound)
+    .with_axes([TASK_COUNT, KIND]);
 pub const LATENCY: Metric = Metric::duration("mem.latency", "One dependent load, by working set.")
     .baseline()
-    .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache]))
-    .over([WORKING_SET, PAGES]);
+    .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Cache]))
+    .with_axes([WORKING_SET, PAGES]);
 pub const BANDWIDTH: [Metric; 6] = [
     bandwidth("mem.bandwidth.read", "Bytes read in a second.").baseline(),
     bandwidth("mem.bandwidth.write", "Bytes written in a second.").baseline(),
@@ -74,26 +75,26 @@ pub const BANDWIDTH: [Metric; 6] = [
 pub const LOADED_LATENCY: Metric =
     Metric::duration("mem.loaded.latency", "One dependent load while other CPUs load the memory.")
         .not_in_cycles()
-        .over([LOAD]);
+        .with_axes([LOAD]);
 pub const LOADED_RATE: Metric = Metric::rate("mem.loaded.bandwidth", "Bytes that memory moved in a second meanwhile.")
     .unit(Unit::BytesPerSecond, Better::Neither)
-    .over([LOAD]);
+    .with_axes([LOAD]);
 pub const CORE_TO_CORE: Metric = Metric::duration("mem.core_to_core", "One cache line handed from one CPU to another.")
     .not_in_cycles()
-    .over([FROM, TO]);
+    .with_axes([FROM, TO]);
 pub const FAULT_MINOR: Metric = Metric::duration("mem.fault.minor", "A fault on a page of zeros.");
 pub const FAULT_MAJOR: Metric =
     Metric::duration("mem.fault.major", "A fault on a page of a file that is not cached.").baseline().not_in_cycles();
 pub const TLB_MISS: Metric = Metric::duration("mem.tlb.miss", "One miss of the translation look-aside buffer.");
 pub const FILE_THREADS: Metric = Metric::rate("file.threads", "Bytes read per second by all threads together.")
-    .headline(Treatment::AsFound)
+    .headline(HeadlineSamples::AsFound)
     .canaries(Canaries::NONE)
-    .over([THREADS, BLOCK, CACHE]);
+    .with_axes([THREADS, BLOCK, CACHE]);
 
 const fn bandwidth(id: &'static str, summary: &'static str) -> Metric {
     Metric::rate(id, summary)
-        .canaries(Canaries::of(&[Canary::Chain, Canary::Block, Canary::Cache]))
-        .over([WORKING_SET, CPUS])
+        .canaries(Canaries::from_canaries(&[Canary::Chain, Canary::Block, Canary::Cache]))
+        .with_axes([WORKING_SET, CPUS])
 }
 
 /// A measure of kelvin's rate over that of another program.
@@ -103,5 +104,5 @@ pub const fn rival(id: &'static str) -> Metric {
     const ORDER: Axis = Axis::new("order", "order", AxisScale::Category);
     Metric::rate(id, "Rate of kelvin over that of another program.")
         .unit(Unit::Ratio, Better::Neither)
-        .over([PROGRAM, BLOCK, ORDER])
+        .with_axes([PROGRAM, BLOCK, ORDER])
 }

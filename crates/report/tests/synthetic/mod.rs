@@ -1,32 +1,32 @@
 //! A synthetic run with its analysis that shows everything a report can hold; used by tests and by the sample report.
 #![allow(dead_code, reason = "each test file and the example use a part of it")]
 
-pub mod explained;
+pub mod explanation;
 mod machine;
 mod metrics;
 mod results;
 
 use kelvin_analysis::{
-    AgainstClass, Analysis, AreaAgainstClass, BesideRival, BestCell, CanaryHistory, Capacity, Coefficient, Compared,
-    Concluded, Figure, Finding, FittedLaw, Found, Importance, MemoryLevel, MemoryLevels, Normal, Outcome, RivalOutcome,
-    Study, Verdict,
+    Analysis, AreaComparison, BestCell, CanaryHistory, ClassComparison, ClassVerdict, Coefficient, Figure, Finding,
+    FindingData, FittedLaw, Importance, LevelCapacity, MemoryLevel, MemoryLevels, Outcome, RangeVerdict, RivalFigures,
+    RivalOutcome, RivalResult, StatedConclusion, Study,
 };
 use kelvin_model::*;
-use kelvin_report::{ProbeText, Report};
+use kelvin_report::{ProbeDocs, Report};
 
 pub use results::Noise;
 
 /// Everything that a report needs, owned.
-pub struct Sample {
+pub struct SyntheticReport {
     pub run: Run,
     pub analysis: Analysis,
     pub references: Vec<Reference>,
-    pub probes: Vec<ProbeText>,
+    pub probes: Vec<ProbeDocs>,
 }
 
 /// Memory that is as usual on machines of its class.
-fn normal() -> Normal {
-    let memory = AreaAgainstClass {
+fn normal() -> ClassComparison {
+    let memory = AreaComparison {
         area: Name::new("mem"),
         class: "Zen 5, server, guest".into(),
         compared_with: "Zen 5 guests".into(),
@@ -36,12 +36,12 @@ fn normal() -> Normal {
         figures: 5,
         members: ["aws-r8a-4xlarge", "gcp-c4d-highcpu-16"].map(Name::new).into(),
         rests_on_few: true,
-        against: AgainstClass::Usual,
+        against: ClassVerdict::Usual,
     };
-    Normal { class: Some(memory.class.clone()), none_because: None, areas: vec![memory] }
+    ClassComparison { class: Some(memory.class.clone()), none_because: None, areas: vec![memory] }
 }
 
-impl Sample {
+impl SyntheticReport {
     /// As what renders take.
     pub fn report(&self) -> Report<'_> {
         Report { run: &self.run, analysis: &self.analysis, references: &self.references, probes: &self.probes }
@@ -49,20 +49,20 @@ impl Sample {
 }
 
 /// A complete run with every kind of result.
-pub fn full() -> Sample {
-    let results = results::all();
+pub fn full() -> SyntheticReport {
+    let results = results::all_results();
     let mut definitions: Vec<Metric> = distinct_metrics(&results);
     definitions.extend(["file.rivals.cached", "file.rivals.direct"].map(metrics::rival));
-    let plan: Vec<Planned> = results
+    let plan: Vec<PlannedMeasurement> = results
         .iter()
-        .map(|result| Planned {
+        .map(|result| PlannedMeasurement {
             probe: result.probe,
             metrics: vec![result.metric.id],
             case: result.case.clone(),
             only_input: result.only_input,
         })
         .collect();
-    let mut run = Run::begin(outline(definitions, plan));
+    let mut run = Run::from_header(run_header(definitions, plan));
     for (measurement, result) in run.measurements.iter_mut().zip(&results) {
         results::fill(measurement, result);
     }
@@ -82,7 +82,7 @@ pub fn full() -> Sample {
         ceilings: Vec::new(),
         tails: None,
         rivals: rivals(),
-        screen: kelvin_analysis::analyse(&kelvin_analysis::testing::guest::run()).screen,
+        screen: kelvin_analysis::analyse(&kelvin_analysis::testing::guest::guest_run()).screen,
         findings: findings(),
         verdict: verdict(),
         undisturbed_share: Some(0.71),
@@ -94,8 +94,8 @@ pub fn full() -> Sample {
     };
     let of = analysis.results.iter().find(|result| result.metric.id == *"os.switch.process.pipe").unwrap();
     let (probe, metric, case) = (of.probe, of.metric, of.case.clone());
-    run.explanations = vec![Explanation { probe, metric, case, seconds: 1.5, ..explained::explanation() }];
-    Sample { run, analysis, references: references(), probes: probes() }
+    run.explanations = vec![Explanation { probe, metric, case, seconds: 1.5, ..explanation::explanation() }];
+    SyntheticReport { run, analysis, references: references(), probes: probes() }
 }
 
 /// The law of the threads that read in blocks of 64 KiB.
@@ -104,7 +104,7 @@ fn law() -> FittedLaw {
     FittedLaw {
         metric: Name::new("file.threads"),
         workers: Name::new("threads"),
-        held: Case::new().with("block", 64u64 << 10).at(Point::named("cache", "cached")),
+        held: Case::new().with_number("block", 64u64 << 10).with_word(AxisWord::from_names("cache", "cached")),
         most: 16,
         lambda: coefficient(9.0e9),
         sigma: coefficient(0.05),
@@ -122,7 +122,7 @@ fn law() -> FittedLaw {
 fn best_cell() -> BestCell {
     BestCell {
         metric: Name::new("file.threads"),
-        held: Case::new().at(Point::named("cache", "cached")),
+        held: Case::new().with_word(AxisWord::from_names("cache", "cached")),
         best: results::threads_case(16, 64 << 10),
         as_good: vec![results::threads_case(16, 1 << 20)],
         conclusion: concluded(
@@ -135,14 +135,14 @@ fn best_cell() -> BestCell {
 }
 
 /// A conclusion with words of its own.
-fn concluded(text: &str, holds: Option<bool>, test: &str) -> Concluded {
+fn concluded(text: &str, holds: Option<bool>, test: &str) -> StatedConclusion {
     let claim = Claim::Pages { metric: "mem.page.present".into(), case: Case::new(), all: true };
-    let conclusion = Conclusion { claim, holds, evidence: Test::TooFewPoints, tested: None };
-    Concluded { text: text.into(), test: test.into(), conclusion }
+    let conclusion = Conclusion { claim, holds, evidence: TestEvidence::TooFewPoints, tested: None };
+    StatedConclusion { text: text.into(), test: test.into(), conclusion }
 }
 
 /// Rivals: one that is faster, one that is slower than expected, one that is not installed.
-fn rivals() -> Vec<BesideRival> {
+fn rivals() -> Vec<RivalResult> {
     let figure = |value: f64, half: f64| Figure {
         value,
         interval: Some(Interval {
@@ -154,7 +154,7 @@ fn rivals() -> Vec<BesideRival> {
         n: 6,
     };
     let compared = |kelvin: f64, other: f64, verdict| {
-        RivalOutcome::Compared(Box::new(Compared {
+        RivalOutcome::Compared(Box::new(RivalFigures {
             unit: Unit::BytesPerSecond,
             kelvin: figure(kelvin, kelvin / 50.0),
             other: figure(other, other / 50.0),
@@ -164,34 +164,34 @@ fn rivals() -> Vec<BesideRival> {
             notes: vec!["kelvin: 48828 requests in 0.200 s; before, 16384 of 16384 pages in memory".into()],
         }))
     };
-    let of = |id: &'static str, program: &'static str, case: Case, outcome| BesideRival {
+    let of = |id: &'static str, program: &'static str, case: Case, outcome| RivalResult {
         id: Name::new(id),
         program: Name::new(program),
         case,
         outcome,
     };
-    let small = || Case::new().with("block", 4096);
-    let missing = Outcome::Skipped(Reason::new("needs the program bw_file_rd; on Debian: apt-get install lmbench"));
+    let small = || Case::new().with_number("block", 4096);
+    let missing = Outcome::Skipped(SkipReason::new("needs the program bw_file_rd; on Debian: apt-get install lmbench"));
     vec![
-        of("file.rivals.cached", "fio", small(), compared(6.4e9, 4.7e9, Verdict::Above)),
-        of("file.rivals.cached", "dd", small(), compared(6.4e9, 6.2e9, Verdict::AsPredicted)),
+        of("file.rivals.cached", "fio", small(), compared(6.4e9, 4.7e9, RangeVerdict::Above)),
+        of("file.rivals.cached", "dd", small(), compared(6.4e9, 6.2e9, RangeVerdict::AsPredicted)),
         of(
             "file.rivals.cached",
             "bw_file_rd",
-            Case::new().at(Point::named("block", "own")),
+            Case::new().with_word(AxisWord::from_names("block", "own")),
             RivalOutcome::Missing(Box::new(missing)),
         ),
         of(
             "file.rivals.direct",
             "fio",
-            small().at(Point::named("order", "random")),
-            compared(21e6, 22e6, Verdict::AsPredicted),
+            small().with_word(AxisWord::from_names("order", "random")),
+            compared(21e6, 22e6, RangeVerdict::AsPredicted),
         ),
     ]
 }
 
 /// The same run, interrupted half-way: later metrics were not reached.
-pub fn partial() -> Sample {
+pub fn partial() -> SyntheticReport {
     let mut sample = full();
     sample.run.status = RunStatus::Partial("interrupted by Ctrl-C".into());
     sample.run.seconds = 61.0;
@@ -203,13 +203,13 @@ pub fn partial() -> Sample {
         result.ratio = None;
         result.warnings.clear();
         result.explained_by.clear();
-        result.verdict = kelvin_analysis::Verdict::NotMeasured;
+        result.verdict = kelvin_analysis::RangeVerdict::NotMeasured;
     }
     sample
 }
 
 /// A run that ended before anything was measured.
-pub fn empty() -> Sample {
+pub fn empty() -> SyntheticReport {
     let analysis = Analysis {
         results: Vec::new(),
         levels: None,
@@ -231,11 +231,11 @@ pub fn empty() -> Sample {
         core_shared: None,
         frequency_moved: None,
         slowed: None,
-        normal: Normal::default(),
+        normal: ClassComparison::default(),
     };
-    let mut outline = outline(Vec::new(), Vec::new());
+    let mut outline = run_header(Vec::new(), Vec::new());
     outline.hazards.clear();
-    Sample { run: Run::begin(outline), analysis, references: Vec::new(), probes: Vec::new() }
+    SyntheticReport { run: Run::from_header(outline), analysis, references: Vec::new(), probes: Vec::new() }
 }
 
 /// Text that tries to leave its place in every format.
@@ -262,8 +262,8 @@ fn hostile_case(case: &mut Case) {
 }
 
 /// Makes all names hostile, each in the same way wherever it stands.
-fn hostile_names(sample: &mut Sample) {
-    let Sample { run, analysis, probes, references } = sample;
+fn hostile_names(sample: &mut SyntheticReport) {
+    let SyntheticReport { run, analysis, probes, references } = sample;
     let outline = &mut run.outline;
     for text in [&mut outline.id, &mut outline.kelvin, &mut outline.started, &mut outline.machine.identity] {
         text.push_str(HOSTILE_NAME);
@@ -281,7 +281,7 @@ fn hostile_names(sample: &mut Sample) {
     }
     let rounds = run.measurements.iter_mut().flat_map(|measurement| &mut measurement.rounds);
     for round in rounds {
-        let Attempt::Measured(readings) = &mut round.attempt else { continue };
+        let RoundOutcome::Measured(readings) = &mut round.attempt else { continue };
         readings.iter_mut().for_each(|reading| hostile_name(&mut reading.metric));
     }
     for result in &mut analysis.results {
@@ -301,7 +301,7 @@ fn hostile_names(sample: &mut Sample) {
 }
 
 /// A run in which every free text is hostile, and every name.
-pub fn hostile() -> Sample {
+pub fn hostile() -> SyntheticReport {
     let mut sample = full();
     let machine = &mut sample.run.outline.machine;
     machine.cpu.model_name = Fact::known(HOSTILE.into(), HOSTILE);
@@ -342,7 +342,7 @@ pub fn hostile() -> Sample {
             RivalOutcome::Missing(outcome) => **outcome = Outcome::Failed(HOSTILE.into()),
         }
         rival.program = Name::new(HOSTILE);
-        rival.case = Case::new().at(Point::named("block", HOSTILE));
+        rival.case = Case::new().with_word(AxisWord::from_names("block", HOSTILE));
     }
     for study in &mut sample.analysis.studies {
         study.design = HOSTILE.into();
@@ -371,7 +371,7 @@ pub fn hostile() -> Sample {
 }
 
 /// A run with `copies` times the results, to see how the size of a report grows.
-pub fn large(copies: usize) -> Sample {
+pub fn large(copies: usize) -> SyntheticReport {
     let mut sample = full();
     let original = sample.analysis.results.clone();
     sample.analysis.results.clear();
@@ -396,10 +396,10 @@ fn distinct_metrics(results: &[kelvin_analysis::MetricResult]) -> Vec<Metric> {
     metrics
 }
 
-fn outline(metrics: Vec<Metric>, plan: Vec<Planned>) -> Outline {
-    Outline {
+fn run_header(metrics: Vec<Metric>, plan: Vec<PlannedMeasurement>) -> RunHeader {
+    RunHeader {
         foreign: None,
-        format: FORMAT,
+        format: RUN_FORMAT,
         id: "20260301T101530Z-4f1c".into(),
         started: "2026-03-01T10:15:30Z".into(),
         kelvin: "0.1.0".into(),
@@ -481,7 +481,7 @@ fn canaries() -> Vec<CanaryHistory> {
             let clock = if at > 120.0 { 0.035 } else { 0.0 };
             let spike = if noise.next() < 0.01 { 0.4 * noise.next() } else { 0.0 };
             let value = 1.0 + neighbour * (0.5 + 0.5 * noise.next()) + clock + spike + 0.004 * (noise.next() - 0.5);
-            CanaryPoint { at, canary, nanoseconds: reference * value }
+            CanaryReading { at, canary, nanoseconds: reference * value }
         });
         CanaryHistory { canary, reference, tolerance: 0.03, steady_share: 0.71, points: points.collect() }
     };
@@ -505,7 +505,7 @@ fn levels() -> MemoryLevels {
         },
         from_bytes: from,
         to_bytes: to,
-        capacity: end.map(|high| Capacity { low: to, high }),
+        capacity: end.map(|high| LevelCapacity { low: to, high }),
         reported_bytes: None,
         agrees: None,
     };
@@ -559,14 +559,14 @@ fn findings() -> Vec<Finding> {
             importance: Importance::Major,
             text: "The machine was disturbed for 32 s: a neighbour shared the core.".into(),
             because: "block canary 1.3 to 1.6 times its reference from 40 s to 72 s, 80 % of readings".into(),
-            found: Found::MemoryLevels,
+            found: FindingData::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
         Finding {
             importance: Importance::Notable,
             text: "A context switch costs more than two calls and the published switch.".into(),
             because: "ratio 1.92, 95 % interval 1.87 to 1.97, predicted up to 1.60".into(),
-            found: Found::MemoryLevels,
+            found: FindingData::MemoryLevels,
             metrics: vec!["os.switch.process.pipe".into()],
         },
     ]
@@ -610,7 +610,7 @@ fn references() -> Vec<Reference> {
             values: vec![
                 value(
                     "os.syscall.null",
-                    Case::new().at(Point::named("call", "getppid")),
+                    Case::new().with_word(AxisWord::from_names("call", "getppid")),
                     84.2,
                     Some(1.2),
                     Some(100),
@@ -619,7 +619,7 @@ fn references() -> Vec<Reference> {
                 ),
                 value(
                     "cpu.call.args",
-                    Case::new().with("arguments", 0).at(Point::named("via", "direct")),
+                    Case::new().with_number("arguments", 0).with_word(AxisWord::from_names("via", "direct")),
                     2.9,
                     None,
                     None,
@@ -628,7 +628,7 @@ fn references() -> Vec<Reference> {
                 ),
                 value(
                     "cpu.call.args",
-                    Case::new().with("arguments", 7).at(Point::named("via", "direct")),
+                    Case::new().with_number("arguments", 7).with_word(AxisWord::from_names("via", "direct")),
                     5.1,
                     None,
                     None,
@@ -646,7 +646,7 @@ fn references() -> Vec<Reference> {
             values: vec![
                 value(
                     "os.syscall.null",
-                    Case::new().at(Point::named("call", "getppid")),
+                    Case::new().with_word(AxisWord::from_names("call", "getppid")),
                     64.311_859,
                     None,
                     Some(10_000_000),
@@ -668,9 +668,9 @@ fn references() -> Vec<Reference> {
     ]
 }
 
-fn probes() -> Vec<ProbeText> {
+fn probes() -> Vec<ProbeDocs> {
     vec![
-        ProbeText {
+        ProbeDocs {
             id: "os.syscall.null".into(),
             summary: "The cheapest system call: into the kernel and back.".into(),
             method: "getppid by the syscall instruction, in batches; never a cached or vDSO value.".into(),
@@ -679,7 +679,7 @@ fn probes() -> Vec<ProbeText> {
             sources: vec!["lmbench lat_syscall null".into(), "perf bench syscall basic".into()],
             must_not_be_used_for: Some("the cost of a call that does work".into()),
         },
-        ProbeText {
+        ProbeDocs {
             id: "os.process.fork_rss".into(),
             summary: "fork against the resident memory of the parent.".into(),
             method: "The parent touches memory of each size, then forks; the child exits at once.".into(),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use kelvin_analysis::*;
 use kelvin_model::{
-    Attempt, Basis, Batches, Better, Canary, Case, Input, Measurement, Metric, OverheadReading, Prediction, Reading,
-    Readings, Reason, Round, Tags, Treatment, Unit,
+    Batches, Better, Canary, Case, HeadlineSamples, Input, Measurement, Metric, MetricReadings, OverheadReading,
+    Prediction, PredictionBasis, Readings, Round, RoundOutcome, SampleTags, SkipReason, Unit,
 };
 
 use super::metrics as m;
@@ -45,7 +45,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
         interval: interval(value),
         treatment: metric.headline,
         as_found: Figure { value: at(2.0), interval: interval(at(2.0)), n: 1800 },
-        undisturbed: (metric.headline != Treatment::AsFound).then(|| Figure {
+        undisturbed: (metric.headline != HeadlineSamples::AsFound).then(|| Figure {
             value,
             interval: interval(value),
             n: 1278,
@@ -74,7 +74,7 @@ pub fn summary(metric: &Metric, value: f64, spread: f64) -> Summary {
             std: value * spread * 1.8,
         },
         modes: Vec::new(),
-        modes_of: ModesOf::Samples,
+        modes_of: ModeUnit::Samples,
         effective_samples: 811.0,
         tags: vec![TagCount { tag: "preempted".into(), count: 31 }, TagCount { tag: "stolen".into(), count: 9 }],
         notes: Vec::new(),
@@ -94,7 +94,7 @@ fn measured(metric: Metric, case: Case, value: f64, spread: f64) -> MetricResult
         prediction: None,
         none_because: Some("no published figure for this processor".into()),
         ratio: None,
-        verdict: Verdict::NotPredicted,
+        verdict: RangeVerdict::NotPredicted,
         outside: None,
         of_class: None,
         explained_by: Vec::new(),
@@ -110,14 +110,14 @@ fn predicted(metric: Metric, case: Case, value: f64, spread: f64, prediction: f6
     let ratio = value / prediction;
     result.ratio = Some(ratio);
     result.verdict = match ratio {
-        ratio if ratio > 1.6 => Verdict::Above,
-        ratio if ratio < 0.6 => Verdict::Below,
-        _ => Verdict::AsPredicted,
+        ratio if ratio > 1.6 => RangeVerdict::Above,
+        ratio if ratio < 0.6 => RangeVerdict::Below,
+        _ => RangeVerdict::AsPredicted,
     };
     // Half the range's width, on logarithms.
     let half_width = (1.6f64 / 0.6).ln() / 2.0;
     result.outside = Some((ratio / 1.6).ln().max((0.6 / ratio).ln()).max(0.0) / half_width);
-    if matches!(result.verdict, Verdict::Above | Verdict::Below) {
+    if matches!(result.verdict, RangeVerdict::Above | RangeVerdict::Below) {
         result.explained_by = vec!["steal".into(), "smt".into()];
     }
     result
@@ -129,7 +129,7 @@ fn predict(metric: &Metric, value: f64) -> Prediction {
         value,
         low: value * 0.6,
         high: value * 1.6,
-        basis: Basis::Derived,
+        basis: PredictionBasis::Derived,
         formula: "base + work / rate".into(),
         inputs: vec![
             Input { name: "os.syscall.null".into(), value: part, unit: metric.unit, source: "measured".into() },
@@ -152,12 +152,12 @@ fn without_number(metric: Metric, case: Case, outcome: Outcome) -> MetricResult 
     let mut result = measured(metric, case, 1.0, 0.01);
     result.outcome = outcome;
     result.cycles = None;
-    result.verdict = Verdict::NotMeasured;
+    result.verdict = RangeVerdict::NotMeasured;
     result
 }
 
 /// All results, in the order of the plan.
-pub fn all() -> Vec<MetricResult> {
+pub fn all_results() -> Vec<MetricResult> {
     let mut all = cpu();
     all.extend(os());
     all.extend(memory());
@@ -174,7 +174,9 @@ fn cpu() -> Vec<MetricResult> {
     for (via, extra) in [("direct", 0.0), ("indirect", 0.24), ("plt", 0.49)] {
         for arguments in 0..=7u64 {
             let value = 1.48 + extra + 0.17 * arguments as f64 + if arguments == 7 { 0.5 } else { 0.0 };
-            let case = Case::new().with("arguments", arguments).at(kelvin_model::Point::named("via", via));
+            let case = Case::new()
+                .with_number("arguments", arguments)
+                .with_word(kelvin_model::AxisWord::from_names("via", via));
             let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
             if via == "plt" && arguments == 3 {
                 result.warnings.push(Warning::Drift { text: "rose by 3.1 % over the run".into() });
@@ -187,8 +189,20 @@ fn cpu() -> Vec<MetricResult> {
 
 fn os() -> Vec<MetricResult> {
     let mut results = vec![
-        predicted(m::SYSCALL_NULL, Case::new().at(kelvin_model::Point::named("call", "getppid")), 61.23, 0.007, 57.8),
-        predicted(m::SYSCALL_NULL, Case::new().at(kelvin_model::Point::named("call", "gettid")), 58.9, 0.009, 57.8),
+        predicted(
+            m::SYSCALL_NULL,
+            Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+            61.23,
+            0.007,
+            57.8,
+        ),
+        predicted(
+            m::SYSCALL_NULL,
+            Case::new().with_word(kelvin_model::AxisWord::from_names("call", "gettid")),
+            58.9,
+            0.009,
+            57.8,
+        ),
         predicted(m::SYSCALL_READ, Case::new(), 103.4, 0.012, 88.0),
         predicted(m::SYSCALL_STAT, Case::new(), 612.0, 0.02, 380.0),
     ];
@@ -217,7 +231,7 @@ fn os() -> Vec<MetricResult> {
             let value = factor * if tasks == 1 { ideal } else { 1.16 * ideal };
             results.push(predicted(
                 m::TASKS,
-                Case::new().with("tasks", tasks).at(kelvin_model::Point::named("kind", kind)),
+                Case::new().with_number("tasks", tasks).with_word(kelvin_model::AxisWord::from_names("kind", kind)),
                 value,
                 0.02,
                 ideal,
@@ -245,9 +259,10 @@ fn processes() -> Vec<MetricResult> {
         for shift in [20u32, 22, 24, 26, 28, 30] {
             let bytes = 1u64 << shift;
             let mebibytes = (bytes >> 20) as f64;
-            let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("pages", pages));
+            let case =
+                Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("pages", pages));
             if shift == 30 && pages == "huge" {
-                let reason = Reason::new("needs 512 free huge pages, 12 are free; see `kelvin tune`");
+                let reason = SkipReason::new("needs 512 free huge pages, 12 are free; see `kelvin tune`");
                 results.push(without_number(m::FORK_RSS, case, Outcome::Skipped(reason)));
                 continue;
             }
@@ -283,7 +298,7 @@ fn switches() -> Vec<MetricResult> {
             let footprint = (bytes * processes) as f64;
             let refill = bytes as f64 / 64.0 * if footprint > 1_048_576.0 { 9.2 } else { 2.7 };
             let value = 1_420.0 + refill + 3.0 * processes as f64;
-            let case = Case::new().with("processes", processes).with("bytes", bytes);
+            let case = Case::new().with_number("processes", processes).with_number("bytes", bytes);
             results.push(predicted(m::RING, case, value, 0.035, 1_300.0 + refill * 0.8));
         }
     }
@@ -298,28 +313,29 @@ fn memory() -> Vec<MetricResult> {
             let at = |level: u64, latency: f64| if bytes > level { latency } else { 0.0 };
             let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
             let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
-            let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("pages", pages));
-            let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClass {
+            let case =
+                Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("pages", pages));
+            let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClassRange {
                 low: 3.1,
                 middle: 4.8,
                 high: 7.4,
                 members: 9,
                 akin: 95,
                 rests_on_few: false,
-                against: Some(AgainstClass::Slower),
+                against: Some(ClassVerdict::Slower),
             });
             results.push(MetricResult { of_class, ..predicted(m::LATENCY, case, value, 0.02, expected) });
         }
     }
     results.extend(bandwidths());
-    results.extend(loaded());
+    results.extend(loaded_memory());
     results.extend(core_to_core());
     results.extend([
         predicted(m::FAULT_MINOR, Case::new(), 512.0, 0.015, 470.0),
         without_number(
             m::FAULT_MAJOR,
             Case::new(),
-            Outcome::Skipped(Reason::new(
+            Outcome::Skipped(SkipReason::new(
                 "the scratch directory is on tmpfs, which has no major faults; give --scratch DIR",
             )),
         ),
@@ -342,11 +358,12 @@ fn bandwidths() -> Vec<MetricResult> {
         for (cpus, times) in [("one", 1.0), ("all", 1.8)] {
             for (bytes, read) in LEVELS {
                 let value = 1e9 * read * times * if bytes > 32 << 20 { far } else { cached };
-                let case = Case::new().with("bytes", bytes).at(kelvin_model::Point::named("cpus", cpus));
+                let case =
+                    Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("cpus", cpus));
                 let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
                 results.push(if impossible {
                     let likely_cause = "the working set was served from a cache".into();
-                    let ceiling = Ceiling { value: 391e9, bound: 307.2e9, derivation: None, likely_cause };
+                    let ceiling = ImpossibleValue { value: 391e9, bound: 307.2e9, derivation: None, likely_cause };
                     without_number(metric, case, Outcome::Invalid(ceiling))
                 } else if bytes == 128 << 20 && metric.id != "mem.bandwidth.triad" {
                     predicted(metric, case, value, 0.011, if cpus == "one" { 21e9 } else { 38e9 })
@@ -360,13 +377,13 @@ fn bandwidths() -> Vec<MetricResult> {
 }
 
 /// A load that grows in tenths: the delay rises slowly, then with every byte more.
-fn loaded() -> Vec<MetricResult> {
+fn loaded_memory() -> Vec<MetricResult> {
     let at = |share: u64| {
         let offered = share as f64 / 100.0;
         let carried = 34e9 * offered.min(0.5 + 0.5 * offered) + 0.3e9;
         (carried, 96.0 / (1.0 - 0.72 * offered.powi(4)))
     };
-    let case = |share: u64| Case::new().with("load", share);
+    let case = |share: u64| Case::new().with_number("load", share);
     let shares = || (0..=10u64).map(|tenth| 10 * tenth);
     let delays = shares().map(|share| predicted(m::LOADED_LATENCY, case(share), at(share).1, 0.02, 110.0));
     delays.chain(shares().map(|share| measured(m::LOADED_RATE, case(share), at(share).0, 0.015))).collect()
@@ -387,7 +404,10 @@ fn threads() -> Vec<MetricResult> {
 
 /// So many threads that read a cached file in blocks of so many bytes.
 pub fn threads_case(threads: u64, block: u64) -> Case {
-    Case::new().with("threads", threads).with("block", block).at(kelvin_model::Point::named("cache", "cached"))
+    Case::new()
+        .with_number("threads", threads)
+        .with_number("block", block)
+        .with_word(kelvin_model::AxisWord::from_names("cache", "cached"))
 }
 
 /// Two groups of three CPUs, each with a cache of its own; one pair could not be measured.
@@ -395,9 +415,9 @@ fn core_to_core() -> Vec<MetricResult> {
     let mut results = Vec::new();
     for from in 0..6u64 {
         for to in from + 1..6u64 {
-            let case = Case::new().with("from", from).with("to", to);
+            let case = Case::new().with_number("from", from).with_number("to", to);
             if (from, to) == (1, 4) {
-                let reason = Reason::new("CPU 4 went offline during the run");
+                let reason = SkipReason::new("CPU 4 went offline during the run");
                 results.push(without_number(m::CORE_TO_CORE, case, Outcome::Skipped(reason)));
                 continue;
             }
@@ -420,7 +440,7 @@ pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
     };
     match &result.outcome {
         Outcome::Skipped(reason) => measurement.skipped = Some(reason.clone()),
-        Outcome::Failed(reason) => measurement.rounds.push(round(0, Attempt::Failed(reason.clone()))),
+        Outcome::Failed(reason) => measurement.rounds.push(round(0, RoundOutcome::Failed(reason.clone()))),
         Outcome::Measured(summary) | Outcome::NotKnown(summary) => {
             let readings = if result.metric.unit == Unit::Nanoseconds {
                 Readings::Batches(batches(summary.headline))
@@ -428,14 +448,14 @@ pub fn fill(measurement: &mut Measurement, result: &MetricResult) {
                 Readings::Scalars(summary.round_headlines[..1].to_vec())
             };
             let overhead = OverheadReading { clock_pair: 17.4, loop_iteration: 0.247 };
-            let reading = Reading { metric: result.metric.id, readings, overhead, notes: summary.notes.clone() };
-            measurement.rounds.push(round(0, Attempt::Measured(vec![reading])));
+            let reading = MetricReadings { metric: result.metric.id, readings, overhead, notes: summary.notes.clone() };
+            measurement.rounds.push(round(0, RoundOutcome::Measured(vec![reading])));
         }
         Outcome::Invalid(ceiling) => {
             let readings = Readings::Scalars(vec![ceiling.value]);
             let overhead = OverheadReading::default();
-            let reading = Reading { metric: result.metric.id, readings, overhead, notes: Vec::new() };
-            measurement.rounds.push(round(0, Attempt::Measured(vec![reading])));
+            let reading = MetricReadings { metric: result.metric.id, readings, overhead, notes: Vec::new() };
+            measurement.rounds.push(round(0, RoundOutcome::Measured(vec![reading])));
         }
         Outcome::NotReached => {}
     }
@@ -445,7 +465,7 @@ fn batches(value: f64) -> Batches {
     Batches {
         iterations: vec![1000; 3],
         nanoseconds: [1.01, 1.0, 1.02].map(|factor| factor * value * 1000.0).to_vec(),
-        tags: vec![Tags::WARM_UP, Tags::NONE, Tags::PREEMPTED | Tags::STOLEN],
+        tags: vec![SampleTags::WARM_UP, SampleTags::NONE, SampleTags::PREEMPTED | SampleTags::STOLEN],
         work_per_iteration: 0.0,
         canary_stride: 1,
         canaries: BTreeMap::from([(Canary::Chain, vec![253.0, 253.5, 254.0, 260.0])]),
@@ -468,7 +488,7 @@ pub fn make_hostile(result: &mut MetricResult, text: &str) {
     match &mut result.outcome {
         Outcome::Measured(summary) | Outcome::NotKnown(summary) => summary.notes = vec![text.into()],
         Outcome::Invalid(ceiling) => ceiling.likely_cause = text.into(),
-        Outcome::Skipped(reason) => *reason = Reason::new(text),
+        Outcome::Skipped(reason) => *reason = SkipReason::new(text),
         Outcome::Failed(reason) => *reason = text.into(),
         Outcome::NotReached => {}
     }

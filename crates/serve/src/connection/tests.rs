@@ -2,7 +2,7 @@
 
 #[path = "../../tests/hostile/mod.rs"]
 mod hostile;
-mod lists;
+mod listings;
 mod smuggling;
 mod traversal;
 
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::files::Files;
-use crate::host::Names;
-use crate::limits::Limits;
-use crate::root::Root;
-use crate::site::Manner;
+use crate::document_root::DocumentRoot;
+use crate::host::AllowedHosts;
+use crate::limits::ServerLimits;
+use crate::open_file_cache::OpenFileCache;
+use crate::site::SiteConfig;
 
 const CONTENT: &[u8] = b"0123456789abcdef";
 
@@ -38,36 +38,40 @@ fn large() -> Vec<u8> {
 }
 
 fn site(directory: &Path, inline: u64) -> Site {
-    let files = Files::new(Arc::new(Root::open(directory).unwrap()), 16);
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(directory).unwrap()), 16);
     Site::new(
         files,
-        Manner { inline, limits: Limits { head: 2000, target: 500, ..Limits::default() }, ..Manner::default() },
+        SiteConfig {
+            inline_limit: inline,
+            limits: ServerLimits { head_bytes: 2000, target_bytes: 500, ..ServerLimits::default() },
+            ..SiteConfig::default()
+        },
     )
 }
 
 /// What is sent for what arrives in pieces of this size, with so many bytes taken at a time; and whether the connection ends.
 fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (Vec<u8>, bool) {
-    let (mut connection, mut buffers, mut sent) = (Connection::default(), Buffers::default(), Vec::new());
+    let (mut connection, mut buffers, mut sent) = (Connection::default(), LargeBuffers::default(), Vec::new());
     let mut pieces = input.chunks(piece.max(1));
     loop {
-        connection.lend(&mut buffers);
-        match connection.wants() {
-            Wants::Send => send(&mut connection, taken, &mut sent),
-            Wants::Advance => connection.advance(site),
-            Wants::Receive => match pieces.next() {
+        connection.attach_buffers(&mut buffers);
+        match connection.next_io() {
+            NextIo::Send => send(&mut connection, taken, &mut sent),
+            NextIo::Advance => connection.advance(site),
+            NextIo::Receive => match pieces.next() {
                 Some(piece) => {
-                    connection.buffer(1).extend_from_slice(piece);
-                    connection.received(piece.len());
+                    connection.input_buffer(1).extend_from_slice(piece);
+                    connection.mark_received(piece.len());
                 }
                 None => return (sent, false),
             },
-            Wants::End => return (sent, true),
+            NextIo::End => return (sent, true),
         }
-        connection.give_back(&mut buffers);
+        connection.detach_buffers(&mut buffers);
         let limits = site.limits();
         assert!(
-            connection.input.len() <= limits.head + piece.max(limits.head)
-                && connection.output.len() <= 4 * ENOUGH + taken
+            connection.input.len() <= limits.head_bytes + piece.max(limits.head_bytes)
+                && connection.output.len() <= 4 * PIPELINE_OUTPUT_LIMIT + taken
         );
     }
 }
@@ -75,18 +79,18 @@ fn exchange(site: &mut Site, input: &[u8], (piece, taken): (usize, usize)) -> (V
 /// Takes some of what is to be sent, by one of the two ways.
 fn send(connection: &mut Connection, taken: usize, to: &mut Vec<u8>) {
     if taken.is_multiple_of(2) {
-        connection.read_part(taken).unwrap();
+        connection.read_file_range(taken).unwrap();
     }
-    let bytes = match connection.to_send().unwrap() {
-        ToSend::Bytes(bytes, _) => bytes[..bytes.len().min(taken)].to_vec(),
-        ToSend::Part(part) => {
+    let bytes = match connection.pending_output().unwrap() {
+        PendingOutput::Bytes(bytes, _) => bytes[..bytes.len().min(taken)].to_vec(),
+        PendingOutput::FileRange(part) => {
             let bytes = ((part.range.end - part.range.start) as usize).min(taken);
             let mut read = vec![0; bytes];
             std::os::unix::fs::FileExt::read_exact_at(&part.opened.file, &mut read, part.range.start).unwrap();
             read
         }
     };
-    connection.sent(bytes.len());
+    connection.mark_sent(bytes.len());
     to.extend_from_slice(&bytes);
 }
 
@@ -108,7 +112,7 @@ fn tag(head: &str) -> &str {
 }
 
 #[test]
-fn a_file_is_answered_with_all_that_describes_it() {
+fn file_response_has_all_headers() {
     let top = directory();
     for inline in [0, 1 << 20] {
         let mut site = site(top.path(), inline);
@@ -128,7 +132,7 @@ fn a_file_is_answered_with_all_that_describes_it() {
 }
 
 #[test]
-fn parts_of_a_file_are_sent_as_asked_for() {
+fn ranges_are_sent_as_206() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let (head, content) = get(&mut site, "/a.txt", "Range: bytes=2-5\r\n");
@@ -144,7 +148,7 @@ fn parts_of_a_file_are_sent_as_asked_for() {
 }
 
 #[test]
-fn several_parts_come_with_headings_and_the_length_that_was_said() {
+fn multipart_body_matches_content_length() {
     let top = directory();
     let (head, content) = get(&mut site(top.path(), 4096), "/a.txt", "Range: bytes=0-1, -1\r\n");
     let boundary = head.split_once("multipart/byteranges; boundary=").unwrap().1.lines().next().unwrap();
@@ -158,7 +162,7 @@ fn several_parts_come_with_headings_and_the_length_that_was_said() {
 }
 
 #[test]
-fn what_the_client_has_is_not_sent() {
+fn unmodified_file_is_304() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let (head, _) = get(&mut site, "/a.txt", "");
@@ -176,7 +180,7 @@ fn what_the_client_has_is_not_sent() {
 }
 
 #[test]
-fn what_cannot_be_sent_has_its_status() {
+fn errors_have_their_status() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     for (path, code, field) in [
@@ -205,11 +209,11 @@ fn what_cannot_be_sent_has_its_status() {
 }
 
 #[test]
-fn a_page_of_a_foreign_name_gets_nothing_of_a_server_on_loopback() {
+fn foreign_host_on_loopback_is_421() {
     let top = directory();
-    let files = Files::new(Arc::new(Root::open(top.path()).unwrap()), 16);
-    let names = Names::of("127.0.0.1".parse().unwrap(), vec!["files.example".parse().unwrap()]);
-    let mut site = Site::new(files, Manner { names, ..Manner::default() });
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(top.path()).unwrap()), 16);
+    let names = AllowedHosts::for_address("127.0.0.1".parse().unwrap(), vec!["files.example".parse().unwrap()]);
+    let mut site = Site::new(files, SiteConfig { names, ..SiteConfig::default() });
     let evil = "GET /a.txt HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n";
     let (head, content) = answer(&mut site, evil);
     assert!(head.starts_with("HTTP/1.1 421 Misdirected Request\n") && head.contains("Content-Length: "), "{head}");
@@ -220,11 +224,11 @@ fn a_page_of_a_foreign_name_gets_nothing_of_a_server_on_loopback() {
     let none = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     let all = [evil, own, named, &absolute("evil.example"), &absolute("127.0.0.1:80"), none].concat();
     let (sent, is_over) = exchange(&mut site, all.as_bytes(), (4096, 1 << 20));
-    assert_eq!((hostile::answers(&sent), is_over), (vec![421, 200, 200, 421, 200, 200], false));
+    assert_eq!((hostile::answer_statuses(&sent), is_over), (vec![421, 200, 200, 421, 200, 200], false));
 }
 
 #[test]
-fn nothing_is_read_behind_a_refusal_or_a_last_request() {
+fn input_after_close_is_ignored() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let get = "GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -242,7 +246,7 @@ fn nothing_is_read_behind_a_refusal_or_a_last_request() {
 }
 
 #[test]
-fn a_connection_of_version_1_0_stays_if_asked_to() {
+fn http_1_0_keep_alive_is_honoured() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let request = "GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
@@ -255,28 +259,28 @@ fn a_connection_of_version_1_0_stays_if_asked_to() {
 }
 
 #[test]
-fn a_file_that_shrinks_is_an_error_of_its_connection() {
+fn shrinking_file_fails_its_connection() {
     let top = directory();
     let mut site = site(top.path(), 0);
     let mut connection = Connection::default();
-    connection.buffer(1).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
-    connection.received(31);
+    connection.input_buffer(1).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    connection.mark_received(31);
     connection.advance(&mut site);
     fs::write(top.path().join("large"), "short").unwrap();
-    connection.read_part(3).unwrap();
-    while let Some(ToSend::Bytes(bytes, _)) = connection.to_send() {
+    connection.read_file_range(3).unwrap();
+    while let Some(PendingOutput::Bytes(bytes, _)) = connection.pending_output() {
         let bytes = bytes.len();
-        connection.sent(bytes);
+        connection.mark_sent(bytes);
     }
-    connection.read_part(1000).unwrap();
-    connection.sent(2);
-    assert_eq!(connection.read_part(1000), Err(Errno::IO));
+    connection.read_file_range(1000).unwrap();
+    connection.mark_sent(2);
+    assert_eq!(connection.read_file_range(1000), Err(Errno::IO));
     // And the next one gets what is there now, though the path was looked up within the second.
     assert_eq!(get(&mut site, "/large", "").1, b"short");
 }
 
 #[test]
-fn a_head_in_single_bytes_is_looked_at_a_few_times() {
+fn bytewise_head_is_parsed_few_times() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let long = format!("GET /{}", "a".repeat(1990));
@@ -288,16 +292,16 @@ fn a_head_in_single_bytes_is_looked_at_a_few_times() {
 }
 
 #[test]
-fn one_that_waits_has_no_large_buffers() {
+fn idle_connection_holds_no_large_buffers() {
     let top = directory();
     let mut site = site(top.path(), 4096);
-    let (mut connection, mut buffers) = (Connection::default(), Buffers::default());
-    connection.lend(&mut buffers);
-    connection.buffer(16 << 10).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET");
-    connection.received(34);
+    let (mut connection, mut buffers) = (Connection::default(), LargeBuffers::default());
+    connection.attach_buffers(&mut buffers);
+    connection.input_buffer(16 << 10).extend_from_slice(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\nGET");
+    connection.mark_received(34);
     connection.advance(&mut site);
-    connection.read_part(32 << 10).unwrap();
-    connection.give_back(&mut buffers);
+    connection.read_file_range(32 << 10).unwrap();
+    connection.detach_buffers(&mut buffers);
     assert!(connection.input.capacity() < 64 && connection.output.capacity() < 400);
     assert!(buffers.input.capacity() >= 16 << 10 && buffers.output.capacity() >= 32 << 10);
 }
@@ -318,7 +322,7 @@ fn request() -> impl Strategy<Value = String> {
 }
 
 /// Reads that this thread has made (proc(5)), those of this look among them.
-fn reads() -> Option<u64> {
+fn read_calls() -> Option<u64> {
     let counters = fs::read_to_string("/proc/thread-self/io").ok()?;
     counters.lines().find_map(|line| line.strip_prefix("syscr: ")?.parse().ok())
 }
@@ -328,15 +332,16 @@ fn empty_file_is_not_read_for_each_request() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     let mut count = |requests| {
-        let before = reads()?;
+        let before = read_calls()?;
         (0..requests).for_each(|_| assert_eq!(get(&mut site, "/empty", "").1, b""));
-        Some(reads()? - before)
+        Some(read_calls()? - before)
     };
     let (Some(look), Some(all)) = (count(0), count(100)) else {
-        return kelvin_testing::Missing::machine("the kernel counts no reads").skips("reads of an empty file");
+        return kelvin_testing::MissingRequirement::machine("the kernel counts no reads")
+            .report_skip("reads of an empty file");
     };
     // Where a file may have more than it states, it is.
-    let is_exact = kelvin_sys::fs::kind(top.path()).unwrap().states_sizes();
+    let is_exact = kelvin_sys::fs::kind(top.path()).unwrap().has_true_sizes();
     assert_eq!(all - look, if is_exact { 0 } else { 100 });
 }
 
@@ -344,7 +349,7 @@ proptest! {
     /// However a stream of requests is cut on its way in and out, and whether files are read or sent by reference, the answers are
     /// the same.
     #[test]
-    fn answers_do_not_depend_on_how_bytes_are_cut(
+    fn answers_are_independent_of_segmentation(
         requests in prop::collection::vec(request(), 1..5),
         (piece, taken) in (1usize..5000, 1usize..200_000),
     ) {
@@ -352,18 +357,18 @@ proptest! {
         let (mut site, input) = (site(top.path(), 4096), requests.concat());
         let (whole, is_over) = exchange(&mut site, input.as_bytes(), (1 << 20, 1 << 20));
         let (cut, is_cut_over) = exchange(&mut site, input.as_bytes(), (piece, taken));
-        prop_assert_eq!((timeless(&whole), is_over), (timeless(&cut), is_cut_over));
+        prop_assert_eq!((without_dates_and_boundaries(&whole), is_over), (without_dates_and_boundaries(&cut), is_cut_over));
     }
 }
 
 proptest! {
-    #![proptest_config(hostile::cases(2000))]
+    #![proptest_config(hostile::fuzz_config(2000))]
 
     /// Whatever arrives, and however it is cut: what is sent are whole answers, the last of which ends the connection if the rest
     /// cannot be read, and what a connection keeps is bounded.
     #[test]
     fn mutated_requests_get_whole_answers(
-        input in hostile::requests(),
+        input in hostile::mutated_requests(),
         (piece, taken) in (1usize..3000, 1usize..200_000),
     ) {
         thread_local!(static SITE: std::cell::RefCell<(tempfile::TempDir, Site)> = {
@@ -373,7 +378,7 @@ proptest! {
         });
         SITE.with_borrow_mut(|(_, site)| {
             let (sent, is_over) = exchange(site, &input, (piece, taken));
-            let codes = hostile::answers(&sent);
+            let codes = hostile::answer_statuses(&sent);
             prop_assert!(codes.len() <= input.len() / 14 + 1, "each request has a line");
             let refused = |code: &u16| [400, 405, 413, 414, 421, 431, 505].contains(code);
             prop_assert!(is_over || !codes.iter().any(|code| refused(code) && *code != 400 && *code != 421));
@@ -383,7 +388,7 @@ proptest! {
 }
 
 /// What was sent, without what is of the moment: dates and boundaries.
-fn timeless(sent: &[u8]) -> String {
+fn without_dates_and_boundaries(sent: &[u8]) -> String {
     let text: String = sent.iter().map(|&byte| char::from(byte)).collect();
     let boundaries = text.split("boundary=").skip(1).map(|rest| &rest[..16]);
     let plain = boundaries.fold(text.clone(), |text, boundary| text.replace(boundary, ""));

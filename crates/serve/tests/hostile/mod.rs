@@ -3,14 +3,14 @@
 //! No test needs all of it.
 #![allow(dead_code)]
 
-pub mod smuggled;
+pub mod smuggling_cases;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::Config;
 
 /// Requests as programs send them.
-const USUAL: [&str; 8] = [
+const VALID_REQUESTS: [&str; 8] = [
     "GET /a.txt HTTP/1.1\r\nHost: localhost:8080\r\nUser-Agent: curl/8.14.1\r\nAccept: */*\r\n\r\n",
     "GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
      sec-ch-ua: \"Chromium\";v=\"140\"\r\nUpgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n\
@@ -27,7 +27,7 @@ const USUAL: [&str; 8] = [
 ];
 
 /// Pieces that mean something to a parser.
-const WORDS: [&str; 24] = [
+const PARSER_TOKENS: [&str; 24] = [
     "\r\n",
     "\n",
     "\r",
@@ -55,15 +55,15 @@ const WORDS: [&str; 24] = [
 ];
 
 /// Several requests, most of them right, in one piece, with bytes replaced at some places.
-pub fn requests() -> impl Strategy<Value = Vec<u8>> {
+pub fn mutated_requests() -> impl Strategy<Value = Vec<u8>> {
     let request = prop_oneof![
-        4 => select(&USUAL[..]).prop_map(|text| text.as_bytes().to_vec()),
-        1 => select(&smuggled::ALL[..]).prop_map(|(bytes, _)| bytes.to_vec()),
+        4 => select(&VALID_REQUESTS[..]).prop_map(|text| text.as_bytes().to_vec()),
+        1 => select(&smuggling_cases::CASES[..]).prop_map(|(bytes, _)| bytes.to_vec()),
     ];
     let mutations = prop::collection::vec(mutation(), 0..6);
     (prop::collection::vec(request, 1..6), mutations).prop_map(|(requests, mutations)| {
         let mut bytes = requests.concat();
-        mutations.into_iter().for_each(|mutation| mutation.of(&mut bytes));
+        mutations.into_iter().for_each(|mutation| mutation.apply(&mut bytes));
         // The answer to HEAD says a length that does not follow.
         while let Some(place) = bytes.windows(4).position(|word| word == b"HEAD") {
             bytes[place] = b'h';
@@ -86,7 +86,7 @@ enum Mutation {
 }
 
 impl Mutation {
-    fn of(self, bytes: &mut Vec<u8>) {
+    fn apply(self, bytes: &mut Vec<u8>) {
         let end = |begin: usize, length: usize| (begin + length).min(bytes.len());
         match self {
             Self::Replace(place, length, by) => {
@@ -110,7 +110,7 @@ impl Mutation {
 
 fn mutation() -> impl Strategy<Value = Mutation> {
     let bytes = prop_oneof![
-        3 => select(&WORDS[..]).prop_map(|text| text.as_bytes().to_vec()),
+        3 => select(&PARSER_TOKENS[..]).prop_map(|text| text.as_bytes().to_vec()),
         2 => prop::collection::vec(any::<u8>(), 0..4),
         1 => (1usize..3000).prop_map(|length| vec![b'a'; length]),
     ];
@@ -125,13 +125,13 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 
 /// So many cases, and `KELVIN_FUZZ_TIMES` times as many. They are others each time, unless `PROPTEST_RNG_SEED` says which; of those
 /// that fail the smallest is printed.
-pub fn cases(number: u32) -> Config {
+pub fn fuzz_config(number: u32) -> Config {
     let times = std::env::var("KELVIN_FUZZ_TIMES").map_or(1, |times| times.parse().unwrap());
     Config { failure_persistence: None, ..Config::with_cases(number * times) }
 }
 
 /// The status codes of whole answers one after another, as their lengths say.
-pub fn answers(mut sent: &[u8]) -> Vec<u16> {
+pub fn answer_statuses(mut sent: &[u8]) -> Vec<u16> {
     let mut codes = Vec::new();
     while !sent.is_empty() {
         let end = sent.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;

@@ -4,8 +4,8 @@
 pub mod report;
 
 use kelvin_stats::{
-    LEVEL, Random, RunToRun, Samples, Uncertain, Unseen, headline, headline_interval, mean, median, repeat_interval,
-    t_quantile, variance, within_spread,
+    BetweenRunVariance, CONFIDENCE_LEVEL, Random, Samples, UncertainValue, UnobservedVariance, headline,
+    headline_interval, mean, median, repeat_interval, t_quantile, variance, within_run_variance,
 };
 
 /// How the rounds of a run, and runs, vary.
@@ -73,7 +73,8 @@ impl Model {
         let mut one = |round: usize| {
             let value = level + state + self.round(round as f64 / rounds as f64, random);
             if self == Self::LastingStates {
-                state = LEFT * state + (1.0 - LEFT * LEFT).sqrt() * random.normal();
+                state =
+                    STATE_PERSISTENCE * state + (1.0 - STATE_PERSISTENCE * STATE_PERSISTENCE).sqrt() * random.normal();
             }
             value
         };
@@ -99,7 +100,7 @@ impl Model {
 }
 
 /// What is left of a state of the machine at the next round.
-const LEFT: f64 = 0.6;
+const STATE_PERSISTENCE: f64 = 0.6;
 
 /// How an interval is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,36 +110,36 @@ pub enum Method {
     /// Student's t on the mean of rounds, centred at the mean.
     T,
     /// kelvin's, with this many earlier runs.
-    Ours(usize),
+    Kelvin(usize),
     /// That widened to hold the next run, with this many earlier runs.
     NextRun(usize),
     /// kelvin's of a repeat where states outlast rounds, with this many earlier runs.
-    OfARepeat(usize),
+    Repeat(usize),
 }
 
 impl Method {
     pub const ALL: [Self; 8] = [
         Self::Bootstrap,
         Self::T,
-        Self::Ours(0),
-        Self::Ours(5),
-        Self::Ours(20),
+        Self::Kelvin(0),
+        Self::Kelvin(5),
+        Self::Kelvin(20),
         Self::NextRun(0),
         Self::NextRun(20),
-        Self::OfARepeat(0),
+        Self::Repeat(0),
     ];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Bootstrap => "bootstrap",
             Self::T => "t on the mean",
-            Self::Ours(0) => "kelvin",
-            Self::Ours(5) => "kelvin, 5 earlier runs",
-            Self::Ours(_) => "kelvin, 20 earlier runs",
+            Self::Kelvin(0) => "kelvin",
+            Self::Kelvin(5) => "kelvin, 5 earlier runs",
+            Self::Kelvin(_) => "kelvin, 20 earlier runs",
             Self::NextRun(0) => "kelvin, of the next run",
             Self::NextRun(_) => "kelvin, of the next run, earlier runs",
-            Self::OfARepeat(0) => "kelvin, of a repeat",
-            Self::OfARepeat(_) => "kelvin, of a repeat, earlier runs",
+            Self::Repeat(0) => "kelvin, of a repeat",
+            Self::Repeat(_) => "kelvin, of a repeat, earlier runs",
         }
     }
 
@@ -146,7 +147,7 @@ impl Method {
         match self {
             Self::Bootstrap => {
                 let mut drawn =
-                    || median(&rounds.iter().map(|_| rounds[random.below(rounds.len())]).collect::<Vec<_>>());
+                    || median(&rounds.iter().map(|_| rounds[random.index_below(rounds.len())]).collect::<Vec<_>>());
                 let medians = Samples::new((0..200).map(|_| drawn()).collect()).ok()?.sorted();
                 Some((medians.quantile(0.025), medians.quantile(0.975)))
             }
@@ -155,18 +156,20 @@ impl Method {
                 let half = t_quantile(0.975, n - 1.0) * (variance(rounds) / n).sqrt();
                 Some((mean(rounds) - half, mean(rounds) + half))
             }
-            Self::Ours(earlier) | Self::OfARepeat(earlier) | Self::NextRun(earlier) => {
+            Self::Kelvin(earlier) | Self::Repeat(earlier) | Self::NextRun(earlier) => {
                 let runs: Vec<Vec<f64>> = (0..earlier).map(|_| model.run(rounds.len(), random)).collect();
                 let headlines: Vec<f64> = runs.iter().map(|run| headline(run)).collect();
                 let within: Vec<f64> =
-                    runs.iter().filter_map(|run| within_spread(run)).map(|spread| spread.variance).collect();
-                let history = RunToRun::learn(&headlines, &within);
+                    runs.iter().filter_map(|run| within_run_variance(run)).map(|spread| spread.variance).collect();
+                let history = BetweenRunVariance::learn(&headlines, &within);
                 if matches!(self, Self::NextRun(_)) {
-                    return Some(Uncertain::median(rounds, history.as_ref())?.of_next_run().interval(LEVEL));
+                    return Some(
+                        UncertainValue::median(rounds, history.as_ref())?.next_run().interval(CONFIDENCE_LEVEL),
+                    );
                 }
                 let found = match self {
-                    Self::Ours(_) => headline_interval(rounds, history.as_ref(), Unseen::default()),
-                    _ => repeat_interval(rounds, history.as_ref(), Unseen::default()),
+                    Self::Kelvin(_) => headline_interval(rounds, history.as_ref(), UnobservedVariance::default()),
+                    _ => repeat_interval(rounds, history.as_ref(), UnobservedVariance::default()),
                 };
                 found.map(|interval| (interval.lower, interval.upper))
             }
@@ -176,7 +179,7 @@ impl Method {
 
 /// The result of a method under a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Cell {
+pub struct SimulatedCoverage {
     /// Share of runs whose interval holds the long-run median of the headline.
     pub covers: f64,
     /// Share of runs whose interval holds the headline of another single run.
@@ -185,7 +188,7 @@ pub struct Cell {
     pub half_width: f64,
 }
 
-pub fn simulate(model: Model, rounds: usize, runs: usize, methods: &[Method]) -> Vec<Cell> {
+pub fn simulate(model: Model, rounds: usize, runs: usize, methods: &[Method]) -> Vec<SimulatedCoverage> {
     let mut random = Random::new(rounds as u64);
     let long: Vec<Vec<f64>> = (0..10_000).map(|_| model.run(rounds, &mut random)).collect();
     let truth = center_and_std(long.iter().map(|run| headline(run)).collect());
@@ -203,7 +206,7 @@ pub fn simulate(model: Model, rounds: usize, runs: usize, methods: &[Method]) ->
             half_widths.push((high - low) / 2.0);
         }
         let share = |count: usize| count as f64 / runs as f64;
-        Cell { covers: share(covers), next: share(next), half_width: median(&half_widths) / std }
+        SimulatedCoverage { covers: share(covers), next: share(next), half_width: median(&half_widths) / std }
     };
     methods.iter().map(cell).collect()
 }

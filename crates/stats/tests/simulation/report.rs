@@ -1,21 +1,21 @@
 //! A whole simulated report: fifty conclusions on ratios of one run, of which some differ, some are the same and some are neither.
 
-use kelvin_stats::{FALSE_SHARE, LEVEL, Random, joint_chances, ratio};
+use kelvin_stats::{CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, Random, adjusted_p_values, ratio_of_medians};
 
 use super::Model;
 
 /// Conclusions of a report.
 pub const CONCLUSIONS: usize = 50;
 /// Conclusions that have their base in common.
-const OF_A_BASE: usize = 5;
+const CONCLUSIONS_PER_BASE: usize = 5;
 /// Deviation of a round, as a share of its value.
-const NOISE: f64 = 0.02;
+const ROUND_NOISE: f64 = 0.02;
 /// Distance from a ratio of 1 within which two figures are the same.
-pub const MARGIN: f64 = 0.05;
+pub const EQUIVALENCE_MARGIN: f64 = 0.05;
 
 /// What the truths of a report are.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Truths {
+pub enum TruthScenario {
     /// All are equal.
     Equal,
     /// Half are equal, the others differ by up to a tenth.
@@ -26,7 +26,7 @@ pub enum Truths {
     AtTheMargin,
 }
 
-impl Truths {
+impl TruthScenario {
     pub const ALL: [Self; 4] = [Self::Equal, Self::Mixed, Self::Apart, Self::AtTheMargin];
 
     fn draw(self, random: &mut Random) -> f64 {
@@ -34,16 +34,16 @@ impl Truths {
             Self::Mixed if random.uniform() < 0.5 => 0.2 * random.uniform() - 0.1,
             Self::Equal | Self::Mixed => 0.0,
             Self::Apart => 0.1,
-            Self::AtTheMargin => (1.0 + MARGIN).ln(),
+            Self::AtTheMargin => (1.0 + EQUIVALENCE_MARGIN).ln(),
         }
     }
 }
 
 /// How chances become decisions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rule {
+pub enum CorrectionRule {
     /// Each test on its own.
-    Alone,
+    Uncorrected,
     /// Benjamini and Hochberg's, over all tests of difference and over all of equivalence.
     ByKind,
     /// The same over all tests of the report in one.
@@ -52,8 +52,8 @@ pub enum Rule {
     AnyDependence,
 }
 
-impl Rule {
-    pub const ALL: [Self; 4] = [Self::Alone, Self::ByKind, Self::InOne, Self::AnyDependence];
+impl CorrectionRule {
+    pub const ALL: [Self; 4] = [Self::Uncorrected, Self::ByKind, Self::InOne, Self::AnyDependence];
 
     /// Chances of difference and of equivalence of each conclusion, corrected.
     fn correct(self, chances: &[[f64; 2]]) -> Vec<[f64; 2]> {
@@ -61,16 +61,16 @@ impl Rule {
         let both = |differs: Vec<f64>, same: Vec<f64>| differs.into_iter().zip(same).map(<[f64; 2]>::from).collect();
         let harmonic: f64 = (1..=chances.len()).map(|test| 1.0 / test as f64).sum();
         match self {
-            Self::Alone => chances.to_vec(),
-            Self::ByKind => both(joint_chances(&differs), joint_chances(&same)),
+            Self::Uncorrected => chances.to_vec(),
+            Self::ByKind => both(adjusted_p_values(&differs), adjusted_p_values(&same)),
             Self::InOne => {
-                let mut joint = joint_chances(&[differs, same].concat());
+                let mut joint = adjusted_p_values(&[differs, same].concat());
                 let same = joint.split_off(chances.len());
                 both(joint, same)
             }
             Self::AnyDependence => {
-                let [differs, same] =
-                    [differs, same].map(|kind| joint_chances(&kind).iter().map(|chance| chance * harmonic).collect());
+                let [differs, same] = [differs, same]
+                    .map(|kind| adjusted_p_values(&kind).iter().map(|chance| chance * harmonic).collect());
                 both(differs, same)
             }
         }
@@ -79,7 +79,7 @@ impl Rule {
 
 /// The decisions of many reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct DecisionTally {
     /// Mean share of false ones among those of a report.
     pub false_share: f64,
     /// Share of reports with any that is false.
@@ -89,7 +89,7 @@ pub struct Tally {
 }
 
 /// One conclusion: its truth, and the chances of its two tests.
-struct Tested {
+struct SimulatedTest {
     truth: f64,
     value: f64,
     differs: f64,
@@ -97,42 +97,48 @@ struct Tested {
 }
 
 /// The tests of one report: the state of the machine in each round is common to all of them, and so is a base to several.
-fn tests(model: Model, truths: Truths, rounds: usize, random: &mut Random) -> Vec<Tested> {
+fn simulated_tests(model: Model, truths: TruthScenario, rounds: usize, random: &mut Random) -> Vec<SimulatedTest> {
     let machine: Vec<f64> = model.run(rounds, random);
     let case = |truth: f64, random: &mut Random| -> Vec<f64> {
         let own = model.run(rounds, random);
-        machine.iter().zip(own).map(|(machine, own)| (truth + NOISE * (machine + own)).exp()).collect()
+        machine.iter().zip(own).map(|(machine, own)| (truth + ROUND_NOISE * (machine + own)).exp()).collect()
     };
     let mut base = Vec::new();
     (0..CONCLUSIONS)
         .map(|conclusion| {
-            if conclusion % OF_A_BASE == 0 {
+            if conclusion % CONCLUSIONS_PER_BASE == 0 {
                 base = case(0.0, random);
             }
             let truth = truths.draw(random);
-            let figure = ratio(&base, &case(truth, random), None).unwrap();
-            let same = figure.chance_outside((1.0 - MARGIN).ln(), (1.0 + MARGIN).ln());
-            Tested { truth, value: figure.value, differs: figure.chance_of(0.0), same }
+            let figure = ratio_of_medians(&base, &case(truth, random), None).unwrap();
+            let same = figure.equivalence_p_value((1.0 - EQUIVALENCE_MARGIN).ln(), (1.0 + EQUIVALENCE_MARGIN).ln());
+            SimulatedTest { truth, value: figure.value, differs: figure.p_value(0.0), same }
         })
         .collect()
 }
 
 /// Decisions by a rule over this many reports.
-pub fn reports(model: Model, truths: Truths, rounds: usize, (rule, reports): (Rule, usize)) -> Tally {
+pub fn simulate_reports(
+    model: Model,
+    truths: TruthScenario,
+    rounds: usize,
+    (rule, reports): (CorrectionRule, usize),
+) -> DecisionTally {
     let mut random = Random::new(rounds as u64);
-    let mut tally = Tally::default();
+    let mut tally = DecisionTally::default();
     for _ in 0..reports {
-        let tests = tests(model, truths, rounds, &mut random);
+        let tests = simulated_tests(model, truths, rounds, &mut random);
         let chances: Vec<[f64; 2]> = tests.iter().map(|test| [test.differs, test.same]).collect();
         let joint = rule.correct(&chances);
-        let is = |chance: f64| chance <= FALSE_SHARE;
+        let is = |chance: f64| chance <= FALSE_DISCOVERY_RATE;
         let (mut decided, mut wrong) = (0.0, 0.0);
         for (test, joint) in tests.iter().zip(joint) {
             let (differs, same) = (is(joint[0]), is(joint[1]));
             decided += f64::from(u8::from(differs)) + f64::from(u8::from(same));
             let is_wrong = differs && (test.truth == 0.0 || (test.value > 0.0) != (test.truth > 0.0));
             // At the margin itself counts as outside.
-            let is_outside = test.truth >= (1.0 + MARGIN).ln() || test.truth <= (1.0 - MARGIN).ln();
+            let is_outside =
+                test.truth >= (1.0 + EQUIVALENCE_MARGIN).ln() || test.truth <= (1.0 - EQUIVALENCE_MARGIN).ln();
             wrong += f64::from(u8::from(is_wrong)) + f64::from(u8::from(same && is_outside));
         }
         tally.decided += decided / reports as f64;
@@ -144,14 +150,15 @@ pub fn reports(model: Model, truths: Truths, rounds: usize, (rule, reports): (Ru
 
 /// Coverage of ratios of equal cases with these rounds: of the interval that is used, and of Welch's around the ratio of medians, which
 /// was.
-pub fn ratios(model: Model, (base, other): (usize, usize), runs: usize) -> [f64; 2] {
+pub fn ratio_coverage(model: Model, (base, other): (usize, usize), runs: usize) -> [f64; 2] {
     let mut random = Random::new((31 * base + other) as u64);
     let mut covers = [0.0; 2];
     for _ in 0..runs {
         let [base, other] = [base, other].map(|rounds| model.run(rounds, &mut random));
-        let positive = |rounds: &[f64]| -> Vec<f64> { rounds.iter().map(|round| (NOISE * round).exp()).collect() };
+        let positive =
+            |rounds: &[f64]| -> Vec<f64> { rounds.iter().map(|round| (ROUND_NOISE * round).exp()).collect() };
         let (base, other) = (positive(&base), positive(&other));
-        let (low, high) = ratio(&base, &other, None).unwrap().interval(LEVEL);
+        let (low, high) = ratio_of_medians(&base, &other, None).unwrap().interval(CONFIDENCE_LEVEL);
         covers[0] += f64::from(u8::from(low <= 0.0 && high >= 0.0)) / runs as f64;
         covers[1] += f64::from(u8::from(welch_covers(&base, &other))) / runs as f64;
     }

@@ -8,48 +8,51 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{Connection, OpenError, OpenFlags, PATIENCE, Sqlite, Store, distrust, identify, migrate, refusal};
-use crate::error::Fault;
+use super::{
+    BUSY_TIMEOUT, Connection, OpenError, OpenFlags, SqliteConnection, Store, check_schema_version, migrations,
+    open_error, set_untrusted,
+};
+use crate::error::DatabaseError;
 
 /// A store that is changed within its file. Nobody else can use it meanwhile.
 #[derive(Debug)]
-pub struct InPlace {
+pub struct InPlaceStore {
     store: Store,
     copy: PathBuf,
 }
 
-impl InPlace {
+impl InPlaceStore {
     /// Opens the store in a file, and copies it into the first of these directories on another disk that has room for it.
     ///
     /// # Errors
     /// If another process uses it, none has room, or the store fails.
     pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Self, OpenError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(|error| refusal(path, error))?;
+        let connection = Connection::open_with_flags(path, flags).map_err(|error| open_error(path, error))?;
         let set = |pragma: &str, value: &str| -> Result<String, OpenError> {
             let asked = connection.pragma_update_and_check(None, pragma, value, |row| row.get(0));
-            asked.map_err(|error| refusal(path, error))
+            asked.map_err(|error| open_error(path, error))
         };
-        distrust(&connection).map_err(|error| refusal(path, error))?;
-        connection.busy_timeout(PATIENCE).map_err(|error| refusal(path, error))?;
+        set_untrusted(&connection).map_err(|error| open_error(path, error))?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(|error| open_error(path, error))?;
         // The index of the log is in memory then, and the file is locked from the first read on.
         set("locking_mode", "exclusive")?;
-        let version = identify(&connection, path)?;
+        let version = check_schema_version(&connection, path)?;
         // What is in the log goes into the file, and is copied with it.
         let log = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
-        log.map_err(|error| refusal(path, error))?;
-        if version != migrate::SCHEMA_VERSION {
-            return Err(Fault::Full { store: path.display().to_string() }.into());
+        log.map_err(|error| open_error(path, error))?;
+        if version != migrations::SCHEMA_VERSION {
+            return Err(DatabaseError::Full { store: path.display().to_string() }.into());
         }
-        let copy = copied(path, directories)?;
+        let copy = copy_to_other_disk(path, directories)?;
         let journal = set("journal_mode", "memory")?;
         let name = path.display().to_string();
         if journal != "memory" {
             let _ = fs::remove_file(&copy);
-            return Err(Fault::Other { store: name, source: "its log cannot be kept in memory".into() }.into());
+            return Err(DatabaseError::Other { store: name, source: "its log cannot be kept in memory".into() }.into());
         }
-        connection.pragma_update(None, "foreign_keys", true).map_err(|error| refusal(path, error))?;
-        Ok(Self { store: Store::of(Sqlite::new(connection, path)), copy })
+        connection.pragma_update(None, "foreign_keys", true).map_err(|error| open_error(path, error))?;
+        Ok(Self { store: Store::from_connection(SqliteConnection::new(connection, path)), copy })
     }
 
     /// The copy that lies elsewhere until all is done.
@@ -66,15 +69,15 @@ impl InPlace {
     ///
     /// # Errors
     /// If the store fails: then the copy stays.
-    pub fn finish(self) -> Result<(), Fault> {
+    pub fn finish(self) -> Result<(), DatabaseError> {
         self.store.reclaim()?;
         // Where there is no space even for this, whoever opens the store next does it.
         for journal in ["delete", "wal"] {
-            let _ = self.store.engine().query(&format!("PRAGMA journal_mode = {journal}"), &[]);
+            let _ = self.store.connection().query(&format!("PRAGMA journal_mode = {journal}"), &[]);
         }
         let synced = File::open(self.store.name()).and_then(|file| file.sync_all());
         let store = self.store.name().to_owned();
-        synced.map_err(|error| Fault::Io { store, source: error.into() })?;
+        synced.map_err(|error| DatabaseError::Io { store, source: error.into() })?;
         drop(self.store);
         let _ = fs::remove_file(&self.copy);
         Ok(())
@@ -82,7 +85,7 @@ impl InPlace {
 }
 
 /// Copies a file into the first of these directories on another disk that has room for it.
-fn copied(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, OpenError> {
+fn copy_to_other_disk(path: &Path, directories: &[PathBuf]) -> Result<PathBuf, OpenError> {
     let failed = |source: io::Error| OpenError::NotWritable { path: path.to_path_buf(), source };
     let facts = fs::metadata(path).map_err(failed)?;
     let name = format!("kelvin-{}-{}.sqlite", std::process::id(), facts.ino());

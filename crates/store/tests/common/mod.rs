@@ -21,7 +21,7 @@ pub fn sample_run() -> Run {
 /// The events of [`sample_run`].
 pub fn sample_events() -> Vec<Event> {
     let null = Name::new("os.syscall.null");
-    let getppid = || Case::new().at(Point::named("call", "getppid"));
+    let getppid = || Case::new().with_word(AxisWord::from_names("call", "getppid"));
     let fork = Name::new("os.process.fork");
     vec![
         Event::Started(Box::new(sample_outline("20260131T120000-5f2c"))),
@@ -32,8 +32,8 @@ pub fn sample_events() -> Vec<Event> {
         Event::RoundFinished { probe: fork, case: Case::new(), round: Box::new(declined_round()) },
         Event::CaseSkipped {
             probe: Name::new("mem.latency"),
-            case: Case::new().with("bytes", 4096).at(Point::named("pages", "huge")),
-            reason: Reason::new("no huge pages: set vm.nr_hugepages"),
+            case: Case::new().with_number("bytes", 4096).with_word(AxisWord::from_names("pages", "huge")),
+            reason: SkipReason::new("no huge pages: set vm.nr_hugepages"),
         },
         Event::Finished { status: RunStatus::Complete, seconds: 2.75, notes: vec!["1 target was not reached".into()] },
     ]
@@ -45,7 +45,7 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
         value: 61.5,
         low: 40.0,
         high: 120.0,
-        basis: Basis::Published,
+        basis: PredictionBasis::Published,
         formula: "trap + mitigations".into(),
         inputs: vec![Input { name: "trap".into(), value: 61.5, unit: Unit::Nanoseconds, source: "a table".into() }],
         derivation: "61.5 ns trap = 61.5 ns".into(),
@@ -57,11 +57,11 @@ pub fn sample_predictions() -> Vec<PredictionRecord> {
     let record = |metric, case, prediction: Option<Prediction>| PredictionRecord {
         metric: Name::new(metric),
         case,
-        none_because: prediction.is_none().then(|| NoPrediction::because("its input was not measured")),
+        none_because: prediction.is_none().then(|| NoPrediction::new("its input was not measured")),
         prediction,
     };
     vec![
-        record("os.syscall.null", Case::new().at(Point::named("call", "getppid")), Some(null)),
+        record("os.syscall.null", Case::new().with_word(AxisWord::from_names("call", "getppid")), Some(null)),
         record("os.process.fork", Case::new(), None),
     ]
 }
@@ -85,10 +85,10 @@ pub fn sample_notes() -> Vec<String> {
 }
 
 /// An outline with this id.
-pub fn sample_outline(id: &str) -> Outline {
-    Outline {
+pub fn sample_outline(id: &str) -> RunHeader {
+    RunHeader {
         foreign: None,
-        format: FORMAT,
+        format: RUN_FORMAT,
         id: id.into(),
         started: "2026-01-31T12:00:00.25Z".into(),
         kelvin: "0.1.0".into(),
@@ -117,12 +117,12 @@ pub fn sample_outline(id: &str) -> Outline {
         }],
         metrics: sample_metrics(),
         plan: vec![
-            planned("os.syscall.null", Case::new().at(Point::named("call", "getppid")), false),
+            planned("os.syscall.null", Case::new().with_word(AxisWord::from_names("call", "getppid")), false),
             planned("os.process.fork", Case::new(), true),
         ],
-        learned: vec![Learned {
+        learned: vec![SpreadHistory {
             metric: Name::new("os.syscall.null"),
-            case: Case::new().at(Point::named("call", "getppid")),
+            case: Case::new().with_word(AxisWord::from_names("call", "getppid")),
             headlines: vec![60.25, 61.0, 59.5],
             within: vec![0.25, 0.5, 0.125],
         }],
@@ -135,17 +135,17 @@ pub fn sample_outline(id: &str) -> Outline {
 /// The metrics of [`sample_outline`].
 pub fn sample_metrics() -> Vec<Metric> {
     vec![
-        Metric::duration("os.syscall.null", "One system call that does nothing.").baseline().over([Axis::new(
+        Metric::duration("os.syscall.null", "One system call that does nothing.").baseline().with_axes([Axis::new(
             "call",
             "system call",
             AxisScale::Category,
         )]),
         Metric::duration("os.process.fork", "Until fork returns in the parent.")
             .not_in_cycles()
-            .headline(Treatment::AsFound)
-            .contaminants(Tags::CONTAMINATED_UNLESS_PREEMPTED)
+            .headline(HeadlineSamples::AsFound)
+            .contaminants(SampleTags::CONTAMINATED_UNLESS_PREEMPTED)
             .bounds(Some(0.0), Some(1e12)),
-        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::of(&[
+        Metric::rate("mem.bandwidth.read", "Bytes read in a second.").version(2).canaries(Canaries::from_canaries(&[
             Canary::Chain,
             Canary::Block,
             Canary::Cache,
@@ -161,19 +161,25 @@ pub fn sample_round(index: u32) -> Round {
     let batches = Batches {
         iterations: vec![1000; 5],
         nanoseconds,
-        tags: vec![Tags::WARM_UP, Tags::NONE, Tags::PREEMPTED | Tags::STOLEN, Tags::NONE, Tags::NONE],
+        tags: vec![
+            SampleTags::WARM_UP,
+            SampleTags::NONE,
+            SampleTags::PREEMPTED | SampleTags::STOLEN,
+            SampleTags::NONE,
+            SampleTags::NONE,
+        ],
         work_per_iteration: 0.0,
         canary_stride: 2,
         canaries: BTreeMap::from([(Canary::Chain, column(1234.5)), (Canary::Block, column(617.1))]),
     };
     let overhead = OverheadReading { clock_pair: 21.25, loop_iteration: 0.385 };
-    let timed = Reading {
+    let timed = MetricReadings {
         metric: Name::new("os.syscall.null"),
         readings: Readings::Batches(batches),
         overhead,
         notes: vec!["5000 calls counted".into()],
     };
-    let counted = Reading {
+    let counted = MetricReadings {
         metric: Name::new("mem.bandwidth.read"),
         readings: Readings::Scalars(vec![1.25e10, 0.1]),
         overhead: OverheadReading::default(),
@@ -185,7 +191,7 @@ pub fn sample_round(index: u32) -> Round {
         seconds: 0.3,
         timing: None,
         cpu: 1,
-        attempt: Attempt::Measured(vec![timed, counted]),
+        attempt: RoundOutcome::Measured(vec![timed, counted]),
     }
 }
 
@@ -196,7 +202,7 @@ fn failed_round() -> Round {
         seconds: 0.2,
         timing: None,
         cpu: 1,
-        attempt: Attempt::Failed("killed by signal 11".into()),
+        attempt: RoundOutcome::Failed("killed by signal 11".into()),
     }
 }
 
@@ -207,12 +213,12 @@ fn declined_round() -> Round {
         seconds: 0.1,
         timing: None,
         cpu: 1,
-        attempt: Attempt::Skipped(Reason::new("fork is denied here")),
+        attempt: RoundOutcome::Skipped(SkipReason::new("fork is denied here")),
     }
 }
 
-fn planned(probe: &'static str, case: Case, only_input: bool) -> Planned {
-    Planned { probe: Name::new(probe), metrics: vec![Name::new(probe)], case, only_input }
+fn planned(probe: &'static str, case: Case, only_input: bool) -> PlannedMeasurement {
+    PlannedMeasurement { probe: Name::new(probe), metrics: vec![Name::new(probe)], case, only_input }
 }
 
 fn sample_settings() -> RunSettings {

@@ -1,120 +1,120 @@
 //! Histories: which runs and values are read, in which order, and what is damaged.
 
 use crate::common::{sample_outline, sample_run};
-use crate::stores::{Fresh, of_any_store};
-use kelvin_model::{Case, Headline, Name, Run, RunStatus};
+use crate::stores::{StoreFactory, of_any_store};
+use kelvin_model::{Case, Name, Run, RunStatus, StoredHeadline};
 use kelvin_store::Store;
 
-struct Place {
+struct HistoryStore {
     store: Store,
 }
 
-impl Place {
-    fn new(fresh: &Fresh) -> Self {
-        Self { store: fresh.store() }
+impl HistoryStore {
+    fn new(fresh: &StoreFactory) -> Self {
+        Self { store: fresh.new_store() }
     }
 
     /// A run at a minute, with figures of metrics at versions of their methods.
-    fn run(&self, (machine, mode): (&str, &str), minute: u32, figures: &[(&'static str, u32, f64)]) {
+    fn insert_run(&self, (machine, mode): (&str, &str), minute: u32, figures: &[(&'static str, u32, f64)]) {
         let mut outline = sample_outline(&format!("{machine}-{minute:02}"));
         outline.started = format!("2026-01-31T12:{minute:02}:00Z");
         outline.machine.identity = machine.into();
         outline.settings.mode = Name::intern(mode);
         outline.plan.clear();
-        let mut run = Run::begin(outline);
+        let mut run = Run::from_header(outline);
         run.status = RunStatus::Complete;
         self.store.insert(&run).unwrap();
-        let headline = |&(metric, version, value): &(&'static str, u32, f64)| Headline {
+        let headline = |&(metric, version, value): &(&'static str, u32, f64)| StoredHeadline {
             metric: Name::new(metric),
             version,
-            case: Case::new().with("n", 1),
+            case: Case::new().with_number("n", 1),
             value,
             within_variance: 0.25,
         };
-        let headlines: Vec<Headline> = figures.iter().map(headline).collect();
+        let headlines: Vec<StoredHeadline> = figures.iter().map(headline).collect();
         self.store.record_headlines(&run.outline.id, &headlines).unwrap();
     }
 }
 
 of_any_store! {
-    values_are_in_the_order_of_time_whatever_that_of_storing,
-    machines_are_those_with_figures_the_newest_first,
-    of_other_machines_the_latest_value_counts,
+    values_are_in_time_order,
+    machines_are_listed_newest_first,
+    latest_value_of_other_machines_counts,
 }
 
 /// A metric, the version of its method, and its values by run.
-type Read = (String, u32, Vec<(usize, f64)>);
+type SeriesRead = (String, u32, Vec<(usize, f64)>);
 
-fn all(_: &str) -> bool {
+fn any_metric(_: &str) -> bool {
     true
 }
 
-fn values_are_in_the_order_of_time_whatever_that_of_storing(fresh: &Fresh) {
-    let place = Place::new(fresh);
+fn values_are_in_time_order(fresh: &StoreFactory) {
+    let place = HistoryStore::new(fresh);
     let here = ("m1", "quick");
-    place.run(here, 9, &[("os.b", 2, 9.0), ("os.a", 1, 90.0)]);
-    place.run(here, 3, &[("os.b", 1, 3.0)]);
-    place.run(here, 5, &[("os.b", 2, 5.0)]);
-    place.run(("m2", "quick"), 6, &[("os.b", 2, 600.0)]);
-    place.run(("m1", "default"), 7, &[("os.b", 2, 700.0)]);
-    let runs = place.store.runs_in_history(&["m1".into()], "quick", 10).unwrap();
+    place.insert_run(here, 9, &[("os.b", 2, 9.0), ("os.a", 1, 90.0)]);
+    place.insert_run(here, 3, &[("os.b", 1, 3.0)]);
+    place.insert_run(here, 5, &[("os.b", 2, 5.0)]);
+    place.insert_run(("m2", "quick"), 6, &[("os.b", 2, 600.0)]);
+    place.insert_run(("m1", "default"), 7, &[("os.b", 2, 700.0)]);
+    let runs = place.store.history_runs(&["m1".into()], "quick", 10).unwrap();
     assert_eq!(runs.iter().map(|run| run.id.as_str()).collect::<Vec<&str>>(), ["m1-03", "m1-05", "m1-09"]);
-    let read = |wanted: &dyn Fn(&str) -> bool| -> Vec<Read> {
-        let series = place.store.histories(&runs, wanted).unwrap().into_iter();
+    let read = |wanted: &dyn Fn(&str) -> bool| -> Vec<SeriesRead> {
+        let series = place.store.series_values(&runs, wanted).unwrap().into_iter();
         let values =
             |one: &kelvin_store::StoredSeries| one.values.iter().map(|value| (value.run, value.value)).collect();
         series.map(|one| (one.metric.to_string(), one.version, values(&one))).collect()
     };
     let b = [("os.b".to_owned(), 1, vec![(0, 3.0)]), ("os.b".to_owned(), 2, vec![(1, 5.0), (2, 9.0)])];
     assert_eq!(read(&|metric| metric == "os.b"), b);
-    assert_eq!(read(&all)[0], ("os.a".to_owned(), 1, vec![(2, 90.0)]));
+    assert_eq!(read(&any_metric)[0], ("os.a".to_owned(), 1, vec![(2, 90.0)]));
     // The newest of them only.
-    assert_eq!(place.store.runs_in_history(&["m1".into()], "quick", 2).unwrap()[0].id, "m1-05");
-    let both = place.store.runs_in_history(&["m1".into(), "m2".into()], "quick", 9).unwrap();
+    assert_eq!(place.store.history_runs(&["m1".into()], "quick", 2).unwrap()[0].id, "m1-05");
+    let both = place.store.history_runs(&["m1".into(), "m2".into()], "quick", 9).unwrap();
     assert_eq!(both.iter().map(|run| run.id.as_str()).collect::<Vec<&str>>(), ["m1-03", "m1-05", "m2-06", "m1-09"]);
 }
 
-fn machines_are_those_with_figures_the_newest_first(fresh: &Fresh) {
-    let place = Place::new(fresh);
-    place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
-    place.run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
-    place.run(("m2", "default"), 3, &[("os.a", 1, 3.0)]);
-    place.run(("m3", "quick"), 4, &[]);
+fn machines_are_listed_newest_first(fresh: &StoreFactory) {
+    let place = HistoryStore::new(fresh);
+    place.insert_run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
+    place.insert_run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
+    place.insert_run(("m2", "default"), 3, &[("os.a", 1, 3.0)]);
+    place.insert_run(("m3", "quick"), 4, &[]);
     // A partial run has no figures that count.
     place.store.insert(&Run { status: RunStatus::Partial("killed".into()), ..sample_run() }).unwrap();
     let machines = place.store.machines().unwrap();
     let told: Vec<(&str, &str, usize, &str)> =
         machines.iter().map(|one| (one.machine.as_str(), one.mode.as_str(), one.runs, one.newest.as_str())).collect();
     assert_eq!(told, [("m2", "default", 1, "m2-03"), ("m1", "quick", 2, "m1-02")]);
-    let outline = place.store.outline_of("m2-03").unwrap();
+    let outline = place.store.header_of("m2-03").unwrap();
     assert_eq!((outline.id.as_str(), outline.machine.identity.as_str()), ("m2-03", "m2"));
-    assert!(place.store.outline_of("m2").is_err(), "an id, and no beginning of one");
+    assert!(place.store.header_of("m2").is_err(), "an id, and no beginning of one");
 }
 
-fn of_other_machines_the_latest_value_counts(fresh: &Fresh) {
-    let place = Place::new(fresh);
-    place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0), ("os.b", 1, 10.0)]);
-    place.run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
-    place.run(("m2", "quick"), 3, &[("os.a", 1, 3.0)]);
-    place.run(("m2", "default"), 4, &[("os.a", 1, 4.0)]);
+fn latest_value_of_other_machines_counts(fresh: &StoreFactory) {
+    let place = HistoryStore::new(fresh);
+    place.insert_run(("m1", "quick"), 1, &[("os.a", 1, 1.0), ("os.b", 1, 10.0)]);
+    place.insert_run(("m1", "quick"), 2, &[("os.a", 1, 2.0)]);
+    place.insert_run(("m2", "quick"), 3, &[("os.a", 1, 3.0)]);
+    place.insert_run(("m2", "default"), 4, &[("os.a", 1, 4.0)]);
     let machines = [vec!["m1".to_owned()], vec!["m2".to_owned(), "m9".to_owned()]];
-    let latest = place.store.latest(&machines, "quick", &all).unwrap();
-    let of = |metric: &'static str| latest.get(&(Name::new(metric), 1, Case::new().with("n", 1))).cloned();
+    let latest = place.store.latest_values(&machines, "quick", &any_metric).unwrap();
+    let of = |metric: &'static str| latest.get(&(Name::new(metric), 1, Case::new().with_number("n", 1))).cloned();
     assert_eq!((of("os.a"), of("os.b")), (Some(vec![2.0, 3.0]), Some(vec![10.0])));
-    assert!(place.store.latest(&[], "quick", &all).unwrap().is_empty());
+    assert!(place.store.latest_values(&[], "quick", &any_metric).unwrap().is_empty());
 }
 
 /// A store may come from anybody.
 #[test]
-fn what_is_damaged_is_named() {
+fn damaged_series_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("runs.sqlite");
-    let place = Place { store: Store::open(file.as_path()).unwrap() };
-    place.run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
-    let runs = place.store.runs_in_history(&["m1".into()], "quick", 1).unwrap();
+    let place = HistoryStore { store: Store::open(file.as_path()).unwrap() };
+    place.insert_run(("m1", "quick"), 1, &[("os.a", 1, 1.0)]);
+    let runs = place.store.history_runs(&["m1".into()], "quick", 1).unwrap();
     let spoil = |sql: &str| rusqlite::Connection::open(&file).unwrap().execute_batch(sql).unwrap();
     let says = |words: &str| {
-        let error = place.store.histories(&runs, &all).unwrap_err().to_string();
+        let error = place.store.series_values(&runs, &any_metric).unwrap_err().to_string();
         assert!(error.contains(words) && error.contains("is damaged"), "{error}");
     };
     spoil("UPDATE headline SET value = 9e999");
@@ -124,5 +124,5 @@ fn what_is_damaged_is_named() {
     spoil("UPDATE series SET parameters = '{}', metric = 'os a'");
     says("the metric");
     spoil("UPDATE series SET metric = 'os.a'");
-    assert_eq!(place.store.histories(&runs, &all).unwrap()[0].values[0].value, 1.0);
+    assert_eq!(place.store.series_values(&runs, &any_metric).unwrap()[0].values[0].value, 1.0);
 }

@@ -3,8 +3,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod history;
-mod hostile;
+mod hostile_server;
 mod labels;
+mod postgres;
 mod recording;
-mod server;
 mod stores;

@@ -2,28 +2,28 @@
 
 use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
 use crate::common::{sample_run, sample_studies};
-use crate::stores::{Fresh, of_any_store};
+use crate::stores::{StoreFactory, of_any_store};
 use kelvin_model::{
-    Amounts, Case, Estimate, Event, Explanation, Headline, Metric, Name, Part, PartOf, Run, RunStatus, Share,
-    WHY_FORMAT,
+    AmountShare, AmountUnit, Case, EXPLANATION_FORMAT, Estimate, Event, ExplainedPart, Explanation, Metric, Name,
+    PartKind, Run, RunStatus, StoredHeadline,
 };
-use kelvin_store::{AppendError, Conclusion, Filter, FindError, InsertError, Inserted, Kin};
+use kelvin_store::{AppendError, FindError, HistoryFilter, InsertError, InsertOutcome, RunConclusion, RunFilter};
 
 of_any_store! {
-    a_recorded_run_loads_as_it_was_told,
-    any_beginning_of_a_run_is_a_partial_run,
-    an_inserted_run_loads_as_it_was_and_is_inserted_once,
-    a_partial_run_survives_insertion,
-    events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored,
-    a_run_deleted_while_it_is_recorded_is_said_to_be_gone,
-    an_outline_is_amended_but_not_its_plan,
-    conclusions_are_replaced_by_later_ones,
-    names_lead_to_runs,
-    many_candidates_are_cut_short,
-    a_list_is_filtered_and_oldest_first,
-    only_complete_runs_of_the_same_machine_mode_and_method_teach,
-    what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten,
-    headlines_that_cannot_be_are_refused,
+    recorded_run_round_trips,
+    run_without_end_is_partial,
+    inserted_run_round_trips_once,
+    partial_run_can_be_inserted,
+    invalid_events_are_refused_and_not_stored,
+    run_deleted_during_recording_is_gone,
+    header_is_replaced_but_not_its_plan,
+    later_conclusion_replaces_earlier,
+    names_find_runs,
+    ambiguous_name_lists_few_candidates,
+    list_is_filtered_and_oldest_first,
+    spread_history_needs_same_machine_mode_method,
+    spread_history_includes_deprecated_ids,
+    invalid_headlines_are_refused,
 }
 
 /// A run that differs from the sample in its id and start.
@@ -34,21 +34,21 @@ fn run_at(id: &str, minute: u32) -> Run {
     run
 }
 
-fn a_recorded_run_loads_as_it_was_told(fresh: &Fresh) {
-    let store = fresh.store();
+fn recorded_run_round_trips(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let mut recorder = store.recorder();
     for event in sample_events() {
         recorder.event(&event).unwrap();
     }
     let id = &sample_run().outline.id;
     let explanations = vec![explanation()];
-    let conclusion = Conclusion { notes: sample_notes(), explanations, ..Conclusion::of(&sample_run()) };
-    store.finish(id, &conclusion).unwrap();
+    let conclusion = RunConclusion { notes: sample_notes(), explanations, ..RunConclusion::from_run(&sample_run()) };
+    store.store_conclusion(id, &conclusion).unwrap();
     let expected = Run { explanations: vec![explanation()], ..sample_run() };
     assert_eq!(store.load(id).unwrap(), expected);
     let of_nothing = Metric { id: Name::new("test.nothing"), ..sample_metrics()[0] };
     let explanations = vec![Explanation { metric: of_nothing, ..explanation() }];
-    let refused = store.finish(id, &Conclusion { explanations, ..Conclusion::default() });
+    let refused = store.store_conclusion(id, &RunConclusion { explanations, ..RunConclusion::default() });
     assert!(matches!(refused, Err(AppendError::Invalid(_))), "{refused:?}");
     assert_eq!(store.load(id).unwrap(), expected);
 }
@@ -58,7 +58,7 @@ fn explanation() -> Explanation {
     let metric = sample_metrics()[0];
     let all = Estimate { value: 100.0, low: 99.0, high: 101.5, is_range: false };
     Explanation {
-        why_format: WHY_FORMAT,
+        why_format: EXPLANATION_FORMAT,
         kelvin: "0.1.0".into(),
         probe: metric.id,
         metric,
@@ -66,20 +66,23 @@ fn explanation() -> Explanation {
         passes: 4,
         seconds: 1.5,
         figure: all,
-        amounts: Amounts::Operation,
+        amounts: AmountUnit::Operation,
         whole: all,
         predicted: None,
         not_predicted: None,
         predicted_without: None,
-        parts: vec![Part { of: PartOf::Rest, share: Share { amount: all, share: all.over(100.0) } }],
-        not_explained: Share { amount: all, share: all.over(100.0) },
+        parts: vec![ExplainedPart {
+            of: PartKind::Rest,
+            share: AmountShare { amount: all, share: all.divided_by(100.0) },
+        }],
+        not_explained: AmountShare { amount: all, share: all.divided_by(100.0) },
         is_explained: false,
         causes: Vec::new(),
     }
 }
 
-fn any_beginning_of_a_run_is_a_partial_run(fresh: &Fresh) {
-    let store = fresh.store();
+fn run_without_end_is_partial(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let events = sample_events();
     for length in 1..events.len() {
         let mut recorder = store.recorder();
@@ -87,17 +90,17 @@ fn any_beginning_of_a_run_is_a_partial_run(fresh: &Fresh) {
         let stored = store.load("last").unwrap();
         assert_eq!(stored, Run::from_events(events[..length].to_vec()).unwrap());
         assert!(matches!(stored.status, RunStatus::Partial(_)));
-        assert_eq!(store.list(&Filter::default()).unwrap()[0].status, None);
+        assert_eq!(store.list(&RunFilter::default()).unwrap()[0].status, None);
         store.delete("last").unwrap();
     }
 }
 
-fn an_inserted_run_loads_as_it_was_and_is_inserted_once(fresh: &Fresh) {
-    let store = fresh.store();
+fn inserted_run_round_trips_once(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let run = sample_run();
-    assert_eq!(store.insert(&run).unwrap(), Inserted::New);
+    assert_eq!(store.insert(&run).unwrap(), InsertOutcome::New);
     assert_eq!(store.load(&run.outline.id).unwrap(), run);
-    assert_eq!(store.insert(&run).unwrap(), Inserted::AlreadyThere);
+    assert_eq!(store.insert(&run).unwrap(), InsertOutcome::AlreadyThere);
 
     let mut other = run.clone();
     other.notes.push("another note".into());
@@ -110,16 +113,16 @@ fn an_inserted_run_loads_as_it_was_and_is_inserted_once(fresh: &Fresh) {
     assert_eq!(store.load(&run.outline.id).unwrap(), run);
 }
 
-fn a_partial_run_survives_insertion(fresh: &Fresh) {
-    let store = fresh.store();
+fn partial_run_can_be_inserted(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let events = sample_events();
     let run = Run::from_events(events[..4].to_vec()).unwrap();
     store.insert(&run).unwrap();
     assert_eq!(store.load("last").unwrap(), run);
 }
 
-fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored(fresh: &Fresh) {
-    let store = fresh.store();
+fn invalid_events_are_refused_and_not_stored(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let events = sample_events();
     let mut recorder = store.recorder();
     assert!(matches!(recorder.event(&events[2]), Err(AppendError::NotStarted)));
@@ -131,7 +134,7 @@ fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored(fres
     round.seconds = f64::NAN;
     let bad = Event::RoundFinished {
         probe: Name::new("os.syscall.null"),
-        case: Case::new().at(kelvin_model::Point::named("call", "getppid")),
+        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
         round: Box::new(round),
     };
     let error = recorder.event(&bad).unwrap_err().to_string();
@@ -143,8 +146,8 @@ fn events_out_of_order_and_contradictions_are_refused_and_nothing_is_stored(fres
     assert_eq!(store.load("last").unwrap().measurements[0].rounds.len(), 1);
 }
 
-fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone(fresh: &Fresh) {
-    let store = fresh.store();
+fn run_deleted_during_recording_is_gone(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let events = sample_events();
     let mut recorder = store.recorder();
     recorder.event(&events[0]).unwrap();
@@ -152,34 +155,37 @@ fn a_run_deleted_while_it_is_recorded_is_said_to_be_gone(fresh: &Fresh) {
     for event in [&events[2], &events[6], &events[7]] {
         assert!(matches!(recorder.event(event), Err(AppendError::Gone { .. })));
     }
-    assert!(matches!(store.finish("20260131T120000-5f2c", &Conclusion::default()), Err(AppendError::Gone { .. })));
+    assert!(matches!(
+        store.store_conclusion("20260131T120000-5f2c", &RunConclusion::default()),
+        Err(AppendError::Gone { .. })
+    ));
 }
 
-fn an_outline_is_amended_but_not_its_plan(fresh: &Fresh) {
-    let store = fresh.store();
+fn header_is_replaced_but_not_its_plan(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     store.insert(&sample_run()).unwrap();
     let mut outline = sample_outline("20260131T120000-5f2c");
     outline.clock.source_after = Some("hpet".into());
-    store.amend(&outline).unwrap();
+    store.replace_header(&outline).unwrap();
     let stored = store.load("last").unwrap();
-    assert!(stored.clock_changed());
+    assert!(stored.has_clock_changed());
     assert_eq!(stored.measurements, sample_run().measurements);
     outline.plan.pop();
-    assert!(matches!(store.amend(&outline), Err(AppendError::OtherPlan { .. })));
+    assert!(matches!(store.replace_header(&outline), Err(AppendError::OtherPlan { .. })));
 }
 
-fn conclusions_are_replaced_by_later_ones(fresh: &Fresh) {
-    let store = fresh.store();
+fn later_conclusion_replaces_earlier(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     store.insert(&sample_run()).unwrap();
-    let later = Conclusion { studies: sample_studies(), notes: vec!["later".into()], ..Conclusion::default() };
-    store.finish("20260131T120000-5f2c", &later).unwrap();
+    let later = RunConclusion { studies: sample_studies(), notes: vec!["later".into()], ..RunConclusion::default() };
+    store.store_conclusion("20260131T120000-5f2c", &later).unwrap();
     let stored = store.load("last").unwrap();
     assert!(stored.predictions.is_empty());
     assert_eq!(stored.notes.last().map(String::as_str), Some("later"));
 }
 
-fn names_lead_to_runs(fresh: &Fresh) {
-    let store = fresh.store();
+fn names_find_runs(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     assert!(matches!(store.find("last"), Err(FindError::Empty { .. })));
     // Stored in another order than they were made.
     for (id, minute) in [("b-2", 2), ("a-1", 1), ("a-10", 3)] {
@@ -199,16 +205,16 @@ fn names_lead_to_runs(fresh: &Fresh) {
     assert_eq!(says(""), "no run is called \"\" or begins with it");
 }
 
-fn many_candidates_are_cut_short(fresh: &Fresh) {
-    let store = fresh.store();
+fn ambiguous_name_lists_few_candidates(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     for i in 0..10 {
         store.insert(&run_at(&format!("x{i}"), i)).unwrap();
     }
     assert_eq!(store.find("x").unwrap_err().to_string(), "\"x\" could be x9, x8, x7, x6, x5, x4, x3, x2 or 2 more");
 }
 
-fn a_list_is_filtered_and_oldest_first(fresh: &Fresh) {
-    let store = fresh.store();
+fn list_is_filtered_and_oldest_first(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let mut elsewhere = run_at("b", 2);
     elsewhere.outline.machine.identity = "elsewhere".into();
     let mut partial = run_at("c", 1);
@@ -217,14 +223,14 @@ fn a_list_is_filtered_and_oldest_first(fresh: &Fresh) {
         store.insert(&run).unwrap();
     }
     let ids =
-        |filter: &Filter| -> Vec<String> { store.list(filter).unwrap().into_iter().map(|line| line.id).collect() };
-    assert_eq!(ids(&Filter::default()), ["c", "b", "a"]);
-    assert_eq!(ids(&Filter { limit: Some(2), ..Filter::default() }), ["b", "a"]);
-    assert_eq!(ids(&Filter { machine: Some(MACHINE.into()), ..Filter::default() }), ["c", "a"]);
-    assert_eq!(ids(&Filter { complete: true, ..Filter::default() }), ["b", "a"]);
-    assert_eq!(ids(&Filter { mode: Some("thorough".into()), ..Filter::default() }), [""; 0]);
+        |filter: &RunFilter| -> Vec<String> { store.list(filter).unwrap().into_iter().map(|line| line.id).collect() };
+    assert_eq!(ids(&RunFilter::default()), ["c", "b", "a"]);
+    assert_eq!(ids(&RunFilter { limit: Some(2), ..RunFilter::default() }), ["b", "a"]);
+    assert_eq!(ids(&RunFilter { machine: Some(MACHINE.into()), ..RunFilter::default() }), ["c", "a"]);
+    assert_eq!(ids(&RunFilter { complete: true, ..RunFilter::default() }), ["b", "a"]);
+    assert_eq!(ids(&RunFilter { mode: Some("thorough".into()), ..RunFilter::default() }), [""; 0]);
 
-    let line = &store.list(&Filter::default()).unwrap()[0];
+    let line = &store.list(&RunFilter::default()).unwrap()[0];
     assert_eq!(line.status, Some(RunStatus::Partial("interrupted".into())));
     assert_eq!(line.cpu_model.as_deref(), Some("AMD EPYC 9B45"));
     assert_eq!(line.measured_rounds, 2, "failed and declined rounds are not measured ones");
@@ -232,9 +238,9 @@ fn a_list_is_filtered_and_oldest_first(fresh: &Fresh) {
 }
 
 #[test]
-fn a_deleted_run_gives_its_space_back() {
-    let fresh = Fresh::file();
-    let store = fresh.store();
+fn deleted_run_frees_disk_space() {
+    let fresh = StoreFactory::file();
+    let store = fresh.new_store();
     store.insert(&run_at("kept", 1)).unwrap();
     let mut large = run_at("large", 2);
     // Text that zstd cannot shrink much.
@@ -246,24 +252,24 @@ fn a_deleted_run_gives_its_space_back() {
     store.reclaim().unwrap();
     assert!(size() < 300_000, "{} bytes are left", size());
     assert_eq!(store.load("last").unwrap(), run_at("kept", 1));
-    assert!(store.learned(&KIN, &sample_metrics(), 10).unwrap().is_empty());
+    assert!(store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap().is_empty());
 }
 
 /// Whose runs teach: those of the machine and mode of the sample.
-const KIN: Kin<'_> = Kin { machine: MACHINE, mode: Some("quick"), but: &[] };
+const SAMPLE_FILTER: HistoryFilter<'_> = HistoryFilter { machine: MACHINE, mode: Some("quick"), excluded: &[] };
 
-fn headline(value: f64) -> Headline {
-    Headline {
+fn headline(value: f64) -> StoredHeadline {
+    StoredHeadline {
         metric: Name::new("os.syscall.null"),
         version: 1,
-        case: Case::new().at(kelvin_model::Point::named("call", "getppid")),
+        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
         value,
         within_variance: 0.25,
     }
 }
 
-fn only_complete_runs_of_the_same_machine_mode_and_method_teach(fresh: &Fresh) {
-    let store = fresh.store();
+fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let mut elsewhere = run_at("elsewhere", 4);
     elsewhere.outline.machine.identity = "elsewhere".into();
     let mut partial = run_at("partial", 5);
@@ -276,14 +282,17 @@ fn only_complete_runs_of_the_same_machine_mode_and_method_teach(fresh: &Fresh) {
         store.record_headlines(&run.outline.id, &[headline(value)]).unwrap();
     }
     store.insert(&run_at("b", 2)).unwrap();
-    let other_case = Headline { case: Case::new().at(kelvin_model::Point::named("call", "gettid")), ..headline(20.0) };
+    let other_case = StoredHeadline {
+        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "gettid")),
+        ..headline(20.0)
+    };
     store.record_headlines("b", &[headline(7.0)]).unwrap();
     store.record_headlines("b", &[headline(2.0), other_case]).unwrap();
-    let newer_method = Headline { version: 2, ..headline(99.0) };
+    let newer_method = StoredHeadline { version: 2, ..headline(99.0) };
     store.insert(&run_at("d", 6)).unwrap();
     store.record_headlines("d", &[newer_method]).unwrap();
 
-    let learned = store.learned(&KIN, &sample_metrics(), 10).unwrap();
+    let learned = store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 10).unwrap();
     let rows: Vec<_> = learned.iter().map(|l| (l.case.to_string(), l.headlines.clone(), l.within.clone())).collect();
     assert_eq!(
         rows,
@@ -292,55 +301,61 @@ fn only_complete_runs_of_the_same_machine_mode_and_method_teach(fresh: &Fresh) {
             ("call=gettid".to_owned(), vec![20.0], vec![0.25]),
         ]
     );
-    assert_eq!(store.learned(&KIN, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
+    assert_eq!(store.spread_history(&SAMPLE_FILTER, &sample_metrics(), 2).unwrap()[0].headlines, [2.0, 3.0]);
     let base = Metric::duration("test.base", "What others are held over");
     let over = |run: &str, value: f64, base_value: f64| {
-        let of_base = Headline { metric: base.id, case: Case::new(), ..headline(base_value) };
+        let of_base = StoredHeadline { metric: base.id, case: Case::new(), ..headline(base_value) };
         store.record_headlines(run, &[headline(value), of_base]).unwrap();
     };
     over("a", 1.0, 2.0);
     over("c", 3.0, 4.0);
-    let over_base = store.learned_over(&KIN, &sample_metrics(), &base, 10).unwrap();
+    let over_base = store.spread_history_over(&SAMPLE_FILTER, &sample_metrics(), &base, 10).unwrap();
     let rows: Vec<_> = over_base.iter().map(|l| (l.headlines.clone(), l.within.clone())).collect();
     assert_eq!(rows, [(vec![0.5, 0.75], vec![0.25 / 4.0, 0.25 / 16.0])]);
-    let but_a = store.learned_over(&Kin { but: &["a"], ..KIN }, &sample_metrics(), &base, 10).unwrap();
+    let but_a = store
+        .spread_history_over(&HistoryFilter { excluded: &["a"], ..SAMPLE_FILTER }, &sample_metrics(), &base, 10)
+        .unwrap();
     assert_eq!(but_a[0].headlines, [0.75]);
-    let but_two = store.learned(&Kin { but: &["a", "c", "nobody"], ..KIN }, &sample_metrics(), 10).unwrap();
+    let but_two = store
+        .spread_history(&HistoryFilter { excluded: &["a", "c", "nobody"], ..SAMPLE_FILTER }, &sample_metrics(), 10)
+        .unwrap();
     assert_eq!(but_two[0].headlines, [2.0]);
-    let of_any_mode = store.learned(&Kin { mode: None, ..KIN }, &sample_metrics(), 10).unwrap();
+    let of_any_mode =
+        store.spread_history(&HistoryFilter { mode: None, ..SAMPLE_FILTER }, &sample_metrics(), 10).unwrap();
     assert_eq!(of_any_mode[0].headlines, [1.0, 2.0, 3.0, 4.0]);
 }
 
-fn what_a_run_taught_of_a_metric_under_its_former_name_is_not_forgotten(fresh: &Fresh) {
-    let store = fresh.store();
+fn spread_history_includes_deprecated_ids(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     let metric = Metric::duration("net.peer.offered.reordered", "Share that was reordered");
-    let at = |name| Headline { metric: Name::new(name), case: Case::new(), ..headline(0.0) };
+    let at = |name| StoredHeadline { metric: Name::new(name), case: Case::new(), ..headline(0.0) };
     for (number, name) in [(1, "net.peer.offered.overtaken"), (2, "net.peer.offered.reordered")] {
         let id = number.to_string();
         store.insert(&run_at(&id, number)).unwrap();
-        store.record_headlines(&id, &[Headline { value: number as f64, ..at(name) }]).unwrap();
+        store.record_headlines(&id, &[StoredHeadline { value: number as f64, ..at(name) }]).unwrap();
     }
-    let learned = store.learned(&KIN, &[metric], 10).unwrap();
+    let learned = store.spread_history(&SAMPLE_FILTER, &[metric], 10).unwrap();
     let rows: Vec<_> = learned.iter().map(|l| (l.metric, l.headlines.as_slice())).collect();
     assert_eq!(rows, [(metric.id, [1.0, 2.0].as_slice())]);
 }
 
-fn headlines_that_cannot_be_are_refused(fresh: &Fresh) {
-    let store = fresh.store();
+fn invalid_headlines_are_refused(fresh: &StoreFactory) {
+    let store = fresh.new_store();
     store.insert(&sample_run()).unwrap();
-    let says =
-        |headlines: &[Headline]| store.record_headlines("20260131T120000-5f2c", headlines).unwrap_err().to_string();
+    let says = |headlines: &[StoredHeadline]| {
+        store.record_headlines("20260131T120000-5f2c", headlines).unwrap_err().to_string()
+    };
     assert_eq!(says(&[headline(f64::NAN)]), "field headlines[0].value: NaN is not a finite number");
     assert_eq!(says(&[headline(1.0), headline(2.0)]), "field headlines[1]: os.syscall.null call=getppid comes twice");
-    let negative = Headline { within_variance: -1.0, ..headline(1.0) };
+    let negative = StoredHeadline { within_variance: -1.0, ..headline(1.0) };
     assert_eq!(says(&[negative]), "field headlines[0].within_variance: -1 is below 0");
     assert!(matches!(store.record_headlines("nobody", &[]), Err(AppendError::Gone { .. })));
 }
 
 #[test]
-fn a_damaged_or_newer_run_is_named_and_others_still_load() {
-    let fresh = Fresh::file();
-    let store = fresh.store();
+fn damaged_or_newer_run_is_named() {
+    let fresh = StoreFactory::file();
+    let store = fresh.new_store();
     for (id, minute) in [("whole", 1), ("damaged", 2), ("newer", 3)] {
         store.insert(&run_at(id, minute)).unwrap();
     }

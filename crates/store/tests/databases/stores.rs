@@ -3,15 +3,15 @@
 use std::ffi::OsStr;
 
 use kelvin_store::{Location, Store};
-use kelvin_testing::postgres::Postgres;
+use kelvin_testing::postgres::TestPostgres;
 use tempfile::TempDir;
 
 /// Where new stores are made.
-pub enum Fresh {
+pub enum StoreFactory {
     /// Files in a directory.
     File(TempDir),
     /// Databases of a server.
-    Server(&'static Postgres),
+    Server(&'static TestPostgres),
 }
 
 /// The store at a URL, without any environment.
@@ -19,7 +19,7 @@ pub fn location(url: &str) -> Location {
     Location::parse(OsStr::new(url), |_| None).unwrap()
 }
 
-impl Fresh {
+impl StoreFactory {
     /// In files.
     pub fn file() -> Self {
         Self::File(tempfile::tempdir().unwrap())
@@ -27,11 +27,11 @@ impl Fresh {
 
     /// At a server; `None`, and said, where none can be started.
     pub fn server(what: &str) -> Option<Self> {
-        Postgres::shared(what).map(Self::Server)
+        TestPostgres::shared(what).map(Self::Server)
     }
 
     /// A new and empty store.
-    pub fn store(&self) -> Store {
+    pub fn new_store(&self) -> Store {
         match self {
             Self::File(directory) => {
                 let taken = std::fs::read_dir(directory.path()).unwrap().count();
@@ -48,14 +48,14 @@ macro_rules! of_any_store {
         mod in_a_file {
             $(#[test]
             fn $name() {
-                super::$name(&crate::stores::Fresh::file());
+                super::$name(&crate::stores::StoreFactory::file());
             })*
         }
 
         mod on_a_server {
             $(#[test]
             fn $name() {
-                if let Some(fresh) = crate::stores::Fresh::server(stringify!($name)) {
+                if let Some(fresh) = crate::stores::StoreFactory::server(stringify!($name)) {
                     super::$name(&fresh);
                 }
             })*

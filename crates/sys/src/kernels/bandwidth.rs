@@ -8,7 +8,7 @@ mod library;
 mod x86_64;
 
 use crate::Result;
-use crate::memory::{Arena, Pages};
+use crate::memory::{Arena, PagePolicy};
 #[cfg(target_arch = "aarch64")]
 use aarch64 as arch;
 #[cfg(target_arch = "x86_64")]
@@ -49,7 +49,7 @@ impl Operation {
     }
 
     /// Its variants on this processor.
-    pub fn kernels(self) -> Vec<Kernel> {
+    pub fn kernels(self) -> Vec<BandwidthKernel> {
         arch::kernels(self)
     }
 }
@@ -58,16 +58,16 @@ impl Operation {
 pub(super) type Routine =
     unsafe extern "C" fn(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
 
-pub use library::{library, library_copy};
+pub use library::{library_copy, memcpy_library};
 
 /// One variant of one operation.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel {
+pub struct BandwidthKernel {
     name: &'static str,
     routine: Routine,
 }
 
-impl Kernel {
+impl BandwidthKernel {
     pub(super) const fn new(name: &'static str, routine: Routine) -> Self {
         Self { name, routine }
     }
@@ -79,18 +79,18 @@ impl Kernel {
 
     /// Whether it is a non-temporal variant of an operation that also has ordinary ones: its stores leave nothing in
     /// the caches for the next pass.
-    pub fn passes_caches_by(&self) -> bool {
+    pub fn bypasses_caches(&self) -> bool {
         self.name.ends_with("non-temporal")
     }
 }
 
 /// Bytes per loop iteration of a kernel: arrays are a multiple of it.
-pub const TURN: usize = 512;
+pub const LOOP_BYTES: usize = 512;
 /// Offset within the page of each array relative to the one before: a third of a page in whole lines, against 4 KiB
 /// aliasing of stores with later loads.
-const SKEW: usize = 1344;
+const ARRAY_SKEW: usize = 1344;
 /// Bytes of a page, for the skew.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// The memory of one CPU, of the requested size for any operation, which divides it among its arrays.
 #[derive(Debug)]
@@ -101,10 +101,10 @@ pub struct Arrays {
 
 /// A part of every array of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Its first byte in each array, a multiple of [`TURN`].
+pub struct ArrayWindow {
+    /// Its first byte in each array, a multiple of [`LOOP_BYTES`].
     pub start: usize,
-    /// Its bytes in each array, a multiple of [`TURN`], not zero.
+    /// Its bytes in each array, a multiple of [`LOOP_BYTES`], not zero.
     pub bytes: usize,
 }
 
@@ -113,11 +113,14 @@ impl Arrays {
     ///
     /// # Errors
     /// No memory, or fewer than three iterations' worth requested.
-    pub fn new(bytes: usize, pages: Pages) -> Result<Self> {
-        if bytes < 3 * TURN {
-            return Err(crate::Error::other(format!("a working set of {bytes} bytes: at least {} needed", 3 * TURN)));
+    pub fn new(bytes: usize, pages: PagePolicy) -> Result<Self> {
+        if bytes < 3 * LOOP_BYTES {
+            return Err(crate::Error::other(format!(
+                "a working set of {bytes} bytes: at least {} needed",
+                3 * LOOP_BYTES
+            )));
         }
-        let arena = Arena::populated(bytes + Operation::Triad.arrays() * (PAGE + SKEW), pages)?;
+        let arena = Arena::populated(bytes + Operation::Triad.arrays() * (PAGE_BYTES + ARRAY_SKEW), pages)?;
         let mut arrays = Self { arena, bytes };
         arrays.arena.as_mut_slice().fill(0x3f);
         Ok(arrays)
@@ -135,7 +138,7 @@ impl Arrays {
 
     /// Bytes of each array of an operation.
     pub fn array_bytes(&self, operation: Operation) -> usize {
-        self.bytes / operation.arrays() / TURN * TURN
+        self.bytes / operation.arrays() / LOOP_BYTES * LOOP_BYTES
     }
 
     /// Flushes it from every cache.
@@ -148,16 +151,16 @@ impl Arrays {
     /// # Panics
     /// If the window is empty, not made of whole turns, or does not lie in the arrays: a bug of the caller.
     #[inline]
-    pub fn run(&mut self, operation: Operation, kernel: &Kernel, window: Window, passes: u64) {
+    pub fn run(&mut self, operation: Operation, kernel: &BandwidthKernel, window: ArrayWindow, passes: u64) {
         let each = self.array_bytes(operation);
         assert!(
             window.bytes > 0
-                && window.bytes.is_multiple_of(TURN)
-                && window.start.is_multiple_of(TURN)
+                && window.bytes.is_multiple_of(LOOP_BYTES)
+                && window.start.is_multiple_of(LOOP_BYTES)
                 && window.start + window.bytes <= each,
             "{window:?} of arrays of {each} bytes"
         );
-        let distance = each.next_multiple_of(PAGE) + SKEW;
+        let distance = each.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
         let first = self.arena.as_mut_slice()[window.start..].as_mut_ptr();
         // The arrays of one operation: the one written to first, then those read from. A kernel uses as many as it has;
         // what reads or writes a single array is given that one.
@@ -175,13 +178,13 @@ mod tests {
     use super::*;
 
     /// What an operation leaves in the array that it writes to, from arrays of which each byte tells where it is.
-    fn outcome(operation: Operation, kernel: &Kernel, bytes: usize, passes: u64) -> (Arrays, Vec<u8>) {
-        let mut arrays = Arrays::new(bytes, Pages::Base).unwrap();
+    fn run_kernel(operation: Operation, kernel: &BandwidthKernel, bytes: usize, passes: u64) -> (Arrays, Vec<u8>) {
+        let mut arrays = Arrays::new(bytes, PagePolicy::Base).unwrap();
         for (at, double) in arrays.arena.as_mut_slice().chunks_exact_mut(8).enumerate() {
             double.copy_from_slice(&(at as f64).to_le_bytes());
         }
         let before = arrays.arena.as_slice().to_vec();
-        let window = Window { start: 0, bytes: arrays.array_bytes(operation) };
+        let window = ArrayWindow { start: 0, bytes: arrays.array_bytes(operation) };
         arrays.run(operation, kernel, window, passes);
         (arrays, before)
     }
@@ -191,15 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_writes_what_its_operation_says_and_nothing_else() {
+    fn every_kernel_writes_only_its_result() {
         for operation in Operation::ALL {
             let mut kernels = operation.kernels();
             assert!(!kernels.is_empty());
             kernels.extend((operation == Operation::Copy).then(library_copy));
             for (kernel, passes) in kernels.iter().flat_map(|kernel| [(kernel, 1), (kernel, 3)]) {
-                let (arrays, before) = outcome(operation, kernel, 3 * 5 * TURN, passes);
+                let (arrays, before) = run_kernel(operation, kernel, 3 * 5 * LOOP_BYTES, passes);
                 let (after, each) = (arrays.arena.as_slice(), arrays.array_bytes(operation));
-                let distance = each.next_multiple_of(PAGE) + SKEW;
+                let distance = each.next_multiple_of(PAGE_BYTES) + ARRAY_SKEW;
                 let wanted = match operation {
                     Operation::Read => before[..each].to_vec(),
                     Operation::Copy => before[distance..distance + each].to_vec(),
@@ -224,31 +227,31 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_all_that_is_touched() {
+    fn only_the_window_is_touched() {
         for operation in [Operation::Write, Operation::Fill, Operation::Zero, Operation::NonTemporalWrite] {
             for kernel in operation.kernels() {
-                let mut arrays = Arrays::new(8 * TURN, Pages::Base).unwrap();
+                let mut arrays = Arrays::new(8 * LOOP_BYTES, PagePolicy::Base).unwrap();
                 arrays.arena.as_mut_slice().fill(7);
-                arrays.run(operation, &kernel, Window { start: 2 * TURN, bytes: 3 * TURN }, 1);
+                arrays.run(operation, &kernel, ArrayWindow { start: 2 * LOOP_BYTES, bytes: 3 * LOOP_BYTES }, 1);
                 let touched = arrays.arena.as_slice().iter().filter(|&&byte| byte != 7).count();
-                assert_eq!(touched, 3 * TURN, "{operation:?} {}", kernel.name());
-                assert!(arrays.arena.as_slice()[2 * TURN..5 * TURN].iter().all(|&byte| byte != 7));
+                assert_eq!(touched, 3 * LOOP_BYTES, "{operation:?} {}", kernel.name());
+                assert!(arrays.arena.as_slice()[2 * LOOP_BYTES..5 * LOOP_BYTES].iter().all(|&byte| byte != 7));
             }
         }
     }
 
     #[test]
     #[should_panic(expected = "of arrays of 1024 bytes")]
-    fn a_window_beyond_the_arrays_is_refused() {
-        let mut arrays = Arrays::new(3 * 1024, Pages::Base).unwrap();
+    fn out_of_range_window_is_refused() {
+        let mut arrays = Arrays::new(3 * 1024, PagePolicy::Base).unwrap();
         let kernel = Operation::Triad.kernels()[0];
-        arrays.run(Operation::Triad, &kernel, Window { start: 0, bytes: 1536 }, 1);
+        arrays.run(Operation::Triad, &kernel, ArrayWindow { start: 0, bytes: 1536 }, 1);
     }
 
     #[test]
-    fn non_temporal_variants_are_marked_and_never_the_only_ones() {
+    fn non_temporal_kernels_have_alternatives() {
         for operation in Operation::ALL {
-            let round = operation.kernels().into_iter().filter(Kernel::passes_caches_by).count();
+            let round = operation.kernels().into_iter().filter(BandwidthKernel::bypasses_caches).count();
             assert!(round < operation.kernels().len(), "{operation:?}");
             let has_ways_round = !matches!(operation, Operation::Read | Operation::Write | Operation::NonTemporalWrite);
             assert_eq!(round > 0, has_ways_round, "{operation:?}");
@@ -257,17 +260,17 @@ mod tests {
 
     #[test]
     fn eviction_changes_no_byte() {
-        let (arrays, _) = outcome(Operation::Write, &Operation::Write.kernels()[0], 3 * TURN, 1);
+        let (arrays, _) = run_kernel(Operation::Write, &Operation::Write.kernels()[0], 3 * LOOP_BYTES, 1);
         let before = arrays.arena.as_slice().to_vec();
         arrays.evict();
         assert_eq!(arrays.arena.as_slice(), before);
     }
 
     #[test]
-    fn a_working_set_is_divided_among_the_arrays() {
-        let arrays = Arrays::new(48 << 10, Pages::Base).unwrap();
+    fn working_set_is_divided_among_arrays() {
+        let arrays = Arrays::new(48 << 10, PagePolicy::Base).unwrap();
         let each = Operation::ALL.map(|operation| arrays.array_bytes(operation));
         assert_eq!(each, [48 << 10, 48 << 10, 24 << 10, 48 << 10, 48 << 10, 48 << 10, 16 << 10]);
-        assert!(Arrays::new(1024, Pages::Base).is_err());
+        assert!(Arrays::new(1024, PagePolicy::Base).is_err());
     }
 }

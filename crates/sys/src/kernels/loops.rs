@@ -103,13 +103,13 @@ pub fn counted_loop(iterations: u64) {
 /// Which of the branches in [`branches`] are taken: those at which a number, multiplied and added to before each, is
 /// negative.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcomes {
+pub struct BranchOutcomes {
     number: u64,
     multiplier: u64,
     increment: u64,
 }
 
-impl Outcomes {
+impl BranchOutcomes {
     /// All of them.
     pub const ALWAYS: Self = Self { number: 1 << 63, multiplier: 1, increment: 0 };
     /// None.
@@ -124,7 +124,7 @@ impl Outcomes {
 
 /// `iterations` conditional branches, with the same instructions for any outcomes; returns how many were not taken.
 #[inline(always)]
-pub fn branches(outcomes: &mut Outcomes, iterations: u64) -> u64 {
+pub fn branches(outcomes: &mut BranchOutcomes, iterations: u64) -> u64 {
     let mut count = 0u64;
     // SAFETY: works on registers only.
     unsafe {

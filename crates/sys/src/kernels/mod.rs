@@ -17,7 +17,7 @@ mod calls_x86_64;
 #[cfg(target_arch = "x86_64")]
 use calls_x86_64 as calls_arch;
 mod loops;
-mod procedure;
+mod procedure_calls;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 mod xor;
@@ -32,46 +32,49 @@ pub use arch::{
 use calls_arch::emitted;
 pub(crate) use calls_arch::{system_call, system_calls};
 pub(crate) use loops::chase;
-pub use loops::{Outcomes, branches, chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
+pub use loops::{BranchOutcomes, branches, chain_add, chain_load, chain_multiply, counted_loop, independent_adds};
 #[cfg(test)]
 use loops::{chain_add_result, chain_multiply_result, independent_adds_results};
-pub use procedure::{Calls, MOST_ARGUMENTS, Via};
+pub use procedure_calls::{CallLoop, CallPath, MAX_ARGUMENTS};
 pub use xor::xor;
 
 /// Adds in one iteration of [`chain_add`], multiplies of [`chain_multiply`], loads of [`chain_load`].
-pub const CHAIN: u64 = 64;
+pub const CHAIN_LENGTH: u64 = 64;
 
 /// Adds in one iteration of [`independent_adds`].
-pub const BLOCK: u64 = 64;
+pub const BLOCK_LENGTH: u64 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_null_call_is_a_call() {
+    fn null_call_enters_kernel() {
         assert_eq!(null_system_calls(3), i64::from(std::os::unix::process::parent_id()));
     }
 
     #[test]
-    fn the_counter_moves_forward() {
+    fn counter_is_monotonic() {
         let first = counter_start();
         let second = counter_stop();
         assert!(second > first);
     }
 
     #[test]
-    fn branches_go_where_the_generator_says() {
+    fn branches_follow_generator() {
         let mut number = 12_345u64;
         let mut positive = 0;
         for _ in 0..1000 {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             positive += u64::from(number >> 63 == 0);
         }
-        let mut outcomes = Outcomes::random(12_345);
+        let mut outcomes = BranchOutcomes::random(12_345);
         let counted = branches(&mut outcomes, 400) + branches(&mut outcomes, 600);
         assert!(counted == positive && (450..550).contains(&counted), "{counted} of {positive}");
-        assert_eq!((branches(&mut { Outcomes::NEVER }, 1000), branches(&mut { Outcomes::ALWAYS }, 1000)), (1000, 0));
+        assert_eq!(
+            (branches(&mut { BranchOutcomes::NEVER }, 1000), branches(&mut { BranchOutcomes::ALWAYS }, 1000)),
+            (1000, 0)
+        );
     }
 
     /// Instructions that a process executes to run a kernel for so many iterations, by stepping through it; `None` where that is not allowed.
@@ -110,33 +113,33 @@ mod tests {
     }
 
     #[test]
-    fn kernels_execute_as_many_instructions_as_they_say() {
+    fn kernels_execute_stated_instructions() {
         // The loop control of an iteration: decrement and branch.
         const AGAIN: u64 = 2;
         for (name, kernel, each) in [
-            ("chain_add", chain_add as fn(u64), CHAIN + AGAIN),
-            ("chain_multiply", chain_multiply, CHAIN + AGAIN),
-            ("chain_load", chain_load, CHAIN + AGAIN),
-            ("independent_adds", independent_adds, BLOCK + AGAIN),
+            ("chain_add", chain_add as fn(u64), CHAIN_LENGTH + AGAIN),
+            ("chain_multiply", chain_multiply, CHAIN_LENGTH + AGAIN),
+            ("chain_load", chain_load, CHAIN_LENGTH + AGAIN),
+            ("independent_adds", independent_adds, BLOCK_LENGTH + AGAIN),
             ("counted_loop", counted_loop, AGAIN),
         ] {
             // Of a call with more iterations nothing else is different.
             let [one, four] = [1, 4].map(|iterations| executed(kernel, iterations));
             let Some((one, four)) = one.zip(four) else {
-                let missing = kelvin_testing::Missing::right("a child cannot be traced");
-                return missing.skips("counting the instructions of the kernels");
+                let missing = kelvin_testing::MissingRequirement::privilege("a child cannot be traced");
+                return missing.report_skip("counting the instructions of the kernels");
             };
             assert_eq!(four - one, 3 * each, "{name}: {one} instructions for one iteration, {four} for four");
         }
     }
 
     #[test]
-    fn chains_have_the_results_of_their_work() {
+    fn chain_results_are_correct() {
         for iterations in [1, 2, 1000] {
-            assert_eq!(chain_add_result(iterations), CHAIN * iterations, "{iterations}");
-            let product = (0..CHAIN * iterations).fold(3u64, |product, _| product.wrapping_mul(3));
+            assert_eq!(chain_add_result(iterations), CHAIN_LENGTH * iterations, "{iterations}");
+            let product = (0..CHAIN_LENGTH * iterations).fold(3u64, |product, _| product.wrapping_mul(3));
             assert_eq!(chain_multiply_result(iterations), product, "{iterations}");
-            assert_eq!(independent_adds_results(iterations), [BLOCK / 8 * iterations; 8], "{iterations}");
+            assert_eq!(independent_adds_results(iterations), [BLOCK_LENGTH / 8 * iterations; 8], "{iterations}");
         }
     }
 }

@@ -5,11 +5,11 @@
 pub fn xor(block: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     {
-        if block.len() >= WIDE && std::arch::is_x86_feature_detected!("avx512f") {
+        if block.len() >= BYTES_PER_ITERATION && std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has what the function is compiled for.
             return unsafe { with_avx512(block) };
         }
-        if block.len() >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
+        if block.len() >= BYTES_PER_ITERATION && std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: as above.
             return unsafe { with_avx2(block) };
         }
@@ -18,7 +18,7 @@ pub fn xor(block: &[u8]) -> u32 {
 }
 
 /// Bytes per loop iteration: eight registers of 512 bits, so that as many loads are in flight.
-const WIDE: usize = 512;
+const BYTES_PER_ITERATION: usize = 512;
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
@@ -35,8 +35,8 @@ fn with_avx2(block: &[u8]) -> u32 {
 /// The same for every processor; compiled once for each set of instructions that it is inlined into.
 #[inline(always)]
 fn fold(block: &[u8]) -> u32 {
-    let mut lanes = [0u64; WIDE / 8];
-    let (turns, rest) = block.as_chunks::<WIDE>();
+    let mut lanes = [0u64; BYTES_PER_ITERATION / 8];
+    let (turns, rest) = block.as_chunks::<BYTES_PER_ITERATION>();
     for turn in turns {
         let (words, _) = turn.as_chunks::<8>();
         for (lane, word) in lanes.iter_mut().zip(words) {
@@ -65,8 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn every_length_and_alignment_is_what_the_definition_says() {
-        let bytes: Vec<u8> = (0..3 * WIDE as u32 + 40).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fn every_length_and_alignment_matches_definition() {
+        let bytes: Vec<u8> =
+            (0..3 * BYTES_PER_ITERATION as u32 + 40).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for start in 0..8 {
             for end in start..bytes.len() {
                 let block = &bytes[start..end];

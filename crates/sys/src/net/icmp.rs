@@ -8,7 +8,7 @@ use crate::{Error, Result, check};
 
 /// The kind of echo socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EchoSocket {
+pub enum EchoSocketKind {
     /// A ping socket: the kernel fills in identifier and checksum, and delivers the message alone.
     Datagram,
     /// A raw socket: the sender sets identifier and checksum, and received messages have an IP header.
@@ -25,14 +25,14 @@ const ECHO_REPLY: u32 = 0;
 ///
 /// # Errors
 /// `PermissionDenied` if neither kind is allowed.
-pub fn socket() -> Result<(UdpSocket, EchoSocket)> {
+pub fn open_echo_socket() -> Result<(UdpSocket, EchoSocketKind)> {
     match open(libc::SOCK_DGRAM) {
-        Ok(socket) => Ok((UdpSocket::from(socket), EchoSocket::Datagram)),
+        Ok(socket) => Ok((UdpSocket::from(socket), EchoSocketKind::Datagram)),
         // EACCES: the user's group is not in net.ipv4.ping_group_range; a raw socket needs CAP_NET_RAW instead.
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             let socket = open(libc::SOCK_RAW)?;
-            only_replies(&socket)?;
-            Ok((UdpSocket::from(socket), EchoSocket::Raw))
+            filter_replies(&socket)?;
+            Ok((UdpSocket::from(socket), EchoSocketKind::Raw))
         }
         Err(error) => Err(error),
     }
@@ -46,7 +46,7 @@ fn open(kind: libc::c_int) -> Result<OwnedFd> {
 }
 
 /// Filters everything but echo replies on a raw socket, which otherwise receives everything.
-fn only_replies(socket: &OwnedFd) -> Result<()> {
+fn filter_replies(socket: &OwnedFd) -> Result<()> {
     let filter: u32 = !(1 << ECHO_REPLY);
     // SAFETY: the filter is valid for its size.
     let result = unsafe {

@@ -94,9 +94,9 @@ fn address(pointer: *const libc::sockaddr) -> Option<IpAddr> {
 ///
 /// # Errors
 /// `ENODEV` without such an interface.
-pub fn largest_packet(interface: &str) -> Result<u32> {
+pub fn mtu(interface: &str) -> Result<u32> {
     let socket = socket()?;
-    let mut request = request(interface)?;
+    let mut request = new_request(interface)?;
     // SAFETY: the request names its interface with a terminated string, and this command writes an integer into it.
     let bytes = unsafe {
         check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &raw mut request))?;
@@ -114,7 +114,7 @@ pub(crate) fn socket() -> Result<OwnedFd> {
 }
 
 /// A query of an interface: its name in an otherwise empty request.
-pub(crate) fn request(interface: &str) -> Result<libc::ifreq> {
+pub(crate) fn new_request(interface: &str) -> Result<libc::ifreq> {
     let bytes = interface.as_bytes();
     if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
         return Err(Error::new(
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_has_its_address_and_a_largest_packet() {
+    fn loopback_has_address_and_mtu() {
         let with = |address: &str| with_address(address.parse().unwrap()).unwrap();
         assert_eq!(with("127.0.0.1:1").as_deref(), Some("lo"));
         assert_eq!(with("[::ffff:127.0.0.1]:1").as_deref(), Some("lo"));
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!((name(lo).unwrap().as_str(), with(&format!("[fe80::1%{lo}]:1")).as_deref()), ("lo", Some("lo")));
         assert!(number("nosuchif0").is_err() && number("").is_err() && name(u32::MAX).is_err());
         let said = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap();
-        assert_eq!(largest_packet("lo").unwrap().to_string(), said.trim());
-        assert!(largest_packet("nosuchif0").is_err() && largest_packet("").is_err());
+        assert_eq!(mtu("lo").unwrap().to_string(), said.trim());
+        assert!(mtu("nosuchif0").is_err() && mtu("").is_err());
     }
 }

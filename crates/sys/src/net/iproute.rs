@@ -2,17 +2,17 @@
 
 use std::process::Command;
 
-use crate::spawn::of_process;
+use crate::thread_spawn::process_error;
 
 /// Bytes that pass a limited link at once: what is due in 5 ms, and at least this much. A smaller burst loses rate to late timers.
-const LEAST_BURST: u64 = 128 << 10;
+const MIN_BURST_BYTES: u64 = 128 << 10;
 const BURSTS_PER_SECOND: u64 = 200;
 /// Maximum queueing delay of a packet.
-const LATENCY: &str = "50ms";
+const MAX_QUEUE_DELAY: &str = "50ms";
 
 /// Why nothing was configured.
 #[derive(Debug)]
-pub enum Unconfigured {
+pub enum ConfigureError {
     /// The program could not be started.
     Program {
         /// Its name.
@@ -33,23 +33,23 @@ pub enum Unconfigured {
 ///
 /// # Errors
 /// Without the program, the right or the kernel for it.
-pub fn configure(program: &str, arguments: &[&str]) -> Result<(), Unconfigured> {
-    let output = Command::new(program).args(arguments).output().map_err(of_process);
-    let output = output.map_err(|error| Unconfigured::Program { name: program.to_owned(), error })?;
+pub fn configure(program: &str, arguments: &[&str]) -> Result<(), ConfigureError> {
+    let output = Command::new(program).args(arguments).output().map_err(process_error);
+    let output = output.map_err(|error| ConfigureError::Program { name: program.to_owned(), error })?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Unconfigured::Refused { command: format!("{program} {}", arguments.join(" ")), said })
+    Err(ConfigureError::Refused { command: format!("{program} {}", arguments.join(" ")), said })
 }
 
 /// Limits what an interface sends to so many bits a second, by a token bucket filter.
 ///
 /// # Errors
 /// As [`configure`].
-pub fn limit(interface: &str, bits_per_second: u64) -> Result<(), Unconfigured> {
-    let burst = (bits_per_second / 8 / BURSTS_PER_SECOND).max(LEAST_BURST).to_string();
-    let limits = ["rate", &format!("{bits_per_second}bit"), "burst", &burst, "latency", LATENCY];
+pub fn limit_rate(interface: &str, bits_per_second: u64) -> Result<(), ConfigureError> {
+    let burst = (bits_per_second / 8 / BURSTS_PER_SECOND).max(MIN_BURST_BYTES).to_string();
+    let limits = ["rate", &format!("{bits_per_second}bit"), "burst", &burst, "latency", MAX_QUEUE_DELAY];
     configure("tc", &[&["qdisc", "add", "dev", interface, "root", "tbf"][..], &limits].concat())
 }
 
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_not_there_is_told_apart_from_one_that_refuses() {
+    fn missing_and_refusing_programs_differ() {
         let absent = configure("no-such-program-of-iproute", &[]);
-        assert!(matches!(absent, Err(Unconfigured::Program { name, .. }) if name == "no-such-program-of-iproute"));
+        assert!(matches!(absent, Err(ConfigureError::Program { name, .. }) if name == "no-such-program-of-iproute"));
         let refused = configure("sh", &["-c", "echo no >&2; exit 1"]);
-        assert!(matches!(refused, Err(Unconfigured::Refused { said, .. }) if said == "no"));
+        assert!(matches!(refused, Err(ConfigureError::Refused { said, .. }) if said == "no"));
     }
 }

@@ -43,13 +43,13 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn a_new_namespace_reaches_nothing_and_sockets_stay_where_they_were_made() {
+    fn new_namespace_is_isolated() {
         // A separate thread: the others stay where they are.
         let apart = std::thread::spawn(|| {
             let here = Namespace::current().unwrap();
             let before = UdpSocket::bind("127.0.0.1:0").unwrap();
             if let Err(error) = Namespace::enter_new() {
-                return kelvin_testing::Missing::right(error).skips("a network namespace");
+                return kelvin_testing::MissingRequirement::privilege(error).report_skip("a network namespace");
             }
             let inside = UdpSocket::bind("127.0.0.1:0").and_then(|one| one.send_to(&[1], before.local_addr().unwrap()));
             assert!(inside.is_err(), "its loopback device is down");

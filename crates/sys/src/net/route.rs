@@ -7,20 +7,22 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 use super::interface;
-use super::netlink::{self, FAILED, HEADER, REQUEST, attribute, half, message, refused, word};
+use super::netlink::{
+    self, HEADER_BYTES, NLM_F_REQUEST, NLMSG_ERROR, error_of_message, find_attribute, take_message, u16_at, u32_at,
+};
 use crate::{Error, Result};
 
 /// `RTM_NEWROUTE`, `RTM_GETROUTE` of `linux/rtnetlink.h`.
-const NEW_ROUTE: u16 = 24;
-const GET_ROUTE: u16 = 26;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
 /// Bytes of `struct rtmsg`.
-const ABOUT: usize = 12;
+const RTMSG_BYTES: usize = 12;
 /// `RTA_DST`, `RTA_SRC`, `RTA_OIF`.
-const DESTINATION: u16 = 1;
-const SOURCE: u16 = 2;
-const INTERFACE: u16 = 4;
+const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
 /// More than the kernel's answer on one route.
-const BUFFER: usize = 8 << 10;
+const BUFFER_BYTES: usize = 8 << 10;
 
 /// The name of the outgoing interface of packets from one address to the other, in the network namespace of the calling
 /// thread. Ports are ignored.
@@ -37,62 +39,65 @@ pub fn interface_to(destination: SocketAddr, source: SocketAddr) -> Result<Strin
     };
     let mut kernel = netlink::open()?;
     kernel.write_all(&request)?;
-    let mut answer = vec![0; BUFFER];
+    let mut answer = vec![0; BUFFER_BYTES];
     let length = kernel.read(&mut answer)?;
     let mut rest = &answer[..length];
-    while let Some(message) = message(&mut rest) {
-        match half(message, 4) {
-            Some(FAILED) => return Err(refused(message)),
-            Some(NEW_ROUTE) => return interface::name(outgoing(message).ok_or_else(silent)?),
+    while let Some(message) = take_message(&mut rest) {
+        match u16_at(message, 4) {
+            Some(NLMSG_ERROR) => return Err(error_of_message(message)),
+            Some(RTM_NEWROUTE) => return interface::name(outgoing_interface(message).ok_or_else(no_answer)?),
             _ => {}
         }
     }
-    Err(silent())
+    Err(no_answer())
 }
 
-fn silent() -> Error {
+fn no_answer() -> Error {
     Error::new(std::io::ErrorKind::NotFound, "the kernel names no interface for that route")
 }
 
 /// A request for the route from one address to another, by an interface unless its number is 0.
 fn request(family: libc::c_int, [destination, source]: [&[u8]; 2], by: u32) -> Vec<u8> {
     let bits = (8 * destination.len()) as u8;
-    let mut about = [0; ABOUT];
+    let mut about = [0; RTMSG_BYTES];
     about[..3].copy_from_slice(&[family as u8, bits, bits]);
-    let by = if by == 0 { Vec::new() } else { with_length(INTERFACE, &by.to_ne_bytes()) };
-    let parts = [&about[..], &with_length(DESTINATION, destination), &with_length(SOURCE, source), &by].concat();
-    let mut header = [0; HEADER];
-    header[..4].copy_from_slice(&((HEADER + parts.len()) as u32).to_ne_bytes());
-    header[4..6].copy_from_slice(&GET_ROUTE.to_ne_bytes());
-    header[6..8].copy_from_slice(&REQUEST.to_ne_bytes());
+    let by = if by == 0 { Vec::new() } else { attribute_bytes(RTA_OIF, &by.to_ne_bytes()) };
+    let parts = [&about[..], &attribute_bytes(RTA_DST, destination), &attribute_bytes(RTA_SRC, source), &by].concat();
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&((HEADER_BYTES + parts.len()) as u32).to_ne_bytes());
+    header[4..6].copy_from_slice(&RTM_GETROUTE.to_ne_bytes());
+    header[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
     [&header[..], &parts].concat()
 }
 
 /// An attribute. Addresses are multiples of four bytes, so there is no padding.
-fn with_length(kind: u16, content: &[u8]) -> Vec<u8> {
+fn attribute_bytes(kind: u16, content: &[u8]) -> Vec<u8> {
     [&((4 + content.len()) as u16).to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat()
 }
 
 /// The number of the interface in a message about a route.
-fn outgoing(message: &[u8]) -> Option<u32> {
-    word(attribute(message.get(HEADER + ABOUT..)?, INTERFACE)?, 0)
+fn outgoing_interface(message: &[u8]) -> Option<u32> {
+    u32_at(find_attribute(message.get(HEADER_BYTES + RTMSG_BYTES..)?, RTA_OIF)?, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    use kelvin_testing::Missing;
+    use kelvin_testing::MissingRequirement;
 
     use super::*;
 
     #[test]
-    fn traffic_to_this_machine_goes_over_loopback() {
+    fn local_address_routes_over_loopback() {
         let at = |ip: IpAddr| SocketAddr::new(ip, 1);
         let here = at(Ipv4Addr::LOCALHOST.into());
         let found = match interface_to(here, here) {
             Ok(found) => found,
-            Err(error) => return Missing::machine(format!("no rtnetlink: {error}")).skips("a route by loopback"),
+            Err(error) => {
+                return MissingRequirement::machine(format!("no rtnetlink: {error}"))
+                    .report_skip("a route by loopback");
+            }
         };
         assert_eq!(found, "lo");
         assert_eq!(interface_to(at(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into()), here).unwrap(), "lo");
@@ -103,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn any_own_address_goes_over_loopback() {
+    fn own_addresses_route_over_loopback() {
         let what = "the route to an address of this machine";
         let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let Ok(own) = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()) else {
-            return Missing::machine("this machine has no route to other hosts").skips(what);
+            return MissingRequirement::machine("this machine has no route to other hosts").report_skip(what);
         };
         if own.ip().is_loopback() {
-            return Missing::machine("this machine has only loopback addresses").skips(what);
+            return MissingRequirement::machine("this machine has only loopback addresses").report_skip(what);
         }
         assert_eq!(interface_to(own, own).unwrap(), "lo");
         let out = interface_to("192.0.2.1:9".parse().unwrap(), own).unwrap();
@@ -118,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_is_found_among_the_attributes() {
-        let attributes = [with_length(DESTINATION, &[192, 0, 2, 1]), with_length(INTERFACE, &7_u32.to_ne_bytes())];
-        let message = [vec![0; HEADER + ABOUT], attributes.concat()].concat();
-        assert_eq!(outgoing(&message), Some(7));
-        assert!((0..message.len()).all(|length| outgoing(&message[..length]).is_none()));
+    fn interface_parses_from_attributes() {
+        let attributes = [attribute_bytes(RTA_DST, &[192, 0, 2, 1]), attribute_bytes(RTA_OIF, &7_u32.to_ne_bytes())];
+        let message = [vec![0; HEADER_BYTES + RTMSG_BYTES], attributes.concat()].concat();
+        assert_eq!(outgoing_interface(&message), Some(7));
+        assert!((0..message.len()).all(|length| outgoing_interface(&message[..length]).is_none()));
     }
 }

@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use crate::{Error, Result, check};
 
 /// Where the kernel gives them out.
-const DEVICE: &str = "/dev/net/tun";
+const TUN_DEVICE: &str = "/dev/net/tun";
 /// `TUNSETIFF` of `linux/if_tun.h`: `_IOW('T', 202, int)`.
-const SET_INTERFACE: libc::Ioctl = 0x4004_54ca;
+const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 
 /// An interface of the network namespace that it was made in; it goes when this is dropped.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Tap {
     /// `NotFound` without the kernel's driver, `PermissionDenied` without CAP_NET_ADMIN, `InvalidInput` for a name that is too
     /// long.
     pub fn new(name: &str) -> Result<Self> {
-        let file = File::options().read(true).write(true).open(DEVICE)?;
+        let file = File::options().read(true).write(true).open(TUN_DEVICE)?;
         // SAFETY: an all-zero ifreq is valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         if name.len() >= request.ifr_name.len() {
@@ -34,7 +34,7 @@ impl Tap {
         }
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the request is an ifreq with a name that ends, as this call takes it.
-        check(unsafe { libc::ioctl(file.as_raw_fd(), SET_INTERFACE, &raw const request) })?;
+        check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw const request) })?;
         Ok(Self(file))
     }
 

@@ -5,17 +5,20 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::{Hostile, SETTINGS, content, digest, opened};
+use super::{DEFAULT_SETTINGS, HostileEnd, content, digest, open_frames};
 use crate::Result;
-use crate::blocks::BLOCK;
-use crate::load::Load;
-use crate::message::{Decision, Digest, Finished, FromReceiver, FromSender, Number, Reason, Settings, Verdict};
-use crate::send::{Manner, Sender, Sent};
-use crate::session::WINDOW;
-use crate::source::{Attributes, Collection, Keep};
+use crate::blocks::BLOCK_BYTES;
+use crate::message::{
+    Blake3Digest, EntryDecision, EntryNumber, ReceiverMessage, ReceiverReport, RefusalReason, SenderMessage,
+    SessionSettings, Verdict,
+};
+use crate::send::{SendResult, Sender, SenderOptions};
+use crate::session::MAX_WANTED_FILES;
+use crate::source::{AttributePolicy, PreserveOptions, SourceList};
+use crate::stage_times::EndLoad;
 
 /// What the sender has: in the order of its offer a directory, and in it a large file, a link and a small file.
-const NUMBERS: [Number; 4] = [0, 1, 2, 3];
+const NUMBERS: [EntryNumber; 4] = [0, 1, 2, 3];
 const SMALL: &[u8] = b"small content";
 
 /// Makes it, beside what was not named; returns its path and the content of the large file.
@@ -24,25 +27,25 @@ fn sources() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let tree = outer.path().join("tree");
     fs::create_dir(&tree).unwrap();
     fs::write(outer.path().join("secret"), "nobody named this").unwrap();
-    let large = content(BLOCK as usize + 9, 1);
+    let large = content(BLOCK_BYTES as usize + 9, 1);
     fs::write(tree.join("1 large"), &large).unwrap();
     symlink("../secret", tree.join("2 link")).unwrap();
     fs::write(tree.join("3 small"), SMALL).unwrap();
     (outer, tree, large)
 }
 
-pub(super) fn manner(settings: Settings) -> Manner {
-    Manner { settings, acknowledge: false, limit: None, moving: None, choose: None }
+pub(super) fn sender_options(settings: SessionSettings) -> SenderOptions {
+    SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None }
 }
 
 /// What the sender said, and the bytes of files among it.
-fn heard(mut frames: std::vec::IntoIter<Vec<u8>>) -> (Vec<FromSender>, Vec<u8>) {
+fn sent_messages(mut frames: std::vec::IntoIter<Vec<u8>>) -> (Vec<SenderMessage>, Vec<u8>) {
     let (mut messages, mut bytes) = (Vec::new(), Vec::new());
     while let Some(frame) = frames.next() {
-        let message: FromSender = postcard::from_bytes(&frame).unwrap();
+        let message: SenderMessage = postcard::from_bytes(&frame).unwrap();
         let announced = match &message {
-            FromSender::Batch { files, .. } => files.iter().map(|file| file.bytes as usize).sum(),
-            FromSender::Block(piece) => piece.bytes as usize,
+            SenderMessage::Batch { files, .. } => files.iter().map(|file| file.bytes as usize).sum(),
+            SenderMessage::Block(piece) => piece.bytes as usize,
             _ => 0,
         };
         let end = bytes.len() + announced;
@@ -56,50 +59,57 @@ fn heard(mut frames: std::vec::IntoIter<Vec<u8>>) -> (Vec<FromSender>, Vec<u8>) 
 }
 
 /// How the sending ends, and what was sent.
-struct Outcome {
-    ended: Result<Sent>,
-    messages: Vec<FromSender>,
+struct SendRun {
+    ended: Result<SendResult>,
+    messages: Vec<SenderMessage>,
     bytes: Vec<u8>,
 }
 
-fn sent_to(receiver: Hostile, collection: Collection, settings: Settings) -> Outcome {
-    let Hostile { mut opener, channel, stream, .. } = receiver;
-    let sender = Sender::over(channel, (manner(settings), Instant::now())).unwrap();
+fn send_to(receiver: HostileEnd, collection: SourceList, settings: SessionSettings) -> SendRun {
+    let HostileEnd { mut opener, channel, stream, .. } = receiver;
+    let sender = Sender::from_channel(channel, (sender_options(settings), Instant::now())).unwrap();
     let ended = sender.send(collection, &|_, _| {});
-    let (messages, bytes) = heard(opened(&mut opener, &stream.received.take()).into_iter());
-    Outcome { ended, messages, bytes }
+    let (messages, bytes) = sent_messages(open_frames(&mut opener, &stream.received.take()).into_iter());
+    SendRun { ended, messages, bytes }
 }
 
-const KEEP: Keep = Keep { recursive: true, links: true, owners: false, attributes: Attributes::CountedWhenSent };
+const PRESERVE: PreserveOptions =
+    PreserveOptions { recursive: true, links: true, owners: false, attributes: AttributePolicy::CountWhenSent };
 
-fn collection(tree: PathBuf) -> Collection {
-    Collection::of(&[tree], KEEP).unwrap()
+fn collection(tree: PathBuf) -> SourceList {
+    SourceList::collect(&[tree], PRESERVE).unwrap()
 }
 
-fn decisions(decisions: &[Decision]) -> FromReceiver {
-    FromReceiver::Decisions(decisions.to_vec())
+fn decisions(decisions: &[EntryDecision]) -> ReceiverMessage {
+    ReceiverMessage::Decisions(decisions.to_vec())
 }
 
-fn have(file: Number, first: u32, digests: &[Digest]) -> FromReceiver {
-    FromReceiver::Have { file, first, digests: digests.to_vec(), is_all: true }
+fn present_blocks(file: EntryNumber, first: u32, digests: &[Blake3Digest]) -> ReceiverMessage {
+    ReceiverMessage::PresentBlocks { file, first, digests: digests.to_vec(), is_all: true }
 }
 
-fn verdicts(files: &[Number]) -> FromReceiver {
-    FromReceiver::Verdicts(files.iter().map(|file| Verdict { file: *file, why: None }).collect())
+fn verdicts(files: &[EntryNumber]) -> ReceiverMessage {
+    ReceiverMessage::Verdicts(files.iter().map(|file| Verdict { file: *file, why: None }).collect())
 }
 
-fn finished() -> FromReceiver {
-    FromReceiver::Finished(Finished { since: 0, load: Load::default(), costs: None, unwritten: None, method: None })
+fn finished() -> ReceiverMessage {
+    ReceiverMessage::Finished(ReceiverReport {
+        since: 0,
+        load: EndLoad::default(),
+        costs: None,
+        unwritten: None,
+        method: None,
+    })
 }
 
-const MADE: Decision = Decision::Made;
-const WANTED: Decision = Decision::Wanted;
-const RESUMED: Decision = Decision::Resumed;
+const MADE: EntryDecision = EntryDecision::Made;
+const WANTED: EntryDecision = EntryDecision::Wanted;
+const RESUMED: EntryDecision = EntryDecision::Resumed;
 
-type Says = fn(&mut Hostile) -> &mut Hostile;
+type Says = fn(&mut HostileEnd) -> &mut HostileEnd;
 
 #[test]
-fn what_makes_no_sense_ends_the_sending() {
+fn invalid_answers_end_sending() {
     const UNKNOWN: &str = "it speaks of a file that was not offered";
     const BLOCKS: &str = "it speaks of blocks that it cannot have";
     let cases: &[(Says, &str)] = &[
@@ -114,21 +124,24 @@ fn what_makes_no_sense_ends_the_sending() {
         (|h| h.say(&decisions(&[MADE, WANTED, WANTED])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, WANTED, RESUMED])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, MADE])), UNKNOWN),
-        (|h| h.say(&have(1, 0, &[])), UNKNOWN),
-        (|h| h.say(&have(u32::MAX, 0, &[])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have(3, 0, &[])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have(1, 0, &[])).say(&have(1, 0, &[])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have(1, 1, &[])), BLOCKS),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have(1, u32::MAX, &[[1; 32]])), UNKNOWN),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have(1, 0, &[[1; 32]; 3])), BLOCKS),
-        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&again(0)).say(&again(0)), BLOCKS),
+        (|h| h.say(&present_blocks(1, 0, &[])), UNKNOWN),
+        (|h| h.say(&present_blocks(u32::MAX, 0, &[])), UNKNOWN),
+        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(3, 0, &[])), UNKNOWN),
+        (
+            |h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 0, &[])).say(&present_blocks(1, 0, &[])),
+            UNKNOWN,
+        ),
+        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 1, &[])), BLOCKS),
+        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, u32::MAX, &[[1; 32]])), UNKNOWN),
+        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&present_blocks(1, 0, &[[1; 32]; 3])), BLOCKS),
+        (|h| h.say(&decisions(&[MADE, RESUMED])).say(&have_one_block(0)).say(&have_one_block(0)), BLOCKS),
         (|h| h.say(&verdicts(&[3])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[4])), UNKNOWN),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).say(&verdicts(&[u32::MAX])), UNKNOWN),
         (|h| h.say(&finished()), "it has finished before all was sent"),
-        (|h| h.say(&FromReceiver::Room { is_enough: true }), "it speaks of room that was not asked for"),
+        (|h| h.say(&ReceiverMessage::SpaceAvailable { is_enough: true }), "it speaks of room that was not asked for"),
         (|h| h.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished()), "it has finished before"),
-        (|h| h.say(&FromReceiver::Refused(Reason("no room".into()))), "the receiver says: no room"),
+        (|h| h.say(&ReceiverMessage::Refused(RefusalReason("no room".into()))), "the receiver says: no room"),
         (|h| all_moved(h).say(&decisions(&[MADE])), "it does not say what it measured"),
         (|h| all_moved(h), "closed the connection"),
         // It was never sent, so nobody waits for it; but the other one's verdict does not come.
@@ -136,9 +149,9 @@ fn what_makes_no_sense_ends_the_sending() {
     ];
     let (_outer, tree, large) = sources();
     for (number, (says, words)) in cases.iter().enumerate() {
-        let mut hostile = Hostile::new();
+        let mut hostile = HostileEnd::new();
         says(&mut hostile);
-        let Outcome { ended, bytes, .. } = sent_to(hostile, collection(tree.clone()), SETTINGS);
+        let SendRun { ended, bytes, .. } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
         let why = ended.unwrap_err().to_string();
         assert!(why.contains(words), "{number}: no {words:?} in {why}");
         let named = [&large[..], SMALL].concat();
@@ -148,22 +161,22 @@ fn what_makes_no_sense_ends_the_sending() {
 
 /// Of a tree that is still being looked through no byte is sent before there is known to be room.
 #[test]
-fn nothing_is_sent_before_there_is_room_for_it() {
+fn content_waits_for_space_answer() {
     let outer = tempfile::tempdir().unwrap();
     // More than are offered before one of them is sent.
-    (0..2 * WINDOW).for_each(|number| fs::write(outer.path().join(format!("{number:05}")), SMALL).unwrap());
-    let settings = Settings { at_most: Some(1 << 40), ..SETTINGS };
+    (0..2 * MAX_WANTED_FILES).for_each(|number| fs::write(outer.path().join(format!("{number:05}")), SMALL).unwrap());
+    let settings = SessionSettings { at_most: Some(1 << 40), ..DEFAULT_SETTINGS };
     for is_enough in [None, Some(true), Some(false)] {
-        let mut hostile = Hostile::new();
-        is_enough.map(|is_enough| hostile.say(&FromReceiver::Room { is_enough }));
+        let mut hostile = HostileEnd::new();
+        is_enough.map(|is_enough| hostile.say(&ReceiverMessage::SpaceAvailable { is_enough }));
         hostile.say(&decisions(&[MADE, WANTED, WANTED]));
-        let mut collection = Collection::begun(&[outer.path().to_owned()], KEEP).unwrap();
-        collection.find(2).unwrap();
-        let Outcome { ended, messages, bytes } = sent_to(hostile, collection, settings);
+        let mut collection = SourceList::begin(&[outer.path().to_owned()], PRESERVE).unwrap();
+        collection.find_more(2).unwrap();
+        let SendRun { ended, messages, bytes } = send_to(hostile, collection, settings);
         assert!(ended.unwrap_err().to_string().contains("closed the connection"));
-        let place = |is_it: fn(&FromSender) -> bool| messages.iter().position(is_it);
-        let found = place(|message| matches!(message, FromSender::Found { .. }));
-        let sent = place(|message| matches!(message, FromSender::Batch { .. }));
+        let place = |is_it: fn(&SenderMessage) -> bool| messages.iter().position(is_it);
+        let found = place(|message| matches!(message, SenderMessage::TotalFound { .. }));
+        let sent = place(|message| matches!(message, SenderMessage::Batch { .. }));
         assert_eq!(bytes, if is_enough.is_some() { SMALL.repeat(2) } else { Vec::new() });
         // Where there may not be room, all is found and said first; else it is sent meanwhile.
         assert_eq!((found.is_some(), found < sent), (is_enough == Some(false), is_enough.is_some()), "{is_enough:?}");
@@ -171,44 +184,44 @@ fn nothing_is_sent_before_there_is_room_for_it() {
 }
 
 /// Speaks of one block, and says that more follow.
-fn again(first: u32) -> FromReceiver {
-    FromReceiver::Have { file: 1, first, digests: vec![[1; 32]], is_all: false }
+fn have_one_block(first: u32) -> ReceiverMessage {
+    ReceiverMessage::PresentBlocks { file: 1, first, digests: vec![[1; 32]], is_all: false }
 }
 
-fn all_moved(hostile: &mut Hostile) -> &mut Hostile {
+fn all_moved(hostile: &mut HostileEnd) -> &mut HostileEnd {
     hostile.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&verdicts(&[1, 3]))
 }
 
 #[test]
-fn blocks_that_differ_are_sent_again_and_others_are_not() {
+fn only_differing_blocks_are_resent() {
     let (_outer, tree, large) = sources();
-    let first = digest(&large[..BLOCK as usize]);
+    let first = digest(&large[..BLOCK_BYTES as usize]);
     for (digests, kept) in
-        [(vec![[1; 32], [2; 32]], 0), (vec![first], BLOCK as usize), (vec![first, [2; 32]], BLOCK as usize)]
+        [(vec![[1; 32], [2; 32]], 0), (vec![first], BLOCK_BYTES as usize), (vec![first, [2; 32]], BLOCK_BYTES as usize)]
     {
-        let mut hostile = Hostile::new();
-        hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).say(&have(1, 0, &digests));
+        let mut hostile = HostileEnd::new();
+        hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).say(&present_blocks(1, 0, &digests));
         hostile.late().say(&verdicts(&[1, 3])).say(&finished());
-        let Outcome { ended, messages, bytes } = sent_to(hostile, collection(tree.clone()), SETTINGS);
+        let SendRun { ended, messages, bytes } = send_to(hostile, collection(tree.clone()), DEFAULT_SETTINGS);
         let amount = ended.unwrap().summary.moved.amount;
         assert_eq!((amount.resumed, amount.moved), (kept as u64, (large.len() - kept + SMALL.len()) as u64));
         let sent = [&large[kept..], SMALL].concat();
         let other_order = [SMALL, &large[kept..]].concat();
         assert!(bytes == sent || bytes == other_order);
-        let keep = FromSender::Keep { file: 1, blocks: vec![u8::from(kept > 0)] };
-        assert!(messages.contains(&keep) && matches!(messages.last(), Some(FromSender::Finish(_))));
+        let keep = SenderMessage::ValidBlocks { file: 1, blocks: vec![u8::from(kept > 0)] };
+        assert!(messages.contains(&keep) && matches!(messages.last(), Some(SenderMessage::Finish(_))));
     }
 }
 
 #[test]
-fn what_the_receiver_refuses_is_not_sent_and_said() {
+fn refused_files_are_reported_unsent() {
     let (_outer, tree, large) = sources();
-    let refused = || Decision::Refused(Reason("not this one".into()));
-    let mut hostile = Hostile::new();
+    let refused = || EntryDecision::Refused(RefusalReason("not this one".into()));
+    let mut hostile = HostileEnd::new();
     hostile.say(&decisions(&[MADE, WANTED, refused(), refused()])).late();
-    let verdict = Verdict { file: 1, why: Some(Reason("disk full".into())) };
-    hostile.say(&FromReceiver::Verdicts(vec![verdict])).say(&finished());
-    let Outcome { ended, bytes, .. } = sent_to(hostile, collection(tree), SETTINGS);
+    let verdict = Verdict { file: 1, why: Some(RefusalReason("disk full".into())) };
+    hostile.say(&ReceiverMessage::Verdicts(vec![verdict])).say(&finished());
+    let SendRun { ended, bytes, .. } = send_to(hostile, collection(tree), DEFAULT_SETTINGS);
     let unsent = ended.unwrap().unsent;
     let said: Vec<_> =
         unsent.iter().map(|one| (one.path.file_name().unwrap().to_str().unwrap(), one.why.to_string())).collect();
@@ -221,28 +234,31 @@ fn what_the_receiver_refuses_is_not_sent_and_said() {
 }
 
 #[test]
-fn in_a_dry_run_no_byte_of_a_file_is_sent() {
+fn dry_run_sends_no_content() {
     let (_outer, tree, _) = sources();
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     hostile.say(&decisions(&[MADE, RESUMED, MADE, WANTED])).late().say(&finished());
-    let Outcome { ended, messages, bytes } = sent_to(hostile, collection(tree), Settings { dry_run: true, ..SETTINGS });
+    let SendRun { ended, messages, bytes } =
+        send_to(hostile, collection(tree), SessionSettings { dry_run: true, ..DEFAULT_SETTINGS });
     assert_eq!((ended.unwrap().planned.len(), bytes.len(), NUMBERS.len()), (2, 0, 4));
-    assert!(matches!(&messages[..], [_, FromSender::Offer(four), FromSender::End, _] if four.len() == NUMBERS.len()));
+    assert!(
+        matches!(&messages[..], [_, SenderMessage::Offer(four), SenderMessage::End, _] if four.len() == NUMBERS.len())
+    );
 }
 
 /// What takes the place of a file after it was found is not sent in its stead.
 #[test]
-fn a_link_that_takes_the_place_of_a_file_is_not_followed() {
+fn link_replacing_file_is_not_followed() {
     let (outer, tree, large) = sources();
     let found = collection(tree.clone());
     fs::remove_file(tree.join("3 small")).unwrap();
     symlink(outer.path().join("secret"), tree.join("3 small")).unwrap();
     fs::rename(tree.join("1 large"), tree.join("moved")).unwrap();
     fs::write(tree.join("1 large"), &large).unwrap();
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     hostile.say(&decisions(&[MADE, WANTED, MADE, WANTED])).late().say(&finished());
-    let Outcome { ended, messages, bytes } = sent_to(hostile, found, SETTINGS);
+    let SendRun { ended, messages, bytes } = send_to(hostile, found, DEFAULT_SETTINGS);
     let unsent = ended.unwrap().unsent;
     assert_eq!((unsent.len(), bytes.len()), (2, 0));
-    assert_eq!(messages.iter().filter(|message| matches!(message, FromSender::Abandoned { .. })).count(), 2);
+    assert_eq!(messages.iter().filter(|message| matches!(message, SenderMessage::Abandoned { .. })).count(), 2);
 }

@@ -7,28 +7,31 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{
-    Hostile, SETTINGS, content, digest, directory, entry, file, finals, into, leave_part, names, piece, place,
+    DEFAULT_SETTINGS, HostileEnd, content, digest, directory, directory_destination, entry, file, final_names,
+    leave_part, names, piece, target_directory,
 };
-use crate::blocks::BLOCK;
-use crate::decide::Destination;
-use crate::load::{Load, Storage, Times};
+use crate::blocks::BLOCK_BYTES;
+use crate::directory_tree;
 use crate::message::{
-    ATTRIBUTE_BYTES, ATTRIBUTES, Attribute, Decision, Entry, EntryKind, FromReceiver, FromSender, Measured, Modified,
-    Piece, Reason, Settings, Whole,
+    Attribute, EntryDecision, EntryKind, FileEntry, FilePiece, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime,
+    ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings, WholeFile,
 };
-use crate::session::{BATCH, BATCH_BYTES, CHECKS, Event, UNENDED, WINDOW};
-use crate::tree;
+use crate::offer_policy::Destination;
+use crate::session::{
+    MAX_BATCH_BYTES, MAX_BATCH_FILES, MAX_OPEN_FILES, MAX_PENDING_CHECKS, MAX_WANTED_FILES, SessionEvent,
+};
+use crate::stage_times::{EndLoad, StageTimes, StorageKind};
 
-fn finish() -> FromSender {
-    FromSender::Finish(Box::new(Measured {
+fn finish() -> SenderMessage {
+    SenderMessage::Finish(Box::new(SenderReport {
         nanoseconds: 1,
         failed: 0,
-        load: Load {
-            times: Times { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
+        load: EndLoad {
+            times: StageTimes { file: 0, file_wait: 0, verify: 0, cipher: 0, connection: 0, sync: 0, limit: 0 },
             cpu: 0,
             ready: 0,
             throttled: 0,
-            storage: Storage::Disk,
+            storage: StorageKind::Disk,
         },
         carried: None,
         expected: None,
@@ -38,16 +41,16 @@ fn finish() -> FromSender {
 }
 
 #[test]
-fn files_arrive_with_their_time_and_rights_but_no_others() {
-    let (_outer, inner) = place();
-    let mut hostile = Hostile::new();
+fn files_keep_mtime_and_permitted_modes() {
+    let (_outer, inner) = target_directory();
+    let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("a", 5), file("empty", 0)]).batch(&[(0, b"hello"), (1, b"")]);
-    hostile.say(&FromSender::End).say(&finish());
-    let heard = hostile.heard(&inner);
+    hostile.say(&SenderMessage::End).say(&finish());
+    let heard = hostile.run_session(&inner);
     assert_eq!(heard.ended.as_ref().map(|summary| summary.moved.files).unwrap(), 2);
-    assert_eq!(heard.kept(), [Path::new("a"), Path::new("empty")]);
+    assert_eq!(heard.stored(), [Path::new("a"), Path::new("empty")]);
     assert!(
-        matches!(&heard.answers[..], [_, FromReceiver::Verdicts(two), FromReceiver::Finished(_)] if two.len() == 2)
+        matches!(&heard.answers[..], [_, ReceiverMessage::Verdicts(two), ReceiverMessage::Finished(_)] if two.len() == 2)
     );
     let found = inner.join("a").metadata().unwrap();
     assert_eq!((found.permissions().mode() & 0o7777, found.mtime(), found.mtime_nsec()), (0o755, 1_000_000_000, 5));
@@ -55,21 +58,22 @@ fn files_arrive_with_their_time_and_rights_but_no_others() {
 }
 
 #[test]
-fn verdicts_come_together_while_more_arrives_and_at_once_where_the_sender_waits_or_files_are_flushed() {
+fn verdicts_are_batched_until_sender_waits() {
     let verdicts = |files: u32, sync, waits| {
-        let (_outer, inner) = place();
-        let mut hostile = Hostile::new();
-        let entries: Vec<Entry> = (0..files).map(|number| file(&number.to_string(), 1)).collect();
-        hostile.say(&FromSender::Begin(Settings { sync, ..SETTINGS })).offer(&entries);
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
+        let entries: Vec<FileEntry> = (0..files).map(|number| file(&number.to_string(), 1)).collect();
+        hostile.say(&SenderMessage::Begin(SessionSettings { sync, ..DEFAULT_SETTINGS })).offer(&entries);
         hostile.is_late = waits;
         for number in 0..files {
             hostile.batch(&[(number, b"x")]);
         }
-        hostile.late().say(&FromSender::End).say(&finish());
-        let heard = hostile.heard(&inner);
+        hostile.late().say(&SenderMessage::End).say(&finish());
+        let heard = hostile.run_session(&inner);
         assert_eq!(heard.ended.unwrap().moved.files, u64::from(files));
-        let of =
-            |answer: &FromReceiver| if let FromReceiver::Verdicts(some) = answer { Some(some.len()) } else { None };
+        let of = |answer: &ReceiverMessage| {
+            if let ReceiverMessage::Verdicts(some) = answer { Some(some.len()) } else { None }
+        };
         heard.answers.iter().filter_map(of).collect::<Vec<usize>>()
     };
     assert_eq!(verdicts(300, false, false), [128, 128, 44]);
@@ -77,7 +81,7 @@ fn verdicts_come_together_while_more_arrives_and_at_once_where_the_sender_waits_
     assert_eq!(verdicts(3, true, false), [1; 3]);
 }
 
-/// An offer of a name that no [`crate::name::Name`] can be.
+/// An offer of a name that no [`crate::name::FileName`] can be.
 #[derive(Serialize)]
 enum Forged<'a> {
     _Begin,
@@ -90,23 +94,23 @@ struct ForgedEntry<'a> {
     name: &'a [u8],
     kind: EntryKind,
     mode: u32,
-    modified: Modified,
+    modified: Mtime,
     owner: Option<(u32, u32)>,
     attributes: Vec<Attribute>,
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused_where_they_are_read() {
-    let (outer, inner) = place();
+fn escaping_names_are_refused_on_read() {
+    let (outer, inner) = target_directory();
     let link = EntryKind::Link { target: b"x".to_vec() };
     for kind in [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory, link] {
         for name in [&b"../x"[..], b"/etc/x", b"a/b", b"a/", b"/", b"..", b".", b"", b"a\0b", &[b'x'; 4096]] {
-            let Entry { mode, modified, .. } = file("a", 1);
+            let FileEntry { mode, modified, .. } = file("a", 1);
             let (kind, attributes) = (kind.clone(), Vec::new());
             let forged = ForgedEntry { parent: 0, name, kind, mode, modified, owner: None, attributes };
-            let mut hostile = Hostile::new();
+            let mut hostile = HostileEnd::new();
             hostile.begin().say(&Forged::Offer(vec![forged])).batch(&[(0, b"x")]);
-            let heard = hostile.heard(&inner);
+            let heard = hostile.run_session(&inner);
             assert!(heard.errors().starts_with("malformed message"), "{name:?}: {}", heard.errors());
             assert_eq!((heard.answers, heard.events.len()), (vec![], 0));
             assert_eq!((names(outer.path()), names(&inner)), (vec!["in".to_owned()], vec![]));
@@ -115,17 +119,17 @@ fn names_that_lead_elsewhere_are_refused_where_they_are_read() {
 }
 
 /// What a hostile sender says after it has begun.
-type Says = fn(&mut Hostile) -> &mut Hostile;
+type Says = fn(&mut HostileEnd) -> &mut HostileEnd;
 
 /// Hears each of them; the errors contain these words, and nothing is left but so many parts.
-fn nothing_is_left(cases: &[(Says, &str, usize)]) {
+fn assert_nothing_left(cases: &[(Says, &str, usize)]) {
     for (number, (says, words, parts)) in cases.iter().enumerate() {
-        let (outer, inner) = place();
-        let mut hostile = Hostile::new();
+        let (outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
         says(hostile.begin());
-        let heard = hostile.heard_by(&into(&inner), true, &|_| {});
+        let heard = hostile.run_session_with(&directory_destination(&inner), true, &|_| {});
         assert!(heard.errors().contains(words), "{number}: no {words:?} in {}", heard.errors());
-        assert_eq!((names(outer.path()), finals(&inner)), (vec!["in".to_owned()], (vec![], *parts)), "{number}");
+        assert_eq!((names(outer.path()), final_names(&inner)), (vec!["in".to_owned()], (vec![], *parts)), "{number}");
     }
 }
 
@@ -133,24 +137,24 @@ const UNKNOWN: &str = "it sends a file that is not wanted";
 const UNKNOWN_DIRECTORY: &str = "it names a directory that it did not offer";
 const BEYOND: &str = "it sent bytes beyond the end of a file or of a block";
 const OUT_OF_ORDER: &str = "it sent bytes of a file out of order";
-const LARGE: u64 = 2 * BLOCK + 100;
+const LARGE: u64 = 2 * BLOCK_BYTES + 100;
 
-fn in_directory(parent: u32, kind: EntryKind) -> [Entry; 1] {
+fn in_directory(parent: u32, kind: EntryKind) -> [FileEntry; 1] {
     [entry(parent, "a", kind)]
 }
 
 #[test]
-fn whoever_breaks_the_order_of_messages_is_not_heard_any_more() {
-    let mut hostile = Hostile::new();
-    hostile.say(&FromSender::End);
-    let (_outer, inner) = place();
-    assert!(hostile.heard(&inner).errors().contains("it does not begin"));
-    nothing_is_left(&[
+fn message_order_violation_ends_session() {
+    let mut hostile = HostileEnd::new();
+    hostile.say(&SenderMessage::End);
+    let (_outer, inner) = target_directory();
+    assert!(hostile.run_session(&inner).errors().contains("it does not begin"));
+    assert_nothing_left(&[
         (|h| h.begin(), "neither offers nor sends", 0),
         (|h| h.say(&finish()), "neither offers nor sends", 0),
-        (|h| h.say(&FromSender::Digests(vec![[1; 32]])), "the digest of nothing", 0),
-        (|h| h.say(&FromSender::End).say(&FromSender::End), "it does not say what it measured", 0),
-        (|h| h.say(&FromSender::End), "closed the connection", 0),
+        (|h| h.say(&SenderMessage::Digests(vec![[1; 32]])), "the digest of nothing", 0),
+        (|h| h.say(&SenderMessage::End).say(&SenderMessage::End), "it does not say what it measured", 0),
+        (|h| h.say(&SenderMessage::End), "closed the connection", 0),
         (|h| h.frame(&[]), "malformed message", 0),
         (|h| h.frame(&[0xff; 100]), "malformed message", 0),
         (|h| h.raw(&[0xff; 100]), "a frame of 4294967295 bytes", 0),
@@ -164,23 +168,35 @@ fn whoever_breaks_the_order_of_messages_is_not_heard_any_more() {
 }
 
 #[test]
-fn files_that_were_not_offered_or_not_wanted_do_not_arrive() {
-    nothing_is_left(&[
+fn unoffered_or_unwanted_files_are_refused() {
+    assert_nothing_left(&[
         (|h| h.batch(&[(0, b"x")]), UNKNOWN, 0),
         (|h| h.block(piece(u32::MAX, 0, 1), b"x"), UNKNOWN, 0),
-        (|h| h.say(&FromSender::Hole(piece(0, 0, 1))), UNKNOWN, 0),
-        (|h| h.say(&FromSender::Keep { file: 0, blocks: vec![1] }), UNKNOWN, 0),
-        (|h| h.offer(&[file("a", BLOCK + 1)]).say(&FromSender::Keep { file: 0, blocks: vec![] }), UNKNOWN, 0),
-        (|h| h.offer(&[file("a", BLOCK + 1)]).say(&FromSender::Keep { file: 0, blocks: vec![1] }), "not there", 0),
-        (|h| h.say(&FromSender::Abandoned { file: 0, why: String::new() }), UNKNOWN, 0),
+        (|h| h.say(&SenderMessage::Hole(piece(0, 0, 1))), UNKNOWN, 0),
+        (|h| h.say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }), UNKNOWN, 0),
+        (
+            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![] }),
+            UNKNOWN,
+            0,
+        ),
+        (
+            |h| h.offer(&[file("a", BLOCK_BYTES + 1)]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] }),
+            "not there",
+            0,
+        ),
+        (|h| h.say(&SenderMessage::Abandoned { file: 0, why: String::new() }), UNKNOWN, 0),
         (|h| h.offer(&in_directory(1, EntryKind::Directory)), UNKNOWN_DIRECTORY, 0),
         (|h| h.offer(&in_directory(1, EntryKind::Stream)), UNKNOWN_DIRECTORY, 0),
         (|h| h.offer(&in_directory(u32::MAX, EntryKind::File { bytes: 1, stored: 1 })), UNKNOWN_DIRECTORY, 0),
         (|h| h.offer(&in_directory(1, EntryKind::Link { target: b"x".to_vec() })), UNKNOWN_DIRECTORY, 0),
         // Ahead of its content no more than may wait for it.
-        (|h| h.offer(&vec![file("a", 1); WINDOW + 1]), "it offers more files than it may", 0),
+        (|h| h.offer(&vec![file("a", 1); MAX_WANTED_FILES + 1]), "it offers more files than it may", 0),
         (
-            |h| h.offer(&vec![file("a", 1); WINDOW / 2]).offer(&vec![file("a", 1); WINDOW / 2]).offer(&[file("b", 1)]),
+            |h| {
+                h.offer(&vec![file("a", 1); MAX_WANTED_FILES / 2])
+                    .offer(&vec![file("a", 1); MAX_WANTED_FILES / 2])
+                    .offer(&[file("b", 1)])
+            },
             "it offers more files than it may",
             0,
         ),
@@ -188,27 +204,31 @@ fn files_that_were_not_offered_or_not_wanted_do_not_arrive() {
 }
 
 #[test]
-fn what_has_arrived_is_not_wanted_again() {
-    let (_outer, inner) = place();
-    let mut hostile = Hostile::new();
+fn arrived_file_is_not_accepted_again() {
+    let (_outer, inner) = target_directory();
+    let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("a", 1)]).block(piece(0, 0, 1), b"x").block(piece(0, 0, 1), b"y");
-    let heard = hostile.heard(&inner);
+    let heard = hostile.run_session(&inner);
     assert!(heard.errors().contains(UNKNOWN), "{}", heard.errors());
     assert_eq!(fs::read(inner.join("a")).unwrap(), b"x");
 }
 
 #[test]
-fn whoever_lies_about_sizes_leaves_nothing() {
-    nothing_is_left(&[
+fn wrong_sizes_leave_nothing() {
+    assert_nothing_left(&[
         (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hell")]), "another number of bytes", 0),
         (|h| h.offer(&[file("a", 5)]).batch(&[(0, b"hello, world")]), "another number of bytes", 0),
         (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"hello, world"), "more bytes of a file", 0),
-        (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he").say(&FromSender::End), "closed the connection", 0),
+        (
+            |h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he").say(&SenderMessage::End),
+            "closed the connection",
+            0,
+        ),
         (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).frame(b""), "fewer bytes of a file", 0),
         (|h| h.offer(&[file("a", 5)]).say(&batch(&[5])).data(b"he"), "closed the connection", 0),
-        (|h| h.say(&batch(&[0; BATCH + 1])), "too many files at once", 0),
-        (|h| h.say(&batch(&[BATCH_BYTES as u32, 1])), "too many files at once", 0),
-        (|h| h.say(&batch(&[u32::MAX; BATCH])), "too many files at once", 0),
+        (|h| h.say(&batch(&[0; MAX_BATCH_FILES + 1])), "too many files at once", 0),
+        (|h| h.say(&batch(&[MAX_BATCH_BYTES as u32, 1])), "too many files at once", 0),
+        (|h| h.say(&batch(&[u32::MAX; MAX_BATCH_FILES])), "too many files at once", 0),
         (|h| h.offer(&[file("a", LARGE)]).batch(&[(0, b"x")]), "another number of bytes", 0),
         (|h| h.offer(&[file("a", u64::MAX)]).block(piece(0, 0, 1), b"x"), "a cannot have 18446744073709551615", 0),
         (|h| h.offer(&[file("a", i64::MAX as u64)]).block(piece(0, 0, 1), b"x"), "a cannot have 92233720368547", 0),
@@ -218,55 +238,75 @@ fn whoever_lies_about_sizes_leaves_nothing() {
 }
 
 /// A batch of files of so many bytes, without a digest.
-fn batch(bytes: &[u32]) -> FromSender {
-    FromSender::Batch { files: bytes.iter().map(|&bytes| Whole { file: 0, bytes }).collect(), digest: None }
+fn batch(bytes: &[u32]) -> SenderMessage {
+    SenderMessage::Batch { files: bytes.iter().map(|&bytes| WholeFile { file: 0, bytes }).collect(), digest: None }
 }
 
-fn stored(name: &str, stored: u64) -> Entry {
+fn stored(name: &str, stored: u64) -> FileEntry {
     entry(0, name, EntryKind::File { bytes: u64::MAX, stored })
 }
 
 /// Offers a large file, a small one and a stream, in this order.
-fn three(hostile: &mut Hostile) -> &mut Hostile {
+fn offer_three(hostile: &mut HostileEnd) -> &mut HostileEnd {
     hostile.offer(&[file("large", LARGE), file("small", 9), entry(0, "stream", EntryKind::Stream)])
 }
 
 #[test]
-fn pieces_that_do_not_fit_together_leave_nothing_under_a_name() {
-    nothing_is_left(&[
-        (|h| three(h).say(&FromSender::Block(piece(0, 0, BLOCK as u32 + 1))), "longer than a block", 0),
-        (|h| three(h).say(&FromSender::Block(piece(2, 0, u32::MAX))), "longer than a block", 0),
-        (|h| three(h).say(&FromSender::Hole(piece(2, 0, u32::MAX))), "longer than a block", 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, 1, 5))), OUT_OF_ORDER, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, BLOCK - 1, 2))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, 2 * BLOCK, 101))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, LARGE, 1))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, u64::MAX, 1))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, u64::MAX - 1, 1))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Hole(piece(0, u64::MAX - 5, 5))), BEYOND, 0),
-        (|h| three(h).say(&FromSender::Block(piece(0, 0, 0))), BEYOND, 0),
-        (|h| three(h).block(piece(1, 0, 9), b"more than 9"), "more bytes of a file", 0),
-        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 4, 5))), OUT_OF_ORDER, 0),
-        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 6, 3))), OUT_OF_ORDER, 0),
-        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::Block(piece(1, 5, 5))), BEYOND, 0),
-        (|h| begun(h, UNENDED + 1), "it begins more files than it may", 0),
-        (|h| begun(h, UNENDED).say(&FromSender::Hole(piece(UNENDED as u32, 0, 1))), "it begins more files", 0),
-        (|h| three(h).block(piece(1, 0, 5), b"hello").say(&FromSender::End), "it ends before a file has ended", 0),
-        (|h| three(h).block(piece(2, 0, 5), b"hello").block(piece(2, 6, 1), b"x"), OUT_OF_ORDER, 0),
-        (|h| three(h).block(piece(2, 0, 5), b"hello").say(&FromSender::Hole(piece(2, 0, 1))), OUT_OF_ORDER, 0),
-        (|h| three(h).block(piece(2, 0, 5), b"hello"), "closed the connection", 0),
+fn inconsistent_pieces_leave_no_file() {
+    assert_nothing_left(&[
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32 + 1))), "longer than a block", 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| offer_three(h).say(&SenderMessage::Hole(piece(2, 0, u32::MAX))), "longer than a block", 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 1, 5))), OUT_OF_ORDER, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, BLOCK_BYTES - 1, 2))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 2 * BLOCK_BYTES, 101))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, LARGE, 1))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, u64::MAX, 1))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, u64::MAX - 1, 1))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Hole(piece(0, u64::MAX - 5, 5))), BEYOND, 0),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(0, 0, 0))), BEYOND, 0),
+        (|h| offer_three(h).block(piece(1, 0, 9), b"more than 9"), "more bytes of a file", 0),
         (
-            |h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&FromSender::End),
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 4, 5))),
+            OUT_OF_ORDER,
+            0,
+        ),
+        (
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 6, 3))),
+            OUT_OF_ORDER,
+            0,
+        ),
+        (|h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::Block(piece(1, 5, 5))), BEYOND, 0),
+        (|h| begin_files(h, MAX_OPEN_FILES + 1), "it begins more files than it may", 0),
+        (
+            |h| begin_files(h, MAX_OPEN_FILES).say(&SenderMessage::Hole(piece(MAX_OPEN_FILES as u32, 0, 1))),
+            "it begins more files",
+            0,
+        ),
+        (
+            |h| offer_three(h).block(piece(1, 0, 5), b"hello").say(&SenderMessage::End),
+            "it ends before a file has ended",
+            0,
+        ),
+        (|h| offer_three(h).block(piece(2, 0, 5), b"hello").block(piece(2, 6, 1), b"x"), OUT_OF_ORDER, 0),
+        (|h| offer_three(h).block(piece(2, 0, 5), b"hello").say(&SenderMessage::Hole(piece(2, 0, 1))), OUT_OF_ORDER, 0),
+        (|h| offer_three(h).block(piece(2, 0, 5), b"hello"), "closed the connection", 0),
+        (
+            |h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&SenderMessage::End),
             "it ends before",
             0,
         ),
         // Whole blocks of a large file stay as a part.
-        (|h| three(h).block(whole_block(), &content(BLOCK as usize, 1)), "closed the connection", 1),
-        (|h| three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&FromSender::End), "it ends before", 1),
+        (|h| offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)), "closed the connection", 1),
+        (
+            |h| offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&SenderMessage::End),
+            "it ends before",
+            1,
+        ),
         (
             |h| {
-                let again = FromSender::Hole(whole_block());
-                three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&again)
+                let again = SenderMessage::Hole(whole_block());
+                offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&again)
             },
             OUT_OF_ORDER,
             1,
@@ -274,35 +314,39 @@ fn pieces_that_do_not_fit_together_leave_nothing_under_a_name() {
     ]);
 }
 
-fn whole_block() -> Piece {
-    piece(0, 0, BLOCK as u32)
+fn whole_block() -> FilePiece {
+    piece(0, 0, BLOCK_BYTES as u32)
 }
 
-fn abandoned(file: u32) -> FromSender {
-    FromSender::Abandoned { file, why: "no reason".into() }
+fn abandoned(file: u32) -> SenderMessage {
+    SenderMessage::Abandoned { file, why: "no reason".into() }
 }
 
 /// Begins so many files of two bytes, of which one is offered more.
-fn begun(hostile: &mut Hostile, count: usize) -> &mut Hostile {
+fn begin_files(hostile: &mut HostileEnd, count: usize) -> &mut HostileEnd {
     let offered: Vec<_> = (0..=count).map(|number| file(&number.to_string(), 2)).collect();
     (0..count as u32).fold(hostile.offer(&offered), |hostile, number| hostile.block(piece(number, 0, 1), b"x"))
 }
 
 #[test]
-fn a_digest_that_is_wrong_or_missing_leaves_nothing() {
+fn wrong_or_missing_digest_leaves_nothing() {
     const DIFFERS: &str = "what arrived differs from what was sent";
     const NOTHING: &str = "it says the digest of nothing";
-    nothing_is_left(&[
+    assert_nothing_left(&[
         (|h| h.offer(&[file("a", 1)]).say(&batch(&[1])).data(b"x"), DIFFERS, 0),
         (|h| h.offer(&[file("a", 0)]).say(&batch(&[0])), DIFFERS, 0),
-        (|h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(0)), "closed", 0),
-        (|h| three(h).say(&FromSender::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(1)), DIFFERS, 0),
-        (|h| three(h).block(piece(0, 0, 9), b"123456789").say(&digests(1)), NOTHING, 0),
-        (|h| three(h).say(&FromSender::Hole(piece(0, 0, 9))).say(&digests(1)), NOTHING, 0),
+        (
+            |h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(0)),
+            "closed",
+            0,
+        ),
+        (|h| offer_three(h).say(&SenderMessage::Block(piece(1, 0, 9))).data(b"123456789").say(&digests(1)), DIFFERS, 0),
+        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").say(&digests(1)), NOTHING, 0),
+        (|h| offer_three(h).say(&SenderMessage::Hole(piece(0, 0, 9))).say(&digests(1)), NOTHING, 0),
         (
             |h| {
-                let second = FromSender::Block(piece(0, BLOCK, 9));
-                let large = three(h).block(whole_block(), &content(BLOCK as usize, 1)).say(&second);
+                let second = SenderMessage::Block(piece(0, BLOCK_BYTES, 9));
+                let large = offer_three(h).block(whole_block(), &content(BLOCK_BYTES as usize, 1)).say(&second);
                 large.data(b"123456789").say(&digests(1))
             },
             DIFFERS,
@@ -310,77 +354,77 @@ fn a_digest_that_is_wrong_or_missing_leaves_nothing() {
         ),
         (
             |h| {
-                let pieces = 0..=CHECKS as u64;
-                pieces.fold(three(h), |h, first| h.say(&FromSender::Block(piece(2, first, 1))).data(b"x"))
+                let pieces = 0..=MAX_PENDING_CHECKS as u64;
+                pieces.fold(offer_three(h), |h, first| h.say(&SenderMessage::Block(piece(2, first, 1))).data(b"x"))
             },
             "it sends more than it may before it says digests",
             0,
         ),
-        (|h| three(h).block(piece(0, 0, 9), b"123456789").say(&abandoned(0)).say(&abandoned(0)), UNKNOWN, 0),
+        (|h| offer_three(h).block(piece(0, 0, 9), b"123456789").say(&abandoned(0)).say(&abandoned(0)), UNKNOWN, 0),
     ]);
 }
 
 /// So many digests of nothing that was sent.
-fn digests(count: usize) -> FromSender {
-    FromSender::Digests(vec![[1; 32]; count])
+fn digests(count: usize) -> SenderMessage {
+    SenderMessage::Digests(vec![[1; 32]; count])
 }
 
 /// A file that failed is passed over until the sender knows of it, and the next one arrives.
 #[test]
-fn what_follows_of_a_file_that_failed_is_passed_over() {
-    let (_outer, inner) = place();
-    let mut hostile = Hostile::new();
-    three(hostile.begin()).say(&FromSender::Block(piece(0, 0, 3))).data(b"abc").say(&digests(1));
-    hostile.block(piece(0, 3, 3), b"def").say(&FromSender::Hole(piece(0, 6, 1))).say(&abandoned(0));
-    hostile.batch(&[(1, b"123456789")]).block(Piece { is_last: true, ..piece(2, 0, 2) }, b"in");
-    hostile.say(&FromSender::End).say(&finish());
-    let heard = hostile.heard(&inner);
+fn content_of_failed_file_is_skipped() {
+    let (_outer, inner) = target_directory();
+    let mut hostile = HostileEnd::new();
+    offer_three(hostile.begin()).say(&SenderMessage::Block(piece(0, 0, 3))).data(b"abc").say(&digests(1));
+    hostile.block(piece(0, 3, 3), b"def").say(&SenderMessage::Hole(piece(0, 6, 1))).say(&abandoned(0));
+    hostile.batch(&[(1, b"123456789")]).block(FilePiece { is_last: true, ..piece(2, 0, 2) }, b"in");
+    hostile.say(&SenderMessage::End).say(&finish());
+    let heard = hostile.run_session(&inner);
     assert!(heard.ended.is_ok(), "{}", heard.errors());
-    assert_eq!(finals(&inner), (vec!["small".into(), "stream".into()], 0));
+    assert_eq!(final_names(&inner), (vec!["small".into(), "stream".into()], 0));
 }
 
 #[test]
-fn a_sender_that_is_not_verified_may_send_what_it_likes_and_no_more() {
-    let (_outer, inner) = place();
-    let mut hostile = Hostile::new();
-    hostile.say(&FromSender::Begin(Settings { verify: false, plain: true, ..SETTINGS }));
-    three(&mut hostile).say(&batch_of(1, 9)).raw(b"123456789");
-    hostile.say(&FromSender::Block(piece(0, 0, 9))).raw(b"123456789");
-    let heard = hostile.heard(&inner);
+fn unverified_content_is_still_bounded() {
+    let (_outer, inner) = target_directory();
+    let mut hostile = HostileEnd::new();
+    hostile.say(&SenderMessage::Begin(SessionSettings { verify: false, plain: true, ..DEFAULT_SETTINGS }));
+    offer_three(&mut hostile).say(&batch_of(1, 9)).raw(b"123456789");
+    hostile.say(&SenderMessage::Block(piece(0, 0, 9))).raw(b"123456789");
+    let heard = hostile.run_session(&inner);
     assert_eq!(
-        (finals(&inner).0, heard.errors()),
+        (final_names(&inner).0, heard.errors()),
         (vec!["small".into()], "the other side closed the connection".into())
     );
 }
 
-fn batch_of(file: u32, bytes: u32) -> FromSender {
-    FromSender::Batch { files: vec![Whole { file, bytes }], digest: None }
+fn batch_of(file: u32, bytes: u32) -> SenderMessage {
+    SenderMessage::Batch { files: vec![WholeFile { file, bytes }], digest: None }
 }
 
 /// Why each of these was refused, in the order of their offer.
-fn refusals(answers: &[FromReceiver]) -> Vec<Option<String>> {
-    let reason = |decision: &Decision| match decision {
-        Decision::Refused(Reason(why)) => Some(why.clone()),
+fn refusals(answers: &[ReceiverMessage]) -> Vec<Option<String>> {
+    let reason = |decision: &EntryDecision| match decision {
+        EntryDecision::Refused(RefusalReason(why)) => Some(why.clone()),
         _ => None,
     };
     let decisions = answers.iter().filter_map(|answer| match answer {
-        FromReceiver::Decisions(decisions) => Some(decisions.iter().map(reason)),
+        ReceiverMessage::Decisions(decisions) => Some(decisions.iter().map(reason)),
         _ => None,
     });
     decisions.flatten().collect()
 }
 
 #[test]
-fn what_is_there_stays_unless_it_may_be_replaced_and_no_link_is_followed() {
-    let (outer, inner) = place();
+fn existing_files_stay_without_overwrite() {
+    let (outer, inner) = target_directory();
     fs::write(outer.path().join("victim"), "the user's").unwrap();
     fs::write(inner.join("old"), "old").unwrap();
     symlink("../victim", inner.join("link")).unwrap();
     fs::create_dir(inner.join("directory")).unwrap();
     for (overwrite, of_old) in [(false, Some("old exists, and is replaced only with --overwrite")), (true, None)] {
-        let mut hostile = Hostile::new();
+        let mut hostile = HostileEnd::new();
         hostile.begin().offer(&["old", "link", "directory"].map(|name| file(name, 3)));
-        let heard = hostile.heard_by(&into(&inner), overwrite, &|_| {});
+        let heard = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
         let expected = [
             of_old,
             Some("link is a symbolic link, and no regular file"),
@@ -388,17 +432,17 @@ fn what_is_there_stays_unless_it_may_be_replaced_and_no_link_is_followed() {
         ];
         assert_eq!(refusals(&heard.answers), expected.map(|why| why.map(str::to_owned)));
     }
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[file("old", 3)]).batch(&[(0, b"new")]);
-    hostile.heard_by(&into(&inner), true, &|_| {});
+    hostile.run_session_with(&directory_destination(&inner), true, &|_| {});
     assert_eq!(fs::read_to_string(inner.join("old")).unwrap(), "new");
     assert_eq!(fs::read_to_string(outer.path().join("victim")).unwrap(), "the user's");
     assert_eq!(names(&inner), ["directory", "link", "old"]);
 }
 
 #[test]
-fn parents_that_are_files_or_links_take_nothing() {
-    let (outer, inner) = place();
+fn file_or_link_parent_is_refused() {
+    let (outer, inner) = target_directory();
     let elsewhere = outer.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     fs::write(inner.join("file"), "a file").unwrap();
@@ -419,9 +463,9 @@ fn parents_that_are_files_or_links_take_nothing() {
         inside(5, "x"),
     ];
     for overwrite in [false, true] {
-        let mut hostile = Hostile::new();
-        hostile.begin().offer(&offers).say(&FromSender::End).say(&finish());
-        let heard = hostile.heard_by(&into(&inner), overwrite, &|_| {});
+        let mut hostile = HostileEnd::new();
+        hostile.begin().offer(&offers).say(&SenderMessage::End).say(&finish());
+        let heard = hostile.run_session_with(&directory_destination(&inner), overwrite, &|_| {});
         let are_refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
         assert_eq!(
             are_refused,
@@ -435,16 +479,16 @@ fn parents_that_are_files_or_links_take_nothing() {
 
 /// Somebody swaps a directory for a link while files arrive in it: whether it is held open or not, none arrives elsewhere.
 #[test]
-fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
+fn directory_swapped_for_link_is_not_followed() {
     for others in [0, 40] {
-        let (outer, inner) = place();
+        let (outer, inner) = target_directory();
         let elsewhere = outer.path().join("elsewhere");
         fs::create_dir(&elsewhere).unwrap();
         let inside = |name| entry(1, name, EntryKind::File { bytes: 1, stored: 1 });
         let mut offers = vec![directory(0, "swapped"), inside("first"), inside("second")];
         // So many that the first is not held open any more.
         offers.extend((0..others).map(|number| directory(0, &format!("{number}"))));
-        let mut hostile = Hostile::new();
+        let mut hostile = HostileEnd::new();
         hostile.begin().offer(&offers).batch(&[(1, b"x")]);
         let others: Vec<_> = (0..others).map(|other| entry(other + 2, "z", EntryKind::Stream)).collect();
         let number = offers.len() as u32;
@@ -453,13 +497,13 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
             .batch(&[(2, b"x")])
             .offer(&[inside("third")])
             .batch(&[(number + others.len() as u32, b"x")]);
-        let swap = |event: &Event| {
-            if matches!(event, Event::Kept(path) if path == Path::new("swapped/first")) {
+        let swap = |event: &SessionEvent| {
+            if matches!(event, SessionEvent::FileStored(path) if path == Path::new("swapped/first")) {
                 fs::rename(inner.join("swapped"), outer.path().join("moved")).unwrap();
                 symlink("../elsewhere", inner.join("swapped")).unwrap();
             }
         };
-        let heard = hostile.heard_by(&into(&inner), true, &swap);
+        let heard = hostile.run_session_with(&directory_destination(&inner), true, &swap);
         assert_eq!(names(&elsewhere), Vec::<String>::new());
         let arrived = names(&outer.path().join("moved"));
         if others.is_empty() {
@@ -476,35 +520,38 @@ fn a_directory_that_is_swapped_for_a_link_leads_nowhere() {
 }
 
 #[test]
-fn directories_end_at_their_limits_and_keep_their_numbers() {
-    let dry = FromSender::Begin(Settings { dry_run: true, ..SETTINGS });
-    let heard = |offers: &mut dyn Iterator<Item = Entry>| {
-        let (_outer, inner) = place();
-        let mut hostile = Hostile::new();
+fn directory_limits_are_enforced() {
+    let dry = SenderMessage::Begin(SessionSettings { dry_run: true, ..DEFAULT_SETTINGS });
+    let heard = |offers: &mut dyn Iterator<Item = FileEntry>| {
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
         hostile.say(&dry);
         let offers: Vec<_> = offers.collect();
-        offers.chunks(200).fold(&mut hostile, Hostile::offer);
-        let heard = hostile.heard(&inner);
+        offers.chunks(200).fold(&mut hostile, HostileEnd::offer);
+        let heard = hostile.run_session(&inner);
         assert!(names(&inner).is_empty());
         heard.errors()
     };
     let (gone, too_many) =
         ("the other side closed the connection", "it offers more directories than one transfer can have");
-    let mut flat = (0..tree::MOST).map(|number| directory(0, &format!("{number:x}")));
+    let mut flat = (0..directory_tree::MAX_DIRECTORIES).map(|number| directory(0, &format!("{number:x}")));
     assert_eq!(heard(&mut flat), gone);
-    assert!(heard(&mut (0..=tree::MOST).map(|number| directory(0, &format!("{number:x}")))).contains(too_many));
+    assert!(
+        heard(&mut (0..=directory_tree::MAX_DIRECTORIES).map(|number| directory(0, &format!("{number:x}"))))
+            .contains(too_many)
+    );
     let long = "x".repeat(255);
-    assert!(heard(&mut (0..tree::NAMES / 255 + 1).map(|_| directory(0, &long))).contains(too_many));
+    assert!(heard(&mut (0..directory_tree::MAX_NAME_BYTES / 255 + 1).map(|_| directory(0, &long))).contains(too_many));
     assert_eq!(heard(&mut (0..2048).map(|above| directory(above, "x"))), gone);
     assert!(heard(&mut (0..2049).map(|above| directory(above, "x"))).contains(too_many));
 }
 
 #[test]
-fn links_to_nothing_anything_and_too_far_are_refused_and_others_lead_where_they_say() {
-    let (outer, inner) = place();
+fn invalid_link_targets_are_refused() {
+    let (outer, inner) = target_directory();
     fs::write(outer.path().join("victim"), "the user's").unwrap();
     let link = |name, target: &[u8]| entry(0, name, EntryKind::Link { target: target.to_vec() });
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     let offers = [
         link("empty", b""),
         link("long", &[b'x'; 4096]),
@@ -514,7 +561,7 @@ fn links_to_nothing_anything_and_too_far_are_refused_and_others_lead_where_they_
         link("right", b"elsewhere"),
     ];
     hostile.begin().offer(&offers).batch(&[(3, b"new")]);
-    let heard = hostile.heard(&inner);
+    let heard = hostile.run_session(&inner);
     let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
     assert_eq!(refused, [true, true, true, false, true, true]);
     assert!(heard.errors().contains(UNKNOWN));
@@ -526,97 +573,99 @@ fn links_to_nothing_anything_and_too_far_are_refused_and_others_lead_where_they_
 }
 
 #[test]
-fn attributes_that_no_file_can_have_cost_only_the_file_and_too_many_the_session() {
+fn invalid_attributes_fail_only_their_file() {
     let with = |name: &[u8], value: usize| {
         let attributes = vec![Attribute { name: name.to_vec(), value: vec![b'x'; value] }];
-        Entry { attributes, ..file("a", 1) }
+        FileEntry { attributes, ..file("a", 1) }
     };
     for wrong in [with(b"", 1), with(b"a\0b", 1), with(&[b'x'; 255], 1)] {
-        let (_outer, inner) = place();
-        let mut hostile = Hostile::new();
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
         hostile.begin().offer(&[wrong, file("b", 1)]).batch(&[(0, b"x"), (1, b"x")]);
-        let heard = hostile.heard(&inner);
+        let heard = hostile.run_session(&inner);
         assert!(heard.errors().contains("cannot keep an extended attribute of a: "), "{}", heard.errors());
         assert_eq!(names(&inner), ["b"]);
     }
-    let too_long = with(b"a", ATTRIBUTE_BYTES);
-    let attributes = vec![Attribute { name: Vec::new(), value: Vec::new() }; ATTRIBUTES + 1];
-    for wrong in [too_long, Entry { attributes, ..file("a", 1) }] {
-        let (_outer, inner) = place();
-        let mut hostile = Hostile::new();
+    let too_long = with(b"a", MAX_ATTRIBUTE_BYTES);
+    let attributes = vec![Attribute { name: Vec::new(), value: Vec::new() }; MAX_ATTRIBUTES + 1];
+    for wrong in [too_long, FileEntry { attributes, ..file("a", 1) }] {
+        let (_outer, inner) = target_directory();
+        let mut hostile = HostileEnd::new();
         hostile.begin().offer(&[wrong]).batch(&[(0, b"x")]);
-        assert!(hostile.heard(&inner).errors().starts_with("malformed message"));
+        assert!(hostile.run_session(&inner).errors().starts_with("malformed message"));
         assert!(names(&inner).is_empty());
     }
 }
 
 #[test]
-fn times_that_are_none_cost_only_the_file() {
-    let (_outer, inner) = place();
-    let modified = Modified { seconds: 0, nanoseconds: u32::MAX };
-    let mut hostile = Hostile::new();
-    hostile.begin().offer(&[Entry { modified, ..file("a", 1) }, file("b", 1)]).batch(&[(0, b"x"), (1, b"y")]);
-    let heard = hostile.heard(&inner);
+fn invalid_mtime_fails_only_its_file() {
+    let (_outer, inner) = target_directory();
+    let modified = Mtime { seconds: 0, nanoseconds: u32::MAX };
+    let mut hostile = HostileEnd::new();
+    hostile.begin().offer(&[FileEntry { modified, ..file("a", 1) }, file("b", 1)]).batch(&[(0, b"x"), (1, b"y")]);
+    let heard = hostile.run_session(&inner);
     assert!(heard.errors().contains("cannot keep the time of a"), "{}", heard.errors());
     assert_eq!(names(&inner), ["b"]);
 }
 
 /// Room that was promised to a file that will not come is there for others.
 #[test]
-fn room_is_promised_once_and_given_back() {
-    let (_outer, inner) = place();
-    let root = crate::tree::Root::open(&inner).unwrap();
-    let Some(room) = crate::tree::Tree::new(root).room().unwrap() else { return no_room_known() };
+fn space_is_reserved_once_and_released() {
+    let (_outer, inner) = target_directory();
+    let root = crate::directory_tree::DestinationRoot::open(&inner).unwrap();
+    let Some(room) = crate::directory_tree::DirectoryTree::new(root).free_bytes().unwrap() else {
+        return no_known_space();
+    };
     // Two of them are too many, whatever others do to the file system meanwhile.
     let most = room / 10 * 7;
     let large = |name| entry(0, name, EntryKind::File { bytes: most, stored: most });
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     hostile.begin().offer(&[large("a")]).offer(&[large("b")]).say(&abandoned(0)).offer(&[large("c")]);
     // One that is begun, and then abandoned.
     hostile.block(piece(2, 0, 1), b"x").say(&abandoned(2)).offer(&[large("d")]);
-    let heard = hostile.heard(&inner);
+    let heard = hostile.run_session(&inner);
     let refused: Vec<_> = refusals(&heard.answers).iter().map(Option::is_some).collect();
     assert_eq!(refused, [false, true, false, false], "{}", heard.errors());
-    assert_eq!(finals(&inner), (vec![], 0));
+    assert_eq!(final_names(&inner), (vec![], 0));
 }
 
-fn no_room_known() {
-    kelvin_testing::Missing::machine("the file system of temporary files does not say what room it has")
-        .skips("promised room");
+fn no_known_space() {
+    kelvin_testing::MissingRequirement::machine("the file system of temporary files does not say what room it has")
+        .report_skip("promised room");
 }
 
 #[test]
-fn one_file_goes_to_standard_output_and_nothing_anywhere_when_it_is_to_be_discarded() {
-    let (outer, _inner) = place();
+fn stdout_takes_one_file_and_discard_none() {
+    let (outer, _inner) = target_directory();
     let path = outer.path().join("out");
     let output = Destination::Output(fs::File::create(&path).unwrap());
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     let offers =
         [file("a", 2), file("b", 1), directory(0, "c"), entry(0, "d", EntryKind::Link { target: b"x".into() })];
-    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&FromSender::End).say(&finish());
-    let heard = hostile.heard_by(&output, true, &|_| {});
+    hostile.begin().offer(&offers).batch(&[(0, b"in")]).offer(&[file("e", 1)]).say(&SenderMessage::End).say(&finish());
+    let heard = hostile.run_session_with(&output, true, &|_| {});
     assert_eq!(refusals(&heard.answers).iter().filter(|why| why.is_some()).count(), 4);
     assert_eq!(fs::read(&path).unwrap(), b"in");
-    let mut hostile = Hostile::new();
-    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&FromSender::End).say(&finish());
-    let heard = hostile.heard_by(&Destination::Nothing, false, &|_| {});
+    let mut hostile = HostileEnd::new();
+    hostile.begin().offer(&offers).batch(&[(0, b"in"), (1, b"x")]).say(&SenderMessage::End).say(&finish());
+    let heard = hostile.run_session_with(&Destination::Nothing, false, &|_| {});
     assert_eq!(heard.ended.map(|summary| summary.moved.files).unwrap(), 2);
     assert_eq!(names(outer.path()), ["in", "out"]);
 }
 
 /// A name that is one of this receiver's own is that of a file like any other.
 #[test]
-fn what_lies_under_the_name_of_a_part_is_not_followed() {
-    let (outer, inner) = place();
-    let all = content(BLOCK as usize + 1, 1);
+fn link_at_part_name_is_not_followed() {
+    let (outer, inner) = target_directory();
+    let all = content(BLOCK_BYTES as usize + 1, 1);
     let large = file("large", all.len() as u64);
     let part = leave_part(&inner, &large, b"");
     fs::remove_file(&part).unwrap();
     fs::write(outer.path().join("victim"), "the user's").unwrap();
     symlink(outer.path().join("victim"), &part).unwrap();
-    let mut hostile = Hostile::new();
-    hostile.begin().offer(&[large]).say(&FromSender::Keep { file: 0, blocks: vec![1] });
-    let heard = hostile.heard(&inner);
+    let mut hostile = HostileEnd::new();
+    hostile.begin().offer(&[large]).say(&SenderMessage::ValidBlocks { file: 0, blocks: vec![1] });
+    let heard = hostile.run_session(&inner);
     assert!(refusals(&heard.answers)[0].is_some());
     assert_eq!(fs::read(outer.path().join("victim")).unwrap(), b"the user's");
     assert_eq!(digest(&fs::read(&part).unwrap()), digest(b"the user's"));

@@ -2,120 +2,127 @@
 
 use std::time::{Duration, Instant};
 
-use kelvin_sys::net::moving::Requests;
-use kelvin_testing::Missing;
+use kelvin_sys::net::transfer_call::TransferRing;
+use kelvin_testing::MissingRequirement;
 use kelvin_wire::Error as WireError;
 
-use super::streams::{Served, with_receiver_of};
-use super::{SETTINGS, file, finals, into, piece, place};
-use crate::blocks::BLOCK;
-use crate::channel::Channel;
-use crate::message::{FromReceiver, FromSender, Reason, Settings};
-use crate::moving::{Mode, ReceiveMethod, ReceiveSetup};
+use super::streams::{TestReceiver, with_receiver_options};
+use super::{DEFAULT_SETTINGS, directory_destination, file, final_names, piece, target_directory};
+use crate::blocks::BLOCK_BYTES;
+use crate::datapath::{Mode, ReceiveMethod, ReceiveSetup};
+use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings};
 use crate::progress::MinProgress;
-use crate::receive::Manner;
-use crate::session::Event;
+use crate::receive::ReceiverOptions;
+use crate::secure_channel::SecureChannel;
+use crate::session::SessionEvent;
 use crate::{Error, Result};
 
 /// Far more than the senders here move.
-const LEAST: MinProgress = MinProgress { bytes: 1 << 20, within: Duration::from_millis(500) };
+const MIN_PROGRESS: MinProgress = MinProgress { bytes: 1 << 20, within: Duration::from_millis(500) };
 /// What the first message alone keeps, also where the time begins before it has come: only silence is too little.
-const SILENT: MinProgress = MinProgress { bytes: 1, ..LEAST };
+const MIN_ONE_BYTE: MinProgress = MinProgress { bytes: 1, ..MIN_PROGRESS };
 /// The pause between two bytes.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What happened at a receiver of one sender, by this method, while a test went on.
-fn events(min_progress: MinProgress, method: Option<ReceiveMethod>, test: impl FnOnce(&Served<'_>)) -> Vec<Event> {
+fn events(
+    min_progress: MinProgress,
+    method: Option<ReceiveMethod>,
+    test: impl FnOnce(&TestReceiver<'_>),
+) -> Vec<SessionEvent> {
     let mode = if method == Some(ReceiveMethod::Uring) { Mode::Uring } else { Mode::Blocking };
     let patience = Duration::from_secs(1);
-    let moving = method.map(|method| ReceiveSetup { method, mode, buffer: 64 << 10, window: 16, patience });
-    let (_outer, inner) = place();
-    let manner = Manner { overwrite: true, moving, min_progress, ..Manner::default() };
-    let events = with_receiver_of(manner, into(&inner), test);
+    let moving = method.map(|method| ReceiveSetup { method, mode, buffer: 64 << 10, window: 16, timeout: patience });
+    let (_outer, inner) = target_directory();
+    let manner = ReceiverOptions { overwrite: true, method: moving, min_progress, ..ReceiverOptions::default() };
+    let events = with_receiver_options(manner, directory_destination(&inner), test);
     // A part of a large file may be left, to be gone on with.
-    assert_eq!(finals(&inner).0, [""; 0]);
+    assert_eq!(final_names(&inner).0, [""; 0]);
     events
 }
 
 /// A sender who has begun, and whose large file is wanted.
-fn begin(served: &Served<'_>, settings: Settings) -> Channel {
+fn begin(served: &TestReceiver<'_>, settings: SessionSettings) -> SecureChannel {
     let mut channel = served.connect();
-    channel.send(&FromSender::Begin(settings)).unwrap();
-    channel.send(&FromSender::Offer(vec![file("large", 3 * BLOCK)])).unwrap();
-    assert!(matches!(channel.receive().unwrap(), FromReceiver::Decisions(one) if one.len() == 1));
+    channel.send(&SenderMessage::Begin(settings)).unwrap();
+    channel.send(&SenderMessage::Offer(vec![file("large", 3 * BLOCK_BYTES)])).unwrap();
+    assert!(matches!(channel.receive().unwrap(), ReceiverMessage::Decisions(one) if one.len() == 1));
     channel
 }
 
 /// Does it again and again until the other end is gone.
-fn until_the_end(mut step: impl FnMut() -> Result<()>) {
+fn repeat_until_error(mut step: impl FnMut() -> Result<()>) {
     while step().is_ok() {
         std::thread::sleep(PAUSE);
     }
 }
 
 /// How the sessions ended: whether each sender was too slow. One whose thread had no CPU for long was silent meanwhile.
-fn were_too_slow(events: &[Event]) -> Vec<bool> {
-    let is_slow = |why: &Error| matches!(why, Error::Wire(WireError::Slow { .. } | WireError::Late { .. }));
-    events.iter().filter_map(|event| if let Event::Fault(why) = event { Some(is_slow(why)) } else { None }).collect()
+fn slow_faults(events: &[SessionEvent]) -> Vec<bool> {
+    let is_slow = |why: &Error| matches!(why, Error::Wire(WireError::TooSlow { .. } | WireError::TimedOut { .. }));
+    events
+        .iter()
+        .filter_map(|event| if let SessionEvent::Fault(why) = event { Some(is_slow(why)) } else { None })
+        .collect()
 }
 
 #[test]
-fn plain_bytes_one_by_one_end_the_connection_by_every_method() {
-    let plain = Settings { plain: true, verify: false, ..SETTINGS };
-    let ring = Requests::new(0, 0).map(drop);
+fn trickled_plain_bytes_end_connection() {
+    let plain = SessionSettings { plain: true, verify: false, ..DEFAULT_SETTINGS };
+    let ring = TransferRing::new(0, 0).map(drop);
     if let Err(error) = &ring {
-        Missing::machine(format!("no io_uring: {error}")).skips("slow senders to a receiver by uring");
+        MissingRequirement::machine(format!("no io_uring: {error}")).report_skip("slow senders to a receiver by uring");
     }
     let is_there = |method: &&ReceiveMethod| **method != ReceiveMethod::Uring || ring.is_ok();
     for method in [None].into_iter().chain(ReceiveMethod::ALL.iter().filter(is_there).copied().map(Some)) {
-        let events = events(LEAST, method, |served| {
+        let events = events(MIN_PROGRESS, method, |served| {
             let mut channel = begin(served, plain);
             channel.set_plain(true);
-            channel.send(&FromSender::Block(piece(0, 0, BLOCK as u32))).unwrap();
-            until_the_end(|| channel.send_data(&[7]));
+            channel.send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32))).unwrap();
+            repeat_until_error(|| channel.send_data(&[7]));
         });
-        assert_eq!(were_too_slow(&events), [true], "{method:?}: {events:?}");
+        assert_eq!(slow_faults(&events), [true], "{method:?}: {events:?}");
     }
 }
 
 #[test]
-fn encrypted_bytes_and_messages_one_by_one_end_it_too() {
-    let faults = events(LEAST, None, |served| {
-        let mut bytes = begin(served, SETTINGS);
-        bytes.send(&FromSender::Block(piece(0, 0, BLOCK as u32))).unwrap();
-        until_the_end(|| bytes.send_data(&[7]));
-        let mut messages = begin(served, SETTINGS);
-        until_the_end(|| messages.send(&FromSender::Digests(Vec::new())));
+fn trickled_encrypted_bytes_end_connection() {
+    let faults = events(MIN_PROGRESS, None, |served| {
+        let mut bytes = begin(served, DEFAULT_SETTINGS);
+        bytes.send(&SenderMessage::Block(piece(0, 0, BLOCK_BYTES as u32))).unwrap();
+        repeat_until_error(|| bytes.send_data(&[7]));
+        let mut messages = begin(served, DEFAULT_SETTINGS);
+        repeat_until_error(|| messages.send(&SenderMessage::Digests(Vec::new())));
     });
-    assert_eq!(were_too_slow(&faults), [true; 2], "{faults:?}");
+    assert_eq!(slow_faults(&faults), [true; 2], "{faults:?}");
 }
 
 #[test]
-fn a_silent_sender_is_told_why_its_connection_ends() {
-    let faults = events(SILENT, None, |served| {
-        let mut silent = begin(served, SETTINGS);
-        let FromReceiver::Refused(Reason(why)) = silent.receive().unwrap() else { panic!("no reason") };
+fn silent_sender_gets_the_reason() {
+    let faults = events(MIN_ONE_BYTE, None, |served| {
+        let mut silent = begin(served, DEFAULT_SETTINGS);
+        let ReceiverMessage::Refused(RefusalReason(why)) = silent.receive().unwrap() else { panic!("no reason") };
         assert!(why.contains("did not send anything within"), "{why}");
     });
-    assert_eq!(were_too_slow(&faults), [true], "{faults:?}");
+    assert_eq!(slow_faults(&faults), [true], "{faults:?}");
 }
 
 #[test]
-fn a_stream_that_has_joined_may_be_silent_while_others_are_not() {
+fn joined_stream_may_stay_silent() {
     let least = MinProgress { bytes: 64 << 10, within: Duration::from_secs(2) };
     let events = events(least, None, |served| {
         let (mut first, session) = served.begin(2);
         let mut joined = served.join(session).unwrap();
         // Files for which there is no room.
         let entries = (0..100).map(|number| file(&format!("{number:0>250}"), 1 << 60));
-        let (offer, until) = (FromSender::Offer(entries.collect()), Instant::now() + 2 * least.within);
+        let (offer, until) = (SenderMessage::Offer(entries.collect()), Instant::now() + 2 * least.within);
         while Instant::now() < until {
             first.send(&offer).unwrap();
-            let FromReceiver::Decisions(_) = first.receive().unwrap() else { panic!("no decisions") };
+            let ReceiverMessage::Decisions(_) = first.receive().unwrap() else { panic!("no decisions") };
             // More than it must send, and no more files than it may offer.
             std::thread::sleep(least.within / 10);
         }
-        assert!(joined.received::<FromReceiver>().unwrap().is_none());
+        assert!(joined.try_receive::<ReceiverMessage>().unwrap().is_none());
     });
-    assert_eq!(were_too_slow(&events), [false], "its end without a word is all");
+    assert_eq!(slow_faults(&events), [false], "its end without a word is all");
 }

@@ -7,30 +7,33 @@ use std::time::{Duration, Instant, SystemTime};
 
 use kelvin_sys::random::split_mix;
 
-use super::{Local, SETTINGS, content, file, into, names, place, shaken};
-use crate::blocks::BLOCK;
-use crate::channel::{Channel, PART};
-use crate::decide::Desk;
-use crate::message::Settings;
-use crate::send::{Manner, Sender, Sent};
-use crate::session::{SMALL, Session};
-use crate::source::{Attributes, Collection, Keep};
-use crate::summary::Summary;
-use crate::tree;
+use super::{
+    DEFAULT_SETTINGS, LocalStream, connected_halves, content, directory_destination, file, names, target_directory,
+};
+use crate::blocks::BLOCK_BYTES;
+use crate::directory_tree;
+use crate::message::SessionSettings;
+use crate::offer_policy::OfferPolicy;
+use crate::secure_channel::{PART_BYTES, SecureChannel};
+use crate::send::{SendResult, Sender, SenderOptions};
+use crate::session::{MAX_SMALL_FILE, ReceiveSession};
+use crate::source::{AttributePolicy, PreserveOptions, SourceList};
+use crate::summary::TransferSummary;
 use crate::{Error, Result};
 
-const ALL: Keep = Keep { recursive: true, links: true, owners: true, attributes: Attributes::Kept };
+const PRESERVE_ALL: PreserveOptions =
+    PreserveOptions { recursive: true, links: true, owners: true, attributes: AttributePolicy::Preserve };
 /// Trees of each test.
 const TREES: u64 = 12;
 
 /// A random tree of files.
-struct Grown<'a> {
+struct TreeGenerator<'a> {
     random: &'a mut u64,
     /// Large files that it may still have: each takes a while.
     large: usize,
 }
 
-impl Grown<'_> {
+impl TreeGenerator<'_> {
     fn below(&mut self, bound: u64) -> u64 {
         split_mix(self.random) % bound
     }
@@ -52,10 +55,11 @@ impl Grown<'_> {
     }
 
     fn length(&mut self) -> u64 {
-        let edge = [0, 1, 4096, SMALL, PART as u64, BLOCK, 2 * BLOCK][self.below(7) as usize];
+        let edge =
+            [0, 1, 4096, MAX_SMALL_FILE, PART_BYTES as u64, BLOCK_BYTES, 2 * BLOCK_BYTES][self.below(7) as usize];
         let length = (edge + self.below(3)).saturating_sub(1);
-        if length <= PART as u64 || self.large == 0 {
-            return length % (2 * SMALL);
+        if length <= PART_BYTES as u64 || self.large == 0 {
+            return length % (2 * MAX_SMALL_FILE);
         }
         self.large -= 1;
         length
@@ -101,13 +105,13 @@ impl Grown<'_> {
 }
 
 /// Makes the tree that follows from a number.
-fn grown(directory: &Path, random: &mut u64) {
-    Grown { random, large: 3 }.grow(directory, 0);
+fn make_tree(directory: &Path, random: &mut u64) {
+    TreeGenerator { random, large: 3 }.grow(directory, 0);
 }
 
 /// Everything of a file, directory or link but its content; directories have no length of their own.
 #[derive(Debug, PartialEq)]
-struct Found {
+struct FileFacts {
     kind: u32,
     rights: u32,
     modified: (i64, i64),
@@ -117,11 +121,11 @@ struct Found {
     attribute: Option<Vec<u8>>,
 }
 
-fn found(path: &Path) -> Found {
+fn read_facts(path: &Path) -> FileFacts {
     let found = path.symlink_metadata().unwrap();
     let mut value = vec![0; 200];
     let attribute = rustix::fs::lgetxattr(path, "user.of", &mut value).ok().map(|length| value[..length].to_vec());
-    Found {
+    FileFacts {
         kind: found.mode() & 0o170_000,
         rights: found.mode() & 0o7777,
         modified: (found.mtime(), found.mtime_nsec()),
@@ -133,8 +137,8 @@ fn found(path: &Path) -> Found {
 }
 
 /// That two trees are the same, or that one is, as far as it has come.
-fn are_same(source: &Path, target: &Path, is_whole: bool) {
-    let (expected, there) = (found(source), found(target));
+fn assert_same_tree(source: &Path, target: &Path, is_whole: bool) {
+    let (expected, there) = (read_facts(source), read_facts(target));
     if is_whole || expected.bytes.is_some() {
         assert_eq!(there, expected, "{}", target.display());
     }
@@ -142,63 +146,69 @@ fn are_same(source: &Path, target: &Path, is_whole: bool) {
         assert!(fs::read(source).unwrap() == fs::read(target).unwrap(), "{}", target.display());
     } else if source.is_dir() && expected.link.is_none() {
         let (mut own, all) = (names(target), names(source));
-        own.retain(|name| is_whole || !name.starts_with(tree::PART));
+        own.retain(|name| is_whole || !name.starts_with(directory_tree::PART_PREFIX));
         assert!(own == all || (!is_whole && own.iter().all(|name| all.contains(name))), "{own:?} of {all:?}");
-        own.iter().for_each(|name| are_same(&source.join(name), &target.join(name), is_whole));
+        own.iter().for_each(|name| assert_same_tree(&source.join(name), &target.join(name), is_whole));
     }
 }
 
 /// After how many bytes the sender's or the receiver's end is cut.
 #[derive(Clone, Copy)]
-struct Cut {
+struct CutPoints {
     sender: usize,
     receiver: usize,
 }
 
-const NEVER: Cut = Cut { sender: usize::MAX, receiver: usize::MAX };
+const NO_CUT: CutPoints = CutPoints { sender: usize::MAX, receiver: usize::MAX };
 
 /// Sends a tree by one end, in a thread, and receives it by the other.
-fn exchanged(tree: &Path, directory: &Path, manner: Manner, cut: Cut) -> (Result<Sent>, Result<Summary>) {
-    exchanged_with(tree, directory, (manner, &|_| {}), cut)
+fn exchange(
+    tree: &Path,
+    directory: &Path,
+    manner: SenderOptions,
+    cut: CutPoints,
+) -> (Result<SendResult>, Result<TransferSummary>) {
+    exchange_with(tree, directory, (manner, &|_| {}), cut)
 }
 
 /// The same, where something is done as bytes are sent.
-fn exchanged_with(
+fn exchange_with(
     tree: &Path,
     directory: &Path,
-    (manner, progress): (Manner, &(dyn Fn(u64) + Sync)),
-    cut: Cut,
-) -> (Result<Sent>, Result<Summary>) {
-    let (sender, receiver) = shaken();
-    let (mut one, mut other) = Local::pair();
+    (manner, progress): (SenderOptions, &(dyn Fn(u64) + Sync)),
+    cut: CutPoints,
+) -> (Result<SendResult>, Result<TransferSummary>) {
+    let (sender, receiver) = connected_halves();
+    let (mut one, mut other) = LocalStream::pair();
     (one.cut_after, other.cut_after) = (cut.sender, cut.receiver);
     std::thread::scope(|scope| {
         let sending = scope.spawn(move || {
-            let channel = Channel::new(one, sender)?;
-            let collection = Collection::of(&[tree.to_owned()], ALL)?;
-            Sender::over(channel, (manner, Instant::now())).unwrap().send(collection, &|sent, _| progress(sent))
+            let channel = SecureChannel::new(one, sender)?;
+            let collection = SourceList::collect(&[tree.to_owned()], PRESERVE_ALL)?;
+            Sender::from_channel(channel, (manner, Instant::now())).unwrap().send(collection, &|sent, _| progress(sent))
         });
-        let mut channel = Channel::new(other, receiver).unwrap();
-        let desk = Desk::new(&into(directory), false).unwrap();
-        let received = Session::new(&mut channel, desk, &|_| {}).serve();
+        let mut channel = SecureChannel::new(other, receiver).unwrap();
+        let desk = OfferPolicy::new(&directory_destination(directory), false).unwrap();
+        let received = ReceiveSession::new(&mut channel, desk, &|_| {}).serve();
         drop(channel);
         (sending.join().unwrap(), received)
     })
 }
 
 /// Manners that differ in all that both ends know.
-fn manner(number: u64) -> Manner {
-    let settings = Settings { plain: number % 2 == 1, verify: number % 3 != 1, update: true, ..SETTINGS };
-    Manner { settings, acknowledge: number % 4 == 3, limit: None, moving: None, choose: None }
+fn random_options(number: u64) -> SenderOptions {
+    let settings =
+        SessionSettings { plain: number % 2 == 1, verify: number % 3 != 1, update: true, ..DEFAULT_SETTINGS };
+    SenderOptions { settings, acknowledge: number % 4 == 3, limit: None, method: None, stream_tuning: None }
 }
 
 #[test]
-fn any_tree_arrives_as_it_was() {
+fn any_tree_arrives_unchanged() {
     for number in 0..TREES {
-        let (outer, inner) = place();
+        let (outer, inner) = target_directory();
         let source = outer.path().join("tree");
-        grown(&source, &mut number.wrapping_mul(0x9E37_79B9));
-        let (sent, received) = exchanged(&source, &inner, manner(number), NEVER);
+        make_tree(&source, &mut number.wrapping_mul(0x9E37_79B9));
+        let (sent, received) = exchange(&source, &inner, random_options(number), NO_CUT);
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert_eq!(
             (sent.unsent.len(), sent.unchanged, sent.summary.moved.files),
@@ -206,42 +216,42 @@ fn any_tree_arrives_as_it_was() {
             "{number}"
         );
         assert_eq!((sent.summary.moved.amount, sent.summary.failed), (received.moved.amount, 0), "{number}");
-        are_same(&source, &inner.join("tree"), true);
+        assert_same_tree(&source, &inner.join("tree"), true);
         // Once more, and nothing has to be sent.
-        let (again, _) = exchanged(&source, &inner, manner(number), NEVER);
+        let (again, _) = exchange(&source, &inner, random_options(number), NO_CUT);
         let again = again.unwrap();
         assert_eq!(
             (again.unchanged, again.summary.moved.files, again.unsent.len()),
             (received.moved.files, 0, 0),
             "{number}"
         );
-        are_same(&source, &inner.join("tree"), true);
+        assert_same_tree(&source, &inner.join("tree"), true);
     }
 }
 
 /// A file that is written while it is sent: its digests may be there at once or late, its end may be a hole or bytes.
 #[test]
-fn a_file_that_changes_while_it_is_sent_never_arrives() {
-    let large = 2 * BLOCK as usize + 5;
+fn file_changed_during_send_is_not_stored() {
+    let large = 2 * BLOCK_BYTES as usize + 5;
     for (verify, has_hole) in [(true, false), (true, true), (false, false), (false, true)] {
-        let (outer, inner) = place();
+        let (outer, inner) = target_directory();
         let source = outer.path().join("tree");
         fs::create_dir(&source).unwrap();
         fs::write(source.join("large"), content(large, 1)).unwrap();
         let file = File::options().write(true).open(source.join("large")).unwrap();
         if has_hole {
-            file.set_len(4 * BLOCK).unwrap();
+            file.set_len(4 * BLOCK_BYTES).unwrap();
         }
         // Long ago: a clock's tick may be longer than all of this.
         file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
-        let settings = Settings { verify, ..SETTINGS };
-        let manner = Manner { settings, acknowledge: false, limit: None, moving: None, choose: None };
+        let settings = SessionSettings { verify, ..DEFAULT_SETTINGS };
+        let manner = SenderOptions { settings, acknowledge: false, limit: None, method: None, stream_tuning: None };
         let write = |sent| {
             if sent > 0 {
                 file.write_all_at(b"other", 0).unwrap();
             }
         };
-        let (sent, received) = exchanged_with(&source, &inner, (manner, &write), NEVER);
+        let (sent, received) = exchange_with(&source, &inner, (manner, &write), NO_CUT);
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert_eq!((sent.unsent.len(), received.moved.files), (1, 0), "{verify} {has_hole}");
         let why = sent.unsent[0].why.to_string();
@@ -252,8 +262,8 @@ fn a_file_that_changes_while_it_is_sent_never_arrives() {
 
 /// The receiver has much to say, that it refuses most files, while the sender sends others: neither waits for the other to read.
 #[test]
-fn many_refusals_and_much_content_do_not_wait_for_each_other() {
-    let (outer, inner) = place();
+fn refusals_and_content_do_not_deadlock() {
+    let (outer, inner) = target_directory();
     let (source, long) = (outer.path().join("tree"), "x".repeat(240));
     let deep = Path::new(&long).join(&long);
     let there = inner.join("tree").join(&deep);
@@ -267,73 +277,76 @@ fn many_refusals_and_much_content_do_not_wait_for_each_other() {
             fs::write(there.join(&name), "there already").unwrap();
         }
     }
-    let (sent, received) = exchanged(&source, &inner, manner(0), NEVER);
+    let (sent, received) = exchange(&source, &inner, random_options(0), NO_CUT);
     assert_eq!((sent.unwrap().unsent.len(), received.unwrap().moved.files), (1500, 500));
 }
 
 /// More of them than are held open at one time, each with a file: nothing of this program's own is left in any.
 #[test]
-fn many_directories_arrive_with_nothing_else_in_them() {
-    let (outer, inner) = place();
+fn many_empty_directories_arrive() {
+    let (outer, inner) = target_directory();
     let source = outer.path().join("tree");
     for number in 0..80 {
         let directory = source.join(number.to_string());
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("file"), number.to_string()).unwrap();
     }
-    let (sent, received) = exchanged(&source, &inner, manner(0), NEVER);
+    let (sent, received) = exchange(&source, &inner, random_options(0), NO_CUT);
     assert_eq!((sent.unwrap().summary.moved.files, received.unwrap().moved.files), (80, 80));
-    are_same(&source, &inner.join("tree"), true);
+    assert_same_tree(&source, &inner.join("tree"), true);
 }
 
 #[test]
-fn whatever_cuts_the_connection_every_file_is_whole_or_absent_and_another_one_goes_on() {
+fn cut_transfer_leaves_whole_files_and_resumes() {
     let (mut cuts, mut resumed) = (0, 0);
     for number in 0..TREES {
-        let (outer, inner) = place();
+        let (outer, inner) = target_directory();
         let source = outer.path().join("tree");
         let mut random = number.wrapping_mul(0x9E37_79B9);
-        grown(&source, &mut random);
-        fs::write(source.join("large"), content(2 * BLOCK as usize + 5, number as u32)).unwrap();
+        make_tree(&source, &mut random);
+        fs::write(source.join("large"), content(2 * BLOCK_BYTES as usize + 5, number as u32)).unwrap();
         for turn in 0..8_u64 {
             // Of any order of size: later connections have less to send.
-            let mut some = || split_mix(&mut random) as usize % ((3 * BLOCK as usize) >> (3 * (turn / 2)));
-            let cut =
-                if turn % 2 == 0 { Cut { sender: some(), ..NEVER } } else { Cut { receiver: some() >> 12, ..NEVER } };
-            let (sent, received) = exchanged(&source, &inner, manner(number + turn), cut);
+            let mut some = || split_mix(&mut random) as usize % ((3 * BLOCK_BYTES as usize) >> (3 * (turn / 2)));
+            let cut = if turn % 2 == 0 {
+                CutPoints { sender: some(), ..NO_CUT }
+            } else {
+                CutPoints { receiver: some() >> 12, ..NO_CUT }
+            };
+            let (sent, received) = exchange(&source, &inner, random_options(number + turn), cut);
             resumed += sent.as_ref().map_or(0, |sent| sent.summary.moved.amount.resumed);
             for error in [sent.err(), received.err()].into_iter().flatten() {
                 cuts += 1;
-                let is_cut = matches!(&error, Error::Wire(_) | Error::During { .. });
+                let is_cut = matches!(&error, Error::Wire(_) | Error::WhileMoving { .. });
                 assert!(is_cut, "{number}: {error}");
             }
             if inner.join("tree").exists() {
-                are_same(&source, &inner.join("tree"), false);
+                assert_same_tree(&source, &inner.join("tree"), false);
             }
         }
-        let (sent, received) = exchanged(&source, &inner, manner(number), NEVER);
+        let (sent, received) = exchange(&source, &inner, random_options(number), NO_CUT);
         let sent = sent.unwrap();
         assert_eq!((sent.unsent.len(), received.unwrap().moved.amount), (0, sent.summary.moved.amount), "{number}");
         resumed += sent.summary.moved.amount.resumed;
-        are_same(&source, &inner.join("tree"), true);
+        assert_same_tree(&source, &inner.join("tree"), true);
     }
     assert!(cuts > 50 && resumed > 0, "{cuts} cuts, {resumed} bytes gone on with");
 }
 
 /// As where a file system knows no case, which shows a file that has its name under others too.
 #[test]
-fn of_two_files_whose_names_are_one_the_second_replaces_nothing() {
-    let (_outer, inner) = place();
+fn colliding_names_replace_nothing() {
+    let (_outer, inner) = target_directory();
     fs::write(inner.join("before"), "before").unwrap();
-    let mut desk = Desk::new(&into(&inner), true).unwrap();
-    let settings = Settings { update: true, ..SETTINGS };
-    desk.put(&file("Case", 5), b"first", false).unwrap();
+    let mut desk = OfferPolicy::new(&directory_destination(&inner), true).unwrap();
+    let settings = SessionSettings { update: true, ..DEFAULT_SETTINGS };
+    desk.write_small(&file("Case", 5), b"first", false).unwrap();
     fs::hard_link(inner.join("Case"), inner.join("case")).unwrap();
     for (name, is_taken) in [("case", true), ("before", false), ("new", false)] {
         let offered = file(name, 5);
-        let (decided, put) = (desk.decide(&offered, &settings, true), desk.put(&offered, b"other", false));
+        let (decided, put) = (desk.decide(&offered, &settings, true), desk.write_small(&offered, b"other", false));
         for refused in [decided.err(), put.err()] {
-            assert_eq!(matches!(refused, Some(Error::OneName { .. })), is_taken, "{name}: {refused:?}");
+            assert_eq!(matches!(refused, Some(Error::NameCollision { .. })), is_taken, "{name}: {refused:?}");
         }
         assert_eq!(fs::read(inner.join(name)).unwrap(), if is_taken { b"first" } else { b"other" }, "{name}");
     }

@@ -6,13 +6,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use kelvin_testing::mounted::{FileSystemKind, Mounted};
-use kelvin_testing::served::Behaviour;
+use kelvin_testing::fuse_server::FuseBehavior;
+use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
-use super::{Heard, Hostile, content, directory, entry, file, into, names, piece, place};
-use crate::blocks::BLOCK;
-use crate::message::{Decision, Entry, EntryKind, FromReceiver, FromSender};
-use crate::tree::{PART, Root, Tree};
+use super::{
+    HostileEnd, SessionOutcome, content, directory, directory_destination, entry, file, names, piece, target_directory,
+};
+use crate::blocks::BLOCK_BYTES;
+use crate::directory_tree::{DestinationRoot, DirectoryTree, PART_PREFIX};
+use crate::message::{EntryDecision, EntryKind, FileEntry, ReceiverMessage, SenderMessage};
 
 fn rights_and_time(path: &Path) -> (u32, i64) {
     let found = path.metadata().unwrap();
@@ -20,20 +22,20 @@ fn rights_and_time(path: &Path) -> (u32, i64) {
 }
 
 /// Offers directories, and one in the first of them; their transfer ends, or is cut off.
-fn offered(hostile: &mut Hostile, is_cut: bool) -> &mut Hostile {
+fn offer_directories(hostile: &mut HostileEnd, is_cut: bool) -> &mut HostileEnd {
     hostile.begin().offer(&[directory(0, "new"), directory(0, "own"), directory(1, "below")]);
-    if is_cut { hostile } else { hostile.say(&FromSender::End) }
+    if is_cut { hostile } else { hostile.say(&SenderMessage::End) }
 }
 
 #[test]
-fn directories_of_an_interrupted_transfer_are_finished_by_the_next_and_the_users_own_stay() {
-    let (_outer, inner) = place();
+fn interrupted_directories_are_finished_by_next() {
+    let (_outer, inner) = target_directory();
     DirBuilder::new().mode(0o700).create(inner.join("own")).unwrap();
     let own = rights_and_time(&inner.join("own"));
     for (is_cut, rights) in [(true, 0o1700), (true, 0o1700), (false, 0o755)] {
-        let mut hostile = Hostile::new();
-        offered(&mut hostile, is_cut);
-        assert!(hostile.heard(&inner).errors().contains("closed the connection"));
+        let mut hostile = HostileEnd::new();
+        offer_directories(&mut hostile, is_cut);
+        assert!(hostile.run_session(&inner).errors().contains("closed the connection"));
         for made in ["new", "new/below"] {
             let (found, time) = rights_and_time(&inner.join(made));
             assert_eq!((found, time == 1_000_000_000), (rights, !is_cut), "{made}");
@@ -42,36 +44,36 @@ fn directories_of_an_interrupted_transfer_are_finished_by_the_next_and_the_users
     }
     // What is finished is the user's.
     fs::set_permissions(inner.join("new"), std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
-    offered(&mut Hostile::new(), false).heard(&inner);
+    offer_directories(&mut HostileEnd::new(), false).run_session(&inner);
     assert_eq!(rights_and_time(&inner.join("new")), (0o711, 1_000_000_000));
 }
 
 /// The reason why each entry was refused.
-fn refused(heard: &Heard) -> Vec<Option<String>> {
+fn refusals(heard: &SessionOutcome) -> Vec<Option<String>> {
     let decisions = heard.answers.iter().filter_map(|answer| match answer {
-        FromReceiver::Decisions(decisions) => Some(decisions),
+        ReceiverMessage::Decisions(decisions) => Some(decisions),
         _ => None,
     });
-    let why = |decision: &Decision| match decision {
-        Decision::Refused(why) => Some(why.0.clone()),
+    let why = |decision: &EntryDecision| match decision {
+        EntryDecision::Refused(why) => Some(why.0.clone()),
         _ => None,
     };
     decisions.flatten().map(why).collect()
 }
 
 #[test]
-fn names_of_what_a_receiver_removes_are_refused() {
+fn reserved_names_are_refused() {
     let kinds = [EntryKind::File { bytes: 1, stored: 1 }, EntryKind::Stream, EntryKind::Directory];
     for kind in [&kinds[..], &[EntryKind::Link { target: b"x".to_vec() }]].concat() {
-        for beginning in [PART, ".kelvin-scratch-", ".kelvin-unfinished-"] {
-            let (_outer, inner) = place();
+        for beginning in [PART_PREFIX, ".kelvin-scratch-", ".kelvin-unfinished-"] {
+            let (_outer, inner) = target_directory();
             let name = format!("{beginning}of a user");
             // What follows it has its number.
             let others = [directory(0, "directory"), file(".kelvin", 1)];
-            let mut hostile = Hostile::new();
+            let mut hostile = HostileEnd::new();
             hostile.begin().offer(&[&[entry(0, &name, kind.clone())][..], &others].concat()).batch(&[(2, b"x")]);
-            let heard = hostile.heard(&inner);
-            let why = refused(&heard);
+            let heard = hostile.run_session(&inner);
+            let why = refusals(&heard);
             assert!(matches!(&why[..], [Some(why), None, None] if why.contains(&name)), "{kind:?}: {why:?}");
             assert_eq!(names(&inner), [".kelvin", "directory"]);
         }
@@ -79,11 +81,11 @@ fn names_of_what_a_receiver_removes_are_refused() {
 }
 
 #[test]
-fn nothing_comes_into_a_directory_that_was_refused() {
-    let (_outer, inner) = place();
-    let name = format!("{PART}of a user");
+fn refused_directory_takes_nothing() {
+    let (_outer, inner) = target_directory();
+    let name = format!("{PART_PREFIX}of a user");
     fs::create_dir(inner.join(&name)).unwrap();
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     let one = EntryKind::File { bytes: 1, stored: 1 };
     hostile.begin().offer(&[
         directory(0, &name),
@@ -91,58 +93,61 @@ fn nothing_comes_into_a_directory_that_was_refused() {
         entry(1, "a", one.clone()),
         entry(2, "b", one),
     ]);
-    let heard = hostile.heard(&inner);
-    assert!(refused(&heard).iter().all(Option::is_some) && heard.answers.len() == 1, "{:?}", heard.answers);
+    let heard = hostile.run_session(&inner);
+    assert!(refusals(&heard).iter().all(Option::is_some) && heard.answers.len() == 1, "{:?}", heard.answers);
     assert_eq!(names(&inner.join(&name)), Vec::<String>::new());
 }
 
 /// As many megabytes as a file has.
-fn of(name: &str, mebibytes: u64) -> Entry {
+fn sized_file(name: &str, mebibytes: u64) -> FileEntry {
     entry(0, name, EntryKind::File { bytes: mebibytes << 20, stored: mebibytes << 20 })
 }
 
 #[test]
-fn room_that_an_arriving_file_has_taken_is_not_promised_as_well() {
+fn used_space_is_not_reserved_twice() {
     let what = "room of arriving files";
-    let mounted = match Mounted::of(FileSystemKind::Tmpfs, &std::env::temp_dir()) {
+    let mounted = match MountedFs::new(FileSystemKind::Tmpfs, &std::env::temp_dir()) {
         Ok(mounted) => mounted,
-        Err(missing) => return missing.skips(what),
+        Err(missing) => return missing.report_skip(what),
     };
-    let mut hostile = Hostile::new();
+    let mut hostile = HostileEnd::new();
     // Of 64 MiB, 40 are promised, 20 of them taken: 24 are left.
-    hostile.begin().offer(&[of("a", 40)]);
+    hostile.begin().offer(&[sized_file("a", 40)]);
     for block in 0..5 {
-        hostile.block(piece(0, block * BLOCK, BLOCK as u32), &content(BLOCK as usize, block as u32));
+        hostile.block(piece(0, block * BLOCK_BYTES, BLOCK_BYTES as u32), &content(BLOCK_BYTES as usize, block as u32));
     }
-    hostile.offer(&[of("b", 22)]).offer(&[of("c", 4)]);
+    hostile.offer(&[sized_file("b", 22)]).offer(&[sized_file("c", 4)]);
     // What it has taken and was promised is free again.
-    hostile.say(&FromSender::Abandoned { file: 0, why: "no reason".into() }).offer(&[of("d", 40)]).offer(&[of("e", 4)]);
-    let heard = hostile.heard_by(&into(&mounted.path()), false, &|_| {});
-    let refused: Vec<_> = refused(&heard).iter().map(Option::is_some).collect();
+    hostile
+        .say(&SenderMessage::Abandoned { file: 0, why: "no reason".into() })
+        .offer(&[sized_file("d", 40)])
+        .offer(&[sized_file("e", 4)]);
+    let heard = hostile.run_session_with(&directory_destination(&mounted.path()), false, &|_| {});
+    let refused: Vec<_> = refusals(&heard).iter().map(Option::is_some).collect();
     assert_eq!(refused, [false, false, true, false, true], "{}", heard.errors());
 }
 
 #[test]
-fn a_directory_is_listed_once_however_often_it_is_opened() {
+fn directory_is_listed_once() {
     /// More than are held open at one time.
     const DIRECTORIES: u32 = 40;
     let base = tempfile::tempdir().unwrap();
-    let (mounted, asked) = match Mounted::served(Behaviour::default(), base.path()) {
+    let (mounted, asked) = match MountedFs::serve(FuseBehavior::default(), base.path()) {
         Ok(served) => served,
-        Err(missing) => return missing.skips("listings of directories that are opened again"),
+        Err(missing) => return missing.report_skip("listings of directories that are opened again"),
     };
     let listings = || asked.listings.swap(0, Ordering::Relaxed);
     (0..DIRECTORIES).for_each(|number| fs::create_dir(mounted.path().join(number.to_string())).unwrap());
-    let mut tree = Tree::new(Root::open(&mounted.path()).unwrap());
+    let mut tree = DirectoryTree::new(DestinationRoot::open(&mounted.path()).unwrap());
     assert_eq!(listings(), 1);
     (0..DIRECTORIES).for_each(|number| tree.add(&directory(0, &number.to_string()), (false, false)).unwrap());
     assert_eq!(listings(), u64::from(DIRECTORIES));
     for _ in 0..2 {
-        (1..=DIRECTORIES).for_each(|number| drop(tree.held(number).unwrap()));
+        (1..=DIRECTORIES).for_each(|number| drop(tree.open_directory(number).unwrap()));
     }
     assert_eq!(listings(), 0);
     // Nothing of others can be in one that was made now.
     tree.add(&directory(0, "new"), (false, false)).unwrap();
-    drop(tree.held(DIRECTORIES + 1).unwrap());
+    drop(tree.open_directory(DIRECTORIES + 1).unwrap());
     assert_eq!(listings(), 0);
 }

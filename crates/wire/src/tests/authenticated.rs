@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use kelvin_sys::random::split_mix;
 
-use super::{LONG, answers, asks, handshake, mutate, secret};
+use super::{LONG, all_requests, all_responses, handshake, mutate, secret};
 use crate::agent::Agent;
-use crate::channel::Channel;
-use crate::client::{Client, shake};
-use crate::files::Design;
-use crate::limits::Limits;
-use crate::message::{Answer, Ask, Cookie, Direction, PROTOCOL, Transport};
-use crate::sealed::CONTENT;
-use crate::sockets::Sockets;
+use crate::cipher::MAX_CONTENT_BYTES;
+use crate::client::{AgentClient, client_handshake};
+use crate::control_channel::ControlChannel;
+use crate::file_server::FileServerOptions;
+use crate::limits::AgentLimits;
+use crate::message::{AgentRequest, AgentResponse, Cookie, PROTOCOL, TestDirection, Transport};
+use crate::socket_options::TestSocketOptions;
 use crate::{Error, Result};
 
 /// Where they are among all answers.
-const READY: usize = 0;
-const COUNTED: usize = 1;
-const DONE: usize = 2;
+const READY_INDEX: usize = 0;
+const COUNTED_INDEX: usize = 1;
+const DONE_INDEX: usize = 2;
 
 /// Panics of the agent's threads: those of clients, and those without a name of their own.
 static PANICS: AtomicU32 = AtomicU32::new(0);
@@ -37,8 +37,8 @@ fn count_panics() {
 }
 
 /// Runs an agent, and something beside it.
-fn beside_agent(body: impl FnOnce(SocketAddr)) {
-    let limits = Limits { clients: 64, handshake: LONG, idle: LONG, ..Limits::default() };
+fn with_agent(body: impl FnOnce(SocketAddr)) {
+    let limits = AgentLimits { max_clients: 64, handshake_timeout: LONG, idle_timeout: LONG, ..AgentLimits::default() };
     let agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, Box::new(|_, _| {})).unwrap();
     let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -50,27 +50,28 @@ fn beside_agent(body: impl FnOnce(SocketAddr)) {
 }
 
 /// A running test, and the sockets of its bytes.
-struct UnderWay {
-    channel: Channel,
+struct TestInProgress {
+    channel: ControlChannel,
     _streams: Vec<TcpStream>,
     _socket: Option<UdpSocket>,
 }
 
 /// Brings an agent into the state in which it serves this, or, without it, waits for a request.
-fn under_way(agent: SocketAddr, ask: Option<&Ask>) -> UnderWay {
-    let mut channel = shake(TcpStream::connect(agent).unwrap(), &secret(), LONG).unwrap();
-    let Some(ask) = ask else { return UnderWay { channel, _streams: Vec::new(), _socket: None } };
+fn enter_state(agent: SocketAddr, ask: Option<&AgentRequest>) -> TestInProgress {
+    let mut channel = client_handshake(TcpStream::connect(agent).unwrap(), &secret(), LONG).unwrap();
+    let Some(ask) = ask else { return TestInProgress { channel, _streams: Vec::new(), _socket: None } };
     channel.send(ask, LONG).unwrap();
-    let Answer::Ready { port, cookie } = channel.receive(LONG).unwrap() else { panic!("{ask:?}") };
+    let AgentResponse::Ready { port, cookie } = channel.receive(LONG).unwrap() else { panic!("{ask:?}") };
     let there = SocketAddr::new(agent.ip(), port);
     let streams = match *ask {
-        Ask::Echo { transport: Transport::Tcp, .. } => 1,
-        Ask::Streams { count, .. } => count,
+        AgentRequest::Echo { transport: Transport::Tcp, .. } => 1,
+        AgentRequest::Streams { count, .. } => count,
         _ => 0,
     };
     let streams = (0..streams).map(|_| stream(there, &cookie)).collect();
-    let is_of_datagrams = matches!(ask, Ask::Echo { transport: Transport::Udp, .. } | Ask::TakeDatagrams { .. });
-    UnderWay { channel, _streams: streams, _socket: is_of_datagrams.then(|| introduced(there, &cookie)) }
+    let is_of_datagrams =
+        matches!(ask, AgentRequest::Echo { transport: Transport::Udp, .. } | AgentRequest::TakeDatagrams { .. });
+    TestInProgress { channel, _streams: streams, _socket: is_of_datagrams.then(|| introduced(there, &cookie)) }
 }
 
 fn stream(there: SocketAddr, cookie: &Cookie) -> TcpStream {
@@ -88,43 +89,44 @@ fn introduced(there: SocketAddr, cookie: &Cookie) -> UdpSocket {
 }
 
 /// The states of an agent with an authenticated client.
-fn states() -> Vec<Option<Ask>> {
-    let streams = |direction| Some(Ask::Streams { direction, count: 2, sockets: Sockets::default() });
-    let echo = |transport| Some(Ask::Echo { transport, bytes: 64 });
-    let datagrams = Some(Ask::TakeDatagrams { bytes: 64 });
+fn states() -> Vec<Option<AgentRequest>> {
+    let streams =
+        |direction| Some(AgentRequest::Streams { direction, count: 2, sockets: TestSocketOptions::default() });
+    let echo = |transport| Some(AgentRequest::Echo { transport, bytes: 64 });
+    let datagrams = Some(AgentRequest::TakeDatagrams { bytes: 64 });
     vec![
         None,
         echo(Transport::Tcp),
         echo(Transport::Udp),
-        streams(Direction::ToAgent),
-        streams(Direction::FromAgent),
+        streams(TestDirection::ToAgent),
+        streams(TestDirection::FromAgent),
         datagrams,
-        Some(Ask::Accept),
+        Some(AgentRequest::Accept),
     ]
 }
 
 #[test]
-fn an_agent_survives_any_message_of_an_authenticated_client() {
+fn agent_survives_any_authenticated_message() {
     count_panics();
-    let said: Vec<Vec<u8>> = asks().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
+    let said: Vec<Vec<u8>> = all_requests().iter().map(|ask| serde_json::to_vec(ask).unwrap()).collect();
     let mut state = 2;
-    beside_agent(|agent| {
+    with_agent(|agent| {
         for (number, ask) in states().iter().cycle().take(1400).enumerate() {
-            let mut under_way = under_way(agent, ask.as_ref());
+            let mut under_way = enter_state(agent, ask.as_ref());
             for again in 0..3 {
                 let mut text = said[(number + again) % said.len()].clone();
                 mutate(&mut text, &mut state);
                 if number % 50 == 0 {
-                    text = [b"{\"".to_vec(), vec![b'x'; CONTENT - 5], b"\":1".to_vec()].concat();
+                    text = [b"{\"".to_vec(), vec![b'x'; MAX_CONTENT_BYTES - 5], b"\":1".to_vec()].concat();
                 }
-                text.truncate(CONTENT);
+                text.truncate(MAX_CONTENT_BYTES);
                 // It may have left already.
-                let _ = under_way.channel.send_text(&text, LONG);
+                let _ = under_way.channel.send_serialized(&text, LONG);
             }
         }
         // It has places for all that come now: the sender is gone.
         let mut client = loop {
-            match Client::connect(&[agent], &secret()) {
+            match AgentClient::connect(&[agent], &secret()) {
                 Err(Error::Refused(_)) => std::thread::yield_now(),
                 client => break client.unwrap(),
             }
@@ -136,8 +138,8 @@ fn an_agent_survives_any_message_of_an_authenticated_client() {
 
 /// An oversized request is refused to its sender, who is still served.
 #[test]
-fn a_text_as_long_as_a_frame_is_refused_with_a_reason_in_every_state() {
-    beside_agent(|agent| {
+fn oversized_text_is_refused_in_every_state() {
+    with_agent(|agent| {
         for ask in states() {
             for text in [
                 format!("\"{}\"", "x".repeat(65_480)),
@@ -148,23 +150,23 @@ fn a_text_as_long_as_a_frame_is_refused_with_a_reason_in_every_state() {
                 ),
                 "[".repeat(65_000),
             ] {
-                let UnderWay { mut channel, _streams, _socket } = under_way(agent, ask.as_ref());
-                channel.send_text(text.as_bytes(), LONG).unwrap();
+                let TestInProgress { mut channel, _streams, _socket } = enter_state(agent, ask.as_ref());
+                channel.send_serialized(text.as_bytes(), LONG).unwrap();
                 // An echo over TCP reads only its own connection.
                 drop(_streams);
-                let mut answer = channel.receive::<Answer>(LONG).unwrap();
-                if matches!(answer, Answer::Done(_)) {
+                let mut answer = channel.receive::<AgentResponse>(LONG).unwrap();
+                if matches!(answer, AgentResponse::Done(_)) {
                     answer = channel.receive(LONG).unwrap();
                 }
-                let Answer::Failed { why } = answer else { panic!("{ask:?}: {answer:?}") };
+                let AgentResponse::Failed { why } = answer else { panic!("{ask:?}: {answer:?}") };
                 assert!(why.contains("malformed message") || why.contains("closed the connection"), "{ask:?}: {why}");
-                channel.send(&Ask::Echo { transport: Transport::Tcp, bytes: 0 }, LONG).unwrap();
-                let mut answer = channel.receive::<Answer>(LONG).unwrap();
-                if matches!(&answer, Answer::Failed { why } if why.contains("malformed message")) {
+                channel.send(&AgentRequest::Echo { transport: Transport::Tcp, bytes: 0 }, LONG).unwrap();
+                let mut answer = channel.receive::<AgentResponse>(LONG).unwrap();
+                if matches!(&answer, AgentResponse::Failed { why } if why.contains("malformed message")) {
                     answer = channel.receive(LONG).unwrap();
                 }
                 assert!(
-                    matches!(&answer, Answer::Failed { why } if why.contains("at least one byte")),
+                    matches!(&answer, AgentResponse::Failed { why } if why.contains("at least one byte")),
                     "{ask:?} {answer:?}"
                 );
             }
@@ -173,54 +175,55 @@ fn a_text_as_long_as_a_frame_is_refused_with_a_reason_in_every_state() {
 }
 
 /// An agent that shakes hands properly, and answers each request by texts.
-fn answer_with(listener: &TcpListener, mut texts: impl FnMut(&Ask) -> Vec<Vec<u8>>) -> Result<()> {
+fn answer_with(listener: &TcpListener, mut texts: impl FnMut(&AgentRequest) -> Vec<Vec<u8>>) -> Result<()> {
     let (mut stream, _) = listener.accept().map_err(Error::call("accept"))?;
-    let (halves, ()) = handshake(&PROTOCOL, &secret()).listen(&mut stream, || Some(()))?;
-    let mut channel = Channel::new(stream, halves);
+    let (halves, ()) = handshake(&PROTOCOL, &secret()).accept(&mut stream, || Some(()))?;
+    let mut channel = ControlChannel::new(stream, halves);
     loop {
         let ask = channel.receive(LONG)?;
-        texts(&ask).iter().try_for_each(|text| channel.send_text(text, LONG))?;
+        texts(&ask).iter().try_for_each(|text| channel.send_serialized(text, LONG))?;
     }
 }
 
 /// Which of all answers are right for a request.
-fn right(ask: &Ask) -> &'static [usize] {
+fn valid_responses(ask: &AgentRequest) -> &'static [usize] {
     match ask {
-        Ask::Echo { .. } => &[READY, DONE],
-        Ask::Count => &[COUNTED],
-        Ask::End => &[DONE],
-        _ => &[READY],
+        AgentRequest::Echo { .. } => &[READY_INDEX, DONE_INDEX],
+        AgentRequest::Count => &[COUNTED_INDEX],
+        AgentRequest::End => &[DONE_INDEX],
+        _ => &[READY_INDEX],
     }
 }
 
 /// Does everything that a client does; the outcome does not matter.
-fn use_all(client: &mut Client, number: usize) -> Result<()> {
-    let sockets = Sockets::default();
+fn exercise_client(client: &mut AgentClient, number: usize) -> Result<()> {
+    let sockets = TestSocketOptions::default();
     match number % 4 {
         0 => drop(client.echo_tcp(64)?.finish()?),
         1 => {
-            let mut test = client.streams(Direction::FromAgent, 2, &sockets)?;
-            test.counted()?;
-            test.counted()?;
+            let mut test = client.open_streams(TestDirection::FromAgent, 2, &sockets)?;
+            test.counts()?;
+            test.counts()?;
             drop(test.finish()?);
         }
         2 => {
-            let mut test = client.streams(Direction::ToAgent, 1, &sockets)?;
-            let (first, last) = (test.counted()?, test.counted()?);
-            let numbers = (last.numbers.lost_since(&first.numbers), last.numbers.reordered_since(&first.numbers));
+            let mut test = client.open_streams(TestDirection::ToAgent, 1, &sockets)?;
+            let (first, last) = (test.counts()?, test.counts()?);
+            let numbers =
+                (last.numbers.loss_share_since(&first.numbers), last.numbers.reordered_share_since(&first.numbers));
             assert!(last.at - first.at < u64::MAX && numbers.0.is_none_or(|lost| (0.0..=1.0).contains(&lost)));
         }
-        _ => drop(client.accepting()?.finish()?),
+        _ => drop(client.accept_connections()?.finish()?),
     }
     Ok(())
 }
 
 #[test]
-fn a_client_survives_any_answer_of_an_agent() {
+fn client_survives_any_response() {
     let (control, tests) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let ready = Answer::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
-    let mut answers = answers();
-    answers[READY] = ready;
+    let ready = AgentResponse::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
+    let mut answers = all_responses();
+    answers[READY_INDEX] = ready;
     let answers: Vec<Vec<u8>> = answers.iter().map(|answer| serde_json::to_vec(answer).unwrap()).collect();
     let address = control.local_addr().unwrap();
     let (mut state, mut finished) = (3, 0);
@@ -231,7 +234,7 @@ fn a_client_survives_any_answer_of_an_agent() {
         if number.is_multiple_of(3) {
             mutate(&mut text, &mut state);
         }
-        text.truncate(CONTENT);
+        text.truncate(MAX_CONTENT_BYTES);
         text
     };
     // For as long as the tests run.
@@ -246,19 +249,19 @@ fn a_client_survives_any_answer_of_an_agent() {
         scope.spawn(move || {
             for _ in 0..500 {
                 // The client hangs up.
-                let _ = answer_with(&control, |ask| right(ask).iter().map(|&right| text(right)).collect());
+                let _ = answer_with(&control, |ask| valid_responses(ask).iter().map(|&right| text(right)).collect());
             }
         });
         for number in 0..500 {
-            let mut client = Client::connect(&[address], &secret()).unwrap();
-            finished += u32::from(use_all(&mut client, number).is_ok());
+            let mut client = AgentClient::connect(&[address], &secret()).unwrap();
+            finished += u32::from(exercise_client(&mut client, number).is_ok());
         }
     });
     assert!(finished > 50, "{finished}");
 }
 
 #[test]
-fn an_agent_that_counts_backwards_or_beyond_all_bounds_is_not_believed() {
+fn invalid_agent_counts_are_refused() {
     let counted = |bytes: u64, busiest: f64| {
         let zeros = serde_json::json!({ "arrived": 0, "latest": 0, "reordered": 0 });
         let busy = serde_json::json!({ "busiest": busiest, "threads": 0.0, "cpu": null });
@@ -266,7 +269,7 @@ fn an_agent_that_counts_backwards_or_beyond_all_bounds_is_not_believed() {
             .to_string()
     };
     let (control, tests) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let ready = Answer::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
+    let ready = AgentResponse::Ready { port: tests.local_addr().unwrap().port(), cookie: [7; 16] };
     let ready = serde_json::to_string(&ready).unwrap();
     for (last, why) in [
         (counted(99, 0.0), "it has counted less than before"),
@@ -278,25 +281,25 @@ fn an_agent_that_counts_backwards_or_beyond_all_bounds_is_not_believed() {
         let mut texts = [ready.clone(), counted(100, 0.5), last].into_iter();
         std::thread::scope(|scope| {
             scope.spawn(|| answer_with(&control, |_| texts.next().map(String::into_bytes).into_iter().collect()));
-            let mut client = Client::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
-            let mut test = client.streams(Direction::ToAgent, 1, &Sockets::default()).unwrap();
-            assert_eq!(test.counted().unwrap().bytes, 100);
-            let said = test.counted().unwrap_err().to_string();
+            let mut client = AgentClient::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
+            let mut test = client.open_streams(TestDirection::ToAgent, 1, &TestSocketOptions::default()).unwrap();
+            assert_eq!(test.counts().unwrap().bytes, 100);
+            let said = test.counts().unwrap_err().to_string();
             assert!(said.contains(why), "{said}");
         });
     }
 }
 
 /// What comes of an agent's files by these answers, one for each request.
-fn listed(texts: &[String]) -> Result<Vec<String>> {
+fn list_files(texts: &[String]) -> Result<Vec<String>> {
     let control = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut texts = texts.iter();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             answer_with(&control, |_| texts.next().map(|text| text.clone().into_bytes()).into_iter().collect())
         });
-        let client = Client::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
-        client.serve_files(&Design::default())?.names()
+        let client = AgentClient::connect(&[control.local_addr().unwrap()], &secret()).unwrap();
+        client.serve_files(&FileServerOptions::default())?.file_names()
     })
 }
 
@@ -312,9 +315,9 @@ fn names(names: &[&str]) -> String {
 }
 
 #[test]
-fn an_agent_that_lies_about_its_files_is_not_believed() {
-    assert_eq!(listed(&[serving(3), names(&["a", "b"]), names(&["c"])]).unwrap(), ["a", "b", "c"]);
-    let why = |texts: &[String]| listed(texts).unwrap_err().to_string();
+fn invalid_file_lists_are_refused() {
+    assert_eq!(list_files(&[serving(3), names(&["a", "b"]), names(&["c"])]).unwrap(), ["a", "b", "c"]);
+    let why = |texts: &[String]| list_files(texts).unwrap_err().to_string();
     for files in [0, 100_001, 1_000_000_000] {
         assert!(why(&[serving(files)]).contains(&format!("{files} files, where 1 to 100000 are possible")));
     }

@@ -10,15 +10,15 @@ pub(super) const KNEE_SHARE: f64 = 0.95;
 
 /// Fewest neighbouring numbers of users whose mean is the saturation throughput: the highest of single ones would be too high by
 /// chance.
-const NEIGHBOURS: usize = 3;
+const MIN_NEIGHBOURS: usize = 3;
 
 /// Of many numbers of users a third are neighbours: a sweep reaches to three times the knee.
-fn neighbours(loads: usize) -> usize {
-    NEIGHBOURS.max(loads / 3)
+fn neighbour_count(loads: usize) -> usize {
+    MIN_NEIGHBOURS.max(loads / 3)
 }
 
 /// Draws of the intervals: with 25 beyond each end, these are accurate to a few hundredths of the width.
-const DRAWS: usize = 1000;
+const BOOTSTRAP_DRAWS: usize = 1000;
 
 /// Where more users bring nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,20 +33,20 @@ pub(crate) struct Saturation {
 }
 
 /// The mean throughput of a number of users, and its spread.
-struct Mean {
+struct ThroughputMean {
     value: f64,
     error: f64,
     degrees: usize,
 }
 
-impl Mean {
-    fn of(values: &[f64]) -> Self {
+impl ThroughputMean {
+    fn from_values(values: &[f64]) -> Self {
         let error = (variance(values) / values.len() as f64).sqrt();
         Self { value: mean(values), error, degrees: values.len() - 1 }
     }
 
     /// A draw of it for another study: Student's distribution.
-    fn drawn(&self, random: &mut Random) -> f64 {
+    fn draw(&self, random: &mut Random) -> f64 {
         let squares: f64 = (0..self.degrees).map(|_| random.normal().powi(2)).sum();
         self.value + self.error * random.normal() / (squares / self.degrees as f64).sqrt()
     }
@@ -54,7 +54,7 @@ impl Mean {
 
 /// Places of knee and saturation in throughputs by ascending number of users.
 #[derive(Clone, Copy)]
-struct Found {
+struct KneePosition {
     throughput: f64,
     knee: usize,
     until: usize,
@@ -65,16 +65,18 @@ struct Found {
 /// The intervals are percentiles of a parametric bootstrap: the mean of each number of users is drawn anew with its standard
 /// error and degrees of freedom, which keeps its coverage with few visits, unlike resampling the visits.
 pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
-    if sweep.loads.len() < NEIGHBOURS || sweep.least_visits() < 2 {
+    if sweep.loads.len() < MIN_NEIGHBOURS || sweep.min_steps() < 2 {
         return None;
     }
-    let means: Vec<Mean> = sweep.loads.iter().map(|load| Mean::of(&load.throughputs())).collect();
-    let found = find(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
+    let means: Vec<ThroughputMean> =
+        sweep.loads.iter().map(|load| ThroughputMean::from_values(&load.throughputs())).collect();
+    let found = find_knee(&means.iter().map(|mean| mean.value).collect::<Vec<f64>>());
     let mut random = Random::new(1);
-    let draws: Vec<Found> =
-        (0..DRAWS).map(|_| find(&means.iter().map(|mean| mean.drawn(&mut random)).collect::<Vec<f64>>())).collect();
-    let [low, high] = ends(draws.iter().map(|draw| draw.throughput).collect());
-    let [first, last] = ends(draws.iter().map(|draw| sweep.loads[draw.knee].users as f64).collect());
+    let draws: Vec<KneePosition> = (0..BOOTSTRAP_DRAWS)
+        .map(|_| find_knee(&means.iter().map(|mean| mean.draw(&mut random)).collect::<Vec<f64>>()))
+        .collect();
+    let [low, high] = interval_ends(draws.iter().map(|draw| draw.throughput).collect());
+    let [first, last] = interval_ends(draws.iter().map(|draw| sweep.loads[draw.knee].users as f64).collect());
     Some(Saturation {
         throughput: Estimate {
             value: found.throughput,
@@ -92,18 +94,19 @@ pub(crate) fn saturation(sweep: &Sweep) -> Option<Saturation> {
 }
 
 /// The highest mean of neighbours, and the first throughput that comes near it.
-fn find(throughputs: &[f64]) -> Found {
-    let width = neighbours(throughputs.len());
+fn find_knee(throughputs: &[f64]) -> KneePosition {
+    let width = neighbour_count(throughputs.len());
     let windows = throughputs.windows(width).map(mean).enumerate();
     let (at, throughput) = windows.max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
     let until = at + width - 1;
-    let knee = rising(&throughputs[..=until]).iter().position(|&one| one >= KNEE_SHARE * throughput).unwrap_or(until);
-    Found { throughput, knee, until }
+    let knee =
+        isotonic_fit(&throughputs[..=until]).iter().position(|&one| one >= KNEE_SHARE * throughput).unwrap_or(until);
+    KneePosition { throughput, knee, until }
 }
 
 /// The nearest throughputs that never fall (pool adjacent violators; R. E. Barlow et al., "Statistical Inference under Order
 /// Restrictions", 1972): up to saturation one that falls does so by chance, and the one before it is as likely to be too high.
-fn rising(throughputs: &[f64]) -> Vec<f64> {
+fn isotonic_fit(throughputs: &[f64]) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for &throughput in throughputs {
         pools.push((throughput, 1));
@@ -119,12 +122,12 @@ fn rising(throughputs: &[f64]) -> Vec<f64> {
 }
 
 /// The place of the knee in throughputs that are known exactly.
-pub(crate) fn knee_of(throughputs: &[f64]) -> usize {
-    find(throughputs).knee
+pub(crate) fn knee_index(throughputs: &[f64]) -> usize {
+    find_knee(throughputs).knee
 }
 
 /// The ends of the 95 % interval of draws; order statistics, so that each is a value that was drawn.
-pub(super) fn ends(mut draws: Vec<f64>) -> [f64; 2] {
+pub(super) fn interval_ends(mut draws: Vec<f64>) -> [f64; 2] {
     draws.sort_by(f64::total_cmp);
     let tail = draws.len() / 40;
     [draws[tail], draws[draws.len() - 1 - tail]]

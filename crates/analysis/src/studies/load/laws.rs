@@ -1,117 +1,122 @@
 //! Laws that tie what was measured, each checked on the data, and the growth of memory.
 
-use kelvin_catalogue::load::{AWAITED, Device, IN_FLIGHT, RATE, RESPONSE, Resource, SENT, SERVICE};
+use kelvin_catalogue::load::{
+    CLIENT_IN_FLIGHT, IN_FLIGHT, RATE, RESPONSE, Resource, ResourceGroup, SENT_BYTE_RATE, SERVICE,
+};
 use kelvin_model::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
-use kelvin_stats::{LEVEL, Spread, Uncertain, jointly_at, mean};
+use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, bonferroni_level, mean};
 
-use super::sweep::{Load, Sweep, Visit};
-use super::used::{Saturated, estimate, with_interval};
+use super::saturated_sweep::{SaturatedSweep, interval_estimate, mean_estimate};
+use super::sweep::{LoadStep, Sweep, UserLoad};
 
 /// Most that two counts of the same requests or bytes may differ by, as a share.
-const SAME: f64 = 0.02;
+const MAX_COUNT_GAP: f64 = 0.02;
 /// Seconds of each request of which neither end knows whether it was in flight: from one end's time stamps to the other's.
-const UNKNOWN: f64 = 1e-6;
+const UNCERTAIN_FLIGHT_SECONDS: f64 = 1e-6;
 /// Most that the demand of a request may change from half the knee on, as a share: caches make it change a little.
-const SAME_DEMAND: f64 = 0.05;
+const MAX_DEMAND_CHANGE: f64 = 0.05;
 /// The same of a processor: with more users, calls and wake-ups serve several requests at once.
-const SAME_CPU_DEMAND: f64 = 0.25;
+const MAX_CPU_DEMAND_CHANGE: f64 = 0.25;
 /// Share of the requests in flight that were answered in a visit, from which on response times tell of all of them.
-const MOSTLY_ANSWERED: f64 = 0.75;
+const MIN_ANSWERED_SHARE: f64 = 0.75;
 /// Use from which a demand can be told from what else the resource does.
-const TELLING: f64 = 0.2;
+const MIN_MEASURABLE_USE: f64 = 0.2;
 
 /// A law on the data: how far off it is, and whether it holds; `None` where that is not certain.
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct LawCheckResult {
     pub check: LoadLawCheck,
     pub holds: Option<bool>,
     pub visits: usize,
 }
 
 /// The laws whose quantities were measured.
-pub(crate) fn laws(sweep: &Sweep, saturated: Option<&Saturated<'_>>) -> Vec<Checked> {
+pub(crate) fn check_laws(sweep: &Sweep, saturated: Option<&SaturatedSweep<'_>>) -> Vec<LawCheckResult> {
     let services =
-        sweep.loads.iter().flat_map(|load| &load.visits).filter_map(service).filter(|&seconds| seconds > 0.0);
+        sweep.loads.iter().flat_map(|load| &load.steps).filter_map(service_time).filter(|&seconds| seconds > 0.0);
     let shortest = services.fold(f64::INFINITY, f64::min);
-    let little = Law {
+    let little = LoadStepLaw {
         law: LoadLaw::Little,
-        tolerance: SAME + UNKNOWN / shortest,
-        ratio: &|visit| Some(visit.get(&IN_FLIGHT)? / in_flight_at_client(visit)?),
+        tolerance: MAX_COUNT_GAP + UNCERTAIN_FLIGHT_SECONDS / shortest,
+        ratio: &|visit| Some(visit.get(&IN_FLIGHT)? / client_in_flight(visit)?),
     };
-    let flow =
-        Law { law: LoadLaw::FlowBalance, tolerance: SAME, ratio: &|visit| Some(visit.get(&SENT)? / visit.get(&RATE)?) };
-    let checks = [little.check(sweep, |_| true), flow.check(sweep, |_| true), saturated.and_then(utilisation)];
+    let flow = LoadStepLaw {
+        law: LoadLaw::FlowBalance,
+        tolerance: MAX_COUNT_GAP,
+        ratio: &|visit| Some(visit.get(&SENT_BYTE_RATE)? / visit.get(&RATE)?),
+    };
+    let checks = [little.check(sweep, |_| true), flow.check(sweep, |_| true), saturated.and_then(check_utilisation)];
     checks.into_iter().flatten().collect()
 }
 
 /// Requests in flight by the client's figures: throughput times the time from when a request left. A visit cuts requests off where it
 /// begins and where it ends, which that counts whole or not at all: where no more than this lies between them, it is the number of those
 /// that the client waited for. So it is too where many wait for all of the visit, of which no response time tells.
-pub(super) fn in_flight_at_client(visit: &Visit) -> Option<f64> {
-    let answered = answered(visit)?;
+pub(super) fn client_in_flight(visit: &LoadStep) -> Option<f64> {
+    let answered = answered_in_flight(visit)?;
     // Where fewer than one is in flight on average, an end still cuts off a whole one.
     let cut = answered.max(1.0) / visit.throughput / visit.seconds;
-    let is_right = |awaited: &f64| answered < MOSTLY_ANSWERED * awaited || (answered / awaited - 1.0).abs() <= cut;
-    Some(visit.get(&AWAITED).filter(is_right).unwrap_or(answered))
+    let is_right = |awaited: &f64| answered < MIN_ANSWERED_SHARE * awaited || (answered / awaited - 1.0).abs() <= cut;
+    Some(visit.get(&CLIENT_IN_FLIGHT).filter(is_right).unwrap_or(answered))
 }
 
 /// Requests that the client waited for and that were not answered in the visit, on average; by chance of its ends less than none.
-pub(crate) fn unanswered(visit: &Visit) -> Option<f64> {
-    Some(visit.get(&AWAITED)? - answered(visit)?)
+pub(crate) fn unanswered_in_flight(visit: &LoadStep) -> Option<f64> {
+    Some(visit.get(&CLIENT_IN_FLIGHT)? - answered_in_flight(visit)?)
 }
 
 /// Requests in flight among those that were answered.
-fn answered(visit: &Visit) -> Option<f64> {
-    Some(visit.throughput * service(visit)?)
+fn answered_in_flight(visit: &LoadStep) -> Option<f64> {
+    Some(visit.throughput * service_time(visit)?)
 }
 
 /// Mean seconds from when a request left until its answer had come. A response time has also what the generator was late by, which no
 /// server saw; of older runs nothing else is known.
-pub(super) fn service(visit: &Visit) -> Option<f64> {
+pub(super) fn service_time(visit: &LoadStep) -> Option<f64> {
     Some(visit.get(&SERVICE).or_else(|| visit.get(&RESPONSE))? / 1e9)
 }
 
 /// The laws that do not hold.
-pub(crate) fn broken(laws: &[Checked]) -> Vec<LoadLaw> {
+pub(crate) fn violated_laws(laws: &[LawCheckResult]) -> Vec<LoadLaw> {
     laws.iter().filter(|checked| checked.holds == Some(false)).map(|checked| checked.check.law).collect()
 }
 
 /// U = X D with one D: that of the fullest resource from half the knee on, over that at saturation. With more users than the knee as well:
 /// where use grows and throughput does not, the resource is not what limits.
-fn utilisation(saturated: &Saturated<'_>) -> Option<Checked> {
-    let fullest: Resource = saturated.devices().first()?.resource;
-    let demand = |visit: &Visit| Some(visit.used.get(&fullest)? / visit.throughput);
-    let at_saturation = mean(&saturated.visits().filter_map(demand).collect::<Vec<f64>>());
-    let telling = |visit: &Visit| visit.used.get(&fullest).is_some_and(|&share| share >= TELLING);
-    let ratio = move |visit: &Visit| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
-    let tolerance = match fullest.device() {
-        Device::ServerCpu | Device::Client => SAME_CPU_DEMAND,
-        Device::Disk | Device::Link | Device::Workers => SAME_DEMAND,
+fn check_utilisation(saturated: &SaturatedSweep<'_>) -> Option<LawCheckResult> {
+    let fullest: Resource = saturated.fullest_by_group().first()?.resource;
+    let demand = |visit: &LoadStep| Some(visit.resource_use.get(&fullest)? / visit.throughput);
+    let at_saturation = mean(&saturated.steps().filter_map(demand).collect::<Vec<f64>>());
+    let telling = |visit: &LoadStep| visit.resource_use.get(&fullest).is_some_and(|&share| share >= MIN_MEASURABLE_USE);
+    let ratio = move |visit: &LoadStep| demand(visit).filter(|_| telling(visit)).map(|demand| demand / at_saturation);
+    let tolerance = match fullest.group() {
+        ResourceGroup::ServerCpu | ResourceGroup::Client => MAX_CPU_DEMAND_CHANGE,
+        ResourceGroup::Disk | ResourceGroup::Link | ResourceGroup::Workers => MAX_DEMAND_CHANGE,
     };
-    let law = Law { law: LoadLaw::Utilisation, tolerance, ratio: &ratio };
-    let knee = saturated.at.knee.users;
+    let law = LoadStepLaw { law: LoadLaw::Utilisation, tolerance, ratio: &ratio };
+    let knee = saturated.saturation.knee.users;
     law.check(saturated.sweep, |load| 2 * load.users >= knee)
 }
 
 /// A law: one side over the other in a visit, where it has both.
-struct Law<'l> {
+struct LoadStepLaw<'l> {
     law: LoadLaw,
     tolerance: f64,
-    ratio: &'l dyn Fn(&Visit) -> Option<f64>,
+    ratio: &'l dyn Fn(&LoadStep) -> Option<f64>,
 }
 
-impl Law<'_> {
+impl LoadStepLaw<'_> {
     /// All visits together; or one number of users alone, where the law certainly does not hold.
-    fn check(&self, sweep: &Sweep, is_of: impl Fn(&Load) -> bool) -> Option<Checked> {
+    fn check(&self, sweep: &Sweep, is_of: impl Fn(&UserLoad) -> bool) -> Option<LawCheckResult> {
         let loads: Vec<(u64, Vec<f64>)> = sweep
             .loads
             .iter()
             .filter(|load| is_of(load))
-            .map(|load| (load.users, load.visits.iter().filter_map(|visit| self.off(visit)).collect()))
+            .map(|load| (load.users, load.steps.iter().filter_map(|visit| self.relative_error(visit)).collect()))
             .collect();
         let all: Vec<f64> = loads.iter().flat_map(|(_, values)| values.iter().copied()).collect();
-        let together = estimate(&all)?;
-        let alone = loads.iter().filter_map(|(users, values)| Some((*users, jointly(values, loads.len())?)));
+        let together = mean_estimate(&all)?;
+        let alone = loads.iter().filter_map(|(users, values)| Some((*users, joint_mean(values, loads.len())?)));
         let is_outside = |(_, off): &(u64, Estimate)| off.low > self.tolerance || off.high < -self.tolerance;
         let worst =
             alone.filter(is_outside).max_by(|(_, one), (_, other)| one.value.abs().total_cmp(&other.value.abs()));
@@ -124,42 +129,42 @@ impl Law<'_> {
         let held: Case = sweep.held.clone();
         let check =
             LoadLawCheck { law: self.law, held, off, at: worst.map(|(users, _)| users), tolerance: self.tolerance };
-        Some(Checked { check, holds, visits: all.len() })
+        Some(LawCheckResult { check, holds, visits: all.len() })
     }
 
-    fn off(&self, visit: &Visit) -> Option<f64> {
+    fn relative_error(&self, visit: &LoadStep) -> Option<f64> {
         (self.ratio)(visit).map(|ratio| ratio - 1.0).filter(|off| off.is_finite())
     }
 }
 
 /// A mean with an interval that holds jointly with those of so many others.
-fn jointly(values: &[f64], others: usize) -> Option<Estimate> {
-    Uncertain::mean(values).map(|mean| with_interval(mean, jointly_at(others)))
+fn joint_mean(values: &[f64], others: usize) -> Option<Estimate> {
+    UncertainValue::mean(values).map(|mean| interval_estimate(mean, bonferroni_level(others)))
 }
 
 /// How a figure changes over time while the number of users is the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Growth {
+pub(crate) struct FigureGrowth {
     /// In the metric's unit a second.
-    pub a_second: Estimate,
+    pub per_second: Estimate,
     pub visits: usize,
     /// Seconds from the first visit to the last.
     pub seconds: f64,
 }
 
 /// The growth of a figure over the visits; memory, for one, follows the number of connections.
-pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<Growth> {
-    let points = |load: &Load| -> Vec<(f64, f64)> {
-        load.visits.iter().filter_map(|visit| Some((visit.at, visit.get(metric)?))).collect()
+pub(crate) fn growth(sweep: &Sweep, metric: &Metric) -> Option<FigureGrowth> {
+    let points = |load: &UserLoad| -> Vec<(f64, f64)> {
+        load.steps.iter().filter_map(|visit| Some((visit.start, visit.get(metric)?))).collect()
     };
-    slope(sweep.loads.iter().map(points).collect())
+    common_slope(sweep.loads.iter().map(points).collect())
 }
 
 /// Least squares with one slope over time and a level for each number of users, of figures at their times. `None` where no number
 /// of users was visited again, or only once.
-pub(super) fn slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<Growth> {
+pub(super) fn common_slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<FigureGrowth> {
     loads.retain(|points| points.len() > 1);
-    let centred: Vec<(f64, f64)> = loads.iter().flat_map(|points| centred(points)).collect();
+    let centred: Vec<(f64, f64)> = loads.iter().flat_map(|points| centre(points)).collect();
     let degrees = centred.len().checked_sub(loads.len() + 1).filter(|&degrees| degrees > 0)? as f64;
     let of_times: f64 = centred.iter().map(|(time, _)| time * time).sum();
     if of_times <= 0.0 {
@@ -167,14 +172,14 @@ pub(super) fn slope(mut loads: Vec<Vec<(f64, f64)>>) -> Option<Growth> {
     }
     let value = centred.iter().map(|(time, value)| time * value).sum::<f64>() / of_times;
     let left: f64 = centred.iter().map(|(time, figure)| (figure - value * time).powi(2)).sum();
-    let spread = Spread { variance: left / degrees / of_times, degrees };
+    let spread = VarianceEstimate { variance: left / degrees / of_times, degrees };
     let times = || loads.iter().flatten().map(|(time, _)| *time);
     let seconds = times().fold(f64::NEG_INFINITY, f64::max) - times().fold(f64::INFINITY, f64::min);
-    let a_second = with_interval(Uncertain::of(value, spread), LEVEL);
-    Some(Growth { a_second, visits: centred.len(), seconds })
+    let a_second = interval_estimate(UncertainValue::from_variance(value, spread), CONFIDENCE_LEVEL);
+    Some(FigureGrowth { per_second: a_second, visits: centred.len(), seconds })
 }
 
-fn centred(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn centre(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let of = |part: fn(&(f64, f64)) -> f64| mean(&points.iter().map(part).collect::<Vec<f64>>());
     let (time, value) = (of(|point| point.0), of(|point| point.1));
     points.iter().map(|point| (point.0 - time, point.1 - value)).collect()
@@ -185,13 +190,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_of_a_short_visit_cut_off_whole_requests() {
+    fn short_step_ends_cut_off_requests() {
         // One user who thinks for 100 ms: 20 requests of 1 ms in two seconds, of which one began before.
         let visit = |answered: f64, awaited: f64| {
-            let figures = [(&SERVICE, 1e6 * answered), (&AWAITED, 0.01 * awaited)];
-            Visit::of_figures(2.0, 10.0, &figures)
+            let figures = [(&SERVICE, 1e6 * answered), (&CLIENT_IN_FLIGHT, 0.01 * awaited)];
+            LoadStep::from_figures(2.0, 10.0, &figures)
         };
-        let at_client = |visit: &Visit| in_flight_at_client(visit).unwrap();
+        let at_client = |visit: &LoadStep| client_in_flight(visit).unwrap();
         assert!((at_client(&visit(1.04, 1.0)) - 0.01).abs() < 1e-12, "what was waited for counts");
         assert!((at_client(&visit(1.2, 1.0)) - 0.012).abs() < 1e-12, "no end of a visit explains that much");
     }

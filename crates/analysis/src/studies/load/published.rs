@@ -1,24 +1,31 @@
 //! The published study of a file server, judged from its capacities alone, beside what was seen.
 
-use kelvin_catalogue::load::{Pattern, Resource, THINK};
-use kelvin_model::{Case, Claim, Conclusion, Estimate, LoadClaim, LoadWhatIf, Name, PublishedLoad, Test, WhatIf};
+use kelvin_catalogue::load::{RequestPattern, Resource, THINK_TIME};
+use kelvin_model::{
+    Case, Claim, Conclusion, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase,
+    TestEvidence,
+};
 use kelvin_stats::{ClosedNetwork, Station};
 
 use super::knee::KNEE_SHARE;
-use super::verdict::name;
-use crate::reference::server::{File, PublishedCase};
-use crate::result::{Concluded, Study};
+use super::verdict::resource_id;
+use crate::reference::server::{PublishedServerCase, ServerStudyFile};
+use crate::result::{StatedConclusion, Study};
 
 /// How far the capacities may be from what was seen to count as the same, as a share.
-const AS_SEEN: f64 = 0.05;
+const MAX_PUBLISHED_GAP: f64 = 0.05;
 /// Most users of a published case by far.
-const MOST: usize = 1000;
+const MAX_USERS: usize = 1000;
 
 /// The study of the published cases: what their capacities say before anything is measured.
-pub(crate) fn published(file: &File) -> Study {
-    let conclusions = file.case.iter().flat_map(|case| Judged::of(file, case)).flat_map(|judged| judged.conclusions());
+pub(crate) fn published_study(file: &ServerStudyFile) -> Study {
+    let conclusions = file
+        .case
+        .iter()
+        .flat_map(|case| PublishedCaseModel::from_case(file, case))
+        .flat_map(|judged| judged.conclusions());
     Study {
-        id: super::LOAD,
+        id: super::LOAD_STUDY,
         answers: Vec::new(),
         design: format!(
             "{}. Nothing was measured here: the asymptotic bounds and the exact mean value analysis of a closed network follow from \
@@ -26,24 +33,24 @@ pub(crate) fn published(file: &File) -> Study {
              network only.",
             file.machine.title
         ),
-        conclusions: conclusions.map(Concluded::from).collect(),
+        conclusions: conclusions.map(StatedConclusion::from).collect(),
         tables: Vec::new(),
         in_tables: Vec::new(),
     }
 }
 
 /// A published case with the network that its capacities are.
-struct Judged<'f> {
-    file: &'f File,
-    case: &'f PublishedCase,
+struct PublishedCaseModel<'f> {
+    file: &'f ServerStudyFile,
+    case: &'f PublishedServerCase,
     /// The stations of a request, with their requests a second, the slowest first.
     capacities: Vec<(Resource, f64)>,
     network: ClosedNetwork,
 }
 
-impl<'f> Judged<'f> {
+impl<'f> PublishedCaseModel<'f> {
     /// `None` of a case whose capacities were not published.
-    fn of(file: &'f File, case: &'f PublishedCase) -> Option<Self> {
+    fn from_case(file: &'f ServerStudyFile, case: &'f PublishedServerCase) -> Option<Self> {
         let disk = (!case.is_fixed()).then_some((Resource::Disk, file.capacity.disk_requests_per_s));
         let link = (Resource::Link, file.capacity.network_requests_per_s);
         let mut capacities: Vec<(Resource, f64)> = disk.into_iter().chain([link]).collect();
@@ -53,14 +60,15 @@ impl<'f> Judged<'f> {
         Some(Self { file, case, capacities, network })
     }
 
-    fn held(&self) -> Case {
-        let pattern = if self.case.is_fixed() { Pattern::Fixed } else { Pattern::Random };
-        Case::new().at(pattern).with(THINK, (self.case.think_seconds * 1e3).round() as u64)
+    fn fixed_case(&self) -> Case {
+        let pattern = if self.case.is_fixed() { RequestPattern::Fixed } else { RequestPattern::Random };
+        Case::new().with_word(pattern).with_number(THINK_TIME, (self.case.think_seconds * 1e3).round() as u64)
     }
 
-    fn evidence(&self) -> Test {
-        let capacities = self.capacities.iter().map(|&(resource, capacity)| (name(resource), capacity)).collect();
-        Test::ClosedNetwork { capacities, think: self.case.think_seconds }
+    fn evidence(&self) -> TestEvidence {
+        let capacities =
+            self.capacities.iter().map(|&(resource, capacity)| (resource_id(resource), capacity)).collect();
+        TestEvidence::ClosedNetwork { capacities, think: self.case.think_seconds }
     }
 
     fn conclusions(&self) -> Vec<Conclusion> {
@@ -73,51 +81,53 @@ impl<'f> Judged<'f> {
 
     /// The limit, and whether it is what was seen: the same resource, a knee that is the same against what was seen, a capacity that
     /// is near it.
-    fn limit(&self) -> Option<(PublishedLoad, bool)> {
+    fn limit(&self) -> Option<(PublishedLoadCase, bool)> {
         let ((limit, capacity), seen) = (*self.capacities.first()?, self.case.saturation(self.file)?);
-        let reaches = |throughput: f64| self.network.reaches(KNEE_SHARE * throughput, MOST).map(|users| users as u64);
-        let claim = PublishedLoad {
+        let reaches = |throughput: f64| {
+            self.network.min_customers_for(KNEE_SHARE * throughput, MAX_USERS).map(|users| users as u64)
+        };
+        let claim = PublishedLoadCase {
             name: self.case.name.clone(),
-            limit: name(limit),
+            limit: resource_id(limit),
             limit_seen: Name::intern(resource_named(&self.case.bottleneck).map_or("?", Resource::name)),
             capacity,
             saturation_seen: seen,
             saturation_of_others: self.case.saturation_requests_per_s.is_none(),
-            crossing: self.network.crossing(),
+            crossing: self.network.saturation_point(),
             knee: reaches(capacity)?,
             knee_against_seen: reaches(seen)?,
             knee_seen: self.case.knee_clients,
         };
-        let is_near = (seen / capacity - 1.0).abs() <= AS_SEEN;
+        let is_near = (seen / capacity - 1.0).abs() <= MAX_PUBLISHED_GAP;
         let as_seen = claim.limit == claim.limit_seen && claim.knee_against_seen == claim.knee_seen && is_near;
         Some((claim, as_seen))
     }
 
     /// A faster network until the disk is met: by the disk's capacity, and by what it read.
-    fn what_if(&self) -> Option<LoadWhatIf> {
+    fn what_if(&self) -> Option<NextLimitClaim> {
         let [(limit, present), (next, capacity)] = *self.capacities.as_slice() else { return None };
-        let as_read = capacity / self.amplified()?.value;
-        let to = |throughput: f64| WhatIf { times: throughput / present, throughput };
-        Some(LoadWhatIf {
-            held: self.held(),
-            limit: name(limit),
-            next: name(next),
+        let as_read = capacity / self.disk_amplification()?.value;
+        let to = |throughput: f64| LimitProjection { times: throughput / present, throughput };
+        Some(NextLimitClaim {
+            held: self.fixed_case(),
+            limit: resource_id(limit),
+            next: resource_id(next),
             as_measured: to(as_read),
             from_capacity: Some(to(capacity)),
         })
     }
 
     /// What the disk read over what was served, where the disk's reading was published with its mean.
-    fn amplified(&self) -> Option<Estimate> {
+    fn disk_amplification(&self) -> Option<Estimate> {
         let served = self.case.saturation(self.file)? * self.file.machine.file_bytes;
         let value = self.case.disk_read_bytes_per_s? / served;
         Some(Estimate { value, low: value, high: value, is_range: false })
     }
 
     fn amplification(&self) -> Option<(LoadClaim, Option<bool>)> {
-        let times = self.amplified()?;
-        let claim = LoadClaim::Amplification { held: self.held(), resource: name(Resource::Disk), times };
-        Some((claim, times.is_above(super::MORE)))
+        let times = self.disk_amplification()?;
+        let claim = LoadClaim::Amplification { held: self.fixed_case(), resource: resource_id(Resource::Disk), times };
+        Some((claim, times.is_above(super::MIN_AMPLIFICATION)))
     }
 }
 
@@ -136,19 +146,19 @@ mod tests {
     use crate::reference::published_server;
 
     fn claims() -> Vec<Conclusion> {
-        published(published_server()).conclusions.into_iter().map(|one| one.conclusion).collect()
+        published_study(published_server()).conclusions.into_iter().map(|one| one.conclusion).collect()
     }
 
     #[test]
-    fn the_capacities_alone_say_what_was_seen() {
-        let found: Vec<(PublishedLoad, Option<bool>)> = claims()
+    fn capacities_predict_published_limits() {
+        let found: Vec<(PublishedLoadCase, Option<bool>)> = claims()
             .into_iter()
             .filter_map(|one| match one.claim {
                 Claim::Load(LoadClaim::Published(published)) => Some((published, one.holds)),
                 _ => None,
             })
             .collect();
-        let of = |what: fn(&PublishedLoad) -> f64| found.iter().map(|(one, _)| what(one)).collect::<Vec<f64>>();
+        let of = |what: fn(&PublishedLoadCase) -> f64| found.iter().map(|(one, _)| what(one)).collect::<Vec<f64>>();
         let tenths =
             |values: Vec<f64>| values.into_iter().map(|value| (value * 10.0).round() / 10.0).collect::<Vec<f64>>();
         assert_eq!(of(|one| one.capacity), [5.78; 3]);
@@ -162,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_read_more_than_was_served_and_comes_next() {
+    fn disk_amplification_makes_it_next_limit() {
         let amplified: Vec<f64> = claims()
             .iter()
             .filter_map(|one| match &one.claim {
@@ -172,7 +182,7 @@ mod tests {
             .collect();
         assert_eq!(amplified.len(), 1);
         assert!((amplified[0] - 2.4).abs() < 0.05, "{amplified:?}");
-        let next: Vec<LoadWhatIf> = claims()
+        let next: Vec<NextLimitClaim> = claims()
             .into_iter()
             .filter_map(|one| match one.claim {
                 Claim::Load(LoadClaim::WhatIf(next)) => Some(next),

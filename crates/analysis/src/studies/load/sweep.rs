@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::load::hosts::Host;
+use kelvin_catalogue::load::hosts::LoadHost;
 use kelvin_catalogue::load::{
-    BUSY, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK, THROUGHPUT, USERS, UTILISATION,
+    BUSY_TIME, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK_TIME, THROUGHPUT, USERS,
+    UTILISATION,
 };
 use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
 use kelvin_stats::{mean, median};
 
-use crate::studies::crossing::without;
+use crate::studies::crossing::without_axes;
 
 /// All visits to numbers of users that differ in nothing else.
 #[derive(Clone, Debug)]
@@ -17,44 +18,44 @@ pub(crate) struct Sweep {
     /// What is common to all of them.
     pub held: Case,
     /// In ascending order of users.
-    pub loads: Vec<Load>,
+    pub loads: Vec<UserLoad>,
     /// What each resource gives alone.
-    pub capacities: BTreeMap<Resource, Capacity>,
+    pub capacities: BTreeMap<Resource, ResourceCapacity>,
     /// A number of users, and the throughput of its visits to the same server with twice as many workers.
     pub more_workers: Option<(u64, Vec<f64>)>,
 }
 
 /// The visits to one number of users.
 #[derive(Clone, Debug)]
-pub(crate) struct Load {
+pub(crate) struct UserLoad {
     pub users: u64,
-    pub visits: Vec<Visit>,
+    pub steps: Vec<LoadStep>,
 }
 
 /// One visit.
 #[derive(Clone, Debug)]
-pub(crate) struct Visit {
+pub(crate) struct LoadStep {
     /// Seconds from the start of the run.
-    pub at: f64,
+    pub start: f64,
     /// Seconds that it took, its warm-up included.
     pub seconds: f64,
     /// Requests a second.
     pub throughput: f64,
-    figures: Figures,
+    figures: FigureValues,
     /// Share of each resource's capacity that was used.
-    pub used: BTreeMap<Resource, f64>,
+    pub resource_use: BTreeMap<Resource, f64>,
     /// Share of the time in which the disk had a request.
     pub disk_busy: Option<f64>,
     /// The figures of each host.
-    hosts: BTreeMap<Host, Figures>,
+    hosts: BTreeMap<LoadHost, FigureValues>,
 }
 
 /// Figures by the ids of their metrics.
-type Figures = BTreeMap<Name, f64>;
+type FigureValues = BTreeMap<Name, f64>;
 
 /// What a resource gives alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Capacity {
+pub(crate) struct ResourceCapacity {
     /// Requests a second, if measured.
     pub requests: Option<f64>,
     /// Bytes a second, where it carries bytes.
@@ -63,12 +64,20 @@ pub(crate) struct Capacity {
     pub servers: Option<f64>,
 }
 
-impl Visit {
+impl LoadStep {
     /// A visit of so many seconds, with so many requests a second and some figures.
     #[cfg(test)]
-    pub fn of_figures(seconds: f64, throughput: f64, figures: &[(&Metric, f64)]) -> Self {
+    pub fn from_figures(seconds: f64, throughput: f64, figures: &[(&Metric, f64)]) -> Self {
         let figures = figures.iter().map(|(metric, value)| (metric.id, *value)).collect();
-        Self { at: 0.0, seconds, throughput, figures, used: BTreeMap::new(), disk_busy: None, hosts: BTreeMap::new() }
+        Self {
+            start: 0.0,
+            seconds,
+            throughput,
+            figures,
+            resource_use: BTreeMap::new(),
+            disk_busy: None,
+            hosts: BTreeMap::new(),
+        }
     }
 
     /// A figure of the visit, in the metric's unit.
@@ -77,41 +86,41 @@ impl Visit {
     }
 
     /// A figure of a host in the visit.
-    pub fn of_host(&self, host: Host, metric: &Metric) -> Option<f64> {
+    pub fn host_figure(&self, host: LoadHost, metric: &Metric) -> Option<f64> {
         self.hosts.get(&host)?.get(&metric.id).copied()
     }
 }
 
-impl Load {
+impl UserLoad {
     /// A figure of each visit that has it.
-    pub fn all(&self, metric: &Metric) -> Vec<f64> {
-        self.visits.iter().filter_map(|visit| visit.get(metric)).collect()
+    pub fn figure_values(&self, metric: &Metric) -> Vec<f64> {
+        self.steps.iter().filter_map(|visit| visit.get(metric)).collect()
     }
 
     /// Requests a second of each visit.
     pub fn throughputs(&self) -> Vec<f64> {
-        self.visits.iter().map(|visit| visit.throughput).collect()
+        self.steps.iter().map(|visit| visit.throughput).collect()
     }
 }
 
 impl Sweep {
     /// Mean think time, in seconds.
-    pub fn think(&self) -> f64 {
-        THINK.of(&self.held).unwrap_or(0) as f64 / 1e3
+    pub fn think_seconds(&self) -> f64 {
+        THINK_TIME.number_in(&self.held).unwrap_or(0) as f64 / 1e3
     }
 
     /// Bytes of a file.
     pub fn file_bytes(&self) -> Option<f64> {
-        FILE_BYTES.of(&self.held).map(|bytes| bytes as f64)
+        FILE_BYTES.number_in(&self.held).map(|bytes| bytes as f64)
     }
 
     /// The fewest visits of a number of users.
-    pub fn least_visits(&self) -> usize {
-        self.loads.iter().map(|load| load.visits.len()).min().unwrap_or(0)
+    pub fn min_steps(&self) -> usize {
+        self.loads.iter().map(|load| load.steps.len()).min().unwrap_or(0)
     }
 
     /// The largest number of users.
-    pub fn most_users(&self) -> u64 {
+    pub fn max_users(&self) -> u64 {
         self.loads.last().map_or(0, |load| load.users)
     }
 }
@@ -119,61 +128,61 @@ impl Sweep {
 /// The sweeps of a run, in the order in which they were planned.
 pub(crate) fn sweeps(run: &Run) -> Vec<Sweep> {
     let mut sweeps: Vec<Sweep> = Vec::new();
-    for measurement in measured(run, &THROUGHPUT) {
-        let Some(load) = load(run, measurement) else { continue };
-        let held = without(&measurement.planned.case, &[USERS]);
+    for measurement in measurements_of(run, &THROUGHPUT) {
+        let Some(load) = user_load(run, measurement) else { continue };
+        let held = without_axes(&measurement.planned.case, &[USERS]);
         match sweeps.iter_mut().find(|sweep| sweep.held == held) {
             Some(sweep) => sweep.loads.push(load),
             None => {
-                let capacities = capacities(run, &held);
+                let capacities = resource_capacities(run, &held);
                 sweeps.push(Sweep { held, loads: vec![load], capacities, more_workers: None });
             }
         }
     }
     for sweep in &mut sweeps {
         sweep.loads.sort_by_key(|load| load.users);
-        sweep.more_workers = more_workers(run, &sweep.held);
+        sweep.more_workers = more_workers_throughput(run, &sweep.held);
     }
     sweeps
 }
 
 /// What more workers served, in a sweep.
-fn more_workers(run: &Run, held: &Case) -> Option<(u64, Vec<f64>)> {
-    let is_of = |one: &&Measurement| without(&one.planned.case, &[USERS]) == *held;
-    let measurement = measured(run, &MORE_WORKERS).find(is_of)?;
-    let rates = measurement.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| value(&reading.readings));
-    Some((USERS.of(&measurement.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
+fn more_workers_throughput(run: &Run, held: &Case) -> Option<(u64, Vec<f64>)> {
+    let is_of = |one: &&Measurement| without_axes(&one.planned.case, &[USERS]) == *held;
+    let measurement = measurements_of(run, &MORE_WORKERS).find(is_of)?;
+    let rates = measurement.readings(&MORE_WORKERS.id).filter_map(|(_, reading)| scalar_mean(&reading.readings));
+    Some((USERS.number_in(&measurement.planned.case)?, rates.filter(|&rate| rate > 0.0).collect()))
 }
 
-fn measured<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {
+fn measurements_of<'r>(run: &'r Run, metric: &'static Metric) -> impl Iterator<Item = &'r Measurement> {
     run.measurements.iter().filter(|one| one.readings(&metric.id).next().is_some())
 }
 
 /// The visits of a measurement; `None` where none served a request.
-fn load(run: &Run, measurement: &Measurement) -> Option<Load> {
-    let users = USERS.of(&measurement.planned.case)?;
+fn user_load(run: &Run, measurement: &Measurement) -> Option<UserLoad> {
+    let users = USERS.number_in(&measurement.planned.case)?;
     let mut used = of_resources(run, &measurement.planned.case, &UTILISATION);
-    let mut busy = of_resources(run, &measurement.planned.case, &BUSY);
-    let mut hosts = hosts(run, &measurement.planned.case);
-    let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, Figures))| {
+    let mut busy = of_resources(run, &measurement.planned.case, &BUSY_TIME);
+    let mut hosts = host_figures(run, &measurement.planned.case);
+    let visit = |(index, (at, seconds, figures)): (u32, (f64, f64, FigureValues))| {
         let throughput = figures.get(&THROUGHPUT.id).copied().filter(|&rate| rate > 0.0)?;
         let (used, hosts) = (used.remove(&index).unwrap_or_default(), hosts.remove(&index).unwrap_or_default());
         let disk_busy = busy.remove(&index).and_then(|busy| busy.get(&Resource::Disk).copied());
-        Some(Visit { at, seconds, throughput, figures, used, disk_busy, hosts })
+        Some(LoadStep { start: at, seconds, throughput, figures, resource_use: used, disk_busy, hosts })
     };
-    let visits: Vec<Visit> = rounds(measurement).into_iter().filter_map(visit).collect();
-    (!visits.is_empty()).then_some(Load { users, visits })
+    let visits: Vec<LoadStep> = round_figures(measurement).into_iter().filter_map(visit).collect();
+    (!visits.is_empty()).then_some(UserLoad { users, steps: visits })
 }
 
 /// The figures of each round, by its index, with the seconds at which it began and those that it took.
-fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, f64, Figures)> {
-    let mut rounds: BTreeMap<u32, (f64, f64, Figures)> = BTreeMap::new();
+fn round_figures(measurement: &Measurement) -> BTreeMap<u32, (f64, f64, FigureValues)> {
+    let mut rounds: BTreeMap<u32, (f64, f64, FigureValues)> = BTreeMap::new();
     for metric in &measurement.planned.metrics {
         for (round, reading) in measurement.readings(metric) {
-            if let Some(value) = value(&reading.readings) {
+            if let Some(value) = scalar_mean(&reading.readings) {
                 rounds
                     .entry(round.index)
-                    .or_insert_with(|| (round.at, round.seconds, Figures::new()))
+                    .or_insert_with(|| (round.at, round.seconds, FigureValues::new()))
                     .2
                     .insert(*metric, value);
             }
@@ -183,7 +192,7 @@ fn rounds(measurement: &Measurement) -> BTreeMap<u32, (f64, f64, Figures)> {
 }
 
 /// The value of a reading of scalars: their mean, as where there is one for each second.
-fn value(readings: &Readings) -> Option<f64> {
+fn scalar_mean(readings: &Readings) -> Option<f64> {
     match readings {
         Readings::Scalars(values) => (!values.is_empty()).then(|| mean(values)).filter(|value| value.is_finite()),
         Readings::Batches(_) => None,
@@ -193,10 +202,12 @@ fn value(readings: &Readings) -> Option<f64> {
 /// A figure of each resource in each visit to a case, by the index of the round.
 fn of_resources(run: &Run, case: &Case, metric: &'static Metric) -> BTreeMap<u32, BTreeMap<Resource, f64>> {
     let mut used: BTreeMap<u32, BTreeMap<Resource, f64>> = BTreeMap::new();
-    for measurement in measured(run, metric) {
+    for measurement in measurements_of(run, metric) {
         let its = &measurement.planned.case;
-        let Some(resource) = Resource::of(its).filter(|_| without(its, &[Resource::AXIS]) == *case) else { continue };
-        for (index, (.., figures)) in rounds(measurement) {
+        let Some(resource) = Resource::of(its).filter(|_| without_axes(its, &[Resource::AXIS]) == *case) else {
+            continue;
+        };
+        for (index, (.., figures)) in round_figures(measurement) {
             if let Some(&share) = figures.get(&metric.id) {
                 used.entry(index).or_default().insert(resource, share);
             }
@@ -206,12 +217,12 @@ fn of_resources(run: &Run, case: &Case, metric: &'static Metric) -> BTreeMap<u32
 }
 
 /// The figures of each host in each visit to a case, by the index of the round.
-fn hosts(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Host, Figures>> {
-    let mut hosts: BTreeMap<u32, BTreeMap<Host, Figures>> = BTreeMap::new();
+fn host_figures(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<LoadHost, FigureValues>> {
+    let mut hosts: BTreeMap<u32, BTreeMap<LoadHost, FigureValues>> = BTreeMap::new();
     for measurement in &run.measurements {
         let its = &measurement.planned.case;
-        let Some(host) = Host::of(its).filter(|_| without(its, &[Host::AXIS]) == *case) else { continue };
-        for (index, (.., figures)) in rounds(measurement) {
+        let Some(host) = LoadHost::of(its).filter(|_| without_axes(its, &[LoadHost::AXIS]) == *case) else { continue };
+        for (index, (.., figures)) in round_figures(measurement) {
             hosts.entry(index).or_default().insert(host, figures);
         }
     }
@@ -219,16 +230,16 @@ fn hosts(run: &Run, case: &Case) -> BTreeMap<u32, BTreeMap<Host, Figures>> {
 }
 
 /// What was measured of each resource alone, for the requests of these sweeps.
-fn capacities(run: &Run, held: &Case) -> BTreeMap<Resource, Capacity> {
-    let mut capacities: BTreeMap<Resource, Capacity> = BTreeMap::new();
+fn resource_capacities(run: &Run, held: &Case) -> BTreeMap<Resource, ResourceCapacity> {
+    let mut capacities: BTreeMap<Resource, ResourceCapacity> = BTreeMap::new();
     let is_of = |case: &Case, axis: &Axis| case.get(&axis.name).is_none_or(|value| held.get(&axis.name) == Some(value));
-    for measurement in run.measurements.iter().filter(|one| USERS.of(&one.planned.case).is_none()) {
+    for measurement in run.measurements.iter().filter(|one| USERS.number_in(&one.planned.case).is_none()) {
         let case = &measurement.planned.case;
         let of_sweep = CAPACITY.axes().filter(|axis| axis.name != Resource::AXIS.name).all(|axis| is_of(case, axis));
         let Some(resource) = Resource::of(case).filter(|_| of_sweep) else { continue };
         let figure = |metric: &Metric| {
             let values: Vec<f64> =
-                measurement.readings(&metric.id).filter_map(|(_, one)| value(&one.readings)).collect();
+                measurement.readings(&metric.id).filter_map(|(_, one)| scalar_mean(&one.readings)).collect();
             (!values.is_empty()).then(|| median(&values)).filter(|&value| value > 0.0)
         };
         let entry = capacities.entry(resource).or_default();

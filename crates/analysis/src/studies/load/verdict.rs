@@ -1,128 +1,134 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
-use kelvin_catalogue::load::{Device, ERRORS, LATENESS, RESPONSE_P99, Resource};
-use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, Unwatched};
+use kelvin_catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, ResourceGroup};
+use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnwatchedLimit};
 use kelvin_stats::mean;
 
-use super::hindrance::Seen;
-use super::sweep::{Sweep, Visit};
-use super::unwatched;
-use super::used::{BUSY, FULL, Saturated, Use};
-use super::workers::{Workers, are_bound};
+use super::hindrance::ObservedHindrance;
+use super::saturated_sweep::{FULL_USE, MIN_RELEVANT_USE, SaturatedSweep, SaturationUse};
+use super::sweep::{LoadStep, Sweep};
+use super::unwatched_limit;
+use super::workers::{WorkerEvidence, is_worker_bound};
 
 /// Utilisation below which a resource is not near its capacity, whatever the errors of both.
-pub(super) const NEAR: f64 = 0.85;
+pub(super) const MIN_NEAR_USE: f64 = 0.85;
 /// Two resources are both the limit if the use of one is at least this share of the other's.
-pub(super) const AS_FULL: f64 = 0.9;
+pub(super) const BOTH_FULL_RATIO: f64 = 0.9;
 /// A resource that gives more than its capacity times this has another capacity: CPU time, of which quotas let more pass at times; and
 /// bytes, whose capacity is told to as much as it may be full by.
-const BEYOND: f64 = 1.1;
-const BEYOND_IN_BYTES: f64 = 1.0 / FULL;
+const MAX_CAPACITY_EXCESS: f64 = 1.1;
+const MAX_BYTE_CAPACITY_EXCESS: f64 = 1.0 / FULL_USE;
 /// Throughput as a share of what the resources that were watched allow, from which they explain it.
-const EXPLAINED: f64 = 0.95;
+const MIN_EXPLAINED_SHARE: f64 = 0.95;
 /// Lateness as a share of the time of a user from one request to the next, of which 99th percentiles are taken and the mean time to
 /// think, from which the generator's own delays matter to how many requests there are.
-const LATE: f64 = 0.1;
+const MIN_LATENESS_SHARE: f64 = 0.1;
 /// Failed requests for each that was answered, from which they matter.
-const FAILING: f64 = 0.01;
+const MIN_FAILURE_RATIO: f64 = 0.01;
 
 /// What the rules look at.
-pub(crate) struct Facts<'s> {
+pub(crate) struct VerdictFacts<'s> {
     pub sweep: &'s Sweep,
     /// `None` where too little was measured to tell.
-    pub saturated: Option<&'s Saturated<'s>>,
+    pub saturated: Option<&'s SaturatedSweep<'s>>,
     /// The fullest part of each device, the fullest first, without workers that wait.
-    pub devices: Vec<Use>,
+    pub devices: Vec<SaturationUse>,
     /// What is known of workers that all have a connection.
-    pub workers: Option<Workers>,
+    pub workers: Option<WorkerEvidence>,
     /// Whether throughput is at the end what it was at the start, as far as is certain.
     pub is_steady: Option<bool>,
 }
 
 /// A rule: what it says, and its verdict where it applies.
-pub(crate) struct Rule {
-    pub says: &'static str,
-    decides: fn(&Facts<'_>) -> Option<LoadVerdict>,
+pub(crate) struct VerdictRule {
+    pub text: &'static str,
+    decide: fn(&VerdictFacts<'_>) -> Option<LoadVerdict>,
 }
 
 /// The rules; the first that applies decides.
-pub(crate) static RULES: [Rule; 17] = [
-    Rule {
-        says: "two visits to each of three numbers of users, and a resource that was watched, are needed",
-        decides: too_little,
+pub(crate) static VERDICT_RULES: [VerdictRule; 17] = [
+    VerdictRule {
+        text: "two visits to each of three numbers of users, and a resource that was watched, are needed",
+        decide: too_little,
     },
-    Rule { says: "a resource that gives more than its capacity has another one: not known", decides: beyond_capacity },
-    Rule { says: "where a tenth of the requests fail, what turns them away limits", decides: unwatched::refusals },
-    Rule {
-        says: "where files come from the disk only from a number of users on, more users bring nothing then and nothing else is near its \
+    VerdictRule {
+        text: "a resource that gives more than its capacity has another one: not known",
+        decide: beyond_capacity,
+    },
+    VerdictRule {
+        text: "where a tenth of the requests fail, what turns them away limits",
+        decide: unwatched_limit::refusals,
+    },
+    VerdictRule {
+        text: "where files come from the disk only from a number of users on, more users bring nothing then and nothing else is near its \
                capacity, the memory for files limits",
-        decides: unwatched::memory,
+        decide: unwatched_limit::memory,
     },
-    Rule {
-        says: "where nothing is near its capacity by its own work, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
+    VerdictRule {
+        text: "where nothing is near its capacity by its own work, other work has the CPUs of an end, and requests wait for a CPU most of the time, that work \
                limits",
-        decides: other_work,
+        decide: other_work,
     },
-    Rule {
-        says: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
+    VerdictRule {
+        text: "where throughput grows to the end, nothing is full and each request takes as long with any number of users, most of it \
                without any work, or waits for the disk most of the time, that limits, or losses on its way",
-        decides: each_waits,
+        decide: each_waits,
     },
-    Rule {
-        says: "where throughput grows to the end and nothing is full, nothing was reached: not known",
-        decides: still_growing,
+    VerdictRule {
+        text: "where throughput grows to the end and nothing is full, nothing was reached: not known",
+        decide: still_growing,
     },
-    Rule {
-        says: "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
-        decides: stalls,
+    VerdictRule {
+        text: "where nothing is near its capacity and nobody is answered for a tenth of the time or more, again and again, these stalls limit",
+        decide: stalls,
     },
-    Rule {
-        says: "where nothing is near its capacity and requests wait for the disk most of the time, it limits",
-        decides: blocked,
+    VerdictRule {
+        text: "where nothing is near its capacity and requests wait for the disk most of the time, it limits",
+        decide: blocked,
     },
-    Rule {
-        says: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
+    VerdictRule {
+        text: "where nothing is near its capacity, and a single user's requests wait most of the time for what at saturation serves as many \
                as would be there then if each waited as long, it limits, or losses on the way of requests",
-        decides: in_turn,
+        decide: limited_concurrency,
     },
-    Rule {
-        says: "workers that all have a connection and do not work wait for something else: not known",
-        decides: workers_wait,
+    VerdictRule {
+        text: "workers that all have a connection and do not work wait for something else: not known",
+        decide: workers_wait,
     },
-    Rule { says: "where nothing is above 60 %, not known", decides: nothing_busy },
-    Rule { says: "where nothing is near its capacity, not known", decides: nothing_full },
-    Rule { says: "the client alone is full: nothing follows about the server", decides: client },
-    Rule { says: "others within 10 % of the fullest limit as much", decides: both },
-    Rule { says: "others that may be within 10 % of the fullest may limit as much", decides: one_of },
-    Rule { says: "the fullest resource limits", decides: fullest },
+    VerdictRule { text: "where nothing is above 60 %, not known", decide: nothing_busy },
+    VerdictRule { text: "where nothing is near its capacity, not known", decide: nothing_full },
+    VerdictRule { text: "the client alone is full: nothing follows about the server", decide: client_limit },
+    VerdictRule { text: "others within 10 % of the fullest limit as much", decide: several_limits },
+    VerdictRule { text: "others that may be within 10 % of the fullest may limit as much", decide: one_of_several },
+    VerdictRule { text: "the fullest resource limits", decide: fullest_limit },
 ];
 
-impl<'s> Facts<'s> {
-    pub(crate) fn of(sweep: &'s Sweep, saturated: Option<&'s Saturated<'s>>) -> Self {
-        let mut devices = saturated.map(Saturated::devices).unwrap_or_default();
-        let is_workers = |one: &Use| one.resource == Resource::Workers;
-        let may_limit = devices.iter().any(is_workers) && are_bound(sweep);
-        let workers = saturated.filter(|_| may_limit).map(Workers::of);
-        if matches!(workers, Some(Workers::Wait { .. })) {
+impl<'s> VerdictFacts<'s> {
+    pub(crate) fn new(sweep: &'s Sweep, saturated: Option<&'s SaturatedSweep<'s>>) -> Self {
+        let mut devices = saturated.map(SaturatedSweep::fullest_by_group).unwrap_or_default();
+        let is_workers = |one: &SaturationUse| one.resource == Resource::Workers;
+        let may_limit = devices.iter().any(is_workers) && is_worker_bound(sweep);
+        let workers = saturated.filter(|_| may_limit).map(WorkerEvidence::from_sweep);
+        if matches!(workers, Some(WorkerEvidence::Waiting { .. })) {
             devices.retain(|one| !is_workers(one));
         }
-        let is_steady = super::time::steady(sweep).and_then(|steady| steady.holds);
+        let is_steady = super::stability::throughput_stability(sweep).and_then(|steady| steady.holds);
         Self { sweep, saturated, devices, workers, is_steady }
     }
 
     /// The verdict of the first rule that applies, and that rule.
-    pub(crate) fn verdict(&self) -> (LoadVerdict, &'static Rule) {
-        let decided = RULES.iter().find_map(|rule| Some(((rule.decides)(self)?, rule)));
+    pub(crate) fn verdict(&self) -> (LoadVerdict, &'static VerdictRule) {
+        let decided = VERDICT_RULES.iter().find_map(|rule| Some(((rule.decide)(self)?, rule)));
         // The first rule applies where there is nothing to look at, the last one to anything else.
-        decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &RULES[0]))
+        decided.unwrap_or((LoadVerdict::Unknown { because: UnknownLimit::TooLittle }, &VERDICT_RULES[0]))
     }
 
     /// Whether throughput had ceased to grow with the most users, or something was full: else saturation has no figure.
     pub(crate) fn is_reached(&self) -> bool {
         match self.verdict().0 {
             LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { .. } }
-            | LoadVerdict::Unwatched { how: Unwatched::Each { .. }, .. } => false,
-            LoadVerdict::Unwatched { how: Unwatched::Refusals { .. }, .. } => true,
+            | LoadVerdict::Unwatched { how: UnwatchedLimit::Each { .. }, .. } => false,
+            LoadVerdict::Unwatched { how: UnwatchedLimit::Refusals { .. }, .. } => true,
             LoadVerdict::Unwatched { .. } => still_growing(self).is_none(),
             _ => true,
         }
@@ -130,131 +136,136 @@ impl<'s> Facts<'s> {
 
     /// Whether the fullest resource is certainly full.
     pub(crate) fn is_full(&self) -> bool {
-        self.saturated.zip(self.first()).is_some_and(|(saturated, first)| saturated.is_full(first))
+        self.saturated.zip(self.fullest()).is_some_and(|(saturated, first)| saturated.is_full(first))
     }
 
-    fn first(&self) -> Option<&Use> {
+    fn fullest(&self) -> Option<&SaturationUse> {
         self.devices.first()
     }
 
     /// The resources after the fullest that are certainly, or may be, within 10 % of it.
-    fn beside(&self, is_certain: bool) -> Vec<Resource> {
-        let Some((saturated, first)) = self.saturated.zip(self.first()) else { return Vec::new() };
-        let is_beside = |one: &&Use| {
-            saturated
-                .ratio(one, first)
-                .is_some_and(|ratio| if is_certain { ratio.low >= AS_FULL } else { ratio.high >= AS_FULL })
+    fn near_fullest(&self, is_certain: bool) -> Vec<Resource> {
+        let Some((saturated, first)) = self.saturated.zip(self.fullest()) else { return Vec::new() };
+        let is_beside = |one: &&SaturationUse| {
+            saturated.use_ratio(one, first).is_some_and(|ratio| {
+                if is_certain { ratio.low >= BOTH_FULL_RATIO } else { ratio.high >= BOTH_FULL_RATIO }
+            })
         };
         self.devices[1..].iter().filter(is_beside).map(|one| one.resource).collect()
     }
 }
 
-fn too_little(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_watched = facts.saturated.is_some_and(|saturated| !saturated.used.is_empty());
+fn too_little(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let is_watched = facts.saturated.is_some_and(|saturated| !saturated.uses.is_empty());
     (!is_watched).then_some(LoadVerdict::Unknown { because: UnknownLimit::TooLittle })
 }
 
-fn beyond_capacity(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_in_bytes = |first: &Use| matches!(first.resource.device(), Device::Disk | Device::Link);
-    let most = |first: &Use| if is_in_bytes(first) { BEYOND_IN_BYTES } else { BEYOND };
-    let first = facts.first().filter(|first| first.fullness.value > most(first))?;
-    Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: name(first.resource) } })
+fn beyond_capacity(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let is_in_bytes =
+        |first: &SaturationUse| matches!(first.resource.group(), ResourceGroup::Disk | ResourceGroup::Link);
+    let most = |first: &SaturationUse| if is_in_bytes(first) { MAX_BYTE_CAPACITY_EXCESS } else { MAX_CAPACITY_EXCESS };
+    let first = facts.fullest().filter(|first| first.fullness.value > most(first))?;
+    Some(LoadVerdict::Unknown { because: UnknownLimit::BeyondCapacity { resource: resource_id(first.resource) } })
 }
 
-fn still_growing(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let users = facts.sweep.most_users();
-    let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.at.knee.users > users);
+fn still_growing(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let users = facts.sweep.max_users();
+    let is_late = facts.saturated.is_some_and(|saturated| 2 * saturated.saturation.knee.users > users);
     // All workers have a connection wherever there are as many users: that ends no growth.
-    let is_hardware = |first: &&Use| first.resource != Resource::Workers || facts.workers == Some(Workers::Tested);
-    let is_full = facts.first().filter(is_hardware).is_some_and(|first| first.fullness.low >= AS_FULL);
+    let is_hardware =
+        |first: &&SaturationUse| first.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
+    let is_full = facts.fullest().filter(is_hardware).is_some_and(|first| first.fullness.low >= BOTH_FULL_RATIO);
     (is_late && !is_full).then_some(LoadVerdict::Unknown { because: UnknownLimit::StillGrowing { users } })
 }
 
-fn each_waits(facts: &Facts<'_>) -> Option<LoadVerdict> {
+fn each_waits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     let most = facts.sweep.loads.last()?;
     still_growing(facts)?;
     let most = std::slice::from_ref(most);
-    unwatched::blocked(facts, most).or_else(|| unwatched::each(facts)).or_else(|| unwatched::losses(facts.sweep, most))
+    unwatched_limit::blocked(facts, most)
+        .or_else(|| unwatched_limit::per_request_delay(facts))
+        .or_else(|| unwatched_limit::losses(facts.sweep, most))
 }
 
 /// Whether no hardware is near its capacity; workers that all have a connection may wait.
-fn is_idle(facts: &Facts<'_>) -> bool {
-    let is_hardware = |one: &&Use| one.resource != Resource::Workers || facts.workers == Some(Workers::Tested);
-    facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < NEAR)
+fn is_idle(facts: &VerdictFacts<'_>) -> bool {
+    let is_hardware =
+        |one: &&SaturationUse| one.resource != Resource::Workers || facts.workers == Some(WorkerEvidence::Tested);
+    facts.devices.iter().find(is_hardware).is_none_or(|first| first.fullness.value < MIN_NEAR_USE)
 }
 
-fn other_work(facts: &Facts<'_>) -> Option<LoadVerdict> {
+fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     // CPUs that count as full for what the server's threads wait are those that other work has.
-    let is_raised = facts.first().is_some_and(|first| first.resource.device() == Device::ServerCpu)
-        && facts.saturated.is_some_and(Saturated::is_without_cpu);
-    (is_idle(facts) || is_raised).then(|| unwatched::other_work(facts)).flatten()
+    let is_raised = facts.fullest().is_some_and(|first| first.resource.group() == ResourceGroup::ServerCpu)
+        && facts.saturated.is_some_and(SaturatedSweep::is_without_cpu);
+    (is_idle(facts) || is_raised).then(|| unwatched_limit::other_work(facts)).flatten()
 }
 
-fn stalls(facts: &Facts<'_>) -> Option<LoadVerdict> {
+fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
     // Workers have their connections in a stall as well.
     let hardware = facts.devices.iter().find(|one| one.resource != Resource::Workers);
-    let is_idle = hardware.is_none_or(|first| first.fullness.value < NEAR);
-    is_idle.then(|| unwatched::stalls(facts)).flatten()
+    let is_idle = hardware.is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
+    is_idle.then(|| unwatched_limit::stalls(facts)).flatten()
 }
 
-fn blocked(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    facts.saturated.filter(|_| is_idle(facts)).and_then(|saturated| unwatched::blocked(facts, saturated.loads()))
+fn blocked(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    facts.saturated.filter(|_| is_idle(facts)).and_then(|saturated| unwatched_limit::blocked(facts, saturated.loads()))
 }
 
-fn in_turn(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
+fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
     // As many as there are workers may be served because there are no more of them.
     let may_be_workers = |at_once: u64| {
         let workers = facts.sweep.capacities.get(&Resource::Workers).and_then(|one| one.servers);
-        facts.workers == Some(Workers::Wait { refuted: false })
+        facts.workers == Some(WorkerEvidence::Waiting { refuted: false })
             && workers.is_none_or(|workers| at_once as f64 >= workers)
     };
     let is_of_workers = |verdict: &LoadVerdict| match verdict {
-        LoadVerdict::Unwatched { how: Unwatched::InTurn { at_once, .. }, .. } => may_be_workers(*at_once),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::InTurn { at_once, .. }, .. } => may_be_workers(*at_once),
         _ => false,
     };
     let saturated = facts.saturated.filter(|_| is_idle)?;
-    let in_turn = unwatched::in_turn(facts).filter(|verdict| !is_of_workers(verdict));
-    in_turn.or_else(|| unwatched::losses(facts.sweep, saturated.loads()))
+    let in_turn = unwatched_limit::limited_concurrency(facts).filter(|verdict| !is_of_workers(verdict));
+    in_turn.or_else(|| unwatched_limit::losses(facts.sweep, saturated.loads()))
 }
 
-fn workers_wait(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let Some(Workers::Wait { refuted }) = facts.workers else { return None };
-    let is_idle = facts.first().is_none_or(|first| first.fullness.value < NEAR);
+fn workers_wait(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let Some(WorkerEvidence::Waiting { refuted }) = facts.workers else { return None };
+    let is_idle = facts.fullest().is_none_or(|first| first.fullness.value < MIN_NEAR_USE);
     is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::WorkersWait { refuted } })
 }
 
-fn nothing_busy(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let is_idle = facts.first().is_some_and(|first| first.fullness.value <= BUSY);
+fn nothing_busy(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let is_idle = facts.fullest().is_some_and(|first| first.fullness.value <= MIN_RELEVANT_USE);
     is_idle.then_some(LoadVerdict::Unknown { because: UnknownLimit::NothingBusy })
 }
 
-fn nothing_full(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| first.fullness.value < NEAR)?;
-    Some(LoadVerdict::Unknown { because: UnknownLimit::NothingFull { fullest: name(first.resource) } })
+fn nothing_full(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let first = facts.fullest().filter(|first| first.fullness.value < MIN_NEAR_USE)?;
+    Some(LoadVerdict::Unknown { because: UnknownLimit::NothingFull { fullest: resource_id(first.resource) } })
 }
 
-fn client(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let first = facts.first().filter(|first| first.resource.device() == Device::Client)?;
-    facts.beside(false).is_empty().then(|| LoadVerdict::Client { by: name(first.resource) })
+fn client_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let first = facts.fullest().filter(|first| first.resource.group() == ResourceGroup::Client)?;
+    facts.near_fullest(false).is_empty().then(|| LoadVerdict::Client { by: resource_id(first.resource) })
 }
 
-fn both(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let (first, beside) = (facts.first()?, facts.beside(true));
-    let is_certain = !beside.is_empty() && beside.len() == facts.beside(false).len();
-    is_certain.then(|| LoadVerdict::Both { by: names(first, &beside) })
+fn several_limits(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let (first, beside) = (facts.fullest()?, facts.near_fullest(true));
+    let is_certain = !beside.is_empty() && beside.len() == facts.near_fullest(false).len();
+    is_certain.then(|| LoadVerdict::Both { by: resource_ids(first, &beside) })
 }
 
-fn one_of(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    let (first, beside) = (facts.first()?, facts.beside(false));
-    (!beside.is_empty()).then(|| LoadVerdict::OneOf { by: names(first, &beside) })
+fn one_of_several(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let (first, beside) = (facts.fullest()?, facts.near_fullest(false));
+    (!beside.is_empty()).then(|| LoadVerdict::OneOf { by: resource_ids(first, &beside) })
 }
 
-fn fullest(facts: &Facts<'_>) -> Option<LoadVerdict> {
-    facts.first().map(|first| LoadVerdict::Resource { by: name(first.resource) })
+fn fullest_limit(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    facts.fullest().map(|first| LoadVerdict::Resource { by: resource_id(first.resource) })
 }
 
-fn names_workers(verdict: &LoadVerdict) -> bool {
+fn is_naming_workers(verdict: &LoadVerdict) -> bool {
     match verdict {
         LoadVerdict::Resource { by } | LoadVerdict::Client { by } => *by == *Resource::Workers.name(),
         LoadVerdict::Both { by } | LoadVerdict::OneOf { by } => by.iter().any(|by| *by == *Resource::Workers.name()),
@@ -263,47 +274,49 @@ fn names_workers(verdict: &LoadVerdict) -> bool {
 }
 
 /// Whether the limit may have been another in some visits. One that is full whenever it was visited is the limit at whatever throughput.
-fn is_unsteady(facts: &Facts<'_>, saturated: &Saturated<'_>, is_unwatched: bool) -> bool {
-    facts.first().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
+fn is_unsteady(facts: &VerdictFacts<'_>, saturated: &SaturatedSweep<'_>, is_unwatched: bool) -> bool {
+    facts.fullest().is_some_and(|first| !is_unwatched && saturated.is_unsteady(first))
         || facts.is_steady == Some(false) && !facts.is_full()
 }
 
-pub(super) fn name(resource: Resource) -> Name {
+pub(super) fn resource_id(resource: Resource) -> Name {
     Name::new(resource.name())
 }
 
-fn names(first: &Use, others: &[Resource]) -> Vec<Name> {
-    std::iter::once(first.resource).chain(others.iter().copied()).map(name).collect()
+fn resource_ids(first: &SaturationUse, others: &[Resource]) -> Vec<Name> {
+    std::iter::once(first.resource).chain(others.iter().copied()).map(resource_id).collect()
 }
 
 /// Why a verdict on these facts is not certain: the laws that fail among the reasons.
-pub(crate) fn doubts(facts: &Facts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
+pub(crate) fn doubts(facts: &VerdictFacts<'_>, verdict: &LoadVerdict, broken: &[LoadLaw]) -> Vec<LoadDoubt> {
     let Some(saturated) = facts.saturated else { return Vec::new() };
-    let is_watched = |one: &&Use| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
-    let explains = facts.is_full() || saturated.explained().is_some_and(|share| share >= EXPLAINED);
-    let share = |of: &dyn Fn(&Visit) -> Option<f64>| mean(&saturated.visits().filter_map(of).collect::<Vec<f64>>());
-    let think = facts.sweep.think() * 1e9;
+    let is_watched = |one: &&SaturationUse| matches!(one.resource, Resource::ClientCpu | Resource::Generator);
+    let explains =
+        facts.is_full() || saturated.explained_throughput().is_some_and(|share| share >= MIN_EXPLAINED_SHARE);
+    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| mean(&saturated.steps().filter_map(of).collect::<Vec<f64>>());
+    let think = facts.sweep.think_seconds() * 1e9;
     let late = share(&|visit| Some(visit.get(&LATENESS)? / (visit.get(&RESPONSE_P99)? + think)));
     // A client that is the limit sends late for that very reason.
     let is_client = matches!(verdict, LoadVerdict::Client { .. });
     let failing = share(&|visit| Some(visit.get(&ERRORS)? / visit.throughput));
     let is_unwatched = matches!(verdict, LoadVerdict::Unwatched { .. });
     let would_decide = match verdict {
-        LoadVerdict::Unwatched { how: Unwatched::OtherWork { .. }, .. } => Some(LoadDoubt::OthersWork),
-        LoadVerdict::Unwatched { how: Unwatched::Memory { .. }, .. } => Some(LoadDoubt::NoMoreMemory),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::OtherWork { .. }, .. } => Some(LoadDoubt::OthersWork),
+        LoadVerdict::Unwatched { how: UnwatchedLimit::Memory { .. }, .. } => Some(LoadDoubt::NoMoreMemory),
         LoadVerdict::Unwatched { .. } => Some(LoadDoubt::NotWatched),
         _ => None,
     };
     let all = [
         would_decide,
         (!explains && !is_unwatched).then_some(LoadDoubt::Unexplained),
-        saturated.used.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
-        (late > LATE && !is_client).then_some(LoadDoubt::LateGenerator),
-        (failing > FAILING).then_some(LoadDoubt::Errors),
-        (names_workers(verdict) && facts.workers != Some(Workers::Tested)).then_some(LoadDoubt::Untested),
+        saturated.uses.iter().find(is_watched).is_none().then_some(LoadDoubt::ClientNotWatched),
+        (late > MIN_LATENESS_SHARE && !is_client).then_some(LoadDoubt::LateGenerator),
+        (failing > MIN_FAILURE_RATIO).then_some(LoadDoubt::Errors),
+        (is_naming_workers(verdict) && facts.workers != Some(WorkerEvidence::Tested)).then_some(LoadDoubt::Untested),
         is_unsteady(facts, saturated, is_unwatched).then_some(LoadDoubt::Unsteady),
     ];
-    let hindered = Seen::all(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
+    let hindered =
+        ObservedHindrance::at_saturation(saturated).into_iter().filter_map(|seen| seen.doubt(facts, verdict));
     // What was not watched leaves requests where no count has them, and the fullest of what was is not what limits.
     let of_verdict = |law: &&LoadLaw| !is_unwatched || **law == LoadLaw::FlowBalance;
     let broken = broken.iter().filter(of_verdict).map(|&law| LoadDoubt::Law(law));

@@ -1,81 +1,82 @@
 //! Whether the number of workers can be what limits: a worker that has a connection and waits is no full resource.
 
-use kelvin_catalogue::load::{Device, Resource};
-use kelvin_model::{Conclusion, Estimate, LoadClaim, LoadMoreWorkers, Test};
-use kelvin_stats::{LEVEL, Spread, Uncertain, mean};
+use kelvin_catalogue::load::{Resource, ResourceGroup};
+use kelvin_model::{Conclusion, Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
+use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, mean};
 
 use super::knee::KNEE_SHARE;
-use super::of;
-use super::sweep::{Load, Sweep, Visit};
-use super::used::{Saturated, estimate, with_interval};
-use super::verdict::{AS_FULL, NEAR};
+use super::new_conclusion;
+use super::saturated_sweep::{SaturatedSweep, interval_estimate, mean_estimate};
+use super::sweep::{LoadStep, Sweep, UserLoad};
+use super::verdict::{BOTH_FULL_RATIO, MIN_NEAR_USE};
 
 /// How many times the throughput counts as more: what gives less is no more a limit than others within 10 % of it.
-const LEAST: f64 = 1.0 / AS_FULL;
+const MIN_THROUGHPUT_GAIN: f64 = 1.0 / BOTH_FULL_RATIO;
 /// A demand that is less by this is not the same: the utilisation law is checked to as much.
-const SAME_DEMAND: f64 = 0.95;
+const MIN_SAME_DEMAND: f64 = 0.95;
 /// Use from which a demand can be told from what else the resource does.
-const TELLING: f64 = 0.2;
+const MIN_MEASURABLE_USE: f64 = 0.2;
 /// Share of the workers' time that is known to be work, or the time of users who think, from which it is most of it.
-const MOST: f64 = 0.5;
+const MIN_WORK_SHARE: f64 = 0.5;
 
 /// Whether all workers have a connection with the most users.
-pub(super) fn are_bound(sweep: &Sweep) -> bool {
-    sweep.loads.last().and_then(used).is_some_and(|used| used.value >= NEAR)
+pub(super) fn is_worker_bound(sweep: &Sweep) -> bool {
+    sweep.loads.last().and_then(workers_use).is_some_and(|used| used.value >= MIN_NEAR_USE)
 }
 
 /// What is known of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workers {
+pub(crate) enum WorkerEvidence {
     /// Nothing speaks against their number as the limit, and no visit has tested it.
     Untested,
     /// With more of them the server served more.
     Tested,
     /// They have connections, and wait most of the time for something that was not watched.
-    Wait {
+    Waiting {
         /// More of them served no more.
         refuted: bool,
     },
 }
 
-impl Workers {
+impl WorkerEvidence {
     /// By an intervention where there was one; else by the numbers of users with which some workers had no connection; else by what they
     /// do all day.
-    pub fn of(saturated: &Saturated<'_>) -> Self {
-        if let Some(holds) = more(saturated.sweep).and_then(|more| serve_more(&more.times)) {
-            return if holds { Self::Tested } else { Self::Wait { refuted: true } };
+    pub fn from_sweep(saturated: &SaturatedSweep<'_>) -> Self {
+        if let Some(holds) = more_workers_claim(saturated.sweep).and_then(|more| is_more(&more.times)) {
+            return if holds { Self::Tested } else { Self::Waiting { refuted: true } };
         }
-        if serves_as_much_with_fewer(saturated) {
-            return Self::Wait { refuted: true };
+        if is_saturated_with_fewer(saturated) {
+            return Self::Waiting { refuted: true };
         }
-        let works = grows_with_them(saturated).unwrap_or_else(|| worked(saturated).is_some_and(|share| share >= MOST));
-        if works { Self::Untested } else { Self::Wait { refuted: false } }
+        let works = is_growing_with_workers(saturated)
+            .unwrap_or_else(|| worked_share(saturated).is_some_and(|share| share >= MIN_WORK_SHARE));
+        if works { Self::Untested } else { Self::Waiting { refuted: false } }
     }
 }
 
 /// Whether a ratio of throughputs is certainly more, or certainly is not.
-fn serve_more(times: &Estimate) -> Option<bool> {
-    (times.low > LEAST).then_some(true).or((times.high < LEAST).then_some(false))
+fn is_more(times: &Estimate) -> Option<bool> {
+    (times.low > MIN_THROUGHPUT_GAIN).then_some(true).or((times.high < MIN_THROUGHPUT_GAIN).then_some(false))
 }
 
 /// What more workers served, with as many users, if that was visited.
-pub(super) fn more(sweep: &Sweep) -> Option<LoadMoreWorkers> {
+pub(super) fn more_workers_claim(sweep: &Sweep) -> Option<MoreWorkersClaim> {
     let (users, throughputs) = sweep.more_workers.as_ref()?;
     let usual = sweep.loads.iter().find(|load| load.users == *users)?.throughputs();
     let workers = sweep.capacities.get(&Resource::Workers)?.servers?.round() as u64;
-    let times = with_interval(ratio(throughputs, &usual)?, LEVEL);
-    Some(LoadMoreWorkers {
+    let times = interval_estimate(ratio_of_means(throughputs, &usual)?, CONFIDENCE_LEVEL);
+    Some(MoreWorkersClaim {
         held: sweep.held.clone(),
         users: *users,
         workers: [workers, 2 * workers],
         throughput: [mean(&usual), mean(throughputs)],
         times,
-        least: LEAST,
+        least: MIN_THROUGHPUT_GAIN,
     })
 }
 
 /// The ratio of two means of visits, whose shares of error are those of either together: a few visits by themselves tell little of it.
-fn ratio(of: &[f64], to: &[f64]) -> Option<Uncertain> {
+fn ratio_of_means(of: &[f64], to: &[f64]) -> Option<UncertainValue> {
     let degrees = (of.len() + to.len()).checked_sub(2).filter(|&degrees| degrees > 0 && !of.is_empty())? as f64;
     let shares = |values: &[f64]| {
         let all = mean(values);
@@ -83,58 +84,69 @@ fn ratio(of: &[f64], to: &[f64]) -> Option<Uncertain> {
     };
     let variance = (shares(of) + shares(to)) / degrees * (1.0 / of.len() as f64 + 1.0 / to.len() as f64);
     let value = mean(of) / mean(to);
-    Some(Uncertain::of(value, Spread { variance: variance * value.powi(2), degrees }))
+    Some(UncertainValue::from_variance(value, VarianceEstimate { variance: variance * value.powi(2), degrees }))
 }
 
 /// The conclusion from it.
 pub(super) fn conclusion(sweep: &Sweep) -> Option<Conclusion> {
-    let more = more(sweep)?;
-    let holds = serve_more(&more.times);
+    let more = more_workers_claim(sweep)?;
+    let holds = is_more(&more.times);
     let visits = sweep.more_workers.as_ref().map_or(0, |(_, visits)| visits.len());
-    Some(of(LoadClaim::MoreWorkers(more), holds, Test::Visits { loads: 1, visits }))
+    Some(new_conclusion(LoadClaim::MoreWorkers(more), holds, TestEvidence::Visits { loads: 1, visits }))
 }
 
 /// Whether the saturation throughput was certainly there when certainly not all workers had a connection. Then more of them that have one
 /// bring nothing: what they wait for serves a few at a time.
-fn serves_as_much_with_fewer(saturated: &Saturated<'_>) -> bool {
+fn is_saturated_with_fewer(saturated: &SaturatedSweep<'_>) -> bool {
     let loads = &saturated.sweep.loads;
-    let full = loads.iter().filter(|load| used(load).is_some_and(|used| used.low >= NEAR));
-    let full: Vec<f64> = full.flat_map(Load::throughputs).collect();
-    let is_idle = |load: &&Load| used(load).is_some_and(|used| used.high < NEAR);
-    let of_full = |load: &Load| ratio(&load.throughputs(), &full).map(|share| with_interval(share, LEVEL));
+    let full = loads.iter().filter(|load| workers_use(load).is_some_and(|used| used.low >= MIN_NEAR_USE));
+    let full: Vec<f64> = full.flat_map(UserLoad::throughputs).collect();
+    let is_idle = |load: &&UserLoad| workers_use(load).is_some_and(|used| used.high < MIN_NEAR_USE);
+    let of_full = |load: &UserLoad| {
+        ratio_of_means(&load.throughputs(), &full).map(|share| interval_estimate(share, CONFIDENCE_LEVEL))
+    };
     !full.is_empty() && loads.iter().filter(is_idle).filter_map(of_full).any(|share| share.low >= KNEE_SHARE)
 }
 
 /// Whether throughput grows as workers do that have a connection, by the numbers of users with which some have none: then they do not wait
 /// for each other. `None` where there were no such numbers.
-fn grows_with_them(saturated: &Saturated<'_>) -> Option<bool> {
-    let demand = |visit: &Visit| Some(visit.used.get(&Resource::Workers)? / visit.throughput);
-    let all: Vec<f64> = saturated.visits().filter_map(demand).collect();
+fn is_growing_with_workers(saturated: &SaturatedSweep<'_>) -> Option<bool> {
+    let demand = |visit: &LoadStep| Some(visit.resource_use.get(&Resource::Workers)? / visit.throughput);
+    let all: Vec<f64> = saturated.steps().filter_map(demand).collect();
     let at_saturation = (!all.is_empty()).then(|| mean(&all))?;
-    let partly = |load: &&Load| used(load).is_some_and(|used| used.low > TELLING && used.high < NEAR);
+    let partly = |load: &&UserLoad| {
+        workers_use(load).is_some_and(|used| used.low > MIN_MEASURABLE_USE && used.high < MIN_NEAR_USE)
+    };
     let ratios = saturated.sweep.loads.iter().filter(partly).filter_map(|load| {
-        let of_visit = |visit: &Visit| Some(demand(visit)? / at_saturation);
-        estimate(&load.visits.iter().filter_map(of_visit).collect::<Vec<f64>>())
+        let of_visit = |visit: &LoadStep| Some(demand(visit)? / at_saturation);
+        mean_estimate(&load.steps.iter().filter_map(of_visit).collect::<Vec<f64>>())
     });
     // Where they wait for each other, each request takes longer of a worker at saturation.
-    ratios.map(|ratio| ratio.high >= SAME_DEMAND).reduce(|one, other| one && other)
+    ratios.map(|ratio| ratio.high >= MIN_SAME_DEMAND).reduce(|one, other| one && other)
 }
 
-fn used(load: &Load) -> Option<Estimate> {
-    estimate(&load.visits.iter().filter_map(|visit| visit.used.get(&Resource::Workers).copied()).collect::<Vec<f64>>())
+fn workers_use(load: &UserLoad) -> Option<Estimate> {
+    mean_estimate(
+        &load
+            .steps
+            .iter()
+            .filter_map(|visit| visit.resource_use.get(&Resource::Workers).copied())
+            .collect::<Vec<f64>>(),
+    )
 }
 
 /// The share of the workers' time in which, as far as was watched, the hardware worked for them or their users thought. At least: what is
 /// idle beside them makes a request slower than by its work at capacity. `None` where their number is not known.
-fn worked(saturated: &Saturated<'_>) -> Option<f64> {
+fn worked_share(saturated: &SaturatedSweep<'_>) -> Option<f64> {
     let servers = |resource: Resource| saturated.sweep.capacities.get(&resource).and_then(|one| one.servers);
     let workers = servers(Resource::Workers)?;
-    let is_served_by = |device: Device| matches!(device, Device::Disk | Device::Link | Device::ServerCpu);
-    let mut seen: Vec<Device> = Vec::new();
-    let mut at_work = saturated.at.throughput.value * saturated.sweep.think();
-    for one in saturated.used.iter().filter(|one| is_served_by(one.resource.device())) {
-        if !seen.contains(&one.resource.device()) {
-            seen.push(one.resource.device());
+    let is_served_by =
+        |device: ResourceGroup| matches!(device, ResourceGroup::Disk | ResourceGroup::Link | ResourceGroup::ServerCpu);
+    let mut seen: Vec<ResourceGroup> = Vec::new();
+    let mut at_work = saturated.saturation.throughput.value * saturated.sweep.think_seconds();
+    for one in saturated.uses.iter().filter(|one| is_served_by(one.resource.group())) {
+        if !seen.contains(&one.resource.group()) {
+            seen.push(one.resource.group());
             at_work += one.utilisation.value * servers(one.resource).unwrap_or(1.0);
         }
     }

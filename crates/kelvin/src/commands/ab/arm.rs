@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_file::group::{Controller, Group};
-use kelvin_file::temporary::Scratch;
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_harness::Setup;
-use kelvin_machine::tune::Switches;
-use kelvin_model::FactDiffers;
+use kelvin_machine::tune::SettingSwitch;
+use kelvin_model::FactDifference;
 
-use crate::cli::{Means, Setting};
-use crate::commands::tune::JOURNAL;
-use crate::fault::Fault;
-use crate::prepare::{Prepared, scratch_in};
-use crate::sockets;
+use crate::cli::{Setting, SettingKind};
+use crate::cli_error::CliError;
+use crate::commands::tune::JOURNAL_PATH;
+use crate::run_context::{RunContext, create_scratch_in};
+use crate::socket_options;
 
 /// Period of a CPU quota, as the kernel's own.
-const PERIOD: Duration = Duration::from_millis(100);
+const CPU_QUOTA_PERIOD: Duration = Duration::from_millis(100);
 
 /// Settings in the name of a side: one may have a file for each CPU.
-const NAMED: usize = 4;
+const MAX_NAMED_SETTINGS: usize = 4;
 
 /// One side.
 pub struct Arm {
@@ -31,7 +31,7 @@ pub struct Arm {
     pub setup: Setup,
     settings: Vec<Setting>,
     /// What was made for it, removed when dropped.
-    _made: Made,
+    _made: ArmResources,
 }
 
 impl Arm {
@@ -39,23 +39,23 @@ impl Arm {
     ///
     /// # Errors
     /// A setting that cannot be made here.
-    pub fn both(settings: [&[Setting]; 2], prepared: &Prepared, allowed: &[u32]) -> Result<[Self; 2], Fault> {
+    pub fn both(settings: [&[Setting]; 2], prepared: &RunContext, allowed: &[u32]) -> Result<[Self; 2], CliError> {
         let [a, b] = settings;
         Ok([Self::new("--a", a, prepared, allowed)?, Self::new("--b", b, prepared, allowed)?])
     }
 
-    fn new(flag: &'static str, settings: &[Setting], prepared: &Prepared, allowed: &[u32]) -> Result<Self, Fault> {
+    fn new(flag: &'static str, settings: &[Setting], prepared: &RunContext, allowed: &[u32]) -> Result<Self, CliError> {
         let mut made = (Vec::new(), None);
         let mut setup = prepared.setup.clone();
         for (at, setting) in settings.iter().enumerate() {
             if settings[..at].iter().any(|earlier| earlier.name == setting.name) {
-                return Err(Fault::because(format!("{flag} {}: it is given twice", setting.name)));
+                return Err(CliError::msg(format!("{flag} {}: it is given twice", setting.name)));
             }
-            prepare(setting, &mut setup, &mut made, (prepared, allowed))
-                .map_err(|why| Fault::new(format!("{flag} {}", text(setting)), why))?;
+            apply_setting(setting, &mut setup, &mut made, (prepared, allowed))
+                .map_err(|why| CliError::new(format!("{flag} {}", setting_text(setting)), why))?;
         }
-        let mut asked: Vec<String> = settings.iter().take(NAMED).map(text).collect();
-        match settings.len().checked_sub(NAMED) {
+        let mut asked: Vec<String> = settings.iter().take(MAX_NAMED_SETTINGS).map(setting_text).collect();
+        match settings.len().checked_sub(MAX_NAMED_SETTINGS) {
             None if asked.is_empty() => asked.push("as found".to_owned()),
             Some(more) if more > 0 => asked.push(format!("and {more} more")),
             _ => {}
@@ -66,9 +66,9 @@ impl Arm {
     }
 
     /// Settings of the system: files and values.
-    fn of_system(&self) -> Vec<(&str, &str)> {
-        let files = self.settings.iter().filter_map(|setting| match &setting.means {
-            Means::System(file) => Some((file.as_str(), setting.value.as_str())),
+    fn system_settings(&self) -> Vec<(&str, &str)> {
+        let files = self.settings.iter().filter_map(|setting| match &setting.kind {
+            SettingKind::System(file) => Some((file.as_str(), setting.value.as_str())),
             _ => None,
         });
         files.collect()
@@ -80,84 +80,85 @@ impl Arm {
 }
 
 /// A setting as it was written.
-fn text(setting: &Setting) -> String {
-    match setting.means {
-        Means::AsFound => "as found".to_owned(),
+fn setting_text(setting: &Setting) -> String {
+    match setting.kind {
+        SettingKind::AsFound => "as found".to_owned(),
         _ => format!("{}={}", setting.name, setting.value),
     }
 }
 
 /// What is made for a side.
-type Made = (Vec<Group>, Option<Scratch>);
+type ArmResources = (Vec<Cgroup>, Option<ScratchDirectory>);
 
 /// Puts a setting into the setup of a side.
-fn prepare(
+fn apply_setting(
     setting: &Setting,
     setup: &mut Setup,
-    (groups, scratch): &mut Made,
-    (prepared, allowed): (&Prepared, &[u32]),
+    (groups, scratch): &mut ArmResources,
+    (prepared, allowed): (&RunContext, &[u32]),
 ) -> Result<(), String> {
-    match &setting.means {
-        Means::AsFound | Means::System(_) => {}
-        Means::Cpu(cpu) => {
+    match &setting.kind {
+        SettingKind::AsFound | SettingKind::System(_) => {}
+        SettingKind::Cpu(cpu) => {
             if !allowed.contains(cpu) {
                 let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
                 return Err(format!("this process may use CPUs {list}"));
             }
-            setup.placement = prepared.placement_at(*cpu);
+            setup.placement = prepared.placement_on(*cpu);
         }
-        Means::Directory(directory) => {
-            let made = scratch_in(directory, "dir").map_err(|fault| fault.to_string())?;
+        SettingKind::Directory(directory) => {
+            let made = create_scratch_in(directory, "dir").map_err(|fault| fault.to_string())?;
             setup.scratch = made.path().into();
             *scratch = Some(made);
         }
-        Means::CongestionControl(name) => {
-            sockets::find_congestion_control(name).map_err(|fault| fault.to_string())?;
+        SettingKind::CongestionControl(name) => {
+            socket_options::check_congestion_control(name).map_err(|fault| fault.to_string())?;
             setup.sockets.congestion_control = Some(name.clone());
         }
-        Means::SocketBuffers(bytes) => setup.sockets.buffers = Some(*bytes),
-        Means::Realtime(wanted) => setup.realtime = *wanted,
-        Means::Quota(share) => {
-            let group = Group::make(Controller::Cpu).map_err(|error| error.to_string())?;
-            let microseconds = (share * PERIOD.as_micros() as f64) as u64;
-            group.limit_cpu(microseconds, PERIOD).map_err(|error| error.to_string())?;
+        SettingKind::SocketBuffers(bytes) => setup.sockets.buffers = Some(*bytes),
+        SettingKind::Realtime(wanted) => setup.realtime = *wanted,
+        SettingKind::Quota(share) => {
+            let group = Cgroup::create(Controller::Cpu).map_err(|error| error.to_string())?;
+            let microseconds = (share * CPU_QUOTA_PERIOD.as_micros() as f64) as u64;
+            group.limit_cpu(microseconds, CPU_QUOTA_PERIOD).map_err(|error| error.to_string())?;
             setup.groups.push(group.path().into());
             groups.push(group);
         }
-        Means::Memory(bytes) => {
-            let group = Group::make(Controller::Memory).map_err(|error| error.to_string())?;
+        SettingKind::Memory(bytes) => {
+            let group = Cgroup::create(Controller::Memory).map_err(|error| error.to_string())?;
             group.limit_memory(*bytes).map_err(|error| error.to_string())?;
             setup.groups.push(group.path().into());
             groups.push(group);
         }
-        Means::Group(directory) => {
+        SettingKind::Group(directory) => {
             if !directory.join("cgroup.procs").is_file() {
                 return Err("it is not a control group: it has no file cgroup.procs".into());
             }
             setup.groups.push(directory.into());
         }
-        Means::Environment(name) => setup.environment.push((name.clone(), setting.value.clone())),
+        SettingKind::Environment(name) => setup.environment.push((name.clone(), setting.value.clone())),
     }
     Ok(())
 }
 
 /// The settings of the system of both sides.
-pub struct Machine {
+pub struct SystemSettings {
     /// Their switches, where there are any.
-    switches: Option<Switches>,
+    switches: Option<SettingSwitch>,
 }
 
-impl Machine {
+impl SystemSettings {
     /// Notes them for putting back, and tries both sides.
     ///
     /// # Errors
     /// A setting that the kernel does not take.
-    pub fn of(arms: &[Arm; 2]) -> Result<Self, Fault> {
-        let wanted: Vec<(&str, &str)> = arms.iter().flat_map(Arm::of_system).collect();
+    pub fn new(arms: &[Arm; 2]) -> Result<Self, CliError> {
+        let wanted: Vec<(&str, &str)> = arms.iter().flat_map(Arm::system_settings).collect();
         if wanted.is_empty() {
             return Ok(Self { switches: None });
         }
-        let switches = Switches::begin(Path::new("/"), Path::new(JOURNAL), &wanted).map_err(Fault::because)?;
+        let switches =
+            SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &wanted).map_err(CliError::msg)?;
         let machine = Self { switches: Some(switches) };
         arms.iter().try_for_each(|arm| machine.switch(arm))?;
         Ok(machine)
@@ -167,23 +168,23 @@ impl Machine {
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn switch(&self, arm: &Arm) -> Result<(), Fault> {
+    pub fn switch(&self, arm: &Arm) -> Result<(), CliError> {
         let Some(switches) = &self.switches else { return Ok(()) };
-        switches.switch(&arm.of_system()).map_err(|error| Fault::new(arm.flag, error))
+        switches.apply(&arm.system_settings()).map_err(|error| CliError::new(arm.flag, error))
     }
 
     /// What differs between the sides.
-    pub fn differences(&self, arms: &[Arm; 2]) -> Vec<FactDiffers> {
+    pub fn differences(&self, arms: &[Arm; 2]) -> Vec<FactDifference> {
         let mut names: Vec<&Setting> = Vec::new();
-        for setting in arms.iter().flat_map(|arm| &arm.settings).filter(|one| one.means != Means::AsFound) {
+        for setting in arms.iter().flat_map(|arm| &arm.settings).filter(|one| one.kind != SettingKind::AsFound) {
             if !names.iter().any(|known| known.name == setting.name) {
                 names.push(setting);
             }
         }
         let value = |arm: &Arm, setting: &Setting| {
-            arm.value(&setting.name).map_or_else(|| self.as_found(setting), str::to_owned)
+            arm.value(&setting.name).map_or_else(|| self.original_value(setting), str::to_owned)
         };
-        let of = |setting: &&Setting| FactDiffers {
+        let of = |setting: &&Setting| FactDifference {
             group: "Setting".into(),
             label: setting.name.clone(),
             base: Some(value(&arms[0], setting)),
@@ -193,9 +194,11 @@ impl Machine {
     }
 
     /// The value of a setting that one side leaves as it was found.
-    fn as_found(&self, setting: &Setting) -> String {
-        let found = match &setting.means {
-            Means::System(file) => self.switches.iter().flat_map(Switches::found).find(|(known, _)| known == file),
+    fn original_value(&self, setting: &Setting) -> String {
+        let found = match &setting.kind {
+            SettingKind::System(file) => {
+                self.switches.iter().flat_map(SettingSwitch::original_values).find(|(known, _)| known == file)
+            }
             _ => None,
         };
         found.map_or_else(|| "as found".to_owned(), |(_, value)| format!("as found: {value}"))

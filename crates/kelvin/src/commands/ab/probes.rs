@@ -2,26 +2,26 @@
 
 use std::time::Duration;
 
-use kelvin_harness::{Effort, Laboratory, Plan, ProbeKind, Room, Unit, Wanted};
+use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
 use kelvin_model::units::seconds;
-use kelvin_model::{FactDiffers, Machine as Facts, Name};
+use kelvin_model::{FactDifference, Machine as Facts, Name};
 
-use super::alternation::{Limits, Outcome, Sides, Thing, Turn, alternate};
-use super::arm::{Arm, Machine};
+use super::arm::{Arm, SystemSettings};
+use super::interleave::{Arms, InterleaveLimits, InterleaveResult, MeasureOutcome, SubjectSpec, interleave};
 use crate::budget;
 use crate::cli::{MeasureArgs, Setting};
+use crate::cli_error::CliError;
 use crate::costs::Costs;
-use crate::fault::Fault;
 use crate::output;
-use crate::place::Here;
-use crate::prepare::Prepared;
-use crate::selection::plan_of;
+use crate::placement::LocalMachine;
+use crate::run_context::RunContext;
+use crate::selection::plan_names;
 
 /// Timing of a round, warm-up included, as in `why`.
-const TIMING: Duration = Duration::from_millis(15);
+const ROUND_TIMING: Duration = Duration::from_millis(15);
 
 /// What is measured under which settings.
-pub struct Probed<'a> {
+pub struct ProbeComparison<'a> {
     /// Names of areas, probes or metrics.
     pub names: &'a [String],
     /// At which of their points.
@@ -36,70 +36,70 @@ pub struct Probed<'a> {
 ///
 /// # Errors
 /// What cannot be measured, or set; and what makes the comparison impossible.
-pub fn compare(probed: &Probed<'_>, limits: &Limits) -> Result<Outcome, Fault> {
-    let here = Here::read()?;
-    let mut plan = plan_of(ProbeKind::Measure, probed.names, &here, probed.effort)?;
+pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
+    let here = LocalMachine::read()?;
+    let mut plan = plan_names(ProbeKind::Measure, probed.names, &here, probed.effort)?;
     plan.units.retain(|unit| !unit.only_input);
-    let plan = fitted(plan, limits, &here.machine)?;
+    let plan = fit_plan(plan, limits, &here.machine)?;
     let allowed = here.allowed.clone();
-    let prepared = Prepared::new(here, &plan, probed.measure)?;
+    let prepared = RunContext::new(here, &plan, probed.measure)?;
     let outcome = Arm::both(probed.sides, &prepared, &allowed).and_then(|arms| {
-        let machine = Machine::of(&arms)?;
-        alternate(&mut Probes::new(&plan, arms, machine, limits), limits)
+        let machine = SystemSettings::new(&arms)?;
+        interleave(&mut ProbeArms::new(&plan, arms, machine, limits), limits)
     });
-    prepared.clear_up();
+    prepared.clean_up();
     outcome
 }
 
 /// What of a plan fits into the time that was asked for, by what rounds take on other machines; the most important first.
-fn fitted(plan: Plan, limits: &Limits, machine: &Facts) -> Result<Plan, Fault> {
-    let Some(time) = limits.asked else { return Ok(plan) };
-    let costs = Costs::of_table(machine);
-    let all = plan.expecting(|probe, case| costs.of(probe, case));
+fn fit_plan(plan: Plan, limits: &InterleaveLimits, machine: &Facts) -> Result<Plan, CliError> {
+    let Some(time) = limits.budget else { return Ok(plan) };
+    let costs = Costs::from_table(machine);
+    let all = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
     // Two of each side in a block, and one of each before.
-    let rounds = 4 * limits.least() + 2;
-    let plan = all.clone().within(Room { time: time.saturating_sub(budget::BEFORE), rounds });
+    let rounds = 4 * limits.min_blocks() + 2;
+    let plan = all.clone().fit_to_budget(TimeBudget { time: time.saturating_sub(budget::STARTUP_TIME), rounds });
     if plan.units.is_empty() && !all.units.is_empty() {
-        return Err(Fault::because(format!(
+        return Err(CliError::msg(format!(
             "--budget {time:?}: {} blocks of no case fit; of all they take about {}",
-            limits.least(),
-            seconds(all.expected(rounds).as_secs_f64())
+            limits.min_blocks(),
+            seconds(all.expected_duration(rounds).as_secs_f64())
         )));
     }
-    let left_out = budget::names(&all, &plan);
+    let left_out = budget::left_out_names(&all, &plan);
     if !left_out.is_empty() {
         let head = format!("kelvin: {time:?} is too short for these, which matter less and are left out:");
-        output::remark_names(head, &left_out);
+        output::eprint_names(head, &left_out);
     }
     Ok(plan)
 }
 
 /// Probes on either side.
-struct Probes<'p> {
-    units: Vec<&'p Unit>,
+struct ProbeArms<'p> {
+    units: Vec<&'p PlanUnit>,
     arms: [Arm; 2],
-    machine: Machine,
-    laboratory: Laboratory,
+    machine: SystemSettings,
+    runner: ProbeRunner,
 }
 
-impl<'p> Probes<'p> {
-    fn new(plan: &'p Plan, arms: [Arm; 2], machine: Machine, limits: &Limits) -> Self {
-        let laboratory = Laboratory::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
-        Self { units: plan.units.iter().collect(), arms, machine, laboratory }
+impl<'p> ProbeArms<'p> {
+    fn new(plan: &'p Plan, arms: [Arm; 2], machine: SystemSettings, limits: &InterleaveLimits) -> Self {
+        let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
+        Self { units: plan.units.iter().collect(), arms, machine, runner: laboratory }
     }
 }
 
-impl Sides for Probes<'_> {
+impl Arms for ProbeArms<'_> {
     fn names(&self) -> [String; 2] {
         self.arms.each_ref().map(|arm| arm.name.clone())
     }
 
-    fn differences(&self) -> Vec<FactDiffers> {
+    fn differences(&self) -> Vec<FactDifference> {
         self.machine.differences(&self.arms)
     }
 
-    fn things(&self) -> Vec<Thing> {
-        let thing = |unit: &&Unit| Thing {
+    fn subjects(&self) -> Vec<SubjectSpec> {
+        let thing = |unit: &&PlanUnit| SubjectSpec {
             probe: Name::new(unit.probe.id),
             metrics: unit.probe.metrics.iter().map(|metric| **metric).collect(),
             case: unit.case.clone(),
@@ -107,11 +107,11 @@ impl Sides for Probes<'_> {
         self.units.iter().map(thing).collect()
     }
 
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Turn, Fault> {
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
         let arm = &self.arms[side];
         self.machine.switch(arm)?;
         let unit = self.units[thing];
-        let wanted = Wanted { probe: unit.probe, case: &unit.case, setup: &arm.setup, index, timing: TIMING };
-        Ok(self.laboratory.round(&wanted).map_or(Turn::Interrupted, Turn::Measured))
+        let wanted = RoundSpec { probe: unit.probe, case: &unit.case, setup: &arm.setup, index, timing: ROUND_TIMING };
+        Ok(self.runner.run_round(&wanted).map_or(MeasureOutcome::Interrupted, MeasureOutcome::Measured))
     }
 }

@@ -9,42 +9,42 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kelvin_wire::bounded::cut;
+use kelvin_wire::limits_serde::truncate;
 
-use crate::output::ERASE;
-use kelvin_sys::spawn::Thread;
+use crate::output::ERASE_LINE;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// Maximum bytes of a line.
-const LONGEST: usize = 300;
+const MAX_LINE_BYTES: usize = 300;
 /// Lines queued for writing, at most.
-const WAITING: usize = 256;
+const MAX_QUEUED_LINES: usize = 256;
 /// Lines about either kind of client that may come at once, and that may come in each second after that.
-const AT_ONCE: f64 = 50.0;
-const A_SECOND: f64 = 10.0;
+const LINE_BURST: f64 = 50.0;
+const LINES_PER_SECOND: f64 = 10.0;
 /// Time between two lines that say how many were dropped.
-const BETWEEN: Duration = Duration::from_secs(1);
+const DROP_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Whom a line is about.
 #[derive(Clone, Copy, Debug)]
-pub enum About {
+pub enum LogSource {
     /// An authenticated client, or the agent itself.
     Client,
     /// An unauthenticated client.
     Unauthenticated,
 }
 
-enum Said {
+enum LogMessage {
     Line(String),
     /// What the next line replaces; nothing erases it.
-    Passing(String),
+    Transient(String),
     End,
 }
 
 /// Where lines go.
 pub struct Log {
-    queue: SyncSender<Said>,
+    queue: SyncSender<LogMessage>,
     is_written: Mutex<Receiver<()>>,
-    allowances: [Mutex<Allowance>; 2],
-    left_out: Arc<AtomicU64>,
+    allowances: [Mutex<LineBucket>; 2],
+    dropped: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -52,57 +52,57 @@ impl Log {
     ///
     /// # Errors
     /// If the thread that writes cannot be started.
-    pub fn over(out: impl Write + Send + 'static) -> std::io::Result<Self> {
-        let (queue, said) = sync_channel(WAITING);
+    pub fn with_writer(out: impl Write + Send + 'static) -> std::io::Result<Self> {
+        let (queue, said) = sync_channel(MAX_QUEUED_LINES);
         let (written, is_written) = sync_channel(1);
         let left_out = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&left_out);
-        Thread::named("log").start(move || {
-            write(out, &said, &counted);
+        ThreadBuilder::named("log").start(move || {
+            write_lines(out, &said, &counted);
             // The program may be exiting already.
             let _ = written.send(());
         })?;
-        let allowances = [(); 2].map(|()| Mutex::new(Allowance::new(Instant::now())));
-        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, left_out })
+        let allowances = [(); 2].map(|()| Mutex::new(LineBucket::new(Instant::now())));
+        Ok(Self { queue, is_written: Mutex::new(is_written), allowances, dropped: left_out })
     }
 
     /// Logs a line about a client, unless there are too many.
-    pub fn line(&self, about: About, text: &str) {
+    pub fn write_line(&self, about: LogSource, text: &str) {
         let mut allowance = self.allowances[about as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        let line = format!("kelvin: {}\n", cut(text, LONGEST));
-        if !allowance.take(Instant::now()) || self.queue.try_send(Said::Line(line)).is_err() {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+        let line = format!("kelvin: {}\n", truncate(text, MAX_LINE_BYTES));
+        if !allowance.try_take(Instant::now()) || self.queue.try_send(LogMessage::Line(line)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Shows on a terminal what the next line, or the end, replaces.
-    pub fn passing(&self, text: &str) {
+    pub fn write_transient(&self, text: &str) {
         // The next one comes soon.
-        let _ = self.queue.try_send(Said::Passing(cut(text, LONGEST)));
+        let _ = self.queue.try_send(LogMessage::Transient(truncate(text, MAX_LINE_BYTES)));
     }
 
     /// Waits until all lines are written, for at most this long.
-    pub fn end(&self, patience: Duration) {
-        if self.queue.try_send(Said::End).is_ok() {
+    pub fn close(&self, patience: Duration) {
+        if self.queue.try_send(LogMessage::End).is_ok() {
             let _ = self.is_written.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(patience);
         }
     }
 }
 
 /// Writes the lines until the end, and now and then how many were dropped, those that could not be written included.
-fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
+fn write_lines(mut out: impl Write, said: &Receiver<LogMessage>, left_out: &AtomicU64) {
     let mut put = |line: String| left_out.fetch_add(out.write_all(line.as_bytes()).is_err().into(), Ordering::Relaxed);
     let (mut last, mut is_passing) = (Instant::now(), false);
     loop {
-        let next = said.recv_timeout(BETWEEN);
-        let is_end = matches!(next, Ok(Said::End) | Err(RecvTimeoutError::Disconnected));
+        let next = said.recv_timeout(DROP_REPORT_INTERVAL);
+        let is_end = matches!(next, Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected));
         match next {
-            Ok(Said::Line(line)) => drop(put(format!("{}{line}", erasing(&mut is_passing, "")))),
-            Ok(Said::Passing(text)) => drop(put(erasing(&mut is_passing, &text))),
-            Ok(Said::End) | Err(RecvTimeoutError::Disconnected) => drop(put(erasing(&mut is_passing, ""))),
+            Ok(LogMessage::Line(line)) => drop(put(format!("{}{line}", with_erase(&mut is_passing, "")))),
+            Ok(LogMessage::Transient(text)) => drop(put(with_erase(&mut is_passing, &text))),
+            Ok(LogMessage::End) | Err(RecvTimeoutError::Disconnected) => drop(put(with_erase(&mut is_passing, ""))),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if is_end || last.elapsed() >= BETWEEN {
+        if is_end || last.elapsed() >= DROP_REPORT_INTERVAL {
             last = Instant::now();
             match left_out.swap(0, Ordering::Relaxed) {
                 0 => {}
@@ -116,27 +116,27 @@ fn write(mut out: impl Write, said: &Receiver<Said>, left_out: &AtomicU64) {
 }
 
 /// This in the place of what is shown now, if anything is or is to be; and remembers which.
-fn erasing(is_passing: &mut bool, text: &str) -> String {
-    let erase = if *is_passing || !text.is_empty() { ERASE } else { "" };
+fn with_erase(is_passing: &mut bool, text: &str) -> String {
+    let erase = if *is_passing || !text.is_empty() { ERASE_LINE } else { "" };
     *is_passing = !text.is_empty();
     format!("{erase}{text}")
 }
 
 /// A token bucket of lines.
-struct Allowance {
+struct LineBucket {
     lines: f64,
     at: Instant,
 }
 
-impl Allowance {
+impl LineBucket {
     fn new(at: Instant) -> Self {
-        Self { lines: AT_ONCE, at }
+        Self { lines: LINE_BURST, at }
     }
 
     /// Whether one more line is allowed now.
-    fn take(&mut self, now: Instant) -> bool {
+    fn try_take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        (self.lines, self.at) = ((self.lines + A_SECOND * passed).min(AT_ONCE), now);
+        (self.lines, self.at) = ((self.lines + LINES_PER_SECOND * passed).min(LINE_BURST), now);
         let is_one_left = self.lines >= 1.0;
         self.lines -= f64::from(u8::from(is_one_left));
         is_one_left
@@ -149,9 +149,9 @@ mod tests {
 
     /// Keeps what is written, once it may.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for SharedBuffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -161,20 +161,20 @@ mod tests {
         }
     }
 
-    impl Kept {
+    impl SharedBuffer {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
     }
 
     #[test]
-    fn lines_are_short_show_what_they_hide_and_are_left_out_if_they_come_too_often() {
-        let kept = Kept::default();
-        let log = Log::over(kept.clone()).unwrap();
-        log.line(About::Unauthenticated, &format!("\u{1b}[2J{}\nsecond", "x".repeat(70_000)));
-        (0..10_000).for_each(|_| log.line(About::Unauthenticated, "called"));
-        log.line(About::Client, "came");
-        log.end(Duration::from_secs(60));
+    fn lines_are_cut_escaped_and_rate_limited() {
+        let kept = SharedBuffer::default();
+        let log = Log::with_writer(kept.clone()).unwrap();
+        log.write_line(LogSource::Unauthenticated, &format!("\u{1b}[2J{}\nsecond", "x".repeat(70_000)));
+        (0..10_000).for_each(|_| log.write_line(LogSource::Unauthenticated, "called"));
+        log.write_line(LogSource::Client, "came");
+        log.close(Duration::from_secs(60));
         let text = kept.text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("kelvin: \u{fffd}[2Jxxx") && text.lines().all(|line| line.len() < 320), "{text}");
@@ -186,37 +186,37 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_replaced_by_the_next_line_and_by_the_end() {
-        let kept = Kept::default();
-        let log = Log::over(kept.clone()).unwrap();
-        log.line(About::Client, "came");
-        log.passing("1 %");
-        log.passing("2 %");
-        log.line(About::Client, "went");
-        log.passing("3 %");
-        log.end(Duration::from_secs(60));
-        let erased = kept.text().replace(ERASE, "<");
+    fn transient_line_is_replaced_by_the_next() {
+        let kept = SharedBuffer::default();
+        let log = Log::with_writer(kept.clone()).unwrap();
+        log.write_line(LogSource::Client, "came");
+        log.write_transient("1 %");
+        log.write_transient("2 %");
+        log.write_line(LogSource::Client, "went");
+        log.write_transient("3 %");
+        log.close(Duration::from_secs(60));
+        let erased = kept.text().replace(ERASE_LINE, "<");
         assert_eq!(erased, "kelvin: came\n<1 %<2 %<kelvin: went\n<3 %<");
     }
 
     #[test]
-    fn an_allowance_is_used_up_and_comes_back_with_time() {
+    fn bucket_empties_and_refills_with_time() {
         let begun = Instant::now();
-        let mut allowance = Allowance::new(begun);
+        let mut allowance = LineBucket::new(begun);
         let mut taken = |milliseconds| {
             let now = begun + Duration::from_millis(milliseconds);
-            (0..1000).filter(|_| allowance.take(now)).count()
+            (0..1000).filter(|_| allowance.try_take(now)).count()
         };
         assert_eq!([taken(0), taken(99), taken(100), taken(1100), taken(100_000)], [50, 0, 1, 10, 50]);
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_who_is_stuck() {
-        let kept = Kept::default();
+    fn stuck_reader_blocks_nobody() {
+        let kept = SharedBuffer::default();
         let stuck = kept.0.lock().unwrap();
-        let log = Log::over(kept.clone()).unwrap();
-        (0..1000).for_each(|_| log.line(About::Client, "one"));
-        log.end(Duration::from_millis(10));
+        let log = Log::with_writer(kept.clone()).unwrap();
+        (0..1000).for_each(|_| log.write_line(LogSource::Client, "one"));
+        log.close(Duration::from_millis(10));
         drop(stuck);
     }
 }

@@ -1,6 +1,6 @@
 //! `kelvin digest`: the digest of files as fast as the machine can read them, and checking them against a list.
 
-mod remembered;
+mod tuning_cache;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
@@ -9,49 +9,49 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use kelvin_file::fast::{self, Digested, Plan, Source};
+use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
 
-use crate::byte_progress::Progress;
+use crate::byte_progress::ByteProgress;
 use crate::cli::DigestArgs;
-use crate::fault::{Done, Fault, WITH_FAILURES};
-use crate::output::{self, remark};
-use remembered::{Circumstances, Remembered};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::output::{self, eprint_line};
+use tuning_cache::{TuningCache, TuningKey};
 
 /// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 /// Bytes of standard input that are read at a time.
-const BLOCK: usize = 256 << 10;
+const STDIN_BLOCK: usize = 256 << 10;
 
 /// `kelvin digest`.
-pub fn digest(args: &DigestArgs) -> Done {
-    kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+pub fn digest(args: &DigestArgs) -> CmdResult {
+    kelvin_sys::stop_signals::install_handlers().map_err(|error| CliError::new("cannot watch for signals", error))?;
     let allowed =
-        kelvin_sys::cpu::allowed().map_err(|error| Fault::new("cannot tell which CPUs may be used", error))?;
+        kelvin_sys::cpu::allowed().map_err(|error| CliError::new("cannot tell which CPUs may be used", error))?;
     let cpus = allowed.len() as u32;
-    let reader = Reader {
+    let reader = DigestReader {
         cpus,
         threads: args.threads.unwrap_or(cpus),
         verbose: args.verbose,
-        remembered: RefCell::new(remembered(args.anew)),
+        tuning_cache: RefCell::new(open_tuning_cache(args.anew)),
     };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
-    let done = if args.check { check(&reader, files, args.quiet) } else { print(&reader, files) };
+    let done = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
     // The digests are right all the same: no failure.
-    if let Some(Err(fault)) = reader.remembered.borrow().as_ref().map(Remembered::keep) {
-        remark(format_args!("kelvin: cannot remember the fastest way to read these files: {fault}"));
+    if let Some(Err(fault)) = reader.tuning_cache.borrow().as_ref().map(TuningCache::save) {
+        eprint_line(format_args!("kelvin: cannot remember the fastest way to read these files: {fault}"));
     }
     done
 }
 
 /// What earlier digests found, unless a new search is asked for; none, with a warning, where it can be neither read nor kept.
-fn remembered(anew: bool) -> Option<Remembered> {
-    let place = Remembered::place(|name| std::env::var_os(name));
-    let read = place.and_then(|path| if anew { Ok(Remembered::nothing(path)) } else { Remembered::read(path) });
+fn open_tuning_cache(anew: bool) -> Option<TuningCache> {
+    let place = TuningCache::path_in(|name| std::env::var_os(name));
+    let read = place.and_then(|path| if anew { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
     read.map_err(|fault| {
-        remark(format_args!(
+        eprint_line(format_args!(
             "kelvin: searching for the fastest way to read these files, without remembering it: {fault}"
         ))
     })
@@ -59,67 +59,67 @@ fn remembered(anew: bool) -> Option<Remembered> {
 }
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
-fn print(reader: &Reader, files: &[PathBuf]) -> Done {
+fn print_digests(reader: &DigestReader, files: &[PathBuf]) -> CmdResult {
     let mut failed = false;
     for file in files {
         match reader.digest(file) {
             Ok(digest) => {
                 let write = |out: &mut dyn Write| {
-                    out.write_all(&line(digest, file))?;
+                    out.write_all(&digest_line(digest, file))?;
                     writeln!(out)
                 };
                 // Lists hold names as they are; terminals get them escaped.
-                if output::is_terminal() { output::print(write) } else { output::print_as_it_is(write) }?;
+                if output::is_terminal() { output::print(write) } else { output::print_raw(write) }?;
             }
-            Err(fault) if reader.interrupted() => return Err(fault),
+            Err(fault) if reader.is_interrupted() => return Err(fault),
             Err(fault) => {
                 fault.report();
                 failed = true;
             }
         }
     }
-    Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
-fn line(digest: Digest, file: &Path) -> Vec<u8> {
-    let (mark, name) = in_a_line(file);
+fn digest_line(digest: Digest, file: &Path) -> Vec<u8> {
+    let (mark, name) = escape_name(file);
     [mark, digest.to_string().as_bytes(), b"  ", &name].concat()
 }
 
 /// A name in which nothing ends a line, and what the line begins with.
-fn in_a_line(file: &Path) -> (&'static [u8], Vec<u8>) {
+fn escape_name(file: &Path) -> (&'static [u8], Vec<u8>) {
     let name = file.as_os_str().as_bytes();
-    let escaped: Vec<u8> = name.iter().flat_map(|&byte| escape(byte)).collect();
+    let escaped: Vec<u8> = name.iter().flat_map(|&byte| escape_byte(byte)).collect();
     (if escaped.len() > name.len() { b"\\" } else { b"" }, escaped)
 }
 
 /// Bytes of a name that would end a line or begin an escape, and their letters after the backslash.
-const ESCAPED: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
+const ESCAPES: [(u8, u8); 3] = [(b'\n', b'n'), (b'\r', b'r'), (b'\\', b'\\')];
 
-fn escape(byte: u8) -> impl Iterator<Item = u8> {
-    let letter = ESCAPED.iter().find(|(escaped, _)| *escaped == byte).map(|(_, letter)| *letter);
+fn escape_byte(byte: u8) -> impl Iterator<Item = u8> {
+    let letter = ESCAPES.iter().find(|(escaped, _)| *escaped == byte).map(|(_, letter)| *letter);
     letter.map(|_| b'\\').into_iter().chain([letter.unwrap_or(byte)])
 }
 
 /// The digest and the name on a line, or nothing if it is not of that form.
-fn parse(line: &[u8]) -> Option<(u32, PathBuf)> {
+fn parse_line(line: &[u8]) -> Option<(u32, PathBuf)> {
     let (line, escaped) = line.strip_prefix(b"\\").map_or((line, false), |rest| (rest, true));
     let (digest, name) = line.split_at_checked(8)?;
     let name = name.strip_prefix(b"  ").or_else(|| name.strip_prefix(b" *")).filter(|name| !name.is_empty())?;
     // A sign would be taken for a part of the number.
     let digits = str::from_utf8(digest).ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     let digest = u32::from_str_radix(digits?, 16).ok()?;
-    Some((digest, OsString::from_vec(if escaped { unescaped(name) } else { name.to_owned() }).into()))
+    Some((digest, OsString::from_vec(if escaped { unescape_name(name) } else { name.to_owned() }).into()))
 }
 
-fn unescaped(name: &[u8]) -> Vec<u8> {
+fn unescape_name(name: &[u8]) -> Vec<u8> {
     let mut bytes = name.iter().copied();
     let next = || {
         let byte = bytes.next()?;
         let letter = if byte == b'\\' { bytes.next() } else { None };
         let escaped =
-            |letter| ESCAPED.iter().find(|(_, known)| *known == letter).map_or(letter, |(escaped, _)| *escaped);
+            |letter| ESCAPES.iter().find(|(_, known)| *known == letter).map_or(letter, |(escaped, _)| *escaped);
         Some(letter.map_or(byte, escaped))
     };
     std::iter::from_fn(next).collect()
@@ -127,7 +127,7 @@ fn unescaped(name: &[u8]) -> Vec<u8> {
 
 /// What checking has found so far.
 #[derive(Default)]
-struct Checked {
+struct CheckCounts {
     lines: u64,
     malformed: u64,
     different: u64,
@@ -135,21 +135,21 @@ struct Checked {
 }
 
 /// Checks the files that lists name.
-fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
-    let mut checked = Checked::default();
+fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResult {
+    let mut checked = CheckCounts::default();
     for list in lists {
         let before = checked.lines;
-        for text in lines_of(list)? {
-            let text = text.map_err(|error| Fault::new(format!("cannot read {}", list.display()), error))?;
-            let Some((expected, name)) = parse(text.strip_suffix(b"\r").unwrap_or(&text)) else {
+        for text in read_lines(list)? {
+            let text = text.map_err(|error| CliError::new(format!("cannot read {}", list.display()), error))?;
+            let Some((expected, name)) = parse_line(text.strip_suffix(b"\r").unwrap_or(&text)) else {
                 checked.malformed += u64::from(!text.is_empty());
                 continue;
             };
             checked.lines += 1;
-            check_one(reader, expected, &name, quiet, &mut checked)?;
+            check_file(reader, expected, &name, quiet, &mut checked)?;
         }
         if checked.lines == before {
-            return Err(Fault::because(format!(
+            return Err(CliError::msg(format!(
                 "{}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them",
                 list.display()
             )));
@@ -159,17 +159,23 @@ fn check(reader: &Reader, lists: &[PathBuf], quiet: bool) -> Done {
     warn(checked.unreadable, "file could not be read", "files could not be read");
     warn(checked.different, "digest did not match", "digests did not match");
     let failed = checked.different + checked.unreadable > 0;
-    Ok(if failed { ExitCode::from(WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(if failed { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
 }
 
-fn check_one(reader: &Reader, expected: u32, name: &Path, quiet: bool, checked: &mut Checked) -> Result<(), Fault> {
+fn check_file(
+    reader: &DigestReader,
+    expected: u32,
+    name: &Path,
+    quiet: bool,
+    checked: &mut CheckCounts,
+) -> Result<(), CliError> {
     let says = match reader.digest(name) {
         Ok(digest) if digest.value() == expected => "OK",
         Ok(_) => {
             checked.different += 1;
             "FAILED"
         }
-        Err(fault) if reader.interrupted() => return Err(fault),
+        Err(fault) if reader.is_interrupted() => return Err(fault),
         Err(fault) => {
             fault.report();
             checked.unreadable += 1;
@@ -179,96 +185,96 @@ fn check_one(reader: &Reader, expected: u32, name: &Path, quiet: bool, checked: 
     if quiet && says == "OK" {
         return Ok(());
     }
-    let (mark, name) = in_a_line(name);
+    let (mark, name) = escape_name(name);
     output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))
 }
 
 fn warn(count: u64, one: &str, many: &str) {
     match count {
         0 => {}
-        1 => remark(format_args!("kelvin: warning: 1 {one}")),
-        count => remark(format_args!("kelvin: warning: {count} {many}")),
+        1 => eprint_line(format_args!("kelvin: warning: 1 {one}")),
+        count => eprint_line(format_args!("kelvin: warning: {count} {many}")),
     }
 }
 
-fn lines_of(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, Fault> {
+fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, CliError> {
     if list == Path::new(STANDARD_INPUT) {
-        return Ok(Box::new(output::input()?.split(b'\n')));
+        return Ok(Box::new(output::locked_stdin()?.split(b'\n')));
     }
-    let target = Target::find(list).map_err(Fault::because)?;
-    let file = target.open(Access::Buffered).map_err(Fault::because)?;
+    let target = Target::find(list).map_err(CliError::msg)?;
+    let file = target.open(Access::Buffered).map_err(CliError::msg)?;
     Ok(Box::new(BufReader::new(file).split(b'\n')))
 }
 
 /// Reads files, and prints how if asked to.
-struct Reader {
+struct DigestReader {
     /// CPUs that may be used.
     cpus: u32,
     threads: u32,
     verbose: bool,
-    remembered: RefCell<Option<Remembered>>,
+    tuning_cache: RefCell<Option<TuningCache>>,
 }
 
-impl Reader {
-    fn digest(&self, file: &Path) -> Result<Digest, Fault> {
+impl DigestReader {
+    fn digest(&self, file: &Path) -> Result<Digest, CliError> {
         if file == Path::new(STANDARD_INPUT) {
-            return standard_input();
+            return digest_stdin();
         }
-        let target = Target::find(file).map_err(Fault::because)?;
-        let progress = Progress::begin();
+        let target = Target::find(file).map_err(CliError::msg)?;
+        let progress = ByteProgress::begin();
         let remembered = |source| {
-            let known = self.remembered.borrow();
-            known.as_ref()?.find(&self.circumstances(&target, source).ok()?, source)
+            let known = self.tuning_cache.borrow();
+            known.as_ref()?.find(&self.tuning_key(&target, source).ok()?, source)
         };
         let show = |done| progress.show(done, Some(target.bytes()));
-        let plan = Plan { most_threads: self.threads, remembered: &remembered, progress: &show };
-        let found = fast::digest(&target, plan);
+        let plan = DigestOptions { most_threads: self.threads, remembered: &remembered, progress: &show };
+        let found = fast_digest::digest_file(&target, plan);
         drop(progress);
-        let found = found.map_err(Fault::because)?;
-        if let (true, Some(known)) = (found.found, self.remembered.borrow_mut().as_mut()) {
-            known.note(self.circumstances(&target, found.source)?, found.setting);
+        let found = found.map_err(CliError::msg)?;
+        if let (true, Some(known)) = (found.is_search_complete, self.tuning_cache.borrow_mut().as_mut()) {
+            known.insert(self.tuning_key(&target, found.source)?, found.setting);
         }
         if target.bytes() == 0 && found.bytes > 0 {
             let (path, bytes) = (file.display(), found.bytes);
-            remark(format_args!("kelvin: note: {path} states 0 bytes, and was read until its end: {bytes} bytes"));
+            eprint_line(format_args!("kelvin: note: {path} states 0 bytes, and was read until its end: {bytes} bytes"));
         }
         if self.verbose {
-            remark(verbose_line(file, &found));
+            eprint_line(verbose_line(file, &found));
         }
         Ok(found.digest)
     }
 
-    fn circumstances(&self, target: &Target, source: Source) -> Result<Circumstances, Fault> {
-        Circumstances::of(target, source, self.cpus.min(self.threads))
+    fn tuning_key(&self, target: &Target, source: DataSource) -> Result<TuningKey, CliError> {
+        TuningKey::of_file(target, source, self.cpus.min(self.threads))
     }
 
-    fn interrupted(&self) -> bool {
-        kelvin_sys::interrupt::requested().is_some()
+    fn is_interrupted(&self) -> bool {
+        kelvin_sys::stop_signals::stop_signal().is_some()
     }
 }
 
 /// `data.bin: 4 GiB in 0.31 s, 13.1 GiB/s, by pread of 128 KiB, 2 threads; 100 % of it was in memory`.
-fn verbose_line(file: &Path, found: &Digested) -> String {
-    let (way, threads) = (found.setting.way, found.setting.threads);
+fn verbose_line(file: &Path, found: &DigestResult) -> String {
+    let (way, threads) = (found.setting.method, found.setting.threads);
     let past = if way.access == Access::Direct { " past the page cache" } else { "" };
     format!(
         "{}: {} in {}, {}, by {} of {}{past}, {}; about {} of it was in memory",
         file.display(),
         units::bytes(found.bytes),
         units::seconds(found.nanoseconds as f64 / 1e9),
-        units::plain(found.rate(), kelvin_model::Unit::BytesPerSecond),
+        units::value_text(found.rate(), kelvin_model::Unit::BytesPerSecond),
         way.engine,
         units::bytes(way.block as u64),
         if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") },
-        units::share(found.cached),
+        units::share(found.cached_share),
     )
 }
 
 /// The digest of standard input, whatever it is connected to.
-fn standard_input() -> Result<Digest, Fault> {
+fn digest_stdin() -> Result<Digest, CliError> {
     let (mut digest, mut offset) = (Digest::default(), 0);
-    let mut block = vec![0; BLOCK];
-    let mut input = output::input()?;
+    let mut block = vec![0; STDIN_BLOCK];
+    let mut input = output::locked_stdin()?;
     loop {
         match input.read(&mut block) {
             Ok(0) => return Ok(digest),
@@ -277,11 +283,11 @@ fn standard_input() -> Result<Digest, Fault> {
                 offset += read as u64;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
-                if let Some(signal) = kelvin_sys::interrupt::requested() {
-                    return Err(Fault::because(format!("interrupted by {signal}")));
+                if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
+                    return Err(CliError::msg(format!("interrupted by {signal}")));
                 }
             }
-            Err(error) => return Err(Fault::new(output::UNREAD, error)),
+            Err(error) => return Err(CliError::new(output::STDIN_READ_FAILED, error)),
         }
     }
 }
@@ -292,22 +298,22 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn lines_are_read_back() {
+    fn written_lines_are_read_back() {
         for name in
             [&b"data.bin"[..], b"a b", b"  x", b"with\nbreak", b"back\\slash", "ünï".as_bytes(), b"no text: \xff"]
         {
             let mut digest = Digest::default();
             digest.add(0, name);
             let path = Path::new(OsStr::from_bytes(name));
-            assert_eq!(parse(&line(digest, path)), Some((digest.value(), path.to_owned())));
+            assert_eq!(parse_line(&digest_line(digest, path)), Some((digest.value(), path.to_owned())));
         }
-        assert_eq!(line(Digest::default(), Path::new("a\rb")), b"\\00000000  a\\rb");
-        assert_eq!(parse(b"0000ABCD *x"), Some((0xabcd, "x".into())));
-        assert_eq!(parse(b"\\00000001  a\\xb\\"), Some((1, "axb\\".into())));
+        assert_eq!(digest_line(Digest::default(), Path::new("a\rb")), b"\\00000000  a\\rb");
+        assert_eq!(parse_line(b"0000ABCD *x"), Some((0xabcd, "x".into())));
+        assert_eq!(parse_line(b"\\00000001  a\\xb\\"), Some((1, "axb\\".into())));
         for wrong in
             ["", "0000abcd", "0000abcd  ", "0000abc  x", "+000abcd  x", "0000abcg  x", "0000abcdx  x", "é000abc  x"]
         {
-            assert_eq!(parse(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(parse_line(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

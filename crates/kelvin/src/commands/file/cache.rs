@@ -6,125 +6,132 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_file::capacity::{self, Capacity, Doubt, Sample};
-use kelvin_file::group::{self, Group};
-use kelvin_file::{Target, noise};
-use kelvin_machine::{Bound, FileCache};
+use kelvin_file::cgroup::{self, Cgroup};
+use kelvin_file::page_cache_size::{self, PageCacheSize, PageCacheSizeError, SizeSample};
+use kelvin_file::{Target, random_data};
+use kelvin_machine::{FileCache, FileCacheBound};
 use kelvin_model::Unit;
 use kelvin_report::units;
-use kelvin_sys::child::{End, Guarded, Patience};
+use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
-use crate::fault::{Done, Fault, WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
 use crate::output;
-use crate::prepare::scratch_in;
+use crate::run_context::create_scratch_in;
 
 /// Default limit: larger than any processor's caches, read in seconds.
-const LIMIT: u64 = 256 << 20;
+const DEFAULT_LIMIT: u64 = 256 << 20;
 /// Tries: other users of the machine take away pages or the disk, and then the figures contradict each other.
-const TRIES: u64 = 3;
+const MAX_TRIES: u64 = 3;
 /// Longest time for one size: a disk of 50 MB/s reads the largest file of a limit of 8 GiB twice in it.
-const PATIENCE: Duration = Duration::from_secs(600);
+const READ_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum bytes of an answer: one sample.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_ANSWER_BYTES: usize = 64 << 10;
 /// The hidden sub-command that reads under the limit.
-const PROCESS: &str = "file-cache-process";
+const PROCESS_COMMAND: &str = "file-cache-process";
 
 /// `kelvin file cache`.
-pub fn cache(args: &CacheArgs) -> Done {
-    let failed = |error| Fault::new(args.directory.display(), error);
+pub fn cache(args: &CacheArgs) -> CmdResult {
+    let failed = |error| CliError::new(args.directory.display(), error);
     if !std::fs::metadata(&args.directory).map_err(failed)?.is_dir() {
         return Err(failed(ErrorKind::NotADirectory.into()));
     }
-    let quick = kelvin_machine::file_cache(Path::new("/")).map_err(Fault::because)?;
+    let quick = kelvin_machine::file_cache(Path::new("/")).map_err(CliError::msg)?;
     let measured = match args.measure {
-        true => Some(measure(&args.directory, args.limit.unwrap_or(LIMIT), &quick)?),
+        true => Some(measure(&args.directory, args.limit.unwrap_or(DEFAULT_LIMIT), &quick)?),
         false => None,
     };
-    let found = Found::new(&quick, measured);
-    super::figures::print(args.json, &found, || found.lines())?;
+    let found = CacheReport::new(&quick, measured);
+    super::figures::print_result(args.json, &found, || found.lines())?;
     let proven = found.measured.as_ref().is_none_or(|measured| measured.outcome.is_proof());
-    Ok(if proven { ExitCode::SUCCESS } else { ExitCode::from(WITH_FAILURES) })
+    Ok(if proven { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
-fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<Measured, Fault> {
-    check(directory, limit, quick)?;
-    let group = match Group::make(group::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group))
-    {
-        Ok(group) => group,
-        Err(error) => return Ok(Measured::of(limit, Search::default(), Outcome::NotPossible(error.to_string()))),
-    };
-    let scratch = scratch_in(directory, "DIR")?;
-    let largest = capacity::largest(limit);
-    output::remark(format!(
-        "kelvin: writing one file of {} in {}, removed afterwards, and reading up to {} of it (up to {TRIES} times as much \
+fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasurement, CliError> {
+    check_possible(directory, limit, quick)?;
+    let group =
+        match Cgroup::create(cgroup::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group)) {
+            Ok(group) => group,
+            Err(error) => {
+                return Ok(CacheMeasurement::new(
+                    limit,
+                    CacheSearch::default(),
+                    SearchOutcome::NotPossible(error.to_string()),
+                ));
+            }
+        };
+    let scratch = create_scratch_in(directory, "DIR")?;
+    let largest = page_cache_size::largest_size(limit);
+    output::eprint_line(format!(
+        "kelvin: writing one file of {} in {}, removed afterwards, and reading up to {} of it (up to {MAX_TRIES} times as much \
          if disturbed), with {} of memory",
         units::bytes(largest),
         scratch.path().display(),
-        units::bytes(capacity::most_read(limit)),
+        units::bytes(page_cache_size::max_bytes_read(limit)),
         units::bytes(limit),
     ));
     let file = scratch.path().join("data");
-    noise::file(&file, largest, 1).map_err(|error| Fault::new(format!("cannot write {}", file.display()), error))?;
-    let request = Request { door: group.door().into(), file: file.into(), bytes: 0 };
+    random_data::write_file(&file, largest, 1)
+        .map_err(|error| CliError::new(format!("cannot write {}", file.display()), error))?;
+    let request = Request { door: group.procs_file().into(), file: file.into(), bytes: 0 };
     let (search, found) = search(&request, limit)?;
     let outcome = match found {
-        Ok(capacity) => Outcome::Found(Place::new(&capacity, limit)),
-        Err(doubt) => Outcome::NotFound(doubt.to_string()),
+        Ok(capacity) => SearchOutcome::Found(CacheEnd::new(&capacity, limit)),
+        Err(doubt) => SearchOutcome::NotFound(doubt.to_string()),
     };
-    Ok(Measured::of(limit, search, outcome))
+    Ok(CacheMeasurement::new(limit, search, outcome))
 }
 
 /// The reads that found it.
 #[derive(Default)]
-struct Search {
-    samples: Vec<Sample>,
+struct CacheSearch {
+    samples: Vec<SizeSample>,
     /// Why earlier tries found nothing.
-    doubts: Vec<Doubt>,
+    doubts: Vec<PageCacheSizeError>,
 }
 
 /// Looks for the end of the file cache until the figures of one try agree; tries are never mixed.
-fn search(request: &Request, limit: u64) -> Result<(Search, Result<Capacity, Doubt>), Fault> {
+fn search(request: &Request, limit: u64) -> Result<(CacheSearch, Result<PageCacheSize, PageCacheSizeError>), CliError> {
     let mut doubts = Vec::new();
     loop {
-        let mut samples = sample_all(request, capacity::sizes(limit))?;
-        let finer = sample_all(request, capacity::finer(&samples))?;
+        let mut samples = sample_all(request, page_cache_size::initial_sizes(limit))?;
+        let finer = sample_all(request, page_cache_size::refined_sizes(&samples))?;
         samples.extend(finer);
         samples.sort_by_key(|sample| sample.bytes);
-        match capacity::find(&samples) {
-            Err(doubt) if doubt.is_disturbance() && (doubts.len() as u64) < TRIES - 1 => {
-                output::remark(format!("kelvin: {doubt}; trying again"));
+        match page_cache_size::find_page_cache_size(&samples) {
+            Err(doubt) if doubt.is_disturbance() && (doubts.len() as u64) < MAX_TRIES - 1 => {
+                output::eprint_line(format!("kelvin: {doubt}; trying again"));
                 doubts.push(doubt);
             }
-            found => return Ok((Search { samples, doubts }, found)),
+            found => return Ok((CacheSearch { samples, doubts }, found)),
         }
     }
 }
 
 /// Obstacles that can be seen beforehand.
-fn check(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), Fault> {
-    let wrong = |why: String| Err(Fault::new(format!("--limit {}", units::bytes(limit)), why));
-    if limit < capacity::LEAST_LIMIT {
-        return wrong(format!("it must be at least {}", units::bytes(capacity::LEAST_LIMIT)));
+fn check_possible(directory: &Path, limit: u64, quick: &FileCache) -> Result<(), CliError> {
+    let wrong = |why: String| Err(CliError::new(format!("--limit {}", units::bytes(limit)), why));
+    if limit < page_cache_size::MIN_LIMIT {
+        return wrong(format!("it must be at least {}", units::bytes(page_cache_size::MIN_LIMIT)));
     }
     let most = quick.bounds.first().map_or(0, |bound| bound.bytes);
-    let largest = capacity::largest(limit);
+    let largest = page_cache_size::largest_size(limit);
     if largest > most {
         let (most, largest) = (units::bytes(most), units::bytes(largest));
         return wrong(format!("this needs files of up to {largest}, but the whole file cache can hold only {most}"));
     }
-    let failed = |error| Fault::new(directory.display(), error);
+    let failed = |error| CliError::new(directory.display(), error);
     let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
-    if kind.lives_in_memory() {
+    if kind.is_in_memory() {
         let place = directory.display();
-        return Err(Fault::because(format!(
+        return Err(CliError::msg(format!(
             "{place} is on {}, which is memory: choose a directory on a disk",
             kind.name()
         )));
     }
-    let room = kelvin_sys::fs::room(directory).map_err(failed)?.available_bytes;
+    let room = kelvin_sys::fs::space(directory).map_err(failed)?.available_bytes;
     if room < largest {
         return wrong(format!(
             "this needs a file of {}, but {} has room for {}",
@@ -144,91 +151,93 @@ struct Request {
     bytes: u64,
 }
 
-fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<Sample>, Fault> {
-    let line = output::Line::new();
+fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<SizeSample>, CliError> {
+    let line = output::StatusLine::new();
     let count = sizes.len();
     let one = |(number, bytes)| {
-        line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes(bytes)));
+        line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes_text(bytes)));
         sample(&Request { bytes, ..request.clone() })
     };
     sizes.into_iter().enumerate().map(one).collect()
 }
 
 /// Has a separate process enter the group and read: pages are charged to the group that reads them first.
-fn sample(request: &Request) -> Result<Sample, Fault> {
+fn sample(request: &Request) -> Result<SizeSample, CliError> {
     let doing = || format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
-    let failed = |why: String| Fault::new(doing(), why);
+    let failed = |why: String| CliError::new(doing(), why);
     let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
     let text = serde_json::to_vec(request).map_err(|error| failed(error.to_string()))?;
     let environment = [("RUST_BACKTRACE", "0")];
-    let mut child =
-        Guarded::spawn(program.as_os_str(), &[PROCESS], environment).map_err(|error| failed(error.to_string()))?;
-    child.give(&text);
-    let ending = child.wait(Patience::exactly(PATIENCE), MOST_BYTES).map_err(|error| failed(error.to_string()))?;
+    let mut child = GuardedChild::spawn(program.as_os_str(), &[PROCESS_COMMAND], environment)
+        .map_err(|error| failed(error.to_string()))?;
+    child.write_stdin(&text);
+    let ending =
+        child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).map_err(|error| failed(error.to_string()))?;
     match ending.end {
-        End::Exited(0) => serde_json::from_slice::<Size>(&ending.output)
-            .map(Size::into_sample)
+        ChildEnd::Exited(0) => serde_json::from_slice::<SizeReading>(&ending.output)
+            .map(SizeReading::into_sample)
             .map_err(|error| failed(format!("the reading process gave a malformed answer: {error}"))),
-        End::Exited(_) => Err(failed(ending.complaint.trim_start_matches("kelvin: ").to_owned())),
-        End::Signalled(9) => Err(failed("the reading process was killed: is the limit too small for it?".into())),
-        End::Signalled(signal) => Err(failed(format!("the reading process crashed with signal {signal}"))),
-        End::TimedOut => Err(failed(format!("it took longer than {} s", PATIENCE.as_secs()))),
-        End::TooMuchOutput => Err(failed("the reading process's answer was too long".into())),
-        End::Interrupted => {
-            Err(Fault::because(format!("interrupted by {}", kelvin_sys::interrupt::requested().unwrap_or("a signal"))))
-        }
+        ChildEnd::Exited(_) => Err(failed(ending.stderr.trim_start_matches("kelvin: ").to_owned())),
+        ChildEnd::Signalled(9) => Err(failed("the reading process was killed: is the limit too small for it?".into())),
+        ChildEnd::Signalled(signal) => Err(failed(format!("the reading process crashed with signal {signal}"))),
+        ChildEnd::TimedOut => Err(failed(format!("it took longer than {} s", READ_TIMEOUT.as_secs()))),
+        ChildEnd::TooMuchOutput => Err(failed("the reading process's answer was too long".into())),
+        ChildEnd::Interrupted => Err(CliError::msg(format!(
+            "interrupted by {}",
+            kelvin_sys::stop_signals::stop_signal().unwrap_or("a signal")
+        ))),
     }
 }
 
 /// The reading process: enters the group, reads, answers.
-pub fn process() -> Done {
+pub fn run_process() -> CmdResult {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
-    let request: Request = serde_json::from_slice(&text).map_err(|error| Fault::new("bad request", error))?;
-    group::enter(Path::new(&request.door)).map_err(Fault::because)?;
-    let target = Target::find(Path::new(&request.file)).map_err(Fault::because)?;
-    let sample = capacity::sample(&target, request.bytes).map_err(Fault::because)?;
-    output::print_json(&Size::from_sample(sample))?;
+    let request: Request = serde_json::from_slice(&text).map_err(|error| CliError::new("bad request", error))?;
+    cgroup::enter_cgroup(Path::new(&request.door)).map_err(CliError::msg)?;
+    let target = Target::find(Path::new(&request.file)).map_err(CliError::msg)?;
+    let sample = page_cache_size::measure_size(&target, request.bytes).map_err(CliError::msg)?;
+    output::print_json(&SizeReading::from_sample(sample))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
-struct Found {
+struct CacheReport {
     bytes: u64,
     in_use_bytes: Option<u64>,
-    bounds: Vec<Limit>,
+    bounds: Vec<BoundReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    measured: Option<Measured>,
+    measured: Option<CacheMeasurement>,
 }
 
 #[derive(Serialize)]
-struct Limit {
+struct BoundReport {
     bytes: u64,
     of: String,
-    terms: Vec<Summand>,
+    terms: Vec<BoundTermReport>,
     source: String,
 }
 
 #[derive(Serialize)]
-struct Summand {
+struct BoundTermReport {
     what: &'static str,
     bytes: i64,
 }
 
 /// What reading under a limit showed.
 #[derive(Serialize)]
-struct Measured {
+struct CacheMeasurement {
     limit_bytes: u64,
-    sizes: Vec<Size>,
+    sizes: Vec<SizeReading>,
     /// Why earlier tries found nothing.
     earlier: Vec<String>,
-    outcome: Outcome,
+    outcome: SearchOutcome,
 }
 
 /// A file of one size.
 #[derive(Serialize, Deserialize)]
-struct Size {
+struct SizeReading {
     bytes: u64,
     block_nanoseconds: Vec<f64>,
     resident_bytes: u64,
@@ -236,9 +245,9 @@ struct Size {
 
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum SearchOutcome {
     /// The end of the file cache.
-    Found(Place),
+    Found(CacheEnd),
     /// Why none was found.
     NotFound(String),
     /// Why it could not be looked for.
@@ -247,7 +256,7 @@ enum Outcome {
 
 /// Where the file cache ends.
 #[derive(Serialize)]
-struct Place {
+struct CacheEnd {
     bytes: u64,
     stays_bytes: u64,
     leaves_bytes: u64,
@@ -259,76 +268,78 @@ struct Place {
     resident_bytes: u64,
 }
 
-impl Place {
-    fn new(found: &Capacity, limit: u64) -> Self {
+impl CacheEnd {
+    fn new(found: &PageCacheSize, limit: u64) -> Self {
         Self {
             bytes: found.bytes(),
-            stays_bytes: found.stays,
-            leaves_bytes: found.leaves,
+            stays_bytes: found.largest_resident,
+            leaves_bytes: found.smallest_evicted,
             above_limit: found.error(limit),
             agrees: found.agrees(limit),
-            in_memory_nanoseconds: found.in_memory,
-            missing_nanoseconds: found.missing,
+            in_memory_nanoseconds: found.cached_nanoseconds,
+            missing_nanoseconds: found.uncached_nanoseconds,
             p: found.p,
             resident_bytes: found.resident,
         }
     }
 }
 
-impl Outcome {
+impl SearchOutcome {
     /// Whether the limit was found where it is.
     fn is_proof(&self) -> bool {
         matches!(self, Self::Found(place) if place.agrees)
     }
 }
 
-impl Size {
-    fn from_sample(sample: Sample) -> Self {
-        let Sample { bytes, block_nanoseconds, resident } = sample;
+impl SizeReading {
+    fn from_sample(sample: SizeSample) -> Self {
+        let SizeSample { bytes, block_nanoseconds, resident } = sample;
         Self { bytes, block_nanoseconds, resident_bytes: resident }
     }
 
-    fn into_sample(self) -> Sample {
+    fn into_sample(self) -> SizeSample {
         let Self { bytes, block_nanoseconds, resident_bytes } = self;
-        Sample { bytes, block_nanoseconds, resident: resident_bytes }
+        SizeSample { bytes, block_nanoseconds, resident: resident_bytes }
     }
 }
 
-impl Measured {
-    fn of(limit: u64, search: Search, outcome: Outcome) -> Self {
-        let sizes = search.samples.into_iter().map(Size::from_sample).collect();
-        let earlier = search.doubts.iter().map(Doubt::to_string).collect();
+impl CacheMeasurement {
+    fn new(limit: u64, search: CacheSearch, outcome: SearchOutcome) -> Self {
+        let sizes = search.samples.into_iter().map(SizeReading::from_sample).collect();
+        let earlier = search.doubts.iter().map(PageCacheSizeError::to_string).collect();
         Self { limit_bytes: limit, sizes, earlier, outcome }
     }
 
     fn lines(&self) -> Vec<(String, String)> {
         let limit = units::bytes(self.limit_bytes);
         let said = match &self.outcome {
-            Outcome::Found(place) => {
+            SearchOutcome::Found(place) => {
                 let verdict = if place.agrees { "as it should be" } else { "NOT as it should be" };
                 let sign = if place.above_limit < 0.0 { "below" } else { "above" };
                 format!(
                     "with {limit} of memory, the file cache ends between files of {} and {}: {} {sign} the limit, {verdict}",
-                    mebibytes(place.stays_bytes),
-                    mebibytes(place.leaves_bytes),
+                    mebibytes_text(place.stays_bytes),
+                    mebibytes_text(place.leaves_bytes),
                     units::share(place.above_limit.abs()),
                 )
             }
-            Outcome::NotFound(why) => format!("with {limit} of memory, no end of the file cache was found: {why}"),
-            Outcome::NotPossible(why) => format!("not possible: {why}"),
+            SearchOutcome::NotFound(why) => {
+                format!("with {limit} of memory, no end of the file cache was found: {why}")
+            }
+            SearchOutcome::NotPossible(why) => format!("not possible: {why}"),
         };
         let mut lines = vec![("measured".into(), said)];
-        if let Outcome::Found(place) = &self.outcome {
-            let time = |value| units::plain(value, Unit::Nanoseconds);
+        if let SearchOutcome::Found(place) = &self.outcome {
+            let time = |value| units::value_text(value, Unit::Nanoseconds);
             lines.push((
                 "jump".into(),
                 format!(
                     "a block of {} takes {} below that size and {} above it (p <= {}); of larger files {} stayed in memory",
-                    units::bytes(capacity::BLOCK as u64),
+                    units::bytes(page_cache_size::BLOCK as u64),
                     time(place.in_memory_nanoseconds),
                     time(place.missing_nanoseconds),
                     place.p,
-                    mebibytes(place.resident_bytes),
+                    mebibytes_text(place.resident_bytes),
                 ),
             ));
         }
@@ -341,44 +352,44 @@ impl Measured {
     }
 }
 
-impl Size {
+impl SizeReading {
     fn line(&self) -> String {
         let time = kelvin_stats::median(&self.block_nanoseconds);
         format!(
             "{:>11} {:>10} per block, {} in memory",
-            mebibytes(self.bytes),
-            units::plain(time, Unit::Nanoseconds),
+            mebibytes_text(self.bytes),
+            units::value_text(time, Unit::Nanoseconds),
             units::share(self.resident_bytes as f64 / self.bytes.max(1) as f64),
         )
     }
 }
 
-impl Found {
-    fn new(quick: &FileCache, measured: Option<Measured>) -> Self {
+impl CacheReport {
+    fn new(quick: &FileCache, measured: Option<CacheMeasurement>) -> Self {
         Self {
             bytes: quick.bounds.first().map_or(0, |bound| bound.bytes),
-            in_use_bytes: quick.now,
-            bounds: quick.bounds.iter().map(Limit::new).collect(),
+            in_use_bytes: quick.current_bytes,
+            bounds: quick.bounds.iter().map(BoundReport::new).collect(),
             measured,
         }
     }
 
     fn lines(&self) -> Vec<(String, String)> {
-        let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes(now)));
-        let mut lines = vec![("cache".into(), format!("at most {}{now}", mebibytes(self.bytes)))];
+        let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes_text(now)));
+        let mut lines = vec![("cache".into(), format!("at most {}{now}", mebibytes_text(self.bytes)))];
         for (number, bound) in self.bounds.iter().enumerate() {
             let label = if number == 0 { "because" } else { "and" };
             lines.push((label.into(), bound.line()));
         }
-        lines.extend(self.measured.as_ref().map(Measured::lines).unwrap_or_default());
+        lines.extend(self.measured.as_ref().map(CacheMeasurement::lines).unwrap_or_default());
         lines
     }
 }
 
-impl Limit {
-    fn new(bound: &Bound) -> Self {
-        let Bound { bytes, of, terms, source } = bound.clone();
-        let terms = terms.into_iter().map(|term| Summand { what: term.what, bytes: term.bytes }).collect();
+impl BoundReport {
+    fn new(bound: &FileCacheBound) -> Self {
+        let FileCacheBound { bytes, set_by: of, terms, source } = bound.clone();
+        let terms = terms.into_iter().map(|term| BoundTermReport { what: term.name, bytes: term.bytes }).collect();
         Self { bytes, of, terms, source }
     }
 
@@ -391,15 +402,15 @@ impl Limit {
                 _ if sum.is_empty() => "",
                 _ => " + ",
             };
-            sum.push_str(&format!("{sign}{} {}", term.what, mebibytes(term.bytes.unsigned_abs())));
+            sum.push_str(&format!("{sign}{} {}", term.what, mebibytes_text(term.bytes.unsigned_abs())));
         }
         let sum = if sum.is_empty() { sum } else { format!(": {sum}") };
-        format!("{} allows {}{sum} ({})", self.of, mebibytes(self.bytes), self.source)
+        format!("{} allows {}{sum} ({})", self.of, mebibytes_text(self.bytes), self.source)
     }
 }
 
 /// A size in a unit that shows a tenth of a percent.
-fn mebibytes(bytes: u64) -> String {
+fn mebibytes_text(bytes: u64) -> String {
     let mebibytes = bytes as f64 / f64::from(1 << 20);
     if mebibytes < 10_000.0 { format!("{mebibytes:.1} MiB") } else { format!("{:.1} GiB", mebibytes / 1024.0) }
 }

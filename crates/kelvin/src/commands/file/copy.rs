@@ -4,59 +4,62 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use kelvin_file::Target;
-use kelvin_file::cache::State;
-use kelvin_file::copy::{self, Compared, Copied, CopyJob, CopyMethod, Expected, LIMITING, Limit, Spent, Wish};
-use kelvin_file::write::Sync;
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::copy::{
+    self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
+    TimeBreakdown, VerifiedFrom,
+};
+use kelvin_file::write_job::SyncMode;
 use kelvin_model::Unit;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, DeviceBytes, Figures, Transfer};
-use super::read::{InMemory, in_memory};
-use super::{Timer, fault};
-use crate::byte_progress::Progress;
+use super::figures::{self, DeviceBytes, TransferFigures, TransferKind};
+use super::read::{ResidentPages, residency_text};
+use super::{LatencyTimer, to_cli_error};
+use crate::byte_progress::ByteProgress;
 use crate::cli::CopyArgs;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 
 /// Block size where none is asked for: that of cp in coreutils 9 (`IO_BUFSIZE`).
-const BLOCK: usize = 128 << 10;
+const DEFAULT_BLOCK: usize = 128 << 10;
 
 /// `kelvin file copy`.
-pub(super) fn copy(args: &CopyArgs) -> Done {
-    let timer = (!args.no_latency).then(Timer::new);
-    let job = job(args, timer.as_ref())?;
-    let progress = Progress::begin();
-    let copied = copy::run(&job, &|bytes| progress.show(bytes, Some(job.source.bytes()))).map_err(fault)?;
+pub(super) fn copy(args: &CopyArgs) -> CmdResult {
+    let timer = (!args.no_latency).then(LatencyTimer::new);
+    let job = copy_job(args, timer.as_ref())?;
+    let progress = ByteProgress::begin();
+    let copied = copy::run(&job, &|bytes| progress.show(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
     drop(progress);
-    let found = Found::new(&job, &copied, timer.as_ref());
-    figures::print(args.json, &found, || found.lines(&job, &copied))
+    let found = CopyReport::new(&job, &copied, timer.as_ref());
+    figures::print_result(args.json, &found, || found.lines(&job, &copied))
 }
 
-fn job(args: &CopyArgs, timer: Option<&Timer>) -> Result<CopyJob, Fault> {
+fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, CliError> {
     if args.target.is_dir() {
         let (target, name) = (args.target.display(), args.source.file_name().unwrap_or_default());
         let right = args.target.join(name);
-        return Err(Fault::because(format!("{target} is a directory: name the copy, such as {}", right.display())));
+        return Err(CliError::msg(format!("{target} is a directory: name the copy, such as {}", right.display())));
     }
-    if args.method == Wish::Only(CopyMethod::Reflink) && args.block.is_some() {
-        return Err(Fault::because("--block: --method reflink shares all blocks by one call; leave it out"));
+    if args.method == MethodChoice::Only(CopyMethod::Reflink) && args.block.is_some() {
+        return Err(CliError::msg("--block: --method reflink shares all blocks by one call; leave it out"));
     }
     Ok(CopyJob {
-        source: Target::find(&args.source).map_err(fault)?,
+        source: Target::find(&args.source).map_err(to_cli_error)?,
         path: args.target.clone(),
         replace: args.overwrite,
-        wish: args.method,
-        block: args.block.unwrap_or(BLOCK),
+        method: args.method,
+        block: args.block.unwrap_or(DEFAULT_BLOCK),
         sync: args.sync,
-        state: State::from(args.cache),
+        state: PageCacheState::from(args.cache),
         verify: args.verify,
-        latencies: timer.map(Timer::of_job),
+        latencies: timer.map(LatencyTimer::clock_and_hertz),
     })
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
-struct Found {
+struct CopyReport {
     source: String,
     source_bytes: u64,
     source_file_system: String,
@@ -76,9 +79,9 @@ struct Found {
     cache: &'static str,
     /// Of the source, where it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    before: Option<InMemory>,
+    before: Option<ResidentPages>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    after: Option<InMemory>,
+    after: Option<ResidentPages>,
     source_device: DeviceBytes,
     sync: &'static str,
     /// Seconds of the flush at the end, which are part of the time.
@@ -97,7 +100,7 @@ struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     not_expected: Option<String>,
     #[serde(flatten)]
-    figures: Figures,
+    figures: TransferFigures,
 }
 
 /// Shares of the time, 0 to 1.
@@ -117,12 +120,12 @@ struct TimeShares {
 }
 
 impl TimeShares {
-    fn of(spent: Spent) -> Self {
+    fn of(spent: TimeBreakdown) -> Self {
         let shares = |part: Option<u64>| part.map(|part| spent.share(part));
         Self {
             cpu: spent.share(spent.cpu),
-            without_cpu: shares(spent.ready),
-            waiting: shares(spent.ready.map(|_| spent.waited())),
+            without_cpu: shares(spent.run_queue),
+            waiting: shares(spent.run_queue.map(|_| spent.waiting())),
             flushing: spent.share(spent.flush),
             reading: shares(spent.reading),
             writing: shares(spent.writing),
@@ -139,65 +142,65 @@ struct ExpectedRate {
     writing_cost: f64,
 }
 
-impl From<&Expected> for ExpectedRate {
-    fn from(expected: &Expected) -> Self {
-        let &Expected { low, high, costs } = expected;
+impl From<&RateRange> for ExpectedRate {
+    fn from(expected: &RateRange) -> Self {
+        let &RateRange { low, high, costs } = expected;
         Self { low, high, reading_cost: costs.reading, writing_cost: costs.writing }
     }
 }
 
-impl Found {
-    fn new(job: &CopyJob, copied: &Copied, timer: Option<&Timer>) -> Self {
+impl CopyReport {
+    fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
         let spent = copied.spent;
-        let (limit, limit_share) = copied.limit();
-        let file_bytes = copied.done.total.bytes + copied.holes.bytes;
+        let (limit, limit_share) = copied.bottleneck();
+        let file_bytes = copied.io.total.bytes + copied.holes.bytes;
         Self {
             source: job.source.path().display().to_string(),
             source_bytes: job.source.bytes(),
-            source_file_system: figures::file_system(job.source.path()),
+            source_file_system: figures::file_system_name(job.source.path()),
             target: job.path.display().to_string(),
-            target_file_system: figures::file_system(&job.path),
-            asked_method: job.wish.name(),
+            target_file_system: figures::file_system_name(&job.path),
+            asked_method: job.method.name(),
             method: copied.method.name(),
             not_possible: copied.refused.clone(),
             block_bytes: (copied.method != CopyMethod::Reflink).then_some(job.block),
-            calls: copied.calls.made().into_iter().collect(),
+            calls: copied.calls.nonzero().into_iter().collect(),
             holes: copied.holes.count,
             hole_bytes: copied.holes.bytes,
             cache: job.state.name(),
-            before: copied.is_memory_known.then(|| copied.done.before.into()),
-            after: copied.is_memory_known.then(|| copied.done.after.into()),
-            source_device: DeviceBytes::new(&copied.source_device, copied.done.used.read_from_device),
+            before: copied.is_residency_known.then(|| copied.io.before.into()),
+            after: copied.is_residency_known.then(|| copied.io.after.into()),
+            source_device: DeviceBytes::new(&copied.source_device, copied.io.cpu_usage.read_from_device),
             sync: job.sync.name(),
             flush_seconds: (spent.flush > 0).then_some(spent.flush as f64 / 1e9),
-            unwritten_bytes: copied.unwritten.map(|pages| (pages * page).min(file_bytes)),
-            compared: copied.compared.map(|compared| match compared {
-                Compared::InMemory => "in memory",
-                Compared::FromDevice => "from its device",
+            unwritten_bytes: copied.dirty_pages.map(|pages| (pages * page).min(file_bytes)),
+            compared: copied.verified.map(|compared| match compared {
+                VerifiedFrom::InMemory => "in memory",
+                VerifiedFrom::FromDevice => "from its device",
             }),
-            limit: name(limit),
+            limit: limit_name(limit),
             limit_share,
             time: TimeShares::of(spent),
             expected: copied.expected.as_ref().ok().map(ExpectedRate::from),
             not_expected: copied.expected.as_ref().err().cloned(),
-            figures: Figures::new(Transfer::Copied, &copied.done, timer),
+            figures: TransferFigures::new(TransferKind::Copied, &copied.io, timer),
         }
     }
 
     /// The labelled lines for people.
-    fn lines(&self, job: &CopyJob, copied: &Copied) -> Vec<(String, String)> {
+    fn lines(&self, job: &CopyJob, copied: &CopyResult) -> Vec<(String, String)> {
         let of = |path: &Path, bytes: u64, system: &str| {
             format!("{}, {}, {system}", text::clean(&path.display().to_string()), units::bytes(bytes))
         };
-        let done = &copied.done;
+        let done = &copied.io;
         let target_bytes = done.total.bytes + copied.holes.bytes;
-        let cache = match copied.is_memory_known {
-            true => format!("source {} before, {} after", in_memory(done.before), in_memory(done.after)),
+        let cache = match copied.is_residency_known {
+            true => format!("source {} before, {} after", residency_text(done.before), residency_text(done.after)),
             false => "not known of the source: its file system has no mappings".into(),
         };
         let cache = format!("{}: {cache}", self.cache);
-        let read = self.source_device.line(Transfer::Read, done.total.bytes);
+        let read = self.source_device.line(TransferKind::Read, done.total.bytes);
         let wrote = self.figures.device_line();
         let mut lines: Vec<(String, String)> = [
             ("source", of(job.source.path(), self.source_bytes, &self.source_file_system)),
@@ -206,7 +209,7 @@ impl Found {
             ("calls", self.calls_line(copied)),
             ("cache", cache),
             ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
-            ("sync", self.promise(job.sync)),
+            ("sync", self.sync_text(job.sync)),
         ]
         .map(|(label, line)| (label.to_owned(), line))
         .into();
@@ -231,15 +234,15 @@ impl Found {
         format!("{}{blocks}{why}", self.method)
     }
 
-    fn calls_line(&self, copied: &Copied) -> String {
+    fn calls_line(&self, copied: &CopyResult) -> String {
         let made: Vec<String> =
-            copied.calls.made().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
+            copied.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
         format!("{}: {}", units::plural(copied.calls.total(), "system call"), made.join(", "))
     }
 
     /// What became of holes, if the source has any, or may have.
-    fn holes_line(&self, copied: &Copied) -> Option<String> {
-        if copied.holes.none_shown {
+    fn holes_line(&self, copied: &CopyResult) -> Option<String> {
+        if copied.holes.is_layout_unknown {
             return Some(
                 "the source takes less room than it has bytes, and its file system shows no hole: all bytes were copied".into(),
             );
@@ -250,20 +253,20 @@ impl Found {
     }
 
     /// What the sync policy promises, and what was found.
-    fn promise(&self, policy: Sync) -> String {
+    fn sync_text(&self, policy: SyncMode) -> String {
         let promise = match (policy, self.flush_seconds) {
-            (Sync::None, _) => "in memory only".to_owned(),
+            (SyncMode::None, _) => "in memory only".to_owned(),
             (_, Some(flush)) => {
                 format!("all flushed to the device at the end, in {}, included in the time", units::seconds(flush))
             }
             _ => "each block was on the device when its call returned".to_owned(),
         };
-        format!("{}: {promise}; {}", self.sync, figures::unwritten(self.unwritten_bytes))
+        format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes))
     }
 
-    fn limit_line(&self, copied: &Copied) -> String {
-        let (limit, share) = copied.limit();
-        if copied.done.total.bytes == 0 {
+    fn limit_line(&self, copied: &CopyResult) -> String {
+        let (limit, share) = copied.bottleneck();
+        if copied.io.total.bytes == 0 {
             return "nothing was copied".into();
         }
         let most = format!("{} of the time", units::share(share));
@@ -274,23 +277,23 @@ impl Found {
             _ => String::new(),
         };
         let what = match limit {
-            Limit::Cpu => format!("the CPU, busy {most}{split}"),
-            Limit::OtherWork => format!("other work, which had the CPU {most}"),
-            Limit::Source => format!("reading the source, which was waited for {most}{split}"),
-            Limit::Target => format!("writing the target, which was waited for {most}{split}"),
-            Limit::Flush => format!("the flush, {most}"),
+            CopyBottleneck::Cpu => format!("the CPU, busy {most}{split}"),
+            CopyBottleneck::OtherWork => format!("other work, which had the CPU {most}"),
+            CopyBottleneck::Source => format!("reading the source, which was waited for {most}{split}"),
+            CopyBottleneck::Target => format!("writing the target, which was waited for {most}{split}"),
+            CopyBottleneck::Flush => format!("the flush, {most}"),
         };
-        if share < LIMITING { format!("no part alone; most {what}") } else { what }
+        if share < MIN_BOTTLENECK_SHARE { format!("no part alone; most {what}") } else { what }
     }
 
-    fn expected_line(&self, copied: &Copied) -> String {
+    fn expected_line(&self, copied: &CopyResult) -> String {
         let expected = match &copied.expected {
             Ok(expected) => expected,
             Err(why) => return format!("not known: {why}"),
         };
         let range = units::span(expected.low, expected.high, Unit::BytesPerSecond);
         let block = self.block_bytes.unwrap_or_default() as f64;
-        let cost = |a_byte: f64| units::plain(a_byte * block, Unit::Nanoseconds);
+        let cost = |a_byte: f64| units::value_text(a_byte * block, Unit::Nanoseconds);
         let (read, write) = (cost(expected.costs.reading), cost(expected.costs.writing));
         let how = match copied.method {
             CopyMethod::ReadWrite => {
@@ -300,9 +303,9 @@ impl Found {
         };
         let rate = self.figures.bytes_per_second;
         let verdict = match () {
-            () if rate < expected.low => match copied.limit() {
-                (Limit::Cpu, _) => "; the rate is below it, not explained".to_owned(),
-                (limit, share) => format!("; below it for {}, {} of the time", name(limit), units::share(share)),
+            () if rate < expected.low => match copied.bottleneck() {
+                (CopyBottleneck::Cpu, _) => "; the rate is below it, not explained".to_owned(),
+                (limit, share) => format!("; below it for {}, {} of the time", limit_name(limit), units::share(share)),
             },
             () if rate > expected.high => "; the rate is above it, not explained".into(),
             () => String::new(),
@@ -312,13 +315,13 @@ impl Found {
 }
 
 /// What limited a copy, for programs, and after "for".
-fn name(limit: Limit) -> &'static str {
+fn limit_name(limit: CopyBottleneck) -> &'static str {
     match limit {
-        Limit::Cpu => "the CPU",
-        Limit::OtherWork => "other work on the CPU",
-        Limit::Source => "waiting for the source",
-        Limit::Target => "waiting for the target",
-        Limit::Flush => "the flush",
+        CopyBottleneck::Cpu => "the CPU",
+        CopyBottleneck::OtherWork => "other work on the CPU",
+        CopyBottleneck::Source => "waiting for the source",
+        CopyBottleneck::Target => "waiting for the target",
+        CopyBottleneck::Flush => "the flush",
     }
 }
 
@@ -328,7 +331,8 @@ mod tests {
 
     #[test]
     fn time_that_the_kernel_does_not_count_is_no_zero() {
-        let of = |ready| TimeShares::of(Spent { all: 100, cpu: 40, ready, ..Spent::default() });
+        let of =
+            |ready| TimeShares::of(TimeBreakdown { total: 100, cpu: 40, run_queue: ready, ..TimeBreakdown::default() });
         let shares = |ready| (of(ready).without_cpu, of(ready).waiting);
         assert_eq!(shares(Some(10)), (Some(0.1), Some(0.5)));
         assert_eq!(shares(None), (None, None));

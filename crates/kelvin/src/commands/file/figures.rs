@@ -2,28 +2,28 @@
 
 use std::process::ExitCode;
 
-use kelvin_file::job::Done as Moved;
+use kelvin_file::read_job::IoResult as Moved;
 use kelvin_model::Unit;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::Timer;
-use crate::fault::Done;
+use super::LatencyTimer;
+use crate::cli_error::CmdResult;
 use crate::output;
 
 /// Columns of a label.
-const LABEL: usize = 10;
+const LABEL_WIDTH: usize = 10;
 
 /// The direction of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transfer {
+pub(super) enum TransferKind {
     Read,
     Written,
     Copied,
 }
 
-impl Transfer {
-    fn done(self) -> &'static str {
+impl TransferKind {
+    fn verb(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Written => "written",
@@ -34,9 +34,9 @@ impl Transfer {
 
 /// The figures of both, for JSON.
 #[derive(Serialize)]
-pub(super) struct Figures {
+pub(super) struct TransferFigures {
     #[serde(skip)]
-    way: Transfer,
+    direction: TransferKind,
     pub bytes: u64,
     pub requests: u64,
     pub passes: u64,
@@ -49,7 +49,7 @@ pub(super) struct Figures {
     pub digest: Option<String>,
     pub device: DeviceBytes,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Latency>,
+    pub latency: Option<RequestLatency>,
     pub bytes_by_second: Vec<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub achieved_depth: Option<f64>,
@@ -80,7 +80,10 @@ pub(super) enum DeviceBytes {
 
 impl DeviceBytes {
     /// From what a device counted, if it is known, and the bytes that this process read from any.
-    pub(super) fn new(device: &Result<(String, kelvin_file::device::Moved), String>, read_for_this: u64) -> Self {
+    pub(super) fn new(
+        device: &Result<(String, kelvin_file::device::DeviceTraffic), String>,
+        read_for_this: u64,
+    ) -> Self {
         match device {
             Ok((name, moved)) => Self::Known {
                 name: name.clone(),
@@ -93,10 +96,10 @@ impl DeviceBytes {
     }
 
     /// It beside so many bytes of a file. A kernel counts what it reads for a process, and what a device reads and writes for all.
-    pub(super) fn line(&self, way: Transfer, bytes: u64) -> String {
+    pub(super) fn line(&self, way: TransferKind, bytes: u64) -> String {
         let share = |moved: u64| units::share(moved as f64 / bytes.max(1) as f64);
         match self {
-            Self::Known { name, read, read_for_this, .. } if way == Transfer::Read => {
+            Self::Known { name, read, read_for_this, .. } if way == TransferKind::Read => {
                 let own = match read_for_this {
                     0 => format!("{name} read nothing for this process"),
                     &own => format!("{name} read {}, {} of what was read", units::bytes(own), share(own)),
@@ -123,7 +126,7 @@ pub(super) struct ThreadShare {
 
 /// Times of single requests, in nanoseconds.
 #[derive(Serialize)]
-pub(super) struct Latency {
+pub(super) struct RequestLatency {
     mean: f64,
     p50: f64,
     p90: f64,
@@ -133,36 +136,38 @@ pub(super) struct Latency {
     recording_cost: f64,
 }
 
-impl Figures {
-    pub(super) fn new(way: Transfer, done: &Moved, timer: Option<&Timer>) -> Self {
+impl TransferFigures {
+    pub(super) fn new(way: TransferKind, done: &Moved, timer: Option<&LatencyTimer>) -> Self {
         let latency = done.latencies.as_ref().zip(timer).and_then(|(histogram, timer)| {
-            Some(Latency {
+            Some(RequestLatency {
                 mean: histogram.mean()?,
                 p50: histogram.quantile(0.5)?,
                 p90: histogram.quantile(0.9)?,
                 p99: histogram.quantile(0.99)?,
                 p999: histogram.quantile(0.999)?,
-                longest: histogram.longest()?,
+                longest: histogram.max()?,
                 recording_cost: timer.cost,
             })
         });
-        let share =
-            |&(tally, time): &(kelvin_file::Tally, u64)| ThreadShare { bytes: tally.bytes, seconds: time as f64 / 1e9 };
+        let share = |&(tally, time): &(kelvin_file::IoTally, u64)| ThreadShare {
+            bytes: tally.bytes,
+            seconds: time as f64 / 1e9,
+        };
         let several = done.threads.len() > 1;
         Self {
-            way,
+            direction: way,
             bytes: done.total.bytes,
             requests: done.total.requests,
             passes: done.passes,
             seconds: done.nanoseconds as f64 / 1e9,
             bytes_per_second: done.rate(),
             requests_per_second: done.requests_per_second(),
-            user_seconds: done.used.user as f64 / 1e9,
-            system_seconds: done.used.system as f64 / 1e9,
+            user_seconds: done.cpu_usage.user as f64 / 1e9,
+            system_seconds: done.cpu_usage.system as f64 / 1e9,
             digest: done.digest.map(|digest| digest.to_string()),
-            device: DeviceBytes::new(&done.device, done.used.read_from_device),
+            device: DeviceBytes::new(&done.device, done.cpu_usage.read_from_device),
             latency,
-            bytes_by_second: done.series.clone(),
+            bytes_by_second: done.bytes_per_second.clone(),
             achieved_depth: done.achieved_depth,
             by_thread: if several { done.threads.iter().map(share).collect() } else { Vec::new() },
             fairness: several.then(|| done.fairness()),
@@ -182,7 +187,7 @@ impl Figures {
 
     /// What the device transferred for this file, how that compares with it, and what it did for others.
     pub(super) fn device_line(&self) -> String {
-        self.device.line(self.way, self.bytes)
+        self.device.line(self.direction, self.bytes)
     }
 
     /// The labelled lines for people that reading and writing share.
@@ -193,7 +198,10 @@ impl Figures {
             let passes = if self.passes > 1 { " over all passes" } else { "" };
             add("digest", format!("{digest}{passes}"));
         }
-        add(self.way.done(), format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request")));
+        add(
+            self.direction.verb(),
+            format!("{} in {}", units::bytes(self.bytes), units::plural(self.requests, "request")),
+        );
         let used = self.user_seconds + self.system_seconds;
         add(
             "time",
@@ -208,8 +216,8 @@ impl Figures {
             "rate",
             format!(
                 "{}, {}",
-                units::plain(self.bytes_per_second, Unit::BytesPerSecond),
-                units::plain(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s"),
+                units::value_text(self.bytes_per_second, Unit::BytesPerSecond),
+                units::value_text(self.requests_per_second, Unit::PerSecond).replace("/s", " requests/s"),
             ),
         );
         if let Some(latency) = &self.latency {
@@ -233,10 +241,10 @@ impl Figures {
     }
 }
 
-impl Latency {
+impl RequestLatency {
     /// Of so many requests.
     fn lines(&self, requests: u64) -> [String; 2] {
-        let time = |value| units::plain(value, Unit::Nanoseconds);
+        let time = |value| units::value_text(value, Unit::Nanoseconds);
         let cost = format!("timing a request costs {} of it", time(self.recording_cost));
         if requests == 1 {
             return [format!("{}, of the only request", time(self.longest)), cost];
@@ -254,12 +262,12 @@ impl Latency {
 }
 
 /// The kind of the file system that holds a file, or why it is not known.
-pub(super) fn file_system(path: &std::path::Path) -> String {
+pub(super) fn file_system_name(path: &std::path::Path) -> String {
     kelvin_sys::fs::kind(path).map_or_else(|error| error.to_string(), |kind| kind.name())
 }
 
 /// How much of what was written is not on the device yet.
-pub(super) fn unwritten(bytes: Option<u64>) -> String {
+pub(super) fn unwritten_text(bytes: Option<u64>) -> String {
     match bytes {
         Some(0) => "no dirty pages left".to_owned(),
         Some(bytes) => format!("{} still dirty when the time ended", units::bytes(bytes)),
@@ -268,7 +276,11 @@ pub(super) fn unwritten(bytes: Option<u64>) -> String {
 }
 
 /// Prints JSON, or labelled lines.
-pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Vec<(String, String)>) -> Done {
+pub(super) fn print_result<T: Serialize>(
+    json: bool,
+    found: &T,
+    lines: impl FnOnce() -> Vec<(String, String)>,
+) -> CmdResult {
     if json {
         output::print_json(found)?;
         return Ok(ExitCode::SUCCESS);
@@ -276,9 +288,9 @@ pub(super) fn print<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() ->
     output::print(|out| {
         let width = output::width();
         for (label, text) in lines() {
-            for (number, line) in text::wrap(&text, width.saturating_sub(LABEL)).into_iter().enumerate() {
+            for (number, line) in text::wrap(&text, width.saturating_sub(LABEL_WIDTH)).into_iter().enumerate() {
                 let label = if number == 0 { label.as_str() } else { "" };
-                writeln!(out, "{label:LABEL$}{line}")?;
+                writeln!(out, "{label:LABEL_WIDTH$}{line}")?;
             }
         }
         Ok(())
@@ -291,11 +303,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_device_reads_for_others_is_not_of_this_file() {
+    fn reads_for_others_are_not_of_this_file() {
         const MIB: u64 = 1 << 20;
         let line = |read, read_for_this| {
             let device = DeviceBytes::Known { name: "vda".into(), read, written: 0, read_for_this };
-            device.line(Transfer::Read, 200 * MIB)
+            device.line(TransferKind::Read, 200 * MIB)
         };
         assert_eq!(line(113 * MIB, 0), "vda read nothing for this process; 113 MiB for others");
         assert_eq!(line(213 * MIB, 200 * MIB), "vda read 200 MiB, 100 % of what was read; 13 MiB more for others");
@@ -304,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_writes_is_of_all() {
+    fn device_writes_are_of_all_processes() {
         let device = DeviceBytes::Known { name: "vda".into(), read: 9, written: 150, read_for_this: 0 };
-        assert_eq!(device.line(Transfer::Written, 100), "vda wrote 150 B in all, 150 % of what was written here");
+        assert_eq!(device.line(TransferKind::Written, 100), "vda wrote 150 B in all, 150 % of what was written here");
         let unknown = DeviceBytes::Unknown { reason: "no block device".into() };
-        assert_eq!(unknown.line(Transfer::Read, 1), "not known: no block device");
+        assert_eq!(unknown.line(TransferKind::Read, 1), "not known: no block device");
     }
 }

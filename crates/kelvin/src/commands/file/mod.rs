@@ -9,17 +9,17 @@ mod write;
 use kelvin_file::{Error, recording_cost};
 use kelvin_sys::clock::{self, Clock};
 
-pub use cache::process as cache_process;
+pub use cache::run_process as cache_process;
 
 use crate::cli::{FileArgs, FileCommand};
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 
 /// Seconds spent calibrating the clock: an error of 0.01 % is enough for latencies.
-const CALIBRATION: f64 = 0.01;
+const CALIBRATION_SECONDS: f64 = 0.01;
 
 /// `kelvin file`.
-pub fn file(args: &FileArgs) -> Done {
-    kelvin_sys::interrupt::watch().map_err(|error| Fault::new("cannot watch for signals", error))?;
+pub fn file(args: &FileArgs) -> CmdResult {
+    kelvin_sys::stop_signals::install_handlers().map_err(|error| CliError::new("cannot watch for signals", error))?;
     match &args.command {
         FileCommand::Read(args) => read::read(args),
         FileCommand::Autosize(args) => read::autosize(args),
@@ -31,29 +31,29 @@ pub fn file(args: &FileArgs) -> Done {
 }
 
 /// Why a file could not be read or written, in the words of the command line.
-fn fault(error: Error) -> Fault {
+fn to_cli_error(error: Error) -> CliError {
     match error {
-        Error::Setting { .. } => Fault::because(format!("--{error}")),
-        other => Fault::because(other),
+        Error::InvalidSetting { .. } => CliError::msg(format!("--{error}")),
+        other => CliError::msg(other),
     }
 }
 
 /// A clock for latencies, and what it costs to use it.
-struct Timer {
+struct LatencyTimer {
     clock: Clock,
     hertz: f64,
     cost: f64,
 }
 
-impl Timer {
+impl LatencyTimer {
     fn new() -> Self {
         let (_, clock, _) = kelvin_harness::best_clock();
-        let hertz = clock::calibrate(clock, CALIBRATION).hertz;
+        let hertz = clock::calibrate(clock, CALIBRATION_SECONDS).hertz;
         Self { clock, hertz, cost: recording_cost(clock, hertz) }
     }
 
     /// As a job wants it.
-    fn of_job(&self) -> (Clock, f64) {
+    fn clock_and_hertz(&self) -> (Clock, f64) {
         (self.clock, self.hertz)
     }
 }

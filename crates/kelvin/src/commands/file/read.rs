@@ -3,61 +3,64 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use kelvin_file::cache::{self, Residency, State};
-use kelvin_file::job::{self, Division, Done as Read, Job, Until};
-use kelvin_file::{Order, Target};
+use kelvin_file::cache::{self, PageCacheState, Residency};
+use kelvin_file::read_job::{self, Division, EndCondition, IoResult as Read, ReadJob};
+use kelvin_file::{BlockOrder, Target};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, Figures, Transfer};
-use super::{Timer, fault};
+use super::figures::{self, TransferFigures, TransferKind};
+use super::{LatencyTimer, to_cli_error};
 use crate::byte_progress;
-use crate::cli::{AutosizeArgs, HowArgs, ReadArgs};
-use crate::fault::{Done, Fault};
+use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
+use crate::cli_error::{CliError, CmdResult};
 
 /// `kelvin file read`.
-pub(super) fn read(args: &ReadArgs) -> Done {
+pub(super) fn read(args: &ReadArgs) -> CmdResult {
     let until = match (args.count, args.seconds) {
-        (Some(count), _) => Until::Requests(count),
-        (None, Some(time)) => Until::Time(time),
-        (None, None) => Until::Passes(1),
+        (Some(count), _) => EndCondition::Requests(count),
+        (None, Some(time)) => EndCondition::Time(time),
+        (None, None) => EndCondition::Passes(1),
     };
-    let order =
-        if args.random { Order::Random { seed: args.seed.unwrap_or_else(any_seed) } } else { Order::Sequential };
-    let timer = (!args.no_latency).then(Timer::new);
-    let job = Job {
+    let order = if args.random {
+        BlockOrder::Random { seed: args.seed.unwrap_or_else(clock_seed) }
+    } else {
+        BlockOrder::Sequential
+    };
+    let timer = (!args.no_latency).then(LatencyTimer::new);
+    let job = ReadJob {
         order,
         until,
         digest: !args.no_digest,
-        latencies: timer.as_ref().map(Timer::of_job),
-        ..described(&args.file, &args.how, args.size)?
+        latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
+        ..read_job(&args.file, &args.how, args.size)?
     };
     if args.drop_caches {
         drop_caches(&job)?;
     }
-    let mut done = run(&job)?;
+    let mut done = read_with_progress(&job)?;
     if args.drop_caches {
         let said = format!("all caches of the machine were dropped first (3 written to {})", cache::DROP_CACHES);
         done.notes.push(said);
     }
-    done.notes.extend(served(&job));
-    let found = Found::new(&job, &done, timer.as_ref());
-    figures::print(args.json, &found, || found.lines(&done))
+    done.notes.extend(server_memory_note(&job));
+    let found = ReadReport::new(&job, &done, timer.as_ref());
+    figures::print_result(args.json, &found, || found.lines(&done))
 }
 
 /// Reads, with the time that is left on a terminal where it is known.
-fn run(job: &Job) -> Result<Read, Fault> {
+fn read_with_progress(job: &ReadJob) -> Result<Read, CliError> {
     let done = match job.until {
-        Until::Time(time) => byte_progress::during(time, || job::run(job)),
-        Until::Passes(_) | Until::Requests(_) => job::run(job),
+        EndCondition::Time(time) => byte_progress::show_time_progress(time, || read_job::run(job)),
+        EndCondition::Passes(_) | EndCondition::Requests(_) => read_job::run(job),
     };
-    done.map_err(fault)
+    done.map_err(to_cli_error)
 }
 
 /// What the proof of a cache state does not cover: the memory of the server of the file system.
-fn served(job: &Job) -> Option<String> {
+fn server_memory_note(job: &ReadJob) -> Option<String> {
     let kind = kelvin_sys::fs::kind(job.target.path()).ok().filter(|kind| kind.is_served())?;
-    matches!(job.state, State::Uncached | State::Direct).then(|| {
+    matches!(job.state, PageCacheState::Uncached | PageCacheState::Direct).then(|| {
         format!(
             "another program or machine serves this file system ({}): its own cache is neither seen nor dropped",
             kind.name()
@@ -66,22 +69,22 @@ fn served(job: &Job) -> Option<String> {
 }
 
 /// Drops all caches of the machine, for a job that asks for a file that is not in memory.
-fn drop_caches(job: &Job) -> Result<(), Fault> {
-    if job.state != State::Uncached {
-        return Err(Fault::because(format!(
+fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
+    if job.state != PageCacheState::Uncached {
+        return Err(CliError::msg(format!(
             "--drop-caches: needs --cache uncached, not --cache {}",
             job.state.name().replace(' ', "-")
         )));
     }
-    cache::drop_all(&job.target).map_err(|error| Fault::new("--drop-caches", error))
+    cache::drop_all_caches(&job.target).map_err(|error| CliError::new("--drop-caches", error))
 }
 
 /// `kelvin file autosize`.
-pub(super) fn autosize(args: &AutosizeArgs) -> Done {
-    let job = Job { until: Until::Time(args.seconds), ..described(&args.file, &args.how, None)? };
-    let done = run(&job)?;
-    let found = Found::new(&job, &done, None);
-    figures::print(args.json, &found, || {
+pub(super) fn autosize(args: &AutosizeArgs) -> CmdResult {
+    let job = ReadJob { until: EndCondition::Time(args.seconds), ..read_job(&args.file, &args.how, None)? };
+    let done = read_with_progress(&job)?;
+    let found = ReadReport::new(&job, &done, None);
+    figures::print_result(args.json, &found, || {
         let mut lines = found.lines(&done);
         lines.insert(
             0,
@@ -109,41 +112,41 @@ pub(super) fn autosize(args: &AutosizeArgs) -> Done {
 }
 
 /// What both share: passes over a file by one method.
-fn described(path: &Path, how: &HowArgs, size: Option<u64>) -> Result<Job, Fault> {
-    let target = Target::find(path).map_err(fault)?;
-    target.check_end().map_err(fault)?;
-    let engine = how.engine.with_depth(how.depth).map_err(fault)?;
+fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob, CliError> {
+    let target = Target::find(path).map_err(to_cli_error)?;
+    target.check_end().map_err(to_cli_error)?;
+    let engine = how.engine.with_depth(how.depth).map_err(to_cli_error)?;
     let range = 0..size.unwrap_or(target.bytes());
     if range.end > target.bytes() {
         let has = units::bytes(target.bytes());
-        return Err(Fault::because(format!("--size {}: {} has only {has}", range.end, path.display())));
+        return Err(CliError::msg(format!("--size {}: {} has only {has}", range.end, path.display())));
     }
     if target.bytes() == 0 {
-        return Err(Fault::because(format!("{} is empty: there is nothing to read", path.display())));
+        return Err(CliError::msg(format!("{} is empty: there is nothing to read", path.display())));
     }
-    Ok(Job {
+    Ok(ReadJob {
         target,
         engine,
         block: how.block,
-        order: Order::Sequential,
-        state: State::from(how.cache),
+        order: BlockOrder::Sequential,
+        state: PageCacheState::from(how.cache),
         threads: how.threads,
         division: Division::Parts,
         pages: how.pages.into(),
         range,
-        until: Until::Passes(1),
+        until: EndCondition::Passes(1),
         digest: false,
         latencies: None,
     })
 }
 
-fn any_seed() -> u64 {
+fn clock_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
-struct Found {
+struct ReadReport {
     file: String,
     file_bytes: u64,
     file_system: String,
@@ -156,45 +159,45 @@ struct Found {
     seed: Option<u64>,
     pages: &'static str,
     cache: &'static str,
-    before: InMemory,
-    after: InMemory,
+    before: ResidentPages,
+    after: ResidentPages,
     #[serde(flatten)]
-    figures: Figures,
+    figures: TransferFigures,
 }
 
 #[derive(Serialize)]
-pub(super) struct InMemory {
+pub(super) struct ResidentPages {
     pages: u64,
     mincore: u64,
     cachestat: Option<u64>,
 }
 
-impl From<Residency> for InMemory {
+impl From<Residency> for ResidentPages {
     fn from(found: Residency) -> Self {
         Self { pages: found.pages, mincore: found.mincore, cachestat: found.cachestat }
     }
 }
 
-impl Found {
-    fn new(job: &Job, done: &Read, timer: Option<&Timer>) -> Self {
+impl ReadReport {
+    fn new(job: &ReadJob, done: &Read, timer: Option<&LatencyTimer>) -> Self {
         Self {
             file: job.target.path().display().to_string(),
             file_bytes: job.target.bytes(),
-            file_system: figures::file_system(job.target.path()),
+            file_system: figures::file_system_name(job.target.path()),
             engine: job.engine.name(),
             block_bytes: job.block,
             depth: job.engine.depth(),
             threads: job.threads,
-            order: if job.order == Order::Sequential { "sequential" } else { "random" },
+            order: if job.order == BlockOrder::Sequential { "sequential" } else { "random" },
             seed: match job.order {
-                Order::Sequential => None,
-                Order::Random { seed } => Some(seed),
+                BlockOrder::Sequential => None,
+                BlockOrder::Random { seed } => Some(seed),
             },
             pages: job.pages.name(),
             cache: job.state.name(),
             before: done.before.into(),
             after: done.after.into(),
-            figures: Figures::new(Transfer::Read, done, timer),
+            figures: TransferFigures::new(TransferKind::Read, done, timer),
         }
     }
 
@@ -209,7 +212,8 @@ impl Found {
             self.pages
         );
         let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
-        let cache = format!("{}: {} before, {} after", self.cache, in_memory(done.before), in_memory(done.after));
+        let cache =
+            format!("{}: {} before, {} after", self.cache, residency_text(done.before), residency_text(done.after));
         let mut lines: Vec<(String, String)> = vec![
             ("file".into(), file),
             ("way".into(), way),
@@ -222,9 +226,9 @@ impl Found {
 }
 
 /// `all in memory`, `none in memory`, `37 % in memory`, or that the two sources disagree.
-pub(super) fn in_memory(found: Residency) -> String {
+pub(super) fn residency_text(found: Residency) -> String {
     match found.share() {
-        _ if found.is_whole() => "all in memory".into(),
+        _ if found.is_complete() => "all in memory".into(),
         Some(0.0) => "none in memory".into(),
         Some(share) => format!("{} in memory", units::share(share)),
         None => format!("unknown share in memory ({found})"),

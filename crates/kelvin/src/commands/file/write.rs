@@ -1,18 +1,18 @@
 //! `kelvin file write`: a new file, written by one method.
 
-use kelvin_file::write::{self, Pattern, Sync, WriteJob, Written};
+use kelvin_file::write_job::{self, Pattern, SyncMode, WriteJob, WriteResult};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, Figures, Transfer};
-use super::{Timer, fault};
+use super::figures::{self, TransferFigures, TransferKind};
+use super::{LatencyTimer, to_cli_error};
 use crate::cli::WriteArgs;
-use crate::fault::{Done, Fault};
+use crate::cli_error::{CliError, CmdResult};
 
 /// `kelvin file write`.
-pub(super) fn write(args: &WriteArgs) -> Done {
-    let engine = args.engine.with_depth(args.depth).map_err(fault)?;
-    let timer = (!args.no_latency).then(Timer::new);
+pub(super) fn write(args: &WriteArgs) -> CmdResult {
+    let engine = args.engine.with_depth(args.depth).map_err(to_cli_error)?;
+    let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = WriteJob {
         path: args.file.clone(),
         replace: args.overwrite,
@@ -24,37 +24,37 @@ pub(super) fn write(args: &WriteArgs) -> Done {
         pattern: pattern(args)?,
         pages: args.pages.into(),
         digest: !args.no_digest,
-        latencies: timer.as_ref().map(Timer::of_job),
+        latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
     };
-    let written = write::run(&job).map_err(fault)?;
-    let found = Found::new(&job, &written, timer.as_ref());
-    figures::print(args.json, &found, || found.lines())
+    let written = write_job::run(&job).map_err(to_cli_error)?;
+    let found = WriteReport::new(&job, &written, timer.as_ref());
+    figures::print_result(args.json, &found, || found.lines())
 }
 
 /// The size that one of two arguments gives.
-fn size(args: &WriteArgs) -> Result<u64, Fault> {
+fn size(args: &WriteArgs) -> Result<u64, CliError> {
     let blocks = |count: u64| {
         let bytes = count.checked_mul(args.block as u64).filter(|&bytes| i64::try_from(bytes).is_ok());
-        bytes.ok_or_else(|| Fault::because(format!("--count {count}: more blocks than a file can have")))
+        bytes.ok_or_else(|| CliError::msg(format!("--count {count}: more blocks than a file can have")))
     };
     match (args.size, args.count) {
         (Some(size), _) => Ok(size),
         (None, Some(count)) => blocks(count),
-        (None, None) => Err(Fault::because("give --size or --count: how much to write")),
+        (None, None) => Err(CliError::msg("give --size or --count: how much to write")),
     }
 }
 
-fn pattern(args: &WriteArgs) -> Result<Pattern, Fault> {
+fn pattern(args: &WriteArgs) -> Result<Pattern, CliError> {
     match (args.pattern, args.seed) {
         (Pattern::Noise { seed }, given) => Ok(Pattern::Noise { seed: given.unwrap_or(seed) }),
         (byte, None) => Ok(byte),
-        (Pattern::Byte(_), Some(_)) => Err(Fault::because("--seed is for noise, but --pattern is a byte")),
+        (Pattern::Byte(_), Some(_)) => Err(CliError::msg("--seed is for noise, but --pattern is a byte")),
     }
 }
 
 /// What was found, for JSON.
 #[derive(Serialize)]
-struct Found {
+struct WriteReport {
     file: String,
     file_bytes: u64,
     file_system: String,
@@ -64,22 +64,22 @@ struct Found {
     threads: u32,
     pages: &'static str,
     #[serde(skip)]
-    policy: Sync,
+    policy: SyncMode,
     sync: &'static str,
     #[serde(flatten)]
-    pattern: PatternFound,
+    pattern: PatternReport,
     /// Seconds of the flush at the end, which are part of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     flush_seconds: Option<f64>,
     /// Bytes that were not yet on the device when the time ended.
     unwritten_bytes: Option<u64>,
     #[serde(flatten)]
-    figures: Figures,
+    figures: TransferFigures,
 }
 
 /// The pattern, and what making a block of it cost.
 #[derive(Serialize)]
-struct PatternFound {
+struct PatternReport {
     pattern: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
@@ -88,11 +88,11 @@ struct PatternFound {
     pattern_cost: Option<f64>,
 }
 
-impl PatternFound {
+impl PatternReport {
     fn new(job: &WriteJob) -> Self {
         match job.pattern {
             Pattern::Noise { seed } => {
-                Self { pattern: "noise".into(), seed: Some(seed), pattern_cost: Some(job.pattern.cost(job.block)) }
+                Self { pattern: "noise".into(), seed: Some(seed), pattern_cost: Some(job.pattern.fill_cost(job.block)) }
             }
             Pattern::Byte(byte) => Self { pattern: format!("{byte:#04x}"), seed: None, pattern_cost: None },
         }
@@ -102,20 +102,20 @@ impl PatternFound {
         match (self.seed, self.pattern_cost) {
             (Some(seed), Some(cost)) => format!(
                 "noise of seed {seed}; generating a block takes {}, included in the time but in no latency",
-                units::plain(cost, kelvin_model::Unit::Nanoseconds)
+                units::value_text(cost, kelvin_model::Unit::Nanoseconds)
             ),
             _ => format!("byte {}, which compresses to almost nothing", self.pattern),
         }
     }
 }
 
-impl Found {
-    fn new(job: &WriteJob, written: &Written, timer: Option<&Timer>) -> Self {
+impl WriteReport {
+    fn new(job: &WriteJob, written: &WriteResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
         Self {
             file: job.path.display().to_string(),
             file_bytes: job.bytes,
-            file_system: figures::file_system(&job.path),
+            file_system: figures::file_system_name(&job.path),
             engine: job.engine.name(),
             block_bytes: job.block,
             depth: job.engine.depth(),
@@ -123,10 +123,10 @@ impl Found {
             pages: job.pages.name(),
             policy: job.sync,
             sync: job.sync.name(),
-            pattern: PatternFound::new(job),
+            pattern: PatternReport::new(job),
             flush_seconds: written.flush.map(|nanoseconds| nanoseconds as f64 / 1e9),
-            unwritten_bytes: written.unwritten.map(|pages| (pages * page).min(job.bytes)),
-            figures: Figures::new(Transfer::Written, &written.done, timer),
+            unwritten_bytes: written.dirty_pages.map(|pages| (pages * page).min(job.bytes)),
+            figures: TransferFigures::new(TransferKind::Written, &written.io, timer),
         }
     }
 
@@ -144,7 +144,7 @@ impl Found {
             ("file".into(), file),
             ("way".into(), way),
             ("pattern".into(), self.pattern.line()),
-            ("sync".into(), self.promise()),
+            ("sync".into(), self.sync_text()),
             ("device".into(), self.figures.device_line()),
         ];
         lines.extend(self.figures.lines());
@@ -152,16 +152,16 @@ impl Found {
     }
 
     /// What the sync policy promises, and what was found.
-    fn promise(&self) -> String {
+    fn sync_text(&self) -> String {
         let promise = match self.policy {
-            Sync::None => "in memory only".to_owned(),
-            Sync::Fsync => {
+            SyncMode::None => "in memory only".to_owned(),
+            SyncMode::Fsync => {
                 let flush = units::seconds(self.flush_seconds.unwrap_or(0.0));
                 format!("all flushed to the device at the end, in {flush}, included in the time")
             }
-            Sync::Dsync => "each block was on the device when its write returned".to_owned(),
-            Sync::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
+            SyncMode::Dsync => "each block was on the device when its write returned".to_owned(),
+            SyncMode::Direct => "past the page cache; the device's own cache is not flushed".to_owned(),
         };
-        format!("{}: {promise}; {}", self.sync, figures::unwritten(self.unwritten_bytes))
+        format!("{}: {promise}; {}", self.sync, figures::unwritten_text(self.unwritten_bytes))
     }
 }

@@ -1,30 +1,31 @@
 //! Several loads on one server as one figure: throughput against response time, users and rates as lines of their own.
 
-use kelvin_model::load::{Latency, Load, Offered};
-use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Role, Series};
+use kelvin_model::load::{LatencySummary, LoadResult, OfferedLoad};
+use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole};
 
-use super::show;
+use super::text;
 
 /// Response times of which the largest is more than so many times the smallest are drawn on a logarithmic axis.
-const WIDE: f64 = 20.0;
+const LOG_AXIS_RATIO: f64 = 20.0;
 
 /// Throughput against median and 99 % quantile of the response times.
-pub fn figure(loads: &[Load]) -> Figure {
-    let is_users = |load: &&Load| matches!(load.offered, Offered::Users { .. });
-    let (users, rates): (Vec<&Load>, Vec<&Load>) =
+pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
+    let is_users = |load: &&LoadResult| matches!(load.offered, OfferedLoad::Users { .. });
+    let (users, rates): (Vec<&LoadResult>, Vec<&LoadResult>) =
         loads.iter().filter(|load| load.response.count > 0).partition(is_users);
     let series = [("users", &users), ("rates", &rates)].into_iter().filter(|(_, loads)| !loads.is_empty());
-    let series: Vec<Series> = series.flat_map(|(name, loads)| lines(name, loads)).enumerate().map(numbered).collect();
+    let series: Vec<Series> =
+        series.flat_map(|(name, loads)| load_lines(name, loads)).enumerate().map(with_style).collect();
     let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
     let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
     Figure {
         id: "load".into(),
         title: format!("response times of {}", loads.first().map_or("", |load| &load.target)),
-        description: loads.iter().map(show::sentence).collect(),
+        description: loads.iter().map(text::load_sentence).collect(),
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
-            x: axis("right answers a second", AxisKind::PerSecond, false),
-            y: axis("response time", AxisKind::Nanoseconds, most > WIDE * least),
+            x: figure_axis("right answers a second", AxisKind::PerSecond, false),
+            y: figure_axis("response time", AxisKind::Nanoseconds, most > LOG_AXIS_RATIO * least),
             guides: Vec::new(),
             marks: Vec::new(),
             series,
@@ -32,24 +33,24 @@ pub fn figure(loads: &[Load]) -> Figure {
     }
 }
 
-fn axis(label: &str, kind: AxisKind, logarithmic: bool) -> FigureAxis {
+fn figure_axis(label: &str, kind: AxisKind, logarithmic: bool) -> FigureAxis {
     FigureAxis { label: label.into(), kind, logarithmic, from_zero: true }
 }
 
 /// Each line has its own colour and marker.
-fn numbered((style, line): (usize, Series)) -> Series {
+fn with_style((style, line): (usize, Series)) -> Series {
     Series { style, ..line }
 }
 
 /// The lines of the loads of one kind, in the order in which they were asked for.
-fn lines(name: &str, loads: &[&Load]) -> [Series; 2] {
-    let line = |of: &str, time: fn(&Latency) -> f64| {
-        let point = |load: &&Load| {
+fn load_lines(name: &str, loads: &[&LoadResult]) -> [Series; 2] {
+    let line = |of: &str, time: fn(&LatencySummary) -> f64| {
+        let point = |load: &&LoadResult| {
             let y = time(&load.response);
             Point { x: load.rate(), y, low: y, high: y }
         };
         let points = loads.iter().map(point).collect();
-        Series { label: format!("{name}, {of}"), role: Role::Measured, style: 0, points }
+        Series { label: format!("{name}, {of}"), role: SeriesRole::Measured, style: 0, points }
     };
     [line("median", |times| times.p50), line("p99", |times| times.p99)]
 }

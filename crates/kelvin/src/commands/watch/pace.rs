@@ -5,35 +5,35 @@
 use std::time::Duration;
 
 /// Share of its CPU time that a turn is planned for: one that takes a little more then delays none.
-const PLANNED: f64 = 0.8;
+const PLANNED_SHARE: f64 = 0.8;
 
 /// What a watch may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct WatchPace {
     /// From the beginning of one turn to that of the next.
     pub every: Duration,
     /// CPU time, as a share of the time of one CPU.
     pub share: f64,
 }
 
-impl Pace {
+impl WatchPace {
     /// CPU time of a turn.
     pub fn allowance(self) -> Duration {
         self.every.mul_f64(self.share)
     }
 
     /// How long a turn is planned to measure, where each second of it takes so many of CPU time.
-    pub fn room(self, load: f64) -> Duration {
-        self.allowance().mul_f64(PLANNED / load)
+    pub fn planned_time(self, load: f64) -> Duration {
+        self.allowance().mul_f64(PLANNED_SHARE / load)
     }
 
     /// Whether a turn that measures for so long fits.
-    pub fn holds(self, time: Duration, load: f64) -> bool {
+    pub fn fits(self, time: Duration, load: f64) -> bool {
         time.mul_f64(load) <= self.allowance()
     }
 
     /// The shortest interval that such turns fit into, in whole minutes, or seconds where it is below two of these.
-    pub fn least_every(self, time: Duration, load: f64) -> Duration {
+    pub fn min_interval(self, time: Duration, load: f64) -> Duration {
         const MINUTE: f64 = 60.0;
         let least = time.as_secs_f64() * load / self.share;
         let unit = if least < 2.0 * MINUTE { 1.0 } else { MINUTE };
@@ -41,13 +41,13 @@ impl Pace {
     }
 
     /// How long after its beginning the CPU time of a turn is paid for.
-    pub fn paid_after(self, cpu: Duration) -> Duration {
+    pub fn recovered_after(self, cpu: Duration) -> Duration {
         cpu.div_f64(self.share)
     }
 
     /// How long after its beginning the next turn begins.
     pub fn next_after(self, cpu: Duration) -> Duration {
-        self.every.max(self.paid_after(cpu))
+        self.every.max(self.recovered_after(cpu))
     }
 }
 
@@ -55,38 +55,38 @@ impl Pace {
 mod tests {
     use super::*;
 
-    const HOURLY: Pace = Pace { every: Duration::from_secs(3600), share: 0.01 };
+    const HOURLY: WatchPace = WatchPace { every: Duration::from_secs(3600), share: 0.01 };
 
     #[test]
-    fn a_turn_is_planned_for_less_than_its_share() {
+    fn cycle_is_planned_below_its_share() {
         assert_eq!(HOURLY.allowance(), Duration::from_secs(36));
-        assert_eq!(HOURLY.room(1.0), Duration::from_millis(28_800));
-        assert_eq!(HOURLY.room(2.0), Duration::from_millis(14_400), "on two CPUs at once");
+        assert_eq!(HOURLY.planned_time(1.0), Duration::from_millis(28_800));
+        assert_eq!(HOURLY.planned_time(2.0), Duration::from_millis(14_400), "on two CPUs at once");
     }
 
     #[test]
-    fn the_shortest_interval_is_one_that_holds() {
-        assert!(HOURLY.holds(Duration::from_secs(36), 1.0) && !HOURLY.holds(Duration::from_secs(37), 1.0));
-        assert!(!HOURLY.holds(Duration::from_secs(36), 1.1));
-        let seconds = |time, load| HOURLY.least_every(Duration::from_secs(time), load).as_secs();
+    fn min_interval_fits() {
+        assert!(HOURLY.fits(Duration::from_secs(36), 1.0) && !HOURLY.fits(Duration::from_secs(37), 1.0));
+        assert!(!HOURLY.fits(Duration::from_secs(36), 1.1));
+        let seconds = |time, load| HOURLY.min_interval(Duration::from_secs(time), load).as_secs();
         assert_eq!([seconds(36, 1.0), seconds(37, 1.0), seconds(18, 2.0)], [3600, 3720, 3600]);
         assert_eq!(seconds(1, 0.995), 100, "of 99.5 s");
         for (time, load) in [(1, 0.3), (7, 1.7), (40, 0.9), (3000, 4.0)] {
             let time = Duration::from_secs(time);
-            assert!(Pace { every: HOURLY.least_every(time, load), ..HOURLY }.holds(time, load), "{time:?}");
+            assert!(WatchPace { every: HOURLY.min_interval(time, load), ..HOURLY }.fits(time, load), "{time:?}");
         }
     }
 
     #[test]
-    fn what_a_turn_took_too_much_delays_the_next_one() {
+    fn excess_cpu_time_delays_next_cycle() {
         let after = |cpu| HOURLY.next_after(Duration::from_secs(cpu)).as_secs();
         assert_eq!([after(0), after(20), after(36), after(50)], [3600, 3600, 3600, 5000]);
-        assert_eq!(HOURLY.paid_after(Duration::from_secs(20)), Duration::from_secs(2000));
+        assert_eq!(HOURLY.recovered_after(Duration::from_secs(20)), Duration::from_secs(2000));
     }
 
     /// Turns that take now more, now less: none of them uses up what is left to the others.
     #[test]
-    fn whatever_turns_take_their_share_is_kept() {
+    fn varying_cycles_keep_their_share() {
         let mut clock = Duration::ZERO;
         let mut used = Duration::ZERO;
         for turn in 0..500_u64 {

@@ -3,29 +3,29 @@
 //! It is the cost of a file behind a network, or behind another program. It must not be used as the speed of the server's disk,
 //! which may not have been read: its memory answers first.
 
-mod place;
-mod predicted;
-mod requests;
+mod directory_reader;
+mod nfs_requests;
+mod prediction;
 mod server;
 
 use std::path::Path;
 
 use kelvin_catalogue::file::{
-    AccessOrder, BYTES, CacheState, REMOTE, REMOTE_LOCAL, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
+    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
     REMOTE_ROUND_TRIP, REMOTE_SHARE,
 };
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Setup, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind, Setup};
 use kelvin_model::{Case, Machine};
 use kelvin_sys::fs::kind;
 
-use self::place::{BLOCK, Place, Reading};
-use super::cases::{known, order, state};
-use super::data::MIB;
+use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};
+use super::cases::{block_order, cache_state, required_for_run};
+use super::test_files::MIB;
 
 pub(super) use self::server::{RATE_PROBE, READ_AHEAD_PROBE, ROUND_TRIP_PROBE};
 
 pub(crate) static PROBE: Probe = Probe {
-    id: REMOTE.id.as_str(),
+    id: REMOTE_BLOCK.id.as_str(),
     summary: "Small reads on a mounted directory of another machine beside the same on a local one (--remote DIR)",
     kind: ProbeKind::Study,
     method: Method {
@@ -70,141 +70,147 @@ pub(crate) static PROBE: Probe = Probe {
             IOPING,
         ],
     },
-    metrics: &[&REMOTE, &REMOTE_LOCAL, &REMOTE_SHARE, &REMOTE_REQUESTS],
+    metrics: &[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS],
     inputs: &[REMOTE_ROUND_TRIP.id.as_str(), REMOTE_RATE.id.as_str(), REMOTE_READ_AHEAD.id.as_str()],
     cases,
     run,
-    predict: predicted::predict,
+    predict: prediction::predict,
 };
 
 const IOPING: &str = "ioping: a request at a time on any directory";
 
 /// Blocks of a file in memory that are timed together.
-const IN_MEMORY: u64 = 16;
+const CACHED_BATCH: u64 = 16;
 /// Blocks between two looks at the time where the kernel reads ahead.
-const CHUNK: u64 = 16;
+const TIME_CHECK_BLOCKS: u64 = 16;
 /// Nanoseconds after which a round with read-ahead is broken off: what is read ahead is little of it by then.
-const PATIENCE: f64 = 1e9;
+const MAX_PASS_NANOSECONDS: f64 = 1e9;
 
 /// Sizes of the files, in MiB: the published ones; fewer by default, since each is written twice, perhaps over a slow link.
-const SIZES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-const SOME: [u64; 3] = [1, 8, 128];
+const FILE_SIZES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+const DEFAULT_SIZES: [u64; 3] = [1, 8, 128];
 /// The size of a quick run.
-const ONE: u64 = 8;
+const QUICK_SIZE: u64 = 8;
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
     use AccessOrder::{Random, Sequential};
     use CacheState::{Cached, Direct, Uncached};
-    const FETCHED: [(CacheState, AccessOrder); 4] =
+    const SERVER_STATES: [(CacheState, AccessOrder); 4] =
         [(Direct, Random), (Uncached, Sequential), (Direct, Sequential), (Uncached, Random)];
-    const KEPT: [(CacheState, AccessOrder); 2] = [(Cached, Random), (Cached, Sequential)];
+    const CACHED_STATES: [(CacheState, AccessOrder); 2] = [(Cached, Random), (Cached, Sequential)];
     let of = |ways: &[(CacheState, AccessOrder)], sizes: &[u64]| {
         let sizes = sizes.iter();
         sizes.flat_map(|&size| ways.iter().map(move |&(cache, order)| case(cache, order, size))).collect::<Vec<_>>()
     };
     match effort {
-        Effort::Quick => [of(&FETCHED[..2], &[ONE]), of(&KEPT[..1], &[ONE])].concat(),
-        Effort::Default => [of(&FETCHED, &SOME), of(&KEPT, &[ONE])].concat(),
-        Effort::Thorough => [of(&FETCHED, &SIZES), of(&KEPT, &SIZES)].concat(),
+        Effort::Quick => [of(&SERVER_STATES[..2], &[QUICK_SIZE]), of(&CACHED_STATES[..1], &[QUICK_SIZE])].concat(),
+        Effort::Default => [of(&SERVER_STATES, &DEFAULT_SIZES), of(&CACHED_STATES, &[QUICK_SIZE])].concat(),
+        Effort::Thorough => [of(&SERVER_STATES, &FILE_SIZES), of(&CACHED_STATES, &FILE_SIZES)].concat(),
     }
 }
 
 fn case(cache: CacheState, order: AccessOrder, size: u64) -> Case {
-    Case::new().at(cache).at(order).with(BYTES, size * MIB)
+    Case::new().with_word(cache).with_word(order).with_number(BYTES, size * MIB)
 }
 
 /// The case of a file of so many bytes, where its blocks come from the server; one whose blocks are in memory stays as it is.
-pub(crate) fn at_size(case: &Case, bytes: u64) -> Case {
-    if CacheState::of(case) == Some(CacheState::Cached) { case.clone() } else { case.clone().with(BYTES, bytes) }
+pub(crate) fn case_at_size(case: &Case, bytes: u64) -> Case {
+    if CacheState::of(case) == Some(CacheState::Cached) { case.clone() } else { case.clone().with_number(BYTES, bytes) }
 }
 
 /// Writes the files of so many bytes to both directories before the first round: over a slow link that takes longer than a round may.
-pub(crate) fn write_before(setup: &Setup, bytes: u64) -> Result<(), Stop> {
+pub(crate) fn write_files(setup: &Setup, bytes: u64) -> Result<(), ProbeError> {
     let directories = [setup.remote.as_deref(), Some(setup.scratch.as_os_str())];
-    directories.into_iter().flatten().try_for_each(|directory| place::write_before(setup, Path::new(directory), bytes))
+    directories
+        .into_iter()
+        .flatten()
+        .try_for_each(|directory| directory_reader::write_file(setup, Path::new(directory), bytes))
 }
 
 /// Blocks of a round that the kernel reads ahead, of a file of so many bytes: some tens of the windows that most mounts have.
-fn ahead(bytes: u64) -> u64 {
-    bytes.min(ONE * MIB) / BLOCK as u64
+fn read_ahead_blocks(bytes: u64) -> u64 {
+    bytes.min(QUICK_SIZE * MIB) / BLOCK as u64
 }
 
 /// Whether the kernel reads ahead for a case.
-fn reads_ahead(case: &Case) -> bool {
+fn has_read_ahead(case: &Case) -> bool {
     (CacheState::of(case), AccessOrder::of(case)) == (Some(CacheState::Uncached), Some(AccessOrder::Sequential))
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let (here, there) = (bench.scratch().to_owned(), bench.remote()?.to_owned());
     if !kind(&there)?.is_served() {
         bench.note("the remote directory is not on another machine or program: there is no network in the difference");
     }
-    let reading = reading(bench, case)?;
-    let mut both = Both { remote: Place::open(bench, &there, reading)?, local: Place::open(bench, &here, reading)? };
+    let reading = read_spec(bench, case)?;
+    let mut both = RemoteAndLocal {
+        remote: DirectoryReader::open(bench, &there, reading)?,
+        local: DirectoryReader::open(bench, &here, reading)?,
+    };
     bench.note(format!("remote: {}; local: {}", both.remote.proof, both.local.proof));
-    let [remote, local] = match reads_ahead(case) {
-        true => both.means(bench, ahead(reading.bytes))?,
-        false => both.medians(bench, reading.together)?,
+    let [remote, local] = match has_read_ahead(case) {
+        true => both.sample_means(bench, read_ahead_blocks(reading.bytes))?,
+        false => both.sample_medians(bench, reading.batch)?,
     };
     if remote <= 0.0 {
-        return Err(Stop::fail("the remote reads took no time at all"));
+        return Err(ProbeError::fail("the remote reads took no time at all"));
     }
     bench.record(&REMOTE_SHARE, vec![1.0 - local / remote]);
-    if let Some(requests) = both.remote.requests_of_a_block()? {
+    if let Some(requests) = both.remote.requests_per_block()? {
         bench.record(&REMOTE_REQUESTS, vec![requests]);
     }
     Ok(())
 }
 
-fn reading(bench: &Bench<'_>, case: &Case) -> Result<Reading, Stop> {
+fn read_spec(bench: &Bench<'_>, case: &Case) -> Result<ReadSpec, ProbeError> {
     let together = match CacheState::of(case) {
-        _ if reads_ahead(case) => CHUNK,
-        Some(CacheState::Cached) => IN_MEMORY,
+        _ if has_read_ahead(case) => TIME_CHECK_BLOCKS,
+        Some(CacheState::Cached) => CACHED_BATCH,
         _ => 1,
     };
-    let (state, order) = (state(case)?, order(case, bench.seed())?);
-    Ok(Reading { bytes: known(BYTES.of(case), case)?, state, order, together })
+    let (state, order) = (cache_state(case)?, block_order(case, bench.seed())?);
+    Ok(ReadSpec { bytes: required_for_run(BYTES.number_in(case), case)?, state, order, batch: together })
 }
 
 /// The two files, which are read in turn.
-struct Both {
-    remote: Place,
-    local: Place,
+struct RemoteAndLocal {
+    remote: DirectoryReader,
+    local: DirectoryReader,
 }
 
-impl Both {
+impl RemoteAndLocal {
     /// Samples of so many blocks each; the medians of remote and local ones.
-    fn medians(&mut self, bench: &mut Bench<'_>, together: u64) -> Result<[f64; 2], Stop> {
+    fn sample_medians(&mut self, bench: &mut Bench<'_>, together: u64) -> Result<[f64; 2], ProbeError> {
         let (mut remotes, mut locals) = (Vec::new(), Vec::new());
-        bench.time_each([&REMOTE, &REMOTE_LOCAL], |clock| {
-            let times = [self.remote.read(clock)? / together, self.local.read(clock)? / together];
+        bench.time_each([&REMOTE_BLOCK, &LOCAL_BLOCK], |clock| {
+            let times = [self.remote.time_batch(clock)? / together, self.local.time_batch(clock)? / together];
             remotes.push(times[0] as f64);
             locals.push(times[1] as f64);
             Ok(times)
         })?;
-        Ok([middle(remotes), middle(locals)])
+        Ok([upper_median(remotes), upper_median(locals)])
     }
 
     /// So many blocks and as many more as there is time for; the means of remote and local ones.
-    fn means(&mut self, bench: &mut Bench<'_>, enough: u64) -> Result<[f64; 2], Stop> {
+    fn sample_means(&mut self, bench: &mut Bench<'_>, enough: u64) -> Result<[f64; 2], ProbeError> {
         let (clock, slice) = (bench.clock(), bench.slice());
         let (mut remote, mut local, mut blocks) = (0.0, 0.0, 0);
-        while remote + local < slice || blocks < enough && remote + local < PATIENCE {
-            remote += bench.nanoseconds(self.remote.read(clock)?);
-            local += bench.nanoseconds(self.local.read(clock)?);
-            blocks += CHUNK;
+        while remote + local < slice || blocks < enough && remote + local < MAX_PASS_NANOSECONDS {
+            remote += bench.nanoseconds(self.remote.time_batch(clock)?);
+            local += bench.nanoseconds(self.local.time_batch(clock)?);
+            blocks += TIME_CHECK_BLOCKS;
         }
         let means = [remote, local].map(|all| all / blocks as f64);
-        for (metric, mean) in [&REMOTE, &REMOTE_LOCAL].into_iter().zip(means) {
+        for (metric, mean) in [&REMOTE_BLOCK, &LOCAL_BLOCK].into_iter().zip(means) {
             bench.record(metric, vec![mean]);
         }
-        bench.note_on_last(format!("{blocks} blocks of {BLOCK} bytes of each"));
+        bench.note_last_reading(format!("{blocks} blocks of {BLOCK} bytes of each"));
         Ok(means)
     }
 }
 
 /// The median, the upper one of two.
-fn middle(mut values: Vec<f64>) -> f64 {
+fn upper_median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
@@ -217,20 +223,21 @@ mod tests {
     use crate::testing::machine;
 
     #[test]
-    fn a_quick_run_has_both_orders_and_every_state() {
+    fn quick_run_has_all_orders_and_states() {
         let quick = cases(&machine(), Effort::Quick);
         assert_eq!(quick, [case(Direct, Random, 8), case(Uncached, Sequential, 8), case(Cached, Random, 8)]);
     }
 
     #[test]
-    fn another_size_is_of_what_comes_from_the_server() {
-        let sizes = |effort| cases(&machine(), effort).iter().map(|case| at_size(case, 100 * MIB)).collect::<Vec<_>>();
+    fn size_changes_only_remote_cases() {
+        let sizes =
+            |effort| cases(&machine(), effort).iter().map(|case| case_at_size(case, 100 * MIB)).collect::<Vec<_>>();
         let quick = sizes(Effort::Quick);
         assert_eq!(quick, [case(Direct, Random, 100), case(Uncached, Sequential, 100), case(Cached, Random, 8)]);
     }
 
     #[test]
-    fn every_published_size_is_read_in_every_way_by_a_thorough_run() {
+    fn thorough_run_has_published_sizes() {
         let all = cases(&machine(), Effort::Thorough);
         assert_eq!(all.len(), 8 * 3 * 2);
         for (cache, order, size) in [(Direct, Sequential, 1), (Cached, Random, 64), (Uncached, Random, 128)] {
@@ -240,16 +247,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_read_in_order_through_an_empty_cache_is_read_ahead() {
-        assert!(reads_ahead(&case(Uncached, Sequential, 1)));
-        assert_eq!([1, 8, 128].map(|size| ahead(size * MIB)), [256, 2048, 2048]);
+    fn only_uncached_sequential_reads_ahead() {
+        assert!(has_read_ahead(&case(Uncached, Sequential, 1)));
+        assert_eq!([1, 8, 128].map(|size| read_ahead_blocks(size * MIB)), [256, 2048, 2048]);
         for (cache, order) in [(Uncached, Random), (Direct, Sequential), (Cached, Sequential)] {
-            assert!(!reads_ahead(&case(cache, order, 1)));
+            assert!(!has_read_ahead(&case(cache, order, 1)));
         }
     }
 
     #[test]
-    fn the_middle_is_the_upper_one_of_two() {
-        assert_eq!([middle(vec![3.0, 1.0, 2.0]), middle(vec![1.0, 2.0]), middle(vec![])], [2.0, 2.0, 0.0]);
+    fn upper_median_of_two_is_larger() {
+        assert_eq!(
+            [upper_median(vec![3.0, 1.0, 2.0]), upper_median(vec![1.0, 2.0]), upper_median(vec![])],
+            [2.0, 2.0, 0.0]
+        );
     }
 }

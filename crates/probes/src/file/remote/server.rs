@@ -7,19 +7,19 @@
 use std::fs::File;
 use std::path::Path;
 
-use kelvin_catalogue::file::{AskedDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
-use kelvin_file::cache::State;
-use kelvin_file::{Engine, How, Order, Pages, Reader, Requests, Tally, Target};
-use kelvin_harness::{Bench, Method, Probe, ProbeKind, Stop};
+use kelvin_catalogue::file::{LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
+use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, NoPrediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
-use super::super::cases::known;
-use super::super::data::{self, MIB};
+use super::super::cases::required_for_run;
 use super::super::read_ahead;
-use super::place::{self, BLOCK};
-use super::requests::Counted;
+use super::super::test_files::{self, MIB};
+use super::directory_reader::{self, BLOCK};
+use super::nfs_requests::NfsMount;
 use kelvin_model::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
@@ -49,9 +49,9 @@ pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     },
     metrics: &[&REMOTE_ROUND_TRIP, &REMOTE_ATTRIBUTES],
     inputs: &[],
-    cases: |_, _| AskedDirectory::ALL.iter().map(|&directory| Case::new().at(directory)).collect(),
-    run: ask,
-    predict: |_, _, _| Err(NoPrediction::because("the distance to a server is a fact of the network")),
+    cases: |_, _| LookupDirectory::ALL.iter().map(|&directory| Case::new().with_word(directory)).collect(),
+    run: time_lookups,
+    predict: |_, _, _| Err(NoPrediction::new("the distance to a server is a fact of the network")),
 };
 
 pub(crate) static RATE_PROBE: Probe = Probe {
@@ -74,8 +74,8 @@ pub(crate) static RATE_PROBE: Probe = Probe {
     metrics: &[&REMOTE_RATE],
     inputs: &[],
     cases: |_, _| vec![Case::new()],
-    run: stream,
-    predict: |_, _, _| Err(NoPrediction::because("the rate of a server is a fact of the network and of the server")),
+    run: time_stream,
+    predict: |_, _, _| Err(NoPrediction::new("the rate of a server is a fact of the network and of the server")),
 };
 
 pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
@@ -100,26 +100,26 @@ pub(crate) static READ_AHEAD_PROBE: Probe = Probe {
     metrics: &[&REMOTE_READ_AHEAD],
     inputs: &[],
     cases: |_, _| vec![Case::new()],
-    run: windows,
-    predict: |_, _, _| Err(NoPrediction::because("the limit of read-ahead is a setting, and this is its effect")),
+    run: record_windows,
+    predict: |_, _, _| Err(NoPrediction::new("the limit of read-ahead is a setting, and this is its effect")),
 };
 
 /// Lookups over which the requests of one are counted.
-const COUNTED: u64 = 16;
+const COUNTED_LOOKUPS: u64 = 16;
 /// Bytes of the file that the server is measured by, and of the large request: seconds over a slow link, and on a fast one much
 /// longer than a block.
 const FILE_BYTES: u64 = 8 * MIB;
-const LARGE: usize = 4 << 20;
+const LARGE_REQUEST: usize = 4 << 20;
 
-fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let directory = match known(AskedDirectory::of(case), case)? {
-        AskedDirectory::Remote => bench.remote()?.to_owned(),
-        AskedDirectory::Local => bench.scratch().to_owned(),
+fn time_lookups(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let directory = match required_for_run(LookupDirectory::of(case), case)? {
+        LookupDirectory::Remote => bench.remote()?.to_owned(),
+        LookupDirectory::Local => bench.scratch().to_owned(),
     };
-    let mut lookups = Lookups::new(bench, &directory);
-    let requests = lookups.requests()?;
-    bench.note(format!("{}{}", kind(&directory)?.name(), requests.map_or_else(String::new, of_a_lookup)));
-    bench.time_each([&REMOTE_ROUND_TRIP], |clock| Ok([lookups.next(clock)? / requests.unwrap_or(1)]))?;
+    let mut lookups = FreshLookups::new(bench, &directory);
+    let requests = lookups.requests_per_lookup()?;
+    bench.note(format!("{}{}", kind(&directory)?.name(), requests.map_or_else(String::new, describe_lookup)));
+    bench.time_each([&REMOTE_ROUND_TRIP], |clock| Ok([lookups.time_next(clock)? / requests.unwrap_or(1)]))?;
     let file = empty_file(&directory)?;
     bench.time(&REMOTE_ATTRIBUTES, |iterations| {
         for _ in 0..iterations {
@@ -130,24 +130,24 @@ fn ask(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
 }
 
 /// `, a lookup is 2 requests to the server`.
-fn of_a_lookup(requests: u64) -> String {
+fn describe_lookup(requests: u64) -> String {
     format!(", a lookup is {requests} request{} to the server", if requests == 1 { "" } else { "s" })
 }
 
 /// Lookups of names that were never used before.
-struct Lookups<'a> {
+struct FreshLookups<'a> {
     directory: &'a Path,
     stem: String,
     made: u64,
 }
 
-impl<'a> Lookups<'a> {
+impl<'a> FreshLookups<'a> {
     fn new(bench: &Bench<'_>, directory: &'a Path) -> Self {
         Self { directory, stem: format!("kelvin-none-{}-{:x}", std::process::id(), bench.seed()), made: 0 }
     }
 
     /// The ticks of the next one.
-    fn next(&mut self, clock: Clock) -> Result<u64, Stop> {
+    fn time_next(&mut self, clock: Clock) -> Result<u64, ProbeError> {
         self.made += 1;
         let path = self.directory.join(format!("{}-{}", self.stem, self.made));
         let begun = clock.start();
@@ -155,89 +155,94 @@ impl<'a> Lookups<'a> {
         let ticks = clock.stop().wrapping_sub(begun);
         match outcome {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(ticks),
-            Err(error) => Err(Stop::fail(format!("cannot look for {}: {error}", path.display()))),
-            Ok(_) => Err(Stop::fail(format!("{} exists, and kelvin did not make it", path.display()))),
+            Err(error) => Err(ProbeError::fail(format!("cannot look for {}: {error}", path.display()))),
+            Ok(_) => Err(ProbeError::fail(format!("{} exists, and kelvin did not make it", path.display()))),
         }
     }
 
     /// Requests for one of them, where a client counts them.
-    fn requests(&mut self) -> Result<Option<u64>, Stop> {
-        let Some(counted) = Counted::of(self.directory) else { return Ok(None) };
-        let all = counted.during(|| (0..COUNTED).try_for_each(|_| self.next(Clock::MonotonicRaw).map(drop)))?;
-        Ok(Some(nearest(all, COUNTED)))
+    fn requests_per_lookup(&mut self) -> Result<Option<u64>, ProbeError> {
+        let Some(counted) = NfsMount::find(self.directory) else { return Ok(None) };
+        let all = counted
+            .count_during(|| (0..COUNTED_LOOKUPS).try_for_each(|_| self.time_next(Clock::MonotonicRaw).map(drop)))?;
+        Ok(Some(rounded_ratio(all, COUNTED_LOOKUPS)))
     }
 }
 
 /// The nearest whole number of requests for one of so many, at least 1.
-fn nearest(requests: u64, of: u64) -> u64 {
+fn rounded_ratio(requests: u64, of: u64) -> u64 {
     ((requests + of / 2) / of).max(1)
 }
 
 /// A file of a directory that is open for reading, and for nothing else: of such a one an NFSv4 server may leave the attributes
 /// to its client.
-fn empty_file(directory: &Path) -> Result<File, Stop> {
+fn empty_file(directory: &Path) -> Result<File, ProbeError> {
     let path = directory.join(format!("kelvin-empty-{}", std::process::id()));
     let made = File::create(&path).and_then(|made| made.sync_all());
-    made.and_then(|()| File::open(&path)).map_err(|error| data::cannot("make", &path, &error))
+    made.and_then(|()| File::open(&path)).map_err(|error| test_files::io_failure("make", &path, &error))
 }
 
-fn stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn time_stream(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let directory = bench.remote()?.to_owned();
-    let target = place::file(bench, &directory, FILE_BYTES)?;
-    place::can_be_direct(&target, &directory)?;
-    let [mut large, mut small] = [Request::of(&target, LARGE)?, Request::of(&target, BLOCK)?];
+    let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
+    directory_reader::check_direct_io(&target, &directory)?;
+    let [mut large, mut small] = [FirstRequest::new(&target, LARGE_REQUEST)?, FirstRequest::new(&target, BLOCK)?];
     bench.note(format!(
         "{}, requests of {} and {}",
         kind(&directory)?.name(),
-        bytes(LARGE as u64),
+        bytes(LARGE_REQUEST as u64),
         bytes(BLOCK as u64)
     ));
-    bench.time_each_work([&REMOTE_RATE], (LARGE - BLOCK) as f64, |clock| {
+    bench.time_each_work([&REMOTE_RATE], (LARGE_REQUEST - BLOCK) as f64, |clock| {
         let (whole, first) = (large.read(clock)?, small.read(clock)?);
-        Ok([beyond(whole, first)])
+        Ok([beyond_first_block(whole, first)])
     })
 }
 
 /// The ticks of a whole beyond its first block; all of them, where a disturbance made the first block as long as that.
-fn beyond(whole: u64, first: u64) -> u64 {
+fn beyond_first_block(whole: u64, first: u64) -> u64 {
     if whole > first { whole - first } else { whole }
 }
 
 /// The first request of a pass, again and again.
-struct Request {
+struct FirstRequest {
     reader: Reader,
-    first: Requests,
+    first: BlockRequests,
 }
 
-impl Request {
-    fn of(target: &Target, block: usize) -> Result<Self, Stop> {
-        let how =
-            How { access: State::Direct.access(), block, order: Order::Sequential, pages: Pages::of_buffer(block) };
-        let reader = Engine::Pread.open(target, how).map_err(data::stopped)?;
-        Ok(Self { reader, first: Requests::new(0..target.bytes(), block, Order::Sequential).at_most(1) })
+impl FirstRequest {
+    fn new(target: &Target, block: usize) -> Result<Self, ProbeError> {
+        let how = ReadOptions {
+            access: PageCacheState::Direct.access(),
+            block,
+            order: BlockOrder::Sequential,
+            pages: PagePolicy::for_buffer(block),
+        };
+        let reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
+        Ok(Self { reader, first: BlockRequests::new(0..target.bytes(), block, BlockOrder::Sequential).limit(1) })
     }
 
     /// Its ticks.
-    fn read(&mut self, clock: Clock) -> Result<u64, Stop> {
-        let (mut tally, mut first) = (Tally::default(), self.first.clone());
+    fn read(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+        let (mut tally, mut first) = (IoTally::default(), self.first.clone());
         let begun = clock.start();
         let outcome = self.reader.read(&mut first, &mut tally);
         let ticks = clock.stop().wrapping_sub(begun);
-        outcome.map_err(data::stopped)?;
-        let wanted = Tally { bytes: self.first.block() as u64, requests: 1 };
+        outcome.map_err(test_files::probe_error)?;
+        let wanted = IoTally { bytes: self.first.block() as u64, requests: 1 };
         if tally == wanted {
             Ok(ticks)
         } else {
-            Err(Stop::fail(format!("a request came to {tally:?}, not {wanted:?}")))
+            Err(ProbeError::fail(format!("a request came to {tally:?}, not {wanted:?}")))
         }
     }
 }
 
-fn windows(bench: &mut Bench<'_>, _: &Case) -> Result<(), Stop> {
+fn record_windows(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
     let directory = bench.remote()?.to_owned();
-    let target = place::file(bench, &directory, FILE_BYTES)?;
-    let steps = read_ahead::missed(&target)?;
-    bench.note(read_ahead::in_words(&steps));
+    let target = directory_reader::remote_file(bench, &directory, FILE_BYTES)?;
+    let steps = read_ahead::missed_page_steps(&target)?;
+    bench.note(read_ahead::describe_steps(&steps));
     bench.record(&REMOTE_READ_AHEAD, most_frequent(&steps).map(|step| step as f64).into_iter().collect());
     Ok(())
 }
@@ -253,17 +258,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_of_a_lookup_are_a_whole_number() {
+    fn requests_per_lookup_are_rounded() {
         // Attributes of the directory that expired in between are one request more, once.
         for (requests, each) in [(0, 1), (16, 1), (17, 1), (32, 2), (63, 4), (65, 4)] {
-            assert_eq!(nearest(requests, 16), each, "{requests} of 16");
+            assert_eq!(rounded_ratio(requests, 16), each, "{requests} of 16");
         }
-        assert_eq!(of_a_lookup(1), ", a lookup is 1 request to the server");
-        assert_eq!(of_a_lookup(4), ", a lookup is 4 requests to the server");
+        assert_eq!(describe_lookup(1), ", a lookup is 1 request to the server");
+        assert_eq!(describe_lookup(4), ", a lookup is 4 requests to the server");
     }
 
     #[test]
-    fn windows_seen_together_do_not_count() {
+    fn merged_windows_are_ignored() {
         // As seen over a link of 20 ms, by a process that was kept waiting.
         assert_eq!(most_frequent(&[16, 32, 64, 128, 256, 256, 512, 256, 512, 256, 16]), Some(256));
         assert_eq!(most_frequent(&[16, 32, 16, 32]), Some(32));
@@ -271,7 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_first_block_leaves_the_whole() {
-        assert_eq!([beyond(100, 30), beyond(100, 100), beyond(100, 130)], [70, 100, 100]);
+    fn disturbed_first_block_is_not_subtracted() {
+        assert_eq!(
+            [beyond_first_block(100, 30), beyond_first_block(100, 100), beyond_first_block(100, 130)],
+            [70, 100, 100]
+        );
     }
 }

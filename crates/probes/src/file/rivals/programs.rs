@@ -8,78 +8,78 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use kelvin_catalogue::Rival;
-use kelvin_file::cache::State;
-use kelvin_file::{Order, Target};
-use kelvin_harness::Stop;
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::{BlockOrder, Target};
+use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::spawn::of_process;
+use kelvin_sys::thread_spawn::process_error;
 
-use super::{Side, Task};
+use super::{RivalTask, SideResult};
 use crate::program::Program;
 
 /// Bytes that lmbench's programs read at a time: bench.h.
 pub(super) const XFERSIZE: u64 = 64 << 10;
 /// Longest file name that bw_file_rd accepts, in bytes.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LENGTH: usize = 255;
 /// Most times that cat is given the file: far below the longest possible command line.
-const MOST_COPIES: u64 = 256;
+const MAX_CAT_COPIES: u64 = 256;
 /// Time limit for a program to read the file once while it is observed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Whether it writes what it reads to its standard output, block by block.
-pub(super) const fn writes(rival: Rival) -> bool {
+pub(super) const fn writes_output(rival: Rival) -> bool {
     matches!(rival, Rival::Dd | Rival::Cat)
 }
 
 /// An installed program that reads files.
 #[derive(Debug)]
-pub(super) struct Tool(Program);
+pub(super) struct ReadTool(Program);
 
-impl Tool {
+impl ReadTool {
     /// The program, if it is installed.
-    pub(super) fn find(program: Rival) -> Result<Self, Stop> {
+    pub(super) fn find(program: Rival) -> Result<Self, ProbeError> {
         Program::find(program).map(Self)
     }
 
     /// What it is.
-    pub(super) fn words(&self) -> String {
-        self.0.words()
+    pub(super) fn describe(&self) -> String {
+        self.0.describe()
     }
 
     /// Whether it sums each word that it has read.
-    pub(super) fn sums_up(&self) -> bool {
+    pub(super) fn computes_digest(&self) -> bool {
         self.0.rival == Rival::BwFileRd
     }
 
     /// The bytes of its reads where its user has no choice.
-    pub(super) fn own_block(&self, target: &Target) -> Result<u64, Stop> {
+    pub(super) fn fixed_block(&self, target: &Target) -> Result<u64, ProbeError> {
         match self.0.rival {
             Rival::BwFileRd => Ok(XFERSIZE),
-            _ => block_seen(&self.0.path, target),
+            _ => observe_cat_block(&self.0.path, target),
         }
     }
 
     /// Its side of a task.
-    pub(super) fn read(&self, task: &Task) -> Result<Side, Stop> {
+    pub(super) fn run(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         match self.0.rival {
             Rival::Fio => self.fio(task),
             Rival::Dd => self.dd(task),
             Rival::Cat => self.cat(task),
             Rival::BwFileRd => self.bw_file_rd(task),
-            Rival::Perf | Rival::Iperf3 => Err(Stop::fail(format!("{} reads no files", self.0.rival.name()))),
+            Rival::Perf | Rival::Iperf3 => Err(ProbeError::fail(format!("{} reads no files", self.0.rival.name()))),
         }
     }
 
-    fn fio(&self, task: &Task) -> Result<Side, Stop> {
+    fn fio(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         let (pattern, seed) = match task.order {
-            Order::Sequential => ("read", 1),
+            BlockOrder::Sequential => ("read", 1),
             // fio takes 32 bits of it.
-            Order::Random { seed } => ("randread", seed & u64::from(u32::MAX)),
+            BlockOrder::Random { seed } => ("randread", seed & u64::from(u32::MAX)),
         };
-        let output = self.0.output(
+        let output = self.0.run_checked(
             self.0
                 .command()
-                .arg(joined("--filename=", &escaped(task.target.path())))
+                .arg(option_with_value("--filename=", &escape_fio_path(task.target.path())))
                 .args(["--name=kelvin", "--readonly", "--thread", "--time_based", "--ioengine=psync", "--invalidate=0"])
                 .args(["--disable_lat=1", "--disable_clat=1", "--disable_slat=1", "--disable_bw_measurement=1"])
                 .args(["--output-format=terse", "--terse-version=3", "--norandommap=0", "--randrepeat=0"])
@@ -88,60 +88,62 @@ impl Tool {
                 .arg(format!("--randseed={seed}"))
                 .arg(format!("--bs={}", task.block))
                 .arg(format!("--size={}", task.bytes))
-                .arg(format!("--direct={}", u8::from(task.state == State::Direct))),
+                .arg(format!("--direct={}", u8::from(task.state == PageCacheState::Direct))),
         )?;
-        let (bytes, seconds) = terse(&output.printed)
-            .ok_or_else(|| Stop::fail(format!("fio reports nothing about its reading: {}", output.words())))?;
-        timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {seconds:.3} s"))
+        let (bytes, seconds) = parse_fio_terse(&output.printed)
+            .ok_or_else(|| ProbeError::fail(format!("fio reports nothing about its reading: {}", output.one_line())))?;
+        side_result(bytes, seconds, format!("by its own clock, {bytes} bytes in {seconds:.3} s"))
     }
 
-    fn dd(&self, task: &Task) -> Result<Side, Stop> {
+    fn dd(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         let (mut bytes, mut seconds, mut passes) = (0, 0.0, 0);
         while seconds < task.time.as_secs_f64() {
             let mut command = self.0.command();
-            command.arg(joined("if=", task.target.path().as_os_str())).arg("of=/dev/null");
+            command.arg(option_with_value("if=", task.target.path().as_os_str())).arg("of=/dev/null");
             command.arg(format!("bs={}", task.block)).arg(format!("count={}", task.bytes / task.block));
-            if task.state == State::Direct {
+            if task.state == PageCacheState::Direct {
                 command.arg("iflag=direct");
             }
-            let output = self.0.output(&mut command)?;
-            let (copied, took) = copied(&output.complaint)
+            let output = self.0.run_checked(&mut command)?;
+            let (copied, took) = parse_dd_summary(&output.complaint)
                 .filter(|&(copied, took)| copied == task.bytes / task.block * task.block && took > 0.0)
-                .ok_or_else(|| Stop::fail(format!("dd was to copy {} bytes: {}", task.bytes, output.words())))?;
+                .ok_or_else(|| {
+                    ProbeError::fail(format!("dd was to copy {} bytes: {}", task.bytes, output.one_line()))
+                })?;
             (bytes, seconds, passes) = (bytes + copied, seconds + took, passes + 1);
         }
-        timed(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
+        side_result(bytes, seconds, format!("by its own clock, {bytes} bytes in {passes} passes and {seconds:.3} s"))
     }
 
     /// cat has no clock: its start and its end take the same time for a file once and for the file many times, and so cancel in
     /// the difference.
-    fn cat(&self, task: &Task) -> Result<Side, Stop> {
-        let read = |copies: u64| -> Result<f64, Stop> {
+    fn cat(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
+        let read = |copies: u64| -> Result<f64, ProbeError> {
             let mut command = self.0.command();
             command.args((0..copies).map(|_| task.target.path())).stdout(Stdio::null());
             let begun = monotonic();
-            self.0.output(&mut command)?;
+            self.0.run_checked(&mut command)?;
             Ok((monotonic() - begun) as f64 / 1e9)
         };
         // The first run finds the program itself in memory or not.
         read(1)?;
         let once = read(1)?;
-        let copies = ((task.time.as_secs_f64() / once) as u64).clamp(2, MOST_COPIES);
+        let copies = ((task.time.as_secs_f64() / once) as u64).clamp(2, MAX_CAT_COPIES);
         let many = read(copies)?;
-        let side = beyond_once(task.bytes, copies, [once, many])?;
-        Ok(Side { bytes: Some((copies + 2) * task.bytes), ..side })
+        let side = time_of_extra_copies(task.bytes, copies, [once, many])?;
+        Ok(SideResult { bytes: Some((copies + 2) * task.bytes), ..side })
     }
 
-    fn bw_file_rd(&self, task: &Task) -> Result<Side, Stop> {
+    fn bw_file_rd(&self, task: &RivalTask) -> Result<SideResult, ProbeError> {
         let path = task.target.path();
-        if path.as_os_str().len() > LONGEST_NAME {
-            return Err(Stop::skip(format!(
-                "needs a name of at most {LONGEST_NAME} bytes for bw_file_rd, and not {}; choose another directory by --dir",
+        if path.as_os_str().len() > MAX_NAME_LENGTH {
+            return Err(ProbeError::skip(format!(
+                "needs a name of at most {MAX_NAME_LENGTH} bytes for bw_file_rd, and not {}; choose another directory by --dir",
                 path.display()
             )));
         }
         let repetitions = 2;
-        let output = self.0.output(
+        let output = self.0.run_checked(
             // Without its calibration of the clock, which takes seconds; a pass is far longer than the clock's steps.
             self.0
                 .command()
@@ -150,34 +152,34 @@ impl Tool {
                 .args(["-W", "0", "-N", &repetitions.to_string(), &task.bytes.to_string(), "io_only"])
                 .arg(path),
         )?;
-        let rate = megabytes(&output.complaint)
-            .ok_or_else(|| Stop::fail(format!("bw_file_rd reports no rate: {}", output.words())))?;
+        let rate = parse_bw_file_rd(&output.complaint)
+            .ok_or_else(|| ProbeError::fail(format!("bw_file_rd reports no rate: {}", output.one_line())))?;
         let words = format!("by its own clock, {:.2} MB a second in {repetitions} repetitions", rate / 1e6);
-        Ok(Side { rate, bytes: None, words })
+        Ok(SideResult { rate, bytes: None, words })
     }
 }
 
-fn timed(bytes: u64, seconds: f64, words: String) -> Result<Side, Stop> {
+fn side_result(bytes: u64, seconds: f64, words: String) -> Result<SideResult, ProbeError> {
     if seconds > 0.0 && bytes > 0 {
-        return Ok(Side { rate: bytes as f64 / seconds, bytes: Some(bytes), words });
+        return Ok(SideResult { rate: bytes as f64 / seconds, bytes: Some(bytes), words });
     }
-    Err(Stop::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
+    Err(ProbeError::fail(format!("{bytes} bytes in {seconds} s are no rate: {words}")))
 }
 
 /// The time of so many copies of so many bytes beyond one of them: the program's start cancels in the difference.
-fn beyond_once(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<Side, Stop> {
+fn time_of_extra_copies(bytes: u64, copies: u64, [once, many]: [f64; 2]) -> Result<SideResult, ProbeError> {
     let words = format!("once in {once:.3} s, {copies} times in {many:.3} s, by the wall clock");
-    timed((copies - 1) * bytes, many - once, words)
+    side_result((copies - 1) * bytes, many - once, words)
 }
 
-fn joined(option: &str, value: &OsStr) -> OsString {
+fn option_with_value(option: &str, value: &OsStr) -> OsString {
     let mut whole = OsString::from(option);
     whole.push(value);
     whole
 }
 
 /// A path as fio takes it: a colon would begin the next one.
-fn escaped(path: &Path) -> OsString {
+fn escape_fio_path(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes();
     let escaped: Vec<u8> = bytes
         .iter()
@@ -187,7 +189,7 @@ fn escaped(path: &Path) -> OsString {
 }
 
 /// Bytes and seconds of reading in fio's terse output, version 3: the sixth field is KiB, the ninth milliseconds.
-fn terse(text: &str) -> Option<(u64, f64)> {
+fn parse_fio_terse(text: &str) -> Option<(u64, f64)> {
     let line = text.lines().find(|line| line.starts_with("3;"))?;
     let fields: Vec<&str> = line.split(';').collect();
     let error: u64 = fields.get(4)?.parse().ok()?;
@@ -197,7 +199,7 @@ fn terse(text: &str) -> Option<(u64, f64)> {
 }
 
 /// Bytes and seconds in dd's last line: `67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s`.
-fn copied(text: &str) -> Option<(u64, f64)> {
+fn parse_dd_summary(text: &str) -> Option<(u64, f64)> {
     let line = text.lines().find(|line| line.contains(" copied, "))?;
     let bytes = line.split_whitespace().next()?.parse().ok()?;
     let seconds = line.split_once(" copied, ")?.1.split_whitespace().next()?.parse().ok()?;
@@ -205,7 +207,7 @@ fn copied(text: &str) -> Option<(u64, f64)> {
 }
 
 /// Bytes per second in bw_file_rd's output: megabytes of the file, and megabytes a second.
-fn megabytes(text: &str) -> Option<f64> {
+fn parse_bw_file_rd(text: &str) -> Option<f64> {
     let mut fields = text.lines().next()?.split_whitespace();
     let (_, rate): (f64, f64) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     (fields.next().is_none() && rate > 0.0).then_some(rate * 1e6)
@@ -213,35 +215,36 @@ fn megabytes(text: &str) -> Option<f64> {
 
 /// The bytes of cat's reads: it is given the file and then its standard input, on which it waits while the kernel's count of
 /// its calls is read.
-fn block_seen(cat: &Path, target: &Target) -> Result<u64, Stop> {
+fn observe_cat_block(cat: &Path, target: &Target) -> Result<u64, ProbeError> {
     let mut command = Command::new(cat);
     command.arg(target.path()).arg("-").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command
         .spawn()
-        .map_err(of_process)
-        .map_err(|error| Stop::fail(format!("cannot run {}: {error}", cat.display())))?;
-    let reading = Waiting(child);
+        .map_err(process_error)
+        .map_err(|error| ProbeError::fail(format!("cannot run {}: {error}", cat.display())))?;
+    let reading = BlockedChild(child);
     let counters = format!("/proc/{}/io", reading.0.id());
-    let deadline = monotonic() + PATIENCE.as_nanos() as u64;
+    let deadline = monotonic() + OBSERVE_TIMEOUT.as_nanos() as u64;
     while monotonic() < deadline {
-        let text = fs::read_to_string(&counters)
-            .map_err(|error| Stop::skip(format!("needs {counters}, from which cat's block is derived: {error}")))?;
-        if let Some(block) = block_of(&text, target.bytes()) {
+        let text = fs::read_to_string(&counters).map_err(|error| {
+            ProbeError::skip(format!("needs {counters}, from which cat's block is derived: {error}"))
+        })?;
+        if let Some(block) = block_from_counters(&text, target.bytes()) {
             return Ok(block);
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    Err(Stop::skip(format!(
+    Err(ProbeError::skip(format!(
         "needs a cat that reads by calls which {counters} counts: after {} s it had not read {} bytes",
-        PATIENCE.as_secs(),
+        OBSERVE_TIMEOUT.as_secs(),
         target.bytes()
     )))
 }
 
 /// A program that waits for its standard input; ended and reaped when dropped.
-struct Waiting(Child);
+struct BlockedChild(Child);
 
-impl Drop for Waiting {
+impl Drop for BlockedChild {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -249,7 +252,7 @@ impl Drop for Waiting {
 }
 
 /// The bytes of a call, a power of two, by the counters of a process that has read so many bytes of a file and little else.
-fn block_of(counters: &str, bytes: u64) -> Option<u64> {
+fn block_from_counters(counters: &str, bytes: u64) -> Option<u64> {
     let count = |name: &str| counters.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let (read, calls) = (count("rchar:")?, count("syscr:")?);
     if read < bytes || calls == 0 {
@@ -263,64 +266,64 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_say_of_themselves_is_understood() {
+    fn program_outputs_are_parsed() {
         let fio = "fio: some notice\n3;fio-3.33;kelvin;0;0;183288;1814732;453683;101;0;0;0.000000\n";
-        assert_eq!(terse(fio), Some((183_288 << 10, 0.101)));
-        assert_eq!(terse("3;fio-3.33;kelvin;0;5;183288;1814732;453683;101;0\n"), None);
-        assert_eq!(terse("4;fio-3.33;kelvin\n"), None);
+        assert_eq!(parse_fio_terse(fio), Some((183_288 << 10, 0.101)));
+        assert_eq!(parse_fio_terse("3;fio-3.33;kelvin;0;5;183288;1814732;453683;101;0\n"), None);
+        assert_eq!(parse_fio_terse("4;fio-3.33;kelvin\n"), None);
         let gnu = "512+0 records in\n512+0 records out\n67108864 bytes (67 MB, 64 MiB) copied, 0.0123 s, 5.5 GB/s\n";
         let busybox =
             "512+0 records in\n512+0 records out\n67108864 bytes (64.0MB) copied, 0.023416 seconds, 2.7GB/s\n";
-        assert_eq!(copied(gnu), Some((67_108_864, 0.0123)));
-        assert_eq!(copied(busybox), Some((67_108_864, 0.023416)));
-        assert_eq!(copied("dd: failed to open\n"), None);
-        assert_eq!(megabytes("67.11 2294.28\n"), Some(2_294_280_000.0));
-        assert_eq!(megabytes("Usage: bw_file_rd [-C]\n"), None);
-        assert_eq!(megabytes("67.11 0.00\n"), None);
+        assert_eq!(parse_dd_summary(gnu), Some((67_108_864, 0.0123)));
+        assert_eq!(parse_dd_summary(busybox), Some((67_108_864, 0.023416)));
+        assert_eq!(parse_dd_summary("dd: failed to open\n"), None);
+        assert_eq!(parse_bw_file_rd("67.11 2294.28\n"), Some(2_294_280_000.0));
+        assert_eq!(parse_bw_file_rd("Usage: bw_file_rd [-C]\n"), None);
+        assert_eq!(parse_bw_file_rd("67.11 0.00\n"), None);
     }
 
     #[test]
-    fn the_block_is_seen_from_the_calls() {
+    fn block_is_derived_from_call_counts() {
         let counters = |read: u64, calls: u64| format!("rchar: {read}\nwchar: 9\nsyscr: {calls}\nsyscw: 512\n");
         // 512 calls for the file, and a few before and at its end.
-        assert_eq!(block_of(&counters((64 << 20) + 5000, 520), 64 << 20), Some(128 << 10));
-        assert_eq!(block_of(&counters((64 << 20) + 5000, 262), 64 << 20), Some(256 << 10));
-        assert_eq!(block_of(&counters(64 << 19, 262), 64 << 20), None);
+        assert_eq!(block_from_counters(&counters((64 << 20) + 5000, 520), 64 << 20), Some(128 << 10));
+        assert_eq!(block_from_counters(&counters((64 << 20) + 5000, 262), 64 << 20), Some(256 << 10));
+        assert_eq!(block_from_counters(&counters(64 << 19, 262), 64 << 20), None);
     }
 
     #[test]
-    fn a_path_is_one_name_to_fio() {
-        assert_eq!(escaped(Path::new("/a:b\\c")), OsStr::new("/a\\:b\\\\c"));
+    fn fio_path_is_escaped() {
+        assert_eq!(escape_fio_path(Path::new("/a:b\\c")), OsStr::new("/a\\:b\\\\c"));
     }
 
-    fn script(directory: &Path, program: Rival, text: &str) -> Tool {
-        Tool(crate::program::script(directory, program, text))
+    fn script(directory: &Path, program: Rival, text: &str) -> ReadTool {
+        ReadTool(crate::program::script_program(directory, program, text))
     }
 
-    fn task(directory: &Path) -> Task {
+    fn task(directory: &Path) -> RivalTask {
         let path = directory.join("data");
         fs::write(&path, vec![7; 1 << 20]).unwrap();
         let target = Target::find(&path).unwrap();
-        let (order, state, time) = (Order::Sequential, State::Cached, Duration::from_millis(50));
-        Task { target, bytes: 1 << 20, block: 4096, order, state, summed: false, time }
+        let (order, state, time) = (BlockOrder::Sequential, PageCacheState::Cached, Duration::from_millis(50));
+        RivalTask { target, bytes: 1 << 20, block: 4096, order, state, computes_digest: false, time }
     }
 
     #[test]
-    fn passes_are_added_up_until_their_time_is_enough() {
+    fn passes_accumulate_until_time_is_reached() {
         let directory = tempfile::tempdir().unwrap();
         let says = "echo '1048576 bytes (1.0 MB, 1.0 MiB) copied, 0.02 s, 52 MB/s' >&2";
         let dd = script(directory.path(), Rival::Dd, says);
-        let side = dd.read(&task(directory.path())).unwrap();
+        let side = dd.run(&task(directory.path())).unwrap();
         // Three passes of 20 ms for 50.
         assert_eq!(side.bytes, Some(3 << 20));
         assert!((side.rate - 52_428_800.0).abs() < 1.0, "{side:?}");
     }
 
     #[test]
-    fn a_program_that_reads_less_or_fails_gives_no_rate() {
+    fn short_or_failed_read_has_no_rate() {
         let directory = tempfile::tempdir().unwrap();
-        let fails = |program, text: &str| match script(directory.path(), program, text).read(&task(directory.path())) {
-            Err(Stop::Fail(why)) => why,
+        let fails = |program, text: &str| match script(directory.path(), program, text).run(&task(directory.path())) {
+            Err(ProbeError::Fail(why)) => why,
             other => panic!("{other:?}"),
         };
         let short = fails(Rival::Dd, "echo '1044480 bytes copied, 0.02 s, 52 MB/s' >&2");
@@ -332,10 +335,12 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_a_program_is_not_in_its_rate() {
+    fn start_time_is_not_in_rate() {
         // 30 ms to start, and then 10 ms for each file.
-        let side = beyond_once(1 << 20, 5, [0.040, 0.080]).unwrap();
+        let side = time_of_extra_copies(1 << 20, 5, [0.040, 0.080]).unwrap();
         assert!((side.rate - (1 << 20) as f64 / 0.010).abs() < 1.0, "{side:?}");
-        assert!(matches!(beyond_once(1 << 20, 5, [0.040, 0.040]), Err(Stop::Fail(why)) if why.contains("no rate")));
+        assert!(
+            matches!(time_of_extra_copies(1 << 20, 5, [0.040, 0.040]), Err(ProbeError::Fail(why)) if why.contains("no rate"))
+        );
     }
 }

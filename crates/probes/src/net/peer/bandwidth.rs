@@ -6,15 +6,15 @@ use kelvin_catalogue::net::{
     PEER_BANDWIDTH, PEER_BANDWIDTH_BURST, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod,
     StreamDirection,
 };
-use kelvin_harness::{Bench, Bounded, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, BoundedMetric, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, NoPrediction};
-use kelvin_wire::message::Direction;
+use kelvin_wire::message::TestDirection;
 
-use super::streams::{MESSAGE, Wanted, stream};
-use super::{AGENT, link_rate};
+use super::streams::{MESSAGE_BYTES, StreamSpec, run_streams};
+use super::{AGENT_PITFALL, link_rate};
 
 /// Fewest windows of a round: of three the median is left alone by one in which arrives what was lost, or held back, before it.
-const WINDOWS: u32 = 3;
+const MIN_WINDOWS: u32 = 3;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH.id.as_str(),
@@ -44,67 +44,79 @@ pub(in crate::net) static PROBE: Probe = Probe {
             "A bucket that lasts longer than a round, some seconds: all rounds then see the burst, or the first ones alone.",
             "A traffic shaper counts other bytes than the wire does, and is not part of the line rate.",
             "Loss: retransmitted segments are noted, by the side that sent them.",
-            AGENT,
+            AGENT_PITFALL,
         ],
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
     },
     metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
     inputs: &[],
     cases: |_, effort| match effort {
-        Effort::Quick => both_ways(1).to_vec(),
+        Effort::Quick => both_directions(1).to_vec(),
         // What more streams add depends on the hosts and the network, which seldom differs by direction.
-        Effort::Default => vec![streams(1), streams(2), streams(4), streams_back(1), streams_back(4)],
-        Effort::Thorough => [1, 2, 4].into_iter().flat_map(both_ways).collect(),
+        Effort::Default => vec![
+            streams_to_agent(1),
+            streams_to_agent(2),
+            streams_to_agent(4),
+            streams_from_agent(1),
+            streams_from_agent(4),
+        ],
+        Effort::Thorough => [1, 2, 4].into_iter().flat_map(both_directions).collect(),
     },
     run,
     predict: |facts, metric, _| match metric.id == PEER_BANDWIDTH.id {
         true => link_rate::predict(facts),
         false if metric.id == PEER_BANDWIDTH_BURST.id => {
-            Err(NoPrediction::because("no host knows what a shaper of the network has saved up"))
+            Err(NoPrediction::new("no host knows what a shaper of the network has saved up"))
         }
-        false => Err(NoPrediction::because("it depends on which of the link and the two hosts is the slowest")),
+        false => Err(NoPrediction::new("it depends on which of the link and the two hosts is the slowest")),
     },
 };
 
 /// For any number of streams. Data from the agent may arrive by another interface than packets to it leave by.
-pub(in crate::net) static BOUNDED: Bounded = Bounded {
+pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {
     metric: &PEER_BANDWIDTH,
-    most: |hardware, case| match StreamDirection::of(case) {
+    maximum: |hardware, case| match StreamDirection::of(case) {
         Some(StreamDirection::FromAgent) => None,
-        Some(StreamDirection::ToAgent) | None => link_rate::bound(hardware, link_rate::BARE_STREAM),
+        Some(StreamDirection::ToAgent) | None => link_rate::payload_bound(hardware, link_rate::MAX_STREAM_PAYLOAD),
     },
 };
 
 /// The case of so many streams to the agent.
-pub(super) fn streams(count: u64) -> Case {
-    Case::new().with(STREAMS, count).at(StreamDirection::ToAgent)
+pub(super) fn streams_to_agent(count: u64) -> Case {
+    Case::new().with_number(STREAMS, count).with_word(StreamDirection::ToAgent)
 }
 
 /// The case of so many streams from the agent.
-fn streams_back(count: u64) -> Case {
-    Case::new().with(STREAMS, count).at(StreamDirection::FromAgent)
+fn streams_from_agent(count: u64) -> Case {
+    Case::new().with_number(STREAMS, count).with_word(StreamDirection::FromAgent)
 }
 
-fn both_ways(count: u64) -> [Case; 2] {
-    [streams(count), streams_back(count)]
+fn both_directions(count: u64) -> [Case; 2] {
+    [streams_to_agent(count), streams_from_agent(count)]
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let count = STREAMS.of(case).filter(|count| (1..=16).contains(count));
-    let count = count.ok_or_else(|| Stop::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let count = STREAMS.number_in(case).filter(|count| (1..=16).contains(count));
+    let count = count.ok_or_else(|| ProbeError::fail(format!("the case needs 1 to 16 streams, not {case}")))?;
     let direction = match StreamDirection::of(case) {
-        Some(StreamDirection::ToAgent) => Direction::ToAgent,
-        Some(StreamDirection::FromAgent) => Direction::FromAgent,
-        None => return Err(Stop::fail(format!("the case needs direction to_agent or from_agent, not {case}"))),
+        Some(StreamDirection::ToAgent) => TestDirection::ToAgent,
+        Some(StreamDirection::FromAgent) => TestDirection::FromAgent,
+        None => return Err(ProbeError::fail(format!("the case needs direction to_agent or from_agent, not {case}"))),
     };
-    let wanted = Wanted { direction, streams: count as u32, way: SendMethod::Send, message: MESSAGE, windows: WINDOWS };
-    let streamed = stream(bench, wanted)?;
+    let wanted = StreamSpec {
+        direction,
+        streams: count as u32,
+        way: SendMethod::Send,
+        message: MESSAGE_BYTES,
+        windows: MIN_WINDOWS,
+    };
+    let streamed = run_streams(bench, wanted)?;
     streamed.notes.iter().for_each(|note| bench.note(note));
     bench.record(&PEER_BANDWIDTH, streamed.rates());
     if let Some(burst) = streamed.burst {
         bench.record(&PEER_BANDWIDTH_BURST, vec![burst.size]);
     }
-    bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![streamed.busy[0].fullest()]);
-    bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![streamed.busy[1].fullest()]);
+    bench.record(&PEER_BANDWIDTH_BUSY_HERE, vec![streamed.busy[0].max_share()]);
+    bench.record(&PEER_BANDWIDTH_BUSY_THERE, vec![streamed.busy[1].max_share()]);
     Ok(())
 }

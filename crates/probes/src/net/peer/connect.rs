@@ -8,20 +8,20 @@ use std::net::{SocketAddr, TcpStream};
 use kelvin_catalogue::net::{
     CLOSE, CONNECT, MESSAGE, PEER_CLOSE, PEER_CONNECT, PEER_CRR, PEER_PING, PEER_RTT, RTT_ICMP,
 };
-use kelvin_harness::{Bench, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, NoPrediction, Prediction};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
 use kelvin_wire::client;
-use kelvin_wire::message::Seen;
+use kelvin_wire::message::TestReport;
 
-use super::{AGENT, client, over, rtt, stopped, told};
-use crate::net::accepting::Accepts;
-use crate::net::connect::{self, time_calls, transact};
-use crate::net::messages::SMALL;
-use crate::net::ports;
-use crate::predict::Predicting;
+use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
+use crate::net::accept_server::AcceptServer;
+use crate::net::connect::{self, time_connect_and_close, transact};
+use crate::net::held_ports;
+use crate::net::message_sizes::SMALL_MESSAGE;
+use crate::prediction_builder::PredictionBuilder;
 
 /// What both say of ports.
-const PORTS: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \
+const PORTS_TEXT: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \
                      The agent answers the close by a reset, as in net.connect, so that none waits; those that do, \
                      because something on the path drops resets, are counted and noted. They delay nobody else: each \
                      round has its own port of the agent.";
@@ -43,11 +43,11 @@ pub(in crate::net) static PROBE: Probe = Probe {
         not_for: "The time of a request, for which a program of the other host must wake; the time until the server \
                   knows of the close.",
         pitfalls: &[
-            PORTS,
+            PORTS_TEXT,
             "A full accept queue: the first packet is sent again after a second, which shows as a maximum.",
             "A network that treats echo requests differently from connections: the prediction is then wrong, the \
              figure is not.",
-            AGENT,
+            AGENT_PITFALL,
         ],
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
     },
@@ -55,7 +55,9 @@ pub(in crate::net) static PROBE: Probe = Probe {
     inputs: &[PEER_PING.id.as_str(), CONNECT.id.as_str(), RTT_ICMP.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
-        with_agent(bench, "connections", |bench, accepting| time_calls(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting))
+        with_agent(bench, "connections", |bench, accepting| {
+            time_connect_and_close(bench, [&PEER_CONNECT, &PEER_CLOSE], accepting)
+        })
     },
     predict: |facts, metric, _| {
         if metric.id == PEER_CONNECT.id { predict_connect(facts) } else { predict_close(facts) }
@@ -75,7 +77,11 @@ pub(in crate::net) static RATE: Probe = Probe {
                      counted.",
         not_for: "Requests per second over kept connections; a server with many connections at once; the rate of \
                   netperf TCP_CRR, whose connections end in TIME_WAIT.",
-        pitfalls: &[PORTS, "Several connections at a time taken for a faster connection: there is one here.", AGENT],
+        pitfalls: &[
+            PORTS_TEXT,
+            "Several connections at a time taken for a faster connection: there is one here.",
+            AGENT_PITFALL,
+        ],
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
     metrics: &[&PEER_CRR],
@@ -94,21 +100,21 @@ pub(in crate::net) static RATE: Probe = Probe {
 };
 
 /// The agent, accepting connections.
-struct Accepting(client::Accepting);
+struct AgentAcceptServer(client::AcceptTarget);
 
-impl Accepts for Accepting {
+impl AcceptServer for AgentAcceptServer {
     #[inline(always)]
-    fn connect(&self) -> Result<TcpStream, Stop> {
-        self.0.connect().map_err(|error| Stop::fail(format!("cannot connect to the agent: {error}")))
+    fn connect(&self) -> Result<TcpStream, ProbeError> {
+        self.0.connect().map_err(|error| ProbeError::fail(format!("cannot connect to the agent: {error}")))
     }
 
     #[inline(always)]
-    fn ask(&self, connection: &mut TcpStream) -> Result<(), Stop> {
-        self.0.ask(connection).map_err(stopped)
+    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError> {
+        self.0.exchange(connection).map_err(probe_error)
     }
 
     /// It sees it when the packet comes.
-    fn see_the_end(&self) -> Result<(), Stop> {
+    fn await_client_close(&self) -> Result<(), ProbeError> {
         Ok(())
     }
 }
@@ -117,30 +123,30 @@ impl Accepts for Accepting {
 fn with_agent(
     bench: &mut Bench<'_>,
     what: &str,
-    timed: impl FnOnce(&mut Bench<'_>, &Accepting) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    let mut client = client(bench)?;
-    let own = client.own();
-    let mut test = client.accepting().map_err(stopped)?;
-    let accepting = Accepting(*test.socket());
+    timed: impl FnOnce(&mut Bench<'_>, &AgentAcceptServer) -> Result<(), ProbeError>,
+) -> Result<(), ProbeError> {
+    let mut client = connect_agent(bench)?;
+    let own = client.local_addr();
+    let mut test = client.accept_connections().map_err(probe_error)?;
+    let accepting = AgentAcceptServer(*test.socket());
     let address = accepting.0.address();
     // The kernel's tables give no zone.
     let address = SocketAddr::new(address.ip(), address.port());
-    let before = ports::held(|far| far == address)?;
+    let before = held_ports::count_held_ports(|far| far == address)?;
     timed(bench, &accepting)?;
-    let held = ports::left_behind(address, before)?;
-    let seen: Seen = test.finish().map_err(stopped)?;
-    bench.note_on_last(format!("{} {what}", seen.arrived));
-    bench.note_on_last(format!("{held} of them still hold a port"));
-    bench.note_on_last(told(&seen, 1));
-    bench.note_on_last(over(own, &seen));
+    let held = held_ports::count_left_behind(address, before)?;
+    let seen: TestReport = test.finish().map_err(probe_error)?;
+    bench.note_last_reading(format!("{} {what}", seen.arrived));
+    bench.note_last_reading(format!("{held} of them still hold a port"));
+    bench.note_last_reading(describe_agent_side(&seen, 1));
+    bench.note_last_reading(describe_interfaces(own, &seen));
     Ok(())
 }
 
-fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let small = Case::new().with(MESSAGE, SMALL);
+fn predict_connect(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
     let ping = facts.measured(&PEER_PING, &small)?;
-    let own = facts.measured(&CONNECT, &connect::on_one_cpu())?;
+    let own = facts.measured(&CONNECT, &connect::one_cpu_case())?;
     let own_ping = facts.measured(&RTT_ICMP, &small)?;
     let beyond = (own.value - own_ping.value).max(0.0);
     let value = ping.value + beyond;
@@ -151,45 +157,45 @@ fn predict_connect(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
         own_ping.value / 1e3,
         value / 1e3
     );
-    Ok(Predicting::within_factor(Basis::Derived, value, 2.0)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0)
         .formula("ping and connect", "net.peer.ping + net.connect - net.rtt.icmp")
         .input(ping)
         .input(own)
         .input(own_ping)
         .source("RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply")
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
-fn predict_close(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let close = facts.measured(&CLOSE, &connect::on_one_cpu())?;
+fn predict_close(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let close = facts.measured(&CLOSE, &connect::one_cpu_case())?;
     let derivation = format!("{:.0} ns, the close of a connection over loopback", close.value);
-    Ok(Predicting::within_factor(Basis::Derived, close.value, 2.0)
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, close.value, 2.0)
         .formula("close over loopback", CLOSE.id.as_str())
         .input(close)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
-fn predict_transactions(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
+fn predict_transactions(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let parts = [
         facts.measured(&PEER_CONNECT, &Case::new())?,
-        facts.measured(&PEER_RTT, &rtt::small_over_tcp())?,
+        facts.measured(&PEER_RTT, &rtt::small_tcp_case())?,
         facts.measured(&PEER_CLOSE, &Case::new())?,
     ];
     let sum: f64 = parts.iter().map(|part| part.value).sum();
     let each = parts.each_ref().map(|part| format!("{:.1} us {}", part.value / 1e3, part.name)).join(" + ");
-    let predicting = Predicting::within_factor(Basis::Derived, 1e9 / sum, 2.0)
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, 1e9 / sum, 2.0)
         .formula("connect, ask and close", "1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
     let derivation = format!("1 / ({each}) = {:.0} a second", 1e9 / sum);
-    Ok(predicting.inputs(parts).derived_as(derivation))
+    Ok(predicting.inputs(parts).build_with(derivation))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_connection_is_a_ping_and_a_transaction_all_of_it() {
+    fn connect_is_ping_transaction_is_sum() {
         let known = [
             (PEER_PING.id.as_str(), Some(100_000.0)),
             (CLOSE.id.as_str(), Some(6000.0)),
@@ -199,7 +205,7 @@ mod tests {
             (PEER_RTT.id.as_str(), Some(270_000.0)),
             (PEER_CLOSE.id.as_str(), Some(10_000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let connect = predict_connect(facts).unwrap();
             assert_eq!((connect.value, connect.low, connect.high), (110_000.0, 55_000.0, 220_000.0));
             assert_eq!(predict_close(facts).unwrap().value, 6000.0);
@@ -207,7 +213,7 @@ mod tests {
             let rate = predict_transactions(facts).unwrap();
             assert_eq!((rate.value, rate.inputs.len()), (2500.0, 3));
         });
-        facts_about(&known[1..4], |facts| {
+        with_facts(&known[1..4], |facts| {
             let why = predict_connect(facts).unwrap_err();
             assert!(why.0.contains(&*PEER_PING.id), "{}", why.0);
             assert!(predict_transactions(facts).is_err());

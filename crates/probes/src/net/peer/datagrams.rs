@@ -9,55 +9,61 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kelvin_catalogue::net::{
-    MESSAGE, OFFERED, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
+    MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT, STREAM_UDP,
 };
-use kelvin_harness::{Bench, Bounded, Effort, Facts, Hardware, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Bound, Case, Input, Metric, NoPrediction, Prediction, Unit};
+use kelvin_harness::{
+    Bench, BoundedMetric, Effort, HardwareFacts, Method, PredictionInputs, Probe, ProbeError, ProbeKind,
+};
+use kelvin_model::{Bound, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::monotonic;
-use kelvin_sys::spawn::Thread;
-use kelvin_wire::message::Direction;
-use kelvin_wire::numbered::NUMBER;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_wire::message::TestDirection;
+use kelvin_wire::sequence::NUMBER_BYTES;
 
-use super::bandwidth::streams;
-use super::link_rate::{self, Carried, Packets, Payload, STREAM};
-use super::pace::Pace;
-use super::watched::{FEWEST, Moving, Sustained, Watched, Window, burst_words, busy, busy_words};
-use super::{AGENT, client, over, stopped, told};
+use super::bandwidth::streams_to_agent;
+use super::link_rate::{self, PacketLayout, Payload, PayloadRate, STREAM_PAYLOAD};
+use super::pacer::Pacer;
+use super::rate_windows::{
+    MIN_WINDOWS, RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy,
+    host_busy_shares,
+};
+use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
 use crate::net::link::{Link, Protocol};
-use crate::net::messages::{SMALL, message};
+use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
 use crate::net::stream;
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
-type Four = [&'static Metric; 4];
+type DatagramMetrics = [&'static Metric; 4];
 
-static UNPACED: Four =
+static UNPACED_METRICS: DatagramMetrics =
     [&PEER_BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP_SENT, &PEER_BANDWIDTH_UDP_LOST, &PEER_BANDWIDTH_UDP_REORDERED];
-static PACED: Four = [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_REORDERED];
+static PACED_METRICS: DatagramMetrics =
+    [&PEER_OFFERED, &PEER_OFFERED_SENT, &PEER_OFFERED_LOST, &PEER_OFFERED_REORDERED];
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_UDP.id.as_str(),
     summary: "Datagrams sent to another host as fast as possible: how many arrive, are lost, are reordered (--peer \
               HOST)",
     kind: ProbeKind::Study,
     method: METHOD,
-    metrics: &UNPACED,
+    metrics: &UNPACED_METRICS,
     inputs: INPUTS,
     cases: |_, effort| {
-        let all = [PACKET, SMALL];
+        let all = [PACKET_PAYLOAD, SMALL_MESSAGE];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
+        messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
     },
     run: |bench, case| {
-        let bytes = message(case)?;
+        let bytes = message_bytes(case)?;
         let figures = measure(bench, bytes, None)?;
-        record(bench, &UNPACED, &figures)
+        record(bench, &UNPACED_METRICS, &figures)
     },
     predict: |facts, metric, case| {
         if metric.id != PEER_BANDWIDTH_UDP.id {
-            return Err(follows());
+            return Err(no_own_prediction());
         }
-        predict(facts, MESSAGE.of(case).unwrap_or(PACKET), None)
+        predict(facts, MESSAGE.number_in(case).unwrap_or(PACKET_PAYLOAD), None)
     },
 };
 
@@ -67,36 +73,38 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
               HOST)",
     kind: ProbeKind::Study,
     method: METHOD,
-    metrics: &PACED,
+    metrics: &PACED_METRICS,
     inputs: INPUTS,
     cases: |_, effort| {
         let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
         let rates = if effort == Effort::Quick { &all[..1] } else { &all };
-        rates.iter().map(|&rate| Case::new().with(OFFERED, rate)).collect()
+        rates.iter().map(|&rate| Case::new().with_number(OFFERED_RATE, rate)).collect()
     },
     run: |bench, case| {
-        let bits = OFFERED.of(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
+        let bits = OFFERED_RATE.number_in(case).filter(|bits| (1_000..=1_000_000_000_000).contains(bits));
         let bits =
-            bits.ok_or_else(|| Stop::fail(format!("the case needs at least 1,000 bits per second, not {case}")))?;
-        let figures = measure(bench, PACKET as usize, Some(bits as f64 / 8.0))?;
-        record(bench, &PACED, &figures)
+            bits.ok_or_else(|| ProbeError::fail(format!("the case needs at least 1,000 bits per second, not {case}")))?;
+        let figures = measure(bench, PACKET_PAYLOAD as usize, Some(bits as f64 / 8.0))?;
+        record(bench, &PACED_METRICS, &figures)
     },
     predict: |facts, metric, case| {
         if metric.id != PEER_OFFERED.id {
-            return Err(follows());
+            return Err(no_own_prediction());
         }
-        predict(facts, PACKET, OFFERED.of(case).map(|bits| bits as f64 / 8.0))
+        predict(facts, PACKET_PAYLOAD, OFFERED_RATE.number_in(case).map(|bits| bits as f64 / 8.0))
     },
 };
 
-pub(in crate::net) static BOUNDED: Bounded =
-    Bounded { metric: &PEER_BANDWIDTH_UDP, most: |hardware, case| bound(hardware, MESSAGE.of(case)?) };
+pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {
+    metric: &PEER_BANDWIDTH_UDP,
+    maximum: |hardware, case| datagram_bound(hardware, MESSAGE.number_in(case)?),
+};
 
-pub(in crate::net) static OFFERED_BOUNDED: Bounded =
-    Bounded { metric: &PEER_OFFERED, most: |hardware, _| bound(hardware, PACKET) };
+pub(in crate::net) static OFFERED_BOUNDED: BoundedMetric =
+    BoundedMetric { metric: &PEER_OFFERED, maximum: |hardware, _| datagram_bound(hardware, PACKET_PAYLOAD) };
 
-fn bound(hardware: Hardware<'_>, bytes: u64) -> Option<Bound> {
-    link_rate::bound(hardware, Payload::Datagrams(bytes))
+fn datagram_bound(hardware: HardwareFacts<'_>, bytes: u64) -> Option<Bound> {
+    link_rate::payload_bound(hardware, Payload::Datagrams(bytes))
 }
 
 const INPUTS: &[&str] = &[PEER_BANDWIDTH.id.as_str(), STREAM_UDP.id.as_str()];
@@ -123,103 +131,115 @@ const METHOD: Method = Method {
         "Loss taken for the network's: an agent too slow to receive loses datagrams too, which is noted.",
         "A sender held back because the system's own queue is full loses nothing, and offers less.",
         "Over IPv6 a datagram of 1472 bytes is two packets of an Ethernet.",
-        AGENT,
+        AGENT_PITFALL,
     ],
     sources: &["iperf3 -u, with -b for what is offered", "netperf UDP_STREAM", "RFC 2544, 26.3: frame loss rate"],
 };
 
 /// Bytes of a datagram that is one packet of an Ethernet over IPv4.
-const PACKET: u64 = 1472;
+const PACKET_PAYLOAD: u64 = 1472;
 /// Datagrams between two checks of the clock and of the end.
-const BURST: u64 = 16;
+const BURST_DATAGRAMS: u64 = 16;
 /// A call that waits longer than this checks for the end.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Linux's error where its own queue has no room: the datagram was not sent.
-const NO_ROOM: i32 = 105;
+const ENOBUFS: i32 = 105;
 
 /// The outcome.
-struct Figures {
-    windows: Vec<Window>,
+struct DatagramResult {
+    windows: Vec<RateWindow>,
     notes: Vec<String>,
 }
 
 /// Sends datagrams of so many bytes, so many bytes a second or as fast as possible.
-fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<Figures, Stop> {
-    let mut client = client(bench)?;
-    let own = client.own();
-    let mut test = client.datagrams(bytes as u32).map_err(stopped)?;
+fn measure(bench: &Bench<'_>, bytes: usize, rate: Option<f64>) -> Result<DatagramResult, ProbeError> {
+    let mut client = connect_agent(bench)?;
+    let own = client.local_addr();
+    let mut test = client.count_datagrams(bytes as u32).map_err(probe_error)?;
     let socket = test.socket().0.try_clone()?;
     let slice = Duration::from_nanos(bench.slice() as u64);
-    let moving = Moving::default();
-    let Sustained { windows, burst } = std::thread::scope(|scope| {
-        let sender = Thread::named("sender").start_in(scope, || send(&socket, bytes, rate, &moving))?;
-        let windows = Watched::begin(&mut test, &moving, Direction::ToAgent, &[]).windows(slice, FEWEST);
+    let moving = TransferState::default();
+    let SustainedWindows { windows, burst } = std::thread::scope(|scope| {
+        let sender =
+            ThreadBuilder::named("sender").start_in(scope, || send_until_stopped(&socket, bytes, rate, &moving))?;
+        let windows =
+            RateWatch::start(&mut test, &moving, TestDirection::ToAgent, &[]).measure_windows(slice, MIN_WINDOWS);
         moving.is_over.store(true, Ordering::Relaxed);
-        sender.join().map_err(|_| Stop::fail("the sender panicked"))??;
+        sender.join().map_err(|_| ProbeError::fail("the sender panicked"))??;
         windows
     })?;
     let known = Link::Udp(socket).describe()?;
-    let seen = test.finish().map_err(stopped)?;
-    let notes =
-        [format!("{known}; {}", told(&seen, 1)), over(own, &seen)].into_iter().chain(burst.as_ref().map(burst_words));
-    Ok(Figures { windows, notes: notes.collect() })
+    let seen = test.finish().map_err(probe_error)?;
+    let notes = [format!("{known}; {}", describe_agent_side(&seen, 1)), describe_interfaces(own, &seen)]
+        .into_iter()
+        .chain(burst.as_ref().map(describe_burst));
+    Ok(DatagramResult { windows, notes: notes.collect() })
 }
 
 /// Sends until stopped.
-fn send(socket: &UdpSocket, bytes: usize, rate: Option<f64>, moving: &Moving) -> Result<(), Stop> {
-    moving.threads.enter();
-    socket.set_write_timeout(Some(LOOK))?;
+fn send_until_stopped(
+    socket: &UdpSocket,
+    bytes: usize,
+    rate: Option<f64>,
+    moving: &TransferState,
+) -> Result<(), ProbeError> {
+    moving.threads.register();
+    socket.set_write_timeout(Some(STOP_CHECK_INTERVAL))?;
     let mut datagram = vec![0x5a; bytes];
-    let mut pace = rate.map(|rate| Pace::new(bytes as f64 * 1e9 / rate, monotonic()));
+    let mut pace = rate.map(|rate| Pacer::new(bytes as f64 * 1e9 / rate, monotonic()));
     let mut number = 0_u64;
     while !moving.is_over.load(Ordering::Relaxed) {
-        for _ in 0..pace.as_mut().map_or(BURST, |pace| pace.due(monotonic())) {
-            datagram[..NUMBER].copy_from_slice(&(number + 1).to_le_bytes());
+        for _ in 0..pace.as_mut().map_or(BURST_DATAGRAMS, |pace| pace.take_due(monotonic())) {
+            datagram[..NUMBER_BYTES].copy_from_slice(&(number + 1).to_le_bytes());
             match socket.send(&datagram) {
                 Ok(_) => {
                     number += 1;
                     moving.bytes.store(number * bytes as u64, Ordering::Relaxed);
                 }
-                Err(error) if error.raw_os_error() == Some(NO_ROOM) => {}
+                Err(error) if error.raw_os_error() == Some(ENOBUFS) => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
-                Err(error) => return Err(Stop::fail(format!("cannot send to the agent: {error}"))),
+                Err(error) => return Err(ProbeError::fail(format!("cannot send to the agent: {error}"))),
             }
         }
         if let Some(pace) = &pace {
-            std::thread::sleep(pace.wait(monotonic()));
+            std::thread::sleep(pace.time_to_next(monotonic()));
         }
     }
     Ok(())
 }
 
-fn record(bench: &mut Bench<'_>, [arrived, sent, lost, reordered]: &Four, figures: &Figures) -> Result<(), Stop> {
-    let nothing = || Stop::fail("no datagram arrived");
-    let Figures { windows, notes } = figures;
+fn record(
+    bench: &mut Bench<'_>,
+    [arrived, sent, lost, reordered]: &DatagramMetrics,
+    figures: &DatagramResult,
+) -> Result<(), ProbeError> {
+    let nothing = || ProbeError::fail("no datagram arrived");
+    let DatagramResult { windows, notes } = figures;
     let (first, last) = (windows.first().ok_or_else(nothing)?, windows.last().ok_or_else(nothing)?);
     let dropped = last.counted.dropped - first.counted.dropped;
     let numbers = (&last.counted.numbers, &first.counted.numbers);
     bench.note(format!("{dropped} datagrams found the agent's socket full"));
     notes.iter().for_each(|note| bench.note(note));
-    if let Some(busy) = busy(windows) {
-        bench.note(busy_words(&busy));
+    if let Some(busy) = host_busy_shares(windows) {
+        bench.note(describe_busy(&busy));
     }
     bench.record(arrived, windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect());
     bench.record(sent, vec![last.sent_since(first)]);
-    bench.record(lost, vec![numbers.0.lost_since(numbers.1).ok_or_else(nothing)?]);
-    bench.record(reordered, vec![numbers.0.reordered_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(lost, vec![numbers.0.loss_share_since(numbers.1).ok_or_else(nothing)?]);
+    bench.record(reordered, vec![numbers.0.reordered_share_since(numbers.1).ok_or_else(nothing)?]);
     Ok(())
 }
 
-fn follows() -> NoPrediction {
-    NoPrediction::because("it depends on the slowest of the link and the two hosts, and on the buffers between them")
+fn no_own_prediction() -> NoPrediction {
+    NoPrediction::new("it depends on the slowest of the link and the two hosts, and on the buffers between them")
 }
 
-fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
-    let tcp = facts.measured(&PEER_BANDWIDTH, &streams(1))?;
-    let of = Case::new().with(MESSAGE, bytes);
-    let ends = stream::Ends::of(Protocol::Udp);
+fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
+    let tcp = facts.measured(&PEER_BANDWIDTH, &streams_to_agent(1))?;
+    let of = Case::new().with_number(MESSAGE, bytes);
+    let ends = stream::EndMetrics::for_protocol(Protocol::Udp);
     let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let link = over_link(facts.hardware(), tcp, bytes);
+    let link = datagram_link_rate(facts.hardware(), tcp, bytes);
     let hosts = bytes as f64 * 1e9 / send.value.max(receive.value);
     let (most, unit) = (link.value.min(hosts), 1e6);
     let value = offered.unwrap_or(f64::INFINITY).min(most);
@@ -232,9 +252,12 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         hosts / unit
     );
     let (predicting, name) = if value < most / 2.0 {
-        (Predicting::between(Basis::Derived, value, value * 0.95, value * 1.01).at_most(value), "the rate offered")
+        (
+            PredictionBuilder::with_range(PredictionBasis::Derived, value, value * 0.95, value * 1.01).ceiling(value),
+            "the rate offered",
+        )
     } else {
-        (Predicting::within_factor(Basis::Derived, value, 2.0), "link or hosts")
+        (PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0), "link or hosts")
     };
     let predicting = match offered {
         Some(offered) => predicting.constant("offered", offered, Unit::BytesPerSecond, "the case"),
@@ -246,31 +269,35 @@ fn predict(facts: &Facts<'_>, bytes: u64, offered: Option<f64>) -> Result<Predic
         .input(send)
         .input(receive)
         .source(link_rate::SOURCES)
-        .derived_as(derivation))
+        .build_with(derivation))
 }
 
 /// The link's rate of datagrams, in bytes per second.
-struct OverLink {
+struct DatagramLinkRate {
     value: f64,
     rests_on: Input,
     derivation: String,
 }
 
 /// By its line rate, or where that is not known by TCP's throughput.
-fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
+fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Input, bytes: u64) -> DatagramLinkRate {
     let datagrams = Payload::Datagrams(bytes);
-    let in_figures =
-        |rate: f64, packets: Packets| format!("{:.1} MB/s x {}", rate / 1e6, packets.share_in_figures(datagrams));
-    match link_rate::carried(hardware, datagrams) {
-        Ok(Carried { value, rate, packets }) => {
-            OverLink { value, derivation: in_figures(rate.value, packets), rests_on: rate }
+    let in_figures = |rate: f64, packets: PacketLayout| {
+        format!("{:.1} MB/s x {}", rate / 1e6, packets.describe_payload_share(datagrams))
+    };
+    match link_rate::payload_rate(hardware, datagrams) {
+        Ok(PayloadRate { value, rate, packets }) => {
+            DatagramLinkRate { value, derivation: in_figures(rate.value, packets), rests_on: rate }
         }
         Err(_) => {
-            let packets = Packets::of(hardware);
-            let value = tcp.value * packets.share(datagrams) / packets.share(STREAM);
-            let derivation =
-                format!("{} / ({}) by TCP", in_figures(tcp.value, packets), packets.share_in_figures(STREAM));
-            OverLink { value, derivation, rests_on: tcp }
+            let packets = PacketLayout::to_agent(hardware);
+            let value = tcp.value * packets.payload_share(datagrams) / packets.payload_share(STREAM_PAYLOAD);
+            let derivation = format!(
+                "{} / ({}) by TCP",
+                in_figures(tcp.value, packets),
+                packets.describe_payload_share(STREAM_PAYLOAD)
+            );
+            DatagramLinkRate { value, derivation, rests_on: tcp }
         }
     }
 }
@@ -278,19 +305,19 @@ fn over_link(hardware: Hardware<'_>, tcp: Input, bytes: u64) -> OverLink {
 #[cfg(test)]
 mod tests {
     use kelvin_catalogue::net::STREAM_UDP_RECEIVE;
-    use kelvin_model::{Fact, PathToAgent};
+    use kelvin_model::{Fact, NetworkPath};
 
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn what_arrives_is_the_least_of_offer_link_and_hosts() {
+    fn arrival_is_minimum_of_limits() {
         let known = [
             (PEER_BANDWIDTH.id.as_str(), Some(117.685e6)),
             (STREAM_UDP.id.as_str(), Some(3000.0)),
             (STREAM_UDP_RECEIVE.id.as_str(), Some(1000.0)),
         ];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             // A gigabit link carries 957 Mbit/s of datagrams, as every iperf3 on one shows.
             let full = predict(facts, 1472, None).unwrap();
             assert!((full.value * 8.0 / 1e6 - 957.1).abs() < 0.1, "{}", full.value);
@@ -301,15 +328,15 @@ mod tests {
             assert!(offered.derivation.contains("12.5 MB/s offered"), "{}", offered.derivation);
             assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, full.value);
         });
-        facts_about(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
+        with_facts(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
     }
 
     #[test]
-    fn the_line_counts_where_it_is_known_and_not_what_tcp_got_through() {
+    fn line_rate_overrides_tcp_throughput() {
         let mut machine = crate::testing::machine();
         machine.nics = vec![crate::testing::nic("eth0", Fact::known(1e9, "ethtool"))];
         machine.nics[0].mtu = Fact::known(1500, "a test");
-        let way = PathToAgent {
+        let way = NetworkPath {
             protocol: 6,
             interface: Fact::known("eth0".into(), "a test"),
             advertised_there: Fact::unknown("a test"),
@@ -319,13 +346,14 @@ mod tests {
             let value = if id == PEER_BANDWIDTH.id.as_str() { 20e6 } else { 1000.0 };
             Some(kelvin_harness::MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured).by_way(Some(&way));
+        let facts = PredictionInputs::new(&machine, &measured).with_path(Some(&way));
         let found = predict(&facts, 1452, None).unwrap();
         assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
         assert!(found.derivation.contains("125.0 MB/s x 1452 / 1538 = 118.0 MB/s"), "{}", found.derivation);
-        let most = (BOUNDED.most)(facts.hardware(), &Case::new().with(MESSAGE, 1452)).unwrap().most;
+        let most = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().most;
         assert!((most / found.value - 1.01).abs() < 1e-9);
-        let offered = (OFFERED_BOUNDED.most)(facts.hardware(), &Case::new().with(OFFERED, 1_000_000)).unwrap();
+        let offered =
+            (OFFERED_BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(OFFERED_RATE, 1_000_000)).unwrap();
         // 1472 bytes are two packets of IPv6.
         assert!((offered.most / (125e6 * 1472.0 / 1652.0) - 1.01).abs() < 1e-9, "{offered:?}");
     }
@@ -334,11 +362,11 @@ mod tests {
     fn datagrams_are_offered_at_their_rate() {
         let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         near.connect(far.local_addr().unwrap()).unwrap();
-        let moving = Moving::default();
+        let moving = TransferState::default();
         let sent = || moving.bytes.load(Ordering::Relaxed) / 1000;
         let begun = std::time::Instant::now();
         std::thread::scope(|scope| {
-            let sender = scope.spawn(|| send(&near, 1000, Some(1e6), &moving));
+            let sender = scope.spawn(|| send_until_stopped(&near, 1000, Some(1e6), &moving));
             while sent() < 20 && !sender.is_finished() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -351,7 +379,7 @@ mod tests {
         let mut datagram = [0; 2000];
         for number in 1..=20u64 {
             assert_eq!(far.recv(&mut datagram).unwrap(), 1000);
-            assert_eq!(datagram[..NUMBER], number.to_le_bytes());
+            assert_eq!(datagram[..NUMBER_BYTES], number.to_le_bytes());
         }
     }
 }

@@ -3,28 +3,28 @@
 //!
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
-use kelvin_harness::{Facts, Hardware};
-use kelvin_model::{Basis, Bound, Fact, Input, NoPrediction, PathToAgent, Prediction, Unit};
+use kelvin_harness::{HardwareFacts, PredictionInputs};
+use kelvin_model::{Bound, Fact, Input, NetworkPath, NoPrediction, Prediction, PredictionBasis, Unit};
 
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 /// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
 /// one.
-const ETHERNET: f64 = 38.0;
-const SMALLEST: f64 = 46.0;
+const ETHERNET_OVERHEAD: f64 = 38.0;
+const MIN_ETHERNET_PAYLOAD: f64 = 46.0;
 /// Bytes of the headers of TCP and UDP, and of the time stamps of TCP, which are on by default.
-const TCP: f64 = 20.0;
-const TIME_STAMPS: f64 = 12.0;
-const UDP: f64 = 8.0;
+const TCP_HEADER: f64 = 20.0;
+const TCP_TIMESTAMPS: f64 = 12.0;
+const UDP_HEADER: f64 = 8.0;
 /// Fragments of a datagram larger than a packet begin at multiples of so many bytes.
-const PART_UNIT: f64 = 8.0;
+const FRAGMENT_UNIT: f64 = 8.0;
 /// The packets of an Ethernet where nothing is known of it.
-const USUAL_MTU: u32 = 1500;
+const DEFAULT_MTU: u32 = 1500;
 /// What clocks add to a bound: a line may be fast by 100 ppm (IEEE 802.3), the agent's clock be slewed by 500 ppm
 /// (adjtimex(2)), and a report of the agent be late by some of 200 ms.
-const CLOCKS: f64 = 1.01;
+const CLOCK_TOLERANCE: f64 = 1.01;
 /// From this share of the predicted rate on a measurement is within the predicted range.
-const PREDICTED_SHARE: f64 = 0.75;
+const MIN_PREDICTED_SHARE: f64 = 0.75;
 pub(super) const SOURCES: &str = "IEEE 802.3: preamble 8, header 14, check sequence 4, gap 12 bytes; RFC 791, 8200, 768, 9293, 7323: IPv4 20, \
                        IPv6 40, UDP 8, TCP 20, time stamps 12 bytes";
 
@@ -50,25 +50,25 @@ pub(super) enum Payload {
 }
 
 /// TCP by default, and with the largest payload a packet can have.
-pub(super) const STREAM: Payload = Payload::Stream { time_stamps: true };
-pub(super) const BARE_STREAM: Payload = Payload::Stream { time_stamps: false };
+pub(super) const STREAM_PAYLOAD: Payload = Payload::Stream { time_stamps: true };
+pub(super) const MAX_STREAM_PAYLOAD: Payload = Payload::Stream { time_stamps: false };
 
 /// Packets of an Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packets {
+pub(super) struct PacketLayout {
     /// Version of the Internet Protocol.
     protocol: u8,
     /// Bytes of the largest one.
     mtu: u32,
 }
 
-impl Packets {
+impl PacketLayout {
     /// Those to the agent as far as they are known: no larger than the MTU of either interface.
-    pub(super) fn of(hardware: Hardware<'_>) -> Self {
-        let here = Leaving::of(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
-        let there = hardware.way.and_then(|way| way.mtu_there.get().copied());
-        let mtu = here.into_iter().chain(there).min().unwrap_or(USUAL_MTU);
-        Self { protocol: hardware.way.map_or(4, |way| way.protocol), mtu }
+    pub(super) fn to_agent(hardware: HardwareFacts<'_>) -> Self {
+        let here = EgressInterface::to_agent(hardware).ok().and_then(|leaving| leaving.mtu.get().copied());
+        let there = hardware.network_path.and_then(|way| way.mtu_there.get().copied());
+        let mtu = here.into_iter().chain(there).min().unwrap_or(DEFAULT_MTU);
+        Self { protocol: hardware.network_path.map_or(4, |way| way.protocol), mtu }
     }
 
     fn header(self) -> f64 {
@@ -76,62 +76,62 @@ impl Packets {
     }
 
     /// Bytes of payload, and their bytes on the wire.
-    fn bytes(self, payload: Payload) -> (f64, f64) {
+    fn payload_and_wire_bytes(self, payload: Payload) -> (f64, f64) {
         let mtu = f64::from(self.mtu);
         match payload {
             Payload::Stream { time_stamps } => {
-                let headers = self.header() + TCP + if time_stamps { TIME_STAMPS } else { 0.0 };
-                (mtu - headers, mtu + ETHERNET)
+                let headers = self.header() + TCP_HEADER + if time_stamps { TCP_TIMESTAMPS } else { 0.0 };
+                (mtu - headers, mtu + ETHERNET_OVERHEAD)
             }
-            Payload::Datagrams(size) => (size as f64, self.on_wire(size as f64 + UDP)),
+            Payload::Datagrams(size) => (size as f64, self.wire_bytes(size as f64 + UDP_HEADER)),
         }
     }
 
     /// The bytes on the wire of a datagram with its header, in as many packets as it needs.
-    fn on_wire(self, whole: f64) -> f64 {
+    fn wire_bytes(self, whole: f64) -> f64 {
         let room = f64::from(self.mtu) - self.header();
         if whole <= room {
-            return (whole + self.header()).max(SMALLEST) + ETHERNET;
+            return (whole + self.header()).max(MIN_ETHERNET_PAYLOAD) + ETHERNET_OVERHEAD;
         }
         // IPv6 numbers fragments in a header of its own.
         let part_header = if self.protocol == 6 { 8.0 } else { 0.0 };
-        let part = (((room - part_header) / PART_UNIT).floor() * PART_UNIT).max(PART_UNIT);
+        let part = (((room - part_header) / FRAGMENT_UNIT).floor() * FRAGMENT_UNIT).max(FRAGMENT_UNIT);
         let parts = (whole / part).ceil();
-        whole + parts * (self.header() + part_header + ETHERNET)
+        whole + parts * (self.header() + part_header + ETHERNET_OVERHEAD)
     }
 
     /// The share of the bytes on the wire that is payload.
-    pub(super) fn share(self, payload: Payload) -> f64 {
-        let (bytes, wire) = self.bytes(payload);
+    pub(super) fn payload_share(self, payload: Payload) -> f64 {
+        let (bytes, wire) = self.payload_and_wire_bytes(payload);
         bytes / wire
     }
 
     /// The same in figures: `1448 / 1538`.
-    pub(super) fn share_in_figures(self, payload: Payload) -> String {
-        let (bytes, wire) = self.bytes(payload);
+    pub(super) fn describe_payload_share(self, payload: Payload) -> String {
+        let (bytes, wire) = self.payload_and_wire_bytes(payload);
         format!("{bytes} / {wire}")
     }
 }
 
 /// The interface of this host by which packets to the agent leave.
-struct Leaving<'a> {
-    way: &'a PathToAgent,
+struct EgressInterface<'a> {
+    way: &'a NetworkPath,
     name: &'a str,
     line_rate: &'a Fact<f64>,
     mtu: &'a Fact<u32>,
 }
 
-impl<'a> Leaving<'a> {
-    fn of(hardware: Hardware<'a>) -> Result<Self, NoPrediction> {
+impl<'a> EgressInterface<'a> {
+    fn to_agent(hardware: HardwareFacts<'a>) -> Result<Self, NoPrediction> {
         let way = hardware
-            .way
-            .ok_or_else(|| NoPrediction::because("the route to the agent was not looked up in this run"))?;
+            .network_path
+            .ok_or_else(|| NoPrediction::new("the route to the agent was not looked up in this run"))?;
         let name = way.interface.get().ok_or_else(|| {
             let why = way.interface.source_or_reason();
-            NoPrediction::because(format!("the interface by which packets to the agent leave is unknown: {why}"))
+            NoPrediction::new(format!("the interface by which packets to the agent leave is unknown: {why}"))
         })?;
         let nic = hardware.machine.nics.iter().find(|nic| nic.name == *name).ok_or_else(|| {
-            NoPrediction::because(format!(
+            NoPrediction::new(format!(
                 "packets to the agent leave by {name}, which is not among this machine's \
                                            interfaces"
             ))
@@ -140,10 +140,10 @@ impl<'a> Leaving<'a> {
     }
 
     /// Its line rate in bytes per second.
-    fn rate(&self) -> Result<Input, NoPrediction> {
+    fn line_rate(&self) -> Result<Input, NoPrediction> {
         let bits = self.line_rate.get().ok_or_else(|| {
             let why = self.line_rate.source_or_reason();
-            NoPrediction::because(format!(
+            NoPrediction::new(format!(
                 "packets to the agent leave by {}, whose line rate is not known: {why}",
                 self.name
             ))
@@ -154,8 +154,8 @@ impl<'a> Leaving<'a> {
 
     /// That rate, or the advertised one of the agent's interface if it is slower. That one bounds nothing: whether it is a real
     /// line rate is not known here.
-    fn slower_rate(&self) -> Result<Input, NoPrediction> {
-        let here = self.rate()?;
+    fn path_rate(&self) -> Result<Input, NoPrediction> {
+        let here = self.line_rate()?;
         let advertised = &self.way.advertised_there;
         let slower = advertised.get().map(|bits| bits / 8.0).filter(|&there| there > 0.0 && there < here.value);
         Ok(slower.map_or(here, |value| Input {
@@ -168,12 +168,12 @@ impl<'a> Leaving<'a> {
 }
 
 /// The most that can arrive at the agent in bytes per second; `None` where no line rate is known.
-pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
-    let leaving = Leaving::of(hardware).ok()?;
-    let (rate, &mtu) = (leaving.rate().ok()?, leaving.mtu.get()?);
-    let packets = Packets { protocol: leaving.way.protocol, mtu };
-    let share = packets.share(payload);
-    let most = rate.value * share * CLOCKS;
+pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Option<Bound> {
+    let leaving = EgressInterface::to_agent(hardware).ok()?;
+    let (rate, &mtu) = (leaving.line_rate().ok()?, leaving.mtu.get()?);
+    let packets = PacketLayout { protocol: leaving.way.protocol, mtu };
+    let share = packets.payload_share(payload);
+    let most = rate.value * share * CLOCK_TOLERANCE;
     // A packet with no room for payload bounds nothing.
     (most > 0.0).then(|| Bound {
         most,
@@ -181,7 +181,7 @@ pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
             "{} carries {:.1} MB/s x {} of payload, and 1 % for the clocks",
             leaving.name,
             rate.value / 1e6,
-            packets.share_in_figures(payload)
+            packets.describe_payload_share(payload)
         ),
         likely_cause: format!(
             "not all bytes went by {}: they took another route or another link of several, or its line has become \
@@ -193,39 +193,43 @@ pub(super) fn bound(hardware: Hardware<'_>, payload: Payload) -> Option<Bound> {
 }
 
 /// What should arrive at the agent of TCP streams where the link is the limit.
-pub(super) fn predict(facts: &Facts<'_>) -> Result<Prediction, NoPrediction> {
-    let Carried { value, rate, packets } = carried(facts.hardware(), STREAM)?;
-    let derivation =
-        format!("{:.1} MB/s x {} = {:.1} MB/s", rate.value / 1e6, packets.share_in_figures(STREAM), value / 1e6);
-    Ok(Predicting::between(Basis::Derived, value, value * PREDICTED_SHARE, value)
+pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let PayloadRate { value, rate, packets } = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
+    let derivation = format!(
+        "{:.1} MB/s x {} = {:.1} MB/s",
+        rate.value / 1e6,
+        packets.describe_payload_share(STREAM_PAYLOAD),
+        value / 1e6
+    );
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value * MIN_PREDICTED_SHARE, value)
         .formula("payload of the link", "link rate x payload of a packet / its bytes on the wire")
         .input(rate)
         .input(mtu_as_input(packets.mtu, "the smaller one of both hosts' interfaces"))
         .source(SOURCES)
-        .at_most(value)
-        .derived_as(derivation))
+        .ceiling(value)
+        .build_with(derivation))
 }
 
 /// A link's rate of a payload.
-pub(super) struct Carried {
+pub(super) struct PayloadRate {
     /// Bytes per second.
     pub value: f64,
     /// The line rate.
     pub rate: Input,
     /// Its packets.
-    pub packets: Packets,
+    pub packets: PacketLayout,
 }
 
 /// The rate of the link to the agent, by the slower of its interfaces.
-pub(super) fn carried(hardware: Hardware<'_>, payload: Payload) -> Result<Carried, NoPrediction> {
-    let leaving = Leaving::of(hardware)?;
-    let rate = leaving.slower_rate()?;
+pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<PayloadRate, NoPrediction> {
+    let leaving = EgressInterface::to_agent(hardware)?;
+    let rate = leaving.path_rate()?;
     if leaving.mtu.get().is_none() {
         let (name, why) = (leaving.name, leaving.mtu.source_or_reason());
-        return Err(NoPrediction::because(format!("the MTU of {name} is not known: {why}")));
+        return Err(NoPrediction::new(format!("the MTU of {name} is not known: {why}")));
     }
-    let packets = Packets::of(hardware);
-    Ok(Carried { value: rate.value * packets.share(payload), rate, packets })
+    let packets = PacketLayout::to_agent(hardware);
+    Ok(PayloadRate { value: rate.value * packets.payload_share(payload), rate, packets })
 }
 
 fn mtu_as_input(mtu: u32, source: &str) -> Input {
@@ -239,8 +243,8 @@ mod tests {
     use super::*;
     use crate::testing::{machine, nic};
 
-    fn packets(protocol: u8, mtu: u32) -> Packets {
-        Packets { protocol, mtu }
+    fn packets(protocol: u8, mtu: u32) -> PacketLayout {
+        PacketLayout { protocol, mtu }
     }
 
     /// A machine whose packets leave by this interface.
@@ -252,8 +256,8 @@ mod tests {
         machine
     }
 
-    fn way() -> PathToAgent {
-        PathToAgent {
+    fn way() -> NetworkPath {
+        NetworkPath {
             protocol: 4,
             interface: Fact::known("eth0".into(), "a test"),
             advertised_there: Fact::unknown("a test"),
@@ -262,71 +266,77 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_of_an_ethernet_is_as_it_is_known() {
+    fn ethernet_payload_shares_match_known_values() {
         let near = |found: f64, known: f64| assert!((found - known).abs() < 1e-5, "{found} is not {known}");
         // 941.48 Mbit/s of a gigabit link over IPv4, 928.48 over IPv6, as iperf3 shows on every one.
-        near(packets(4, 1500).share(STREAM), 0.941_482);
-        near(packets(6, 1500).share(STREAM), 0.928_479);
-        near(packets(4, 9000).share(STREAM), 0.990_04);
-        near(packets(4, 1500).share(BARE_STREAM), 1460.0 / 1538.0);
-        near(packets(4, 1500).share(Payload::Datagrams(1472)), 0.957_087);
-        near(packets(6, 1500).share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
+        near(packets(4, 1500).payload_share(STREAM_PAYLOAD), 0.941_482);
+        near(packets(6, 1500).payload_share(STREAM_PAYLOAD), 0.928_479);
+        near(packets(4, 9000).payload_share(STREAM_PAYLOAD), 0.990_04);
+        near(packets(4, 1500).payload_share(MAX_STREAM_PAYLOAD), 1460.0 / 1538.0);
+        near(packets(4, 1500).payload_share(Payload::Datagrams(1472)), 0.957_087);
+        near(packets(6, 1500).payload_share(Payload::Datagrams(1452)), 1452.0 / 1538.0);
         // A byte is 29 of a packet, which an Ethernet fills up to 46.
-        near(packets(4, 1500).share(Payload::Datagrams(1)), 1.0 / 84.0);
+        near(packets(4, 1500).payload_share(Payload::Datagrams(1)), 1.0 / 84.0);
         // 1472 bytes and 8 in parts of 1448 at most; 8972 and 8 in parts of 1480.
-        near(packets(6, 1500).share(Payload::Datagrams(1472)), 1472.0 / (1480.0 + 2.0 * 86.0));
-        near(packets(4, 1500).share(Payload::Datagrams(8972)), 8972.0 / (8980.0 + 7.0 * 58.0));
-        assert_eq!(packets(4, 1500).share_in_figures(STREAM), "1448 / 1538");
+        near(packets(6, 1500).payload_share(Payload::Datagrams(1472)), 1472.0 / (1480.0 + 2.0 * 86.0));
+        near(packets(4, 1500).payload_share(Payload::Datagrams(8972)), 8972.0 / (8980.0 + 7.0 * 58.0));
+        assert_eq!(packets(4, 1500).describe_payload_share(STREAM_PAYLOAD), "1448 / 1538");
     }
 
     #[test]
-    fn the_interface_by_which_packets_leave_bounds_what_arrives_and_no_other() {
+    fn egress_interface_bounds_arrival() {
         let machine = linked(Fact::known(1e9, "ethtool"), 1500);
         let way = way();
-        let hardware = Hardware { machine: &machine, way: Some(&way) };
-        let found = bound(hardware, BARE_STREAM).unwrap();
+        let hardware = HardwareFacts { machine: &machine, network_path: Some(&way) };
+        let found = payload_bound(hardware, MAX_STREAM_PAYLOAD).unwrap();
         assert!((found.most / (125e6 * 1460.0 / 1538.0 * 1.01) - 1.0).abs() < 1e-12, "{found:?}");
         assert_eq!(found.derivation, "eth0 carries 125.0 MB/s x 1460 / 1538 of payload, and 1 % for the clocks");
         assert!(found.likely_cause.contains("not all bytes went by eth0"), "{found:?}");
         assert_eq!(found.inputs[0].source, "ethtool");
         // The agent's advertised speed is for a prediction, not for a bound.
-        let slow = PathToAgent { advertised_there: Fact::known(1e8, "the agent"), ..way.clone() };
-        let slower = Hardware { way: Some(&slow), ..hardware };
-        assert_eq!(bound(slower, BARE_STREAM), Some(found));
-        assert_eq!(carried(slower, STREAM).unwrap().rate.value, 12.5e6);
-        let fast = PathToAgent { advertised_there: Fact::known(1e11, "the agent"), ..way.clone() };
-        assert_eq!(carried(Hardware { way: Some(&fast), ..hardware }, STREAM).unwrap().rate.value, 125e6);
+        let slow = NetworkPath { advertised_there: Fact::known(1e8, "the agent"), ..way.clone() };
+        let slower = HardwareFacts { network_path: Some(&slow), ..hardware };
+        assert_eq!(payload_bound(slower, MAX_STREAM_PAYLOAD), Some(found));
+        assert_eq!(payload_rate(slower, STREAM_PAYLOAD).unwrap().rate.value, 12.5e6);
+        let fast = NetworkPath { advertised_there: Fact::known(1e11, "the agent"), ..way.clone() };
+        assert_eq!(
+            payload_rate(HardwareFacts { network_path: Some(&fast), ..hardware }, STREAM_PAYLOAD).unwrap().rate.value,
+            125e6
+        );
     }
 
     #[test]
-    fn a_prediction_takes_the_smaller_packets_and_a_bound_those_of_this_end() {
+    fn prediction_uses_smaller_mtu() {
         let machine = linked(Fact::known(1e9, "ethtool"), 9000);
         let way = way();
-        let hardware = Hardware { machine: &machine, way: Some(&way) };
-        assert!(bound(hardware, STREAM).unwrap().derivation.contains("8948 / 9038"));
-        let facts = Facts::new(&machine, &|_: &str, _: &Case| None).by_way(Some(&way));
+        let hardware = HardwareFacts { machine: &machine, network_path: Some(&way) };
+        assert!(payload_bound(hardware, STREAM_PAYLOAD).unwrap().derivation.contains("8948 / 9038"));
+        let facts = PredictionInputs::new(&machine, &|_: &str, _: &Case| None).with_path(Some(&way));
         let found = predict(&facts).unwrap();
         assert_eq!(found.derivation, "125.0 MB/s x 1448 / 1538 = 117.7 MB/s");
         assert_eq!((found.low, found.high), (found.value * 0.75, found.value));
     }
 
     #[test]
-    fn without_a_line_there_is_a_reason_and_no_bound() {
+    fn missing_line_rate_has_no_bound() {
         let machine = linked(Fact::unknown("eth0 has no device behind it"), 1500);
-        let why = |hardware: Hardware<'_>| {
-            assert_eq!(bound(hardware, STREAM), None);
-            carried(hardware, STREAM).err().unwrap().0
+        let why = |hardware: HardwareFacts<'_>| {
+            assert_eq!(payload_bound(hardware, STREAM_PAYLOAD), None);
+            payload_rate(hardware, STREAM_PAYLOAD).err().unwrap().0
         };
         let way = way();
-        let said = why(Hardware { machine: &machine, way: Some(&way) });
+        let said = why(HardwareFacts { machine: &machine, network_path: Some(&way) });
         assert_eq!(
             said,
             "packets to the agent leave by eth0, whose line rate is not known: eth0 has no device behind it"
         );
-        assert!(why(Hardware { machine: &machine, way: None }).contains("was not looked up"));
-        let other = PathToAgent { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
-        assert!(why(Hardware { machine: &machine, way: Some(&other) }).contains("is not among"));
-        let unknown = PathToAgent { interface: Fact::unknown("no rtnetlink"), ..way };
-        assert!(why(Hardware { machine: &machine, way: Some(&unknown) }).ends_with("is unknown: no rtnetlink"));
+        assert!(why(HardwareFacts { machine: &machine, network_path: None }).contains("was not looked up"));
+        let other = NetworkPath { interface: Fact::known("eth7".into(), "a test"), ..way.clone() };
+        assert!(why(HardwareFacts { machine: &machine, network_path: Some(&other) }).contains("is not among"));
+        let unknown = NetworkPath { interface: Fact::unknown("no rtnetlink"), ..way };
+        assert!(
+            why(HardwareFacts { machine: &machine, network_path: Some(&unknown) })
+                .ends_with("is unknown: no rtnetlink")
+        );
     }
 }

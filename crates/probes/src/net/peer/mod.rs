@@ -4,42 +4,42 @@ pub(super) mod bandwidth;
 pub(super) mod connect;
 pub(super) mod datagrams;
 mod link_rate;
-pub(super) mod loaded;
-pub(super) mod message;
-mod pace;
+pub(super) mod loaded_rtt;
+pub(super) mod message_streams;
+mod pacer;
 pub(super) mod ping;
+mod rate_windows;
 pub(super) mod rtt;
 mod streams;
-mod watched;
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-use kelvin_harness::{Bench, Stop};
-use kelvin_wire::client::Client;
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_wire::client::AgentClient;
 use kelvin_wire::interface::Interface;
-use kelvin_wire::message::Seen;
+use kelvin_wire::message::TestReport;
 use kelvin_wire::secret::Secret;
 
 /// What all of them say of the agent.
-const AGENT: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";
+const AGENT_PITFALL: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";
 
 /// A connection to the agent that `--peer` names.
-fn client(bench: &Bench<'_>) -> Result<Client, Stop> {
+fn connect_agent(bench: &Bench<'_>) -> Result<AgentClient, ProbeError> {
     let agent = bench.agent()?;
     let secret = match &agent.token_file {
-        Some(file) => Secret::read(Path::new(file)).map_err(stopped)?,
+        Some(file) => Secret::read(Path::new(file)).map_err(probe_error)?,
         None => Secret::none(),
     };
-    Client::connect(&[agent.address], &secret).map_err(stopped)
+    AgentClient::connect(&[agent.address], &secret).map_err(probe_error)
 }
 
-fn stopped(error: kelvin_wire::Error) -> Stop {
-    Stop::fail(error.to_string())
+fn probe_error(error: kelvin_wire::Error) -> ProbeError {
+    ProbeError::fail(error.to_string())
 }
 
 /// The agent's account of a test, in words; `own` concurrent tests are those of the measure itself.
-fn told(seen: &Seen, own: u32) -> String {
+fn describe_agent_side(seen: &TestReport, own: u32) -> String {
     let [user, system] = seen.cpu_nanoseconds.map(|nanoseconds| nanoseconds as f64 / 1e6);
     let mut words = format!("the agent used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel");
     if seen.tests > own {
@@ -49,7 +49,7 @@ fn told(seen: &Seen, own: u32) -> String {
 }
 
 /// The interfaces of this address here and at the agent, in words.
-fn over(own: SocketAddr, seen: &Seen) -> String {
+fn describe_interfaces(own: SocketAddr, seen: &TestReport) -> String {
     let words = |interface: Option<&Interface>| match interface {
         Some(interface) => interface.to_string(),
         None => "an interface that the system does not name".to_owned(),

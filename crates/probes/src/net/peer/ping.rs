@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use kelvin_catalogue::net::{MESSAGE, PEER_PING};
-use kelvin_harness::{Bench, Effort, Method, Probe, ProbeKind, Stop};
+use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
 use kelvin_model::{Case, Machine, NoPrediction};
 
 use crate::net::icmp::Ping;
-use crate::net::messages::{SMALL, message};
+use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_PING.id.as_str(),
@@ -26,29 +26,31 @@ pub(in crate::net) static PROBE: Probe = Probe {
     metrics: &[&PEER_PING],
     inputs: &[],
     cases: |_: &Machine, effort| {
-        let all = [SMALL, 1 << 10];
+        let all = [SMALL_MESSAGE, 1 << 10];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };
-        messages.iter().map(|&bytes| Case::new().with(MESSAGE, bytes)).collect()
+        messages.iter().map(|&bytes| Case::new().with_number(MESSAGE, bytes)).collect()
     },
     run,
-    predict: |_, _, _| Err(NoPrediction::because("the distance to another host is a fact of the network")),
+    predict: |_, _, _| Err(NoPrediction::new("the distance to another host is a fact of the network")),
 };
 
 /// Requests lost in a row after which the host counts as unreachable.
-const MOST_LOST: u32 = 5;
+const MAX_LOST: u32 = 5;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
     let IpAddr::V4(there) = bench.agent()?.address.ip() else {
-        return Err(Stop::skip("needs an agent with an IPv4 address"));
+        return Err(ProbeError::skip("needs an agent with an IPv4 address"));
     };
-    let mut ping = Ping::open(there, message(case)?, bench.seed() as u16)?;
+    let mut ping = Ping::open(there, message_bytes(case)?, bench.seed() as u16)?;
     if !is_answered(&mut ping)? {
-        return Err(Stop::skip(format!("needs a host and a network that answer echo requests, and {there} did not")));
+        return Err(ProbeError::skip(format!(
+            "needs a host and a network that answer echo requests, and {there} did not"
+        )));
     }
     bench.note(ping.describe());
     let (mut sent, mut lost) = (0_u64, 0_u64);
     bench.time_each([&PEER_PING], |clock| {
-        for _ in 0..MOST_LOST {
+        for _ in 0..MAX_LOST {
             sent += 1;
             let start = clock.start();
             if ping.round_trip()? {
@@ -56,15 +58,15 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
             }
             lost += 1;
         }
-        Err(Stop::fail(format!("{MOST_LOST} echo requests in a row were not answered")))
+        Err(ProbeError::fail(format!("{MAX_LOST} echo requests in a row were not answered")))
     })?;
-    bench.note_on_last(format!("{lost} of {sent} requests or their replies were lost"));
+    bench.note_last_reading(format!("{lost} of {sent} requests or their replies were lost"));
     Ok(())
 }
 
 /// Whether one of the first few is answered.
-fn is_answered(ping: &mut Ping) -> Result<bool, Stop> {
-    for _ in 0..MOST_LOST {
+fn is_answered(ping: &mut Ping) -> Result<bool, ProbeError> {
+    for _ in 0..MAX_LOST {
         if ping.round_trip()? {
             return Ok(true);
         }

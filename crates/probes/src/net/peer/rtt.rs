@@ -3,17 +3,17 @@
 //! Half of it must not be called the one-way latency, which may differ by direction.
 
 use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, NoPrediction, Prediction};
-use kelvin_sys::usage::{Who, usage};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::usage::{UsageScope, read_usage};
 
-use super::{AGENT, bandwidth, client, over, stopped, told};
-use crate::net::echo::Echo;
+use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use crate::net::echo::EchoClient;
 use crate::net::link::{Link, Protocol};
-use crate::net::messages::{SMALL, message, round_trip_messages};
-use crate::net::rtt::Switching;
+use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
+use crate::net::rtt::WakeCost;
 use crate::os::switch::{cross_cpu, pipe};
-use crate::predict::Predicting;
+use crate::prediction_builder::PredictionBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_RTT.id.as_str(),
@@ -31,7 +31,7 @@ pub(in crate::net) static PROBE: Probe = Probe {
         pitfalls: &[
             "Interrupts that the network card delays to gather packets: tens of microseconds that no program sees.",
             "A congestion control that paces what it sends: the one in use is noted.",
-            AGENT,
+            AGENT_PITFALL,
         ],
         sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
     },
@@ -49,62 +49,62 @@ pub(in crate::net) static PROBE: Probe = Probe {
 };
 
 /// The case of a small message over TCP.
-pub(super) fn small_over_tcp() -> Case {
-    Case::new().at(Transport::Tcp).with(MESSAGE, SMALL)
+pub(super) fn small_tcp_case() -> Case {
+    Case::new().with_word(Transport::Tcp).with_number(MESSAGE, SMALL_MESSAGE)
 }
 
 fn cases(effort: Effort) -> Vec<Case> {
     let of = |transport, protocol| {
         let all = round_trip_messages(protocol);
-        let messages = if effort == Effort::Quick { vec![SMALL] } else { all.to_vec() };
-        messages.into_iter().map(move |bytes| Case::new().at(transport).with(MESSAGE, bytes))
+        let messages = if effort == Effort::Quick { vec![SMALL_MESSAGE] } else { all.to_vec() };
+        messages.into_iter().map(move |bytes| Case::new().with_word(transport).with_number(MESSAGE, bytes))
     };
     of(Transport::Tcp, Protocol::Tcp).chain(of(Transport::Udp, Protocol::Udp)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let size = message(case)?;
-    let mut client = client(bench)?;
-    let own = client.own();
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let size = message_bytes(case)?;
+    let mut client = connect_agent(bench)?;
+    let own = client.local_addr();
     let seen = match Transport::of(case) {
         Some(Transport::Tcp) => {
-            let mut test = client.echo_tcp(size as u32).map_err(stopped)?;
-            time(bench, Link::Tcp(test.socket().try_clone()?), size)?;
+            let mut test = client.echo_tcp(size as u32).map_err(probe_error)?;
+            time_round_trips(bench, Link::Tcp(test.socket().try_clone()?), size)?;
             test.finish()
         }
         Some(Transport::Udp) => {
-            let mut test = client.echo_udp(size as u32).map_err(stopped)?;
-            time(bench, Link::Udp(test.socket().try_clone()?), size)?;
+            let mut test = client.echo_udp(size as u32).map_err(probe_error)?;
+            time_round_trips(bench, Link::Udp(test.socket().try_clone()?), size)?;
             test.finish()
         }
-        None => return Err(Stop::fail(format!("the case needs protocol tcp or udp, not {case}"))),
+        None => return Err(ProbeError::fail(format!("the case needs protocol tcp or udp, not {case}"))),
     };
-    let seen = seen.map_err(stopped)?;
-    bench.note_on_last(format!("the agent returned {} messages; {}", seen.arrived, told(&seen, 1)));
-    bench.note_on_last(over(own, &seen));
+    let seen = seen.map_err(probe_error)?;
+    bench.note_last_reading(format!("the agent returned {} messages; {}", seen.arrived, describe_agent_side(&seen, 1)));
+    bench.note_last_reading(describe_interfaces(own, &seen));
     Ok(())
 }
 
 /// Times round trips over a link until the slice is over; the link is closed afterwards.
-fn time(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), Stop> {
-    let mut echo = Echo::over(link, size)?;
-    let before = usage(Who::Thread);
-    bench.time_each([&PEER_RTT], |clock| Ok([echo.timed(clock)?]))?;
-    let used = usage(Who::Thread).since(before);
+fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<(), ProbeError> {
+    let mut echo = EchoClient::over_link(link, size)?;
+    let before = read_usage(UsageScope::Thread);
+    bench.time_each([&PEER_RTT], |clock| Ok([echo.time_round_trip(clock)?]))?;
+    let used = read_usage(UsageScope::Thread).since(before);
     let [user, system] = [used.user, used.system].map(|nanoseconds| nanoseconds as f64 / 1e6);
-    bench.note_on_last(format!(
+    bench.note_last_reading(format!(
         "{}; this host used {user:.0} ms of CPU in user mode and {system:.0} ms in the kernel",
         echo.describe()?
     ));
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let bytes = MESSAGE.of(case).unwrap_or_default();
+fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or_default();
     let connect = facts.measured(&PEER_CONNECT, &Case::new())?;
-    let rate = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams(1))?;
-    let stack = facts.measured(&STACK_TCP, &Case::new().with(MESSAGE, SMALL))?;
-    let wake = Switching::wake(facts)?;
+    let rate = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
+    let stack = facts.measured(&STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let wake = WakeCost::cross_cpu(facts)?;
     let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
     let value = connect.value + wake.nanoseconds + stack.value + wire;
     let derivation = format!(
@@ -116,7 +116,7 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         rate.value / 1e6,
         value / 1e3
     );
-    let predicting = Predicting::within_factor(Basis::Derived, value, 2.0)
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0)
         .formula(
             "connect, wake and wire",
             "net.peer.connect + waking + net.stack.tcp + 2 x message / net.peer.bandwidth",
@@ -124,16 +124,16 @@ fn predict(facts: &Facts<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
         .input(connect)
         .input(stack)
         .input(rate);
-    Ok(predicting.inputs(wake.inputs).derived_as(derivation))
+    Ok(predicting.inputs(wake.inputs).build_with(derivation))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_round_trip_is_a_connection_a_program_and_the_wire() {
+    fn rtt_sums_host_and_wire_time() {
         let known = [
             (PEER_CONNECT.id.as_str(), Some(100_000.0)),
             (PEER_BANDWIDTH.id.as_str(), Some(12.5e6)),
@@ -141,8 +141,9 @@ mod tests {
             (cross_cpu::METRIC.id.as_str(), Some(8500.0)),
             (pipe::PROCESS_OWN.id.as_str(), Some(500.0)),
         ];
-        facts_about(&known, |facts| {
-            let of = |bytes| predict(facts, &Case::new().at(Transport::Tcp).with(MESSAGE, bytes)).unwrap();
+        with_facts(&known, |facts| {
+            let of =
+                |bytes| predict(facts, &Case::new().with_word(Transport::Tcp).with_number(MESSAGE, bytes)).unwrap();
             // 100 us + 8 us + 3 us, and 2 x 1250 B at 12.5 MB/s: 200 us.
             assert_eq!(of(1250).value, 311_000.0);
             assert_eq!((of(1250).low, of(1250).high), (155_500.0, 622_000.0));

@@ -3,40 +3,41 @@
 //! The whole round trip: calls, sleeping, waking, switching. Half of it must not be used as one-way latency, as the
 //! directions may differ, nor as the cost of a switch.
 
-use kelvin_catalogue::Placement;
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::os::{
     IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE,
-    SWITCH_PROCESS_PIPE_OWN, TokenMeans,
+    SWITCH_PROCESS_PIPE_CALLS, TokenChannel,
 };
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::super::partner::Partner;
+use super::super::partner::TokenPartner;
 use crate::formula::measured;
 
 pub(in crate::os) static PIPE: Probe =
-    probe("Round trip of a byte between two processes over pipes", &[&IPC_PIPE_LATENCY], |bench, case| {
-        run(bench, case, Means::Pipe, &IPC_PIPE_LATENCY)
+    ipc_latency_probe("Round trip of a byte between two processes over pipes", &[&IPC_PIPE_LATENCY], |bench, case| {
+        run(bench, case, HandoffMethod::Pipe, &IPC_PIPE_LATENCY)
     });
 
-pub(in crate::os) static UNIX: Probe =
-    probe("Round trip of a byte between two processes over Unix sockets", &[&IPC_UNIX_LATENCY], |bench, case| {
-        run(bench, case, Means::Unix, &IPC_UNIX_LATENCY)
-    });
+pub(in crate::os) static UNIX: Probe = ipc_latency_probe(
+    "Round trip of a byte between two processes over Unix sockets",
+    &[&IPC_UNIX_LATENCY],
+    |bench, case| run(bench, case, HandoffMethod::Unix, &IPC_UNIX_LATENCY),
+);
 
-pub(in crate::os) static FUTEX: Probe = probe(
+pub(in crate::os) static FUTEX: Probe = ipc_latency_probe(
     "Round trip of a word between two processes through shared memory and a futex",
     &[&IPC_FUTEX_LATENCY],
-    |bench, case| run(bench, case, Means::Futex, &IPC_FUTEX_LATENCY),
+    |bench, case| run(bench, case, HandoffMethod::Futex, &IPC_FUTEX_LATENCY),
 );
 
 /// The common method of the three.
-const fn probe(
+const fn ipc_latency_probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
-    run: fn(&mut Bench<'_>, &Case) -> Result<(), Stop>,
+    run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
 ) -> Probe {
     Probe {
         id: metrics[0].id.as_str(),
@@ -74,60 +75,60 @@ const METHOD: Method = Method {
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    Placement::ALL.iter().map(|&placement| Case::new().at(placement)).collect()
+    PairPlacement::ALL.iter().map(|&placement| Case::new().with_word(placement)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case, means: Means, metric: &Metric) -> Result<(), Stop> {
+fn run(bench: &mut Bench<'_>, case: &Case, means: HandoffMethod, metric: &Metric) -> Result<(), ProbeError> {
     let cpu = super::partner_cpu(bench, case)?;
-    let mut partner = Partner::start(means, Task::Process, cpu)?;
-    let counts = partner.count(64)?;
+    let mut partner = TokenPartner::start(means, PartnerKind::Process, cpu)?;
+    let counts = partner.count_round_trips(64)?;
     if cpu == bench.cpu() {
-        counts.proves_a_switch_each_way()?;
+        counts.check_min_switches()?;
     }
     bench.note(format!("partner on CPU {cpu}; {}", counts.describe()));
     bench.time(metric, |iterations| partner.round_trips(iterations))?;
     partner.finish().map(drop)
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if Placement::of(case) != Some(Placement::SameCpu) {
-        return two_wake_ups(facts, metric);
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
+        return cross_cpu_round_trip(facts, metric);
     }
     let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
-    let calls = measured(facts, &SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
+    let calls = measured(facts, &SWITCH_PROCESS_PIPE_CALLS, &Case::new())?;
     let factor = if *metric == IPC_PIPE_LATENCY { 1.25 } else { 1.6 };
-    Ok((2.0 * (switch + calls)).within(factor).predict(Basis::Derived, "two switches and calls"))
+    Ok((2.0 * (switch + calls)).within(factor).predict(PredictionBasis::Derived, "two switches and calls"))
 }
 
 /// A round trip between two CPUs: a wake-up each way.
-fn two_wake_ups(facts: &Facts<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
-    let means = if *metric == IPC_FUTEX_LATENCY { TokenMeans::Futex } else { TokenMeans::Pipe };
-    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(means))?;
-    Ok((2.0 * woken).within(1.4).predict(Basis::Derived, "two wake-ups"))
+fn cross_cpu_round_trip(facts: &PredictionInputs<'_>, metric: &Metric) -> Result<Prediction, NoPrediction> {
+    let means = if *metric == IPC_FUTEX_LATENCY { TokenChannel::Futex } else { TokenChannel::Pipe };
+    let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(means))?;
+    Ok((2.0 * woken).within(1.4).predict(PredictionBasis::Derived, "two wake-ups"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn a_round_trip_is_two_switches_and_twice_the_calls() {
+    fn ipc_round_trip_is_switches_and_calls() {
         let known =
-            [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1700.0)), (SWITCH_PROCESS_PIPE_OWN.id.as_str(), Some(400.0))];
-        facts_about(&known, |facts| {
-            let same = Case::new().at(Placement::SameCpu);
+            [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1700.0)), (SWITCH_PROCESS_PIPE_CALLS.id.as_str(), Some(400.0))];
+        with_facts(&known, |facts| {
+            let same = Case::new().with_word(PairPlacement::SameCpu);
             let prediction = predict(facts, &IPC_PIPE_LATENCY, &same).unwrap();
             assert_eq!((prediction.value, prediction.high), (4200.0, 5250.0));
             assert_eq!(predict(facts, &IPC_FUTEX_LATENCY, &same).unwrap().high, 6720.0);
-            assert!(predict(facts, &IPC_PIPE_LATENCY, &Case::new().at(Placement::TwoCpus)).is_err());
+            assert!(predict(facts, &IPC_PIPE_LATENCY, &Case::new().with_word(PairPlacement::TwoCpus)).is_err());
         });
     }
 
     #[test]
-    fn a_round_trip_between_two_cpus_is_two_wake_ups() {
-        facts_about(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
-            let two = Case::new().at(Placement::TwoCpus);
+    fn cross_cpu_round_trip_is_two_wakes() {
+        with_facts(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
+            let two = Case::new().with_word(PairPlacement::TwoCpus);
             for metric in [&IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY] {
                 assert_eq!(predict(facts, metric, &two).unwrap().value, 8000.0);
             }

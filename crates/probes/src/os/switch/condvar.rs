@@ -4,49 +4,57 @@
 
 use kelvin_catalogue::mem::FALSE_SHARING;
 use kelvin_catalogue::os::{
-    SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_OWN, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
-    SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_PIPE, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_OWN,
-    SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_OWN, SWITCH_THREAD_PIPE,
+    SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_CALLS, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
+    SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_PIPE, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_CALLS,
+    SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_PIPE,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::predict::AsWithPipes;
-use super::{Switching, probe, shared_text};
+use super::prediction::FromPipeSwitch;
+use super::{SwitchExperiment, probe, shared_text};
 
 pub(in crate::os) static PROCESS: Probe = probe!(
-    Switching {
-        means: Means::Condvar,
-        task: Task::Process,
+    SwitchExperiment {
+        means: HandoffMethod::Condvar,
+        task: PartnerKind::Process,
         switch: &SWITCH_PROCESS_CONDVAR,
         round_trip: &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
-        own: Some(&SWITCH_PROCESS_CONDVAR_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_FUTEX_OWN], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_PROCESS_CONDVAR_CALLS),
+        like: Some(FromPipeSwitch {
+            input_parts: &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_FUTEX_CALLS],
+            factor: 1.5,
+            why: DIFFERENCE_FROM_PIPE
+        }),
     },
     "Switching a CPU between two processes that wait on a condition variable",
     METHOD,
-    &[&SWITCH_PROCESS_CONDVAR, &SWITCH_PROCESS_CONDVAR_ROUND_TRIP, &SWITCH_PROCESS_CONDVAR_OWN],
+    &[&SWITCH_PROCESS_CONDVAR, &SWITCH_PROCESS_CONDVAR_ROUND_TRIP, &SWITCH_PROCESS_CONDVAR_CALLS],
     &[SWITCH_PROCESS_PIPE.id.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), FALSE_SHARING.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
-    Switching {
-        means: Means::Condvar,
-        task: Task::Thread,
+    SwitchExperiment {
+        means: HandoffMethod::Condvar,
+        task: PartnerKind::Thread,
         switch: &SWITCH_THREAD_CONDVAR,
         round_trip: &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
-        own: Some(&SWITCH_THREAD_CONDVAR_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_FUTEX_OWN], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_THREAD_CONDVAR_CALLS),
+        like: Some(FromPipeSwitch {
+            input_parts: &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_FUTEX_CALLS],
+            factor: 1.5,
+            why: DIFFERENCE_FROM_PIPE
+        }),
     },
     "Switching a CPU between two threads that wait on a condition variable",
     METHOD,
-    &[&SWITCH_THREAD_CONDVAR, &SWITCH_THREAD_CONDVAR_ROUND_TRIP, &SWITCH_THREAD_CONDVAR_OWN],
+    &[&SWITCH_THREAD_CONDVAR, &SWITCH_THREAD_CONDVAR_ROUND_TRIP, &SWITCH_THREAD_CONDVAR_CALLS],
     &[SWITCH_THREAD_PIPE.id.as_str(), SWITCH_THREAD_FUTEX.id.as_str(), FALSE_SHARING.id.as_str()],
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "a condition variable waits on a futex, whose calls are not subtracted here";
+const DIFFERENCE_FROM_PIPE: &str = "a condition variable waits on a futex, whose calls are not subtracted here";
 
 const METHOD: Method = Method {
     how: concat!(

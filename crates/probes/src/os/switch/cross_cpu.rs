@@ -4,13 +4,13 @@
 //! the cost of a switch, nor reduced to one figure: it is multimodal.
 
 pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenMeans};
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::super::partner::Partner;
+use super::super::partner::TokenPartner;
 use crate::formula::measured;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -50,19 +50,19 @@ pub(in crate::os) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, _: Effort) -> Vec<Case> {
-    TokenMeans::ALL.iter().map(|&means| Case::new().at(means)).collect()
+    TokenChannel::ALL.iter().map(|&means| Case::new().with_word(means)).collect()
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let means = match TokenMeans::of(case) {
-        Some(TokenMeans::Pipe) => Means::Pipe,
-        Some(TokenMeans::Futex) => Means::Futex,
-        None => return Err(Stop::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let means = match TokenChannel::of(case) {
+        Some(TokenChannel::Pipe) => HandoffMethod::Pipe,
+        Some(TokenChannel::Futex) => HandoffMethod::Futex,
+        None => return Err(ProbeError::fail(format!("the case needs means=pipe or means=futex, not {case}"))),
     };
-    let mut partner = Partner::start(means, Task::Process, bench.partner_cpu()?)?;
-    let counts = partner.count(64)?;
+    let mut partner = TokenPartner::start(means, PartnerKind::Process, bench.partner_cpu()?)?;
+    let counts = partner.count_round_trips(64)?;
     bench.note(format!("partner on CPU {}; {}", bench.partner_cpu()?, counts.describe()));
-    bench.time_in_turn([&SWITCH_CROSS_CPU], |clock| {
+    bench.time_back_to_back([&SWITCH_CROSS_CPU], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
         Ok([clock.stop().wrapping_sub(start) / 2])
@@ -70,16 +70,20 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     partner.finish().map(drop)
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    if TokenMeans::of(case) == Some(TokenMeans::Futex) {
-        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Pipe))?;
-        return Ok(woken.within(1.3).explained(Basis::Derived, "the same", "most of it is the wake-up, as over pipes"));
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if TokenChannel::of(case) == Some(TokenChannel::Futex) {
+        let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Pipe))?;
+        return Ok(woken.within(1.3).explained(
+            PredictionBasis::Derived,
+            "the same",
+            "most of it is the wake-up, as over pipes",
+        ));
     }
     let here = match facts.measured(&SWITCH_PROCESS_PIPE, &Case::new()) {
         Ok(switch) => format!(" (a switch on one CPU took {:.0} ns)", switch.value),
         Err(_) => String::new(),
     };
-    Err(NoPrediction::because(format!(
+    Err(NoPrediction::new(format!(
         "kelvin has no published costs of an inter-processor interrupt and of an idle-state exit for this \
          machine{here}"
     )))
@@ -88,23 +92,23 @@ fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoP
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn the_reason_for_no_prediction_names_what_was_measured() {
+    fn missing_input_reason_names_metric() {
         let reason = |switch: Option<f64>| {
             let known = [(SWITCH_PROCESS_PIPE.id.as_str(), switch)];
-            let over_pipes = Case::new().at(TokenMeans::Pipe);
-            facts_about(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
+            let over_pipes = Case::new().with_word(TokenChannel::Pipe);
+            with_facts(&known, |facts| predict(facts, &SWITCH_CROSS_CPU, &over_pipes)).unwrap_err().0
         };
         assert!(reason(Some(1700.4)).ends_with("(a switch on one CPU took 1700 ns)"));
         assert!(reason(None).ends_with("for this machine"));
     }
 
     #[test]
-    fn a_wake_up_by_futex_is_one_over_pipes() {
-        facts_about(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
-            let futex = predict(facts, &SWITCH_CROSS_CPU, &Case::new().at(TokenMeans::Futex)).unwrap();
+    fn futex_wake_follows_pipe_wake() {
+        with_facts(&[(SWITCH_CROSS_CPU.id.as_str(), Some(4000.0))], |facts| {
+            let futex = predict(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Futex)).unwrap();
             assert_eq!(futex.value, 4000.0);
         });
     }

@@ -3,49 +3,50 @@
 //! Event loops use it to wake each other. It must not be used as the latency of an event loop, which also polls.
 
 use kelvin_catalogue::os::{
-    SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_OWN, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
-    SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_OWN, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_CALLS, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
+    SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_CALLS, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
     SYSCALL_READ, SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::predict::AsWithPipes;
-use super::{Switching, probe, shared_text};
+use super::prediction::FromPipeSwitch;
+use super::{SwitchExperiment, probe, shared_text};
 
 pub(in crate::os) static PROCESS: Probe = probe!(
-    Switching {
-        means: Means::Eventfd,
-        task: Task::Process,
+    SwitchExperiment {
+        means: HandoffMethod::Eventfd,
+        task: PartnerKind::Process,
         switch: &SWITCH_PROCESS_EVENTFD,
         round_trip: &SWITCH_PROCESS_EVENTFD_ROUND_TRIP,
-        own: Some(&SWITCH_PROCESS_EVENTFD_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_PROCESS_EVENTFD_CALLS),
+        like: Some(FromPipeSwitch { input_parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: DIFFERENCE_FROM_PIPE }),
     },
     "Switching a CPU between two processes that pass a token by eventfd",
     METHOD,
-    &[&SWITCH_PROCESS_EVENTFD, &SWITCH_PROCESS_EVENTFD_ROUND_TRIP, &SWITCH_PROCESS_EVENTFD_OWN],
+    &[&SWITCH_PROCESS_EVENTFD, &SWITCH_PROCESS_EVENTFD_ROUND_TRIP, &SWITCH_PROCESS_EVENTFD_CALLS],
     &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
-    Switching {
-        means: Means::Eventfd,
-        task: Task::Thread,
+    SwitchExperiment {
+        means: HandoffMethod::Eventfd,
+        task: PartnerKind::Thread,
         switch: &SWITCH_THREAD_EVENTFD,
         round_trip: &SWITCH_THREAD_EVENTFD_ROUND_TRIP,
-        own: Some(&SWITCH_THREAD_EVENTFD_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_THREAD_EVENTFD_CALLS),
+        like: Some(FromPipeSwitch { input_parts: &[&SWITCH_THREAD_PIPE], factor: 1.5, why: DIFFERENCE_FROM_PIPE }),
     },
     "Switching a CPU between two threads that pass a token by eventfd",
     METHOD,
-    &[&SWITCH_THREAD_EVENTFD, &SWITCH_THREAD_EVENTFD_ROUND_TRIP, &SWITCH_THREAD_EVENTFD_OWN],
+    &[&SWITCH_THREAD_EVENTFD, &SWITCH_THREAD_EVENTFD_ROUND_TRIP, &SWITCH_THREAD_EVENTFD_CALLS],
     &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted";
+const DIFFERENCE_FROM_PIPE: &str =
+    "an eventfd is like a pipe without pages: only the calls differ, and they are subtracted";
 
 const METHOD: Method = Method {
     how: concat!(

@@ -5,49 +5,49 @@
 //! as the cost of an uncontended lock, which never enters the kernel.
 
 use kelvin_catalogue::os::{
-    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_OWN, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
-    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_OWN, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE, SYSCALL_READ,
+    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
+    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE, SYSCALL_READ,
     SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::predict::AsWithPipes;
-use super::{Switching, probe, shared_text};
+use super::prediction::FromPipeSwitch;
+use super::{SwitchExperiment, probe, shared_text};
 
 pub(in crate::os) static PROCESS: Probe = probe!(
-    Switching {
-        means: Means::Futex,
-        task: Task::Process,
+    SwitchExperiment {
+        means: HandoffMethod::Futex,
+        task: PartnerKind::Process,
         switch: &SWITCH_PROCESS_FUTEX,
         round_trip: &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-        own: Some(&SWITCH_PROCESS_FUTEX_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_PROCESS_FUTEX_CALLS),
+        like: Some(FromPipeSwitch { input_parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: DIFFERENCE_FROM_PIPE }),
     },
     "Switching a CPU between two processes that wait on a futex",
     METHOD,
-    &[&SWITCH_PROCESS_FUTEX, &SWITCH_PROCESS_FUTEX_ROUND_TRIP, &SWITCH_PROCESS_FUTEX_OWN],
+    &[&SWITCH_PROCESS_FUTEX, &SWITCH_PROCESS_FUTEX_ROUND_TRIP, &SWITCH_PROCESS_FUTEX_CALLS],
     &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
-    Switching {
-        means: Means::Futex,
-        task: Task::Thread,
+    SwitchExperiment {
+        means: HandoffMethod::Futex,
+        task: PartnerKind::Thread,
         switch: &SWITCH_THREAD_FUTEX,
         round_trip: &SWITCH_THREAD_FUTEX_ROUND_TRIP,
-        own: Some(&SWITCH_THREAD_FUTEX_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_THREAD_PIPE], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_THREAD_FUTEX_CALLS),
+        like: Some(FromPipeSwitch { input_parts: &[&SWITCH_THREAD_PIPE], factor: 1.5, why: DIFFERENCE_FROM_PIPE }),
     },
     "Switching a CPU between two threads that wait on a futex",
     METHOD,
-    &[&SWITCH_THREAD_FUTEX, &SWITCH_THREAD_FUTEX_ROUND_TRIP, &SWITCH_THREAD_FUTEX_OWN],
+    &[&SWITCH_THREAD_FUTEX, &SWITCH_THREAD_FUTEX_ROUND_TRIP, &SWITCH_THREAD_FUTEX_CALLS],
     &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
-const WHY: &str = "a futex and a pipe sleep and wake through the same scheduler";
+const DIFFERENCE_FROM_PIPE: &str = "a futex and a pipe sleep and wake through the same scheduler";
 
 const METHOD: Method = Method {
     how: concat!(

@@ -8,25 +8,25 @@ pub(super) mod eventfd;
 pub(super) mod futex;
 pub(super) mod one_way;
 pub(crate) mod pipe;
-mod predict;
+mod prediction;
 pub(super) mod ring;
-pub(super) mod yielding;
+pub(super) mod sched_yield;
 
-use kelvin_harness::{Bench, Stop};
+use kelvin_harness::{Bench, ProbeError};
 use kelvin_model::Metric;
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::{Channel, Means};
+use kelvin_sys::handoff::{HandoffChannel, HandoffMethod};
+use kelvin_sys::partner::PartnerKind;
 
-use self::predict::AsWithPipes;
-use super::partner::Partner;
+use self::prediction::FromPipeSwitch;
+use super::partner::TokenPartner;
 
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 256;
 
 /// A switching experiment of two tasks on one CPU: channel, metrics, prediction.
-struct Switching {
-    means: Means,
-    task: Task,
+struct SwitchExperiment {
+    means: HandoffMethod,
+    task: PartnerKind,
     /// One switch: half a round trip, less `own` where there is one.
     switch: &'static Metric,
     /// A round trip, nothing subtracted.
@@ -34,13 +34,13 @@ struct Switching {
     /// The calls of one pass and one take, made by one task.
     own: Option<&'static Metric>,
     /// How it is derived from switches over pipes, which are published.
-    like: Option<AsWithPipes>,
+    like: Option<FromPipeSwitch>,
 }
 
 /// The probe of a switching experiment: experiment, summary, method, metrics, and the probes of its inputs.
 macro_rules! probe {
     ($what:expr, $summary:literal, $method:expr, $metrics:expr, $inputs:expr $(,)?) => {{
-        static WHAT: Switching = $what;
+        static WHAT: SwitchExperiment = $what;
         Probe {
             id: WHAT.switch.id.as_str(),
             summary: $summary,
@@ -50,28 +50,28 @@ macro_rules! probe {
             inputs: $inputs,
             cases: |_, _| vec![kelvin_model::Case::new()],
             run: |bench, _| super::run(bench, &WHAT),
-            predict: |facts, metric, _| super::predict::of(facts, metric, &WHAT),
+            predict: |facts, metric, _| super::prediction::predict_metric(facts, metric, &WHAT),
         }
     }};
 }
 use probe;
 
 /// One round of a switching experiment.
-fn run(bench: &mut Bench<'_>, what: &Switching) -> Result<(), Stop> {
-    let mut partner = Partner::start(what.means, what.task, bench.cpu())?;
-    let counts = partner.count(PROOF_TRIPS)?;
-    counts.proves_one_switch_each_way()?;
+fn run(bench: &mut Bench<'_>, what: &SwitchExperiment) -> Result<(), ProbeError> {
+    let mut partner = TokenPartner::start(what.means, what.task, bench.cpu())?;
+    let counts = partner.count_round_trips(PROOF_TRIPS)?;
+    counts.check_one_switch_each_way()?;
     bench.note(counts.describe());
     match what.own {
         Some(own) => {
-            let alone = Channel::new(what.means, what.task.scope())?;
+            let alone = HandoffChannel::new(what.means, what.task.scope())?;
             bench.time_parts([what.switch, what.round_trip, own], |clock, iterations| {
                 let start = clock.start();
                 partner.round_trips(iterations)?;
                 let trips = clock.stop().wrapping_sub(start) as f64;
                 let start = clock.start();
                 for _ in 0..iterations {
-                    alone.alone()?;
+                    alone.uncontended_handoff()?;
                 }
                 let own = clock.stop().wrapping_sub(start) as f64;
                 Ok([trips / 2.0 - own, trips, own])
@@ -86,7 +86,7 @@ fn run(bench: &mut Bench<'_>, what: &Switching) -> Result<(), Stop> {
     }
     let of_partner = partner.finish()?;
     if of_partner < 0.98 {
-        return Err(Stop::fail(format!(
+        return Err(ProbeError::fail(format!(
             "the partner was switched out {of_partner:.2} times per round trip instead of once: the token moved \
              without a switch"
         )));

@@ -3,19 +3,19 @@
 //! It is the figure of an older study, and what a signal to another task costs before anything is done about it. It must not be
 //! used as the cost of a switch: the calls of both sides are part of it.
 
-use kelvin_catalogue::Placement;
+use kelvin_catalogue::PairPlacement;
 use kelvin_catalogue::os::{
-    SWITCH_CROSS_CPU, SWITCH_ONE_WAY as METRIC, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
+    ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_ROUND_TRIP,
     SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_ROUND_TRIP,
-    SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenMeans, Woken,
+    SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenChannel, WokenTask,
 };
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Basis, Case, Machine, Metric, NoPrediction, Prediction};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::super::partner::Partner;
+use super::super::partner::TokenPartner;
 use crate::formula::measured;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -56,80 +56,83 @@ pub(in crate::os) static PROBE: Probe = Probe {
 };
 
 fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
-    let placements = if effort == Effort::Quick { &[Placement::SameCpu][..] } else { Placement::ALL };
-    let of = |&woken: &Woken| placements.iter().map(move |&placement| Case::new().at(woken).at(placement));
-    Woken::ALL.iter().flat_map(of).collect()
+    let placements = if effort == Effort::Quick { &[PairPlacement::SameCpu][..] } else { PairPlacement::ALL };
+    let of =
+        |&woken: &WokenTask| placements.iter().map(move |&placement| Case::new().with_word(woken).with_word(placement));
+    WokenTask::ALL.iter().flat_map(of).collect()
 }
 
 /// Untimed round trips under the counters.
 const PROOF_TRIPS: u64 = 64;
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let (Some(woken), Some(placement)) = (Woken::of(case), Placement::of(case)) else {
-        return Err(Stop::fail(format!("the case needs what is woken, and where, not {case}")));
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (Some(woken), Some(placement)) = (WokenTask::of(case), PairPlacement::of(case)) else {
+        return Err(ProbeError::fail(format!("the case needs what is woken, and where, not {case}")));
     };
     let means = match woken {
-        Woken::ProcessPipe | Woken::ThreadPipe => Means::Pipe,
-        Woken::ProcessFutex | Woken::ThreadFutex => Means::Futex,
-        Woken::ProcessCondvar | Woken::ThreadCondvar => Means::Condvar,
+        WokenTask::ProcessPipe | WokenTask::ThreadPipe => HandoffMethod::Pipe,
+        WokenTask::ProcessFutex | WokenTask::ThreadFutex => HandoffMethod::Futex,
+        WokenTask::ProcessCondvar | WokenTask::ThreadCondvar => HandoffMethod::Condvar,
     };
     let task = match woken {
-        Woken::ProcessPipe | Woken::ProcessFutex | Woken::ProcessCondvar => Task::Process,
-        Woken::ThreadPipe | Woken::ThreadFutex | Woken::ThreadCondvar => Task::Thread,
+        WokenTask::ProcessPipe | WokenTask::ProcessFutex | WokenTask::ProcessCondvar => PartnerKind::Process,
+        WokenTask::ThreadPipe | WokenTask::ThreadFutex | WokenTask::ThreadCondvar => PartnerKind::Thread,
     };
     let cpu = match placement {
-        Placement::SameCpu => bench.cpu(),
-        Placement::TwoCpus => bench.partner_cpu()?,
+        PairPlacement::SameCpu => bench.cpu(),
+        PairPlacement::TwoCpus => bench.partner_cpu()?,
     };
-    let mut partner = Partner::start_reading(means, task, cpu, bench.clock())?;
-    let counts = partner.count(PROOF_TRIPS)?;
-    if placement == Placement::SameCpu {
-        counts.proves_one_switch_each_way()?;
+    let mut partner = TokenPartner::start_with_clock(means, task, cpu, bench.clock())?;
+    let counts = partner.count_round_trips(PROOF_TRIPS)?;
+    if placement == PairPlacement::SameCpu {
+        counts.check_one_switch_each_way()?;
     }
     bench.note(format!("woken on CPU {cpu}; {}", counts.describe()));
-    bench.time_in_turn([&METRIC], |clock| {
+    bench.time_back_to_back([&METRIC], |clock| {
         let start = clock.start();
         partner.round_trips(1)?;
-        let way = partner.read().checked_sub(start);
+        let way = partner.last_ticks().checked_sub(start);
         way.map(|ticks| [ticks]).ok_or_else(|| {
-            Stop::fail("the woken task read the clock before it was woken: the CPUs' counters do not run together")
+            ProbeError::fail(
+                "the woken task read the clock before it was woken: the CPUs' counters do not run together",
+            )
         })
     })?;
     partner.finish().map(drop)
 }
 
-fn predict(facts: &Facts<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (Some(woken), Some(placement)) = (Woken::of(case), Placement::of(case)) else {
-        return Err(NoPrediction::because(format!("there is no formula for the case {case}")));
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (Some(woken), Some(placement)) = (WokenTask::of(case), PairPlacement::of(case)) else {
+        return Err(NoPrediction::new(format!("there is no formula for the case {case}")));
     };
-    if placement == Placement::TwoCpus {
+    if placement == PairPlacement::TwoCpus {
         let means = match woken {
-            Woken::ProcessPipe | Woken::ThreadPipe => TokenMeans::Pipe,
-            _ => TokenMeans::Futex,
+            WokenTask::ProcessPipe | WokenTask::ThreadPipe => TokenChannel::Pipe,
+            _ => TokenChannel::Futex,
         };
         // A round trip between two CPUs is reported by its half.
-        let half = measured(facts, &SWITCH_CROSS_CPU, &Case::new().at(means))?;
-        return Ok(half.within(2.0).predict(Basis::Derived, "half between two CPUs"));
+        let half = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(means))?;
+        return Ok(half.within(2.0).predict(PredictionBasis::Derived, "half between two CPUs"));
     }
     let trip = match woken {
-        Woken::ProcessPipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
-        Woken::ThreadPipe => &SWITCH_THREAD_PIPE_ROUND_TRIP,
-        Woken::ProcessFutex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
-        Woken::ThreadFutex => &SWITCH_THREAD_FUTEX_ROUND_TRIP,
-        Woken::ProcessCondvar => &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
-        Woken::ThreadCondvar => &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
+        WokenTask::ProcessPipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
+        WokenTask::ThreadPipe => &SWITCH_THREAD_PIPE_ROUND_TRIP,
+        WokenTask::ProcessFutex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
+        WokenTask::ThreadFutex => &SWITCH_THREAD_FUTEX_ROUND_TRIP,
+        WokenTask::ProcessCondvar => &SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
+        WokenTask::ThreadCondvar => &SWITCH_THREAD_CONDVAR_ROUND_TRIP,
     };
     let half = measured(facts, trip, &Case::new())? / 2.0;
-    Ok(half.within(1.5).predict(Basis::Derived, &format!("half of {}", trip.id)))
+    Ok(half.within(1.5).predict(PredictionBasis::Derived, &format!("half of {}", trip.id)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::facts_about;
+    use crate::testing::with_facts;
 
     #[test]
-    fn one_way_is_half_of_there_and_back() {
+    fn one_way_is_half_round_trip() {
         let known = [
             (SWITCH_PROCESS_PIPE_ROUND_TRIP.id.as_str(), Some(3000.0)),
             (SWITCH_THREAD_PIPE_ROUND_TRIP.id.as_str(), Some(2900.0)),
@@ -139,24 +142,27 @@ mod tests {
             (SWITCH_THREAD_CONDVAR_ROUND_TRIP.id.as_str(), Some(2400.0)),
             (SWITCH_CROSS_CPU.id.as_str(), Some(30_000.0)),
         ];
-        facts_about(&known, |facts| {
-            let of = |woken: Woken, placement: Placement| {
-                predict(facts, &METRIC, &Case::new().at(woken).at(placement)).unwrap().value
+        with_facts(&known, |facts| {
+            let of = |woken: WokenTask, placement: PairPlacement| {
+                predict(facts, &METRIC, &Case::new().with_word(woken).with_word(placement)).unwrap().value
             };
             assert_eq!(
-                Woken::ALL.iter().map(|&one| of(one, Placement::SameCpu)).collect::<Vec<_>>(),
+                WokenTask::ALL.iter().map(|&one| of(one, PairPlacement::SameCpu)).collect::<Vec<_>>(),
                 [1500.0, 1450.0, 1300.0, 1250.0, 1350.0, 1200.0]
             );
-            assert_eq!(of(Woken::ThreadCondvar, Placement::TwoCpus), 30_000.0);
+            assert_eq!(of(WokenTask::ThreadCondvar, PairPlacement::TwoCpus), 30_000.0);
         });
     }
 
     #[test]
-    fn what_was_published_is_a_case_of_every_study() {
+    fn study_includes_published_cases() {
         for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
             let cases = cases(&crate::testing::machine(), effort);
-            for woken in [Woken::ProcessPipe, Woken::ThreadCondvar] {
-                assert!(cases.contains(&Case::new().at(woken).at(Placement::SameCpu)), "{effort:?} {woken:?}");
+            for woken in [WokenTask::ProcessPipe, WokenTask::ThreadCondvar] {
+                assert!(
+                    cases.contains(&Case::new().with_word(woken).with_word(PairPlacement::SameCpu)),
+                    "{effort:?} {woken:?}"
+                );
             }
         }
     }

@@ -3,50 +3,52 @@
 //! The classic figure for "a context switch". It must not be used as the cost of switching with a working set, nor
 //! compared with figures that include the pipe's calls.
 
-pub(crate) use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_OWN as PROCESS_OWN};
+pub(crate) use kelvin_catalogue::os::{
+    SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_CALLS as PROCESS_OWN,
+};
 use kelvin_catalogue::os::{
-    SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
-    SWITCH_THREAD_PIPE_OWN, SWITCH_THREAD_PIPE_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
+    SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
+    SWITCH_THREAD_PIPE_CALLS, SWITCH_THREAD_PIPE_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
-use kelvin_sys::partner::Task;
-use kelvin_sys::token::Means;
+use kelvin_sys::handoff::HandoffMethod;
+use kelvin_sys::partner::PartnerKind;
 
-use super::predict::AsWithPipes;
-use super::{Switching, probe, shared_text};
+use super::prediction::FromPipeSwitch;
+use super::{SwitchExperiment, probe, shared_text};
 
 pub(in crate::os) static PROCESS: Probe = probe!(
-    Switching {
-        means: Means::Pipe,
-        task: Task::Process,
+    SwitchExperiment {
+        means: HandoffMethod::Pipe,
+        task: PartnerKind::Process,
         switch: &SWITCH_PROCESS_PIPE,
         round_trip: &SWITCH_PROCESS_PIPE_ROUND_TRIP,
-        own: Some(&SWITCH_PROCESS_PIPE_OWN),
+        own: Some(&SWITCH_PROCESS_PIPE_CALLS),
         like: None,
     },
     "Switching a CPU between two processes that pass a byte over pipes",
     METHOD,
-    &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_PIPE_ROUND_TRIP, &SWITCH_PROCESS_PIPE_OWN],
+    &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_PIPE_ROUND_TRIP, &SWITCH_PROCESS_PIPE_CALLS],
     &[SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
-    Switching {
-        means: Means::Pipe,
-        task: Task::Thread,
+    SwitchExperiment {
+        means: HandoffMethod::Pipe,
+        task: PartnerKind::Thread,
         switch: &SWITCH_THREAD_PIPE,
         round_trip: &SWITCH_THREAD_PIPE_ROUND_TRIP,
-        own: Some(&SWITCH_THREAD_PIPE_OWN),
-        like: Some(AsWithPipes { parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: WHY }),
+        own: Some(&SWITCH_THREAD_PIPE_CALLS),
+        like: Some(FromPipeSwitch { input_parts: &[&SWITCH_PROCESS_PIPE], factor: 1.5, why: DIFFERENCE_FROM_PROCESS }),
     },
     "Switching a CPU between two threads that pass a byte over pipes",
     METHOD,
-    &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_PIPE_ROUND_TRIP, &SWITCH_THREAD_PIPE_OWN],
+    &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_PIPE_ROUND_TRIP, &SWITCH_THREAD_PIPE_CALLS],
     &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why a switch between threads may differ from one between processes.
-const WHY: &str = "the scheduler's work is the same, but threads keep their address space";
+const DIFFERENCE_FROM_PROCESS: &str = "the scheduler's work is the same, but threads keep their address space";
 
 const METHOD: Method = Method {
     how: concat!(

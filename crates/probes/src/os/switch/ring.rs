@@ -7,21 +7,21 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH, BANDWIDTH_WRITE};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_WRITE};
 use kelvin_catalogue::os::{
-    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_OWN, SWITCH_RING, SWITCH_RING_OWN, SWITCH_RING_SWITCHES,
+    PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_RING, SWITCH_RING_CALLS, SWITCH_RING_SWITCHES,
     WORKING_SET,
 };
-use kelvin_harness::{Bench, Effort, Facts, Method, Probe, ProbeKind, Stop};
-use kelvin_model::{Axis, Basis, Case, Machine, Metric, NoPrediction, Prediction, Unit};
-use kelvin_sys::memory::{Arena, LINE, Pages};
-use kelvin_sys::partner::{Board, PartnerTask, Task};
-use kelvin_sys::shared::Shared;
-use kelvin_sys::token::Pipe;
-use kelvin_sys::usage::{Who, usage};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::handoff::Pipe;
+use kelvin_sys::memory::{Arena, LINE_BYTES, PagePolicy};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use crate::formula::{Expr, fact, given, measured};
-use crate::memory::{allowance, bandwidth};
+use crate::memory::{bandwidth, memory_budget};
 use crate::published;
 
 pub(in crate::os) static PROBE: Probe = Probe {
@@ -62,8 +62,8 @@ pub(in crate::os) static PROBE: Probe = Probe {
             "Li, Ding and Shen, Quantifying the Cost of Context Switch, ExpCS 2007",
         ],
     },
-    metrics: &[&SWITCH_RING, &SWITCH_RING_OWN, &SWITCH_RING_SWITCHES],
-    inputs: &[SWITCH_PROCESS_PIPE.id.as_str(), FREQUENCY.id.as_str(), BANDWIDTH.as_str()],
+    metrics: &[&SWITCH_RING, &SWITCH_RING_CALLS, &SWITCH_RING_SWITCHES],
+    inputs: &[SWITCH_PROCESS_PIPE.id.as_str(), FREQUENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -75,7 +75,9 @@ fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
         Effort::Default => (&[2, 8, 16, 32, 96], &[0, 16 << 10, 64 << 10]),
         Effort::Thorough => (&[2, 4, 8, 16, 32, 64, 96], &[0, 4 << 10, 16 << 10, 64 << 10]),
     };
-    let of = |&set: &u64| processes.iter().map(move |&n| Case::new().with(PROCESSES, n).with(WORKING_SET, set));
+    let of = |&set: &u64| {
+        processes.iter().map(move |&n| Case::new().with_number(PROCESSES, n).with_number(WORKING_SET, set))
+    };
     sets.iter().flat_map(of).collect()
 }
 
@@ -84,17 +86,17 @@ struct WorkingSet(Option<Arena>);
 
 impl WorkingSet {
     fn new(bytes: usize) -> kelvin_sys::Result<Self> {
-        let arena = (bytes > 0).then(|| Arena::map(bytes, Pages::Base)).transpose()?;
+        let arena = (bytes > 0).then(|| Arena::map(bytes, PagePolicy::Base)).transpose()?;
         let mut set = Self(arena);
-        set.work();
+        set.increment_lines();
         Ok(set)
     }
 
     /// Adds one to a word in every line.
     #[inline(always)]
-    fn work(&mut self) {
+    fn increment_lines(&mut self) {
         if let Some(arena) = &mut self.0 {
-            for line in black_box(arena.as_mut_slice()).chunks_exact_mut(LINE) {
+            for line in black_box(arena.as_mut_slice()).chunks_exact_mut(LINE_BYTES) {
                 if let Some(word) = line.first_chunk_mut() {
                     *word = u64::from_le_bytes(*word).wrapping_add(1).to_le_bytes();
                 }
@@ -103,31 +105,31 @@ impl WorkingSet {
     }
 
     /// Whether every word holds this count.
-    fn holds(&self, count: u64) -> bool {
+    fn has_count(&self, count: u64) -> bool {
         self.0.as_ref().is_none_or(|arena| {
-            arena.as_slice().chunks_exact(LINE).all(|line| line[..size_of::<u64>()] == count.to_le_bytes())
+            arena.as_slice().chunks_exact(LINE_BYTES).all(|line| line[..size_of::<u64>()] == count.to_le_bytes())
         })
     }
 }
 
 /// A ring of processes, this one being the first.
-struct Ring {
+struct ProcessRing {
     /// The pipe at index `i` leads from process `i` to the next.
     pipes: Arc<Vec<Pipe>>,
     members: Vec<PartnerTask>,
-    board: Arc<Shared<Board>>,
+    board: Arc<Shared<PartnerStatus>>,
     set: WorkingSet,
     laps: u64,
     /// Context switches of this process before the first lap.
     before: u64,
 }
 
-impl Ring {
-    fn new(processes: usize, set: usize, cpu: u32) -> Result<Self, Stop> {
-        let starting = |error| Stop::fail(format!("cannot build a ring of {processes} processes: {error}"));
+impl ProcessRing {
+    fn new(processes: usize, set: usize, cpu: u32) -> Result<Self, ProbeError> {
+        let starting = |error| ProbeError::fail(format!("cannot build a ring of {processes} processes: {error}"));
         let pipes: kelvin_sys::Result<Vec<Pipe>> = (0..processes).map(|_| Pipe::new()).collect();
         let pipes = Arc::new(pipes.map_err(starting)?);
-        let board = Board::new().map_err(starting)?;
+        let board = PartnerStatus::new().map_err(starting)?;
         let mut ring = Self {
             pipes,
             members: Vec::new(),
@@ -138,12 +140,12 @@ impl Ring {
         };
         for index in 1..processes {
             let pipes = Arc::clone(&ring.pipes);
-            let member = PartnerTask::start(Task::Process, cpu, &ring.board, move |board| {
+            let member = PartnerTask::start(PartnerKind::Process, cpu, &ring.board, move |board| {
                 // A process that fails records it on the board and passes the byte on, so that the lap ends and is
                 // checked.
-                member(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
+                process_loop(&pipes[index - 1], &pipes[index], set, board).inspect_err(|error| {
                     board.fail(error);
-                    let _ = pipes[index].put();
+                    let _ = pipes[index].write_byte();
                 })
             });
             ring.members.push(member.map_err(starting)?);
@@ -154,12 +156,12 @@ impl Ring {
 
     /// Sends the byte around.
     #[inline(always)]
-    fn laps(&mut self, count: u64) -> Result<(), Stop> {
+    fn run_laps(&mut self, count: u64) -> Result<(), ProbeError> {
         let (out, back) = (&self.pipes[0], &self.pipes[self.pipes.len() - 1]);
         for _ in 0..count {
-            out.put()?;
-            back.get()?;
-            self.set.work();
+            out.write_byte()?;
+            back.read_byte()?;
+            self.set.increment_lines();
             self.board.check()?;
         }
         self.laps += count;
@@ -167,16 +169,16 @@ impl Ring {
     }
 
     /// Ends the processes and checks their work and this one's; returns context switches per pass.
-    fn finish(mut self) -> Result<f64, Stop> {
+    fn finish(mut self) -> Result<f64, ProbeError> {
         self.board.stop();
-        self.laps(1)?;
+        self.run_laps(1)?;
         for member in std::mem::take(&mut self.members) {
             member.join(&self.board)?;
         }
         let (hand_overs, switches) = (self.laps * self.pipes.len() as u64, self.board.switches() + self.own_switches());
         let each = switches as f64 / hand_overs as f64;
         if each < 0.98 {
-            return Err(Stop::fail(format!(
+            return Err(ProbeError::fail(format!(
                 "the byte was passed {hand_overs} times but the processes had only {switches} context switches: it \
                  moved without switches"
             )));
@@ -186,48 +188,50 @@ impl Ring {
 
     /// Context switches of this process since the ring was built.
     fn own_switches(&self) -> u64 {
-        let now = usage(Who::Thread);
+        let now = read_usage(UsageScope::Thread);
         now.voluntary_switches + now.involuntary_switches - self.before
     }
 }
 
 /// The loop of a process of the ring.
-fn member(from: &Pipe, to: &Pipe, set: usize, board: &Board) -> kelvin_sys::Result<()> {
+fn process_loop(from: &Pipe, to: &Pipe, set: usize, board: &PartnerStatus) -> kelvin_sys::Result<()> {
     let mut set = WorkingSet::new(set)?;
     let mut laps = 0;
     loop {
-        from.get()?;
-        set.work();
+        from.read_byte()?;
+        set.increment_lines();
         laps += 1;
-        let last = board.stopping();
-        if last && !set.holds(laps + 1) {
+        let last = board.is_stopping();
+        if last && !set.has_count(laps + 1) {
             return Err(kelvin_sys::Error::other("a working set was not incremented as often as the byte came by"));
         }
-        to.put()?;
+        to.write_byte()?;
         if last {
             return Ok(());
         }
     }
 }
 
-fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
-    let number = |axis: Axis| axis.of(case).ok_or_else(|| Stop::fail(format!("the case needs a number {}", axis.name)));
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let number = |axis: Axis| {
+        axis.number_in(case).ok_or_else(|| ProbeError::fail(format!("the case needs a number {}", axis.name)))
+    };
     let (processes, set) = (number(PROCESSES)?.max(2), number(WORKING_SET)?);
-    let mut ring = Ring::new(processes as usize, set as usize, bench.cpu())?;
+    let mut ring = ProcessRing::new(processes as usize, set as usize, bench.cpu())?;
     let mut alone = WorkingSet::new(set as usize)?;
     let pipe = Pipe::new()?;
-    ring.laps(2)?;
-    bench.time_parts([&SWITCH_RING, &SWITCH_RING_OWN], |clock, passes| {
+    ring.run_laps(2)?;
+    bench.time_parts([&SWITCH_RING, &SWITCH_RING_CALLS], |clock, passes| {
         // Only whole laps can be timed, scaled to the requested passes.
         let laps = passes.div_ceil(processes);
         let start = clock.start();
-        ring.laps(laps)?;
+        ring.run_laps(laps)?;
         let ring = clock.stop().wrapping_sub(start) as f64 * passes as f64 / (laps * processes) as f64;
         let start = clock.start();
         for _ in 0..passes {
-            pipe.put()?;
-            pipe.get()?;
-            alone.work();
+            pipe.write_byte()?;
+            pipe.read_byte()?;
+            alone.increment_lines();
         }
         let own = clock.stop().wrapping_sub(start) as f64;
         Ok([ring - own, own])
@@ -237,42 +241,43 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), Stop> {
     Ok(())
 }
 
-fn predict(facts: &Facts<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let unknown = || NoPrediction::because("the case has no number of processes and no working set");
-    let (processes, set) = PROCESSES.of(case).zip(WORKING_SET.of(case)).ok_or_else(unknown)?;
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let unknown = || NoPrediction::new("the case has no number of processes and no working set");
+    let (processes, set) = PROCESSES.number_in(case).zip(WORKING_SET.number_in(case)).ok_or_else(unknown)?;
     if *metric == SWITCH_RING_SWITCHES {
-        return Ok(switches(processes));
+        return Ok(switch_count(processes));
     }
-    if *metric == SWITCH_RING_OWN {
-        return own(facts, set);
+    if *metric == SWITCH_RING_CALLS {
+        return own_work(facts, set);
     }
     if set > 0 {
-        return refilled(facts, processes, set);
+        return refilled_pass(facts, processes, set);
     }
-    among(facts, processes, case)
+    empty_pass(facts, processes, case)
 }
 
 /// A pass with working sets: one without, and what writing the set takes longer where all of them lie than where it lies alone.
-fn refilled(facts: &Facts<'_>, processes: u64, set: u64) -> Result<Prediction, NoPrediction> {
-    let empty = measured(facts, &SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, 0u64))?;
+fn refilled_pass(facts: &PredictionInputs<'_>, processes: u64, set: u64) -> Result<Prediction, NoPrediction> {
+    let empty =
+        measured(facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, 0u64))?;
     let (alone, together) = (writing(facts, set, set)?, writing(facts, set, processes * set)?);
     let pass = empty + (together - alone).at_least_zero();
-    Ok(pass.within(1.5).predict(Basis::Derived, "refilled"))
+    Ok(pass.within(1.5).predict(PredictionBasis::Derived, "refilled"))
 }
 
 /// Adding one to a word in every line of a set, of so many bytes among all that are used in turn. A cache holds what takes two thirds of
 /// it: the rest is the kernel's, and physical pages do not spread evenly.
-fn writing(facts: &Facts<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> {
+fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> {
     let machine = facts.machine();
     let fits = |bytes: u64| 3 * all <= 2 * bytes;
-    let first = allowance::data_caches(machine).first().map(|cache| cache.bytes);
+    let first = memory_budget::data_caches(machine).first().map(|cache| cache.bytes);
     if first.is_some_and(fits) {
-        let cycles = given("lines of the set, one a cycle in L1", set as f64 / LINE as f64, Unit::Cycles);
-        return Ok((cycles / Expr::from(published::frequency(facts)?)).variant("a line a cycle in L1"));
+        let cycles = given("lines of the set, one a cycle in L1", set as f64 / LINE_BYTES as f64, Unit::Cycles);
+        return Ok((cycles / Expr::from(published::measured_frequency(facts)?)).variant("a line a cycle in L1"));
     }
-    let (place, case) = match allowance::second_level(machine).is_some_and(fits) {
-        true => ("in L2", bandwidth::in_second_level(machine)?),
-        false => ("beyond L2", bandwidth::lying_where(machine, all)),
+    let (place, case) = match memory_budget::second_level_bytes(machine).is_some_and(fits) {
+        true => ("in L2", bandwidth::second_level_case(machine)?),
+        false => ("beyond L2", bandwidth::case_for_set(machine, all)),
     };
     let set = given("working set", set as f64, Unit::Bytes);
     Ok((set / measured(facts, &BANDWIDTH_WRITE, &case)?).variant(place))
@@ -280,7 +285,7 @@ fn writing(facts: &Facts<'_>, set: u64, all: u64) -> Result<Expr, NoPrediction> 
 
 /// Switches of a pass. Of two processes the one that was preempted while it woke the other is the next to run anyway; of more it runs once
 /// more just to wait.
-fn switches(processes: u64) -> Prediction {
+fn switch_count(processes: u64) -> Prediction {
     let (value, name) = match processes {
         ..=2 => (Expr::from(1.0).of_value([1.0, 1.1]), "one"),
         _ => {
@@ -289,39 +294,40 @@ fn switches(processes: u64) -> Prediction {
         }
     };
     let processes = fact("processes", processes as f64, Unit::Count, "the case");
-    value.beside(&processes).predict(Basis::Derived, name)
+    value.beside(&processes).predict(PredictionBasis::Derived, name)
 }
 
 /// Address spaces whose translations a CPU keeps at a time.
-const KEPT: u64 = 6;
-const KEPT_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS";
+const KEPT_ADDRESS_SPACES: u64 = 6;
+const KEPT_ADDRESS_SPACES_SOURCE: &str = "Linux arch/x86/mm/tlb.c, tlbflush.h: TLB_NR_DYN_ASIDS";
 
 /// A pass among so many processes without working sets.
-fn among(facts: &Facts<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
+fn empty_pass(facts: &PredictionInputs<'_>, processes: u64, case: &Case) -> Result<Prediction, NoPrediction> {
     let switch = measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?;
     if processes <= 2 {
         let remark = "without a working set there is nothing to refill";
-        return Ok(switch.within(1.3).explained(Basis::Derived, "as a pipe", remark));
+        return Ok(switch.within(1.3).explained(PredictionBasis::Derived, "as a pipe", remark));
     }
     let kept = switch * measured(facts, &SWITCH_RING_SWITCHES, case)?;
-    let spaces = fact("address spaces kept", KEPT as f64, Unit::Count, KEPT_SOURCE).source(KEPT_SOURCE);
+    let spaces = fact("address spaces kept", KEPT_ADDRESS_SPACES as f64, Unit::Count, KEPT_ADDRESS_SPACES_SOURCE)
+        .source(KEPT_ADDRESS_SPACES_SOURCE);
     let (least, once) = (kept.clone().within(1.3), kept.clone().beside(&spaces));
-    if processes > KEPT && facts.machine().architecture == *"x86_64" {
+    if processes > KEPT_ADDRESS_SPACES && facts.machine().architecture == *"x86_64" {
         // Up to twice that for translations that are not kept.
         let twice = 2.0 * kept;
         let pass = once.geometric_mean(twice.clone()).between(&least, &twice.within(1.3));
-        return Ok(pass.predict(Basis::Derived, "switches and translations"));
+        return Ok(pass.predict(PredictionBasis::Derived, "switches and translations"));
     }
-    Ok(once.within(1.3).predict(Basis::Derived, "switches of a pass"))
+    Ok(once.within(1.3).predict(PredictionBasis::Derived, "switches of a pass"))
 }
 
 /// A pass of one task alone: its calls, and a store to each line of its set.
-fn own(facts: &Facts<'_>, set: u64) -> Result<Prediction, NoPrediction> {
-    let calls = measured(facts, &SWITCH_PROCESS_PIPE_OWN, &Case::new())?;
+fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPrediction> {
+    let calls = measured(facts, &SWITCH_PROCESS_PIPE_CALLS, &Case::new())?;
     if set == 0 {
-        return Ok(calls.within(1.3).predict(Basis::Derived, "own calls"));
+        return Ok(calls.within(1.3).predict(PredictionBasis::Derived, "own calls"));
     }
-    Ok((calls + writing(facts, set, set)?).within(1.3).predict(Basis::Derived, "own calls and writing"))
+    Ok((calls + writing(facts, set, set)?).within(1.3).predict(PredictionBasis::Derived, "own calls and writing"))
 }
 
 #[cfg(test)]
@@ -330,29 +336,29 @@ mod tests {
     use kelvin_model::MeasuredValue;
 
     use super::*;
-    use crate::testing::{self, facts_about};
+    use crate::testing::{self, with_facts};
 
     #[test]
-    fn a_set_counts_the_passes_in_every_line() {
+    fn working_set_counts_passes() {
         for bytes in [0, 64, 4096, 64 << 10] {
             let mut set = WorkingSet::new(bytes).unwrap();
-            assert!(set.holds(1));
+            assert!(set.has_count(1));
             for _ in 0..300 {
-                set.work();
+                set.increment_lines();
             }
-            assert!(set.holds(301));
-            assert_eq!(set.holds(300), bytes == 0);
+            assert!(set.has_count(301));
+            assert_eq!(set.has_count(300), bytes == 0);
         }
     }
 
     #[test]
-    fn a_ring_of_processes_does_its_laps_and_ends() {
+    fn process_ring_completes_laps() {
         let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
         std::thread::spawn(move || {
             kelvin_sys::cpu::pin(&[cpu]).unwrap();
-            let mut ring = Ring::new(5, 4096, cpu).unwrap();
-            ring.laps(30).unwrap();
-            assert!(ring.set.holds(31));
+            let mut ring = ProcessRing::new(5, 4096, cpu).unwrap();
+            ring.run_laps(30).unwrap();
+            assert!(ring.set.has_count(31));
             assert!((0.98..3.0).contains(&ring.finish().unwrap()));
         })
         .join()
@@ -360,10 +366,10 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_ring_is_predicted_from_pipes() {
-        let case = |processes, set| Case::new().with(PROCESSES, processes).with(WORKING_SET, set);
+    fn empty_ring_follows_from_pipes() {
+        let case = |processes, set| Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, set);
         let known = [(SWITCH_PROCESS_PIPE.id.as_str(), Some(1000.0)), (SWITCH_RING_SWITCHES.id.as_str(), Some(1.25))];
-        facts_about(&known, |facts| {
+        with_facts(&known, |facts| {
             let of = |processes| predict(facts, &SWITCH_RING, &case(processes, 0)).unwrap();
             assert_eq!([2, 6].map(|processes| of(processes).value), [1000.0, 1250.0]);
             assert!((of(7).value - 1250.0 * 2.0_f64.sqrt()).abs() < 1e-9 && (of(7).high - 3250.0).abs() < 1e-9);
@@ -375,40 +381,42 @@ mod tests {
     }
 
     #[test]
-    fn the_work_alone_is_calls_and_a_store_to_each_line() {
+    fn own_work_is_calls_and_stores() {
         let mut machine = testing::machine();
         machine.topology.caches = testing::caches(&[(1, 32 << 10), (2, 1 << 20)]);
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if id == FREQUENCY.id.as_str() => 4e9,
                 id if id == BANDWIDTH_WRITE.id.as_str() => {
-                    assert_eq!(BYTES.of(case), Some(512 << 10));
+                    assert_eq!(BYTES.number_in(case), Some(512 << 10));
                     64e9
                 }
                 _ => 300.0,
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |set: u64| {
-            predict(&facts, &SWITCH_RING_OWN, &Case::new().with(PROCESSES, 8).with(WORKING_SET, set)).unwrap().value
+            predict(&facts, &SWITCH_RING_CALLS, &Case::new().with_number(PROCESSES, 8).with_number(WORKING_SET, set))
+                .unwrap()
+                .value
         };
         // 256 lines, one in 0.25 ns; 1024 lines, one in a nanosecond.
         assert_eq!([0, 16 << 10, 64 << 10].map(of), [300.0, 364.0, 1324.0]);
     }
 
     #[test]
-    fn a_full_ring_refills_from_where_all_sets_lie() {
+    fn full_ring_refills_from_outer_level() {
         let mut machine = testing::machine();
         machine.topology.caches = testing::caches(&[(1, 48 << 10), (2, 2 << 20), (3, 64 << 20)]);
         let measured = |id: &str, case: &Case| {
             let value = match id {
                 id if id == FREQUENCY.id.as_str() => 4e9,
                 id if id == SWITCH_RING.id.as_str() => {
-                    assert_eq!(WORKING_SET.of(case), Some(0));
+                    assert_eq!(WORKING_SET.number_in(case), Some(0));
                     1000.0
                 }
-                id if id == BANDWIDTH_WRITE.id.as_str() => match BYTES.of(case)? {
+                id if id == BANDWIDTH_WRITE.id.as_str() => match BYTES.number_in(case)? {
                     1_048_576 => 64e9,
                     _ => 16e9,
                 },
@@ -416,9 +424,11 @@ mod tests {
             };
             Some(MeasuredValue { value, half_width: 0.0 })
         };
-        let facts = Facts::new(&machine, &measured);
+        let facts = PredictionInputs::new(&machine, &measured);
         let of = |processes: u64, set: u64| {
-            predict(&facts, &SWITCH_RING, &Case::new().with(PROCESSES, processes).with(WORKING_SET, set)).unwrap().value
+            predict(&facts, &SWITCH_RING, &Case::new().with_number(PROCESSES, processes).with_number(WORKING_SET, set))
+                .unwrap()
+                .value
         };
         // Both in L1; from L2 (256 ns) in place of L1 (64 ns); all in L2 as each alone; from beyond it (4096 ns) in place of L2 (1024 ns).
         assert_eq!(

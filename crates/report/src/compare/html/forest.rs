@@ -2,8 +2,8 @@
 
 use kelvin_model::{ChangeVerdict, ComparedFigure};
 
-use crate::safe::{Markup, html};
-use crate::svg::ladder::two::class;
+use crate::escape::{Markup, html};
+use crate::svg::ladder::compared::verdict_class;
 use crate::svg::path::{self, number};
 
 const WIDTH: f64 = 240.0;
@@ -12,13 +12,13 @@ const HEIGHT: f64 = 22.0;
 const MARGIN: f64 = 18.0;
 /// The axis reaches at least this many thresholds, so that the band is seen as one, and no further than this factor: what lies beyond is
 /// an arrow.
-const LEAST_REACH: f64 = 4.0;
-const MOST_REACH: f64 = 8.0;
+const MIN_REACH: f64 = 4.0;
+const MAX_REACH: f64 = 8.0;
 /// How much further than the farthest ratio it reaches.
-const BEYOND: f64 = 1.15;
+const REACH_MARGIN: f64 = 1.15;
 /// Ratios that an axis can have a label at, on either side of 1.
-const ABOVE: [f64; 15] = [1.001, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
-const BELOW: [f64; 15] = [0.999, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.125];
+const TICKS_ABOVE: [f64; 15] = [1.001, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0];
+const TICKS_BELOW: [f64; 15] = [0.999, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.125];
 /// Radius of a mark.
 const RADIUS: f64 = 4.5;
 
@@ -31,27 +31,28 @@ pub(super) struct Forest {
 
 impl Forest {
     /// One on which all ratios are seen.
-    pub fn of<'f>(figures: impl Iterator<Item = &'f ComparedFigure>, threshold: f64) -> Self {
+    pub fn for_figures<'f>(figures: impl Iterator<Item = &'f ComparedFigure>, threshold: f64) -> Self {
         let far = figures.map(|figure| figure.ratio.value.ln().abs()).filter(|far| far.is_finite()).fold(0.0, f64::max);
-        let least = (LEAST_REACH * threshold).ln_1p();
-        Self { reach: (BEYOND * far).clamp(least, least.max(MOST_REACH.ln())), threshold }
+        let least = (MIN_REACH * threshold).ln_1p();
+        Self { reach: (REACH_MARGIN * far).clamp(least, least.max(MAX_REACH.ln())), threshold }
     }
 
     /// Where a ratio is; what lies beyond an end is beyond it.
-    fn at(&self, ratio: f64) -> f64 {
+    fn x_of(&self, ratio: f64) -> f64 {
         WIDTH / 2.0 + ratio.ln() / self.reach * (WIDTH / 2.0 - MARGIN)
     }
 
     /// The same on the axis.
-    fn within(&self, ratio: f64) -> f64 {
-        self.at(ratio).clamp(2.0, WIDTH - 2.0)
+    fn clamped_x(&self, ratio: f64) -> f64 {
+        self.x_of(ratio).clamp(2.0, WIDTH - 2.0)
     }
 
     /// The labels of the axis.
     pub fn axis(&self) -> Markup {
         let farthest = |of: &[f64]| of.iter().copied().rfind(|label| label.ln().abs() <= self.reach);
-        let label = |ratio: f64| html!("<text x=\"{}\" y=\"14\">{}</text>", number(self.at(ratio)), ratio.to_string());
-        let labels = [farthest(&BELOW), Some(1.0), farthest(&ABOVE)];
+        let label =
+            |ratio: f64| html!("<text x=\"{}\" y=\"14\">{}</text>", number(self.x_of(ratio)), ratio.to_string());
+        let labels = [farthest(&TICKS_BELOW), Some(1.0), farthest(&TICKS_ABOVE)];
         html!(
             "<svg class=\"drawing forest\" viewBox=\"0 0 {} 18\"><g text-anchor=\"middle\">{}</g></svg>",
             WIDTH,
@@ -62,8 +63,8 @@ impl Forest {
     /// A figure on it: its interval, and a mark for its ratio whose shape is its verdict.
     pub fn row(&self, figure: &ComparedFigure) -> Markup {
         let middle = HEIGHT / 2.0;
-        let [low, high] = [1.0 - self.threshold, 1.0 + self.threshold].map(|ratio| self.within(ratio));
-        let (from, to) = (self.within(figure.ratio.low), self.within(figure.ratio.high));
+        let [low, high] = [1.0 - self.threshold, 1.0 + self.threshold].map(|ratio| self.clamped_x(ratio));
+        let (from, to) = (self.clamped_x(figure.ratio.low), self.clamped_x(figure.ratio.high));
         let class = if figure.ratio.is_range { "range" } else { "reach" };
         html!(
             "<svg class=\"forest\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\"><path class=\"same\" d=\"{}\"/><path class=\"one\" d=\"M{} 0V{1}\"/>\
@@ -73,27 +74,27 @@ impl Forest {
             path::rectangle(low, 0.0, high - low, HEIGHT),
             WIDTH / 2.0,
             class,
-            path::begin(from, middle),
+            path::move_to(from, middle),
             number(to),
             self.mark(figure, middle)
         )
     }
 
     fn mark(&self, figure: &ComparedFigure, y: f64) -> Markup {
-        let (x, r) = (self.at(figure.ratio.value), RADIUS);
+        let (x, r) = (self.x_of(figure.ratio.value), RADIUS);
         let d = match &figure.verdict {
             _ if !x.is_finite() => return Markup::new(),
-            _ if x > WIDTH => path::begin(WIDTH - 9.0, y - r) + "l9 4.5-9 4.5z",
-            _ if x < 0.0 => path::begin(9.0, y - r) + "l-9 4.5 9 4.5z",
+            _ if x > WIDTH => path::move_to(WIDTH - 9.0, y - r) + "l9 4.5-9 4.5z",
+            _ if x < 0.0 => path::move_to(9.0, y - r) + "l-9 4.5 9 4.5z",
             ChangeVerdict::Worse => path::rectangle(x - 4.0, y - 4.0, 8.0, 8.0),
             ChangeVerdict::Better | ChangeVerdict::Same => {
-                path::begin(x - r, y) + "a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"
+                path::move_to(x - r, y) + "a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0z"
             }
-            ChangeVerdict::Higher => path::begin(x, y - r) + "l5 9h-10z",
-            ChangeVerdict::Lower => path::begin(x, y + r) + "l5-9h-10z",
-            ChangeVerdict::NotKnown(_) => path::begin(x, y - r - 0.5) + "l5 5-5 5-5-5z",
+            ChangeVerdict::Higher => path::move_to(x, y - r) + "l5 9h-10z",
+            ChangeVerdict::Lower => path::move_to(x, y + r) + "l5-9h-10z",
+            ChangeVerdict::NotKnown(_) => path::move_to(x, y - r - 0.5) + "l5 5-5 5-5-5z",
         };
-        html!("<path class=\"{}\" d=\"{}\"/>", class(&figure.verdict), d)
+        html!("<path class=\"{}\" d=\"{}\"/>", verdict_class(&figure.verdict), d)
     }
 }
 
@@ -106,15 +107,15 @@ mod tests {
     }
 
     #[test]
-    fn one_is_in_the_middle_and_a_ratio_as_far_as_its_inverse() {
+    fn axis_is_symmetric_around_one() {
         let forest = forest(2f64.ln());
-        assert_eq!(forest.at(1.0), WIDTH / 2.0);
-        assert!((forest.at(2.0) + forest.at(0.5) - WIDTH).abs() < 1e-9);
-        assert_eq!(forest.at(2.0), WIDTH - MARGIN);
+        assert_eq!(forest.x_of(1.0), WIDTH / 2.0);
+        assert!((forest.x_of(2.0) + forest.x_of(0.5) - WIDTH).abs() < 1e-9);
+        assert_eq!(forest.x_of(2.0), WIDTH - MARGIN);
     }
 
     #[test]
-    fn an_axis_has_round_labels_within_its_reach() {
+    fn axis_has_round_labels_within_reach() {
         let labels = |reach: f64| {
             let axis = forest(reach.ln()).axis();
             let texts = axis.as_str().split("</text>").filter_map(|text| Some(text.rsplit_once('>')?.1.to_owned()));
@@ -122,12 +123,12 @@ mod tests {
         };
         assert_eq!(labels(1.041), ["0.97", "1", "1.03"]);
         assert_eq!(labels(1.31), ["0.8", "1", "1.3"]);
-        assert_eq!(labels(MOST_REACH), ["0.125", "1", "8"]);
+        assert_eq!(labels(MAX_REACH), ["0.125", "1", "8"]);
     }
 
     #[test]
-    fn it_reaches_a_few_thresholds_and_no_further_than_it_can_be_read() {
-        assert_eq!(Forest::of(std::iter::empty(), 0.01).reach, 0.04f64.ln_1p());
-        assert_eq!(Forest::of(std::iter::empty(), 0.9).reach, 3.6f64.ln_1p());
+    fn reach_is_limited_on_both_sides() {
+        assert_eq!(Forest::for_figures(std::iter::empty(), 0.01).reach, 0.04f64.ln_1p());
+        assert_eq!(Forest::for_figures(std::iter::empty(), 0.9).reach, 3.6f64.ln_1p());
     }
 }

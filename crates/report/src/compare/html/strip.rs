@@ -1,12 +1,12 @@
 //! The rounds of a figure on both sides on one axis: a dot for each, the figure, and its interval.
 
-use kelvin_model::{ComparedFigure, FigureOfSide};
+use kelvin_model::{ComparedFigure, SideFigure};
 
 use super::SIDES;
-use crate::figures::{FigureAxis, spans_wide};
-use crate::safe::{Markup, html};
-use crate::scale::Scale;
-use crate::svg::{CHARACTER, path};
+use crate::escape::{Markup, html};
+use crate::figures::{FigureAxis, needs_log_axis};
+use crate::scale::AxisScaling;
+use crate::svg::{CHARACTER_WIDTH, path};
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 84.0;
@@ -14,17 +14,17 @@ const LEFT: f64 = 20.0;
 const RIGHT: f64 = 10.0;
 /// Where the side stands, the axis, and its labels.
 const ROWS: [f64; 2] = [16.0, 44.0];
-const AXIS: f64 = 62.0;
-const LABELS: f64 = 78.0;
+const AXIS_Y: f64 = 62.0;
+const LABELS_Y: f64 = 78.0;
 /// Height of an interval, and of the figure.
-const INTERVAL: f64 = 18.0;
-const MEDIAN: f64 = 22.0;
+const INTERVAL_HEIGHT: f64 = 18.0;
+const MEDIAN_HEIGHT: f64 = 22.0;
 /// Neighbours stand beside each other in lanes, this far from the middle: their dots would hide each other.
 const LANES: [f64; 3] = [0.0, -5.0, 5.0];
 /// Room at the ends of the axis, as a share of it.
-const ROOM: f64 = 0.04;
+const PADDING_SHARE: f64 = 0.04;
 /// Of more rounds so many quantiles are drawn.
-const MOST_DOTS: usize = 80;
+const MAX_DOTS: usize = 80;
 
 /// The rounds of both sides; nothing where neither has one.
 pub(super) fn strip(figure: &ComparedFigure) -> Markup {
@@ -37,9 +37,10 @@ pub(super) fn strip(figure: &ComparedFigure) -> Markup {
         rounds().chain(ends).chain([figure.base, figure.other]).filter(|one| one.is_finite()).collect();
     let axis =
         FigureAxis { label: String::new(), kind: figure.metric.unit.into(), logarithmic: false, from_zero: false };
-    let wide = Scale::logarithmic(&values, &axis, ROOM).filter(|_| spans_wide(values.iter().copied()));
-    let scale = wide.unwrap_or_else(|| Scale::linear(&values, &axis, ROOM));
-    let ground = Ground { scale };
+    let wide =
+        AxisScaling::logarithmic(&values, &axis, PADDING_SHARE).filter(|_| needs_log_axis(values.iter().copied()));
+    let scale = wide.unwrap_or_else(|| AxisScaling::linear(&values, &axis, PADDING_SHARE));
+    let ground = StripAxis { scale };
     let sides = [figure.base, figure.other].into_iter().zip(&figure.sides).enumerate();
     html!(
         "<svg class=\"drawing rounds\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}{}</svg>",
@@ -51,63 +52,63 @@ pub(super) fn strip(figure: &ComparedFigure) -> Markup {
 }
 
 /// Where values are.
-struct Ground {
-    scale: Scale,
+struct StripAxis {
+    scale: AxisScaling,
 }
 
-impl Ground {
-    fn place(share: f64) -> f64 {
+impl StripAxis {
+    fn x_of_share(share: f64) -> f64 {
         LEFT + share * (WIDTH - LEFT - RIGHT)
     }
 
-    fn across(&self, value: f64) -> f64 {
-        Self::place(self.scale.at(value))
+    fn x_of(&self, value: f64) -> f64 {
+        Self::x_of_share(self.scale.share_of_value(value))
     }
 
     fn axis(&self) -> Markup {
         let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), 0.0);
         for tick in self.scale.ticks() {
-            let x = Self::place(self.scale.share(tick.place));
-            let half = tick.label.chars().count() as f64 * CHARACTER / 2.0;
-            lines.push_str(&format!("{}V{AXIS}", path::begin(x, 0.0)));
+            let x = Self::x_of_share(self.scale.share(tick.position));
+            let half = tick.label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
+            lines.push_str(&format!("{}V{AXIS_Y}", path::move_to(x, 0.0)));
             // A label that would touch the one before it, or leave the drawing, is left out; its line stays.
             if x - half >= free_from && x + half <= WIDTH {
-                labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", path::number(x), LABELS, tick.label));
-                free_from = x + half + CHARACTER;
+                labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", path::number(x), LABELS_Y, tick.label));
+                free_from = x + half + CHARACTER_WIDTH;
             }
         }
         html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
     }
 
-    fn side(&self, at: usize, value: f64, side: &FigureOfSide) -> Markup {
+    fn side(&self, at: usize, value: f64, side: &SideFigure) -> Markup {
         let y = ROWS[at];
         let interval = side.interval.map(|[low, high]| {
-            let (from, to) = (self.across(low), self.across(high));
-            let bar = path::rectangle(from, y - INTERVAL / 2.0, (to - from).max(1.0), INTERVAL);
+            let (from, to) = (self.x_of(low), self.x_of(high));
+            let bar = path::rectangle(from, y - INTERVAL_HEIGHT / 2.0, (to - from).max(1.0), INTERVAL_HEIGHT);
             html!("<path class=\"interval\" d=\"{}\"/>", bar)
         });
-        let dots = shown(side).into_iter().zip(LANES.into_iter().cycle());
-        let dots: String = dots.map(|(value, lane)| path::dot(self.across(value), y + lane)).collect();
+        let dots = dot_values(side).into_iter().zip(LANES.into_iter().cycle());
+        let dots: String = dots.map(|(value, lane)| path::dot_at(self.x_of(value), y + lane)).collect();
         html!(
             "<text x=\"2\" y=\"{}\">{}</text>{}<path class=\"dots\" d=\"{}\"/><path class=\"median\" d=\"{}v{}\"/>",
             y + 4.0,
             SIDES[at],
             interval,
             dots,
-            path::begin(self.across(value), y - MEDIAN / 2.0),
-            MEDIAN
+            path::move_to(self.x_of(value), y - MEDIAN_HEIGHT / 2.0),
+            MEDIAN_HEIGHT
         )
     }
 }
 
 /// The values of rounds, in their order; of very many the quantiles, lowest and highest among them.
-fn shown(side: &FigureOfSide) -> Vec<f64> {
+fn dot_values(side: &SideFigure) -> Vec<f64> {
     let mut values: Vec<f64> = side.rounds.iter().flatten().copied().filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
-    if values.len() <= MOST_DOTS {
+    if values.len() <= MAX_DOTS {
         return values;
     }
-    (0..MOST_DOTS).map(|dot| values[dot * (values.len() - 1) / (MOST_DOTS - 1)]).collect()
+    (0..MAX_DOTS).map(|dot| values[dot * (values.len() - 1) / (MAX_DOTS - 1)]).collect()
 }
 
 #[cfg(test)]
@@ -115,14 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_very_many_rounds_quantiles_are_drawn_to_both_ends() {
-        let of = |rounds: usize| FigureOfSide {
+    fn many_rounds_are_drawn_as_quantiles() {
+        let of = |rounds: usize| SideFigure {
             modes: Vec::new(),
             interval: None,
             rounds: vec![(0..rounds).rev().map(|one| one as f64).collect()],
         };
-        assert_eq!(shown(&of(3)), [0.0, 1.0, 2.0]);
-        let many = shown(&of(1000));
-        assert_eq!((many.len(), many[0], many[MOST_DOTS - 1]), (MOST_DOTS, 0.0, 999.0));
+        assert_eq!(dot_values(&of(3)), [0.0, 1.0, 2.0]);
+        let many = dot_values(&of(1000));
+        assert_eq!((many.len(), many[0], many[MAX_DOTS - 1]), (MAX_DOTS, 0.0, 999.0));
     }
 }

@@ -1,27 +1,27 @@
 //! Requests that two programs on the way could read differently: none gets another answered behind it.
 
-use super::hostile::{answers, smuggled};
+use super::hostile::{answer_statuses, smuggling_cases};
 use super::*;
 
 /// What would be answered if a request before it ended elsewhere.
-const NEXT: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const NEXT_REQUEST: &[u8] = b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 #[test]
-fn what_two_programs_could_read_differently_ends_its_connection() {
+fn ambiguous_request_closes_connection() {
     let top = directory();
     let mut site = site(top.path(), 4096);
-    for (bytes, status) in smuggled::ALL {
-        let input = [bytes, NEXT].concat();
+    for (bytes, status) in smuggling_cases::CASES {
+        let input = [bytes, NEXT_REQUEST].concat();
         for cut in [(input.len(), 1 << 20), (1, 1 << 20)] {
             let (sent, is_over) = exchange(&mut site, &input, cut);
             let text = String::from_utf8_lossy(bytes);
-            assert_eq!((answers(&sent), is_over), (vec![status], true), "{text:?}");
+            assert_eq!((answer_statuses(&sent), is_over), (vec![status], true), "{text:?}");
         }
     }
 }
 
 #[test]
-fn what_everybody_reads_alike_is_answered_and_so_is_the_next() {
+fn unambiguous_request_and_next_are_answered() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     for bytes in [
@@ -33,13 +33,13 @@ fn what_everybody_reads_alike_is_answered_and_so_is_the_next() {
         b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\nTransfer_Encoding: chunked\r\nContent_Length: 31\r\n\r\n",
         b"GET /a.txt HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nTE: chunked\r\nTrailer: X\r\n\r\n",
     ] {
-        let (sent, is_over) = exchange(&mut site, &[bytes, NEXT].concat(), (7, 1 << 20));
-        assert_eq!((answers(&sent), is_over), (vec![200, 200], false), "{:?}", String::from_utf8_lossy(bytes));
+        let (sent, is_over) = exchange(&mut site, &[bytes, NEXT_REQUEST].concat(), (7, 1 << 20));
+        assert_eq!((answer_statuses(&sent), is_over), (vec![200, 200], false), "{:?}", String::from_utf8_lossy(bytes));
     }
 }
 
 #[test]
-fn a_method_of_any_length_is_one_that_is_not_known() {
+fn unknown_method_of_any_length_is_refused() {
     let top = directory();
     let mut site = site(top.path(), 4096);
     for length in [1, 3, 63, 64, 65, 500, 1990, 10_000, 1 << 20] {
@@ -48,7 +48,7 @@ fn a_method_of_any_length_is_one_that_is_not_known() {
             let (sent, is_over) = exchange(&mut site, input.as_bytes(), (1000, 4096));
             let is_waited_for = rest.is_empty() && length < 565;
             let expected = if is_waited_for { vec![] } else { vec![405] };
-            assert_eq!((answers(&sent), is_over), (expected, !is_waited_for), "{length} {rest}");
+            assert_eq!((answer_statuses(&sent), is_over), (expected, !is_waited_for), "{length} {rest}");
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 
-use super::hostile::answers;
+use super::hostile::answer_statuses;
 use super::*;
 
 const SECRET: &[u8] = b"what nobody may read";
 
 /// A root with links of all kinds, beside a file and a directory that are not in it.
-fn beside() -> tempfile::TempDir {
+fn root_with_outside_files() -> tempfile::TempDir {
     let top = tempfile::tempdir().unwrap();
     let root = top.path().join("root");
     fs::create_dir_all(root.join("sub/deep")).unwrap();
@@ -39,7 +39,7 @@ fn beside() -> tempfile::TempDir {
 }
 
 /// Ways to write two dots and a slash.
-const UPS: [&str; 22] = [
+const PARENT_SPELLINGS: [&str; 22] = [
     "../",
     "..%2f",
     "..%2F",
@@ -65,10 +65,10 @@ const UPS: [&str; 22] = [
 ];
 
 /// What to reach by them, from below.
-const GOALS: [&str; 5] = ["secret", "other/secret", "root-secret", "root/../secret", "etc/passwd"];
+const OUTSIDE_PATHS: [&str; 5] = ["secret", "other/secret", "root-secret", "root/../secret", "etc/passwd"];
 
 /// Paths that need no dots.
-const OTHERS: [&str; 30] = [
+const DIRECT_PATHS: [&str; 30] = [
     "/out",
     "/absolute",
     "/sub/out",
@@ -102,8 +102,8 @@ const OTHERS: [&str; 30] = [
 ];
 
 fn paths(root: &Path) -> Vec<String> {
-    let mut paths: Vec<String> = OTHERS.iter().map(|path| (*path).to_owned()).collect();
-    for (up, goal) in UPS.iter().flat_map(|up| GOALS.map(|goal| (up, goal))) {
+    let mut paths: Vec<String> = DIRECT_PATHS.iter().map(|path| (*path).to_owned()).collect();
+    for (up, goal) in PARENT_SPELLINGS.iter().flat_map(|up| OUTSIDE_PATHS.map(|goal| (up, goal))) {
         for (before, depth) in ["/", "/sub/", "/sub/deep/", "/a.txt/", "/none/", "//"].iter().zip([1, 2, 3, 8, 40, 1]) {
             paths.push(format!("{before}{}{goal}", up.repeat(depth)));
         }
@@ -119,16 +119,17 @@ fn paths(root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_path_gets_what_lies_outside() {
-    let top = beside();
+fn no_path_escapes_root() {
+    let top = root_with_outside_files();
     let root = top.path().join("root");
-    let files = Files::new(Arc::new(Root::open(&root).unwrap()), 16);
-    let mut site = Site::new(files, Manner { lists: true, inline: 4096, ..Manner::default() });
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(&root).unwrap()), 16);
+    let mut site =
+        Site::new(files, SiteConfig { lists_directories: true, inline_limit: 4096, ..SiteConfig::default() });
     for path in paths(&root) {
         for target in [path.clone(), format!("http://localhost{path}"), format!("{path}?a=b")] {
             let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n");
             let (sent, _) = exchange(&mut site, request.as_bytes(), (4096, 1 << 20));
-            let codes = answers(&sent);
+            let codes = answer_statuses(&sent);
             assert!(matches!(codes[..], [400 | 403 | 404]), "{target}: {codes:?}");
             assert!(!sent.windows(SECRET.len()).any(|some| some == SECRET), "{target}");
         }
@@ -136,22 +137,22 @@ fn no_path_gets_what_lies_outside() {
 }
 
 #[test]
-fn raw_bytes_above_ascii_name_no_dot_and_no_slash() {
-    let top = beside();
-    let files = Files::new(Arc::new(Root::open(&top.path().join("root")).unwrap()), 16);
-    let mut site = Site::new(files, Manner::default());
+fn non_ascii_bytes_are_no_separators() {
+    let top = root_with_outside_files();
+    let files = OpenFileCache::new(Arc::new(DocumentRoot::open(&top.path().join("root")).unwrap()), 16);
+    let mut site = Site::new(files, SiteConfig::default());
     for bytes in
         [&b"..\xc0\xaf"[..], b"\xc0\xae\xc0\xae/", b"\xe0\x80\xae\xe0\x80\xae/", "．．／".as_bytes(), "‥/".as_bytes()]
     {
         let request = [b"GET /", bytes, b"secret HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat();
         let (sent, _) = exchange(&mut site, &request, (4096, 1 << 20));
-        assert!(matches!(answers(&sent)[..], [400 | 404]), "{bytes:?}: {:?}", String::from_utf8_lossy(&sent));
+        assert!(matches!(answer_statuses(&sent)[..], [400 | 404]), "{bytes:?}: {:?}", String::from_utf8_lossy(&sent));
     }
 }
 
 #[test]
-fn a_directory_that_becomes_a_link_while_it_is_asked_for_leads_nowhere() {
-    let top = beside();
+fn directory_swapped_for_link_is_not_followed() {
+    let top = root_with_outside_files();
     let root = top.path().join("root");
     fs::create_dir(root.join("dir")).unwrap();
     fs::write(root.join("dir/secret"), "open").unwrap();
@@ -165,10 +166,10 @@ fn a_directory_that_becomes_a_link_while_it_is_asked_for_leads_nowhere() {
     };
     std::thread::scope(|scope| {
         scope.spawn(swap);
-        let root = Root::open(&root).unwrap();
-        let target = crate::target::Target::decode("/dir/secret").unwrap();
+        let root = DocumentRoot::open(&root).unwrap();
+        let target = crate::decoded_path::DecodedPath::decode("/dir/secret").unwrap();
         for _ in 0..20_000 {
-            if let Ok(crate::root::Found::File(mut file, _)) = root.find(&target) {
+            if let Ok(crate::document_root::RootEntry::File(mut file, _)) = root.find(&target) {
                 let mut content = Vec::new();
                 std::io::Read::read_to_end(&mut file, &mut content).unwrap();
                 assert_eq!(content, b"open");

@@ -12,7 +12,7 @@
 
 use std::arch::{asm, global_asm};
 
-use super::{Kernel, Operation, Routine};
+use super::{BandwidthKernel, Operation, Routine};
 
 global_asm!(
     ".pushsection .text.kelvin_bandwidth, \"ax\", @progbits",
@@ -130,7 +130,7 @@ macro_rules! kernels {
             unsafe extern "C" {
                 fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
             }
-            (Operation::$operation, Kernel::new($name, $symbol as Routine))
+            (Operation::$operation, BandwidthKernel::new($name, $symbol as Routine))
         }),*]
     };
 }
@@ -144,7 +144,7 @@ fn zeroes_lines_of_64() -> bool {
 }
 
 /// The kernels of an operation that this processor can run.
-pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
+pub(super) fn kernels(operation: Operation) -> Vec<BandwidthKernel> {
     let all = kernels![
         "neon" kelvin_read_neon Read,
         "neon prefetching" kelvin_read_neon_ahead Read,
@@ -160,7 +160,8 @@ pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
         "neon" kelvin_triad_neon Triad,
         "neon non-temporal" kelvin_nttriad_neon Triad,
     ];
-    let runs =
-        |&(of, kernel): &(Operation, Kernel)| of == operation && (kernel.name() != "dc zva" || zeroes_lines_of_64());
+    let runs = |&(of, kernel): &(Operation, BandwidthKernel)| {
+        of == operation && (kernel.name() != "dc zva" || zeroes_lines_of_64())
+    };
     all.into_iter().filter(runs).map(|(_, kernel)| kernel).collect()
 }

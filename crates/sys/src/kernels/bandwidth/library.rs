@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::Kernel;
+use super::BandwidthKernel;
 
 type Memcpy = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
 
@@ -13,8 +13,8 @@ fn memcpy() -> Memcpy {
 }
 
 /// [`super::Operation::Copy`] by the C library's memcpy: one call moves a whole window.
-pub fn library_copy() -> Kernel {
-    Kernel::new("memcpy", copy)
+pub fn library_copy() -> BandwidthKernel {
+    BandwidthKernel::new("memcpy", copy)
 }
 
 unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usize, passes: u64) {
@@ -26,7 +26,7 @@ unsafe extern "C" fn copy(to: *mut u8, from: *const u8, _: *const u8, bytes: usi
 }
 
 /// The file that memcpy is in: `libc.so.6`, or this program, where the C library is linked into it.
-pub fn library() -> String {
+pub fn memcpy_library() -> String {
     // SAFETY: all fields may be zero, as dladdr leaves them of an address that it does not know.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: the address is only compared, and the structure is written to.
@@ -44,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memcpy_is_that_of_the_c_library() {
+    fn memcpy_resolves_to_libc() {
         let expected = if cfg!(target_env = "musl") { "" } else { "libc.so.6" };
-        assert!(library().starts_with(expected), "{}", library());
+        assert!(memcpy_library().starts_with(expected), "{}", memcpy_library());
         // What dlsym finds in the C library is what is called, by the same name.
         // SAFETY: the name is a text of C.
         let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"memcpy".as_ptr()) };

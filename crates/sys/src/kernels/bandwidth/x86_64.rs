@@ -11,7 +11,7 @@
 
 use std::arch::global_asm;
 
-use super::{Kernel, Operation, Routine};
+use super::{BandwidthKernel, Operation, Routine};
 
 // `\v` is a kind of vector register, `\w` its bytes, `\move` the instruction that loads and stores a whole one.
 global_asm!(
@@ -194,21 +194,21 @@ macro_rules! kernels {
             unsafe extern "C" {
                 fn $symbol(to: *mut u8, from: *const u8, other: *const u8, bytes: usize, passes: u64);
             }
-            (Operation::$operation, Set::$set, Kernel::new($name, $symbol as Routine))
+            (Operation::$operation, CpuFeature::$set, BandwidthKernel::new($name, $symbol as Routine))
         }),*]
     };
 }
 
 /// What a core must have to run a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Set {
+enum CpuFeature {
     Any,
     Avx2,
     Avx512,
 }
 
-impl Set {
-    fn is_here(self) -> bool {
+impl CpuFeature {
+    fn is_supported(self) -> bool {
         match self {
             Self::Any => true,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
@@ -218,7 +218,7 @@ impl Set {
 }
 
 /// The kernels of an operation that this processor can run.
-pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
+pub(super) fn kernels(operation: Operation) -> Vec<BandwidthKernel> {
     // Fill and zero are what a library does to set memory: any of the stores, or the string instruction.
     let all = kernels![
         "sse2" Any kelvin_read_sse2 Read,
@@ -258,6 +258,6 @@ pub(super) fn kernels(operation: Operation) -> Vec<Kernel> {
         "avx2 non-temporal" Avx2 kelvin_nttriad_avx2 Triad,
         "avx512 non-temporal" Avx512 kelvin_nttriad_avx512 Triad,
     ];
-    let runs = |&(of, set, _): &(Operation, Set, Kernel)| of == operation && set.is_here();
+    let runs = |&(of, set, _): &(Operation, CpuFeature, BandwidthKernel)| of == operation && set.is_supported();
     all.into_iter().filter(runs).map(|(_, _, kernel)| kernel).collect()
 }

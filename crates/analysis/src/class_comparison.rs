@@ -1,0 +1,223 @@
+//! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
+
+use kelvin_catalogue::find;
+use kelvin_model::{Better, Machine, Name, StoredHeadline, Unit};
+use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
+
+use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult, Summary};
+
+/// Share of the machines of a class whose figure lies in its range.
+const FIGURE_RANGE_LEVEL: f64 = 0.9;
+/// Share of the machines that are as usual whose factor of an area is as usual.
+const AREA_RANGE_LEVEL: f64 = 0.95;
+/// Areas that are judged as a whole.
+const JUDGED_AREAS: [Name; 3] = [Name::new("mem"), Name::new("os"), Name::new("cpu")];
+
+/// Judges all results against a library: each gets what is usual of it, and the areas are judged as wholes.
+pub(crate) fn compare_with_class(
+    library: &ReferenceLibrary,
+    machine: &Machine,
+    results: &mut [MetricResult],
+) -> ClassComparison {
+    let classes = [MetricArea::Hardware, MetricArea::Kernel].map(|area| MachineClass::from_own_facts(machine, area));
+    let (hardware, kernel) = match classes {
+        [Ok(hardware), Ok(kernel)] => (hardware, kernel),
+        [Err(why), _] | [_, Err(why)] => {
+            return ClassComparison { none_because: Some(why), ..ClassComparison::default() };
+        }
+    };
+    // Nothing is published of machines that hide their model: their class has a user's own members, or none.
+    if let Err(why) = MachineClass::from_facts(machine, MetricArea::Hardware)
+        && !library.machines().iter().any(|member| hardware.contains(member))
+    {
+        return ClassComparison { none_because: Some(why), ..ClassComparison::default() };
+    }
+    let class_of = |metric| if MetricArea::from_metric(metric) == MetricArea::Hardware { &hardware } else { &kernel };
+    for result in results.iter_mut().filter(|result| !result.only_input) {
+        result.of_class = figure_class_range(library, class_of(result.metric.id), result);
+    }
+    let judged: Vec<MachineFigure> =
+        results.iter().filter(|result| !result.only_input).filter_map(machine_figure).collect();
+    let areas =
+        JUDGED_AREAS.into_iter().filter_map(|area| self::area_comparison(library, class_of(area), area, &judged));
+    ClassComparison { class: Some(hardware.to_string()), none_because: None, areas: areas.collect() }
+}
+
+/// A machine of a user's own as a member of its class, by the headlines of a run of it.
+///
+/// # Errors
+/// Why it is of no class.
+pub fn class_member(
+    run: &str,
+    machine: &Machine,
+    headlines: &[StoredHeadline],
+) -> Result<kelvin_reference::LibraryMachine, String> {
+    let figure = |one: &StoredHeadline| {
+        let metric = find(one.metric).filter(|metric| metric.version == one.version)?;
+        let value = one.value / base_unit(metric.unit)?;
+        (value > 0.0).then(|| MachineFigure { metric: metric.id, case: one.case.clone(), value })
+    };
+    kelvin_reference::LibraryMachine::from_own_run(run, machine, headlines.iter().filter_map(figure))
+}
+
+/// The base unit of the SI in a metric's unit: that many nanoseconds are a second. `None` of what no published figure has.
+fn base_unit(unit: Unit) -> Option<f64> {
+    match unit {
+        Unit::Nanoseconds => Some(1e9),
+        Unit::Hertz | Unit::Bytes | Unit::BytesPerSecond | Unit::PerSecond => Some(1.0),
+        Unit::Cycles | Unit::Ratio | Unit::Count => None,
+    }
+}
+
+fn machine_figure(result: &MetricResult) -> Option<MachineFigure> {
+    let value = result.outcome.summary()?.headline / base_unit(result.metric.unit)?;
+    (value > 0.0).then(|| MachineFigure { metric: result.metric.id, case: result.case.clone(), value })
+}
+
+fn area_comparison(
+    library: &ReferenceLibrary,
+    class: &MachineClass,
+    area: Name,
+    judged: &[MachineFigure],
+) -> Option<AreaComparison> {
+    let found = library.area_factor(class, area.as_str(), judged, AREA_RANGE_LEVEL)?;
+    Some(AreaComparison {
+        area,
+        class: class.to_string(),
+        compared_with: class.plural(),
+        factor: found.factor,
+        low: found.low,
+        high: found.high,
+        figures: found.figures,
+        members: found.members.iter().map(|machine| machine.id).collect(),
+        rests_on_few: found.members.len() < MIN_KNOWN_MEMBERS,
+        against: match found.factor {
+            factor if factor > found.high => ClassVerdict::Slower,
+            factor if factor < found.low => ClassVerdict::Faster,
+            _ => ClassVerdict::Usual,
+        },
+    })
+}
+
+/// What is usual of a figure. Fewer machines than a class needs to be well known, with those of other classes, tell nothing.
+fn figure_class_range(
+    library: &ReferenceLibrary,
+    class: &MachineClass,
+    result: &MetricResult,
+) -> Option<FigureClassRange> {
+    let base = base_unit(result.metric.unit)?;
+    let found = library.class_range(class, result.metric.id, &result.case, FIGURE_RANGE_LEVEL)?;
+    if found.members.len() + found.related < MIN_KNOWN_MEMBERS {
+        return None;
+    }
+    let [low, middle, high] = [found.low, found.center, found.high].map(|end| end * base);
+    Some(FigureClassRange {
+        low,
+        middle,
+        high,
+        members: found.members.len(),
+        akin: found.related,
+        rests_on_few: found.is_of_few_members(),
+        against: result.outcome.summary().and_then(|summary| class_verdict(summary, (low, high), result.metric.better)),
+    })
+}
+
+/// As usual if the interval touches the range, as with predicted ranges.
+fn class_verdict(summary: &Summary, (low, high): (f64, f64), better: Better) -> Option<ClassVerdict> {
+    let (lower, upper) =
+        summary.interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
+    let (above, below) = match better {
+        Better::Lower => (ClassVerdict::Slower, ClassVerdict::Faster),
+        Better::Higher => (ClassVerdict::Faster, ClassVerdict::Slower),
+        Better::Neither => return None,
+    };
+    Some(match () {
+        () if lower > high => above,
+        () if upper < low => below,
+        () => ClassVerdict::Usual,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Fact;
+    use kelvin_reference::{
+        ActiveMitigation, MachineKind, PublishedFigure, SourceMethod, Virtualisation, built_in_library,
+    };
+
+    use super::*;
+    use crate::testing::{add_scalars, empty_run};
+
+    const MEMBERS: usize = 6;
+    const CALL: Name = kelvin_catalogue::os::SYSCALL_NULL.id;
+
+    /// A library of a user's own guests, measured by the same method, whose figures of the kernel differ by a few percent.
+    fn guest_library() -> ReferenceLibrary {
+        let of = |machine: &&kelvin_reference::LibraryMachine| machine.rows.iter().any(|row| row.metric == CALL);
+        let stated = built_in_library().machines().iter().find(of).expect("a machine with calls of the kernel");
+        let member = |index: usize| {
+            let times = 1.0 + 0.02 * index as f64;
+            let own = |row: &PublishedFigure| {
+                let method = SourceMethod { factor: 1.02, ..row.method.clone() };
+                PublishedFigure { value: row.value * times, method, ..row.clone() }
+            };
+            let rows = stated.rows.iter().filter(|row| row.metric.starts_with("os.")).map(own);
+            kelvin_reference::LibraryMachine {
+                id: Name::intern(&format!("guest-{index}")),
+                core: Name::new("Zen 4"),
+                kind: MachineKind::Server,
+                instance: Virtualisation::Guest,
+                mitigations: Some([ActiveMitigation::SafeReturn].into()),
+                rows: rows.collect(),
+                ..stated.clone()
+            }
+        };
+        ReferenceLibrary::new((0..MEMBERS).map(member).collect())
+    }
+
+    fn guest(status: &str) -> Machine {
+        let fact = |text: &str| Fact::known(text.to_owned(), "a test");
+        let mut machine = Machine::default();
+        machine.cpu.vendor = fact("AuthenticAMD");
+        machine.cpu.microarchitecture = fact("Zen 4");
+        machine.cpu.model_name = fact("AMD EPYC");
+        machine.platform.hypervisor = Fact::known(Some("KVM".into()), "a test");
+        let vulnerability = "spec_rstack_overflow".to_owned();
+        let mitigation = kelvin_model::Mitigation { vulnerability, status: status.into() };
+        machine.cpu.mitigations = Fact::known(vec![mitigation], "a test");
+        machine
+    }
+
+    /// The judgement of a guest whose figures of the kernel are so many times those of the middle of the class.
+    fn compare_guest(times: f64, status: &str) -> ClassComparison {
+        let library = guest_library();
+        let rows = &library.machines()[MEMBERS / 2].rows;
+        let metrics: Vec<_> = rows.iter().filter_map(|row| find(row.metric)).collect();
+        let mut run = empty_run(&metrics.iter().map(|metric| **metric).collect::<Vec<_>>());
+        for (row, metric) in rows.iter().zip(metrics) {
+            let value = row.value * base_unit(metric.unit).expect("a time") * times;
+            add_scalars(&mut run, metric, row.case.clone(), &[value, 1.001 * value, 0.999 * value]);
+        }
+        let mut results = crate::analyse(&run).results;
+        compare_with_class(&library, &guest(status), &mut results)
+    }
+
+    const SAFE: &str = "Mitigation: Safe RET";
+
+    #[test]
+    fn slow_kernel_is_slower_than_class() {
+        for (times, expected) in [(1.0, ClassVerdict::Usual), (1.5, ClassVerdict::Slower), (0.6, ClassVerdict::Faster)]
+        {
+            let areas = compare_guest(times, SAFE).areas;
+            let [area] = &areas[..] else { panic!("{areas:?}") };
+            assert_eq!((area.area.as_str(), area.against, area.members.len()), ("os", expected, MEMBERS), "{area:?}");
+            assert!(!area.rests_on_few && area.class.ends_with("safe returns"), "{area:?}");
+        }
+    }
+
+    /// With other mitigations the kernel's figures are those of another class.
+    #[test]
+    fn kernel_compared_with_same_mitigations() {
+        assert_eq!(compare_guest(1.5, "Not affected").areas, []);
+    }
+}

@@ -1,0 +1,124 @@
+//! Why a figure differs: the share of the difference that a cause has, where both sides hold the same figure without it.
+//!
+//! The cost of a cause is the figure less its control; how it changed is a difference of differences. Where everything takes longer by
+//! the same factor, that difference grows as well, and explains nothing: a cause counts only where the figure changed by a larger
+//! factor than its control, beyond what the core's frequency may have done to either.
+
+use kelvin_catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
+use kelvin_model::{CauseFinding, CauseOfChange, Estimate, MetricCase, Name, NotComparedReason, PValue};
+use kelvin_stats::{FALSE_DISCOVERY_RATE, ShareOfChange, UncertainValue, adjusted_p_values, share_of_change};
+
+use super::verdicts::{PendingFigure, log_margin};
+
+/// The least share that is told.
+const MIN_REPORTED_SHARE: f64 = 0.1;
+
+/// How what a control is so many times of changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ControlChange {
+    /// The base and the other.
+    pub values: [f64; 2],
+    /// Logarithm of their ratio.
+    pub error: UncertainValue,
+}
+
+impl ControlChange {
+    /// That of a figure, if it has an error.
+    pub fn from_figure(weighed: &PendingFigure) -> Option<Self> {
+        weighed.error.map(|error| Self { values: [weighed.figure.base, weighed.figure.other], error })
+    }
+}
+
+/// What the test of a cause says.
+struct CauseTest {
+    /// The chance of it by accident.
+    p_value: f64,
+    /// The cost in the base and in the other.
+    cost: [f64; 2],
+    /// Its share, where the figure changed for certain.
+    share: Option<Estimate>,
+}
+
+/// A figure and the control of a cause of it.
+struct CauseCandidate<'w> {
+    at: usize,
+    figure: &'w PendingFigure,
+    cause: &'static ControlledCause,
+    control: ControlFigure,
+}
+
+/// Finds the causes of differences beyond a threshold. `look_up` finds the control of a figure among all: nothing where it has too few rounds.
+pub(super) fn find_causes(
+    weighed: &mut [PendingFigure],
+    threshold: f64,
+    look_up: impl Fn(&[PendingFigure], &PendingFigure, &MetricCase) -> Result<Option<ControlChange>, NotComparedReason>,
+) {
+    let mut told: Vec<(usize, CauseOfChange)> = Vec::new();
+    let mut tested: Vec<(CauseCandidate<'_>, CauseTest)> = Vec::new();
+    for candidate in weighed.iter().enumerate().filter_map(|(at, figure)| CauseCandidate::from_figure(at, figure)) {
+        match look_up(weighed, candidate.figure, &candidate.control.at) {
+            Err(why) => told.push((candidate.at, candidate.to_cause(CauseFinding::NoControl(why)))),
+            Ok(control) => {
+                let test = control.and_then(|control| candidate.test(&control, threshold));
+                tested.extend(test.map(|test| (candidate, test)));
+            }
+        }
+    }
+    // Of all that are tested: those that show nothing count as well.
+    let joint = adjusted_p_values(&tested.iter().map(|(_, test)| test.p_value).collect::<Vec<f64>>());
+    for ((candidate, CauseTest { p_value: chance, cost, share }), joint) in tested.into_iter().zip(joint) {
+        let chance = PValue { alone: chance, joint };
+        let is_told = |share: &Estimate| {
+            chance.is_significant(FALSE_DISCOVERY_RATE) && share.low > 0.0 && share.value >= MIN_REPORTED_SHARE
+        };
+        let share = share.filter(is_told);
+        told.extend(
+            share.map(|share| (candidate.at, candidate.to_cause(CauseFinding::Explains { cost, share, chance }))),
+        );
+    }
+    for (at, cause) in told {
+        weighed[at].figure.cause = Some(cause);
+    }
+}
+
+impl<'w> CauseCandidate<'w> {
+    /// A figure with an error, if its control may be there.
+    fn from_figure(at: usize, weighed: &'w PendingFigure) -> Option<Self> {
+        let figure = MetricCase { metric: weighed.figure.metric.id, case: weighed.figure.case.clone() };
+        let of = |cause: &&'static ControlledCause| Some((*cause, (cause.control)(&figure)?));
+        let (cause, control) = CONTROLLED_CAUSES.iter().find_map(of)?;
+        weighed.error.map(|_| Self { at, figure: weighed, cause, control })
+    }
+
+    fn to_cause(&self, found: CauseFinding) -> CauseOfChange {
+        let (id, what) = (Name::new(self.cause.id), Name::new(self.cause.what));
+        CauseOfChange { id, what, control: self.control.at.clone(), times: self.control.times, found }
+    }
+
+    /// Whether its cost changed with the figure, and that by more than its control.
+    fn test(&self, control: &ControlChange, threshold: f64) -> Option<CauseTest> {
+        let ControlChange { values, error } = ControlChange::from_figure(self.figure)?;
+        let without = control.values.map(|value| self.control.times * value);
+        let (whole, rest) = (error.to_difference(values), control.error.to_difference(without));
+        let beyond = error.minus(control.error);
+        let cost = [values[0] - without[0], values[1] - without[1]];
+        let by_cause = whole.minus(rest);
+        let is_of_it = [by_cause.value, beyond.value].iter().all(|change| change * whole.value > 0.0)
+            && cost.into_iter().any(|cost| cost > 0.0);
+        // The frequency may have moved one of the two and not the other.
+        let most = self.figure.clock_effect.into_iter().fold(0.0, |most: f64, of_clock| most.max(of_clock.abs()));
+        let chance = [
+            self.figure.p_value(&error, log_margin(threshold)),
+            by_cause.p_value(0.0),
+            beyond.p_value(beyond.value.clamp(-most, most)),
+        ];
+        let share = share_of_change(whole, rest).map(|ShareOfChange { value, interval: (low, high) }| Estimate {
+            value,
+            low,
+            high,
+            is_range: false,
+        });
+        let chance = if is_of_it { chance.into_iter().fold(0.0, f64::max) } else { 1.0 };
+        Some(CauseTest { p_value: chance, cost, share })
+    }
+}

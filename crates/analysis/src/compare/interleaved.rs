@@ -1,0 +1,219 @@
+//! Two settings of one machine that were measured in turn: in blocks of four, two of either, the first and the last of the same (ABBA).
+//!
+//! What drifts slowly touches both alike: within a block the mean of the first and the last is taken at the same moment as that of the
+//! two between (Student 1931; Box, Hunter and Hunter, Statistics for Experimenters, on blocking). The error of the figure is what differs
+//! from block to block. Both sides are compared by their means, which are what somebody pays; on a disturbed machine by their best rounds,
+//! where the means allow that.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::case;
+use kelvin_model::{
+    Better, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDifference,
+    Interleaving, Measurement, Metric, MetricCase, NotCompared, NotComparedReason, RatioBasis, SideFigure, SideMode,
+    SpreadSource, UndecidedReason,
+};
+use kelvin_stats::{BestValue, Block, blocked_ratio, mean, median, modes_of};
+
+use super::cause_of_change::{self, ControlChange};
+use super::verdicts::{PendingFigure, goodness_ratio, judge_together};
+use crate::canaries::CanaryReferences;
+use crate::result::Outcome;
+use crate::samples::{SampleSet, missing_outcome};
+
+/// Measurements of either side in a block.
+const SIDE_ROUNDS_PER_BLOCK: u32 = 2;
+
+/// One case of one probe on both sides. The number of a round is twice that of its block for the first of its side there, and one more
+/// for the second.
+#[derive(Clone, Copy, Debug)]
+pub struct InterleavedCase<'a> {
+    /// What is measured.
+    pub metrics: &'a [Metric],
+    /// The case.
+    pub case: &'a Case,
+    /// The rounds of the base and of the other.
+    pub sides: [&'a Measurement; 2],
+}
+
+/// Two settings that were measured in turn.
+#[derive(Clone, Debug)]
+pub struct InterleavedSettings<'a> {
+    /// The names of the base and of the other.
+    pub names: [String; 2],
+    /// What differs between them.
+    pub differences: Vec<FactDifference>,
+    /// Share by which a figure must differ to be better or worse.
+    pub threshold: f64,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+    /// What was measured.
+    pub cases: &'a [InterleavedCase<'a>],
+}
+
+/// Compares them.
+pub fn compare_interleaved(turns: &InterleavedSettings<'_>) -> Comparison {
+    let (mut weighed, mut not_compared) = (Vec::new(), Vec::new());
+    for one in turns.cases {
+        for metric in one.metrics.iter().filter(|metric| metric.is_measured_at(one.case)) {
+            match MetricBlocks::from_case(metric, one) {
+                Ok(blocks) => weighed.push(blocks.into_pending(metric, one.case)),
+                Err(why) => {
+                    not_compared.push(NotCompared { metric: metric.id, case: case(metric, one.case), why });
+                }
+            }
+        }
+    }
+    cause_of_change::find_causes(&mut weighed, turns.threshold, |weighed, _, at| {
+        let known = weighed.iter().find(|one| one.is_at(at)).map(ControlChange::from_figure);
+        known.ok_or_else(|| missing_reason(&not_compared, at))
+    });
+    let figures = judge_together(weighed, turns.threshold);
+    let goodness: Vec<f64> = figures.iter().filter_map(goodness_ratio).collect();
+    let blocks = figures.iter().map(block_count).max().unwrap_or(0);
+    let [base, other] = turns.names.clone().map(|name| ComparedSide { name, runs: Vec::new() });
+    Comparison {
+        compare_format: COMPARE_FORMAT,
+        base,
+        other,
+        threshold: turns.threshold,
+        differences: turns.differences.clone(),
+        clocks: None,
+        frequency: None,
+        middle: (!goodness.is_empty()).then(|| median(&goodness)),
+        inflation: 1.0,
+        figures,
+        not_compared,
+        ladder: Vec::new(),
+        in_turn: Some(Interleaving { blocks, seconds: turns.seconds }),
+        gated: None,
+    }
+}
+
+fn block_count(figure: &ComparedFigure) -> usize {
+    match figure.between {
+        SpreadSource::Blocks(blocks) => blocks,
+        SpreadSource::Runs(_) | SpreadSource::Assumed(_) => 0,
+    }
+}
+
+/// A metric at a case, in blocks.
+struct MetricBlocks {
+    /// The rounds of either side, in whole blocks.
+    values: [Vec<f64>; 2],
+    /// The rounds of each whole block.
+    blocks: Vec<Block>,
+}
+
+impl MetricBlocks {
+    /// The whole blocks, or why there is nothing to compare.
+    fn from_case(metric: &Metric, measured: &InterleavedCase<'_>) -> Result<Self, NotComparedReason> {
+        let [base, other] = measured.sides.map(|side| round_medians(metric, side));
+        match (base.is_empty(), other.is_empty()) {
+            (false, true) => return Err(NotComparedReason::OnlyBase(side_missing_reason(measured.sides[1]))),
+            (true, false) => return Err(NotComparedReason::OnlyOther(side_missing_reason(measured.sides[0]))),
+            (true, true) => return Err(NotComparedReason::Neither(side_missing_reason(measured.sides[0]))),
+            (false, false) => {}
+        }
+        let mut found = Self { values: [Vec::new(), Vec::new()], blocks: Vec::new() };
+        for block in base
+            .keys()
+            .chain(other.keys())
+            .map(|index| index / SIDE_ROUNDS_PER_BLOCK)
+            .collect::<std::collections::BTreeSet<u32>>()
+        {
+            let of = |rounds: &BTreeMap<u32, f64>| -> Option<Vec<f64>> {
+                (0..SIDE_ROUNDS_PER_BLOCK)
+                    .map(|turn| rounds.get(&(SIDE_ROUNDS_PER_BLOCK * block + turn)).copied())
+                    .collect()
+            };
+            if let (Some(base), Some(other)) = (of(&base), of(&other)) {
+                found.add_block([base, other])?;
+            }
+        }
+        if found.blocks.is_empty() { Err(NotComparedReason::Neither("no block is whole".into())) } else { Ok(found) }
+    }
+
+    /// Adds a whole block.
+    fn add_block(&mut self, block: [Vec<f64>; 2]) -> Result<(), NotComparedReason> {
+        if block.iter().flatten().any(|&value| value <= 0.0) {
+            return Err(NotComparedReason::NoRatio);
+        }
+        self.values.iter_mut().zip(&block).for_each(|(all, values)| all.extend(values));
+        self.blocks.push(block);
+        Ok(())
+    }
+
+    fn into_pending(self, metric: &Metric, case: &Case) -> PendingFigure {
+        let best = match metric.better {
+            Better::Lower => Some(BestValue::Lowest),
+            Better::Higher => Some(BestValue::Highest),
+            Better::Neither => None,
+        };
+        let found = blocked_ratio(&self.blocks, best);
+        let [base, other] = self.values.each_ref().map(|values| mean(values));
+        let of_block = |block: &Block| mean(&block[1]) / mean(&block[0]);
+        let [low, high] = [f64::min as fn(f64, f64) -> f64, f64::max]
+            .map(|of| self.blocks.iter().map(of_block).reduce(of).unwrap_or(f64::NAN));
+        let many = self.blocks.len();
+        let figure = ComparedFigure {
+            metric: *metric,
+            case: case.clone(),
+            base,
+            other,
+            rounds: self.values.each_ref().map(Vec::len),
+            sides: self.values.map(|rounds| SideFigure {
+                interval: None,
+                modes: modes_of(&rounds)
+                    .iter()
+                    .map(|mode| SideMode { center: mode.center, share: mode.share })
+                    .collect(),
+                rounds: vec![rounds],
+            }),
+            ratio: Estimate {
+                value: found.map_or(other / base, |found| found.ratio.value.exp()),
+                low,
+                high,
+                is_range: true,
+            },
+            ratio_of: found.map(|found| match found.estimator {
+                kelvin_stats::RatioEstimator::Means => RatioBasis::Means,
+                kelvin_stats::RatioEstimator::Best => RatioBasis::BestRounds,
+            }),
+            between: SpreadSource::Blocks(many),
+            verdict: ChangeVerdict::NotKnown(UndecidedReason::TooFewRounds),
+            differs: None,
+            same: None,
+            least_seen: None,
+            times_to_decide: None,
+            cause: None,
+        };
+        PendingFigure { figure, error: found.map(|found| found.ratio), side_errors: None, clock_effect: [0.0; 2] }
+    }
+}
+
+/// The medians of the rounds of a metric, by their numbers. As found: a setting may be what disturbs.
+fn round_medians(metric: &Metric, measurement: &Measurement) -> BTreeMap<u32, f64> {
+    let gathered = SampleSet::from_measurement(measurement, metric, &CanaryReferences::default());
+    let found = gathered.rounds.iter().filter(|round| !round.as_found.is_empty());
+    found.map(|round| (round.index, median(&round.as_found))).collect()
+}
+
+/// Why a figure is not among those that are compared.
+fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedReason {
+    let is_it = |one: &&NotCompared| {
+        let metric = kelvin_catalogue::find(at.metric);
+        one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
+    };
+    let known = not_compared.iter().find(is_it).map(|one| one.why.clone());
+    known.unwrap_or_else(|| NotComparedReason::Neither("not measured".into()))
+}
+
+/// Why a side has no figure.
+fn side_missing_reason(side: &Measurement) -> String {
+    match missing_outcome(side) {
+        Outcome::Skipped(reason) => format!("skipped: {reason}"),
+        Outcome::Failed(reason) => format!("failed: {reason}"),
+        _ => "not reached".into(),
+    }
+}

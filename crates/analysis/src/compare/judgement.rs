@@ -1,0 +1,194 @@
+//! What the figures of two sides are weighed by: their errors, with what differs from run to run and what the core's frequency explains.
+
+use std::collections::HashMap;
+
+use kelvin_model::{
+    Case, ChangeVerdict, ComparedFigure, Estimate, HeadlineSamples, MetricCase, Name, NotCompared, NotComparedReason,
+    Run, SideFigure, SpreadHistory, SpreadSource, UndecidedReason, Unit,
+};
+use kelvin_stats::{
+    ASSUMED_BETWEEN_RUN_STD, BetweenRunPrior, BetweenRunVariance, EarlierRuns, inflation_factor, medians_of_runs,
+    ratio_of_runs, usual_between_run_std,
+};
+
+use crate::samples::assumed_between_run_std;
+
+use super::cause_of_change::{self, ControlChange};
+use super::series::{self, FigurePair, FigureRuns, SideSeries, not_compared, runs_as_found};
+use super::verdicts::{PendingFigure, judge_together};
+use super::{ComparisonRequest, ComparisonSubject};
+
+/// What figures are judged by.
+pub(super) struct ComparisonJudge<'a> {
+    threshold: f64,
+    /// Logarithm of the core frequency of the other over that of the base.
+    clock: f64,
+    is_published: bool,
+    is_one_machine: bool,
+    runs: [&'a [Run]; 2],
+    learned: HashMap<(Name, &'a Case), &'a SpreadHistory>,
+    /// The same of headlines over the chain canary.
+    learned_in_cycles: HashMap<(Name, &'a Case), &'a SpreadHistory>,
+}
+
+impl<'a> ComparisonJudge<'a> {
+    pub fn new(ask: &'a ComparisonRequest<'a>, clocks: Option<[f64; 2]>) -> Self {
+        let sides = [ask.base.subject, ask.other.subject];
+        let by_case =
+            |all: &'a [SpreadHistory]| all.iter().map(|learned| ((learned.metric, &learned.case), learned)).collect();
+        Self {
+            threshold: ask.threshold,
+            clock: clocks.map_or(0.0, |[base, other]| (other / base).ln()),
+            is_published: sides.iter().any(|side| side.published().is_some()),
+            runs: sides.map(ComparisonSubject::runs),
+            is_one_machine: ask.is_same_machine(),
+            learned: by_case(ask.learned),
+            learned_in_cycles: by_case(ask.learned_in_cycles),
+        }
+    }
+
+    /// The verdicts, the most consequential first, and how much wider errors were made.
+    pub fn judge(
+        &self,
+        series: &[SideSeries<'_>; 2],
+        pairs: &[((Name, Case), FigurePair<'_, '_>)],
+        apart: &mut Vec<NotCompared>,
+    ) -> (Vec<ComparedFigure>, f64) {
+        let (positive, others): (Vec<_>, Vec<_>) =
+            pairs.iter().partition(|(_, pair)| pair.iter().all(|side| side.value() > 0.0));
+        apart.extend(others.iter().map(|(at, pair)| not_compared(at, &pair[0].metric, NotComparedReason::NoRatio)));
+        let histories: Vec<Option<BetweenRunVariance>> =
+            positive.iter().map(|(at, pair)| self.between_run_variance(at, *pair)).collect();
+        let learned: Vec<BetweenRunVariance> = histories.iter().copied().flatten().collect();
+        let usual = usual_between_run_std(&learned);
+        let with_history = positive.iter().zip(histories);
+        let mut weighed: Vec<PendingFigure> =
+            with_history.map(|((at, pair), history)| self.to_pending(at, *pair, (history, usual))).collect();
+        let strangeness: Vec<f64> = weighed.iter().filter_map(PendingFigure::standardised_distance).collect();
+        let inflation = inflation_factor(&strangeness);
+        for one in &mut weighed {
+            one.error = one.error.map(|error| error.widened(inflation));
+            one.side_errors = one.side_errors.map(|sides| sides.map(|side| side.widened(inflation)));
+        }
+        cause_of_change::find_causes(&mut weighed, self.threshold, |weighed, figure, at| {
+            let pair = series::figure_pair(series, &(at.metric, at.case.clone()))?;
+            match pair[0].metric.headline.is_comparable_with(figure.figure.metric.headline) {
+                true => Ok(weighed.iter().find(|one| one.is_at(at)).and_then(ControlChange::from_figure)),
+                false => self.as_found_control(figure, at, inflation),
+            }
+        });
+        (judge_together(weighed, self.threshold), inflation)
+    }
+
+    /// A control whose headline is of undisturbed samples, of a figure as found: what disturbs both must not look like the cause. What
+    /// earlier runs tell of that headline says nothing of it as found.
+    fn as_found_control(
+        &self,
+        figure: &PendingFigure,
+        at: &MetricCase,
+        inflation: f64,
+    ) -> Result<Option<ControlChange>, NotComparedReason> {
+        if figure.figure.metric.headline != HeadlineSamples::AsFound {
+            return Err(NotComparedReason::Definition);
+        }
+        let at = (at.metric, at.case.clone());
+        let [base, other] = self.runs.map(|runs| runs_as_found(runs, &at));
+        let weighed = base.zip(other).map(|(base, other)| self.to_pending(&at, [&base, &other], (None, None)));
+        Ok(weighed
+            .as_ref()
+            .and_then(ControlChange::from_figure)
+            .map(|one| ControlChange { error: one.error.widened(inflation), ..one }))
+    }
+
+    fn to_pending(
+        &self,
+        at: &(Name, Case),
+        pair: FigurePair<'_, '_>,
+        (history, usual): (Option<BetweenRunVariance>, Option<f64>),
+    ) -> PendingFigure {
+        // Among few figures none is usual: each is taken for what it is.
+        let learned = |history: BetweenRunVariance| BetweenRunPrior::Learned {
+            history,
+            usual: usual.unwrap_or(history.between.sqrt()),
+        };
+        let [base, other] = pair;
+        let assumed = assumed_between_run_std(&base.metric, &at.1).max(ASSUMED_BETWEEN_RUN_STD);
+        let between = history.map_or(BetweenRunPrior::Assumed(assumed), learned);
+        let is_whole = pair.iter().all(|side| side.figures.len() == side.headlines.len());
+        let error = ratio_of_runs(&base.figures, &other.figures, &between).filter(|_| is_whole && !self.is_published);
+        let alone = error.and_then(|_| medians_of_runs(&base.figures, &other.figures, &between));
+        let of_clock = match base.metric.unit {
+            _ if base.is_at_one_frequency => 0.0,
+            Unit::Nanoseconds => -self.clock,
+            Unit::Hertz | Unit::BytesPerSecond | Unit::PerSecond => self.clock,
+            Unit::Cycles | Unit::Bytes | Unit::Ratio | Unit::Count => 0.0,
+        };
+        let between = match between {
+            BetweenRunPrior::Learned { history, .. } => SpreadSource::Runs(history.runs),
+            BetweenRunPrior::Assumed(deviation) => SpreadSource::Assumed(deviation),
+        };
+        let figure = self.unjudged_figure(at, pair, between);
+        PendingFigure { figure, error, side_errors: alone, clock_effect: [of_clock.min(0.0), of_clock.max(0.0)] }
+    }
+
+    /// What is known of a figure without its error.
+    fn unjudged_figure(
+        &self,
+        at: &(Name, Case),
+        [base, other]: FigurePair<'_, '_>,
+        between: SpreadSource,
+    ) -> ComparedFigure {
+        let because = if self.is_published { UndecidedReason::Published } else { UndecidedReason::TooFewRounds };
+        ComparedFigure {
+            metric: if base.rounds.is_empty() { other.metric } else { base.metric },
+            case: at.1.clone(),
+            base: base.value(),
+            other: other.value(),
+            rounds: [base, other].map(FigureRuns::round_count),
+            sides: [base, other].map(|side| SideFigure {
+                interval: None,
+                rounds: side.rounds.clone(),
+                modes: Vec::new(),
+            }),
+            ratio_of: None,
+            ratio: observed_range([base, other]),
+            between,
+            verdict: ChangeVerdict::NotKnown(because),
+            differs: None,
+            same: None,
+            least_seen: None,
+            times_to_decide: None,
+            cause: None,
+        }
+    }
+
+    /// The spread from run to run: by other runs than those compared, else by the most earlier runs that one of these knew of; of two
+    /// machines the larger.
+    fn between_run_variance(&self, at: &(Name, Case), pair: FigurePair<'_, '_>) -> Option<BetweenRunVariance> {
+        let learn = |learned: &SpreadHistory| {
+            BetweenRunVariance::learn_logarithm(EarlierRuns {
+                headlines: &learned.headlines,
+                within_run: &learned.within,
+            })
+        };
+        let learned = if pair[0].is_at_one_frequency { &self.learned_in_cycles } else { &self.learned };
+        let given = learned.get(&(at.0, &at.1)).copied().and_then(learn);
+        let own = pair.iter().filter_map(|side: &&FigureRuns<'_>| side.learned).filter_map(learn);
+        match given {
+            Some(given) if self.is_one_machine => Some(given),
+            None if self.is_one_machine => own.max_by_key(|history| history.runs),
+            given => given.into_iter().chain(own).max_by(|one, other| one.between.total_cmp(&other.between)),
+        }
+    }
+}
+
+/// The ratio with the range of what was seen.
+fn observed_range(pair: FigurePair<'_, '_>) -> Estimate {
+    let [[base_low, base_high], [low, high]] = pair.map(|side| {
+        let seen = || side.rounds.iter().flatten().copied();
+        let ends = seen().reduce(f64::min).zip(seen().reduce(f64::max)).filter(|(low, _)| *low > 0.0);
+        ends.map_or([side.value(); 2], <[f64; 2]>::from)
+    });
+    let value = pair[1].value() / pair[0].value();
+    Estimate { value, low: low / base_high, high: high / base_low, is_range: true }
+}

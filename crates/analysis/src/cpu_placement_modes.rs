@@ -1,0 +1,114 @@
+//! Whether the CPUs that move memory together share a last-level cache at the time, and the bandwidth in either case.
+//!
+//! The host of a virtual machine moves its CPUs. Their joint bandwidth has one value when they are in one core complex, with
+//! one path to memory, and another when they are in two; core-to-core latency says which. Neither value is wrong, and no
+//! canary separates them: they are named.
+
+use kelvin_catalogue::mem::{
+    BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
+    BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES,
+};
+use kelvin_model::units::value_text;
+use kelvin_model::{Case, Metric, Run};
+use kelvin_stats::median;
+
+use crate::result::{Analysis, FindingData, MetricResult, ModeUnit, MovedCpus, Summary};
+use crate::summary::rename_modes as rename;
+use crate::unworded_finding::UnwordedFinding;
+
+/// The metrics that depend on the distance between the CPUs.
+static PLACEMENT_RATES: [&Metric; 7] = [
+    &BANDWIDTH_READ,
+    &BANDWIDTH_WRITE,
+    &BANDWIDTH_COPY,
+    &BANDWIDTH_FILL,
+    &BANDWIDTH_ZERO,
+    &BANDWIDTH_NTWRITE,
+    &BANDWIDTH_TRIAD,
+];
+/// Least factor between the core-to-core latencies of two modes of a rate that explains the modes.
+const MIN_LATENCY_RATIO: f64 = 1.5;
+
+/// Core-to-core latency: of each round, by its start, and of the whole run.
+struct CoreDistance {
+    case: Case,
+    rounds: Vec<(f64, f64)>,
+    headline: f64,
+}
+
+/// Names the modes of the rates of all CPUs by their core-to-core latency, where that separates the modes.
+pub(crate) fn name_bandwidth_modes(results: &mut [MetricResult]) {
+    let of_metric = results.iter().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
+    let ways = of_metric.filter_map(|result| {
+        let summary = result.outcome.summary()?;
+        let rounds = summary.round_times.iter().copied().zip(summary.round_headlines.iter().copied()).collect();
+        Some(CoreDistance { case: result.case.clone(), rounds, headline: summary.headline })
+    });
+    for ways in ways.collect::<Vec<_>>() {
+        let depends = |result: &&mut MetricResult| is_rate(result) && result.case == ways.case;
+        results.iter_mut().filter(depends).for_each(|result| name_result_modes(result, &ways));
+    }
+}
+
+fn is_rate(result: &MetricResult) -> bool {
+    PLACEMENT_RATES.iter().any(|rate| rate.id == result.metric.id)
+}
+
+fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
+    let Some(summary) = result.outcome.found_summary() else { return };
+    let [first, second] = summary.states() else { return };
+    let bound = (first.center * second.center).sqrt();
+    let times = match summary.modes_of {
+        ModeUnit::Rounds => {
+            [first, second].map(|mode| median_distance(summary, ways, |rate| (rate < bound) == (mode.center < bound)))
+        }
+        // Core-to-core latency is known of this run only.
+        _ => [first, second].map(|mode| {
+            let is_this = (summary.headline < bound) == (mode.center < bound);
+            is_this.then_some(ways.headline)
+        }),
+    };
+    if let [Some(one), Some(other)] = times
+        && one.max(other) < MIN_LATENCY_RATIO * one.min(other)
+    {
+        return;
+    }
+    let centers = [first.center, second.center];
+    rename(result, |mode| {
+        let place = centers.iter().position(|&center| center == mode.center)?;
+        times[place].map(|time| format!("core-to-core latency {}", value_text(time, kelvin_model::Unit::Nanoseconds)))
+    });
+}
+
+/// Median core-to-core latency of the rounds that satisfy this; `None` if there are none.
+fn median_distance(summary: &Summary, ways: &CoreDistance, holds: impl Fn(f64) -> bool) -> Option<f64> {
+    let rounds = summary.round_times.iter().zip(&summary.round_headlines);
+    let of_state = rounds.filter(|&(_, &rate)| holds(rate));
+    let time = |&at: &f64| ways.rounds.iter().find(|(begun, _)| *begun == at).map(|(_, time)| *time);
+    let times: Vec<f64> = of_state.filter_map(|(at, _)| time(at)).collect();
+    (!times.is_empty()).then(|| median(&times))
+}
+
+/// The finding that the CPUs were moved, within the run or since another one, at the largest working set.
+pub(crate) fn moved_cpus_finding(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
+    let asked = || analysis.results.iter().filter(|result| !result.only_input);
+    let of_metric = asked().filter(|result| result.metric.id == BANDWIDTH_CORE_TO_CORE.id);
+    let Some(largest) = of_metric.max_by_key(|result| BYTES.number_in(&result.case)) else { return Vec::new() };
+    if largest.outcome.summary().is_none_or(|summary| summary.states().is_empty()) {
+        return Vec::new();
+    }
+    let rates = asked().filter(|result| is_rate(result) && result.case == largest.case);
+    let most = rates.filter_map(|result| Some((mode_distance(result)?, result))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let moved = MovedCpus { case: largest.case.clone(), most: most.map(|(_, result)| result.metric.id) };
+    vec![UnwordedFinding {
+        metrics: vec![BANDWIDTH_CORE_TO_CORE.id],
+        ..UnwordedFinding::notable(FindingData::Moved(moved))
+    }]
+}
+
+/// Distance between the named modes of a rate, as the logarithm of a factor.
+fn mode_distance(result: &MetricResult) -> Option<f64> {
+    let states = result.outcome.summary()?.states();
+    let factor = states.iter().map(|mode| mode.center).fold(1.0, |ratio, center| center / ratio);
+    states.iter().any(|mode| mode.level.is_some()).then(|| factor.ln().abs())
+}

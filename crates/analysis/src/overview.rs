@@ -1,0 +1,119 @@
+//! What a reader sees first of a run: the ladder of its times, its rates, what stands out, and what to do first.
+
+mod figure;
+mod ladder;
+pub(crate) mod metric_selector;
+mod rates;
+mod stand_outs;
+
+pub(crate) use ladder::{LadderRung, ladder_rungs, next_level};
+pub(crate) use stand_outs::{MeasuredAmount, SlownessReason, StandOutFacts};
+
+use std::collections::BTreeSet;
+
+use kelvin_model::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Run, Severity};
+use kelvin_stats::Samples;
+
+use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Outcome};
+
+/// Minimum known rungs: fewer are no ladder.
+pub(crate) const MIN_RUNGS: usize = 3;
+/// Minimum probes that measured them: what one probe measures is a table, and no picture of a machine.
+const MIN_PROBES: usize = 2;
+
+/// The first screen of a run; `None` of one that is no picture of its machine: a study, or a few metrics.
+pub(crate) fn overview(run: &Run, analysis: &Analysis) -> Option<Overview> {
+    if run.outline.settings.is_study() {
+        return None;
+    }
+    let climbed = ladder::ladder_rungs(run, analysis);
+    let known = climbed.iter().filter(|one| one.rung.figure.measured.is_some());
+    let probes: Vec<Name> = known.filter_map(|one| Some(one.from?.0)).collect();
+    if probes.len() < MIN_RUNGS || probes.iter().collect::<BTreeSet<_>>().len() < MIN_PROBES {
+        return None;
+    }
+    Some(Overview {
+        cautions: cautions(analysis),
+        stand_outs: stand_outs::stand_outs(run, analysis, &climbed),
+        rungs: climbed.into_iter().map(|one| one.rung).collect(),
+        rates: rates::rates(&run.outline.machine, analysis),
+        do_first: remedies(&run.outline.hazards),
+        precision: precision(analysis),
+        missing: missing_figures(analysis),
+    })
+}
+
+/// Findings that change how to read the run; figures without a value are counted elsewhere on the screen.
+fn cautions(analysis: &Analysis) -> Vec<String> {
+    let changes = |finding: &&Finding| finding.importance == Importance::Major;
+    let elsewhere = |finding: &&Finding| matches!(finding.found, FindingData::Counted { .. });
+    let all = analysis.findings.iter().filter(changes);
+    all.filter(|finding| !elsewhere(finding)).map(|finding| finding.text.clone()).collect()
+}
+
+/// The remedies of hazards that spoil numbers, the worst first, each once with all hazards that it removes. What only shifts numbers
+/// in a known direction is no reason to act.
+fn remedies(hazards: &[Hazard]) -> Vec<Remedy> {
+    let mut worth: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.severity >= Severity::Warning).collect();
+    worth.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    let mut remedies: Vec<Remedy> = Vec::new();
+    for hazard in worth {
+        let Some(command) = &hazard.remedy else { continue };
+        let (id, summary) = (hazard.id, hazard.summary.clone());
+        match remedies.iter_mut().find(|known| known.command == *command) {
+            Some(known) => {
+                known.hazards.push(id);
+                known.against.push(summary);
+            }
+            None => remedies.push(Remedy {
+                command: command.clone(),
+                is_command: hazard.remedy_is_command,
+                hazards: vec![id],
+                against: vec![summary],
+            }),
+        }
+    }
+    remedies
+}
+
+/// Half-widths of the intervals of all figures that the run set out to measure.
+fn precision(analysis: &Analysis) -> Option<Precision> {
+    let share = |result: &MetricResult| {
+        let summary = result.outcome.summary().filter(|summary| summary.headline != 0.0)?;
+        Some(summary.interval?.half_width() / summary.headline.abs())
+    };
+    let asked = analysis.results.iter().filter(|result| !result.only_input);
+    let shares: Vec<f64> = asked.filter_map(share).collect();
+    let figures = shares.len();
+    let sorted = Samples::new(shares).ok()?.sorted();
+    Some(Precision { figures, half: sorted.quantile(0.5), nine_of_ten: sorted.quantile(0.9) })
+}
+
+/// Figures that the run set out to measure and has not, by reason, the gravest first.
+fn missing_figures(analysis: &Analysis) -> Vec<MissingFigures> {
+    use MissingReason::{Failed, Invalid, NotKnown, NotReached, Skipped};
+    let of = |why: MissingReason| {
+        let lacks = |result: &&MetricResult| !result.only_input && missing_reason(&result.outcome) == Some(why);
+        let results: Vec<&MetricResult> = analysis.results.iter().filter(lacks).collect();
+        let mut metrics: Vec<Name> = Vec::new();
+        for result in &results {
+            if !metrics.contains(&result.metric.id) {
+                metrics.push(result.metric.id);
+            }
+        }
+        (!results.is_empty()).then_some(MissingFigures { why, figures: results.len(), metrics })
+    };
+    [Failed, Invalid, NotKnown, NotReached, Skipped].into_iter().filter_map(of).collect()
+}
+
+/// Why an outcome is no figure.
+fn missing_reason(outcome: &Outcome) -> Option<MissingReason> {
+    match outcome {
+        Outcome::Measured(_) => None,
+        Outcome::NotKnown(_) => Some(MissingReason::NotKnown),
+        Outcome::Invalid(_) => Some(MissingReason::Invalid),
+        Outcome::Skipped(_) => Some(MissingReason::Skipped),
+        Outcome::Failed(_) => Some(MissingReason::Failed),
+        Outcome::NotReached => Some(MissingReason::NotReached),
+    }
+}

@@ -1,0 +1,124 @@
+//! A result as a figure of the first screen: converted, judged against its prediction, in words.
+
+use kelvin_model::{
+    AsFoundFigure, Better, Estimate, Interval, IntervalKind, Metric, OverviewFigure, PredictedRange, PredictionVerdict,
+    Unit, UsualRange,
+};
+
+use crate::result::{MetricResult, Outcome, RangeVerdict};
+use crate::wording;
+
+/// Nanoseconds of a second.
+pub(super) const NANOSECONDS_PER_SECOND: f64 = 1e9;
+
+/// How the value of a metric becomes the value of a figure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ValueConversion {
+    /// As it is.
+    Unchanged,
+    /// A duration in seconds.
+    Seconds,
+    /// The seconds of one, of a rate of them.
+    SecondsPerOperation,
+    /// The seconds of so many bytes, of a rate of bytes.
+    SecondsForBytes(u64),
+}
+
+impl ValueConversion {
+    /// The value, or an end of an interval.
+    pub fn convert(self, value: f64) -> f64 {
+        match self {
+            Self::Unchanged => value,
+            Self::Seconds => value / NANOSECONDS_PER_SECOND,
+            Self::SecondsPerOperation => 1.0 / value,
+            Self::SecondsForBytes(bytes) => bytes as f64 / value,
+        }
+    }
+
+    /// Both ends of an interval, lower one first.
+    fn convert_ends(self, lower: f64, upper: f64) -> (f64, f64) {
+        let (one, other) = (self.convert(lower), self.convert(upper));
+        (one.min(other), one.max(other))
+    }
+
+    /// The figure in words.
+    fn text(self, measured: &Estimate, unit: Unit) -> String {
+        let half = (measured.high - measured.low) / 2.0;
+        match self {
+            Self::Unchanged => wording::overview::brief_text(measured.value, half, unit),
+            _ => wording::overview::brief_text(
+                measured.value * NANOSECONDS_PER_SECOND,
+                half * NANOSECONDS_PER_SECOND,
+                Unit::Nanoseconds,
+            ),
+        }
+    }
+}
+
+/// The figure of a result.
+pub(crate) fn overview_figure(result: &MetricResult, shown: ValueConversion) -> OverviewFigure {
+    let predicted = result.prediction.as_ref().map(|prediction| {
+        let (low, high) = shown.convert_ends(prediction.low, prediction.high);
+        let derivation = prediction.derivation.clone();
+        PredictedRange { value: shown.convert(prediction.value), low, high, derivation }
+    });
+    let measured =
+        result.outcome.summary().and_then(|summary| estimate(summary.headline, summary.interval.as_ref(), shown));
+    let (text, why_not) = match &measured {
+        Some(measured) => (shown.text(measured, result.metric.unit), None),
+        None => wording::overview::missing_figure(&result.outcome),
+    };
+    let against = prediction_verdict(result.verdict, &result.metric);
+    let as_found = as_found_figure(result, shown);
+    let of_class = result.of_class.as_ref().map(|class| {
+        let (low, high) = shown.convert_ends(class.low, class.high);
+        UsualRange { low, high, machines: class.members + class.akin }
+    });
+    OverviewFigure {
+        place: Some(result.figure_source()),
+        measured,
+        text,
+        why_not,
+        as_found,
+        predicted,
+        against,
+        of_class,
+    }
+}
+
+/// What was found where there is no headline for want of undisturbed samples.
+fn as_found_figure(result: &MetricResult, shown: ValueConversion) -> Option<AsFoundFigure> {
+    let Outcome::NotKnown(summary) = &result.outcome else { return None };
+    let value = estimate(summary.as_found.value, summary.as_found.interval.as_ref(), shown)?;
+    Some(AsFoundFigure { value, text: shown.text(&value, result.metric.unit) })
+}
+
+/// A figure that the run should have and has not, for a reason that is not of one result.
+pub(crate) fn unknown_figure(text: &str, why_not: String) -> OverviewFigure {
+    OverviewFigure {
+        place: None,
+        measured: None,
+        text: text.into(),
+        why_not: Some(why_not),
+        as_found: None,
+        predicted: None,
+        against: PredictionVerdict::NotCompared,
+        of_class: None,
+    }
+}
+
+fn estimate(value: f64, interval: Option<&Interval>, shown: ValueConversion) -> Option<Estimate> {
+    let at = shown.convert(value);
+    let (low, high) = interval.map_or((at, at), |ends| shown.convert_ends(ends.lower, ends.upper));
+    let is_range = interval.is_some_and(|interval| interval.kind == IntervalKind::Range);
+    at.is_finite().then_some(Estimate { value: at, low, high, is_range })
+}
+
+fn prediction_verdict(verdict: RangeVerdict, metric: &Metric) -> PredictionVerdict {
+    match (verdict, metric.better) {
+        (RangeVerdict::AsPredicted, _) => PredictionVerdict::AsPredicted,
+        (RangeVerdict::Above, Better::Lower) | (RangeVerdict::Below, Better::Higher) => PredictionVerdict::Slower,
+        (RangeVerdict::Above, Better::Higher) | (RangeVerdict::Below, Better::Lower) => PredictionVerdict::Faster,
+        _ => PredictionVerdict::NotCompared,
+    }
+}

@@ -1,0 +1,325 @@
+//! The ladder: the times of a machine from a cycle to a second, as a table of metrics and cases.
+
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::cpu::{self, BusyCpus};
+use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushMethod, WritePosition};
+use kelvin_catalogue::mem::{self, BYTES, FaultPage, PageSize};
+use kelvin_catalogue::net::{self, Transport};
+use kelvin_catalogue::os::{self, NullCall, TokenChannel};
+use kelvin_model::{Name, PublishedTime, ReferenceValue, Run, Rung};
+
+use super::figure::{ValueConversion, overview_figure, unknown_figure};
+use super::metric_selector::MetricSelector;
+use crate::levels::{MEMORY_NAME, is_reported, largest_cache};
+use crate::reference::{Comparability, comparability, references};
+use crate::result::{Analysis, MemoryLevel, MetricResult};
+use crate::wording;
+
+/// Bytes of a block of a file.
+const BLOCK_BYTES: u64 = 4 << 10;
+/// Bytes of a message over the network: a short request.
+const MESSAGE_BYTES: u64 = 64;
+
+/// Where the time of a rung is found.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a table of two dozen")]
+pub(super) enum RungSource {
+    /// In a result.
+    Metric(MetricSelector, ValueConversion),
+    /// On a plateau of memory latency, by the name of its level.
+    Level(&'static str),
+    /// From the run's CPU to its partner, or between any two.
+    OtherCore,
+}
+
+/// A rung: its words on the ladder and in a sentence, and where it is found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RungSpec {
+    pub what: &'static str,
+    pub continues: bool,
+    /// Whether others tell about as much.
+    pub is_spare: bool,
+    /// It in a sentence.
+    pub sentence_name: &'static str,
+    pub source: RungSource,
+}
+
+const fn rung_spec(what: &'static str, named: &'static str, at: RungSource) -> RungSpec {
+    RungSpec { what, continues: false, is_spare: false, sentence_name: named, source: at }
+}
+
+/// The same as the step above it, in another place.
+const fn continued_rung(what: &'static str, named: &'static str, at: RungSource) -> RungSpec {
+    RungSpec { continues: true, ..rung_spec(what, named, at) }
+}
+
+impl RungSpec {
+    /// It, which is left out first where there is no room for all.
+    const fn as_spare(self) -> Self {
+        Self { is_spare: true, ..self }
+    }
+}
+
+const fn time_source(spot: MetricSelector) -> RungSource {
+    RungSource::Metric(spot, ValueConversion::Seconds)
+}
+
+/// A block from the disk, of which all of a screen says the same.
+pub(super) const DISK_BLOCK: MetricSelector = MetricSelector::new(&file::READ_ORDER)
+    .with_word(AccessOrder::Random.point())
+    .with_word(CacheState::Direct.point())
+    .furthest(file::BYTES);
+
+/// All rungs, in groups: the core and its memory, the kernel, files, the network; in each from short to long as they usually are.
+pub(super) const RUNG_SPECS: [RungSpec; 24] = [
+    rung_spec(
+        "cycle",
+        "a cycle",
+        RungSource::Metric(
+            MetricSelector::new(&cpu::FREQUENCY).with_word(BusyCpus::One.point()),
+            ValueConversion::SecondsPerOperation,
+        ),
+    ),
+    rung_spec("L1 hit", "a load from L1", time_source(MetricSelector::new(&cpu::LATENCY_LOAD))),
+    rung_spec("L2 hit", "a load from L2", RungSource::Level("L2")),
+    rung_spec("L3 hit", "a load from L3", RungSource::Level("L3")),
+    rung_spec("line from another core", "a cache line from another core", RungSource::OtherCore).as_spare(),
+    rung_spec("DRAM", "a load from memory", RungSource::Level(MEMORY_NAME)),
+    rung_spec(
+        "system call",
+        "a system call",
+        time_source(MetricSelector::new(&os::SYSCALL_NULL).with_word(NullCall::Getppid.point())),
+    ),
+    rung_spec(
+        "minor page fault",
+        "a minor page fault",
+        time_source(MetricSelector::new(&mem::FAULT_MINOR).with_word(FaultPage::Anonymous.point())),
+    ),
+    rung_spec(
+        "switch on one CPU",
+        "a switch between two processes",
+        time_source(MetricSelector::new(&os::SWITCH_PROCESS_PIPE)),
+    ),
+    rung_spec(
+        "wake another CPU",
+        "waking another CPU",
+        time_source(MetricSelector::new(&os::SWITCH_CROSS_CPU).with_word(TokenChannel::Pipe.point())),
+    ),
+    rung_spec("signal", "a signal", time_source(MetricSelector::new(&os::SIGNAL_DELIVER))).as_spare(),
+    rung_spec("thread", "creating a thread", time_source(MetricSelector::new(&os::THREAD_CREATE))).as_spare(),
+    rung_spec("fork", "a fork", time_source(MetricSelector::new(&os::PROCESS_FORK))),
+    rung_spec("fork + exec", "fork and exec", time_source(MetricSelector::new(&os::PROCESS_EXEC))),
+    rung_spec(
+        "4 KiB from page cache",
+        "reading 4 KiB from the page cache",
+        RungSource::Metric(
+            MetricSelector::new(&file::BLOCKSIZE_READ)
+                .with_word(CacheState::Cached.point())
+                .with_number(file::BLOCK, BLOCK_BYTES),
+            ValueConversion::SecondsForBytes(BLOCK_BYTES),
+        ),
+    ),
+    rung_spec("4 KiB from disk", "reading 4 KiB from the disk", time_source(DISK_BLOCK)),
+    rung_spec(
+        "4 KiB + fsync",
+        "writing 4 KiB with fsync",
+        time_source(
+            MetricSelector::new(&file::SYNC_WRITE)
+                .with_word(FlushMethod::Fsync.point())
+                .with_word(WritePosition::InPlace.point()),
+        ),
+    ),
+    rung_spec(
+        "pipe round trip, 1 CPU",
+        "a pipe round trip on one CPU",
+        time_source(MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::SameCpu.point())),
+    )
+    .as_spare(),
+    continued_rung(
+        "between two CPUs",
+        "a pipe round trip between two CPUs",
+        time_source(MetricSelector::new(&os::IPC_PIPE_LATENCY).with_word(PairPlacement::TwoCpus.point())),
+    )
+    .as_spare(),
+    rung_spec(
+        "TCP round trip, 1 CPU",
+        "a TCP round trip on one CPU",
+        time_source(
+            MetricSelector::new(&net::RTT_TCP)
+                .with_word(PairPlacement::SameCpu.point())
+                .with_number(net::MESSAGE, MESSAGE_BYTES),
+        ),
+    ),
+    continued_rung(
+        "between two CPUs",
+        "a TCP round trip between two CPUs",
+        time_source(
+            MetricSelector::new(&net::RTT_TCP)
+                .with_word(PairPlacement::TwoCpus.point())
+                .with_number(net::MESSAGE, MESSAGE_BYTES),
+        ),
+    ),
+    continued_rung(
+        "to the peer",
+        "a TCP round trip to the peer",
+        time_source(
+            MetricSelector::new(&net::PEER_RTT)
+                .with_word(Transport::Tcp.point())
+                .with_number(net::MESSAGE, MESSAGE_BYTES),
+        ),
+    ),
+    rung_spec(
+        "TCP connect",
+        "a TCP connect",
+        time_source(MetricSelector::new(&net::CONNECT).with_word(PairPlacement::SameCpu.point())),
+    ),
+    continued_rung("to the peer", "a TCP connect to the peer", time_source(MetricSelector::new(&net::PEER_CONNECT))),
+];
+
+/// A rung, and what it was made of.
+pub(crate) struct LadderRung {
+    pub rung: Rung,
+    pub sentence_name: &'static str,
+    /// The probe that measured it, and how its value becomes the time; none where nothing has.
+    pub from: Option<(Name, ValueConversion)>,
+}
+
+/// The rungs of a run: those of which it measured the metric, known or not.
+pub(crate) fn ladder_rungs(run: &Run, analysis: &Analysis) -> Vec<LadderRung> {
+    RUNG_SPECS.iter().filter_map(|step| ladder_rung(step, run, analysis)).collect()
+}
+
+fn ladder_rung(step: &RungSpec, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
+    let results = &analysis.results;
+    let (found, shown) = match step.source {
+        RungSource::Metric(spot, shown) => (spot.find(results)?, shown),
+        RungSource::OtherCore => (core_to_core_result(run, results)?, ValueConversion::Seconds),
+        RungSource::Level(name) => match level_named(analysis, name) {
+            Some(level) => (plateau_result(level, run, results)?, ValueConversion::Seconds),
+            None => return missing_level(step, name, run, analysis),
+        },
+    };
+    Some(LadderRung {
+        rung: rung(step, found, shown),
+        sentence_name: step.sentence_name,
+        from: Some((found.probe, shown)),
+    })
+}
+
+fn rung(step: &RungSpec, found: &MetricResult, shown: ValueConversion) -> Rung {
+    Rung {
+        what: step.what.into(),
+        continues: step.continues,
+        is_spare: step.is_spare,
+        figure: overview_figure(found, shown),
+        published: published_times(found, shown),
+    }
+}
+
+/// The same quantity on published machines.
+fn published_times(found: &MetricResult, shown: ValueConversion) -> Vec<PublishedTime> {
+    let is_same = |value: &&ReferenceValue| {
+        value.case == found.case && value.value > 0.0 && comparability(value, &found.metric) == Comparability::Equal
+    };
+    let of = |(machine, value): (Name, &ReferenceValue)| PublishedTime { machine, seconds: shown.convert(value.value) };
+    let all = references().iter().filter_map(|machine| Some((machine.id, machine.values.iter().find(is_same)?)));
+    all.map(of).collect()
+}
+
+/// The level of the hierarchy of this name, of a run that measured latency for its own sake.
+fn level_named<'a>(analysis: &'a Analysis, name: &str) -> Option<&'a MemoryLevel> {
+    analysis.levels.as_ref()?.levels.iter().find(|level| level.name == name)
+}
+
+/// The result that shows a level: of those on its plateau the one nearest to its latency. Where there are some, a known one, and of
+/// those one that by the reported sizes of caches is of this level too, as its prediction is.
+fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
+    let size = |result: &MetricResult| BYTES.number_in(&result.case).unwrap_or_default();
+    let last_cache = largest_cache(&run.outline.machine).unwrap_or_default();
+    let is_of_level = |bytes: u64| level.reported_bytes.map_or(bytes > last_cache, |reported| bytes <= reported);
+    let off = |result: &MetricResult| Some((result.outcome.found_summary()?.headline - level.latency).abs());
+    let last = |result: &MetricResult| (result.outcome.summary().is_none(), !is_of_level(size(result)));
+    let on = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES).find_all(results);
+    let on = on.filter(|result| (level.from_bytes..=level.to_bytes).contains(&size(result)));
+    let found = on.filter_map(|result| Some((last(result), off(result)?, result)));
+    found.min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(_, _, result)| result)
+}
+
+/// The pages of which levels are found.
+const BASE_PAGES: kelvin_model::AxisWord = PageSize::Base.point();
+
+/// A level that the machine should have and the run could not tell from others; nothing if the run did not look.
+fn missing_level(step: &RungSpec, name: &str, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
+    let was_measured = MetricSelector::new(&mem::LATENCY).with_word(BASE_PAGES).find(&analysis.results).is_some();
+    let found: Vec<&str> = analysis.levels.iter().flat_map(|found| &found.levels).map(|level| &*level.name).collect();
+    if !was_measured || !is_reported(name, &run.outline.machine) {
+        return None;
+    }
+    let why = match found.as_slice() {
+        [] => "latency over the working set shows no levels".to_owned(),
+        found => format!("latency over the working set shows {} only", found.join(", ")),
+    };
+    let figure = unknown_figure(&wording::overview::indistinct_level(next_level(name, &found)), why);
+    let rung = Rung {
+        what: step.what.into(),
+        continues: step.continues,
+        is_spare: step.is_spare,
+        figure,
+        published: Vec::new(),
+    };
+    Some(LadderRung { rung, sentence_name: step.sentence_name, from: None })
+}
+
+/// The level found next beyond one that was not.
+pub(crate) fn next_level<'n>(name: &str, found: &[&'n str]) -> Option<&'n str> {
+    // Names sort by their level, and main memory comes after every cache.
+    let place = |name: &str| (name == MEMORY_NAME, name.to_owned());
+    found.iter().copied().find(|other| place(other) > place(name))
+}
+
+/// Core-to-core latency between the run's CPU and its partner; on a machine that measured others, between the first pair.
+fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
+    let settings = &run.outline.settings;
+    let [cpu, partner] = [Some(settings.cpu), settings.partner_cpu].map(|cpu| cpu.map(u64::from));
+    let ends = |result: &&MetricResult| {
+        let of = [mem::FROM_CPU.number_in(&result.case), mem::TO_CPU.number_in(&result.case)];
+        of == [cpu, partner] || of == [partner, cpu]
+    };
+    let spot = MetricSelector::new(&mem::CORE_TO_CORE);
+    spot.find_all(results).find(ends).or_else(|| spot.find_all(results).next())
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::Unit;
+
+    use super::*;
+
+    fn has_axes(spot: &MetricSelector) -> bool {
+        let axes: Vec<Name> = spot.metric.axes().map(|axis| axis.name).collect();
+        spot.axes().all(|axis| axes.contains(&axis))
+    }
+
+    #[test]
+    fn every_rung_has_catalogue_metric_and_axes() {
+        for step in RUNG_SPECS {
+            let RungSource::Metric(spot, shown) = step.source else { continue };
+            assert_eq!(kelvin_catalogue::find(spot.metric.id), Some(spot.metric), "{}", step.what);
+            assert!(has_axes(&spot), "{}: {:?}", step.what, spot);
+            let fits = match shown {
+                ValueConversion::Unchanged => false,
+                ValueConversion::Seconds => spot.metric.unit == Unit::Nanoseconds,
+                ValueConversion::SecondsPerOperation => spot.metric.unit == Unit::Hertz,
+                ValueConversion::SecondsForBytes(_) => spot.metric.unit == Unit::BytesPerSecond,
+            };
+            assert!(fits, "{} is no time in {:?}", step.what, spot.metric.unit);
+        }
+    }
+
+    #[test]
+    fn first_rung_continues_none() {
+        assert!(!RUNG_SPECS[0].continues);
+        let names: std::collections::BTreeSet<&str> = RUNG_SPECS.iter().map(|step| step.sentence_name).collect();
+        assert_eq!(names.len(), RUNG_SPECS.len(), "two rungs have one name");
+    }
+}

@@ -1,0 +1,69 @@
+//! Which result of a run a line of the first screen shows.
+
+use kelvin_model::{Axis, AxisWord, Metric};
+
+use crate::result::{MetricResult, Outcome};
+
+/// Words, and numbers, at most of a spot.
+const MAX_COORDINATES: usize = 2;
+
+/// A metric at some words and numbers of its axes; where several cases are there, the one furthest along an axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MetricSelector {
+    pub metric: &'static Metric,
+    words: [Option<AxisWord>; MAX_COORDINATES],
+    numbers: [Option<(Axis, u64)>; MAX_COORDINATES],
+    furthest: Option<Axis>,
+}
+
+impl MetricSelector {
+    pub const fn new(metric: &'static Metric) -> Self {
+        Self { metric, words: [None; MAX_COORDINATES], numbers: [None; MAX_COORDINATES], furthest: None }
+    }
+
+    /// It at one more word.
+    pub const fn with_word(mut self, word: AxisWord) -> Self {
+        let free = if self.words[0].is_none() { 0 } else { 1 };
+        self.words[free] = Some(word);
+        self
+    }
+
+    /// It at one more number.
+    pub const fn with_number(mut self, axis: Axis, value: u64) -> Self {
+        let free = if self.numbers[0].is_none() { 0 } else { 1 };
+        self.numbers[free] = Some((axis, value));
+        self
+    }
+
+    pub const fn furthest(self, axis: Axis) -> Self {
+        Self { furthest: Some(axis), ..self }
+    }
+
+    /// The result, of a run that measured it for its own sake; a skipped one only where all were.
+    pub fn find<'a>(&self, results: &'a [MetricResult]) -> Option<&'a MetricResult> {
+        let was_tried = |result: &MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
+        let along = |result: &MetricResult| self.furthest.and_then(|axis| axis.number_in(&result.case));
+        self.find_all(results).max_by_key(|result| (was_tried(result), along(result)))
+    }
+
+    /// All results at these words and numbers.
+    pub fn find_all(self, results: &[MetricResult]) -> impl Iterator<Item = &MetricResult> {
+        results
+            .iter()
+            .filter(move |result| result.metric.id == self.metric.id && !result.only_input && self.is_selecting(result))
+    }
+
+    fn is_selecting(&self, result: &MetricResult) -> bool {
+        let case = &result.case;
+        self.words.iter().flatten().all(|point| point.is_in_case(case))
+            && self.numbers.iter().flatten().all(|(axis, value)| axis.number_in(case) == Some(*value))
+    }
+
+    /// Names of the axes that its metric must have.
+    #[cfg(test)]
+    pub fn axes(&self) -> impl Iterator<Item = kelvin_model::Name> {
+        let words = self.words.iter().flatten().map(|point| point.axis());
+        let numbers = self.numbers.iter().flatten().map(|(axis, _)| axis.name);
+        words.chain(numbers).chain(self.furthest.map(|axis| axis.name))
+    }
+}

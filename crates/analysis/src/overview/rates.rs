@@ -1,0 +1,217 @@
+//! The rates of a machine: memory, page cache, disk, pipe, TCP.
+
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::file::{self, CacheState, SyncPolicy};
+use kelvin_catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
+use kelvin_catalogue::net::{self, StreamDirection};
+use kelvin_catalogue::os;
+use kelvin_model::units::bytes;
+use kelvin_model::{CacheKind, Machine, Metric, Rate, RateRow};
+
+use super::figure::{ValueConversion, overview_figure};
+use super::metric_selector::MetricSelector;
+use crate::result::{Analysis, MetricResult, Outcome};
+
+/// Bytes of a request to the page cache from which on a larger one brings no more.
+const REQUEST_BYTES: u64 = 1 << 20;
+/// Bytes of a message of a stream: as much as a pipe holds.
+const MESSAGE_BYTES: u64 = 64 << 10;
+
+/// A line: of what, and its rates.
+struct RateRowSpec {
+    what: &'static str,
+    rates: &'static [RateSpec],
+}
+
+/// Work that has a rate: its words on its line and in a sentence, and where the rate is found.
+struct RateSpec {
+    work: &'static str,
+    sentence_name: &'static str,
+    selector: MetricSelector,
+    /// Where a run that skips it has another.
+    or: Option<MetricSelector>,
+}
+
+const fn rate_spec(of: &'static str, named: &'static str, at: MetricSelector) -> RateSpec {
+    RateSpec { work: of, sentence_name: named, selector: at, or: None }
+}
+
+impl RateSpec {
+    const fn or(self, other: MetricSelector) -> Self {
+        Self { or: Some(other), ..self }
+    }
+
+    fn find<'a>(&self, analysis: &'a Analysis) -> Option<&'a MetricResult> {
+        let was_measured = |result: &&MetricResult| !matches!(result.outcome, Outcome::Skipped(_));
+        let other = || self.or.and_then(|other| other.find(&analysis.results)).filter(was_measured);
+        let result = self.selector.find(&analysis.results);
+        result.filter(was_measured).or_else(other).or(result)
+    }
+}
+
+/// Memory beyond all caches.
+const fn memory(metric: &'static Metric, cpus: MemoryCpus) -> MetricSelector {
+    MetricSelector::new(metric).with_word(cpus.point()).furthest(BYTES)
+}
+
+/// The same in the pages that ordinary programs have.
+const fn memcpy() -> MetricSelector {
+    MetricSelector::new(&mem::BANDWIDTH_MEMCPY).with_word(RequestedPages::Default.point()).furthest(BYTES)
+}
+
+const fn pipe(placement: PairPlacement) -> MetricSelector {
+    MetricSelector::new(&os::IPC_PIPE_BANDWIDTH).with_word(placement.point()).with_number(os::MESSAGE, MESSAGE_BYTES)
+}
+
+const fn tcp(placement: PairPlacement) -> MetricSelector {
+    one_stream(placement).with_number(net::MESSAGE, MESSAGE_BYTES)
+}
+
+const fn one_stream(placement: PairPlacement) -> MetricSelector {
+    MetricSelector::new(&net::BANDWIDTH_TCP).with_word(placement.point()).with_number(net::STREAMS, 1)
+}
+
+/// In the largest messages that a quick run has.
+const fn tcp_of_any_message(placement: PairPlacement) -> MetricSelector {
+    one_stream(placement).furthest(net::MESSAGE)
+}
+
+const fn peer(direction: StreamDirection) -> MetricSelector {
+    MetricSelector::new(&net::PEER_BANDWIDTH).with_word(direction.point()).furthest(net::STREAMS)
+}
+
+const fn page_cache_read() -> MetricSelector {
+    MetricSelector::new(&file::BLOCKSIZE_READ)
+        .with_word(CacheState::Cached.point())
+        .with_number(file::BLOCK, REQUEST_BYTES)
+}
+
+const fn page_cache_write() -> MetricSelector {
+    MetricSelector::new(&file::BLOCKSIZE_WRITE)
+        .with_word(SyncPolicy::Buffered.point())
+        .with_number(file::BLOCK, REQUEST_BYTES)
+}
+
+static RATE_ROW_SPECS: [RateRowSpec; 7] = [
+    RateRowSpec {
+        what: "memory, one CPU",
+        rates: &[
+            rate_spec("read", "reading memory by one CPU", memory(&mem::BANDWIDTH_READ, MemoryCpus::One)),
+            rate_spec("copy", "copying memory by one CPU", memory(&mem::BANDWIDTH_COPY, MemoryCpus::One)),
+            rate_spec("memcpy", "the C library's memcpy by one CPU", memcpy()),
+            rate_spec("fill", "filling memory by one CPU", memory(&mem::BANDWIDTH_FILL, MemoryCpus::One)),
+        ],
+    },
+    RateRowSpec {
+        what: "memory, all CPUs",
+        rates: &[
+            rate_spec("read", "reading memory by all CPUs", memory(&mem::BANDWIDTH_READ, MemoryCpus::All)),
+            rate_spec("copy", "copying memory by all CPUs", memory(&mem::BANDWIDTH_COPY, MemoryCpus::All)),
+            rate_spec("fill", "filling memory by all CPUs", memory(&mem::BANDWIDTH_FILL, MemoryCpus::All)),
+        ],
+    },
+    RateRowSpec {
+        what: "page cache",
+        rates: &[
+            rate_spec("read", "reading the page cache", page_cache_read()),
+            rate_spec("write", "writing to the page cache", page_cache_write()),
+        ],
+    },
+    RateRowSpec {
+        what: "disk",
+        rates: &[
+            rate_spec("read", "reading the disk sequentially", MetricSelector::new(&file::DEVICE_READ)),
+            rate_spec("write", "writing to the disk sequentially", MetricSelector::new(&file::DEVICE_WRITE)),
+            rate_spec(
+                "reads of 4 KiB",
+                "random reads of 4 KiB from the disk",
+                MetricSelector::new(&file::DEVICE_REQUESTS),
+            ),
+        ],
+    },
+    RateRowSpec {
+        what: "pipe",
+        rates: &[
+            rate_spec("on one CPU", "a pipe on one CPU", pipe(PairPlacement::SameCpu)),
+            rate_spec("between two", "a pipe between two CPUs", pipe(PairPlacement::TwoCpus)),
+        ],
+    },
+    RateRowSpec {
+        what: "TCP on this host",
+        rates: &[
+            rate_spec("on one CPU", "a local TCP stream on one CPU", tcp(PairPlacement::SameCpu))
+                .or(tcp_of_any_message(PairPlacement::SameCpu)),
+            rate_spec("between two", "a local TCP stream between two CPUs", tcp(PairPlacement::TwoCpus))
+                .or(tcp_of_any_message(PairPlacement::TwoCpus)),
+        ],
+    },
+    RateRowSpec {
+        what: "TCP, the peer",
+        rates: &[
+            rate_spec("to it", "TCP to the peer", peer(StreamDirection::ToAgent)),
+            rate_spec("from it", "TCP from the peer", peer(StreamDirection::FromAgent)),
+        ],
+    },
+];
+
+/// The rates that a run measured, known or not.
+pub(super) fn rates(machine: &Machine, analysis: &Analysis) -> Vec<RateRow> {
+    let rates = |line: &RateRowSpec| line.rates.iter().filter_map(|work| rate(work, analysis)).collect();
+    let line = |line: &RateRowSpec| RateRow {
+        what: line.what.into(),
+        rates: rates(line),
+        but: cache_size_doubt(line, machine, analysis).or_else(|| in_other_messages(line, analysis)),
+    };
+    RATE_ROW_SPECS.iter().map(line).filter(|line| !line.rates.is_empty()).collect()
+}
+
+/// That the memory of a line is no more than the largest cache that the machine reports: a virtual machine's is not believed, and memory of
+/// four times its size would take too long to fill.
+fn cache_size_doubt(line: &RateRowSpec, machine: &Machine, analysis: &Analysis) -> Option<String> {
+    let measured = line.rates.iter().find_map(|work| work.selector.find(&analysis.results));
+    let case = &measured.filter(|result| result.metric.area() == mem::BANDWIDTH_READ.area())?.case;
+    let cpus =
+        if MemoryCpus::of(case) == Some(MemoryCpus::All) { machine.topology.allowed.get()?.len() as u64 } else { 1 };
+    let caches = machine.topology.caches.get()?;
+    let largest = caches.iter().filter(|cache| cache.kind != CacheKind::Instruction).max_by_key(|cache| cache.bytes)?;
+    let used = BYTES.number_in(case)?.saturating_mul(cpus);
+    (used <= largest.bytes).then(|| {
+        format!("in {}, within the L{} of {} that is reported", bytes(used), largest.level, bytes(largest.bytes))
+    })
+}
+
+/// The size of a stream's messages, where it is another than on other screens.
+fn in_other_messages(line: &RateRowSpec, analysis: &Analysis) -> Option<String> {
+    let measured = line.rates.iter().find_map(|work| work.find(analysis))?;
+    let message = net::MESSAGE.number_in(&measured.case).filter(|message| *message != MESSAGE_BYTES)?;
+    (measured.metric.id == net::BANDWIDTH_TCP.id).then(|| format!("in messages of {}", bytes(message)))
+}
+
+/// They, each by its name in a sentence.
+pub(super) fn named_rates(analysis: &Analysis) -> Vec<(&'static str, Rate)> {
+    let all = RATE_ROW_SPECS.iter().flat_map(|line| line.rates);
+    all.filter_map(|work| Some((work.sentence_name, rate(work, analysis)?))).collect()
+}
+
+fn rate(work: &RateSpec, analysis: &Analysis) -> Option<Rate> {
+    let result = work.find(analysis)?;
+    Some(Rate {
+        of: work.work.into(),
+        unit: result.metric.unit,
+        figure: overview_figure(result, ValueConversion::Unchanged),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rate_has_catalogue_metric_and_axes() {
+        for RateSpec { sentence_name: named, selector: at, .. } in RATE_ROW_SPECS.iter().flat_map(|line| line.rates) {
+            assert_eq!(kelvin_catalogue::find(at.metric.id), Some(at.metric), "{named}");
+            let axes: Vec<_> = at.metric.axes().map(|axis| axis.name).collect();
+            assert!(at.axes().all(|axis| axes.contains(&axis)), "{named}: {at:?}");
+        }
+    }
+}

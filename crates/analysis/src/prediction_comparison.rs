@@ -1,0 +1,113 @@
+//! Measured against predicted: the ratio, the verdict, and the hazards that touch a figure with a gap.
+
+use std::cmp::Reverse;
+
+use kelvin_model::{Case, Hazard, Metric, Name, Prediction, Run};
+
+use crate::result::{Outcome, RangeVerdict, Summary};
+
+/// A measurement against its prediction.
+pub(crate) struct PredictionComparison {
+    pub ratio: Option<f64>,
+    pub verdict: RangeVerdict,
+    /// How far outside the range, in half-widths of it.
+    pub range_distance: Option<f64>,
+    /// Hazards that touch a figure with a gap: those of this kind of metric before those of everything, the worst first. None was tried as
+    /// its cause.
+    pub explained_by: Vec<Name>,
+}
+
+/// An input of other predictions is not compared.
+pub(crate) fn compare_with_prediction(
+    run: &Run,
+    metric: &Metric,
+    case: &Case,
+    outcome: &Outcome,
+    only_input: bool,
+) -> PredictionComparison {
+    let nothing =
+        |verdict| PredictionComparison { ratio: None, verdict, range_distance: None, explained_by: Vec::new() };
+    let record = run.prediction(&metric.id, case).filter(|_| !only_input);
+    let Some(prediction) = record.and_then(|record| record.prediction.as_ref()) else {
+        return nothing(RangeVerdict::NotPredicted);
+    };
+    let Some(summary) = outcome.summary() else { return nothing(RangeVerdict::NotMeasured) };
+    let verdict = range_verdict(summary, prediction);
+    PredictionComparison {
+        ratio: (prediction.value != 0.0).then(|| summary.headline / prediction.value),
+        verdict,
+        range_distance: range_distance(summary.headline, prediction),
+        explained_by: match verdict {
+            RangeVerdict::Above | RangeVerdict::Below => affecting_hazards(&run.outline.hazards, &metric.id),
+            _ => Vec::new(),
+        },
+    }
+}
+
+/// As predicted if the interval touches the predicted range: that of this run, whose inputs the prediction is made of.
+fn range_verdict(summary: &Summary, prediction: &Prediction) -> RangeVerdict {
+    let (lower, upper) =
+        summary.run_interval.map_or((summary.headline, summary.headline), |interval| (interval.lower, interval.upper));
+    if lower > prediction.high {
+        RangeVerdict::Above
+    } else if upper < prediction.low {
+        RangeVerdict::Below
+    } else {
+        RangeVerdict::AsPredicted
+    }
+}
+
+/// How far a value is outside a predicted range, in half-widths of that: its uncertainty. Both on a scale of logarithms, where the
+/// range's errors add up, or as they are where an end is not above zero.
+pub(crate) fn range_distance(value: f64, prediction: &Prediction) -> Option<f64> {
+    let ends = [prediction.low, prediction.high, value];
+    let is_positive = ends.iter().all(|&end| end > 0.0);
+    let [low, high, value] = ends.map(|end| if is_positive { end.ln() } else { end });
+    let half_width = (high - low) / 2.0;
+    let beyond = (value - high).max(low - value).max(0.0);
+    (half_width > 0.0 && beyond.is_finite()).then(|| beyond / half_width)
+}
+
+fn affecting_hazards(hazards: &[Hazard], metric: &str) -> Vec<Name> {
+    let mut touching: Vec<&Hazard> = hazards.iter().filter(|hazard| hazard.is_affecting(metric)).collect();
+    // A hazard of everything, such as a busy machine, says less than one of just this metric: and samples that other work disturbed are
+    // set apart already.
+    touching.sort_by_key(|hazard| (hazard.affects.is_empty(), Reverse(hazard.severity)));
+    touching.into_iter().map(|hazard| hazard.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::PredictionBasis;
+
+    use super::*;
+
+    fn range(low: f64, high: f64) -> Prediction {
+        Prediction {
+            value: (low * high).sqrt(),
+            low,
+            high,
+            basis: PredictionBasis::Derived,
+            formula: String::new(),
+            inputs: Vec::new(),
+            derivation: String::new(),
+            sources: Vec::new(),
+            calibration: None,
+            formula_name: "a test".into(),
+            ceiling: None,
+        }
+    }
+
+    #[test]
+    fn range_distance_is_in_half_widths() {
+        // A factor of 2 either way: 4 times its upper end is two of them beyond it, a quarter of its lower end as many.
+        let of = |value: f64| range_distance(value, &range(50.0, 200.0)).unwrap();
+        assert_eq!([of(50.0), of(100.0), of(200.0)], [0.0; 3]);
+        assert!((of(800.0) - 2.0).abs() < 1e-12 && (of(12.5) - 2.0).abs() < 1e-12);
+        // The narrower the range the further: 1.21 times the end of a range of a factor of 1.1 are two.
+        assert!((range_distance(1.331, &range(1.0 / 1.1, 1.1)).unwrap() - 2.0).abs() < 1e-12);
+        // A share that may be 0 has no logarithm.
+        assert_eq!(range_distance(0.5, &range(0.0, 0.2)), Some(0.3 / 0.1));
+        assert_eq!(range_distance(2.0, &range(1.0, 1.0)), None);
+    }
+}

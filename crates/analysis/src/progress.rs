@@ -1,0 +1,89 @@
+//! How far the cases of a run have come while it goes on: whether their rounds count, and what more rounds would narrow.
+//!
+//! Judged by the code that makes the report, so that the planner of a run aims at what the report will say.
+
+use std::collections::HashMap;
+
+use kelvin_model::{Case, CaseStatus, Interval, Measurement, Name, Run};
+use kelvin_stats::Samples;
+
+use crate::canaries::CanaryReferences;
+use crate::headlines::{Baselines, ComputedHeadline, metrics_of};
+use crate::samples::SampleSet;
+use crate::summary::{has_persistent_modes, value_drift};
+
+/// Once a run has so many times the rounds, all its cases are judged anew: the steady states of its canaries, which all are judged by,
+/// have changed little before.
+const REJUDGE_GROWTH: f64 = 1.125;
+
+/// How far the cases of a run have come, kept from one look at it to the next.
+#[derive(Default)]
+pub struct RunProgress {
+    /// What all cases are judged by, and how many rounds the run had.
+    references: CanaryReferences,
+    rounds: usize,
+    /// Of each case, with the number of its rounds.
+    cases: HashMap<(Name, Case), (usize, CaseStatus)>,
+}
+
+impl RunProgress {
+    /// How far each case of a run has come, of which no round has been taken away since the last look. A case without a new round is judged
+    /// anew only with all others.
+    pub fn update(&mut self, run: &Run) -> HashMap<(Name, Case), CaseStatus> {
+        let rounds = run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
+        if rounds as f64 >= REJUDGE_GROWTH * self.rounds as f64 {
+            *self = Self { references: CanaryReferences::from_run(run), rounds, cases: HashMap::new() };
+        }
+        let desk = Baselines::with_references(self.references.clone(), run);
+        for measurement in &run.measurements {
+            let key = (measurement.planned.probe, measurement.planned.case.clone());
+            let rounds = measurement.rounds.len();
+            if self.cases.get(&key).is_none_or(|&(judged, _)| judged != rounds) {
+                self.cases.insert(key, (rounds, case_status(run, measurement, &desk)));
+            }
+        }
+        self.cases.iter().map(|(key, &(_, standing))| (key.clone(), standing)).collect()
+    }
+}
+
+fn case_status<'r>(run: &'r Run, measurement: &'r Measurement, desk: &Baselines<'r>) -> CaseStatus {
+    let target = run.outline.settings.target;
+    let mut standing = CaseStatus { counting: u32::MAX, ..CaseStatus::default() };
+    for metric in metrics_of(run, measurement) {
+        let gathered = SampleSet::from_measurement(measurement, &metric, &desk.references);
+        if gathered.rounds.is_empty() {
+            continue;
+        }
+        standing.counting = standing.counting.min(gathered.counting_rounds());
+        let history = desk.between_run_variance(metric.id, &measurement.planned.case);
+        let Some(settled) = ComputedHeadline::from_samples(&gathered, history.as_ref()) else { continue };
+        let half_width = |interval: Option<Interval>| relative_half_width(interval?, settled.headline);
+        let Some(width) = half_width(settled.interval) else { continue };
+        standing.half_width = wider(standing.half_width, width);
+        let of_rounds = half_width(settled.own_interval).filter(|&width| width > target && can_be_narrowed(&settled));
+        standing.narrowable = of_rounds.map_or(standing.narrowable, |width| wider(standing.narrowable, width));
+    }
+    standing
+}
+
+fn wider(known: Option<f64>, width: f64) -> Option<f64> {
+    Some(known.map_or(width, |known| known.max(width)))
+}
+
+/// Half-width of an interval as a share of the value; a share of zero means nothing.
+fn relative_half_width(interval: Interval, headline: f64) -> Option<f64> {
+    let width = interval.half_width() / headline.abs();
+    width.is_finite().then_some(width)
+}
+
+/// Whether more rounds narrow an interval: not where each process settles in one of two states, where the machine changes in
+/// stretches, or where the value drifts.
+fn can_be_narrowed(settled: &ComputedHeadline<'_>) -> bool {
+    let changes_in_stretches = || {
+        let pooled = Samples::new(settled.samples.concat());
+        pooled.is_ok_and(|pooled| has_persistent_modes(&settled.samples, &pooled.sorted(), settled.headline))
+    };
+    settled.states.is_none()
+        && value_drift(&settled.round_times, &settled.round_headlines, settled.headline).is_none()
+        && !changes_in_stretches()
+}

@@ -1,0 +1,52 @@
+//! The rates of streams if their bytes alone cost time, and their calls none.
+
+use crate::result::{LineCeiling, MetricResult};
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
+use kelvin_model::{Case, Metric};
+
+/// The ceilings of all lines of TCP streams on this many CPUs.
+pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {
+    let held = |case: &Case| {
+        Some(Case::new().with_number(STREAMS, STREAMS.number_in(case)?).with_word(PairPlacement::of(case)?))
+    };
+    let of_streams = results.iter().filter(|result| result.metric.id == BANDWIDTH_TCP.id);
+    let mut lines: Vec<Case> = of_streams.filter_map(|result| held(&result.case)).collect();
+    lines.sort();
+    lines.dedup();
+    lines.into_iter().filter_map(|line| line_ceiling(results, cpus, line)).collect()
+}
+
+/// The ceiling of one line, from `net.stream.tcp`: a message's cost at either end grows with its bytes, and that growth is the
+/// cost of copying. The ends of one stream work in parallel if they are on two CPUs; those of several share the CPUs.
+/// `None` where fewer than two messages were measured.
+fn line_ceiling(results: &[MetricResult], cpus: u64, held: Case) -> Option<LineCeiling> {
+    let send = byte_cost(results, &STREAM_TCP)?;
+    let receive = byte_cost(results, &STREAM_TCP_RECEIVE)?;
+    let streams = STREAMS.number_in(&held)? as f64;
+    let share = streams / cpus.max(1) as f64;
+    let carried = |send: f64, receive: f64| {
+        let both = send + receive;
+        let alone = if PairPlacement::of(&held) == Some(PairPlacement::SameCpu) { both } else { send.max(receive) };
+        streams * 1e9 / alone.max(share * both)
+    };
+    // The most expensive bytes make the lowest rate.
+    let (low, high) = (carried(send.1, receive.1), carried(send.0, receive.0));
+    Some(LineCeiling { metric: BANDWIDTH_TCP.id, held, low, high, by: STREAM_TCP.id })
+}
+
+/// Nanoseconds per additional byte between the two largest messages of a metric: the ends of the interval. `None` where it is
+/// not certainly above zero.
+fn byte_cost(results: &[MetricResult], metric: &Metric) -> Option<(f64, f64)> {
+    let ends = |result: &MetricResult| {
+        let interval = result.outcome.summary()?.run_interval?;
+        Some((MESSAGE.number_in(&result.case)?, interval.lower, interval.upper))
+    };
+    let of_metric = results.iter().filter(|result| result.metric.id == metric.id);
+    let mut points: Vec<(u64, f64, f64)> = of_metric.filter_map(ends).collect();
+    points.sort_by_key(|&(message, ..)| message);
+    let [.., (small, least, most), (large, lower, upper)] = points[..] else { return None };
+    let bytes = (large - small) as f64;
+    let (low, high) = ((lower - most) / bytes, (upper - least) / bytes);
+    (low > 0.0).then_some((low, high))
+}

@@ -1,0 +1,196 @@
+//! How a time depends on a quantity: whether it is the same at each point, or each further one adds the same.
+//!
+//! A law is held against every point in the rounds of the same pass, of which only what differs between points is left. It holds where all
+//! points are certainly within a margin of it (an intersection-union test; R. L. Berger, "Multiparameter Hypothesis Testing and
+//! Acceptance Sampling", 1982), and does not where one certainly is not. A slope alone would miss a bump between the ends.
+
+use kelvin_model::{Axis, Claim, Conclusion, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence};
+use kelvin_stats::FALSE_DISCOVERY_RATE;
+
+use crate::evidence::{
+    EQUIVALENCE_MARGIN, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any,
+};
+
+/// Fewest points of a line: two lie on one.
+const MIN_LINE_POINTS: usize = 3;
+
+/// A time at several points along an axis.
+pub(super) struct TimeDependence<'r> {
+    question: DependenceQuestion,
+    /// The positions, ascending.
+    positions: Vec<u64>,
+    points: Vec<RoundHeadlines<'r>>,
+}
+
+impl<'r> TimeDependence<'r> {
+    /// `None` with a single point, or where all are only inputs. A point of a single round tells nothing.
+    pub fn from_points(question: DependenceQuestion, axis: Axis, mut points: Vec<RoundHeadlines<'r>>) -> Option<Self> {
+        points.retain(|point| axis.number_in(point.case).is_some() && point.values.len() > 1);
+        points.sort_by_key(|point| axis.number_in(point.case));
+        let at: Vec<u64> = points.iter().filter_map(|point| axis.number_in(point.case)).collect();
+        let is_asked = points.iter().any(|point| !point.only_input);
+        let is_positive = points.iter().all(RoundHeadlines::are_positive);
+        (at.len() > 1 && is_asked && is_positive).then_some(Self { question, positions: at, points })
+    }
+
+    /// Whether the time is the same at each point as at the first, by the passes that both have.
+    pub fn constant(&self) -> Option<Conclusion> {
+        let first = self.points.first()?;
+        let off = |point: &RoundHeadlines<'_>| -> Vec<f64> {
+            RoundHeadlines::common_passes([first, point]).iter().map(|[base, time]| (time / base).ln()).collect()
+        };
+        self.judge_law(
+            DependenceLaw::Constant,
+            (1..self.positions.len()).map(|place| (place, off(&self.points[place]))).collect(),
+            None,
+        )
+    }
+
+    /// Whether each further one adds the same, by the passes that all have; `None` where a line gives no time for a point.
+    pub fn linear(&self) -> Option<Conclusion> {
+        if self.positions.len() < MIN_LINE_POINTS {
+            return None;
+        }
+        let weights: Vec<f64> = self.points.iter().map(|point| point.headline().powi(-2)).collect();
+        let passes = RoundHeadlines::shared_passes(&self.points);
+        let lines: Vec<LeastSquaresLine> =
+            passes.iter().map(|pass| LeastSquaresLine::fit(&self.positions, pass, &weights)).collect::<Option<_>>()?;
+        let each = TestedFigure::median(&lines.iter().map(|line| line.slope).collect::<Vec<f64>>(), None)?;
+        let off = |place: usize| -> Option<Vec<f64>> {
+            let of_pass = |(pass, line): (&Vec<f64>, &LeastSquaresLine)| {
+                let law = line.value_at(self.positions[place]);
+                (law > 0.0).then(|| (pass[place] / law).ln())
+            };
+            passes.iter().zip(&lines).map(of_pass).collect()
+        };
+        let off = (0..self.positions.len()).map(|place| Some((place, off(place)?))).collect::<Option<_>>()?;
+        self.judge_law(DependenceLaw::Linear, off, Some(each))
+    }
+
+    /// Whether it is the same at each point, and, where that is not so, whether each further one adds the same.
+    pub fn conclusions(&self) -> Vec<Conclusion> {
+        let constant = self.constant();
+        let is_constant = constant.as_ref().is_some_and(|one| one.holds == Some(true));
+        let linear = (!is_constant).then(|| self.linear()).flatten();
+        constant.into_iter().chain(linear).collect()
+    }
+
+    /// A law by how far points are off it, as logarithms of each pass.
+    fn judge_law(
+        &self,
+        law: DependenceLaw,
+        off: Vec<(usize, Vec<f64>)>,
+        each: Option<TestedFigure>,
+    ) -> Option<Conclusion> {
+        let rounds = off.iter().map(|(_, passes)| passes.len()).min()?;
+        let point = |(place, passes): &(usize, Vec<f64>)| {
+            Some(DependencePoint {
+                position: self.positions[*place],
+                ratio_to_law: TestedFigure::from_logarithms(passes)?,
+            })
+        };
+        let points: Vec<DependencePoint> = off.iter().map(point).collect::<Option<_>>()?;
+        let slope = each.map(|each| each.estimate);
+        let is_known = slope.is_none_or(|slope| slope.is_above(0.0).is_some());
+        let judged = LawJudgement::from_points(&points)?;
+        let claim = DependenceClaim {
+            question: self.question,
+            law,
+            base: self.points.first()?.metric_value(),
+            span: [*self.positions.first()?, *self.positions.last()?],
+            at: judged.point.position,
+            off: judged.point.ratio_to_law.estimate,
+            within: EQUIVALENCE_MARGIN,
+            each: slope,
+        };
+        Some(Conclusion {
+            claim: Claim::Along(claim),
+            holds: judged.holds.filter(|&holds| is_known || !holds),
+            evidence: TestEvidence::AtEachPoint { points: self.positions.len(), rounds },
+            tested: outcome_of_p_value(judged.p_value),
+        })
+    }
+}
+
+/// A point, and its time over that by the law.
+#[derive(Clone, Copy)]
+struct DependencePoint {
+    position: u64,
+    ratio_to_law: TestedFigure,
+}
+
+impl DependencePoint {
+    /// How far off it is, on either side.
+    fn distance(&self) -> f64 {
+        self.ratio_to_law.estimate.value.ln().abs()
+    }
+
+    /// Whether it is certainly within the margin.
+    fn is_within(&self) -> bool {
+        let off = self.ratio_to_law.estimate;
+        !off.is_range && off.low >= 1.0 - EQUIVALENCE_MARGIN && off.high <= 1.0 + EQUIVALENCE_MARGIN
+    }
+
+    fn outside_p_value(&self) -> Option<f64> {
+        Some(self.ratio_to_law.test(1.0, Some(EQUIVALENCE_MARGIN))?.same?.chance.alone)
+    }
+
+    /// The chance that it is within the margin, of one that lies outside.
+    fn within_p_value(&self) -> Option<f64> {
+        match self.ratio_to_law.estimate.value {
+            value if value > 1.0 + EQUIVALENCE_MARGIN => self.ratio_to_law.p_value(1.0 + EQUIVALENCE_MARGIN),
+            value if value < 1.0 - EQUIVALENCE_MARGIN => self.ratio_to_law.p_value(1.0 - EQUIVALENCE_MARGIN),
+            _ => Some(1.0),
+        }
+    }
+}
+
+/// What all points say of a law, and the one that shows it.
+struct LawJudgement {
+    holds: Option<bool>,
+    point: DependencePoint,
+    p_value: Option<f64>,
+}
+
+impl LawJudgement {
+    /// `None` without any point.
+    fn from_points(points: &[DependencePoint]) -> Option<Self> {
+        let furthest = |points: &[DependencePoint]| {
+            points.iter().copied().max_by(|one, other| one.distance().total_cmp(&other.distance()))
+        };
+        let chance = |point: &DependencePoint| p_value_of_any([point.within_p_value()], points.len());
+        let is_outside = |point: &&DependencePoint| chance(point).is_some_and(|chance| chance <= FALSE_DISCOVERY_RATE);
+        let outside: Vec<DependencePoint> = points.iter().filter(is_outside).copied().collect();
+        if let Some(point) = furthest(&outside) {
+            return Some(Self { holds: Some(false), point, p_value: chance(&point) });
+        }
+        let holds = points.iter().all(DependencePoint::is_within).then_some(true);
+        let chance = p_value_of_all(points.iter().map(DependencePoint::outside_p_value));
+        Some(Self { holds, point: furthest(points)?, p_value: chance })
+    }
+}
+
+/// A straight line of least squares of the relative distances.
+struct LeastSquaresLine {
+    level: f64,
+    slope: f64,
+}
+
+impl LeastSquaresLine {
+    /// `None` where all points have one position.
+    fn fit(at: &[u64], times: &[f64], weights: &[f64]) -> Option<Self> {
+        let mean = |values: &dyn Fn(usize) -> f64| {
+            let sum: f64 = (0..at.len()).map(|place| weights[place] * values(place)).sum();
+            sum / weights.iter().sum::<f64>()
+        };
+        let (x, y) = (mean(&|place| at[place] as f64), mean(&|place| times[place]));
+        let across = mean(&|place| (at[place] as f64 - x) * (times[place] - y));
+        let along = mean(&|place| (at[place] as f64 - x).powi(2));
+        let slope = (along > 0.0).then(|| across / along).filter(|slope| slope.is_finite())?;
+        Some(Self { level: y - slope * x, slope })
+    }
+
+    fn value_at(&self, at: u64) -> f64 {
+        self.level + self.slope * at as f64
+    }
+}

@@ -1,0 +1,53 @@
+//! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
+
+use kelvin_catalogue::load::{RESPONSE, THROUGHPUT, USERS};
+use kelvin_model::Metric;
+use kelvin_stats::{ClosedNetwork, DevicePart, MvaResult, whole_servers};
+
+use super::saturated_sweep;
+use super::sweep::Sweep;
+use crate::result::{KneeMark, ModelLine};
+
+const NANOSECONDS_PER_SECOND: f64 = 1e9;
+
+/// The network that the capacities of a sweep are; `None` where none was measured. Of each device the slowest part.
+pub(super) fn closed_network(sweep: &Sweep) -> Option<ClosedNetwork> {
+    let parts = sweep.capacities.iter().filter_map(|(resource, capacity)| {
+        let part = DevicePart { capacity: capacity.requests?, servers: whole_servers(capacity.servers.unwrap_or(1.0)) };
+        resource.group().is_station().then_some((resource.group(), part))
+    });
+    ClosedNetwork::from_slowest_parts(parts, sweep.think_seconds()).ok()
+}
+
+/// The lines over users: throughput and response time as predicted, and their bounds.
+pub(super) fn capacity_lines(sweep: &Sweep) -> Vec<ModelLine> {
+    const PREDICTED: &str = "predicted from capacities";
+    let (Some(network), Ok(most)) = (closed_network(sweep), usize::try_from(sweep.max_users())) else {
+        return Vec::new();
+    };
+    let solved = network.solve(most);
+    let line = |metric: &Metric, label: &str, value: &dyn Fn(&MvaResult) -> f64| ModelLine {
+        metric: metric.id,
+        axis: USERS.name,
+        held: sweep.held.clone(),
+        label: label.into(),
+        is_bound: label != PREDICTED,
+        points: solved.iter().map(|one| (one.customers as u64, value(one))).collect(),
+    };
+    vec![
+        line(&THROUGHPUT, PREDICTED, &|one| one.throughput),
+        line(&THROUGHPUT, "at most", &|one| network.bounds(one.customers).max_throughput),
+        line(&RESPONSE, PREDICTED, &|one| one.response * NANOSECONDS_PER_SECOND),
+        line(&RESPONSE, "at least", &|one| network.bounds(one.customers).min_response * NANOSECONDS_PER_SECOND),
+    ]
+}
+
+/// The knee of a sweep, on the curves of throughput and response time.
+pub(super) fn knee_marks(sweep: &Sweep) -> Vec<KneeMark> {
+    let found = saturated_sweep(sweep);
+    let mark = |metric: &Metric| {
+        let knee = found.as_ref()?.saturation.knee;
+        Some(KneeMark { metric: metric.id, axis: USERS.name, held: sweep.held.clone(), knee })
+    };
+    [&THROUGHPUT, &RESPONSE].into_iter().filter_map(mark).collect()
+}

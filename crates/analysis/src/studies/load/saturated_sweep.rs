@@ -1,0 +1,282 @@
+//! How full each resource is at saturation, and whether what is full explains the throughput.
+
+use kelvin_catalogue::load::hosts::{
+    CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, LoadHost, THREADS_WITHOUT_CPU,
+};
+use kelvin_catalogue::load::{IN_FLIGHT, NetworkSetup, RESPONSE, Resource, ResourceGroup};
+use kelvin_model::Estimate;
+use kelvin_stats::{CONFIDENCE_LEVEL, ClosedNetwork, Station, UncertainValue, VarianceEstimate, mean, whole_servers};
+
+use super::knee::Saturation;
+use super::sweep::{LoadStep, Sweep, UserLoad};
+use super::verdict::MIN_NEAR_USE;
+
+/// A resource at saturation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SaturationUse {
+    pub resource: Resource,
+    /// Share of its capacity that the saturation throughput takes.
+    pub utilisation: Estimate,
+    /// That share as it limits: of a CPU that its quota keeps from more, all.
+    pub fullness: Estimate,
+}
+
+impl SaturationUse {
+    /// How much more counts than is used.
+    fn fullness_to_use(&self) -> f64 {
+        if self.fullness == self.utilisation { 1.0 } else { self.fullness.value / self.utilisation.value }
+    }
+}
+
+/// A mean with Student's 95 % interval; `None` with fewer than two values.
+pub(super) fn mean_estimate(values: &[f64]) -> Option<Estimate> {
+    UncertainValue::mean(values).map(|mean| interval_estimate(mean, CONFIDENCE_LEVEL))
+}
+
+/// What is never below nothing, however far its visits are apart: a share, a ratio of amounts.
+pub(super) fn clamp_to_zero(estimate: Estimate) -> Estimate {
+    let Estimate { value, low, high, is_range } = estimate;
+    Estimate { value: value.max(0.0), low: low.max(0.0), high: high.max(0.0), is_range }
+}
+
+/// A figure with its interval at a level.
+pub(super) fn interval_estimate(figure: UncertainValue, level: f64) -> Estimate {
+    let (low, high) = figure.interval(level);
+    Estimate { value: figure.value, low, high, is_range: false }
+}
+
+/// The sweep at saturation.
+pub(crate) struct SaturatedSweep<'s> {
+    pub sweep: &'s Sweep,
+    pub saturation: Saturation,
+    /// Every resource that was watched, the fullest first.
+    pub uses: Vec<SaturationUse>,
+}
+
+impl<'s> SaturatedSweep<'s> {
+    pub(crate) fn new(sweep: &'s Sweep, at: Saturation) -> Self {
+        let mut saturated = Self { sweep, saturation: at, uses: Vec::new() };
+        let every = Resource::ALL.iter();
+        saturated.uses = every.filter_map(|&resource| saturated.resource_use(resource)).collect();
+        saturated.uses.sort_by(|one, other| other.fullness.value.total_cmp(&one.fullness.value));
+        saturated
+    }
+
+    /// The numbers of users from the knee to where throughput is highest.
+    pub fn loads(&self) -> &'s [UserLoad] {
+        &self.sweep.loads[self.saturation.from..=self.saturation.until]
+    }
+
+    /// The visits to them.
+    pub fn steps(&self) -> impl Iterator<Item = &'s LoadStep> {
+        self.loads().iter().flat_map(|load| &load.steps)
+    }
+
+    /// By the utilisation law U = X D: the demand D is the same at all of these visits, X their saturation.
+    fn resource_use(&self, resource: Resource) -> Option<SaturationUse> {
+        let of = |visit: &LoadStep| Some((visit.throughput, *visit.resource_use.get(&resource)?));
+        let visits: Vec<(f64, f64)> = self.steps().filter_map(of).collect();
+        let utilisation = clamp_to_zero(interval_estimate(
+            service_demand(&visits)?.times(self.saturation.throughput.value),
+            CONFIDENCE_LEVEL,
+        ));
+        let is_cut_short = utilisation.value > MIN_RELEVANT_USE && self.is_cut_short(resource);
+        let wanted = (resource == Resource::ServerCpu).then(|| self.wanted_cpu_share()).flatten();
+        let least = if is_cut_short { 1.0 } else { wanted.unwrap_or(f64::NEG_INFINITY) };
+        let Estimate { value, low, high, is_range } = utilisation;
+        let fullness = Estimate { value: value.max(least), low: low.max(least), high: high.max(least), is_range };
+        Some(SaturationUse { resource, utilisation, fullness })
+    }
+
+    /// Whether a resource is certainly full: at the saturation throughput, or in the visits as they were. Where users think, throughput
+    /// differs by chance from visit to visit, and what serves them may be full in each.
+    pub fn is_full(&self, one: &SaturationUse) -> bool {
+        let in_visits = || self.steps().filter_map(|visit| visit.resource_use.get(&one.resource)).copied();
+        one.fullness.low >= FULL_USE
+            || mean_estimate(&in_visits().collect::<Vec<f64>>()).is_some_and(|used| used.low >= FULL_USE)
+    }
+
+    /// Whether a quota keeps the processes on these CPUs from running in nearly all of its periods. Then they have no more to give,
+    /// although a part of each period's share is left with CPUs on which nothing runs. The kernel counts no period in which nothing
+    /// ran, so that this alone would not tell a server that mostly sleeps.
+    fn is_cut_short(&self, resource: Resource) -> bool {
+        let Some(host) = cpu_host(resource) else { return false };
+        let periods: Vec<f64> = self.steps().filter_map(|visit| visit.host_figure(host, &CPU_THROTTLED)).collect();
+        mean_estimate(&periods).is_some_and(|share| share.low > MIN_THROTTLED_PERIODS)
+    }
+
+    /// The share of the CPUs that the server may use for which it has threads ready to run, where they wait for a CPU and it is not by its own
+    /// work that none is free: other work has them all, or a quota may stop it that cannot be seen. `None` where neither is so: threads
+    /// that are woken together wait for each other on CPUs that are not full.
+    fn wanted_cpu_share(&self) -> Option<f64> {
+        let of_visit = |visit: &LoadStep| {
+            let used = *visit.resource_use.get(&Resource::ServerCpu)?;
+            let is_quota_hidden = visit.host_figure(LoadHost::Server, &CPU_THROTTLED).is_none();
+            let all = used + self.waiting_cpu_share(visit, Resource::ServerCpu)?;
+            Some(if busy_cpu_share(visit, LoadHost::Server)? >= FULL_USE || is_quota_hidden {
+                all.min(1.0)
+            } else {
+                used
+            })
+        };
+        let all: Vec<f64> = self.steps().filter_map(of_visit).collect();
+        (!all.is_empty()).then(|| mean(&all))
+    }
+
+    /// The share of the CPUs, or of the threads that have work where these are more, that waited for a CPU. Of many threads that each have a
+    /// request some wait at any time, and their requests hardly at all.
+    fn waiting_cpu_share(&self, visit: &LoadStep, resource: Resource) -> Option<f64> {
+        let servers = self.sweep.capacities.get(&resource)?.servers?;
+        let used = visit.resource_use.get(&resource)? * servers;
+        // What the busiest does of it says how many there are at least.
+        let busiest = visit
+            .resource_use
+            .get(&Resource::ServerThread)
+            .filter(|busiest| resource == Resource::ServerCpu && **busiest > 0.0);
+        let threads = busiest.map_or(servers, |busiest| used / busiest);
+        let at_work = threads.min(visit.get(&IN_FLIGHT).unwrap_or(threads)).max(servers);
+        Some(visit.host_figure(cpu_host(resource)?, &THREADS_WITHOUT_CPU)? / at_work)
+    }
+
+    /// Whether other work has the CPUs of either end, for which its threads wait longer than they run, and the threads of both run or wait for
+    /// a CPU most of the time: of what is short to either end of a study no resource need be full by what it wants alone. Threads that
+    /// wait now and then beside other work do not show that it limits.
+    pub fn is_cpu_used_by_others(&self) -> bool {
+        let wanted =
+            |visit: &LoadStep, resource| of_end(self, visit, resource).map_or(0.0, |(used, waited)| used + waited);
+        let is_wanted =
+            |visit: &LoadStep| ENDS.map(|end| wanted(visit, end)).iter().sum::<f64>() >= MIN_WANTED_CPU_SHARE;
+        ENDS.iter().any(|&end| self.others_have_cpus_of(end)) && self.is_mostly(|visit| Some(is_wanted(visit)))
+    }
+
+    /// Whether the CPUs that an end may run on are full in most visits while its threads wait for one longer than they run, and what neither
+    /// end does is more than what this one does: two ends on the same CPUs wait for each other.
+    pub fn others_have_cpus_of(&self, end: Resource) -> bool {
+        let is_same_host = NetworkSetup::of(&self.sweep.held) != Some(NetworkSetup::Hosts);
+        let servers = |end| self.sweep.capacities.get(&end).and_then(|one| one.servers).unwrap_or(1.0);
+        let in_cpus =
+            |visit: &LoadStep, of: Resource| visit.resource_use.get(&of).copied().unwrap_or(0.0) * servers(of);
+        self.is_mostly(|visit| {
+            let (used, waited) = of_end(self, visit, end)?;
+            let busy = busy_cpu_share(visit, cpu_host(end)?)?;
+            let own: f64 = ENDS.iter().filter(|&&one| one == end || is_same_host).map(|&one| in_cpus(visit, one)).sum();
+            Some(busy >= FULL_USE && waited > used && busy - own / servers(end) > used)
+        })
+    }
+
+    /// Whether something is so in most of the visits of which it is known.
+    fn is_mostly(&self, is_so: impl Fn(&LoadStep) -> Option<bool>) -> bool {
+        let all: Vec<bool> = self.steps().filter_map(is_so).collect();
+        2 * all.iter().filter(|is_so| **is_so).count() > all.len()
+    }
+
+    /// Whether the CPUs of the server count as full for what its threads wait, more than for what they do.
+    pub fn is_without_cpu(&self) -> bool {
+        let cpu = self.uses.iter().find(|one| one.resource == Resource::ServerCpu);
+        let is_raised = cpu.is_some_and(|cpu| cpu.fullness.value > cpu.utilisation.value.max(MIN_RELEVANT_USE));
+        let is_full = cpu.is_some_and(|cpu| cpu.utilisation.value >= MIN_NEAR_USE);
+        !self.is_cut_short(Resource::ServerCpu)
+            && !is_full
+            && (is_raised || self.others_have_cpus_of(Resource::ServerCpu) && self.is_cpu_used_by_others())
+    }
+
+    /// Whether a resource was not full in some visits, though on the whole it may be.
+    pub fn is_unsteady(&self, one: &SaturationUse) -> bool {
+        const SOME: usize = 2;
+        let of_visit = |visit: &LoadStep| Some(visit.resource_use.get(&one.resource)? * one.fullness_to_use());
+        !self.is_full(one) && self.steps().filter_map(of_visit).filter(|used| *used < MIN_NEAR_USE).count() >= SOME
+    }
+
+    /// The fullest part of each device, the fullest first. Workers that wait for full hardware are not what limits.
+    pub fn fullest_by_group(&self) -> Vec<SaturationUse> {
+        let mut devices: Vec<SaturationUse> = Vec::new();
+        for one in &self.uses {
+            if devices.iter().all(|other| other.resource.group() != one.resource.group()) {
+                devices.push(*one);
+            }
+        }
+        let is_workers = |one: &SaturationUse| one.resource.group() == ResourceGroup::Workers;
+        if devices.iter().any(|one| !is_workers(one) && one.fullness.value >= FULL_USE) {
+            devices.retain(|one| !is_workers(one));
+        }
+        devices
+    }
+
+    /// How full a resource is over how full another is, in the same visits.
+    pub fn use_ratio(&self, of: &SaturationUse, to: &SaturationUse) -> Option<Estimate> {
+        let ratio =
+            |visit: &LoadStep| Some(visit.resource_use.get(&of.resource)? / visit.resource_use.get(&to.resource)?);
+        let times = of.fullness_to_use() / to.fullness_to_use();
+        mean_estimate(&self.steps().filter_map(ratio).map(|ratio| ratio * times).collect::<Vec<f64>>())
+            .map(clamp_to_zero)
+    }
+
+    /// Throughput over what a network of the resources that were watched gives with as many users, by mean value analysis.
+    /// Its demands are those under load, U / X; what one user waits beyond them is a delay. Below 1 something else limits.
+    pub fn explained_throughput(&self) -> Option<f64> {
+        let devices: Vec<SaturationUse> =
+            self.fullest_by_group().into_iter().filter(|one| one.resource.group().is_station()).collect();
+        let mut stations: Vec<Station> = devices.iter().map(|one| self.station(one)).collect();
+        let demand: f64 = stations.iter().map(|station| station.demand).sum();
+        let alone = self.sweep.loads.first().filter(|load| load.users == 1);
+        let response =
+            alone.map(|load| load.figure_values(&RESPONSE)).filter(|all| !all.is_empty()).map(|all| mean(&all) / 1e9);
+        stations.push(Station::delay((response.unwrap_or(0.0) - demand).max(0.0)));
+        let network = ClosedNetwork::new(stations, self.sweep.think_seconds()).ok()?;
+        let solved = network.solve(usize::try_from(self.sweep.max_users()).ok()?);
+        let share = |load: &UserLoad| mean(&load.throughputs()) / solved[load.users as usize - 1].throughput;
+        Some(mean(&self.loads().iter().map(share).collect::<Vec<f64>>()))
+    }
+
+    fn station(&self, one: &SaturationUse) -> Station {
+        let servers = self.sweep.capacities.get(&one.resource).and_then(|capacity| capacity.servers).unwrap_or(1.0);
+        let servers = whole_servers(servers);
+        let share = one.fullness.value.max(0.0) / self.saturation.throughput.value;
+        Station::servers(share * f64::from(servers.get()), servers)
+    }
+}
+
+/// Whose CPUs a resource is.
+fn cpu_host(resource: Resource) -> Option<LoadHost> {
+    match resource {
+        Resource::ServerCpu => Some(LoadHost::Server),
+        Resource::ClientCpu => Some(LoadHost::Client),
+        _ => None,
+    }
+}
+
+/// The CPUs of either end.
+const ENDS: [Resource; 2] = [Resource::ServerCpu, Resource::ClientCpu];
+
+/// The shares of its CPUs, or of the threads that have work, for which an end ran, and waited for a CPU.
+fn of_end(saturated: &SaturatedSweep<'_>, visit: &LoadStep, end: Resource) -> Option<(f64, f64)> {
+    Some((*visit.resource_use.get(&end)?, saturated.waiting_cpu_share(visit, end)?))
+}
+
+/// How busy the CPUs are that an end may run on, for whomever; those of its host where that was not told.
+fn busy_cpu_share(visit: &LoadStep, host: LoadHost) -> Option<f64> {
+    let of = |metric| visit.host_figure(host, metric);
+    of(&CPU_ALLOWED).or_else(|| Some(of(&CPU_USER)? + of(&CPU_SYSTEM)? + of(&CPU_STEAL).unwrap_or(0.0)))
+}
+
+/// What a request takes of a resource, by throughput and use of visits: the ratio of their means, whose error is that of the uses around
+/// it (W. G. Cochran, Sampling Techniques, 3rd edition, section 2.11). The mean of ratios would be too large where throughput differs by
+/// chance and use does not. `None` with fewer than two visits.
+fn service_demand(visits: &[(f64, f64)]) -> Option<UncertainValue> {
+    let degrees = visits.len().checked_sub(1).filter(|&degrees| degrees > 0)? as f64;
+    let of = |part: fn(&(f64, f64)) -> f64| mean(&visits.iter().map(part).collect::<Vec<f64>>());
+    let throughput = of(|visit| visit.0);
+    let demand = of(|visit| visit.1) / throughput;
+    let around: f64 = visits.iter().map(|(throughput, used)| (used - demand * throughput).powi(2)).sum();
+    let variance = around / degrees / visits.len() as f64 / throughput.powi(2);
+    Some(UncertainValue::from_variance(demand, VarianceEstimate { variance, degrees }))
+}
+
+/// Share of the time for which CPUs are used or waited for, at either end together, from which that is most of what requests take.
+const MIN_WANTED_CPU_SHARE: f64 = 0.5;
+/// Utilisation above which a resource may matter at all.
+pub(super) const MIN_RELEVANT_USE: f64 = 0.6;
+/// Share of the periods of a quota that is nearly all of them.
+const MIN_THROTTLED_PERIODS: f64 = 0.9;
+/// Utilisation from which a resource is full: more cannot be told from a measured capacity.
+pub(super) const FULL_USE: f64 = 0.95;

@@ -1,0 +1,99 @@
+//! A sweep over time: whether the server is at its end what it was at its start.
+
+use kelvin_catalogue::load::THROUGHPUT;
+use kelvin_model::{Conclusion, Estimate, LoadClaim, TestEvidence};
+use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
+
+use super::laws::common_slope;
+use super::sweep::{Sweep, UserLoad};
+use super::{new_conclusion, saturated_sweep};
+use crate::result::{Timeline, TimelineGroup};
+
+/// Change of throughput over a study that counts as none, as a share: the knee is told to as much.
+const MAX_THROUGHPUT_DRIFT: f64 = 0.05;
+/// Fewest earlier visits that tell what a further one would be like.
+const MIN_EARLIER_STEPS: usize = 2;
+
+/// Throughput of the visits to a number of users over their mean, at their times.
+fn relative_throughput(load: &UserLoad) -> Vec<(f64, f64)> {
+    let all = mean(&load.throughputs());
+    let mut points: Vec<(f64, f64)> = load.steps.iter().map(|visit| (visit.start, visit.throughput / all)).collect();
+    points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    points
+}
+
+/// Whether throughput at equal numbers of users stays the same over the study.
+pub(super) fn throughput_stability(sweep: &Sweep) -> Option<Conclusion> {
+    let growth = common_slope(sweep.loads.iter().map(relative_throughput).collect())?;
+    // Times the seconds of the study, as a share of its mean.
+    let drift = growth.per_second.divided_by(1.0 / growth.seconds);
+    let back = return_step(sweep);
+    let holds = match (is_within_tolerance(&drift), back.as_ref().map(|(_, off)| is_within_tolerance(off))) {
+        (Some(false), _) | (_, Some(Some(false))) => Some(false),
+        (drift, _) => drift,
+    };
+    let claim = LoadClaim::Steady { held: sweep.held.clone(), drift, back, tolerance: MAX_THROUGHPUT_DRIFT };
+    Some(new_conclusion(claim, holds, TestEvidence::Slope { visits: growth.visits, seconds: growth.seconds }))
+}
+
+/// Whether a change is none that counts; `None` where that is not certain.
+fn is_within_tolerance(off: &Estimate) -> Option<bool> {
+    match *off {
+        Estimate { low, high, .. } if low >= -MAX_THROUGHPUT_DRIFT && high <= MAX_THROUGHPUT_DRIFT => Some(true),
+        Estimate { low, high, .. } if low > MAX_THROUGHPUT_DRIFT || high < -MAX_THROUGHPUT_DRIFT => Some(false),
+        _ => None,
+    }
+}
+
+/// The last visit of the sweep, where it is one to the fewest users, against those before: the interval is that of a further visit.
+fn return_step(sweep: &Sweep) -> Option<(u64, Estimate)> {
+    let fewest = sweep.loads.first()?;
+    let at = return_time(sweep)?;
+    let (last, before): (Vec<_>, Vec<_>) = fewest.steps.iter().partition(|visit| visit.start >= at);
+    let before: Vec<f64> = before.iter().map(|visit| visit.throughput).collect();
+    let further = UncertainValue::mean(&before)?.next_value(before.len());
+    let (low, high) = further.interval(CONFIDENCE_LEVEL);
+    let half = (high - low) / 2.0 / further.value;
+    let value = last.first()?.throughput / further.value - 1.0;
+    Some((fewest.users, Estimate { value, low: value - half, high: value + half, is_range: false }))
+}
+
+/// When the fewest users were visited again, after all other visits.
+fn return_time(sweep: &Sweep) -> Option<f64> {
+    let fewest = sweep.loads.first().filter(|load| load.steps.len() > MIN_EARLIER_STEPS)?;
+    let latest = |load: &UserLoad| load.steps.iter().map(|visit| visit.start).fold(f64::NEG_INFINITY, f64::max);
+    let at = latest(fewest);
+    sweep.loads[1..].iter().all(|load| latest(load) < at).then_some(at)
+}
+
+/// The visits of a sweep over time: to the fewest users, to fewer than the knee, and from it on.
+pub(super) fn timeline(sweep: &Sweep, label: &str) -> Option<Timeline> {
+    let knee = saturated_sweep(sweep).map_or(u64::MAX, |saturated| saturated.saturation.knee.users);
+    let fewest = sweep.loads.first()?.users;
+    let group = |label: String, is_of: &dyn Fn(u64) -> bool| {
+        let loads = sweep.loads.iter().filter(|load| load.steps.len() > 1 && is_of(load.users));
+        let mut points: Vec<(f64, f64)> = loads.flat_map(relative_throughput).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        TimelineGroup { label, points }
+    };
+    let below = if knee == u64::MAX { "more users".to_owned() } else { format!("more, below the knee at {knee}") };
+    let groups = [
+        group(users_text(fewest), &|users| users == fewest),
+        group(below, &|users| users > fewest && users < knee),
+        group(format!("{knee} users or more"), &|users| users > fewest && users >= knee),
+    ];
+    let groups: Vec<TimelineGroup> = groups.into_iter().filter(|group| !group.points.is_empty()).collect();
+    let back = return_time(sweep).map(|at| (format!("back to {}", users_text(fewest)), at));
+    let title = if label.is_empty() { String::new() } else { format!(", {label}") };
+    (!groups.is_empty()).then(|| Timeline {
+        metric: THROUGHPUT.id,
+        title: format!("Throughput of each visit over the mean of its number of users{title}"),
+        groups,
+        same: MAX_THROUGHPUT_DRIFT,
+        back,
+    })
+}
+
+fn users_text(count: u64) -> String {
+    if count == 1 { "1 user".into() } else { format!("{count} users") }
+}

@@ -1,0 +1,196 @@
+//! The tables of a sweep: every number of users, and what each resource alone would allow.
+
+use kelvin_catalogue::load::{
+    BLOCKED, BUSY_TIME, CLIENT_IN_FLIGHT, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, RATE,
+    RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT_BYTE_RATE, SERVICE, STALLED, STALLS, THROUGHPUT,
+    UTILISATION, WRITTEN_BYTE_RATE,
+};
+use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
+use kelvin_stats::{CONFIDENCE_LEVEL, mean};
+
+use super::capacity_model::closed_network;
+use super::saturated_sweep;
+use super::saturated_sweep::{SaturatedSweep, SaturationUse, clamp_to_zero, mean_estimate};
+use super::sweep::{LoadStep, Sweep, UserLoad};
+use super::verdict::resource_id;
+use crate::result::{Figure, StudyColumn, StudyRow, StudyTable};
+use crate::wording::load::{resource_name, sweep_suffix};
+
+/// The tables of a sweep.
+pub(super) fn sweep_tables(sweep: &Sweep) -> Vec<StudyTable> {
+    [Some(user_table(sweep)), resource_table(sweep)]
+        .into_iter()
+        .flatten()
+        .chain(super::host_tables::host_tables(sweep))
+        .collect()
+}
+
+/// The metrics of these sweeps that are for reading beside others.
+pub(super) fn undrawn_metrics(sweeps: &[Sweep]) -> Vec<Name> {
+    let own = SWEEP_COLUMNS.iter().filter(|column| !column.is_drawn).map(|column| column.metric.id);
+    own.chain(super::host_tables::undrawn_metrics(sweeps)).collect()
+}
+
+/// A column of figures of visits.
+struct SweepColumn {
+    label: &'static str,
+    metric: &'static Metric,
+    is_main: bool,
+    /// Whether a curve over users says more than the table.
+    is_drawn: bool,
+}
+
+const fn main_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
+    SweepColumn { label, metric, is_main: true, is_drawn: true }
+}
+
+const fn drawn_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
+    SweepColumn { label, metric, is_main: false, is_drawn: true }
+}
+
+const fn other_column(label: &'static str, metric: &'static Metric) -> SweepColumn {
+    SweepColumn { label, metric, is_main: false, is_drawn: false }
+}
+
+static SWEEP_COLUMNS: [SweepColumn; 18] = [
+    main_column("requests", &THROUGHPUT),
+    main_column("response", &RESPONSE),
+    drawn_column("median", &RESPONSE_P50),
+    drawn_column("p95", &RESPONSE_P95),
+    main_column("p99", &RESPONSE_P99),
+    other_column("from when the request left", &SERVICE),
+    other_column("in flight", &IN_FLIGHT),
+    other_column("awaited", &CLIENT_IN_FLIGHT),
+    other_column("sent", &SENT_BYTE_RATE),
+    other_column("received", &RATE),
+    other_column("in the network", &NETWORK_IN_FLIGHT),
+    other_column("read from the disk", &DISK_BYTE_RATE),
+    other_column("written to the disk", &WRITTEN_BYTE_RATE),
+    other_column("threads blocked", &BLOCKED),
+    other_column("stalled", &STALLED),
+    other_column("stalls", &STALLS),
+    other_column("sent late", &LATENESS),
+    other_column("failed", &ERRORS),
+];
+
+/// A row for each number of users.
+fn user_table(sweep: &Sweep) -> StudyTable {
+    let watched: Vec<Resource> =
+        Resource::ALL.iter().copied().filter(|&resource| is_watched(sweep, resource)).collect();
+    let own = SWEEP_COLUMNS.iter().map(|column| self::study_column(column.label, column.metric.unit, column.is_main));
+    let predicted = [
+        study_column("predicted", Unit::PerSecond, true),
+        study_column("predicted response", Unit::Nanoseconds, false),
+    ];
+    let used = watched.iter().map(|&resource| study_column(resource.name(), Unit::Ratio, false));
+    let busy = study_column("disk busy", Unit::Ratio, false);
+    let knee = saturated_sweep(sweep).map(|saturated| saturated.saturation.knee.users);
+    let model = closed_network(sweep).map(|network| network.solve(usize::try_from(sweep.max_users()).unwrap_or(0)));
+    let row = |load: &UserLoad| {
+        let figures = SWEEP_COLUMNS.iter().map(|column| mean_figure(&load.figure_values(column.metric)));
+        let there = model.as_ref().and_then(|model| model.get(usize::try_from(load.users).ok()?.checked_sub(1)?));
+        let predicted = [
+            there.map(|one| figure_without_interval(one.throughput)),
+            there.map(|one| figure_without_interval(one.response * 1e9)),
+        ];
+        let shares = watched.iter().map(|&resource| mean_figure(&use_shares(load, resource)));
+        let busy = mean_figure(&load.steps.iter().filter_map(|visit| visit.disk_busy).collect::<Vec<f64>>());
+        let mark = if knee == Some(load.users) { ", knee" } else { "" };
+        let label = format!("{}{mark}", users_text(load.users));
+        StudyRow { label, cells: figures.chain(predicted).chain(shares).chain([busy]).collect() }
+    };
+    let metrics = SWEEP_COLUMNS.iter().map(|column| column.metric).chain([&UTILISATION, &BUSY_TIME]);
+    StudyTable {
+        id: table_id(sweep, "users"),
+        title: format!("Throughput, response time and use of each resource by users{}", sweep_suffix(&sweep.held)),
+        columns: own.chain(predicted).chain(used).chain([busy]).collect(),
+        rows: sweep.loads.iter().map(row).collect(),
+        metrics: metrics.map(|metric| metric.id).collect(),
+        // Throughput, and what was predicted of it.
+        bars: Some([0, SWEEP_COLUMNS.len()]),
+    }
+}
+
+/// A row for each resource: the throughput that it alone would allow.
+fn resource_table(sweep: &Sweep) -> Option<StudyTable> {
+    let saturated = saturated_sweep(sweep)?;
+    let columns = [
+        ("use", Unit::Ratio, true),
+        ("by its use under load", Unit::PerSecond, true),
+        ("by its capacity", Unit::PerSecond, true),
+        ("capacity", Unit::BytesPerSecond, false),
+    ];
+    let with = sweep_suffix(&sweep.held);
+    Some(StudyTable {
+        id: table_id(sweep, "resources"),
+        title: format!("The use of each resource at saturation, and the throughput that it alone would allow{with}"),
+        columns: columns.into_iter().map(|(label, unit, is_main)| study_column(label, unit, is_main)).collect(),
+        rows: saturated.uses.iter().map(|one| resource_row(&saturated, one)).collect(),
+        metrics: Vec::new(),
+        bars: None,
+    })
+}
+
+fn resource_row(saturated: &SaturatedSweep<'_>, one: &SaturationUse) -> StudyRow {
+    let allows = |visit: &LoadStep| Some(visit.throughput / visit.resource_use.get(&one.resource)?);
+    let allowed: Vec<f64> = saturated.steps().filter_map(allows).filter(|rate| rate.is_finite()).collect();
+    let capacity = saturated.sweep.capacities.get(&one.resource);
+    let cells = vec![
+        Some(interval_figure(&one.utilisation, saturated.steps().count())),
+        mean_figure(&allowed),
+        capacity.and_then(|capacity| capacity.requests).map(figure_without_interval),
+        capacity.and_then(|capacity| capacity.bytes).map(figure_without_interval),
+    ];
+    StudyRow { label: resource_name(resource_id(one.resource)).to_owned(), cells }
+}
+
+pub(super) fn study_column(label: &str, unit: Unit, is_main: bool) -> StudyColumn {
+    StudyColumn { label: label.into(), unit, is_main }
+}
+
+pub(super) fn users_text(count: u64) -> String {
+    if count == 1 { "1 user".into() } else { format!("{count} users") }
+}
+
+/// The name of a table, apart from those of the run's other sweeps.
+pub(super) fn table_id(sweep: &Sweep, what: &str) -> String {
+    let held = sweep.held.to_string().replace(' ', "-").replace('=', "_");
+    format!("{}.{what}.{held}", super::LOAD_STUDY)
+}
+
+fn is_watched(sweep: &Sweep, resource: Resource) -> bool {
+    sweep.loads.iter().any(|load| !use_shares(load, resource).is_empty())
+}
+
+fn use_shares(load: &UserLoad, resource: Resource) -> Vec<f64> {
+    load.steps.iter().filter_map(|visit| visit.resource_use.get(&resource).copied()).collect()
+}
+
+/// A mean of visits with its interval, where there are two or more. No rate, time or share is below nothing.
+fn mean_figure(values: &[f64]) -> Option<Figure> {
+    match mean_estimate(values).map(clamp_to_zero) {
+        Some(estimate) => Some(interval_figure(&estimate, values.len())),
+        None => (!values.is_empty()).then(|| figure_without_interval(mean(values))),
+    }
+}
+
+fn interval_figure(of: &Estimate, n: usize) -> Figure {
+    let interval = Interval { kind: IntervalKind::Confidence, level: CONFIDENCE_LEVEL, lower: of.low, upper: of.high };
+    Figure { value: of.value, interval: Some(interval), n: n as u64 }
+}
+
+pub(super) fn figure_without_interval(value: f64) -> Figure {
+    Figure { value, interval: None, n: 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_of_scattered_steps_ends_at_zero() {
+        let interval = mean_figure(&[1.0, 90.0, 2.0, 700.0]).and_then(|figure| figure.interval).unwrap();
+        assert_eq!(interval.lower, 0.0);
+        assert!(interval.upper > 700.0, "{interval:?}");
+    }
+}

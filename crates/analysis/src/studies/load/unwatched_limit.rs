@@ -1,0 +1,289 @@
+//! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
+
+use kelvin_catalogue::load::hosts::{
+    CPU_STEAL, DISK_WRITES, LoadHost, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
+};
+use kelvin_catalogue::load::{
+    BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RATE, RESPONSE, RESPONSE_P50, Resource,
+    ResourceGroup, SERVICE, STALLED, STALLS, WRITTEN_BYTE_RATE,
+};
+use kelvin_model::{Hindrance, LoadVerdict, RequestLocation, UnwatchedLimit};
+use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
+
+use super::hindrance::STALLING;
+use super::laws::{client_in_flight, service_time};
+use super::saturated_sweep::interval_estimate;
+use super::sweep::{LoadStep, Sweep, UserLoad};
+use super::verdict::{MIN_NEAR_USE, VerdictFacts};
+
+/// Share of a request's time from which on it is most of it.
+const MIN_MAJOR_SHARE: f64 = 0.5;
+/// The same where nothing else may matter: each of many users would meet it.
+const MIN_SOLE_SHARE: f64 = 0.8;
+/// Share of the places that something has which are taken at saturation, at least: not all, since who gets one has to be woken up first.
+const MIN_TAKEN_SHARE: f64 = 0.7;
+/// The median of the response times of a single user over their mean, from which on they are alike: of an exponential distribution it is
+/// 0.69. Where it is less, a few requests take long, and most do not wait at all.
+const MIN_MEDIAN_TO_MEAN: f64 = 0.65;
+/// How much longer a request may wait with the most users than with the fewest where users do not wait for each other.
+const MAX_WAIT_GROWTH: f64 = 1.15;
+/// Seconds below which waking up and scheduling take as long as what a request waits for.
+const MIN_MEASURABLE_SECONDS: f64 = 1e-3;
+/// Share of requests that fail from which on that is what keeps users from answers.
+const MIN_REFUSED_SHARE: f64 = 0.1;
+/// Bytes of the disk for each byte served from which the server waits for what it reads.
+const MIN_DISK_BYTES: f64 = 0.1;
+/// What the server writes and the disk is asked for with each request where it has its writes flushed: half a page, and half a write. A log
+/// that is written behind is a hundredth of that.
+const MIN_FLUSHED_BYTES: f64 = 2048.0;
+const MIN_DISK_WRITES: f64 = 0.5;
+/// Share of the time in which tasks wait for the disk, from which on it is there: who waits for a journal does so for a part of it.
+const MIN_FLUSHING_SHARE: f64 = 0.1;
+
+/// What the requests of a number of users take.
+struct RequestTimes {
+    /// Seconds of one from when it left until its answer had come.
+    seconds: f64,
+    /// Of these, those that no resource which was watched works for it.
+    unwatched: f64,
+}
+
+impl RequestTimes {
+    /// `None` where it was not measured.
+    fn from_load(sweep: &Sweep, load: &UserLoad) -> Option<Self> {
+        let seconds = mean_figure(load, service_time)?;
+        let watched = mean_figure(load, |visit| Some(watched_seconds(sweep, visit) / visit.throughput))?;
+        Some(Self { seconds, unwatched: (seconds - watched).max(0.0) })
+    }
+
+    /// Of a single user, whose requests wait for nobody else's; `None` without a visit to one.
+    fn of_single_user(sweep: &Sweep) -> Option<Self> {
+        Self::from_load(sweep, sweep.loads.first().filter(|load| load.users == 1)?)
+    }
+
+    fn unwatched_share(&self) -> f64 {
+        self.unwatched / self.seconds
+    }
+}
+
+/// Users of whom each may wait for a slow answer of his own: only where there are more, all of them tell of a stall.
+const FEW_USERS: u64 = 4;
+/// Stalls that were seen, from which on it was no single one.
+const SOME_STALLS: f64 = 3.0;
+/// Growth of throughput that counts as none, as the knee is told.
+const NO_GROWTH: f64 = 1.05;
+
+/// Other programs that have the CPUs, where most of what requests take is waiting for one, with a single user as well.
+pub(super) fn other_work(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let saturated = facts.saturated.filter(|saturated| saturated.is_cpu_used_by_others())?;
+    let waited = |visit: &LoadStep, host| visit.host_figure(host, &THREADS_WITHOUT_CPU).unwrap_or(0.0);
+    // Requests of users who think for longer are not held up by it.
+    let is_telling = mean_if_complete(saturated.steps().filter_map(service_time))? >= facts.sweep.think_seconds();
+    let of_alone = |visit: &LoadStep| {
+        let waited = waited(visit, LoadHost::Server) + waited(visit, LoadHost::Client);
+        Some(waited / visit.throughput / service_time(visit)?)
+    };
+    let alone = facts.sweep.loads.first().filter(|load| load.users == 1);
+    let alone = alone.and_then(|load| mean_figure(load, of_alone));
+    // Of many users, whose threads wait at the same time, by what either end wants.
+    let at_most = |share: f64| (share.min(1.0) * 100.0).round() as u64;
+    let of = |host| mean_if_complete(saturated.steps().map(|visit| waited(visit, host))).unwrap_or(0.0);
+    let at =
+        if of(LoadHost::Client) > of(LoadHost::Server) { RequestLocation::Client } else { RequestLocation::Server };
+    let percent = at_most(alone.unwrap_or(of(LoadHost::Client) + of(LoadHost::Server)));
+    let how = UnwatchedLimit::OtherWork { percent };
+    (is_telling && alone.is_none_or(|share| share >= MIN_MAJOR_SHARE)).then_some(LoadVerdict::Unwatched { how, at })
+}
+
+/// Stalls in which nobody is answered, for a tenth of the time or longer. Where a CPU is waited for or taken away as long, that is why.
+pub(super) fn stalls(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let saturated = facts.saturated.filter(|_| facts.sweep.max_users() >= FEW_USERS)?;
+    // Those with enough users, whether or not fewer serve as much.
+    let visits = || saturated.loads().iter().filter(|load| load.users >= FEW_USERS).flat_map(|load| &load.steps);
+    let of = |metric| mean_if_complete(visits().filter_map(move |visit| visit.get(metric)));
+    let (share, rate) = (of(&STALLED)?, of(&STALLS)?);
+    let seen: f64 = visits().filter_map(|visit| Some(visit.get(&STALLS)? * visit.seconds)).sum();
+    let taken = |visit: &LoadStep| {
+        let steal = visit.host_figure(LoadHost::Server, &CPU_STEAL).unwrap_or(0.0);
+        visit.host_figure(LoadHost::Client, &THREADS_WITHOUT_CPU).unwrap_or(0.0).max(steal)
+    };
+    let taken = mean_if_complete(visits().map(taken))?;
+    let how = UnwatchedLimit::Stalls {
+        percent: (share * 100.0).round() as u64,
+        nanoseconds: to_nanoseconds(share / rate),
+        every_nanoseconds: to_nanoseconds(1.0 / rate),
+    };
+    let at = request_location(facts.sweep, saturated.loads())?;
+    (share >= STALLING && seen >= SOME_STALLS && taken < share).then_some(LoadVerdict::Unwatched { how, at })
+}
+
+/// From how many users on files come from the disk that fewer users have in memory, and how many bytes of each that is served.
+pub(super) fn beyond_memory(sweep: &Sweep) -> Option<(usize, f64)> {
+    let read = |visit: &LoadStep| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?);
+    let of = |loads: &[UserLoad]| loads.iter().flat_map(|load| &load.steps).filter_map(read).collect::<Vec<f64>>();
+    let from =
+        sweep.loads.iter().rposition(|load| mean_figure(load, read).is_none_or(|read| read < MIN_DISK_BYTES))? + 1;
+    let (below, above) = sweep.loads.split_at(from);
+    let (below, above) = (of(below), of(above));
+    let more = UncertainValue::mean(&above)?.minus(UncertainValue::mean(&below)?);
+    (mean(&below) < MIN_DISK_BYTES && interval_estimate(more, CONFIDENCE_LEVEL).low >= MIN_DISK_BYTES)
+        .then(|| (from, mean(&above)))
+}
+
+/// Memory that holds the files of fewer users only, where more of them bring nothing and no resource is full by it.
+pub(super) fn memory(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let (from, read) = beyond_memory(facts.sweep)?;
+    let (below, above) = facts.sweep.loads.split_at(from);
+    let throughput = |load: &UserLoad| mean(&load.throughputs());
+    let most = below.iter().map(throughput).fold(0.0, f64::max);
+    let is_no_more = mean(&above.iter().map(throughput).collect::<Vec<f64>>()) <= NO_GROWTH * most;
+    let is_of_disk = |resource: &Resource| matches!(resource.group(), ResourceGroup::Disk | ResourceGroup::Workers);
+    let used = |visit: &LoadStep| {
+        let others = visit.resource_use.iter().filter(|(resource, _)| !is_of_disk(resource));
+        Some(others.map(|(_, share)| *share).fold(0.0, f64::max))
+    };
+    let is_idle = mean_if_complete(above.iter().flat_map(|load| &load.steps).filter_map(used))? < MIN_NEAR_USE;
+    let how = UnwatchedLimit::Memory { users: above.first()?.users, percent: (read * 100.0).round() as u64 };
+    (is_no_more && is_idle).then_some(LoadVerdict::Unwatched { how, at: RequestLocation::Disk })
+}
+
+/// The disk, where the server's threads were seen to wait in the kernel for most of what requests take, with a single user as well, and it
+/// reads what is served or has its writes flushed.
+pub(super) fn blocked(facts: &VerdictFacts<'_>, loads: &[UserLoad]) -> Option<LoadVerdict> {
+    let first = facts.sweep.loads.first().filter(|load| load.users == 1)?;
+    let each = mean_figure(first, |visit| Some(visit.get(&BLOCKED)? / visit.throughput))?;
+    let visits = || loads.iter().flat_map(|load| &load.steps);
+    let with_most = mean_if_complete(visits().filter_map(|visit| Some(visit.get(&BLOCKED)? / visit.throughput)))?;
+    let at = request_location(facts.sweep, loads).filter(|at| *at == RequestLocation::Disk)?;
+    let throughput = mean_if_complete(visits().map(|visit| visit.throughput))?;
+    // Requests of users who think for longer are not held up by it.
+    let is_telling = mean_if_complete(visits().filter_map(service_time))? >= facts.sweep.think_seconds();
+    let nanoseconds = to_nanoseconds(each);
+    let how = match with_most <= MAX_WAIT_GROWTH * each {
+        true => UnwatchedLimit::Each { nanoseconds },
+        false => UnwatchedLimit::InTurn { at_once: (throughput * each).round().max(1.0) as u64, nanoseconds },
+    };
+    let share = blocked_share(facts.sweep, std::slice::from_ref(first))?;
+    (is_telling && share >= MIN_MAJOR_SHARE).then_some(LoadVerdict::Unwatched { how, at })
+}
+
+/// The share of the time of requests for which a thread of the server that works for them was in uninterruptible sleep; `None` where that
+/// was not seen.
+fn blocked_share(sweep: &Sweep, loads: &[UserLoad]) -> Option<f64> {
+    let servers = sweep.capacities.get(&Resource::ServerCpu).and_then(|one| one.servers).unwrap_or(1.0);
+    let of_visit = |visit: &LoadStep| {
+        // What the busiest does of all CPU time says how many threads there are at least: one may have several requests.
+        let [all, busiest] =
+            [Resource::ServerCpu, Resource::ServerThread].map(|resource| visit.resource_use.get(&resource));
+        let in_flight = visit.get(&IN_FLIGHT)?;
+        let threads =
+            all.zip(busiest).filter(|(_, busiest)| **busiest > 0.0).map(|(all, busiest)| servers * all / busiest);
+        Some(visit.get(&BLOCKED)? / threads.map_or(in_flight, |threads| in_flight.min(threads.max(1.0))))
+    };
+    mean_if_complete(loads.iter().flat_map(|load| &load.steps).filter_map(of_visit))
+}
+
+/// Requests that are turned away.
+pub(super) fn refusals(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let saturated = facts.saturated?;
+    let share = |visit: &LoadStep| visit.get(&ERRORS).map(|errors| errors / (errors + visit.throughput));
+    let share = mean_if_complete(saturated.steps().filter_map(share))?;
+    let how = UnwatchedLimit::Refusals { percent: (share * 100.0).round() as u64 };
+    (share >= MIN_REFUSED_SHARE)
+        .then_some(LoadVerdict::Unwatched { how, at: request_location(facts.sweep, saturated.loads())? })
+}
+
+/// What each request waits for by itself, of a sweep whose throughput grows to the end.
+pub(super) fn per_request_delay(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let (alone, most) = (RequestTimes::of_single_user(facts.sweep)?, facts.sweep.loads.last()?);
+    let is_as_long = RequestTimes::from_load(facts.sweep, most)?.unwatched <= MAX_WAIT_GROWTH * alone.unwatched;
+    let is_telling = alone.unwatched >= MIN_MEASURABLE_SECONDS.max(facts.sweep.think_seconds())
+        && alone.unwatched_share() >= MIN_SOLE_SHARE;
+    let how = UnwatchedLimit::Each { nanoseconds: to_nanoseconds(alone.unwatched) };
+    (is_as_long && is_telling)
+        .then_some(LoadVerdict::Unwatched { how, at: request_location(facts.sweep, std::slice::from_ref(most))? })
+}
+
+/// What serves some requests at a time: as many as would be there at saturation, did each take as long as a single user's.
+pub(super) fn limited_concurrency(facts: &VerdictFacts<'_>) -> Option<LoadVerdict> {
+    let (saturated, alone) = (facts.saturated?, RequestTimes::of_single_user(facts.sweep)?);
+    let places = saturated.saturation.throughput.value * alone.unwatched;
+    let at_once = places.round().max(1.0);
+    let is_telling = alone.unwatched_share() >= MIN_MAJOR_SHARE && is_constant_time(facts.sweep.loads.first()?);
+    let how = UnwatchedLimit::InTurn { at_once: at_once as u64, nanoseconds: to_nanoseconds(alone.unwatched) };
+    let at = request_location(facts.sweep, saturated.loads())?;
+    (is_telling && places >= MIN_TAKEN_SHARE * at_once).then_some(LoadVerdict::Unwatched { how, at })
+}
+
+/// Losses, of requests that are on their way most of the time.
+pub(super) fn losses(sweep: &Sweep, loads: &[UserLoad]) -> Option<LoadVerdict> {
+    let least = super::hindrance_threshold(Hindrance::Retransmissions, true)?;
+    let visits = loads.iter().flat_map(|load| &load.steps);
+    let share =
+        mean_if_complete(visits.filter_map(|visit| visit.host_figure(LoadHost::Server, &RETRANSMITTED_SEGMENTS)))?;
+    let at = request_location(sweep, loads).filter(|at| share >= least && *at == RequestLocation::Network)?;
+    Some(LoadVerdict::Unwatched { how: UnwatchedLimit::Losses { per_thousand: (share * 1e3).round() as u64 }, at })
+}
+
+/// Whether the requests of a user take about as long as each other.
+fn is_constant_time(load: &UserLoad) -> bool {
+    let of_visit = |visit: &LoadStep| Some(visit.get(&RESPONSE_P50)? / visit.get(&RESPONSE)?);
+    mean_figure(load, of_visit).is_none_or(|median| median >= MIN_MEDIAN_TO_MEAN)
+}
+
+fn to_nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
+/// Resources that work for requests in the time that a request takes, or are waited for, on average: of each device its fullest part. A
+/// worker that has a connection does not work for that, and the client not where the time is from when a request left.
+fn watched_seconds(sweep: &Sweep, visit: &LoadStep) -> f64 {
+    let client = visit.get(&SERVICE).is_none().then_some(ResourceGroup::Client);
+    let of_part = |(resource, share): (&Resource, &f64)| {
+        share * sweep.capacities.get(resource).and_then(|capacity| capacity.servers).unwrap_or(1.0)
+    };
+    let of_device = |device: ResourceGroup| {
+        let parts = visit.resource_use.iter().filter(|(resource, _)| resource.group() == device);
+        parts.map(of_part).fold(0.0, f64::max)
+    };
+    let waiting = visit.host_figure(LoadHost::Server, &THREADS_WITHOUT_CPU).unwrap_or(0.0);
+    let devices = [ResourceGroup::Disk, ResourceGroup::Link, ResourceGroup::ServerCpu].into_iter().chain(client);
+    devices.map(of_device).sum::<f64>() + waiting
+}
+
+/// Where requests are most of the time; `None` where that was not counted, or is no place alone.
+fn request_location(sweep: &Sweep, loads: &[UserLoad]) -> Option<RequestLocation> {
+    let share = |of: &dyn Fn(&LoadStep) -> Option<f64>| {
+        mean_if_complete(loads.iter().flat_map(|load| &load.steps).filter_map(of))
+    };
+    let at_server = share(&|visit| Some(visit.get(&IN_FLIGHT)? / client_in_flight(visit)?))?;
+    if at_server < MIN_MAJOR_SHARE {
+        return Some(RequestLocation::Between);
+    }
+    if share(&|visit| visit.get(&NETWORK_IN_FLIGHT)).is_some_and(|share| share >= MIN_MAJOR_SHARE) {
+        return Some(RequestLocation::Network);
+    }
+    // Its own threads tell it, or those of the host: short waits are not met by samples of the former.
+    let blocked = blocked_share(sweep, loads);
+    let waits = share(&|visit| visit.host_figure(LoadHost::Server, &PRESSURE_IO)).unwrap_or(0.0);
+    let is_blocked = blocked.is_some_and(|share| share >= MIN_MAJOR_SHARE);
+    let waits_for = |least: f64| is_blocked || waits >= least;
+    let reads = share(&|visit| Some(visit.get(&DISK_BYTE_RATE)? / visit.get(&RATE).filter(|rate| *rate > 0.0)?));
+    let is_read = waits_for(MIN_MAJOR_SHARE) && reads.is_some_and(|reads| reads >= MIN_DISK_BYTES);
+    let written = share(&|visit| Some(visit.get(&WRITTEN_BYTE_RATE)? / visit.throughput));
+    let writes = share(&|visit| Some(visit.host_figure(LoadHost::Server, &DISK_WRITES)? / visit.throughput));
+    // Several requests may be flushed together, which who waits for it shows.
+    let is_written = is_blocked || writes.is_some_and(|writes| writes >= MIN_DISK_WRITES);
+    let is_flushed =
+        is_written && written.is_some_and(|bytes| bytes >= MIN_FLUSHED_BYTES) && waits_for(MIN_FLUSHING_SHARE);
+    Some(if is_read || is_flushed { RequestLocation::Disk } else { RequestLocation::Server })
+}
+
+fn mean_figure(load: &UserLoad, of: impl Fn(&LoadStep) -> Option<f64>) -> Option<f64> {
+    mean_if_complete(load.steps.iter().filter_map(of))
+}
+
+fn mean_if_complete(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+    (!values.is_empty()).then(|| mean(&values))
+}

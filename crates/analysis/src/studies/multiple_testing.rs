@@ -1,0 +1,87 @@
+//! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
+
+use kelvin_model::{PValue, TestOutcome};
+use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
+
+use crate::result::StatedConclusion;
+
+/// Corrects the tests of difference for one another, and those of equivalence, and leaves open what does not count any more.
+pub(crate) fn correct_p_values(mut conclusions: Vec<&mut StatedConclusion>) {
+    correct_tests_of_kind(&mut conclusions, |tested| Some(&mut tested.differs));
+    correct_tests_of_kind(&mut conclusions, |tested| tested.same.as_mut().map(|same| &mut same.chance));
+    conclusions.into_iter().for_each(decide);
+}
+
+/// Corrects the tests of one kind.
+fn correct_tests_of_kind(
+    conclusions: &mut [&mut StatedConclusion],
+    test_of: fn(&mut TestOutcome) -> Option<&mut PValue>,
+) {
+    let tested = conclusions.iter_mut().filter_map(|one| one.conclusion.tested.as_mut());
+    let mut tests: Vec<&mut PValue> = tested.filter_map(test_of).collect();
+    let alone: Vec<f64> = tests.iter().map(|test| test.alone).collect();
+    for (test, joint) in tests.iter_mut().zip(adjusted_p_values(&alone)) {
+        test.joint = joint;
+    }
+}
+
+fn decide(concluded: &mut StatedConclusion) {
+    let mut conclusion = concluded.conclusion.clone();
+    let Some(tested) = &mut conclusion.tested else { return };
+    if let Some(same) = &mut tested.same {
+        same.holds = same.chance.is_significant(FALSE_DISCOVERY_RATE);
+    }
+    if !tested.differs.is_significant(FALSE_DISCOVERY_RATE) {
+        conclusion.holds = None;
+    }
+    *concluded = conclusion.into();
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Case, Claim, Conclusion, Equivalence, Name, TestEvidence};
+
+    use super::*;
+
+    fn conclusion(chance: f64, same: Option<f64>) -> Conclusion {
+        let same = same.map(|chance| Equivalence { within: 0.05, chance: PValue::new(chance), holds: chance <= 0.05 });
+        Conclusion {
+            claim: Claim::Pages { metric: Name::new("mem.page.file"), case: Case::new(), all: true },
+            holds: (chance <= 0.05).then_some(true),
+            evidence: TestEvidence::TooFewPoints,
+            tested: Some(TestOutcome { differs: PValue::new(chance), same, rounds_to_decide: Some(9) }),
+        }
+    }
+
+    fn corrected(conclusions: Vec<Conclusion>) -> Vec<Conclusion> {
+        let mut concluded: Vec<StatedConclusion> = conclusions.into_iter().map(StatedConclusion::from).collect();
+        correct_p_values(concluded.iter_mut().collect());
+        concluded.into_iter().map(|one| one.conclusion).collect()
+    }
+
+    #[test]
+    fn one_small_p_value_among_many_is_undecided() {
+        let many = || std::iter::repeat_with(|| conclusion(0.5, None));
+        let few = corrected(std::iter::once(conclusion(0.04, None)).chain(many().take(9)).collect());
+        assert!(few.iter().all(|one| one.holds.is_none()), "{few:?}");
+        assert!((few[0].tested.unwrap().differs.joint - 0.4).abs() < 1e-12);
+        let all = corrected(std::iter::repeat_with(|| conclusion(0.04, None)).take(10).collect());
+        assert!(all.iter().all(|one| one.holds == Some(true)));
+        assert_eq!(corrected(vec![conclusion(0.04, None)])[0].holds, Some(true), "alone");
+    }
+
+    #[test]
+    fn equivalence_holds_unless_difference_is_known() {
+        let found =
+            corrected(vec![conclusion(0.6, Some(0.001)), conclusion(0.001, Some(0.001)), conclusion(0.6, Some(0.5))]);
+        assert_eq!(found.iter().map(Conclusion::same_within).collect::<Vec<_>>(), [Some(0.05), None, None]);
+        assert_eq!(found.iter().map(|one| one.holds).collect::<Vec<_>>(), [None, Some(true), None]);
+    }
+
+    #[test]
+    fn untested_conclusion_is_unchanged() {
+        let untested = Conclusion { tested: None, ..conclusion(0.01, None) };
+        let found = corrected(vec![untested.clone(), conclusion(0.5, None)]);
+        assert_eq!(found[0], untested);
+    }
+}

@@ -1,0 +1,32 @@
+//! One-way wake-ups: of a process beside a thread, by the same means and between the same CPUs.
+
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::os::{ONE_WAY_WAKE_UP, WokenTask};
+use kelvin_model::{Case, Conclusion, RatioQuestion};
+
+use crate::evidence::{Evidence, RatioTest};
+use crate::result::Study;
+
+/// A thread and a process that wait for the same.
+const WOKEN_PAIRS: [[WokenTask; 2]; 3] = [
+    [WokenTask::ThreadPipe, WokenTask::ProcessPipe],
+    [WokenTask::ThreadFutex, WokenTask::ProcessFutex],
+    [WokenTask::ThreadCondvar, WokenTask::ProcessCondvar],
+];
+
+/// Conclusions from the metric `os.switch.one_way`.
+pub(crate) fn one_way(evidence: &Evidence<'_>) -> Option<Study> {
+    let later = |placement: PairPlacement, pair: [WokenTask; 2]| {
+        let [thread, process] =
+            pair.map(|woken| evidence.rounds_at(&ONE_WAY_WAKE_UP, &Case::new().with_word(woken).with_word(placement)));
+        RatioTest::above(RatioQuestion::ProcessWakeBesideThread, 1.0).test(&thread?, &process?)
+    };
+    let placements = [PairPlacement::SameCpu, PairPlacement::TwoCpus];
+    let conclusions: Vec<Conclusion> = placements
+        .iter()
+        .flat_map(|&placement| WOKEN_PAIRS.iter().filter_map(move |&pair| later(placement, pair)))
+        .collect();
+    let design = "A task woke another one, a thread or a process, on its own CPU or on another, and each wake-up was timed alone, in several \
+                  rounds. Both are compared by their medians; the same within 5 % counts as no difference.";
+    Study::new(ONE_WAY_WAKE_UP.id, design, conclusions)
+}

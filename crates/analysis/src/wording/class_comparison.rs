@@ -1,0 +1,129 @@
+//! A run against published machines of its class, in words.
+
+use kelvin_model::Name;
+use kelvin_model::units::{number, span};
+
+use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult};
+
+/// An area in a sentence, and what makes all of it slow.
+struct AreaWords {
+    name: &'static str,
+    causes: &'static str,
+}
+
+fn area_words(area: Name) -> AreaWords {
+    match area.as_str() {
+        "mem" => AreaWords { name: "memory", causes: "fewer memory channels, or a neighbour" },
+        "os" => AreaWords { name: "the operating system", causes: "a kernel built for debugging, or a slow processor" },
+        _ => AreaWords { name: "the processor", causes: "a lower frequency, or a neighbour" },
+    }
+}
+
+/// What an area is against its class, and its evidence: the causes are those to look for, none was tried.
+pub(crate) fn area_texts(area: &AreaComparison) -> (String, String) {
+    let AreaWords { name, causes } = area_words(area.area);
+    let others = member_text(area);
+    let text = match area.against {
+        ClassVerdict::Faster => {
+            format!("{name} as a whole is {} times as fast as {others}", number(1.0 / area.factor))
+        }
+        _ => format!("{name} as a whole is {} times as slow as {others}: perhaps {causes}", number(area.factor)),
+    };
+    (text, format!("{}; 95 % of them are at {}", figure_count(area), usual_range(area)))
+}
+
+/// The same of a machine all areas of which are slow.
+pub(crate) fn slow_machine_texts(areas: &[AreaComparison]) -> (String, String) {
+    let factors = areas.iter().map(|area| area.factor);
+    let (least, most) = factors.fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)));
+    let [low, high] = [least, most].map(number);
+    let times = if low == high { low } else { format!("{low} to {high}") };
+    // The class with the most members stands for all: those of the kernel's are of it, and have its mitigations.
+    let others = areas.iter().max_by_key(|area| area.members.len()).map(member_text).unwrap_or_default();
+    let text = format!(
+        "all of the machine is {times} times as slow as {others}: perhaps a lower frequency, a CPU quota, or a neighbour"
+    );
+    let each = areas.iter().map(|area| {
+        format!(
+            "{} {}, {}, 95 % of them at {}",
+            area_words(area.area).name,
+            number(area.factor),
+            figure_count(area),
+            usual_range(area)
+        )
+    });
+    (text, each.collect::<Vec<_>>().join("; "))
+}
+
+/// `15 other Zen 4 guests`.
+fn member_text(area: &AreaComparison) -> String {
+    format!("{} other {}", area.members.len(), area.compared_with)
+}
+
+fn figure_count(area: &AreaComparison) -> String {
+    if area.figures == 1 { "by one figure".to_owned() } else { format!("by the median of {} figures", area.figures) }
+}
+
+fn usual_range(area: &AreaComparison) -> String {
+    format!("{} to {}", number(area.low), number(area.high))
+}
+
+/// The class, and each area against it, a line each; or in one line why there is no class. None before a run was judged.
+pub fn class_lines(normal: &ClassComparison) -> Vec<String> {
+    let Some(class) = &normal.class else {
+        let why = normal.none_because.iter();
+        return why.map(|why| format!("No published machines to compare with: {why}.")).collect();
+    };
+    if normal.areas.is_empty() {
+        return vec![format!("Class: {class}. No published machine of it has figures of this run.")];
+    }
+    let mut lines = vec![format!("Class: {class}.")];
+    lines.extend(normal.areas.iter().map(area_line));
+    lines
+}
+
+/// `mem: 1.17 times as slow as 15 other Zen 4 guests, by the median of 5 figures; 95 % of them are at 0.74 to 1.34: usual.`
+fn area_line(area: &AreaComparison) -> String {
+    let word = match area.against {
+        ClassVerdict::Slower => "slower than usual",
+        ClassVerdict::Usual => "usual",
+        ClassVerdict::Faster => "faster than usual",
+    };
+    let few = if area.rests_on_few { "; few machines of this class are known" } else { "" };
+    format!(
+        "{}: {} times as slow as {}, {}; 95 % of them are at {}: {word}{few}.",
+        area.area,
+        number(area.factor),
+        member_text(area),
+        figure_count(area),
+        usual_range(area)
+    )
+}
+
+/// A figure against its class in one word, the same for a time and a rate; empty without a range.
+pub fn class_word(result: &MetricResult) -> &'static str {
+    match result.of_class.and_then(|of_class| of_class.against) {
+        Some(ClassVerdict::Slower) => "slower",
+        Some(ClassVerdict::Usual) => "usual",
+        Some(ClassVerdict::Faster) => "faster",
+        None => "",
+    }
+}
+
+/// A figure's range in its class, with the machines that it is of: `class 95 to 140 ns (15 machines): slower`, `class 43 to 297 us (2 machines
+/// of it, 13 others): usual`. `None` without a range or a figure.
+pub fn figure_class_text(result: &MetricResult) -> Option<String> {
+    let of_class = result.of_class.filter(|of_class| of_class.against.is_some())?;
+    let range = span(of_class.low, of_class.high, result.metric.unit);
+    Some(format!("class {range} ({}): {}", member_count(&of_class), class_word(result)))
+}
+
+/// `15 machines`; of a class of few those of other classes too.
+fn member_count(of_class: &FigureClassRange) -> String {
+    let machines = |count| if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") };
+    match of_class.members {
+        members if !of_class.rests_on_few => machines(members),
+        0 => format!("of other classes, {}", machines(of_class.akin)),
+        members => format!("{} of it, {} others", machines(members), of_class.akin),
+    }
+}

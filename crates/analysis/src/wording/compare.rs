@@ -1,0 +1,536 @@
+//! A comparison in words.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::units::{brief_value, case, number, p_value, percent, seconds, span, stated_value};
+use kelvin_model::{
+    CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate,
+    Foreign, GateFinding, GateReason, GateResult, Interleaving, KnownIssue, NotCompared, NotComparedReason, RatioBasis,
+    SideFigure, SpreadSource, UndecidedReason, Unit,
+};
+use kelvin_stats::{MIN_HISTORY_RUNS, median};
+
+/// From this factor on it is said that errors were widened.
+const MIN_WIDENING: f64 = 1.1;
+/// More runs of a side than this are not counted: nobody makes them.
+const MAX_RUNS: f64 = 100.0;
+/// A change by a larger factor is told as more than this one: how much more says nothing.
+const MAX_FACTOR: f64 = 100.0;
+/// Characters of a command in a title.
+const MAX_NAME_CHARS: usize = 44;
+/// Nor more blocks of measurements in turn.
+const MAX_BLOCKS: f64 = 10_000.0;
+
+/// A row of a table of figures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparisonRow {
+    /// The metric and its case.
+    pub figure: String,
+    /// The base.
+    pub base: String,
+    /// The other.
+    pub other: String,
+    /// The ratio: `1.27`.
+    pub ratio: String,
+    /// Its interval: `1.20 to 1.34`; with brackets where it is but a range.
+    pub interval: String,
+    /// What would be needed to know: nothing of what is known.
+    pub needs: String,
+    /// What explains the difference, in part or all; nothing where that is not known.
+    pub cause: String,
+    /// Modes of the sides and what they are compared by, where that is not told by the figures alone.
+    pub compared_by: String,
+}
+
+/// A verdict in a word or two.
+pub fn change_word(verdict: &ChangeVerdict) -> &'static str {
+    match verdict {
+        ChangeVerdict::Better => "better",
+        ChangeVerdict::Worse => "worse",
+        ChangeVerdict::Higher => "higher",
+        ChangeVerdict::Lower => "lower",
+        ChangeVerdict::Same => "the same",
+        ChangeVerdict::NotKnown(_) => "not known",
+    }
+}
+
+/// A figure as a row.
+pub fn comparison_row(figure: &ComparedFigure, comparison: &Comparison) -> ComparisonRow {
+    let unit = figure.metric.unit;
+    let ends = format!("{} to {}", ratio_text(figure.ratio.low), ratio_text(figure.ratio.high));
+    ComparisonRow {
+        figure: figure_name(figure),
+        base: brief_value(figure.base, None, unit),
+        other: brief_value(figure.other, None, unit),
+        ratio: ratio_text(figure.ratio.value),
+        interval: if figure.ratio.is_range { format!("[{ends}]") } else { ends },
+        needs: needs_text(figure, comparison),
+        cause: figure.cause.as_ref().and_then(cause_text).unwrap_or_default(),
+        compared_by: compared_by(figure, comparison).unwrap_or_default(),
+    }
+}
+
+/// The modes of the sides, and what they are compared by: of what was measured in turn.
+fn compared_by(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
+    let means = ratio_text(figure.other / figure.base);
+    let by = match figure.ratio_of? {
+        RatioBasis::BestRounds => {
+            return Some(format!("by the best rounds, which are hardly disturbed; the ratio of the means is {means}"));
+        }
+        RatioBasis::Means => "compared by the means",
+    };
+    let names = [&comparison.base.name, &comparison.other.name].map(|name| setting_letter(name));
+    let modes = |(side, name): (&SideFigure, &str)| {
+        let each = side.modes.iter().map(|mode| {
+            format!(
+                "{} ({})",
+                brief_value(mode.center, None, figure.metric.unit),
+                percent((mode.share * 100.0).round() / 100.0)
+            )
+        });
+        (!side.modes.is_empty())
+            .then(|| format!("{name} has {} modes: {}", side.modes.len(), each.collect::<Vec<_>>().join(" and ")))
+    };
+    let told: Vec<String> = figure.sides.iter().zip(names).filter_map(modes).collect();
+    (!told.is_empty()).then(|| format!("{}; {by}", told.join("; ")))
+}
+
+/// The letter of a setting or command: what it stands for is told above the tables.
+pub fn setting_letter(name: &str) -> &str {
+    name.split(':').next().unwrap_or_default()
+}
+
+/// What a cause explains of a difference, if something.
+fn cause_text(cause: &CauseOfChange) -> Option<String> {
+    let CauseFinding::Explains { share, .. } = &cause.found else { return None };
+    let rest = match 1.0 - share.value {
+        _ if (share.low..=share.high).contains(&1.0) => "the rest may be nothing".to_owned(),
+        rest if rest > 0.0 => format!("{rest:.2} is left"),
+        rest => format!("the rest went the other way, by {:.2}", -rest),
+    };
+    let Estimate { value, low, high, .. } = share;
+    Some(format!("{} explains {value:.2} of it (95 %: {low:.2} to {high:.2}); {rest}", cause.what))
+}
+
+/// Why it is not known what a cause explains of a figure that changed: a side does not hold its control.
+pub fn control_missing(figure: &ComparedFigure, comparison: &Comparison) -> Option<String> {
+    let cause = figure.cause.as_ref().filter(|_| figure.verdict.is_change())?;
+    let CauseFinding::NoControl(why) = &cause.found else { return None };
+    let why = match why {
+        NotComparedReason::Neither(why) => format!("in neither: {why}"),
+        why => not_compared_reason(why, comparison).1,
+    };
+    Some(format!("what {} explains is not known: {} {why}", cause.what, cause.control))
+}
+
+/// A metric and its case: `mem.latency pages=base bytes=8 MiB`.
+pub fn figure_name(figure: &ComparedFigure) -> String {
+    let case = case(&figure.metric, &figure.case);
+    if case.is_empty() { figure.metric.id.to_string() } else { format!("{} {case}", figure.metric.id) }
+}
+
+/// A ratio; near 1 with the digits that tell it from 1.
+pub fn ratio_text(value: f64) -> String {
+    match (value - 1.0).abs() {
+        away if away < 0.0995 && away > 0.0 => format!("{value:.3}"),
+        _ => number(value),
+    }
+}
+
+/// Why a figure is not known, and what it would take.
+fn needs_text(figure: &ComparedFigure, comparison: &Comparison) -> String {
+    let ChangeVerdict::NotKnown(because) = &figure.verdict else { return String::new() };
+    match because {
+        UndecidedReason::TooFewRounds => format!("{} rounds, 4 are needed", figure.rounds.iter().min().unwrap_or(&0)),
+        UndecidedReason::CoreFrequency => "the core's frequency differed by as much".into(),
+        UndecidedReason::Published => "published without its spread".into(),
+        UndecidedReason::Undecided => {
+            let Estimate { low, high, is_range, .. } = figure.ratio;
+            let by = |ratio: f64| percent((ratio - 1.0).abs());
+            let is_other = !is_range && (low > 1.0 || high < 1.0);
+            let differs = is_other.then(|| {
+                let (word, [from, to]) = if low > 1.0 { ("higher", [low, high]) } else { ("lower", [high, low]) };
+                let open = if (from - 1.0).abs() > comparison.threshold {
+                    format!("of so few {} not sure", counted_unit(comparison))
+                } else {
+                    format!("whether by more than {} is open", percent(comparison.threshold))
+                };
+                format!("{word} by {} to {}: {open}; ", by(from), by(to))
+            });
+            let differs = differs.unwrap_or_default();
+            let seen =
+                figure.least_seen.map(|share| format!("{differs}seen from {}", change_text(share))).unwrap_or_default();
+            match times_to_decide(figure, comparison) {
+                Some(times) if times <= max_counted(comparison) => {
+                    format!("{seen}; {times:.0} {}", counted_unit(comparison))
+                }
+                Some(_) => format!("{seen}; over {} {}", max_counted(comparison), counted_unit(comparison)),
+                None => seen,
+            }
+        }
+    }
+}
+
+/// A change as a share, from which on it is a factor.
+fn change_text(share: f64) -> String {
+    match 1.0 + share {
+        times if times > MAX_FACTOR => format!("more than {MAX_FACTOR} times"),
+        times if times > 2.0 => format!("{} times", number(times)),
+        _ => percent(share),
+    }
+}
+
+/// How many runs of each side, or blocks, would decide a figure.
+fn times_to_decide(figure: &ComparedFigure, comparison: &Comparison) -> Option<f64> {
+    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
+    let now = if let SpreadSource::Blocks(blocks) = figure.between { blocks } else { runs };
+    figure.times_to_decide.map(|times| (times * now as f64).ceil())
+}
+
+/// What is counted there.
+fn counted_unit(comparison: &Comparison) -> &'static str {
+    if comparison.in_turn.is_some() { "blocks" } else { "runs of each" }
+}
+
+/// Up to how many of them.
+fn max_counted(comparison: &Comparison) -> f64 {
+    if comparison.in_turn.is_some() { MAX_BLOCKS } else { MAX_RUNS }
+}
+
+/// What the verdict of a figure rests on, as terms and what they stand for.
+pub fn verdict_grounds(figure: &ComparedFigure, comparison: &Comparison) -> Vec<(&'static str, String)> {
+    let spread = figure.differs.map(|_| match figure.between {
+        SpreadSource::Runs(runs) => format!("from run to run, learned from {runs} earlier runs"),
+        SpreadSource::Assumed(deviation) => {
+            format!("from run to run, assumed: a standard deviation of {}", percent(deviation))
+        }
+        SpreadSource::Blocks(blocks) => format!("from block to block, of {blocks}"),
+    });
+    let chance = figure.differs.filter(|_| figure.verdict.is_change()).map(|chance| p_value(chance.joint));
+    let undecided = ChangeVerdict::NotKnown(UndecidedReason::Undecided);
+    let why = (figure.verdict != undecided).then(|| needs_text(figure, comparison)).filter(|why| !why.is_empty());
+    let decides = times_to_decide(figure, comparison).map(|times| runs_to_decide(times, comparison));
+    [
+        ("Compared by", compared_by(figure, comparison)),
+        ("Not known", why),
+        ("By accident", chance),
+        ("Spread", spread),
+        (
+            "Would be seen",
+            figure.least_seen.map(|share| format!("from {} worse on, four times in five", change_text(share))),
+        ),
+        ("To decide", decides),
+        ("Unexplained", control_missing(figure, comparison)),
+    ]
+    .into_iter()
+    .filter_map(|(term, text)| Some((term, text?)))
+    .collect()
+}
+
+/// The figure of a side with its interval: `61.2 ns`, `60.8 to 61.7 ns`; and the range of its rounds, of how many.
+pub fn side_texts(figure: &ComparedFigure, side: usize) -> [String; 3] {
+    let (unit, found) = (figure.metric.unit, &figure.sides[side]);
+    let interval = found.interval.map(|[low, high]| span(low, high, unit));
+    let rounds = || found.rounds.iter().flatten().copied();
+    let ends = rounds().reduce(f64::min).zip(rounds().reduce(f64::max));
+    let ends = ends.map(|(low, high)| format!("{} in {}", span(low, high, unit), rounds().count()));
+    [brief_value([figure.base, figure.other][side], None, unit), interval.unwrap_or_default(), ends.unwrap_or_default()]
+}
+
+/// How many figures have which verdict: `2 worse, 1 better, 310 the same within 1.0 %, 240 not known`.
+pub fn verdict_counts(comparison: &Comparison) -> String {
+    if let Some(said) = undetectable_change(comparison) {
+        return said;
+    }
+    let of = |is: fn(&ChangeVerdict) -> bool| comparison.with_verdict(is).count();
+    let mut parts = vec![
+        format!("{} worse", of(|one| *one == ChangeVerdict::Worse)),
+        format!("{} better", of(|one| *one == ChangeVerdict::Better)),
+    ];
+    let changed = of(|one| matches!(one, ChangeVerdict::Higher | ChangeVerdict::Lower));
+    if changed > 0 {
+        parts.push(format!("{changed} higher or lower"));
+    }
+    parts.push(format!("{} the same within {}", of(|one| *one == ChangeVerdict::Same), percent(comparison.threshold)));
+    parts.push(format!("{} not known", of(|one| matches!(one, ChangeVerdict::NotKnown(_)))));
+    format!("Of {} figures: {}{}.", comparison.figures.len(), parts.join(", "), not_compared_count(comparison))
+}
+
+/// Whether no figure of two sides of runs is known to differ or to be the same, and it is known how large a change would be seen. Of the few
+/// that are measured in turn each tells what it needs.
+pub fn is_all_undecided(comparison: &Comparison) -> bool {
+    let is_open = |figure: &ComparedFigure| matches!(figure.verdict, ChangeVerdict::NotKnown(_));
+    comparison.in_turn.is_none()
+        && comparison.figures.iter().all(is_open)
+        && comparison.figures.iter().any(|figure| figure.least_seen.is_some())
+}
+
+/// How large a change these runs cannot show, where nothing else is known.
+fn undetectable_change(comparison: &Comparison) -> Option<String> {
+    let mut seen: Vec<f64> = comparison.figures.iter().filter_map(|figure| figure.least_seen).collect();
+    seen.sort_by(f64::total_cmp);
+    let (least, half) = (*seen.first().filter(|_| is_all_undecided(comparison))?, median(&seen));
+    let in_half = match change_text(half) {
+        half if seen.len() > 1 && half != change_text(least) => format!(", and of less than {half} in half of them"),
+        _ => String::new(),
+    };
+    let which = if seen.len() == 1 { "" } else { " in any figure" };
+    Some(format!(
+        "Nothing is known to differ: a change of less than {} cannot be seen{which} between these runs{in_half} (figures: {}{}).",
+        change_text(least),
+        comparison.figures.len(),
+        not_compared_count(comparison)
+    ))
+}
+
+/// How many figures are not compared, after those that are.
+fn not_compared_count(comparison: &Comparison) -> String {
+    match comparison.not_compared.len() {
+        0 => String::new(),
+        apart => format!("; {apart} not compared"),
+    }
+}
+
+/// The program that made a foreign run: `fio 3.33`.
+pub fn program_text(foreign: &Foreign) -> String {
+    format!("{} {}", foreign.tool, foreign.version).trim_end().to_owned()
+}
+
+/// What is said where nothing differs besides figures.
+pub fn no_difference_text(comparison: &Comparison) -> &'static str {
+    if comparison.in_turn.is_some() {
+        return "Nothing differs: both are the same setting.";
+    }
+    match comparison.base.is_external() || comparison.other.is_external() {
+        true => "Nothing else is known to differ: of one side kelvin knows little but figures.",
+        false => "Nothing else differs: machine, kernel, mitigations, settings, methods.",
+    }
+}
+
+/// What a side is: its name, and when its runs were made.
+pub fn side_text(side: &ComparedSide, comparison: &Comparison) -> String {
+    let date = |run: &ComparedRun| run.started.chars().take(16).collect::<String>().replace('T', " ");
+    let partial = side.runs.iter().filter(|run| run.is_partial).count();
+    let partial = if partial > 0 { "; interrupted: it has what was measured until then" } else { "" };
+    match side.runs.as_slice() {
+        [] if comparison.in_turn.is_some() => shorten_command(&side.name),
+        [] => format!("{}: published", side.name),
+        [ComparedRun { id, foreign: Some(foreign), .. }] => {
+            format!("{}: foreign run {id} of {}, by {}", side.name, date(&side.runs[0]), program_text(foreign))
+        }
+        [run] => format!("{}: run {} of {}{partial}", side.name, run.id, date(run)),
+        [first, .., last] => {
+            format!("{}: {} runs, {} to {}{partial}", side.name, side.runs.len(), date(first), date(last))
+        }
+    }
+}
+
+/// A name of a side that is a whole command, cut: it stands whole in what differs.
+fn shorten_command(name: &str) -> String {
+    let short: String = name.chars().take(MAX_NAME_CHARS).collect();
+    if short.len() < name.len() { format!("{short}…") } else { short }
+}
+
+/// What is to be known of the verdicts, a sentence each.
+pub fn remarks(comparison: &Comparison) -> Vec<String> {
+    [
+        interleaving_remark(comparison),
+        clock_remark(comparison),
+        widening_remark(comparison),
+        median_remark(comparison),
+        no_history_remark(comparison),
+        undecided_remark(comparison),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn interleaving_remark(comparison: &Comparison) -> Option<String> {
+    let Interleaving { blocks, seconds: taken } = comparison.in_turn?;
+    let blocks = if blocks == 1 { "1 block".to_owned() } else { format!("up to {blocks} blocks") };
+    Some(format!(
+        "Measured in turn, in {blocks} of two of each, in {}; as found, whatever disturbed. The error is what differs from block to block.",
+        seconds(taken)
+    ))
+}
+
+fn clock_remark(comparison: &Comparison) -> Option<String> {
+    let is_apart = |ratio: f64| (ratio - 1.0).abs() >= comparison.threshold;
+    let clocks = comparison.clocks.filter(|[base, other]| is_apart(other / base));
+    let ran = match (clocks, comparison.frequency.filter(|&ratio| is_apart(ratio))) {
+        (Some([base, other]), _) => {
+            let [base, other] = [base, other].map(|hertz| stated_value(hertz, Unit::Hertz, 3));
+            format!("The core ran at {other}, in {} at {base}.", comparison.base.name)
+        }
+        (None, Some(ratio)) => {
+            let (word, share) = if ratio > 1.0 { ("faster", ratio - 1.0) } else { ("slower", 1.0 - ratio) };
+            format!("The core ran {} {word} than in {}.", percent(share), comparison.base.name)
+        }
+        (None, None) => return None,
+    };
+    let which = match comparison.frequency {
+        Some(_) => &format!(
+            "What is a fixed number of core cycles is told at the frequency of {}. Another figure",
+            comparison.base.name
+        ),
+        None => "A figure",
+    };
+    Some(format!("{ran} {which} that differs by no more than that is not known to have changed."))
+}
+
+fn widening_remark(comparison: &Comparison) -> Option<String> {
+    (comparison.inflation >= MIN_WIDENING).then(|| {
+        format!(
+            "Most figures differ by more than their rounds and earlier runs tell. What all have in common is taken for the state of the \
+             machine: every interval is {} times as wide.",
+            number(comparison.inflation)
+        )
+    })
+}
+
+fn median_remark(comparison: &Comparison) -> Option<String> {
+    let middle = comparison.middle.filter(|middle| (middle - 1.0).abs() >= comparison.threshold)?;
+    let (word, share) = if middle > 1.0 { ("worse", middle - 1.0) } else { ("better", 1.0 - middle) };
+    Some(format!("The median of all figures is {} {word}.", percent(share)))
+}
+
+fn no_history_remark(comparison: &Comparison) -> Option<String> {
+    let assumed = comparison.figures.iter().filter(|figure| figure.differs.is_some());
+    let assumed: Vec<f64> = assumed
+        .filter_map(|figure| match figure.between {
+            SpreadSource::Assumed(deviation) => Some(deviation),
+            SpreadSource::Runs(_) | SpreadSource::Blocks(_) => None,
+        })
+        .collect();
+    let deviation = *assumed.first()?;
+    let is_alone = comparison.base.runs.len().max(comparison.other.runs.len()) == 1;
+    let instead = if is_alone { "Only large changes show" } else { "The spread of these runs counts beside it" };
+    Some(format!(
+        "How much figures differ from run to run of this machine is {}learned from earlier runs: {MIN_HISTORY_RUNS} are needed. A standard \
+         deviation of {} is assumed. {instead}; compare several runs of each, as in last~5..last~3 last~2..last.",
+        if assumed.len() == comparison.figures.len() {
+            "not ".to_owned()
+        } else {
+            format!("for {} of them not ", assumed.len())
+        },
+        percent(deviation),
+    ))
+}
+
+fn undecided_remark(comparison: &Comparison) -> Option<String> {
+    let open = || comparison.with_verdict(|verdict| *verdict == ChangeVerdict::NotKnown(UndecidedReason::Undecided));
+    let seen: Vec<f64> = open().filter_map(|figure| figure.least_seen).collect();
+    if seen.is_empty() {
+        return None;
+    }
+    let said =
+        format!("Of those not known half would have shown a change of {} for the worse.", change_text(median(&seen)));
+    // Where nothing is known that is said already.
+    let said = Some(said).filter(|_| !is_all_undecided(comparison));
+    let needed: Vec<f64> = open().filter_map(|figure| times_to_decide(figure, comparison)).collect();
+    let takes = (!needed.is_empty())
+        .then(|| format!("To decide half of them takes {}.", runs_to_decide(median(&needed).ceil(), comparison)));
+    let said: Vec<String> = said.into_iter().chain(takes).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// So many runs of each side, or blocks, and how much longer they take. What those that there are did not decide needs one more of them.
+fn runs_to_decide(times: f64, comparison: &Comparison) -> String {
+    let most = max_counted(comparison);
+    let times = times.max(run_count(comparison) + 1.0);
+    let what = if comparison.in_turn.is_some() { "blocks" } else { "runs of each side" };
+    match times > most {
+        true => format!("more than {most} {what}"),
+        false => format!("about {times:.0} {what}, {} more", extra_time(times, comparison)),
+    }
+}
+
+/// Runs of each side, or blocks, that there are: of two sides the more.
+fn run_count(comparison: &Comparison) -> f64 {
+    let runs = comparison.base.runs.len().max(comparison.other.runs.len());
+    comparison.in_turn.map_or(runs as f64, |Interleaving { blocks, .. }| blocks as f64)
+}
+
+/// The time that so many runs of each side, or blocks, take beyond those there are.
+fn extra_time(times: f64, comparison: &Comparison) -> String {
+    if let Some(Interleaving { blocks, seconds: taken }) = comparison.in_turn {
+        return seconds(taken * (times / blocks.max(1) as f64 - 1.0).max(0.0));
+    }
+    let sides = [&comparison.base, &comparison.other];
+    let more = |side: &ComparedSide| {
+        let each = median(&side.runs.iter().map(|run| run.seconds).collect::<Vec<f64>>());
+        each * (times - side.runs.len() as f64).max(0.0)
+    };
+    seconds(sides.into_iter().map(more).sum())
+}
+
+/// What is not compared, by reason: how many figures, and the first of their names.
+pub fn not_compared_by_reason(comparison: &Comparison) -> Vec<(String, Vec<String>)> {
+    let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    for one in &comparison.not_compared {
+        groups.entry(not_compared_reason(&one.why, comparison)).or_default().push(not_compared_name(one));
+    }
+    groups.into_iter().map(|((_, why), figures)| (why, figures)).collect()
+}
+
+/// What is not compared, as tables name it.
+pub fn not_compared_name(one: &NotCompared) -> String {
+    if one.case.is_empty() { one.metric.to_string() } else { format!("{} {}", one.metric, one.case) }
+}
+
+/// Why one is not compared, after the rank of the reason.
+fn not_compared_reason(why: &NotComparedReason, comparison: &Comparison) -> (u8, String) {
+    let (base, other) = (&comparison.base.name, &comparison.other.name);
+    match why {
+        NotComparedReason::MethodVersion([from, to]) => {
+            (0, format!("measured by another version of the method ({from} in {base}, {to} in {other})"))
+        }
+        NotComparedReason::Definition => (1, "defined otherwise (unit, direction or samples)".into()),
+        NotComparedReason::NoRatio => (2, "no ratio: a side is not above zero".into()),
+        NotComparedReason::OnlyBase(said) => (3, format!("only in {base}; in {other} {said}")),
+        NotComparedReason::OnlyOther(said) => (4, format!("only in {other}; in {base} {said}")),
+        NotComparedReason::ShownOnly(why) => (5, why.clone()),
+        NotComparedReason::Neither(why) => (6, why.clone()),
+    }
+}
+
+/// What a gate has found, as a sentence without its end: `os.syscall.null is 12 % worse, and 5 % are too much (kernel team)`.
+pub fn gate_finding(finding: &GateFinding) -> String {
+    let what = match finding.because {
+        GateReason::Worse { by, allowed } if allowed > 0.0 => {
+            format!("is {} worse, and {} is too much", change_text(by), change_text(allowed))
+        }
+        GateReason::Worse { by, .. } => format!("is {} worse", change_text(by)),
+        GateReason::Unseen { least: Some(least), wanted } => {
+            format!("shows changes from {} on, and must from {} on", change_text(least), change_text(wanted))
+        }
+        GateReason::Unseen { least: None, wanted } => {
+            format!("has too few rounds to show a change, and must from {} on", change_text(wanted))
+        }
+        GateReason::NotCompared => "is not compared, and must be".to_owned(),
+    };
+    let owner = finding.owner.as_ref().map(|owner| format!(" ({owner})")).unwrap_or_default();
+    let issue = finding.issue.as_ref().map(|issue| format!("; known: {}", known_issue(issue))).unwrap_or_default();
+    format!("{} {what}{owner}{issue}", finding.figure)
+}
+
+/// What could not have missed a gate that nothing misses, if there is some.
+pub fn gate_undetectable(gated: &GateResult, comparison: &Comparison) -> Option<String> {
+    let figures = comparison.figures.len();
+    (gated.missed.is_empty() && gated.unseen > 0)
+        .then(|| format!("nothing is that much worse; of {figures} figures {} could not have shown it", gated.unseen))
+}
+
+/// A known issue of which nothing is seen any more.
+pub fn gate_resolved_issue(issue: &str) -> String {
+    format!("nothing is seen any more of what is known: {issue}")
+}
+
+/// A known issue: what it is, and for how long and how much.
+fn known_issue(issue: &KnownIssue) -> String {
+    let most = issue.worse.map(|share| format!("up to {}", change_text(share)));
+    let until = issue.until.as_ref().map(|day| format!("until {day}"));
+    let bounds: Vec<String> = most.into_iter().chain(until).collect();
+    if bounds.is_empty() { issue.because.clone() } else { format!("{}, {}", issue.because, bounds.join(", ")) }
+}

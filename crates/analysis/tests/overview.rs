@@ -1,0 +1,421 @@
+//! The first screen of runs: what it shows, what stands out, and what does not.
+
+use kelvin_analysis::testing::{add_measurement, add_scalars, guest, reading, round, round_with_outcome};
+use kelvin_analysis::{Analysis, analyse};
+use kelvin_catalogue::PairPlacement::TwoCpus;
+use kelvin_catalogue::{file, mem, net, os};
+use kelvin_model::{
+    Case, Fact, MissingReason, Name, Overview, PredictionVerdict, Readings, RoundOutcome, Run, RunStatus, SkipReason,
+    StandOut, StandOutQuestion,
+};
+
+fn overview_of(run: &Run) -> Overview {
+    analyse(run).screen.expect("a run of many areas has a first screen")
+}
+
+fn stand_out_questions(screen: &Overview) -> Vec<StandOutQuestion> {
+    screen.stand_outs.iter().map(|one| one.about).collect()
+}
+
+fn answer(run: &Run, question: StandOutQuestion) -> Option<StandOut> {
+    overview_of(run).stand_outs.into_iter().find(|one| one.about == question)
+}
+
+#[test]
+fn guest_stand_outs_are_ordered() {
+    let screen = overview_of(&guest::guest_run());
+    let sentences: Vec<&str> = screen.stand_outs.iter().map(|one| one.text.as_str()).collect();
+    insta::assert_debug_snapshot!(sentences);
+    // No metric, no parentheses of axes, no statistics.
+    for text in &sentences {
+        assert!(text.split_whitespace().count() <= 25, "{text}");
+        assert!(!text.contains(['(', '=', '%', '±']), "{text}");
+        assert!(!kelvin_catalogue::all().any(|metric| text.contains(metric.id.as_str())), "{text}");
+    }
+    assert!(sentences.len() <= 8);
+}
+
+#[test]
+fn overview_figures_are_run_results() {
+    let run = guest::guest_run();
+    let analysis = analyse(&run);
+    let screen = analysis.screen.as_ref().unwrap();
+    let has = |metric: &Name, case: &Case| {
+        analysis.results.iter().any(|result| result.metric.id == *metric && result.case == *case)
+    };
+    let figures = screen.rungs.iter().map(|rung| &rung.figure);
+    let rates = screen.rates.iter().flat_map(|line| &line.rates).map(|rate| &rate.figure);
+    let places: Vec<_> = figures.chain(rates).map(|figure| figure.place.clone().unwrap()).collect();
+    assert!(places.len() > 30);
+    assert!(places.iter().all(|place| has(&place.metric, &place.case)), "{places:#?}");
+    let sides = screen.stand_outs.iter().flat_map(|one| &one.sides);
+    assert!(sides.clone().count() > 8);
+    sides.for_each(|side| assert!(has(&side.metric, &side.case), "{side:?}"));
+}
+
+#[test]
+fn rung_times_in_seconds_with_predictions() {
+    let screen = overview_of(&guest::guest_run());
+    let rung = |what: &str| &screen.rungs.iter().find(|rung| rung.what == what).unwrap().figure;
+    let cycle = rung("cycle");
+    let measured = cycle.measured.unwrap();
+    assert!((measured.value * 3.592e9 - 1.0).abs() < 1e-3, "{measured:?}");
+    assert!(measured.low < measured.value && measured.value < measured.high && !measured.is_range);
+    let predicted = cycle.predicted.as_ref().unwrap();
+    assert!((predicted.low * 4.2e9 - 1.0).abs() < 1e-9 && (predicted.high * 2.6e9 - 1.0).abs() < 1e-9);
+    assert_eq!(cycle.against, PredictionVerdict::AsPredicted);
+    assert_eq!(rung("system call").against, PredictionVerdict::Slower);
+    // 4 KiB at 6.95 GB/s; the predicted rates are an upper and a lower time.
+    let page_cache = rung("4 KiB from page cache");
+    assert!((page_cache.measured.unwrap().value - 4096.0 / 6.95e9).abs() < 1e-9, "{page_cache:?}");
+    assert!(page_cache.predicted.as_ref().unwrap().low < page_cache.predicted.as_ref().unwrap().high);
+    // Levels have the point of their plateau nearest to its latency.
+    assert_eq!(rung("L2 hit").text, "4.5 ns");
+    assert_eq!(mem::BYTES.number_in(&rung("L3 hit").place.as_ref().unwrap().case), Some(4 << 20));
+    assert!(
+        mem::BYTES.number_in(&rung("DRAM").place.as_ref().unwrap().case) > Some(480 << 20),
+        "beyond the reported caches"
+    );
+}
+
+#[test]
+fn expected_values_do_not_stand_out() {
+    let mut run = guest::guest_run();
+    guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 2.5 * 748.5);
+    guest::replace(&mut run, &mem::FAULT_MINOR, &guest::cases::fault(), 1.5 * 56_700.0 / 512.0);
+    guest::replace(&mut run, &net::BANDWIDTH_TCP, &guest::cases::streams(TwoCpus, 2), 16.0e9);
+    guest::replace(&mut run, &file::DEVICE_REPEAT_READ, &Case::new(), 1.25);
+    run.predictions.clear();
+    if let kelvin_model::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
+        value[2].bytes = 12 << 20;
+    }
+    assert_eq!(stand_out_questions(&overview_of(&run)), [StandOutQuestion::MemoryShared, StandOutQuestion::Disk]);
+}
+
+#[test]
+fn disk_cache_below_kernel_is_distinguished() {
+    let mut run = guest::guest_run();
+    let uncached = answer(&run, StandOutQuestion::DiskCache).unwrap();
+    assert!(uncached.text.contains("no faster on later passes"), "{}", uncached.text);
+    guest::replace(&mut run, &file::DEVICE_REPEAT_READ, &Case::new(), 3.02);
+    let cached = answer(&run, StandOutQuestion::DiskCache).unwrap();
+    assert!(cached.text.contains("3.0 times as fast as the first"), "{}", cached.text);
+    assert!(
+        stand_out_questions(&overview_of(&run)).iter().position(|one| *one == StandOutQuestion::DiskCache) < Some(4),
+        "it outranks abilities"
+    );
+}
+
+#[test]
+fn congestion_control_cost_is_reported() {
+    let with = |systems| {
+        let mut run = guest::guest_run();
+        run.outline.machine.kernel.congestion_control = Fact::known("bbr".into(), "a test");
+        run.outline.metrics.push(net::BANDWIDTH_TCP_SYSTEM);
+        let alone = Case::new().with_word(TwoCpus).with_number(net::MESSAGE, 64 << 10);
+        guest::measure(&mut run, &net::BANDWIDTH_TCP_SYSTEM, alone, systems);
+        answer(&run, StandOutQuestion::CongestionControl).map(|one| one.text)
+    };
+    let text = with(3.17e9).unwrap();
+    assert_eq!(
+        text,
+        "A local TCP stream reaches 3.17 GB/s with bbr, the default congestion control of this system, but 8.60 GB/s with another."
+    );
+    assert!(text.split_whitespace().count() <= 25);
+    assert_eq!(with(8.5e9), None);
+}
+
+#[test]
+fn two_rounds_give_no_stand_out() {
+    let mut run = guest::guest_run();
+    for measurement in &mut run.measurements {
+        measurement.rounds.truncate(2);
+    }
+    let found = stand_out_questions(&overview_of(&run));
+    let untested = [
+        StandOutQuestion::WakeUp,
+        StandOutQuestion::FreshMemory,
+        StandOutQuestion::StreamsAcross,
+        StandOutQuestion::DiskCache,
+    ];
+    assert!(untested.iter().all(|one| !found.contains(one)), "{found:?}");
+}
+
+#[test]
+fn three_rounds_must_all_exceed() {
+    let with = |wakes: [f64; 3]| {
+        let mut run = guest::guest_run();
+        run.measurements.iter_mut().for_each(|measurement| measurement.rounds.truncate(3));
+        let wake = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::SWITCH_CROSS_CPU.id]).unwrap();
+        let readings = |value| vec![reading(&os::SWITCH_CROSS_CPU, Readings::Scalars(vec![value]))];
+        wake.rounds = wakes.into_iter().enumerate().map(|(index, value)| round(index, readings(value))).collect();
+        answer(&run, StandOutQuestion::WakeUp).is_some()
+    };
+    assert!(with([29_000.0, 24_000.0, 32_000.0]));
+    assert!(!with([29_000.0, 1_900.0, 32_000.0]), "one round is 2.5 switches long");
+}
+
+#[test]
+fn worst_figure_is_furthest_from_range() {
+    let worst = answer(&guest::guest_run(), StandOutQuestion::WorstTime).unwrap();
+    assert_eq!(
+        worst.text,
+        "Furthest from its prediction: a TCP round trip between two CPUs, 62 µs instead of 29 µs; it \
+         includes two wake-ups of 29.2 µs."
+    );
+    assert_eq!(worst.sides[0].metric, net::RTT_TCP.id);
+}
+
+#[test]
+fn slowness_reason_only_if_measured() {
+    let mut run = guest::guest_run();
+    // Two wake-ups are now a small part of the round trip.
+    guest::replace(&mut run, &os::SWITCH_CROSS_CPU, &guest::cases::wake_up(), 4_000.0);
+    let worst = answer(&run, StandOutQuestion::WorstTime).unwrap().text;
+    assert!(worst.ends_with("instead of 29 µs; no cause of it was tried."), "{worst}");
+    assert!(worst.split_whitespace().count() <= 25, "{worst}");
+}
+
+#[test]
+fn idle_cache_loss_needs_all_rounds() {
+    let with = |stayed: &[f64]| {
+        let mut run = guest::guest_run();
+        run.outline.metrics.extend([file::IDLE_RETAINED, file::IDLE_TIME]);
+        add_scalars(&mut run, &file::IDLE_RETAINED, Case::new(), stayed);
+        add_scalars(&mut run, &file::IDLE_TIME, Case::new(), &vec![140e9; stayed.len()]);
+        answer(&run, StandOutQuestion::IdleCache)
+    };
+    let some = with(&[0.751, 0.75, 0.75, 0.748]).unwrap();
+    assert_eq!(
+        some.text,
+        "Of every 100 file pages unused for 2 min 20 s, 25 were evicted from the page cache: the next read goes to the disk."
+    );
+    assert!(some.text.split_whitespace().count() <= 25);
+    let all = with(&[0.0; 7]).unwrap();
+    assert!(all.text.starts_with("All file pages unused for 2 min 20 s were evicted"), "{}", all.text);
+    assert!(all.factor > some.factor && all.factor.is_finite());
+    assert_eq!(with(&[1.0; 7]), None);
+    assert_eq!(with(&[0.75, 0.75, 0.96]), None, "one round still finds nearly all");
+    assert_eq!(with(&[0.5, 0.5]), None, "two rounds prove nothing");
+}
+
+#[test]
+fn fresh_memory_compared_with_reused_and_huge() {
+    let with = |first: f64| {
+        let mut run = guest::guest_run();
+        run.outline.metrics.extend([mem::FIRST_TOUCH, mem::REPEATED_FIRST_TOUCH]);
+        guest::measure(&mut run, &mem::FIRST_TOUCH, Case::new(), first);
+        guest::measure(&mut run, &mem::REPEATED_FIRST_TOUCH, Case::new(), 1_500.0);
+        answer(&run, StandOutQuestion::FreshMemory).unwrap()
+    };
+    let fresh = with(2_700.0);
+    assert_eq!(
+        fresh.text,
+        "Fresh memory costs 2.70 µs a page of 4 KiB at first touch, memory just freed 1.50 µs; huge pages are 24 times cheaper."
+    );
+    assert!(fresh.text.split_whitespace().count() <= 25);
+    assert!((fresh.factor - 1.8).abs() < 0.05, "{fresh:?}");
+    // Where it costs the same, only huge pages differ.
+    assert!(
+        with(1_500.0).text.ends_with("at first touch, 6.8 times as much as in huge pages."),
+        "{}",
+        with(1_500.0).text
+    );
+}
+
+#[test]
+fn missing_figures_are_counted_and_named() {
+    let mut run = guest::guest_run();
+    let failed = RoundOutcome::Failed("signal 11".into());
+    let exec = run.measurements.iter_mut().find(|one| one.planned.metrics == [os::PROCESS_EXEC.id]).unwrap();
+    exec.rounds = vec![round_with_outcome(0, failed)];
+    let screen = overview_of(&run);
+    let missing: Vec<_> = screen.missing.iter().map(|one| (one.why, one.figures, one.metrics.clone())).collect();
+    let expected = [
+        (MissingReason::Failed, 1, vec![os::PROCESS_EXEC.id]),
+        (MissingReason::Skipped, 1, vec![mem::NODE_LATENCY.id]),
+    ];
+    assert_eq!(missing, expected);
+    let rung = screen.rungs.iter().find(|rung| rung.what == "fork + exec").unwrap();
+    assert_eq!((rung.figure.text.as_str(), rung.figure.why_not.as_deref()), ("failed", Some("signal 11")));
+}
+
+#[test]
+fn never_undisturbed_is_shown_as_found() {
+    let screen = overview_of(&guest::disturbed_run());
+    let figure = &screen.rungs.iter().find(|rung| rung.what == "system call").unwrap().figure;
+    let found = figure.as_found.as_ref().unwrap();
+    assert_eq!((figure.text.as_str(), found.text.as_str()), ("not known", "131 ns"));
+    assert_eq!((figure.measured, figure.drawn_value()), (None, Some(found.value)));
+    assert!((found.value.value - 131e-9).abs() < 1e-9, "{found:?}");
+    assert!(found.value.low < found.value.value && found.value.value < found.value.high, "{found:?}");
+    // It is judged by nothing, and concluded from by nothing.
+    assert_eq!(figure.against, PredictionVerdict::NotCompared);
+    assert!(
+        screen
+            .missing
+            .iter()
+            .any(|one| one.why == MissingReason::NotKnown && one.metrics.contains(&os::SYSCALL_NULL.id))
+    );
+    let found = screen.rungs.iter().filter(|rung| rung.figure.as_found.is_some());
+    assert_eq!(found.map(|rung| rung.what.as_str()).collect::<Vec<_>>(), ["L1 hit", "system call"]);
+}
+
+#[test]
+fn hidden_level_is_not_distinguishable() {
+    let mut run = guest::guest_run();
+    let is_l3 = |one: &kelvin_model::Measurement| {
+        let bytes = mem::BYTES.number_in(&one.planned.case);
+        one.planned.metrics == [mem::LATENCY.id] && bytes.is_some_and(|bytes| (2 << 20..32 << 20).contains(&bytes))
+    };
+    run.measurements.retain(|one| !is_l3(one));
+    let rungs = overview_of(&run).rungs;
+    let rung = rungs.iter().find(|rung| rung.what == "L3 hit").unwrap();
+    assert_eq!((rung.figure.text.as_str(), &rung.figure.measured), ("not distinguishable from DRAM", &None));
+    assert!(rung.figure.why_not.as_ref().unwrap().contains("L1, L2"), "{rung:?}");
+}
+
+fn keep_areas(run: &mut Run, areas: &[&str]) -> Analysis {
+    run.measurements.retain(|one| areas.iter().any(|area| one.planned.metrics[0].starts_with(area)));
+    analyse(run)
+}
+
+#[test]
+fn few_figures_give_no_overview() {
+    assert!(keep_areas(&mut guest::guest_run(), &["cpu."]).screen.is_none(), "two rungs");
+    assert!(keep_areas(&mut guest::guest_run(), &["mem.latency"]).screen.is_none(), "three levels by one probe");
+    let os = keep_areas(&mut guest::guest_run(), &["os."]).screen.unwrap();
+    assert!(os.rungs.iter().all(|rung| rung.figure.place.as_ref().unwrap().metric.starts_with("os.")));
+    let mut study = guest::guest_run();
+    study.outline.settings.mode = Name::new("study");
+    assert!(analyse(&study).screen.is_none(), "a study answers its own question");
+    let mut inputs = guest::guest_run();
+    inputs.measurements.iter_mut().for_each(|one| one.planned.only_input = true);
+    assert!(analyse(&inputs).screen.is_none(), "nobody asked for these");
+}
+
+#[test]
+fn remedies_come_first_major_findings_are_cautions() {
+    let mut run = guest::guest_run();
+    run.status = RunStatus::Complete;
+    let screen = overview_of(&run);
+    let remedies: Vec<&str> = screen.do_first.iter().map(|remedy| remedy.command.as_str()).collect();
+    let advice = "find the other work with top, stop it, and wait until the load falls";
+    assert_eq!(remedies, ["sudo kelvin tune --apply", advice], "a note is no reason to act");
+    assert_eq!(screen.do_first.iter().map(|remedy| remedy.is_command).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(screen.cautions, [""; 0]);
+    run.outline.clock.source_after = Some("hpet".into());
+    assert!(self::overview_of(&run).cautions[0].contains("clock source changed"));
+}
+
+#[test]
+fn precision_is_median_half_width() {
+    let precision = overview_of(&guest::guest_run()).precision.unwrap();
+    assert!(precision.figures > 40, "{precision:?}");
+    assert!(
+        precision.half > 0.0 && precision.half <= precision.nine_of_ten && precision.nine_of_ten < 0.3,
+        "{precision:?}"
+    );
+}
+
+#[test]
+fn peer_run_has_peer_rungs() {
+    let mut run = guest::guest_run();
+    let case = Case::new().with_word(net::Transport::Tcp).with_number(net::MESSAGE, 64);
+    run.outline.metrics.push(net::PEER_RTT);
+    guest::measure(&mut run, &net::PEER_RTT, case, 120_000.0);
+    add_measurement(&mut run, &net::PEER_CONNECT, Case::new(), Vec::new());
+    run.outline.metrics.push(net::PEER_CONNECT);
+    let rungs = overview_of(&run).rungs;
+    let peer: Vec<&str> =
+        rungs.iter().filter(|rung| rung.what == "to the peer").map(|rung| rung.figure.text.as_str()).collect();
+    assert_eq!(peer, ["120 µs", "not reached"]);
+}
+
+#[test]
+fn moved_cpus_stand_out() {
+    let mut run = guest::guest_run();
+    run.outline.metrics.push(mem::BANDWIDTH_CORE_TO_CORE);
+    let case = Case::new().with_word(mem::MemoryCpus::All).with_number(mem::BYTES, 960 << 20);
+    let rounds = [66.0, 67.0, 200.0, 66.5, 201.0, 199.0, 67.5, 66.2, 200.5, 198.5];
+    add_scalars(&mut run, &mem::BANDWIDTH_CORE_TO_CORE, case, &rounds);
+    let moved = answer(&run, StandOutQuestion::Distance).unwrap();
+    assert!(
+        moved.text.starts_with("Core-to-core latency alternates between ") && moved.text.ends_with("."),
+        "{}",
+        moved.text
+    );
+    assert!(moved.text.split_whitespace().count() <= 25 && moved.factor > 2.9, "{moved:?}");
+}
+
+#[test]
+fn largest_unskipped_size_is_shown() {
+    let mut run = guest::guest_run();
+    let of = |bytes: u64| {
+        Case::new()
+            .with_word(file::AccessOrder::Random)
+            .with_word(file::CacheState::Direct)
+            .with_number(file::BYTES, bytes)
+    };
+    let text = |run: &Run| {
+        let rungs = overview_of(run).rungs;
+        rungs.into_iter().find(|rung| rung.what == "4 KiB from disk").unwrap().figure.text
+    };
+    guest::measure(&mut run, &file::READ_ORDER, of(128 << 20), 70_000.0);
+    assert_eq!(text(&run), "70 µs");
+    run.measurements.last_mut().unwrap().skipped = Some(SkipReason::new("omitted by --quick"));
+    assert_eq!(text(&run), "60 µs");
+}
+
+#[test]
+fn memory_within_reported_cache_is_doubted() {
+    let but = |run: &Run| -> Vec<Option<String>> { overview_of(run).rates.into_iter().map(|line| line.but).collect() };
+    let mut run = guest::guest_run();
+    assert!(but(&run).iter().all(Option::is_none), "960 MiB are beyond 480 MiB");
+    let mut caches = run.outline.machine.topology.caches.get().unwrap().clone();
+    caches[2].bytes = 1 << 30;
+    run.outline.machine.topology.caches = Fact::known(caches, "a test");
+    let said = but(&run);
+    assert_eq!(said[0].as_deref(), Some("in 960 MiB, within the L3 of 1 GiB that is reported"));
+    // Both CPUs have as much each.
+    assert_eq!(said[1], None);
+    assert!(said[2..].iter().all(Option::is_none), "{said:?}");
+}
+
+#[test]
+fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
+    let mut run = guest::guest_run();
+    let usual = |message: u64| {
+        Case::new()
+            .with_number(net::MESSAGE, message)
+            .with_word(kelvin_catalogue::PairPlacement::SameCpu)
+            .with_number(net::STREAMS, 1)
+    };
+    let line = |run: &Run| overview_of(run).rates.into_iter().find(|line| line.what == "TCP on this host").unwrap();
+    assert_eq!(line(&run).but, None);
+    let measured = |one: &&mut kelvin_model::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
+    run.measurements
+        .iter_mut()
+        .filter(measured)
+        .for_each(|one| one.skipped = Some(SkipReason::new("omitted by --quick")));
+    guest::measure(&mut run, &net::BANDWIDTH_TCP, usual(4 << 10), 1.8e9);
+    let line = line(&run);
+    assert_eq!(line.but.as_deref(), Some("in messages of 4 KiB"));
+    assert_eq!(line.rates[0].figure.text, "1.80 GB/s");
+}
+
+#[test]
+fn disk_block_time_is_consistent() {
+    let mut run = guest::guest_run();
+    guest::replace(&mut run, &file::DEVICE_LATENCY, &Case::new(), 20_000.0);
+    let screen = overview_of(&run);
+    let rung = screen.rungs.iter().find(|rung| rung.what == "4 KiB from disk").unwrap();
+    let disk = screen.stand_outs.iter().find(|one| one.text.starts_with("The disk reads")).unwrap();
+    assert!(
+        disk.text.ends_with("a single one takes 59.6 µs.") && rung.figure.text == "60 µs",
+        "{}: {rung:?}",
+        disk.text
+    );
+    let place = rung.figure.place.as_ref().unwrap();
+    assert!(disk.sides.iter().any(|side| side.metric == place.metric && side.case == place.case), "{disk:?}");
+}

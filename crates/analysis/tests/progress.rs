@@ -1,0 +1,117 @@
+//! How far the cases of a run have come: which rounds count, and which intervals more rounds narrow.
+
+use kelvin_analysis::RunProgress;
+use kelvin_analysis::testing::{
+    self, BLOCK_NANOSECONDS, add_measurement, add_rounds, add_scalars, batches, reading, round,
+};
+use kelvin_model::{Canary, Case, CaseStatus, HeadlineSamples, Metric, Name, Readings, Run, SkipReason, SpreadHistory};
+use kelvin_stats::Random;
+
+const CALL: Metric = Metric::duration("test.call", "One call");
+const AS_FOUND: Metric = Metric::duration("test.as_found", "One call as found").headline(HeadlineSamples::AsFound);
+
+/// The standing of the only case of a run.
+fn only_case_status(run: &Run, metric: &Metric) -> CaseStatus {
+    RunProgress::default().update(run)[&(metric.id, Case::new())]
+}
+
+fn status_of_rounds(rounds: &[Vec<f64>]) -> CaseStatus {
+    let mut run = testing::empty_run(&[CALL]);
+    add_rounds(&mut run, &CALL, Case::new(), rounds);
+    only_case_status(&run, &CALL)
+}
+
+/// So many rounds of so many samples around a level, which may differ from round to round and from sample to sample.
+fn rounds(level: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
+    let mut random = Random::new(7);
+    let mut sample = |round, at| level(round, at) * (1.0 + 0.003 * random.normal());
+    (0..8).map(|round| (0..60).map(|at| sample(round, at)).collect()).collect()
+}
+
+/// A run whose rounds are undisturbed but for these.
+fn disturbed_run(metric: &Metric, disturbed: &[usize]) -> Run {
+    let mut run = testing::empty_run(&[*metric]);
+    let one = |(index, values): (usize, Vec<f64>)| {
+        let mut batches = batches(&values);
+        if disturbed.contains(&index) {
+            batches.canaries.insert(Canary::Block, vec![1.3 * BLOCK_NANOSECONDS; values.len() + 1]);
+        }
+        round(index, vec![reading(metric, Readings::Batches(batches))])
+    };
+    let all = rounds(|_, _| 100.0).into_iter().enumerate().map(one).collect();
+    add_measurement(&mut run, metric, Case::new(), all);
+    run
+}
+
+#[test]
+fn undisturbed_headline_counts_undisturbed_rounds() {
+    assert_eq!(only_case_status(&disturbed_run(&CALL, &[]), &CALL).counting, 8);
+    assert_eq!(only_case_status(&disturbed_run(&CALL, &[0, 3, 4]), &CALL).counting, 5);
+    assert_eq!(only_case_status(&disturbed_run(&AS_FOUND, &[0, 3, 4]), &AS_FOUND).counting, 8);
+}
+
+#[test]
+fn old_case_rejudged_after_eighth_growth() {
+    let case = |n: u64| Case::new().with_number("n", n);
+    let of_block = |index: usize, block: f32| {
+        let mut batches = batches(&[100.0; 60]);
+        batches.canaries.insert(Canary::Block, vec![block; 61]);
+        round(index, vec![reading(&CALL, Readings::Batches(batches))])
+    };
+    let mut run = testing::empty_run(&[CALL]);
+    add_measurement(&mut run, &CALL, case(1), (0..16).map(|index| of_block(index, 1.3 * BLOCK_NANOSECONDS)).collect());
+    add_measurement(&mut run, &CALL, case(2), Vec::new());
+    let mut standings = RunProgress::default();
+    let mut counting = |run: &Run| {
+        let standings = standings.update(run);
+        [1, 2].map(|n| standings[&(CALL.id, case(n))].counting)
+    };
+    assert_eq!(counting(&run)[0], 16);
+    // The first case was beside a neighbour all along, as the block of the second tells.
+    run.measurements[1].rounds.push(of_block(0, BLOCK_NANOSECONDS));
+    assert_eq!(counting(&run), [16, 0], "17 rounds of 16: by the steady states of the first look");
+    run.measurements[1].rounds.push(of_block(1, BLOCK_NANOSECONDS));
+    assert_eq!(counting(&run), [0, 2], "18 rounds: all anew");
+}
+
+#[test]
+fn only_wide_interval_is_narrowable() {
+    let narrow = status_of_rounds(&rounds(|_, _| 100.0));
+    assert!(narrow.half_width.unwrap() < 0.012 && narrow.narrowable.is_none(), "{narrow:?}");
+    let levels = [100.0, 109.0, 94.0, 103.0, 98.0, 107.0, 92.0, 105.0];
+    let wide = status_of_rounds(&rounds(|round, _| levels[round]));
+    assert!(wide.half_width.unwrap() > 0.03 && wide.narrowable.unwrap() > 0.03, "{wide:?}");
+    // More rounds of this run do not narrow what differs from run to run.
+    let mut run = testing::empty_run(&[CALL]);
+    add_rounds(&mut run, &CALL, Case::new(), &rounds(|_, _| 100.0));
+    let headlines = vec![90.0, 110.0, 95.0, 105.0];
+    run.outline.learned = vec![SpreadHistory { metric: CALL.id, case: Case::new(), within: vec![0.01; 4], headlines }];
+    let apart = only_case_status(&run, &CALL);
+    assert!(apart.half_width.unwrap() > 0.1 && apart.narrowable.is_none(), "{apart:?}");
+}
+
+#[test]
+fn modes_and_drift_are_not_narrowable() {
+    let settled = status_of_rounds(&rounds(|round, at| {
+        if round % 3 == 0 { 300.0 } else { 100.0 + 3.0 * (at % 7) as f64 + 9.0 * (round % 2) as f64 }
+    }));
+    let drifting = status_of_rounds(&rounds(|round, _| 100.0 + 8.0 * round as f64));
+    let changing =
+        status_of_rounds(&rounds(|round, at| if (at + 11 * round) % 60 < 25 + 2 * round { 130.0 } else { 100.0 }));
+    for standing in [settled, drifting, changing] {
+        assert!(standing.half_width.unwrap() > 0.02 && standing.narrowable.is_none(), "{standing:?}");
+    }
+}
+
+#[test]
+fn dropped_case_needs_nothing() {
+    let mut run = testing::empty_run(&[AS_FOUND]);
+    add_scalars(&mut run, &AS_FOUND, Case::new(), &[100.0]);
+    let one = only_case_status(&run, &AS_FOUND);
+    assert_eq!((one.counting, one.half_width), (1, None));
+    run.measurements[0].skipped = Some(SkipReason::new("no time for it"));
+    assert_eq!(only_case_status(&run, &AS_FOUND).counting, u32::MAX);
+    let results = kelvin_analysis::analyse(&run).results;
+    assert_eq!(results[0].outcome, kelvin_analysis::Outcome::Skipped(SkipReason::new("no time for it")));
+    assert_eq!(results[0].metric.id, Name::new("test.as_found"));
+}

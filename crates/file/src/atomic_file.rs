@@ -1,0 +1,566 @@
+//! A file that is being made: in the end it exists whole, or not at all.
+//!
+//! It is made in the same directory under another name, and renamed when it is whole. A file without a name (O_TMPFILE) would
+//! leave nothing behind even of a killed process, but cannot replace another one, is not available on every file system, and is
+//! flushed differently on some: what is left behind is swept instead, see [`crate::temporary_files`].
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, Metadata, Permissions};
+use std::io::{self, ErrorKind, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kelvin_sys::fs::{O_NOFOLLOW, O_NONBLOCK, O_PATH, effective_user};
+use tempfile::TempPath;
+
+use crate::rename_noreplace::{self, PathAt};
+use crate::target::{Target, special_kind};
+use crate::temporary_files::{self, TemporaryFiles, descriptor_path};
+use crate::{Error, Result};
+
+/// Permission bits kept of a file that is replaced. Set-user-ID and its like go with the content they were given to.
+const PERMISSION_BITS: u32 = 0o777;
+/// Permissions requested for a new file, less the umask.
+const DEFAULT_MODE: u32 = 0o666;
+/// S_IRUSR, S_IRGRP and S_IROTH: two bits above those to execute.
+const READ_BITS: u32 = 0o444;
+/// Permissions while it is being made.
+const PRIVATE_MODE: u32 = 0o600;
+/// Root, whose links everybody follows.
+const ROOT_UID: u32 = 0;
+/// Mode of a directory in which others may write (S_IWGRP, S_IWOTH), and only owners may rename and remove (S_ISVTX).
+const SHARED_WRITE_BITS: u32 = 0o022;
+const STICKY_BIT: u32 = 0o1000;
+
+/// A dangling link.
+pub(crate) const DANGLING_LINK: &str = "a symbolic link that leads nowhere";
+
+/// A name in a directory that is held open: replacing that directory, or one above it, changes nothing.
+#[derive(Debug)]
+pub struct PinnedPath {
+    /// As the user named it.
+    path: PathBuf,
+    directory: Arc<File>,
+    name: OsString,
+}
+
+impl PinnedPath {
+    /// The place that a path names.
+    ///
+    /// # Errors
+    /// A path that can only be a directory's; a directory that does not exist.
+    pub fn open(path: &Path) -> Result<Self> {
+        let is_of_directory = [&b"/"[..], b"/."].iter().any(|end| path.as_os_str().as_bytes().ends_with(end));
+        let Some(name) = path.file_name().filter(|_| !is_of_directory) else {
+            return Err(Error::NotRegular { path: path.to_owned(), kind: "the name of a directory" });
+        };
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = File::options().read(true).custom_flags(O_PATH).open(above);
+        let directory = directory.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::NoDirectory { path: path.to_owned(), directory: above.to_owned() },
+            _ => Error::call("make a file in", above, error),
+        })?;
+        Ok(Self { path: path.to_owned(), directory: Arc::new(directory), name: name.to_owned() })
+    }
+
+    /// The place of a path's last component in a directory that is already held; errors name the path.
+    pub fn in_directory(directory: &Arc<File>, path: PathBuf) -> Self {
+        let name = path.file_name().unwrap_or_default().to_owned();
+        Self { directory: Arc::clone(directory), name, path }
+    }
+
+    /// The place that the symbolic link there leads to; errors still name the path that the user gave.
+    ///
+    /// # Errors
+    /// As for [`PinnedPath::open`].
+    pub(crate) fn follow_link(&self) -> Result<Self> {
+        let target =
+            fs::read_link(self.descriptor_path()).map_err(|error| Error::call("read the link", &self.path, error))?;
+        match Self::open(&self.directory().join(target)) {
+            Ok(place) => Ok(Self { path: self.path.clone(), ..place }),
+            Err(Error::NoDirectory { .. }) => Err(self.not_regular(DANGLING_LINK)),
+            Err(error) => Err(error.with_path(&self.path)),
+        }
+    }
+
+    /// The error that this kind of file is unsuitable.
+    pub(crate) fn not_regular(&self, kind: &'static str) -> Error {
+        Error::NotRegular { path: self.path.clone(), kind }
+    }
+
+    /// As the user named it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its name in its directory.
+    pub(crate) fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// The held directory.
+    pub(crate) fn directory(&self) -> PathBuf {
+        descriptor_path(&self.directory)
+    }
+
+    /// Where this process finds it.
+    pub(crate) fn descriptor_path(&self) -> PathBuf {
+        self.directory().join(&self.name)
+    }
+
+    /// Flushes its name: what is there survives a crash under it.
+    ///
+    /// # Errors
+    /// Those of fsync.
+    pub(crate) fn flush_name(&self) -> Result<()> {
+        let flushed = match File::open(self.directory()) {
+            // File systems flush the newest name of a file with it.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                File::open(self.descriptor_path()).and_then(|file| file.sync_all())
+            }
+            opened => opened.and_then(|directory| kelvin_sys::fs::flush_directory(&directory)),
+        };
+        flushed.map_err(|error| Error::call("flush the directory of", &self.path, error))
+    }
+
+    /// What is there, if anything. A link is not followed.
+    ///
+    /// # Errors
+    /// Those of stat; a link of another user but root; what another user has put where everybody may put something, as in /tmp.
+    /// The kernel has the same rules as options (`fs.protected_symlinks` and its kin of proc_sys_fs(5)).
+    pub(crate) fn lookup(&self) -> Result<Option<Metadata>> {
+        let failed = |error| Error::call("find", &self.path, error);
+        let found = match fs::symlink_metadata(self.descriptor_path()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found.map_err(failed)?,
+        };
+        let above = self.directory.metadata().map_err(failed)?;
+        let is_common = above.mode() & STICKY_BIT != 0 && above.mode() & SHARED_WRITE_BITS != 0;
+        let trusted = if found.is_symlink() { ROOT_UID } else { above.uid() };
+        if (is_common || found.is_symlink()) && ![effective_user(), trusted].contains(&found.uid()) {
+            return Err(Error::UntrustedOwner { path: self.path.clone(), user: found.uid() });
+        }
+        Ok(Some(found))
+    }
+
+    /// The regular file there, if there is anything.
+    fn lookup_regular(&self) -> Result<Option<Metadata>> {
+        let found = self.lookup()?;
+        match found.as_ref().and_then(special_kind) {
+            Some(kind) => Err(self.not_regular(kind)),
+            None => Ok(found),
+        }
+    }
+}
+
+/// A file that is being made. Dropped before it is finished, it is removed; an existing one is not touched until then.
+#[derive(Debug)]
+pub struct AtomicFile {
+    /// Other threads may write to it too.
+    file: Arc<File>,
+    /// Its first name.
+    temporary_path: TempPath,
+    /// Whether a lock shows to others that it is in use.
+    is_locked: bool,
+    place: Arc<PinnedPath>,
+    /// Its final permissions.
+    mode: u32,
+    /// Whether it may replace a file, and whether there is one.
+    may_replace: bool,
+    replaces: bool,
+    /// Whether all of it is on its device.
+    is_flushed: bool,
+}
+
+impl AtomicFile {
+    /// Makes an empty file beside its place. If there is a file already, the new one will replace it, with its owner and
+    /// permissions; or is refused, if nothing may be replaced.
+    ///
+    /// # Errors
+    /// Those of making a file; something there that is no regular file, may not be written, or may not be replaced.
+    pub fn create(place: &Arc<PinnedPath>, may_replace: bool) -> Result<Self> {
+        Self::create_among(&TemporaryFiles::in_directory(&place.directory()), place, may_replace)
+    }
+
+    /// The same as one of many, whose directory is already known.
+    ///
+    /// # Errors
+    /// As for [`AtomicFile::create`].
+    pub fn create_among(files: &TemporaryFiles, place: &Arc<PinnedPath>, may_replace: bool) -> Result<Self> {
+        let replaced = place.lookup_regular()?;
+        if replaced.is_some() {
+            check_replaced(place, may_replace)?;
+        }
+        let failed = |error| Error::call("make a file beside", &place.path, error);
+        let mode = if replaced.is_some() { PRIVATE_MODE } else { DEFAULT_MODE };
+        let (file, first) = files.create(mode).map_err(failed)?.into_parts();
+        let made = file.metadata().map_err(failed)?;
+        // Not every file system has permissions.
+        let _ = set_permissions(&file, PRIVATE_MODE);
+        Self { is_locked: files.are_local(), ..Self::new((file, first), place, may_replace) }
+            .with_owner_of(replaced, made)
+    }
+
+    fn new((file, first): (File, TempPath), place: &Arc<PinnedPath>, may_replace: bool) -> Self {
+        let (file, place) = (Arc::new(file), Arc::clone(place));
+        Self {
+            file,
+            temporary_path: first,
+            is_locked: true,
+            place,
+            mode: PRIVATE_MODE,
+            may_replace,
+            replaces: false,
+            is_flushed: false,
+        }
+    }
+
+    /// With owner and permissions of the file that it replaces, else with permissions as it was made.
+    fn with_owner_of(mut self, replaced: Option<Metadata>, made: Metadata) -> Result<Self> {
+        self.mode = replaced.as_ref().unwrap_or(&made).mode() & PERMISSION_BITS;
+        self.replaces = replaced.is_some();
+        let taken = replaced.map_or(Ok(()), |replaced| copy_owner(&self.file, &made, &replaced));
+        taken.map_err(|error| Error::call("keep the owner of", &self.place.path, error))?;
+        Ok(self)
+    }
+
+    /// Goes on with a file that [`AtomicFile::keep_partial`] left under this name, or makes an empty one. It is locked.
+    ///
+    /// # Errors
+    /// As for [`AtomicFile::create`]; something else under this name, or a file that is still being written.
+    pub fn resume(place: &Arc<PinnedPath>, left: &OsStr, may_replace: bool) -> Result<Self> {
+        let replaced = place.lookup_regular()?;
+        if replaced.is_some() {
+            check_replaced(place, may_replace)?;
+        }
+        let failed = |error| Error::call("go on with a part of", &place.path, error);
+        let path = place.directory().join(left);
+        let file = temporary_files::open_left_over(&path, PRIVATE_MODE).map_err(failed)?;
+        let first = TempPath::try_from_path(path).map_err(failed)?;
+        let usual = file.metadata().map_err(failed)?;
+        Self::new((file, first), place, may_replace).with_owner_of(replaced, usual)
+    }
+
+    /// Ends without finishing, and leaves the file under its temporary name, for [`AtomicFile::resume`].
+    pub fn keep_partial(mut self) {
+        self.temporary_path.disable_cleanup(true);
+        // A child that another thread has just forked holds it until it executes its program: then closing frees no lock. One that
+        // cannot be freed is freed then.
+        let _ = self.file.unlock();
+    }
+
+    /// The file to write to.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The same for other threads, which let it go before it is finished.
+    pub fn shared_file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Gives it these permissions in the end: for reading, writing and executing, and no others.
+    pub fn set_mode(&mut self, mode: u32) {
+        self.mode = mode & PERMISSION_BITS;
+    }
+
+    /// Gives it the permissions of a file that it is a copy of, less the umask, unless it replaces one: whoever may not read the original
+    /// shall not read the copy.
+    pub fn copy_mode(&mut self, original: u32) {
+        if !self.replaces {
+            // A new file is made without the right to execute: it is kept from those from whom the umask keeps the right to read.
+            let allowed = self.mode | (self.mode & READ_BITS) >> 2;
+            self.mode = original & PERMISSION_BITS & allowed;
+        }
+    }
+
+    /// That it can have so many bytes, holes among them: by this process's limit and the file system's.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the limit.
+    pub fn check_size(&self, bytes: u64) -> Result<()> {
+        let most = kelvin_sys::fs::max_file_size();
+        let most = most.map_err(|error| Error::call("query the file system of", &self.place.path, error))?;
+        if bytes > most {
+            return self.too_large(bytes, format!("a file of this process can have {most} at most (ulimit -f)"));
+        }
+        // To seek beyond a file system's largest file is an error (lseek(2); s_maxbytes of the kernel's super_block).
+        let mut file = self.file();
+        if file.seek(SeekFrom::Start(bytes)).and_then(|_| file.rewind()).is_err() {
+            return self.too_large(bytes, "its file system does not support files that large".to_owned());
+        }
+        Ok(())
+    }
+
+    fn too_large(&self, bytes: u64, why: String) -> Result<()> {
+        Err(Error::TooLarge { path: self.place.path.clone(), bytes, why })
+    }
+
+    /// That its file system has room for so many bytes. Where it compresses, that is unknown for content that may compress.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], with the room that there is.
+    pub fn check_free_space(&self, bytes: u64, is_incompressible: bool) -> Result<()> {
+        let look = |error| Error::call("query the file system of", &self.place.path, error);
+        match free_space(&self.place.directory(), is_incompressible).map_err(look)? {
+            Some(room) if bytes > room => self.too_large(bytes, format!("its file system has room for {room}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The file as it was when it was made: empty.
+    pub(crate) fn target(&self) -> Result<Target> {
+        Target::find(&self.temporary_path)
+    }
+
+    /// Whether there is a file that it will replace.
+    pub fn will_replace(&self) -> bool {
+        self.replaces
+    }
+
+    /// The file that is under its name now, and goes when this one gets it.
+    ///
+    /// # Errors
+    /// Those of stat; something there that is no regular file.
+    pub fn replaced_file(&self) -> Result<Option<Metadata>> {
+        self.place.lookup_regular()
+    }
+
+    /// Flushes all of it to its device.
+    ///
+    /// # Errors
+    /// Those of fsync.
+    pub fn flush(&mut self) -> Result<()> {
+        self.file.sync_all().map_err(|error| Error::call("flush", &self.place.path, error))?;
+        self.is_flushed = true;
+        Ok(())
+    }
+
+    /// Closes the whole file, and renames it to its place; where nothing was there it replaces nothing that came meanwhile, unless
+    /// that is allowed. A file that it replaces goes only once the new one is on its device: else a crash could take both (XFS and
+    /// Btrfs then leave an empty file).
+    ///
+    /// # Errors
+    /// Those of flushing, closing and renaming; something there that is no regular file. Then it is removed, and what is there stays.
+    pub fn commit(mut self) -> Result<()> {
+        let failed = |place: &PinnedPath, error: io::Error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::AlreadyExists { path: place.path.clone() },
+            _ => Error::call("put a file in the place of", &place.path, error),
+        };
+        set_permissions(&self.file, self.mode).map_err(|error| failed(&self.place, error))?;
+        if self.place.lookup_regular()?.is_some() && self.may_replace && !self.is_flushed {
+            self.flush()?;
+        }
+        let Self { file, temporary_path: mut first, is_locked, place, may_replace, .. } = self;
+        let lock = close_before_rename(file, is_locked).map_err(|error| Error::call("close", &place.path, error))?;
+        let last = place.descriptor_path();
+        let renamed = match may_replace {
+            true => fs::rename(&first, &last),
+            false => rename_noreplace::rename_noreplace(
+                PathAt::in_working_directory(&first),
+                PathAt::in_working_directory(&last),
+            )
+            .map_err(io::Error::from),
+        };
+        renamed.map_err(|error| failed(&place, error))?;
+        first.disable_cleanup(true);
+        drop(lock);
+        Ok(())
+    }
+}
+
+/// Closes a file, and returns what must stay open until it has its name. Where a lock keeps others from it, a duplicate is closed,
+/// which tells the same: no file system learns which of two descriptors is closed.
+fn close_before_rename(file: Arc<File>, is_locked: bool) -> io::Result<Option<Arc<File>>> {
+    match Arc::try_unwrap(file) {
+        Ok(file) if !is_locked => kelvin_sys::fs::close(file).map(|()| None),
+        Ok(file) => file.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(Arc::new(file))),
+        // Another thread has not let it go yet.
+        Err(shared) => shared.try_clone().and_then(kelvin_sys::fs::close).map(|()| Some(shared)),
+    }
+}
+
+/// Free bytes of a directory's file system, if known: one without a size, as a tmpfs can be, does not say, and one that
+/// compresses holds more of repeated data.
+fn free_space(directory: &Path, is_incompressible: bool) -> io::Result<Option<u64>> {
+    let is_known = is_incompressible || kelvin_sys::fs::kind(directory)?.stores_every_byte();
+    let room = kelvin_sys::fs::space(directory)?;
+    let free = if effective_user() == 0 { room.free_bytes } else { room.available_bytes };
+    Ok((is_known && room.total_bytes > 0).then_some(free))
+}
+
+/// That an existing file may be replaced. The rename needs write permission only to the directory: whoever may not write the
+/// file shall not replace it either.
+fn check_replaced(place: &PinnedPath, replace: bool) -> Result<()> {
+    if !replace {
+        return Err(Error::AlreadyExists { path: place.path.clone() });
+    }
+    let opened = File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(place.descriptor_path());
+    opened.map(drop).map_err(|error| Error::call("open", &place.path, error))
+}
+
+fn set_permissions(file: &File, rights: u32) -> io::Result<()> {
+    if file.metadata()?.mode() & PERMISSION_BITS == rights {
+        return Ok(());
+    }
+    file.set_permissions(Permissions::from_mode(rights))
+}
+
+/// Gives a file the owner of the one that it will replace.
+fn copy_owner(file: &File, made: &Metadata, replaced: &Metadata) -> io::Result<()> {
+    let owner = |of: &Metadata| (of.uid(), of.gid());
+    if owner(made) == owner(replaced) {
+        return Ok(());
+    }
+    fchown(file, Some(replaced.uid()), Some(replaced.gid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+
+    /// Names in a directory. Temporary ones are long.
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn place(path: &Path) -> Arc<PinnedPath> {
+        Arc::new(PinnedPath::open(path).unwrap())
+    }
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    #[test]
+    fn file_appears_only_on_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let place = place(&path);
+        drop(AtomicFile::create(&place, false).unwrap());
+        assert!(names(directory.path()).is_empty());
+        let file = AtomicFile::create(&place, false).unwrap();
+        file.file().write_all(b"whole").unwrap();
+        assert_eq!(
+            (path.exists(), names(directory.path()).len(), mode(&file.temporary_path)),
+            (false, 1, PRIVATE_MODE)
+        );
+        file.commit().unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names(directory.path()).len()), ("whole", 1));
+        // As any program would have made it.
+        fs::write(directory.path().join("usual"), "").unwrap();
+        assert_eq!(mode(&path), mode(&directory.path().join("usual")));
+    }
+
+    #[test]
+    fn partial_file_is_resumed_under_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = place(&directory.path().join("file"));
+        let left = OsStr::new(".left");
+        let begun = AtomicFile::resume(&place, left, false).unwrap();
+        begun.file().write_all(b"half").unwrap();
+        let busy = AtomicFile::resume(&place, left, false).unwrap_err();
+        assert!(busy.to_string().contains("another process"), "{busy}");
+        begun.keep_partial();
+        assert_eq!(names(directory.path()), [".left"]);
+        let mut again = AtomicFile::resume(&place, left, false).unwrap();
+        assert_eq!(fs::read(directory.path().join(".left")).unwrap(), b"half");
+        again.file().seek(SeekFrom::End(0)).unwrap();
+        again.file().write_all(b" and half").unwrap();
+        again.set_mode(0o640);
+        again.commit().unwrap();
+        assert_eq!(names(directory.path()), ["file"]);
+        assert_eq!((fs::read(place.path()).unwrap(), mode(place.path())), (b"half and half".to_vec(), 0o640));
+        drop(AtomicFile::resume(&place, left, true).unwrap());
+        assert_eq!(names(directory.path()), ["file"]);
+        // What somebody has put under this name is neither followed nor written.
+        symlink(directory.path().join("file"), directory.path().join(".left")).unwrap();
+        assert!(AtomicFile::resume(&place, left, true).is_err() && directory.path().join(".left").is_symlink());
+    }
+
+    #[test]
+    fn replaced_file_keeps_mode_until_commit() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, "old").unwrap();
+        fs::hard_link(&path, directory.path().join("other")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o4640)).unwrap();
+        let place = place(&path);
+        assert!(matches!(AtomicFile::create(&place, false), Err(Error::AlreadyExists { .. })));
+
+        let file = AtomicFile::create(&place, true).unwrap();
+        let other = AtomicFile::create(&place, true).unwrap();
+        file.file().write_all(b"new").unwrap();
+        assert_eq!((names(directory.path()).len(), fs::read_to_string(&path).unwrap().as_str()), (4, "old"));
+        drop(other);
+        file.commit().unwrap();
+        assert_eq!((names(directory.path()), mode(&path)), (vec!["file".into(), "other".into()], 0o640));
+        let content = |name| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!((content("file").as_str(), content("other").as_str()), ("new", "old"));
+    }
+
+    #[test]
+    fn concurrent_file_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let place = place(&path);
+        let [first, second, third] = [false, true, true].map(|replace| AtomicFile::create(&place, replace).unwrap());
+        second.commit().unwrap();
+        assert!(matches!(first.commit(), Err(Error::AlreadyExists { .. })));
+        fs::remove_file(&path).unwrap();
+        symlink("/dev/null", &path).unwrap();
+        assert!(third.commit().unwrap_err().to_string().contains("file is a symbolic link"));
+        assert_eq!((names(directory.path()), path.is_symlink()), (vec!["file".into()], true));
+    }
+
+    /// Whoever may rename the directory meanwhile does not choose where the file goes.
+    #[test]
+    fn swapped_directory_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let [named, moved, theirs] = ["named", "moved", "theirs"].map(|name| directory.path().join(name));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("file"), "theirs").unwrap();
+        let place = place(&named.join("file"));
+        let file = AtomicFile::create(&place, true).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&theirs, &named).unwrap();
+        file.commit().unwrap();
+        assert_eq!((names(&moved), names(&theirs)), (vec!["file".to_owned()], vec!["file".to_owned()]));
+        assert_eq!(fs::read_to_string(theirs.join("file")).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn directories_and_special_files_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let link = directory.path().join("link");
+        symlink("elsewhere", &link).unwrap();
+        for replace in [false, true] {
+            let says = |path: &Path| {
+                let made =
+                    PinnedPath::open(path).and_then(|place| AtomicFile::create(&Arc::new(place), replace).map(drop));
+                made.unwrap_err().to_string()
+            };
+            assert!(says(&link).contains("is a symbolic link"));
+            assert!(says(directory.path()).contains("is a directory"));
+            assert!(says(Path::new("/dev/null")).contains("is a character device"));
+            for name in ["/", "..", "new/", "new/."] {
+                assert!(says(&directory.path().join(name)).contains("is the name of a directory"), "{name}");
+            }
+            assert!(says(&directory.path().join("no/file")).contains("there is no directory"));
+            assert!(says(&directory.path().join("x".repeat(256))).contains("too long"));
+        }
+        assert_eq!(names(directory.path()), ["link"]);
+        // The longest name leaves no room for one derived from it.
+        let longest = directory.path().join("x".repeat(255));
+        AtomicFile::create(&place(&longest), false).unwrap().commit().unwrap();
+        assert!(longest.exists());
+    }
+}

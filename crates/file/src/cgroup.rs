@@ -1,0 +1,383 @@
+//! A control group of kelvin's own, in which work runs under a known limit; removed when dropped.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::{Error, Result};
+
+/// What a group limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Time on CPUs.
+    Cpu,
+    /// Memory, pages of files included.
+    Memory,
+    /// What block devices move.
+    BlockIo,
+}
+
+impl Controller {
+    /// Its name in each version of control groups.
+    fn name(self, version: u32) -> &'static str {
+        match (self, version) {
+            (Self::Cpu, _) => "cpu",
+            (Self::Memory, _) => "memory",
+            (Self::BlockIo, 1) => "blkio",
+            (Self::BlockIo, _) => "io",
+        }
+    }
+}
+
+/// A control group of this process's own.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    version: u32,
+    /// The group that this process was in before.
+    previous_group: PathBuf,
+}
+
+/// Prefix of the names of kelvin's groups; the controller, the process and a number follow.
+const CGROUP_PREFIX: &str = "kelvin-";
+/// How many groups this process has made: each has a number.
+static CGROUP_COUNTER: AtomicU32 = AtomicU32::new(0);
+
+impl Cgroup {
+    /// Makes a group: below the one of this process or, where that cannot have any with this controller (version 2), below its
+    /// nearest ancestor that can. Groups left behind by killed processes are removed first.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`], with what would be needed.
+    pub fn create(controller: Controller) -> Result<Self> {
+        Self::create_below(&own_location(controller)?, controller)
+    }
+
+    fn create_below(place: &CgroupLocation, controller: Controller) -> Result<Self> {
+        let parent = place.parent(controller.name(place.version)).map_err(Error::CgroupUnavailable)?;
+        sweep_below(&parent);
+        let number = CGROUP_COUNTER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{CGROUP_PREFIX}{}-{}-{number}", controller.name(place.version), std::process::id());
+        let path = parent.join(name);
+        fs::create_dir(&path).map_err(|error| {
+            Error::CgroupUnavailable(format!("cannot make one in {} (root only): {error}", parent.display()))
+        })?;
+        Ok(Self { path, version: place.version, previous_group: place.group.clone() })
+    }
+
+    /// 1 or 2.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file to which a process writes to enter the group.
+    pub fn procs_file(&self) -> PathBuf {
+        self.path.join("cgroup.procs")
+    }
+
+    /// Moves this process into it, until it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn enter(&self) -> Result<()> {
+        enter_cgroup(&self.procs_file())
+    }
+
+    /// Limits the group to so many microseconds on CPUs in each period of so many.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn limit_cpu(&self, microseconds: u64, period: Duration) -> Result<()> {
+        let period = period.as_micros();
+        match self.version {
+            1 => {
+                self.write_file("cpu.cfs_period_us", &period.to_string())?;
+                self.write_file("cpu.cfs_quota_us", &microseconds.to_string())
+            }
+            _ => self.write_file("cpu.max", &format!("{microseconds} {period}")),
+        }
+    }
+
+    /// Limits the memory of the group, pages of files included.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn limit_memory(&self, bytes: u64) -> Result<()> {
+        let file = if self.version == 1 { "memory.limit_in_bytes" } else { "memory.max" };
+        self.write_file(file, &bytes.to_string())
+    }
+
+    /// Limits the group's reads from a block device, given as `major:minor`, in bytes per second.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn limit_read_rate(&self, device: &str, bytes_per_second: u64) -> Result<()> {
+        match self.version {
+            1 => self.write_file("blkio.throttle.read_bps_device", &format!("{device} {bytes_per_second}")),
+            _ => self.write_file("io.max", &format!("{device} rbps={bytes_per_second}")),
+        }
+    }
+
+    /// Bytes that the group has read from a block device, by its own count.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn bytes_read(&self, device: &str) -> Result<u64> {
+        let file = self.path.join(if self.version == 1 { "blkio.throttle.io_service_bytes" } else { "io.stat" });
+        let text = fs::read_to_string(&file)
+            .map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", file.display())))?;
+        Ok(bytes_read(&text, device))
+    }
+
+    /// How many of its processes the kernel has killed because its memory was used up, by its own count.
+    ///
+    /// # Errors
+    /// [`Error::CgroupUnavailable`].
+    pub fn oom_kill_count(&self) -> Result<u64> {
+        let file = self.path.join(if self.version == 1 { "memory.oom_control" } else { "memory.events" });
+        let text = fs::read_to_string(&file)
+            .map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", file.display())))?;
+        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+        count.ok_or_else(|| Error::CgroupUnavailable(format!("{} does not tell what was killed", file.display())))
+    }
+
+    fn write_file(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.path.join(file);
+        let refused =
+            |error| Error::CgroupUnavailable(format!("cannot write '{value}' to {}: {error}", path.display()));
+        fs::write(&path, value).map_err(refused)
+    }
+}
+
+/// The directory of the group of this process in the hierarchy of a controller.
+///
+/// # Errors
+/// [`Error::CgroupUnavailable`].
+pub fn own_cgroup(controller: Controller) -> Result<PathBuf> {
+    own_location(controller).map(|place| place.group)
+}
+
+/// Where this process is in the hierarchy of a controller.
+fn own_location(controller: Controller) -> Result<CgroupLocation> {
+    let read =
+        |path: &str| fs::read_to_string(path).map_err(|error| Error::CgroupUnavailable(format!("{path}: {error}")));
+    let (membership, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
+    locate(&membership, &mounts, controller).map_err(Error::CgroupUnavailable)
+}
+
+/// Moves this process into the group whose file of processes this is.
+///
+/// # Errors
+/// [`Error::CgroupUnavailable`].
+pub fn enter_cgroup(door: &Path) -> Result<()> {
+    // 0 is the process that writes.
+    fs::write(door, "0").map_err(|error| Error::CgroupUnavailable(format!("cannot enter {}: {error}", door.display())))
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let own = std::process::id().to_string();
+        if fs::read_to_string(self.procs_file()).is_ok_and(|inside| inside.lines().any(|one| one == own)) {
+            let _ = enter_cgroup(&self.previous_group.join("cgroup.procs"));
+        }
+        remove_cgroup(&self.path);
+    }
+}
+
+/// Removes a group, waiting shortly if needed: the kernel may count one as busy for a moment after its last process left or
+/// ended.
+fn remove_cgroup(path: &Path) {
+    for _ in 0..100 {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => std::thread::sleep(Duration::from_millis(2)),
+            _ => return,
+        }
+    }
+}
+
+/// Removes groups left behind by killed processes, for whoever started and ended them.
+pub fn remove_dead_cgroups() {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let (membership, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
+    for controller in [Controller::Cpu, Controller::Memory, Controller::BlockIo] {
+        // Where no group can be made, none was left behind.
+        let Ok(place) = locate(&membership, &mounts, controller) else { continue };
+        let Ok(parent) = place.parent(controller.name(place.version)) else { continue };
+        sweep_below(&parent);
+    }
+}
+
+/// Removes kelvin's groups whose process is gone; one with another process in it cannot be removed.
+fn sweep_below(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = owner_process(&name.to_string_lossy()) else { continue };
+        if !Path::new(&format!("/proc/{process}")).exists() {
+            remove_cgroup(&entry.path());
+        }
+    }
+}
+
+/// The process that made a group of this name, if it is kelvin's.
+fn owner_process(name: &str) -> Option<u32> {
+    let (controller, process) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
+    // Groups of former versions have no number.
+    let process = process.split_once('-').map_or(process, |(process, _)| process);
+    let known = [Controller::Cpu, Controller::Memory, Controller::BlockIo];
+    let is_known = known.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
+    process.parse().ok().filter(|&process| is_known && process > 0)
+}
+
+/// The group of a process in the hierarchy of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CgroupLocation {
+    version: u32,
+    mount: PathBuf,
+    group: PathBuf,
+}
+
+impl CgroupLocation {
+    /// The group below which one can be made that has the controller.
+    fn parent(&self, controller: &str) -> std::result::Result<PathBuf, String> {
+        if self.version == 1 {
+            return Ok(self.group.clone());
+        }
+        // A group with processes delegates no controller (version 2, "no internal process constraint"), but one of its
+        // ancestors does, or it would have none itself.
+        let around = self.group.ancestors().take_while(|path| path.starts_with(&self.mount));
+        let hands_on = |path: &&Path| {
+            fs::read_to_string(path.join("cgroup.subtree_control"))
+                .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
+        };
+        around.into_iter().find(hands_on).map(Path::to_owned).ok_or_else(|| {
+            format!("no control group around {} delegates its controller '{controller}'", self.group.display())
+        })
+    }
+}
+
+/// Finds the group of a process in the texts of /proc/self/cgroup and /proc/self/mountinfo.
+fn locate(membership: &str, mounts: &str, controller: Controller) -> std::result::Result<CgroupLocation, String> {
+    let v1 = membership.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        controllers.split(',').any(|one| one == controller.name(1)).then_some((path, 1))
+    });
+    let v2 = || membership.lines().find_map(|line| Some((line.strip_prefix("0::")?, 2)));
+    let (path, version) = v1.or_else(v2).ok_or("this process is in no group with the controller")?;
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut fields = after.split(' ');
+        let (kind, options) = (fields.next()?, fields.nth(1)?);
+        let wanted = match version {
+            1 => kind == "cgroup" && options.split(',').any(|option| option == controller.name(1)),
+            _ => kind == "cgroup2",
+        };
+        let mut fields = before.split(' ').skip(3);
+        wanted.then(|| Some((fields.next()?, fields.next()?))).flatten()
+    });
+    let (root, target) =
+        mount.ok_or_else(|| format!("the hierarchy of '{}' is not mounted", controller.name(version)))?;
+    // A mount may show a part of the hierarchy only.
+    let inner = if root == "/" { path } else { path.strip_prefix(root).unwrap_or("") };
+    let mount = PathBuf::from(target);
+    Ok(CgroupLocation { version, group: mount.join(inner.trim_start_matches('/')), mount })
+}
+
+/// The bytes that a group has read from a device, in either version's list: `7:0 Read 4096` or `7:0 rbytes=4096 ...`. A device
+/// that it never used is not listed.
+fn bytes_read(text: &str, device: &str) -> u64 {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' '));
+    let count = |line: &str| {
+        let mut fields = line.split_ascii_whitespace();
+        match line.strip_prefix("Read ") {
+            Some(bytes) => bytes.trim().parse().ok(),
+            None => fields.find_map(|field| field.strip_prefix("rbytes="))?.parse().ok(),
+        }
+    };
+    lines.filter_map(count).next().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "30 25 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                          32 25 0:28 /docker/x /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n\
+                          31 25 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn cgroup_is_located_in_both_versions() {
+        let found = |membership, controller| locate(membership, MOUNTS, controller);
+        let path = |place: &CgroupLocation| place.group.display().to_string();
+        let v1 = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::Memory).unwrap();
+        assert_eq!((path(&v1).as_str(), v1.version), ("/sys/fs/cgroup/memory/jobs", 1));
+        assert_eq!(v1.parent("memory").unwrap(), v1.group);
+        let part = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::BlockIo).unwrap();
+        assert_eq!(path(&part), "/sys/fs/cgroup/blkio/y");
+        let v2 = found("0::/user.slice/a\n", Controller::BlockIo).unwrap();
+        assert_eq!((path(&v2).as_str(), v2.version), ("/sys/fs/cgroup/unified/user.slice/a", 2));
+        assert!(found("", Controller::Memory).unwrap_err().contains("in no group"));
+        assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("'io' is not mounted"));
+    }
+
+    #[test]
+    fn v2_cgroup_needs_delegated_controller() {
+        let mount = tempfile::tempdir().unwrap();
+        let group = mount.path().join("user.slice/session");
+        fs::create_dir_all(&group).unwrap();
+        let place = CgroupLocation { version: 2, mount: mount.path().into(), group: group.clone() };
+        let hand_on = |path: &Path, text: &str| fs::write(path.join("cgroup.subtree_control"), text).unwrap();
+        hand_on(mount.path(), "cpu io memory pids\n");
+        hand_on(&group, "\n");
+        hand_on(&mount.path().join("user.slice"), "memory pids\n");
+        assert_eq!(place.parent("memory").unwrap(), mount.path().join("user.slice"));
+        assert_eq!(place.parent("io").unwrap(), mount.path());
+        assert!(place.parent("cpuset").unwrap_err().contains("delegates its controller 'cpuset'"));
+    }
+
+    #[test]
+    fn only_dead_process_cgroups_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = CgroupLocation { version: 1, mount: parent.path().into(), group: parent.path().into() };
+        let of_others = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
+        for name in
+            of_others.iter().chain(&["memory-4194999", "cpu-4194999-7"].map(|dead| format!("{CGROUP_PREFIX}{dead}")))
+        {
+            fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        let group = Cgroup::create_below(&place, Controller::Memory).unwrap();
+        group.limit_memory(1 << 30).unwrap();
+        assert_eq!(fs::read_to_string(group.path.join("memory.limit_in_bytes")).unwrap(), "1073741824");
+        let alive = group.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(alive.starts_with(&format!("{CGROUP_PREFIX}memory-{}-", std::process::id())), "{alive}");
+        let mut left: Vec<String> = fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected: Vec<String> = of_others.into_iter().chain([alive]).collect();
+        expected.sort();
+        assert_eq!(left, expected);
+        let another = Cgroup::create_below(&place, Controller::Memory).unwrap();
+        assert_ne!(another.path(), group.path());
+        // An ordinary directory, unlike a group, is not removed with files in it.
+        fs::remove_file(group.path.join("memory.limit_in_bytes")).unwrap();
+        let path = group.path.clone();
+        drop(group);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn bytes_read_parses_both_versions() {
+        let v1 = "7:0 Read 4096\n7:0 Write 8\n7:0 Sync 4096\n7:0 Total 4104\n254:0 Read 5\nTotal 4109\n";
+        assert_eq!((bytes_read(v1, "7:0"), bytes_read(v1, "254:0"), bytes_read(v1, "7:1")), (4096, 5, 0));
+        let v2 = "7:0 rbytes=4096 wbytes=8 rios=1 wios=1 dbytes=0 dios=0\n254:0 rbytes=5 wbytes=0\n";
+        assert_eq!((bytes_read(v2, "7:0"), bytes_read(v2, "254:0"), bytes_read(v2, "7")), (4096, 5, 0));
+    }
+}

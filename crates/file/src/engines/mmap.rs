@@ -1,0 +1,129 @@
+//! A mapping of the file, copied out of block by block, or read in place.
+
+use std::fs::File;
+use std::ops::Range;
+
+use kelvin_sys::mapping::{FileMapping, is_unmappable};
+use kelvin_sys::sigbus::SigbusGuard;
+
+use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
+use crate::observer::Observer;
+use crate::target::Target;
+use crate::{Error, Result};
+
+/// Bytes mapped ahead at a time: a huge page, of which the kernel may map a file's large folios at once.
+const POPULATE_WINDOW: usize = 2 << 20;
+
+/// EFAULT of errno(3) on Linux: nothing backs a part of the mapping.
+const EFAULT: i32 = 14;
+
+/// How the pages of a mapping are read.
+pub(crate) struct MmapOptions {
+    /// Whether they are mapped ahead.
+    pub populate: bool,
+    /// Bytes into which each block is copied; none to look at it in place.
+    pub buffer: usize,
+    /// The order that the kernel is told.
+    pub order: BlockOrder,
+}
+
+/// A mapping, and a buffer for one block.
+#[derive(Debug)]
+pub(crate) struct MmapEngine {
+    target: Target,
+    /// Guards the mapping, and so is dropped before it. Both are missing for an empty file, which has no mapping.
+    mapping: Option<(SigbusGuard, FileMapping)>,
+    /// Empty if blocks are read in place.
+    buffer: Vec<u8>,
+    populate: bool,
+    /// The part that was mapped ahead last.
+    populated: Range<usize>,
+    /// The bounds of all requests since the mapping was made or unmapped.
+    touched: Range<usize>,
+}
+
+impl MmapEngine {
+    pub(crate) fn new(target: Target, file: &File, reading: MmapOptions) -> Result<Self> {
+        let failed = |error| Error::call("map", target.path(), error);
+        let bytes = usize::try_from(target.bytes()).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+        let view = match bytes {
+            0 => None,
+            _ => {
+                let mapping = FileMapping::whole(file, bytes).map_err(|error| match is_unmappable(&error) {
+                    true => Error::MmapUnsupported { path: target.path().to_owned() },
+                    false => failed(error),
+                })?;
+                match reading.order {
+                    BlockOrder::Sequential => mapping.advise_sequential(),
+                    BlockOrder::Random { .. } => mapping.advise_random(),
+                }
+                .map_err(failed)?;
+                Some((SigbusGuard::over(mapping.address(), mapping.len()).map_err(failed)?, mapping))
+            }
+        };
+        let buffer = vec![0; reading.buffer];
+        Ok(Self { target, mapping: view, buffer, populate: reading.populate, populated: 0..0, touched: 0..0 })
+    }
+
+    pub(crate) fn unmap_pages(&mut self) -> Result<()> {
+        self.populated = 0..0;
+        let touched = std::mem::take(&mut self.touched);
+        let Some((_, mapping)) = self.mapping.as_ref().filter(|_| !touched.is_empty()) else { return Ok(()) };
+        // Whole windows: more may have been mapped than requested.
+        let start = touched.start / POPULATE_WINDOW * POPULATE_WINDOW;
+        let end = touched.end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
+        mapping
+            .unmap_pages(start, end - start)
+            .map_err(|error| Error::call("unmap the pages of", self.target.path(), error))
+    }
+
+    pub(crate) fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
+        let Some((guard, mapping)) = &self.mapping else { return Ok(()) };
+        let (start, end) = (requests.range().start as usize, requests.range().end as usize);
+        self.touched = match self.touched.is_empty() {
+            true => start..end,
+            false => self.touched.start.min(start)..self.touched.end.max(end),
+        };
+        for request in requests {
+            let stamp = observer.begin();
+            let offset = request.offset as usize;
+            let end = offset + request.bytes;
+            if self.populate && !(self.populated.start <= offset && end <= self.populated.end) {
+                let start = offset / POPULATE_WINDOW * POPULATE_WINDOW;
+                let until = end.next_multiple_of(POPULATE_WINDOW).min(mapping.len());
+                match mapping.populate(start, until - start) {
+                    Ok(()) => self.populated = start..until,
+                    Err(error) if error.raw_os_error() == Some(EFAULT) => {
+                        return Err(truncated_error(&self.target, request));
+                    }
+                    Err(error) => return Err(self.target.read_error(request.offset, until - start, error)),
+                }
+            }
+            let block = mapping.part(offset, request.bytes);
+            let ended = if self.buffer.is_empty() {
+                observer.end(stamp, request, block)
+            } else {
+                let copy = &mut self.buffer[..request.bytes];
+                copy.copy_from_slice(block);
+                observer.end(stamp, request, copy)
+            };
+            if guard.has_faulted() {
+                return Err(truncated_error(&self.target, request));
+            }
+            if ended.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why pages of a mapping are missing: the file has become shorter, or its device failed to read them. The kernel does not
+/// distinguish the two.
+fn truncated_error(target: &Target, request: BlockRequest) -> Error {
+    if std::fs::metadata(target.path()).is_ok_and(|found| found.len() < target.bytes()) {
+        return target.truncated(request.offset);
+    }
+    let why = std::io::Error::other("Input/output error: its pages could not be read");
+    target.read_error(request.offset, request.bytes, why)
+}

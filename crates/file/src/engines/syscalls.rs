@@ -1,0 +1,204 @@
+//! One system call a block: read, pread, readv; write, pwrite.
+
+use std::fs::File;
+use std::io::{ErrorKind, IoSliceMut, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+use kelvin_sys::fork_image::resident_around;
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::uring::IoDirection;
+
+use crate::block_requests::{BlockRequest, BlockRequests};
+use crate::observer::Observer;
+use crate::target::{Access, Target};
+use crate::{Error, Result};
+
+/// Parts of the buffer that readv fills at once.
+const READV_PARTS: usize = 4;
+
+/// The system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IoCall {
+    Read,
+    Pread,
+    Readv,
+    Write,
+    Pwrite,
+}
+
+impl IoCall {
+    fn direction(self) -> IoDirection {
+        match self {
+            Self::Read | Self::Pread | Self::Readv => IoDirection::Read,
+            Self::Write | Self::Pwrite => IoDirection::Write,
+        }
+    }
+}
+
+/// A file, and a buffer for one block.
+#[derive(Debug)]
+pub(crate) struct SyscallEngine {
+    target: Target,
+    file: File,
+    call: IoCall,
+    buffer: Arena,
+    /// Unit to which lengths are rounded up: 1, or that of direct I/O.
+    alignment: usize,
+    /// Offset of the next call that has none of its own.
+    position: u64,
+    /// The pages that were asked for.
+    pages: PagePolicy,
+}
+
+/// Whether a call reads or writes.
+struct FileCursor<'a> {
+    file: &'a File,
+    position: &'a mut u64,
+    offset: u64,
+}
+
+impl SyscallEngine {
+    pub(crate) fn new(
+        (call, target, file): (IoCall, Target, File),
+        (block, access, pages): (usize, Access, PagePolicy),
+    ) -> Result<Self> {
+        let alignment = io_alignment(&target, block, access)?;
+        let whole = BlockRequest { offset: 0, bytes: block };
+        let failed = |error| target.io_error(call.direction(), whole, error);
+        let buffer = Arena::populated(block, pages).map_err(failed)?;
+        Ok(Self { target, file, call, buffer, alignment, position: 0, pages })
+    }
+
+    /// What was done that the settings do not say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        missing_huge_pages_note(&self.buffer, self.pages).into_iter().collect()
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The buffer, to fill before the first request.
+    pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_mut_slice()
+    }
+
+    /// Makes requests; `prepare` is given the buffer of each before its time begins.
+    pub(crate) fn run_requests<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+        prepare: impl FnMut(BlockRequest, &mut [u8]),
+    ) -> Result<()> {
+        // Each loop is compiled for its call.
+        match self.call {
+            IoCall::Read => self.run_requests_with(requests, observer, prepare, read_block),
+            IoCall::Readv => self.run_requests_with(requests, observer, prepare, readv_block),
+            IoCall::Pread => self.run_requests_with(requests, observer, prepare, pread_block),
+            IoCall::Write => self.run_requests_with(requests, observer, prepare, write_block),
+            IoCall::Pwrite => self.run_requests_with(requests, observer, prepare, pwrite_block),
+        }
+    }
+
+    #[inline(always)]
+    fn run_requests_with<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+        mut prepare: impl FnMut(BlockRequest, &mut [u8]),
+        call: impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
+    ) -> Result<()> {
+        for request in requests {
+            let asked = request.bytes.next_multiple_of(self.alignment);
+            prepare(request, &mut self.buffer.as_mut_slice()[..asked]);
+            let stamp = observer.begin();
+            self.complete_request(request, asked, &call)?;
+            if observer.end(stamp, request, &self.buffer.as_slice()[..request.bytes]).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves all of a request, in one call unless the file system moves less at a time.
+    #[inline(always)]
+    fn complete_request(
+        &mut self,
+        request: BlockRequest,
+        asked: usize,
+        call: &impl Fn(&mut FileCursor<'_>, &mut [u8]) -> std::io::Result<usize>,
+    ) -> Result<()> {
+        let mut moved = 0;
+        while moved < request.bytes {
+            let part = BlockRequest { offset: request.offset + moved as u64, bytes: asked - moved };
+            let mut at = FileCursor { file: &self.file, position: &mut self.position, offset: part.offset };
+            match call(&mut at, &mut self.buffer.as_mut_slice()[moved..asked]) {
+                Ok(0) => return Err(self.target.zero_bytes_error(self.call.direction(), part)),
+                Ok(count) => moved += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.target.io_error(self.call.direction(), part, error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn pread_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at.file.read_at(buffer, at.offset)
+}
+
+fn read_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at_cursor(at, |mut file| file.read(buffer))
+}
+
+fn readv_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let part = buffer.len().div_ceil(READV_PARTS).max(1);
+    let (first, rest) = buffer.split_at_mut(part.min(buffer.len()));
+    let (second, rest) = rest.split_at_mut(part.min(rest.len()));
+    let (third, fourth) = rest.split_at_mut(part.min(rest.len()));
+    let mut parts = [first, second, third, fourth].map(IoSliceMut::new);
+    at_cursor(at, |mut file| file.read_vectored(&mut parts))
+}
+
+#[inline(always)]
+fn pwrite_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at.file.write_at(buffer, at.offset)
+}
+
+fn write_block(at: &mut FileCursor<'_>, buffer: &mut [u8]) -> std::io::Result<usize> {
+    at_cursor(at, |mut file| file.write(buffer))
+}
+
+/// Reads or writes at the file's offset, after a seek if that is elsewhere.
+#[inline(always)]
+fn at_cursor(at: &mut FileCursor<'_>, call: impl FnOnce(&File) -> std::io::Result<usize>) -> std::io::Result<usize> {
+    if *at.position != at.offset {
+        let mut file = at.file;
+        file.seek(SeekFrom::Start(at.offset))?;
+    }
+    let moved = call(at.file)?;
+    *at.position = at.offset + moved as u64;
+    Ok(moved)
+}
+
+/// That a buffer has no huge page, though they were asked for.
+pub(super) fn missing_huge_pages_note(buffer: &Arena, asked: PagePolicy) -> Option<String> {
+    let has_none =
+        asked == PagePolicy::Huge && resident_around(buffer.address()).is_ok_and(|resident| resident.huge == 0);
+    has_none.then(|| "huge pages were asked for, and the kernel gave the buffer base pages".to_owned())
+}
+
+/// Unit to which lengths are rounded up: 1, or a file's alignment for direct I/O, which `block` must have.
+pub(super) fn io_alignment(target: &Target, block: usize, access: Access) -> Result<usize> {
+    let alignment = match access {
+        Access::Buffered => 1,
+        Access::Direct => target.alignment()? as usize,
+    };
+    if block == 0 || !block.is_multiple_of(alignment) {
+        let why = format!("{block} bytes cannot go past the page cache: they must be a multiple of {alignment}");
+        return Err(Error::setting("block", why));
+    }
+    Ok(alignment)
+}

@@ -1,0 +1,351 @@
+//! The fastest way of reading a file, and its number of threads, found while the file is read.
+//!
+//! Pure: it receives the time of each piece of the file, and says how to read the next one. Each thread reads pieces in every
+//! way in turn, then goes on with the best one; when all have done so there are twice as many threads, until that is no faster.
+//! No thread waits for another.
+
+use kelvin_stats::median;
+
+/// Times that each thread tries each way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TrialRounds {
+    /// To have buffers and mappings made.
+    pub(crate) warm_up: usize,
+    /// Of which the median counts.
+    pub(crate) counted: usize,
+}
+
+/// How much faster another way must be than the one remembered or found first, or a number of threads than half of it: an equal
+/// one is not worth a change.
+const MIN_SPEEDUP: f64 = 1.05;
+
+/// A thread's next piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PieceAssignment {
+    /// The way, by its place among the candidates.
+    pub(crate) method: usize,
+    /// Whether it is a part of the search.
+    pub(crate) is_trial: bool,
+    stage: u32,
+    is_counted: bool,
+}
+
+/// A search over so many ways and up to so many threads.
+#[derive(Clone, Debug)]
+pub(crate) struct MethodSearch {
+    /// Rates of the pieces read in each way by this number of threads, in bytes a nanosecond; none for an unavailable way.
+    method_rates: Vec<Option<Vec<f64>>>,
+    rounds: TrialRounds,
+    best: usize,
+    threads: u32,
+    max_threads: u32,
+    stage: u32,
+    /// Pieces that each thread has begun and ended in this stage.
+    begun: Vec<usize>,
+    ended: Vec<usize>,
+    /// The setting before the last growth, and its rate.
+    previous_best: Option<(usize, u32, f64)>,
+    is_finished: bool,
+    /// Whether it has ended by its trials, and not because there was nothing to try.
+    is_conclusive: bool,
+}
+
+impl MethodSearch {
+    /// Begins with this way and number of threads.
+    pub(crate) fn new(ways: usize, rounds: TrialRounds, (way, threads): (usize, u32), most: u32) -> Self {
+        let mut search = Self {
+            method_rates: vec![Some(Vec::new()); ways],
+            rounds,
+            best: way,
+            threads: threads.clamp(1, most.max(1)),
+            max_threads: most.max(1),
+            stage: 0,
+            begun: Vec::new(),
+            ended: Vec::new(),
+            previous_best: None,
+            is_finished: false,
+            is_conclusive: false,
+        };
+        search.start_stage();
+        search
+    }
+
+    /// The way that is best so far.
+    pub(crate) fn best(&self) -> usize {
+        self.best
+    }
+
+    /// Threads that are to read now.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Whether it has ended by itself: its setting is a result.
+    pub(crate) fn is_conclusive(&self) -> bool {
+        self.is_conclusive
+    }
+
+    /// Reports that there can be no more than so many threads.
+    pub(crate) fn limit_threads(&mut self, threads: u32) {
+        self.max_threads = threads.clamp(1, self.max_threads);
+        if self.threads > self.max_threads {
+            // What was tried with fewer is what there is to go back to.
+            self.previous_best = self.previous_best.filter(|&(_, before, _)| before < self.max_threads);
+            self.threads = self.max_threads;
+            self.start_stage();
+        }
+    }
+
+    /// Ends it before it has begun: its setting is the initial one.
+    pub(crate) fn skip(&mut self) {
+        self.is_finished = true;
+    }
+
+    /// Pieces that the stage with this number of threads takes.
+    pub(crate) fn stage_pieces(&self, threads: u32) -> u64 {
+        self.trials_per_thread() as u64 * u64::from(threads)
+    }
+
+    /// Threads of the stage after this one.
+    fn more_threads(&self) -> u32 {
+        self.threads.saturating_mul(2).min(self.max_threads)
+    }
+
+    /// A thread's next piece; nothing if it is one too many.
+    pub(crate) fn next_piece(&mut self, thread: u32) -> Option<PieceAssignment> {
+        if thread >= self.threads {
+            return None;
+        }
+        let begun = if self.is_finished { usize::MAX } else { self.begun[thread as usize] };
+        let there: Vec<usize> = (0..self.method_rates.len()).filter(|&way| self.method_rates[way].is_some()).collect();
+        if begun >= self.trials_per_thread() || there.is_empty() {
+            return Some(PieceAssignment { method: self.best, is_trial: false, stage: self.stage, is_counted: false });
+        }
+        self.begun[thread as usize] += 1;
+        // Every thread begins with another way, so that the shared hardware is tried in all ways at once.
+        let way = there[(begun + thread as usize) % there.len()];
+        Some(PieceAssignment {
+            method: way,
+            is_trial: true,
+            stage: self.stage,
+            is_counted: begun / there.len() >= self.rounds.warm_up,
+        })
+    }
+
+    /// Reports that a way is unavailable; whether there is another one.
+    pub(crate) fn drop_method(&mut self, way: usize) -> bool {
+        // Another thread may have reported it already.
+        if self.method_rates[way].take().is_some() {
+            // The counts would not come out even: the stage begins anew.
+            self.start_stage();
+        }
+        match self.method_rates.iter().position(Option::is_some) {
+            Some(first) => {
+                if self.best == way {
+                    self.best = first;
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Reports a piece, with its rate. `room`: whether the rest of the file is enough for so many more pieces.
+    pub(crate) fn record_piece(&mut self, thread: u32, turn: PieceAssignment, rate: f64, room: impl Fn(u64) -> bool) {
+        if self.is_finished || turn.stage != self.stage || !turn.is_trial {
+            return;
+        }
+        if let Some(Some(rates)) = self.method_rates.get_mut(turn.method).filter(|_| turn.is_counted) {
+            rates.push(rate);
+        }
+        self.ended[thread as usize] += 1;
+        if self.ended.iter().all(|&ended| ended >= self.trials_per_thread()) {
+            self.end_stage(room);
+        }
+    }
+
+    /// The number of threads has been tried in every way.
+    fn end_stage(&mut self, room: impl Fn(u64) -> bool) {
+        let rate = |way: usize| {
+            self.method_rates[way].as_ref().filter(|rates| !rates.is_empty()).map_or(0.0, |rates| median(rates))
+        };
+        let first = (self.best, rate(self.best) * MIN_SPEEDUP);
+        let (best, _) = (0..self.method_rates.len())
+            .map(|way| (way, rate(way)))
+            .fold(first, |best, other| if other.0 != self.best && other.1 > best.1 { other } else { best });
+        let total = rate(best) * f64::from(self.threads);
+        match self.previous_best {
+            // A way that was dropped meanwhile is none to go back to.
+            Some((way, threads, before)) if total < MIN_SPEEDUP * before && self.method_rates[way].is_some() => {
+                (self.best, self.threads) = (way, threads);
+                self.finish();
+            }
+            _ => {
+                self.best = best;
+                let more = self.more_threads();
+                if more > self.threads && room(self.stage_pieces(more)) {
+                    self.previous_best = Some((best, self.threads, total));
+                    self.threads = more;
+                    self.start_stage();
+                } else {
+                    self.finish();
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        (self.is_finished, self.is_conclusive) = (true, true);
+    }
+
+    /// Pieces that each thread reads in a stage.
+    fn trials_per_thread(&self) -> usize {
+        (self.rounds.warm_up + self.rounds.counted) * self.method_rates.iter().flatten().count()
+    }
+
+    fn start_stage(&mut self) {
+        self.stage += 1;
+        self.method_rates.iter_mut().flatten().for_each(Vec::clear);
+        self.begun = vec![0; self.threads as usize];
+        self.ended = self.begun.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ROUNDS: TrialRounds = TrialRounds { warm_up: 1, counted: 3 };
+
+    /// A file of so many pieces, each of which takes the time that `time` gives for way and threads, read to its end: the
+    /// setting found, and how many pieces were read in each way.
+    fn read(mut search: MethodSearch, pieces: u64, time: impl Fn(usize, u32) -> f64) -> (MethodSearch, Vec<u64>) {
+        let (mut left, mut counts) = (pieces, vec![0; search.method_rates.len()]);
+        // When each thread is next free.
+        let mut free: Vec<f64> = Vec::new();
+        while left > 0 {
+            free.resize(search.threads() as usize, free.first().copied().unwrap_or(0.0));
+            let thread = (0..free.len()).min_by(|&left, &right| free[left].total_cmp(&free[right])).unwrap();
+            let turn = search.next_piece(thread as u32).unwrap();
+            let took = time(turn.method, search.threads());
+            free[thread] += took;
+            left -= 1;
+            counts[turn.method] += 1;
+            search.record_piece(thread as u32, turn, 1.0 / took, |more| more <= left);
+        }
+        (search, counts)
+    }
+
+    #[test]
+    fn search_continues_with_fewer_threads() {
+        for (first, limit) in [(1, 1), (1, 3), (8, 3), (8, 1)] {
+            let mut search = MethodSearch::new(2, ROUNDS, (0, first), 64);
+            // Two stages of one thread and two, then the third cannot be started; or all at once.
+            while search.threads() <= limit {
+                for thread in 0..search.threads() {
+                    let turn = search.next_piece(thread).unwrap();
+                    search.record_piece(thread, turn, 1.0, |_| true);
+                }
+            }
+            search.limit_threads(limit);
+            assert_eq!((search.threads(), search.next_piece(limit)), (limit, None));
+            let (search, _) = read(search, 1000, |way, _| [1.0, 0.5][way]);
+            assert!(search.is_finished && search.threads() <= limit, "{first} {limit}: {search:?}");
+        }
+    }
+
+    #[test]
+    fn threads_double_while_faster() {
+        // Up to four threads are served in full, more share what four get.
+        let time = |way: usize, threads: u32| [1.0, 0.5, 2.0][way] * (f64::from(threads) / 4.0).max(1.0);
+        for (most, found) in [(1, 1), (2, 2), (3, 3), (4, 4), (64, 4)] {
+            let (search, counts) = read(MethodSearch::new(3, ROUNDS, (0, 1), most), 10_000, time);
+            assert_eq!((search.best(), search.threads(), search.is_finished), (1, found, true), "up to {most}");
+            assert!(counts[1] > 9_800, "{counts:?}");
+            assert!(search.clone().next_piece(found).is_none() || found == most);
+        }
+    }
+
+    #[test]
+    fn remembered_setting_needs_clear_improvement() {
+        let found =
+            |other: f64| read(MethodSearch::new(2, ROUNDS, (1, 2), 2), 1000, |way, _| [other, 1.0][way]).0.best();
+        assert_eq!((found(0.97), found(0.90)), (1, 0));
+    }
+
+    #[test]
+    fn single_slow_piece_changes_nothing() {
+        let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 1);
+        for piece in 0..8 {
+            let turn = search.next_piece(0).unwrap();
+            assert!(turn.is_trial);
+            let interrupted = piece == 5;
+            search.record_piece(0, turn, if interrupted { 0.01 } else { [1.0, 2.0][turn.method] }, |_| true);
+        }
+        assert_eq!((search.best(), search.is_finished), (1, true));
+    }
+
+    #[test]
+    fn unfinished_stage_is_not_conclusive() {
+        let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 2);
+        for _ in 0..8 {
+            assert!(!search.is_conclusive());
+            let turn = search.next_piece(0).unwrap();
+            search.record_piece(0, turn, 1.0, |_| true);
+        }
+        // One thread has had its turns, and two are being tried.
+        assert_eq!((search.threads(), search.is_conclusive()), (2, false));
+        for thread in [0, 1].repeat(8) {
+            let turn = search.next_piece(thread).unwrap();
+            search.record_piece(thread, turn, 0.5, |_| true);
+        }
+        assert_eq!((search.threads(), search.is_conclusive()), (1, true));
+        let mut settled = MethodSearch::new(2, ROUNDS, (1, 2), 2);
+        settled.skip();
+        assert!(!settled.is_conclusive());
+    }
+
+    #[test]
+    fn dropped_method_is_never_reselected() {
+        let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 2);
+        let rate = |way: usize, threads: u32| [1.0, 0.5][way] / f64::from(threads);
+        while search.threads() == 1 {
+            let turn = search.next_piece(0).unwrap();
+            search.record_piece(0, turn, rate(turn.method, 1), |_| true);
+        }
+        assert!(search.drop_method(0));
+        let stage = search.stage;
+        assert!(search.drop_method(0));
+        assert_eq!(search.stage, stage);
+        while !search.is_conclusive() {
+            for thread in [0, 1] {
+                let Some(turn) = search.next_piece(thread) else { continue };
+                search.record_piece(thread, turn, rate(turn.method, 2), |_| true);
+            }
+        }
+        assert_eq!(search.best(), 1);
+    }
+
+    #[test]
+    fn unavailable_method_is_dropped() {
+        let mut search = MethodSearch::new(2, ROUNDS, (0, 1), 1);
+        let turn = search.next_piece(0).unwrap();
+        assert!(search.drop_method(turn.method));
+        let (search, counts) = read(search, 100, |_, _| 1.0);
+        assert_eq!((search.best(), counts), (1, vec![0, 100]));
+        assert!(!search.clone().drop_method(1));
+    }
+
+    proptest! {
+        #[test]
+        fn any_file_is_read_within_thread_limit(
+            pieces in 0u64..500, ways in 1usize..4, threads in 1u32..9, most in 1u32..9, scale in 0.1f64..2.0
+        ) {
+            let time = |way: usize, threads: u32| (1.0 + way as f64) * f64::from(threads).powf(scale - 0.1);
+            let (search, counts) = read(MethodSearch::new(ways, ROUNDS, (ways - 1, threads), most), pieces, time);
+            prop_assert_eq!(counts.iter().sum::<u64>(), pieces);
+            prop_assert!(search.threads() <= most.max(1));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Files of numbers that neither compress nor repeat, so that no drive and no file system can cheat.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use kelvin_sys::random::{GOLDEN_GAMMA, split_mix};
+
+/// Bytes written at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Bytes of a number.
+const WORD_BYTES: u64 = 8;
+/// Numbers of the splitmix64 generator (Steele, Lea, Flood 2014): the same for the same seed.
+#[derive(Clone, Debug)]
+pub struct RandomData(u64);
+
+impl RandomData {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Fills a buffer with the next numbers; its last bytes, if fewer than eight, are part of one.
+    pub fn fill(&mut self, buffer: &mut [u8]) {
+        let (words, rest) = buffer.as_chunks_mut::<8>();
+        for word in words {
+            *word = self.next_word().to_le_bytes();
+        }
+        if !rest.is_empty() {
+            let last = self.next_word().to_le_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Fills a buffer with a file's noise of a seed at an offset: the same, in whatever parts the file is made.
+    pub fn fill_at(seed: u64, offset: u64, buffer: &mut [u8]) {
+        let mut noise = Self(seed.wrapping_add((offset / WORD_BYTES).wrapping_mul(GOLDEN_GAMMA)));
+        let within = (offset % WORD_BYTES) as usize;
+        let (first, rest) = buffer.split_at_mut(buffer.len().min((WORD_BYTES as usize - within) % WORD_BYTES as usize));
+        if !first.is_empty() {
+            first.copy_from_slice(&noise.next_word().to_le_bytes()[within..][..first.len()]);
+        }
+        noise.fill(rest);
+    }
+
+    fn next_word(&mut self) -> u64 {
+        split_mix(&mut self.0)
+    }
+}
+
+/// Makes a file of so many bytes of noise: it is there whole, and on its device, or not at all. An existing one of this size is
+/// left as it is.
+///
+/// # Errors
+/// Those of writing and renaming; nothing is left behind then.
+pub fn write_file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    write_atomically(path, bytes, seed, true)
+}
+
+/// The same, but it may be in memory only.
+///
+/// # Errors
+/// Those of writing and renaming; nothing is left behind then.
+pub fn write_unflushed_file(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    write_atomically(path, bytes, seed, false)
+}
+
+fn write_atomically(path: &Path, bytes: u64, seed: u64, flushed: bool) -> io::Result<()> {
+    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+        return Ok(());
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    let result = write_new_file(&unfinished, bytes, seed)
+        .and_then(|file| if flushed { file.sync_all().map(|()| file) } else { Ok(file) })
+        .and_then(kelvin_sys::fs::close)
+        .and_then(|()| std::fs::rename(&unfinished, path));
+    if result.is_err() {
+        // This error says more than a failure to tidy up after it.
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    result
+}
+
+fn write_new_file(path: &Path, bytes: u64, seed: u64) -> io::Result<File> {
+    let mut file = File::create_new(path)?;
+    let mut noise = RandomData::new(seed);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, format!("interrupted by {signal}")));
+        }
+        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
+        noise.fill(part);
+        file.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_data_is_seeded_and_uniform() {
+        let mut first = vec![0; 100_003];
+        RandomData::new(1).fill(&mut first);
+        let mut again = vec![0; 100_003];
+        RandomData::new(1).fill(&mut again);
+        assert_eq!(first, again);
+        RandomData::new(2).fill(&mut again);
+        assert_ne!(first, again);
+        let mut counts = [0; 256];
+        first.iter().for_each(|&byte| counts[usize::from(byte)] += 1);
+        // 391 of each expected, deviation 20.
+        assert!(counts.iter().all(|count| (300..480).contains(count)));
+        // The first number of the generator for seed 0, as published with it.
+        let mut word = [0; 8];
+        RandomData::new(0).fill(&mut word);
+        assert_eq!(u64::from_le_bytes(word), 0xE220_A839_7B1D_CDAF);
+    }
+
+    #[test]
+    fn any_chunking_gives_same_data() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("noise");
+        // Longer than one write.
+        write_file(&path, 2_500_003, 9).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for part in [1usize, 7, 8, 13, 4096, 1_000_001, 3_000_000] {
+            let bytes = whole.len().min(1000 * part);
+            let mut made = vec![0; bytes];
+            for (number, block) in made.chunks_mut(part).enumerate() {
+                RandomData::fill_at(9, (number * part) as u64, block);
+            }
+            assert!(made == whole[..bytes], "parts of {part}");
+        }
+    }
+
+    #[test]
+    fn interrupted_write_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("noise");
+        write_file(&path, 3_000_001, 5).unwrap();
+        assert_eq!(path.metadata().unwrap().len(), 3_000_001);
+        let modified = path.metadata().unwrap().modified().unwrap();
+        write_file(&path, 3_000_001, 5).unwrap();
+        assert_eq!(path.metadata().unwrap().modified().unwrap(), modified);
+        assert!(write_file(&directory.path().join("no/such"), 1, 1).is_err());
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,394 @@
+//! Threads that begin at once on parts of one file, and the result of each.
+
+use std::ops::{ControlFlow, Range};
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kelvin_stats::Histogram;
+use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::stop_signals;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
+use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
+use crate::digest::{Digest, DigestObserver};
+use crate::end_condition::{DeadlineObserver, EndCondition};
+use crate::observer::{IoTally, LatencyObserver, Observer};
+use crate::start_barrier::StartBarrier;
+use crate::{Error, Result};
+
+/// One thread's source of requests: a reader or a writer.
+pub(crate) trait IoWorker {
+    /// Makes requests until there are no more or the observer has enough.
+    fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()>;
+
+    /// Nothing more is to be done: that all was taken of what was written, if anything was.
+    ///
+    /// # Errors
+    /// Those of close.
+    fn finish(&self) -> Result<()>;
+
+    /// What was done that its name does not say.
+    fn notes(&self) -> Vec<String>;
+
+    /// The mean queue depth, counted at completions; `None` where it is always one.
+    fn achieved_depth(&self) -> Option<f64>;
+}
+
+/// What is to be recorded of the work, and when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordSpec {
+    pub(crate) until: EndCondition,
+    /// Whether the digest is wanted.
+    pub(crate) digest: bool,
+    /// The clock that times each request, and its ticks per second; none if latencies are not wanted.
+    pub(crate) latencies: Option<(Clock, f64)>,
+}
+
+/// How threads divide a part of a file among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// Each has its own part, one per thread: the more there are, the smaller it is, and the sooner it is read again.
+    Parts,
+    /// A thread that is done with a piece of about so many bytes takes the next one, from the beginning again at the end:
+    /// nothing is read again before all of the rest is, for any number of threads. The order is that within a piece.
+    Pieces(u64),
+}
+
+/// The range that threads share.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedRange {
+    pub(crate) threads: u32,
+    pub(crate) block: usize,
+    pub(crate) range: Range<u64>,
+    pub(crate) order: BlockOrder,
+    pub(crate) division: Division,
+    pub(crate) until: EndCondition,
+}
+
+/// The requests of one thread.
+#[derive(Clone, Debug)]
+pub(crate) enum ThreadRequests {
+    /// Requests of its own.
+    Own(BlockRequests),
+    /// Pieces, as the others leave them.
+    Shared(Arc<PieceQueue>),
+}
+
+impl SharedRange {
+    /// The requests of each thread: whole blocks of the range.
+    pub(crate) fn split_among_threads(&self) -> Result<Vec<ThreadRequests>> {
+        for (name, value) in [("threads", u64::from(self.threads)), ("block", self.block as u64)] {
+            if value == 0 {
+                return Err(Error::setting(name, "must be at least 1"));
+            }
+        }
+        match self.division {
+            Division::Parts => Ok(self.fixed_parts()?.into_iter().map(ThreadRequests::Own).collect()),
+            Division::Pieces(bytes) => {
+                let pieces = Arc::new(PieceQueue::new(self, bytes));
+                Ok((0..self.threads).map(|_| ThreadRequests::Shared(Arc::clone(&pieces))).collect())
+            }
+        }
+    }
+
+    /// The requests of each thread, as evenly as possible.
+    fn fixed_parts(&self) -> Result<Vec<BlockRequests>> {
+        let (threads, block) = (u64::from(self.threads), self.block as u64);
+        let blocks = (self.range.end - self.range.start).div_ceil(block);
+        if threads > blocks.max(1) {
+            let why = format!("{threads} have nothing to share: there are {blocks} blocks of {block} bytes");
+            return Err(Error::setting("threads", why));
+        }
+        let requests = |thread: u64| {
+            let place = |thread| self.range.start + part_start(blocks, thread, threads) * block;
+            let range = place(thread)..place(thread + 1).min(self.range.end);
+            let order = match self.order {
+                BlockOrder::Sequential => BlockOrder::Sequential,
+                BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(thread) },
+            };
+            let all = BlockRequests::new(range, self.block, order);
+            match self.until {
+                EndCondition::Passes(passes) => all.passes(passes),
+                EndCondition::Requests(count) => {
+                    all.endless().limit(part_start(count, thread + 1, threads) - part_start(count, thread, threads))
+                }
+                EndCondition::Time(_) => all.endless(),
+            }
+        };
+        Ok((0..threads).map(requests).collect())
+    }
+}
+
+/// Where the share of a thread begins when `all` are shared among `threads`.
+fn part_start(all: u64, thread: u64, threads: u64) -> u64 {
+    // No more than `all`, though the product may be.
+    (u128::from(all) * u128::from(thread) / u128::from(threads)) as u64
+}
+
+/// A part of a file in pieces that threads take one after another, for as many passes as wanted.
+#[derive(Debug)]
+pub(crate) struct PieceQueue {
+    range: Range<u64>,
+    block: usize,
+    order: BlockOrder,
+    /// Blocks of a pass, and of a piece.
+    blocks: u64,
+    piece_blocks: u64,
+    /// Blocks of all passes.
+    total_blocks: u64,
+    /// Pieces that were taken, and those that were read to their end.
+    taken: AtomicU64,
+    completed: AtomicU64,
+}
+
+impl PieceQueue {
+    fn new(share: &SharedRange, bytes: u64) -> Self {
+        let block = share.block as u64;
+        let blocks = (share.range.end - share.range.start).div_ceil(block);
+        let wanted = match share.until {
+            EndCondition::Passes(passes) => blocks.saturating_mul(passes),
+            EndCondition::Requests(count) => count,
+            EndCondition::Time(_) => u64::MAX,
+        };
+        Self {
+            range: share.range.clone(),
+            block: share.block,
+            order: share.order,
+            blocks,
+            piece_blocks: (bytes / block).max(1),
+            total_blocks: if blocks == 0 { 0 } else { wanted },
+            taken: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+        }
+    }
+
+    /// Pieces of a pass.
+    fn pieces_per_pass(&self) -> u64 {
+        self.blocks.div_ceil(self.piece_blocks).max(1)
+    }
+
+    /// Passes that all together have completed.
+    fn completed_passes(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed) / self.pieces_per_pass()
+    }
+
+    /// Requests for the next piece; nothing when there are no more.
+    fn next_piece(&self) -> Option<BlockRequests> {
+        if self.total_blocks == 0 {
+            return None;
+        }
+        let number = self.taken.fetch_add(1, Ordering::Relaxed);
+        let (pass, within) = (number / self.pieces_per_pass(), number % self.pieces_per_pass());
+        let first = within * self.piece_blocks;
+        let before = pass.saturating_mul(self.blocks).saturating_add(first);
+        let blocks = self.piece_blocks.min(self.blocks - first).min(self.total_blocks.saturating_sub(before));
+        let place = |block: u64| (self.range.start + block * self.block as u64).min(self.range.end);
+        let order = match self.order {
+            BlockOrder::Sequential => BlockOrder::Sequential,
+            BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(number) },
+        };
+        (blocks > 0).then(|| BlockRequests::new(place(first)..place(first + blocks), self.block, order))
+    }
+}
+
+/// The result of one thread.
+pub(crate) struct ThreadResult {
+    pub(crate) tally: IoTally,
+    /// When it began and ended, in nanoseconds of the monotonic clock.
+    pub(crate) begun: u64,
+    pub(crate) ended: u64,
+    pub(crate) passes: u64,
+    pub(crate) digest: Digest,
+    pub(crate) latencies: Option<Histogram>,
+    /// Bytes of each second.
+    pub(crate) series: Vec<u64>,
+    pub(crate) achieved_depth: Option<f64>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// Starts all threads at once, each with what `open` gives it, and waits for them. If one fails, the others end too, and its
+/// error is that of all.
+pub(crate) fn run_threads<M: IoWorker>(
+    wanted: RecordSpec,
+    asked: Vec<ThreadRequests>,
+    open: impl Fn() -> Result<M> + Sync,
+) -> Result<Vec<ThreadResult>> {
+    let (line, stop) = (StartBarrier::new(asked.len()), AtomicBool::new(false));
+    let pieces = asked.iter().find_map(|asked| match asked {
+        ThreadRequests::Own(_) => None,
+        ThreadRequests::Shared(pieces) => Some(Arc::clone(pieces)),
+    });
+    let mut members = std::thread::scope(|scope| {
+        let member = |asked: ThreadRequests| {
+            let (line, stop, open) = (&line, &stop, &open);
+            let work = move || {
+                let mover = open();
+                if !line.wait() {
+                    return None;
+                }
+                let result = mover.and_then(|mover| run_thread(wanted, mover, asked, stop));
+                if result.is_err() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                Some(result)
+            };
+            ThreadBuilder::named("member")
+                .start_in(scope, work)
+                .inspect_err(|_| line.cancel())
+                .map_err(Error::ThreadStart)
+        };
+        let handles = asked.into_iter().map(member).collect::<Result<Vec<_>>>()?;
+        let results = handles.into_iter().map(|handle| handle.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        // All have ended before the first error is looked at.
+        results.collect::<Vec<_>>().into_iter().flatten().collect::<Result<Vec<ThreadResult>>>()
+    })?;
+    if let Some(pieces) = pieces {
+        members.iter_mut().for_each(|member| member.passes = pieces.completed_passes());
+    }
+    match stop_signals::stop_signal() {
+        Some(signal) => Err(Error::Interrupted(signal)),
+        None => Ok(members),
+    }
+}
+
+/// One thread's part, with an observer of what is wanted and nothing else.
+fn run_thread<M: IoWorker>(
+    wanted: RecordSpec,
+    mover: M,
+    asked: ThreadRequests,
+    stop: &AtomicBool,
+) -> Result<ThreadResult> {
+    let paced = DeadlineObserver::new(wanted.until, stop);
+    let digesting = |inner| DigestObserver { inner, digest: Digest::default() };
+    match (wanted.latencies, wanted.digest) {
+        (None, false) => run_observed(mover, asked, paced, |paced| (paced, Digest::default(), None)),
+        (None, true) => run_observed(mover, asked, digesting(paced), |all| (all.inner, all.digest, None)),
+        (Some((clock, hertz)), false) => {
+            let observer = LatencyObserver::new(paced, clock, hertz);
+            run_observed(mover, asked, observer, |all| (all.inner, Digest::default(), Some(all.histogram)))
+        }
+        (Some((clock, hertz)), true) => {
+            let observer = LatencyObserver::new(digesting(paced), clock, hertz);
+            run_observed(mover, asked, observer, |all| (all.inner.inner, all.inner.digest, Some(all.histogram)))
+        }
+    }
+}
+
+fn run_observed<'a, M: IoWorker, O: Observer>(
+    mut mover: M,
+    asked: ThreadRequests,
+    mut observer: O,
+    apart: impl FnOnce(O) -> (DeadlineObserver<'a>, Digest, Option<Histogram>),
+) -> Result<ThreadResult> {
+    let begun = monotonic();
+    let passes = run_all_requests(&mut mover, asked, &mut observer)?;
+    let ended = monotonic();
+    mover.finish()?;
+    let (mut paced, digest, latencies) = apart(observer);
+    paced.record_second(ended);
+    Ok(ThreadResult {
+        tally: paced.tally,
+        begun: paced.begun.min(begun),
+        ended,
+        passes,
+        digest,
+        latencies,
+        series: paced.bytes_per_second,
+        achieved_depth: mover.achieved_depth(),
+        notes: mover.notes(),
+    })
+}
+
+/// Makes requests until there are no more or the observer has enough: the completed passes, none for pieces, which only all
+/// threads together complete.
+fn run_all_requests<M: IoWorker, O: Observer>(mover: &mut M, asked: ThreadRequests, observer: &mut O) -> Result<u64> {
+    let pieces = match asked {
+        ThreadRequests::Own(mut requests) => {
+            mover.run_requests(&mut requests, observer)?;
+            return Ok(requests.complete_passes());
+        }
+        ThreadRequests::Shared(pieces) => pieces,
+    };
+    let mut telling = StopDetector { observer, has_stopped: false };
+    while let Some(mut piece) = pieces.next_piece() {
+        mover.run_requests(&mut piece, &mut telling)?;
+        // A piece that was broken off is not read.
+        if piece.complete_passes() > 0 {
+            pieces.completed.fetch_add(1, Ordering::Relaxed);
+        }
+        if telling.has_stopped {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// Whether an observer had enough, possibly at the very end of a piece.
+struct StopDetector<'a, O> {
+    observer: &'a mut O,
+    has_stopped: bool,
+}
+
+impl<O: Observer> Observer for StopDetector<'_, O> {
+    type Stamp = O::Stamp;
+
+    #[inline(always)]
+    fn begin(&mut self) -> O::Stamp {
+        self.observer.begin()
+    }
+
+    #[inline(always)]
+    fn end(&mut self, stamp: O::Stamp, request: BlockRequest, data: &[u8]) -> ControlFlow<()> {
+        let flow = self.observer.end(stamp, request, data);
+        self.has_stopped = flow.is_break();
+        flow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(threads: u32, division: Division, until: EndCondition) -> SharedRange {
+        SharedRange { threads, block: 10, range: 5..98, order: BlockOrder::Sequential, division, until }
+    }
+
+    #[test]
+    fn blocks_and_requests_are_fully_divided() {
+        let share = |threads, until| share(threads, Division::Parts, until);
+        let ranges = |threads| -> Vec<Range<u64>> {
+            share(threads, EndCondition::Passes(1)).fixed_parts().unwrap().iter().map(BlockRequests::range).collect()
+        };
+        assert_eq!(ranges(2), [5..55, 55..98]);
+        assert_eq!(ranges(3), [5..35, 35..65, 65..98]);
+        let too_many = share(11, EndCondition::Passes(1)).split_among_threads().unwrap_err();
+        assert!(too_many.to_string().contains("there are 10 blocks"));
+        let counted = share(3, EndCondition::Requests(1001)).fixed_parts().unwrap();
+        assert_eq!(counted.into_iter().map(Iterator::count).collect::<Vec<_>>(), [333, 334, 334]);
+        // The largest numbers are shared evenly too.
+        assert_eq!(part_start(u64::MAX, 7, 7), u64::MAX);
+        assert!(share(7, EndCondition::Requests(u64::MAX)).split_among_threads().is_ok());
+    }
+
+    #[test]
+    fn pieces_are_sequential_within_a_pass() {
+        let ranges = |bytes, until, most: usize| -> Vec<Range<u64>> {
+            let pieces = PieceQueue::new(&share(3, Division::Pieces(bytes), until), bytes);
+            std::iter::from_fn(|| pieces.next_piece()).take(most).map(|piece| piece.range()).collect()
+        };
+        let pass = [5..45, 45..85, 85..98];
+        assert_eq!(ranges(49, EndCondition::Passes(1), 100), pass);
+        assert_eq!(ranges(49, EndCondition::Passes(2), 100), [pass.clone(), pass.clone()].concat());
+        assert_eq!(ranges(49, EndCondition::Time(std::time::Duration::MAX), 3000)[2997..], pass);
+        // 23 blocks of ten are two passes and three blocks.
+        let counted = ranges(40, EndCondition::Requests(23), 100);
+        assert_eq!((counted.len(), counted.last()), (7, Some(&(5..35))));
+        // A piece is a block at least, and no more than all.
+        assert_eq!(ranges(1, EndCondition::Passes(1), 100).len(), 10);
+        let whole = ranges(u64::MAX, EndCondition::Passes(1), 100);
+        assert_eq!((whole.len(), whole.last()), (1, Some(&(5..98))));
+        let none = SharedRange { range: 5..5, ..share(3, Division::Pieces(9), EndCondition::Passes(1)) };
+        assert!(PieceQueue::new(&none, 9).next_piece().is_none());
+    }
+}

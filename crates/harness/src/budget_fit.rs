@@ -1,0 +1,66 @@
+//! Which units there is room for in a given time: the most important first, each with all its rounds or not at all.
+
+/// A unit that would take more than this share of the budget comes after all that do not, or one would keep out ten.
+const LONG_UNIT_SHARE: f64 = 0.1;
+
+/// What a unit needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UnitCost {
+    /// Its place in the order of importance, the most important first.
+    pub priority: usize,
+    /// Nanoseconds of all its rounds.
+    pub total: f64,
+    /// The same of those that are still to come.
+    pub remaining: f64,
+}
+
+impl UnitCost {
+    /// Its place where time is short.
+    pub(crate) fn budget_order(&self, budget: f64) -> (bool, usize) {
+        (self.total > LONG_UNIT_SHARE * budget, self.priority)
+    }
+}
+
+/// The units that do not fit into what is left of a budget, in the order of importance, both in nanoseconds. One that is too long does
+/// not keep out those that come later and fit beside the others.
+pub(crate) fn over_budget(needs: &[UnitCost], mut left: f64, budget: f64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..needs.len()).filter(|&unit| needs[unit].remaining > 0.0).collect();
+    order.sort_by_key(|&unit| needs[unit].budget_order(budget));
+    let mut without = Vec::new();
+    for unit in order {
+        if needs[unit].remaining <= left {
+            left -= needs[unit].remaining;
+        } else {
+            without.push(unit);
+        }
+    }
+    without
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(place: usize, time: f64) -> UnitCost {
+        UnitCost { priority: place, total: time, remaining: time }
+    }
+
+    #[test]
+    fn long_unit_does_not_displace_others() {
+        let needs = [need(3, 2.0), need(0, 4.0), need(2, 3.0), need(1, 9.0), need(4, 2.0), need(5, 0.0)];
+        let out = |left| over_budget(&needs, left, 100.0);
+        assert_eq!(out(9.0), [3, 4]);
+        assert!(out(20.0).is_empty());
+        assert_eq!(out(1.0), [1, 3, 2, 0, 4]);
+    }
+
+    #[test]
+    fn large_share_unit_comes_last() {
+        let needs = [need(0, 30.0), need(1, 9.0), need(2, 9.0), need(3, 50.0), need(4, 9.0)];
+        assert_eq!(over_budget(&needs, 60.0, 100.0), [3]);
+        assert_eq!(over_budget(&needs, 30.0, 100.0), [0, 3]);
+        // What it has had already counts.
+        let begun = [UnitCost { remaining: 5.0, ..need(0, 30.0) }, need(1, 9.0)];
+        assert_eq!(over_budget(&begun, 10.0, 100.0), [0]);
+    }
+}

@@ -1,0 +1,159 @@
+//! Machines kept as data, and what is known of metrics beside their formulas.
+
+use std::collections::HashMap;
+
+use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::probe::{Effort, Probe};
+
+/// A machine with its figures, kept as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReferenceRecord {
+    /// What it is, with its article: `an Intel server core, a virtual machine of two CPUs`.
+    pub name: String,
+    /// Its facts.
+    pub machine: Machine,
+    /// Its figures.
+    pub figures: Vec<ReferenceHeadline>,
+}
+
+/// A figure of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReferenceHeadline {
+    /// Id of its metric.
+    pub metric: Name,
+    /// Its case.
+    pub case: Case,
+    /// In the metric's unit.
+    pub value: f64,
+    /// Half-width of its interval, in the metric's unit.
+    pub half_width: f64,
+}
+
+/// A metric that moves with another from machine to machine, where no formula says how.
+#[derive(Clone, Copy, Debug)]
+pub struct Proxy {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// What it moves with; nothing for the property of a device or a setting, which other machines say nothing about.
+    pub scales_with: Option<(&'static Metric, ProxyCases)>,
+    /// Whether it tells more than the metric's formula, which then serves only where no other machine is known.
+    pub is_preferred: bool,
+}
+
+/// The cases of a yardstick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyCases {
+    /// That of the figure.
+    SameCase,
+    /// All that both machines have measured, by their geometric mean.
+    AllCases,
+}
+
+/// What is known of metrics beside their formulas.
+#[derive(Clone, Copy, Debug)]
+pub struct ReferenceRules<'a> {
+    /// What moves with what.
+    pub proxies: &'a [Proxy],
+    /// Metrics measured at sizes that follow the machine's caches: a case that a machine has not stands for the one in the same place among
+    /// its own, the largest for the largest.
+    pub sized_metrics: &'a [&'a Metric],
+    /// Metrics whose cases name parts of the machine, such as two of its CPUs: a case stands for all that another machine has, by their
+    /// geometric mean.
+    pub part_metrics: &'a [&'a Metric],
+    /// Whether a metric at a case is what many CPUs do together, which a machine of another number of them does not tell.
+    pub takes_all_cpus: fn(&Metric, &Case) -> bool,
+    /// Whether a metric at a case takes either of two values on one and the same machine, as a predictor of its core happens to be: its
+    /// formula gives both, and other machines tell only in which of them they were met.
+    pub has_modes: fn(&Metric, &Case) -> bool,
+}
+
+impl ReferenceRules<'_> {
+    /// Nothing is known but formulas.
+    pub const NONE: Self = ReferenceRules {
+        proxies: &[],
+        sized_metrics: &[],
+        part_metrics: &[],
+        takes_all_cpus: |_, _| false,
+        has_modes: |_, _| false,
+    };
+}
+
+/// The cases of metrics whose sizes follow the machine.
+#[derive(Clone, Debug, Default)]
+pub struct SizedCases(pub(super) HashMap<Name, Vec<Case>>);
+
+impl SizedCases {
+    /// Those that a default run would measure on a machine.
+    pub fn from_default_run(probes: &[&Probe], rules: &ReferenceRules<'_>, machine: &Machine) -> Self {
+        let mut sizes = Self::default();
+        for metric in rules.sized_metrics {
+            let of_it = probes.iter().filter(|probe| probe.metrics.iter().any(|own| own.id == metric.id));
+            let cases = of_it.flat_map(|probe| (probe.cases)(machine, Effort::Default));
+            sizes.0.entry(metric.id).or_default().extend(cases);
+        }
+        sizes
+    }
+
+    /// Those of a plan.
+    pub(super) fn from_plan(rules: &ReferenceRules<'_>, plan: &[PlannedMeasurement]) -> Self {
+        let mut sizes = Self::default();
+        let is_one = |id: &Name| rules.sized_metrics.iter().any(|metric| metric.id == *id);
+        for planned in plan {
+            for metric in planned.metrics.iter().filter(|metric| is_one(metric)) {
+                sizes.0.entry(*metric).or_default().push(planned.case.clone());
+            }
+        }
+        sizes
+    }
+
+    /// What is known of a metric at a case, or at the one in its place.
+    pub(super) fn lookup<T: Copy>(&self, metric: &str, case: &Case, known: &[(Case, T)]) -> Option<T> {
+        let exactly = known.iter().find(|(other, _)| other == case).map(|(_, value)| *value);
+        exactly.or_else(|| {
+            let here = self.0.iter().find(|(id, _)| **id == *metric)?.1;
+            case.iter().find_map(|(axis, _)| {
+                let mut own: Vec<&Case> = here.iter().filter(|other| differ_only_in(axis, other, case)).collect();
+                let mut theirs: Vec<&(Case, T)> =
+                    known.iter().filter(|(other, _)| differ_only_in(axis, other, case)).collect();
+                own.sort_by_key(|other| other.get(&axis));
+                theirs.sort_by_key(|(other, _)| other.get(&axis));
+                let place = own.iter().position(|other| *other == case)?;
+                (own.len() == theirs.len()).then(|| theirs[place].1)
+            })
+        })
+    }
+}
+
+/// Headlines of one machine by metric.
+#[derive(Clone, Debug, Default)]
+pub struct HeadlineTable {
+    pub(super) by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>>,
+    sizes: SizedCases,
+}
+
+impl HeadlineTable {
+    /// Those of a machine that is kept.
+    pub fn new(machine: &ReferenceRecord, sizes: SizedCases) -> Self {
+        let mut by_metric: HashMap<Name, Vec<(Case, MeasuredValue)>> = HashMap::new();
+        for ReferenceHeadline { metric, case, value, half_width } in &machine.figures {
+            let value = MeasuredValue { value: *value, half_width: *half_width };
+            by_metric.entry(*metric).or_default().push((case.clone(), value));
+        }
+        Self { by_metric, sizes }
+    }
+
+    /// The headline of a metric at a case, or at the one in its place: sizes are not what they were when the machine was measured.
+    pub fn lookup(&self, metric: &str, case: &Case) -> Option<MeasuredValue> {
+        let cases = self.by_metric.iter().find(|(id, _)| **id == *metric)?.1;
+        self.sizes.lookup(metric, case, cases)
+    }
+}
+
+/// Whether two cases are the same but for the number on one axis, at most.
+fn differ_only_in(axis: Name, one: &Case, other: &Case) -> bool {
+    let is_number = |case: &Case| matches!(case.get(&axis), Some(Value::Integer(_)));
+    let rest = |case: &Case| case.iter().filter(|(name, _)| *name != axis).collect::<Vec<_>>();
+    is_number(one) && is_number(other) && rest(one) == rest(other)
+}

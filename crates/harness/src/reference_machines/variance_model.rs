@@ -1,0 +1,281 @@
+//! How far figures lie from what is said of them, and figures of two machines from each other, by how these are related.
+
+use std::collections::BTreeMap;
+
+use kelvin_model::{Case, Metric, Unit};
+use kelvin_stats::{MachineRelation, PREDICTION_LEVEL, VarianceComponents, mean};
+
+use super::{ReferenceMachine, value_at_case};
+
+/// Variance between machines of the natural logarithm of a figure that nothing else tells of: a factor of 1.28 either way, as a stated
+/// tolerance. What few machines there are tell more of it where they agree.
+pub(super) const UNMODELLED_VARIANCE: f64 = 0.06;
+/// The same of a figure over its yardstick: a factor of 1.15 either way.
+pub(super) const PROXY_VARIANCE: f64 = 0.02;
+/// The share of the mean square about a formula that lies between groups of machines where no two groups tell: half.
+const BETWEEN_GROUP_SHARE: f64 = 0.5;
+/// Least variance of a figure about its formula: 1 % of error is in any two figures.
+const MIN_VARIANCE: f64 = 1e-4;
+/// How many machines and pairs of them the usual variance of a subject counts as, beside those that tell of one formula.
+const PRIOR_MACHINES: f64 = 1.0;
+/// How many metrics of a subject all others count as: one metric that a formula hits by chance makes no sharp subject.
+const PRIOR_METRICS: f64 = 1.0;
+/// The same of a stated tolerance.
+const TOLERANCE_PRIOR_METRICS: f64 = 2.0;
+
+/// What figures are about whose predictions are wrong by as much: the first two parts of a metric's id, and its unit, since a count is
+/// known better than a time.
+pub(super) type MetricGroup = (String, Unit);
+
+/// Mean squares of metrics by subject.
+type MeanSquares = BTreeMap<MetricGroup, Vec<f64>>;
+
+/// The same of differences of two machines, halved, by their relation in the order of [`MachineRelation::ALL`].
+pub(super) type PairVariances = [MeanSquares; 3];
+
+/// The subject of a metric.
+pub(super) fn metric_group(metric: &Metric) -> MetricGroup {
+    (metric.id.split('.').take(2).collect::<Vec<_>>().join("."), metric.unit)
+}
+
+/// Figures of one metric on some machines, as natural logarithms: over one formula, or over what does the same kind of work.
+#[derive(Clone, Debug)]
+pub(super) struct FormulaErrors<'a> {
+    machines: Vec<(&'a ReferenceMachine, &'a [(Case, f64)])>,
+}
+
+impl<'a> FormulaErrors<'a> {
+    /// Those of each machine, if there is any.
+    pub(super) fn new(machines: impl Iterator<Item = (&'a ReferenceMachine, &'a [(Case, f64)])>) -> Option<Self> {
+        let machines: Vec<_> = machines.collect();
+        (!machines.is_empty()).then_some(Self { machines })
+    }
+
+    /// How many machines tell.
+    pub(super) fn machines(&self) -> usize {
+        self.machines.len()
+    }
+
+    /// How many figures they have.
+    pub(super) fn value_count(&self) -> usize {
+        self.machines.iter().map(|(_, cases)| cases.len()).sum()
+    }
+
+    /// A case on each machine, or where one has not measured it the middle of its others.
+    pub(super) fn values_at(&self, case: &Case) -> Vec<(&'a ReferenceMachine, f64)> {
+        let own = |cases: &[(Case, f64)]| value_at_case(cases, case).unwrap_or_else(|| mean(&values(cases)));
+        self.machines.iter().map(|(machine, cases)| (*machine, own(cases))).collect()
+    }
+
+    /// The mean square of each machine.
+    fn mean_squares(&self) -> impl Iterator<Item = f64> {
+        self.machines.iter().map(|(_, cases)| mean(&values(cases).iter().map(|off| off * off).collect::<Vec<f64>>()))
+    }
+
+    /// For each pair of machines their relation, and half of the mean square of their difference over the cases of both.
+    fn pair_variances(&self) -> impl Iterator<Item = (MachineRelation, f64)> {
+        self.machines.iter().enumerate().flat_map(move |(number, (one, here))| {
+            self.machines[number + 1..].iter().filter_map(move |(other, there)| {
+                let both =
+                    here.iter().filter_map(|(case, off)| Some((off - value_at_case(there, case)?).powi(2) / 2.0));
+                let both: Vec<f64> = both.collect();
+                (!both.is_empty()).then(|| (one.identity.relation(&other.identity), mean(&both)))
+            })
+        })
+    }
+}
+
+fn values(cases: &[(Case, f64)]) -> Vec<f64> {
+    cases.iter().map(|(_, value)| *value).collect()
+}
+
+/// How far figures usually lie from what is said of them, and apart on two machines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct VarianceModel {
+    /// Mean squares; none where nothing is said but by other machines.
+    mean_square: Option<PooledVariance>,
+    pair_variances: [PooledVariance; 3],
+}
+
+impl VarianceModel {
+    /// About formulas, by all that machines tell of: those of few metrics of a subject are drawn to those of all.
+    pub(super) fn from_formulas<'a>(families: impl Iterator<Item = (MetricGroup, FormulaErrors<'a>)>) -> Self {
+        let (mut square, mut apart) = (MeanSquares::new(), PairVariances::default());
+        for (subject, family) in families {
+            square.entry(subject.clone()).or_default().extend(family.mean_squares());
+            for (relation, square) in family.pair_variances() {
+                apart[relation as usize].entry(subject.clone()).or_default().push(square);
+            }
+        }
+        Self { mean_square: Some(PooledVariance::pooled(square)), pair_variances: apart.map(PooledVariance::pooled) }
+    }
+
+    /// Of what has no formula: drawn to a stated tolerance, since machines that are alike tell little of one that is not. Machines that are
+    /// related are closer than that as they usually are about formulas.
+    pub(super) fn from_machine_pairs(apart: PairVariances, tolerance: f64, formulas: &Self) -> Self {
+        let [other, ..] = formulas.pair_variances.each_ref().map(|usual| usual.overall);
+        let mut levels = apart.into_iter().zip(&formulas.pair_variances).map(|(squares, usual)| {
+            let closer = usual.overall.zip(other).map_or(1.0, |(own, other)| (own / other).min(1.0));
+            PooledVariance::shrunk_towards(squares, (tolerance * closer, TOLERANCE_PRIOR_METRICS))
+        });
+        Self { mean_square: None, pair_variances: std::array::from_fn(|_| levels.next().unwrap_or_default()) }
+    }
+
+    /// The parts of figures of a subject; `None` if nothing is known of any.
+    pub(super) fn effects(&self, subject: &MetricGroup) -> Option<VarianceComponents> {
+        let (apart, square) = self.variances(subject)?;
+        Some(VarianceComponents::from_semivariances(apart, square))
+    }
+
+    /// How many times the usual variance of its subject that of a family is: what its own machines show, drawn to one.
+    pub(super) fn relative_variance(&self, subject: &MetricGroup, family: &FormulaErrors<'_>) -> Option<f64> {
+        let (apart, square) = self.variances(subject)?;
+        let about = square
+            .into_iter()
+            .flat_map(|usual| family.mean_squares().map(move |square| square.max(MIN_VARIANCE) / usual));
+        let pairs =
+            family.pair_variances().map(|(relation, square)| square.max(MIN_VARIANCE) / apart[relation as usize]);
+        let shown: Vec<f64> = about.chain(pairs).collect();
+        Some((PRIOR_MACHINES + shown.iter().sum::<f64>()) / (PRIOR_MACHINES + shown.len() as f64))
+    }
+
+    /// The semivariances of a subject by relation, and its mean square.
+    fn variances(&self, subject: &MetricGroup) -> Option<([f64; 3], Option<f64>)> {
+        let square = match &self.mean_square {
+            Some(usual) => Some(usual.variance(subject)?),
+            None => None,
+        };
+        let [other, group, kind] = self.pair_variances.each_ref().map(|usual| usual.variance(subject));
+        let other = other.or(square.map(|square| BETWEEN_GROUP_SHARE * square))?;
+        let group = group.unwrap_or(other);
+        Some(([other, group, kind.unwrap_or(group)], square))
+    }
+}
+
+/// A variance by subject.
+#[derive(Clone, Debug, Default)]
+struct PooledVariance {
+    by_group: BTreeMap<MetricGroup, f64>,
+    /// That of a subject of which nothing is known, if something is known of others or assumed.
+    overall: Option<f64>,
+}
+
+impl PooledVariance {
+    /// Drawn to that of all subjects.
+    fn pooled(squares: MeanSquares) -> Self {
+        let all: Vec<f64> = squares.values().flatten().copied().collect();
+        if all.is_empty() { Self::default() } else { Self::shrunk_towards(squares, (trimmed_mean(all), PRIOR_METRICS)) }
+    }
+
+    /// Drawn to a variance that counts as so many metrics.
+    fn shrunk_towards(squares: MeanSquares, (to, worth): (f64, f64)) -> Self {
+        let drawn = |squares: Vec<f64>| {
+            let metrics = squares.len() as f64;
+            (metrics * trimmed_mean(squares) + worth * to) / (metrics + worth)
+        };
+        let by_subject = squares.into_iter().map(|(subject, squares)| (subject, drawn(squares))).collect();
+        Self { by_group: by_subject, overall: Some(to) }
+    }
+
+    fn variance(&self, subject: &MetricGroup) -> Option<f64> {
+        self.by_group.get(subject).copied().or(self.overall)
+    }
+}
+
+/// The mean of the closest of these mean squares, as many as a range is to hold: what fails on a machine is no rule.
+fn trimmed_mean(mut squares: Vec<f64>) -> f64 {
+    squares.sort_by(f64::total_cmp);
+    squares.truncate(((squares.len() as f64 * PREDICTION_LEVEL).round() as usize).max(1));
+    mean(&squares).max(MIN_VARIANCE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference_machines::{CpuIdentity, LogErrors, LogValues};
+
+    fn reference(vendor: &str, model: u32) -> ReferenceMachine {
+        let kin =
+            CpuIdentity { architecture: "x86_64".into(), vendor: Some(vendor.into()), model: (Some(1), Some(model)) };
+        ReferenceMachine {
+            name: vendor.into(),
+            identity: kin,
+            cpus: 1,
+            log_values: LogValues::new(),
+            log_errors: LogErrors::new(),
+            half_widths: LogValues::new(),
+        }
+    }
+
+    fn cases(off: &[(&'static str, f64)]) -> Vec<(Case, f64)> {
+        off.iter().map(|(case, off)| (Case::new().with_number(*case, 1u64), *off)).collect()
+    }
+
+    fn family<'a>(machines: &[(&'a ReferenceMachine, &'a [(Case, f64)])]) -> FormulaErrors<'a> {
+        FormulaErrors::new(machines.iter().copied()).unwrap()
+    }
+
+    fn subject() -> MetricGroup {
+        ("a.b".to_owned(), Unit::Nanoseconds)
+    }
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-12
+    }
+
+    #[test]
+    fn variance_depends_on_machine_relation() {
+        let [same, too, near, far] = [reference("a", 1), reference("a", 1), reference("a", 2), reference("b", 1)];
+        let [at, less, more, most] = [0.1, 0.2, 0.4, 0.9].map(|off| cases(&[("x", off), ("y", off)]));
+        let all = family(&[(&same, &at), (&too, &less), (&near, &more), (&far, &most)]);
+        let spread = VarianceModel::from_formulas([(subject(), all.clone())].into_iter());
+        let apart: Vec<(MachineRelation, f64)> = all.pair_variances().collect();
+        assert!(apart[0].0 == MachineRelation::Kind && close(apart[0].1, 0.005), "{apart:?}");
+        // Of a vendor: 0.3 and 0.2, the closer two of two; of others 0.8, 0.7 and 0.5, three of three.
+        let effects = spread.effects(&subject()).unwrap();
+        let (kind, group, other) = (0.005, (0.09 + 0.04) / 4.0, (0.64 + 0.49 + 0.25) / 6.0);
+        assert!(close(effects.machine, kind) && close(effects.machine_kind, group - kind), "{effects:?}");
+        assert!(close(effects.kind_group, other - group), "{effects:?}");
+        // The mean square is 1.02 / 4, and what all have in common is the rest.
+        assert!(close(effects.common, 1.02 / 4.0 - other), "{effects:?}");
+    }
+
+    #[test]
+    fn without_pairs_half_is_formula_variance() {
+        let (one, off) = (reference("a", 1), cases(&[("x", 0.2)]));
+        let spread = VarianceModel::from_formulas([(subject(), family(&[(&one, &off)]))].into_iter());
+        let effects = spread.effects(&subject()).unwrap();
+        assert!(close(effects.common, 0.02) && close(effects.machine, 0.02), "{effects:?}");
+        assert_eq!((effects.kind_group, effects.machine_kind), (0.0, 0.0));
+        assert!(VarianceModel::default().effects(&subject()).is_none());
+        // Another subject is as all are.
+        assert_eq!(spread.effects(&("c".to_owned(), Unit::Count)), Some(effects));
+    }
+
+    #[test]
+    fn accurate_formula_has_smaller_variance() {
+        let [one, other] = [reference("a", 1), reference("b", 1)];
+        let [sharp, wide] = [cases(&[("x", 0.01)]), cases(&[("x", 0.5)])];
+        let [close_by, far_off] =
+            [family(&[(&one, &sharp), (&other, &sharp)]), family(&[(&one, &wide), (&other, &sharp)])];
+        let spread =
+            VarianceModel::from_formulas([(subject(), close_by.clone()), (subject(), far_off.clone())].into_iter());
+        let [less, more] = [&close_by, &far_off].map(|family| spread.relative_variance(&subject(), family).unwrap());
+        // Two machines and a pair show next to nothing, beside the usual that counts as one.
+        assert!(less < 0.3 && more > 1.0, "{less} {more}");
+        let unknown = cases(&[("y", 0.3)]);
+        let of_middle = family(&[(&one, &unknown), (&other, &sharp)]).values_at(&Case::new().with_number("x", 1u64));
+        assert_eq!(of_middle.iter().map(|(_, off)| *off).collect::<Vec<f64>>(), [0.3, 0.01]);
+        assert!(FormulaErrors::new(std::iter::empty()).is_none());
+    }
+
+    #[test]
+    fn tolerance_prior_counts_as_two_metrics() {
+        let apart = [[(subject(), vec![0.2])].into(), MeanSquares::new(), MeanSquares::new()];
+        let spread = VarianceModel::from_machine_pairs(apart, PROXY_VARIANCE, &VarianceModel::default());
+        let effects = spread.effects(&subject()).unwrap();
+        let between = effects.kind_group + effects.machine_kind + effects.machine;
+        assert!(close(between, (0.2 + 2.0 * PROXY_VARIANCE) / 3.0), "{effects:?}");
+        assert!(effects.common > 1e5 * between, "nothing is known of the middle");
+    }
+}

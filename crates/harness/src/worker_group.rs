@@ -1,0 +1,252 @@
+//! Threads that work in step: one start, one finish, each on its own CPU.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use kelvin_model::Canary;
+use kelvin_sys::cpu;
+
+use crate::canary::CanaryReader;
+use crate::probe_error::ProbeError;
+
+/// A crew of threads that do the same work in step. They spin while they wait, so that no wake-up is timed.
+pub(crate) struct WorkerGroup {
+    size: usize,
+    /// Number of the round that may start; [`STOP_ROUND`] ends the crew.
+    round: AtomicU64,
+    iterations: AtomicU64,
+    finished: AtomicUsize,
+    failure: Mutex<Option<String>>,
+    combined: Mutex<CombinedCanaries>,
+}
+
+/// The combined canary readings of some workers.
+struct CombinedCanaries {
+    wanted: kelvin_model::Canaries,
+    /// The worker whose turn it is.
+    current_worker: usize,
+    /// The first worker of the next reading.
+    next_first_worker: usize,
+    /// The longest reading of each, in nanoseconds.
+    longest: BTreeMap<Canary, f32>,
+}
+
+const STOP_ROUND: u64 = u64::MAX;
+/// The iteration count that means a reading of the canaries.
+const CANARY_ITERATIONS: u64 = u64::MAX;
+/// Maximum workers per canary reading; the next reading continues with the ones after.
+const MAX_WORKERS_PER_READING: usize = 7;
+
+impl WorkerGroup {
+    pub(crate) fn new(size: usize) -> Self {
+        Self {
+            size,
+            round: AtomicU64::new(0),
+            iterations: AtomicU64::new(0),
+            finished: AtomicUsize::new(0),
+            failure: Mutex::new(None),
+            combined: Mutex::new(CombinedCanaries {
+                wanted: kelvin_model::Canaries::NONE,
+                current_worker: 0,
+                next_first_worker: 0,
+                longest: BTreeMap::new(),
+            }),
+        }
+    }
+
+    /// The loop of one worker, numbered from 0, with its own canaries.
+    pub(crate) fn run_worker(
+        &self,
+        member: usize,
+        cpu: u32,
+        canaries: CanaryReader,
+        operation: &(impl Fn(u64) + Sync),
+    ) {
+        if let Err(error) = cpu::pin(&[cpu]) {
+            *lock(&self.failure) = Some(format!("cannot pin a thread to CPU {cpu}: {error}"));
+        }
+        for round in 1.. {
+            let mut next = self.round.load(Ordering::Acquire);
+            while next < round {
+                std::hint::spin_loop();
+                next = self.round.load(Ordering::Acquire);
+            }
+            if next == STOP_ROUND {
+                return;
+            }
+            match self.iterations.load(Ordering::Relaxed) {
+                CANARY_ITERATIONS => self.read_worker_canaries(member, canaries),
+                iterations => operation(iterations),
+            }
+            self.finished.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Starts a round, does the caller's `own` part, and waits until every worker has finished.
+    pub(crate) fn run_round(&self, iterations: u64, own: impl FnOnce()) -> Result<(), ProbeError> {
+        self.iterations.store(iterations, Ordering::Relaxed);
+        self.finished.store(0, Ordering::Relaxed);
+        self.round.fetch_add(1, Ordering::Release);
+        own();
+        while self.finished.load(Ordering::Acquire) < self.size {
+            std::thread::yield_now();
+        }
+        lock(&self.failure).clone().map_or(Ok(()), |reason| Err(ProbeError::fail(reason)))
+    }
+
+    /// Times the canaries of the calling thread and of the workers, and appends the longest reading of each to its
+    /// column: joint work is disturbed if any worker is. One after the other, since two may share a core and would
+    /// disturb each other.
+    pub(crate) fn read_canaries(
+        &self,
+        own: CanaryReader,
+        wanted: kelvin_model::Canaries,
+        columns: &mut BTreeMap<Canary, Vec<f32>>,
+    ) -> Result<(), ProbeError> {
+        if !own.is_enabled() || wanted == kelvin_model::Canaries::NONE {
+            return Ok(());
+        }
+        let mut longest = BTreeMap::new();
+        own.read_each(wanted, |canary, nanoseconds| record_longest(&mut longest, canary, nanoseconds));
+        let first = {
+            let mut watched = lock(&self.combined);
+            watched.wanted = wanted;
+            watched.longest = longest;
+            watched.next_first_worker
+        };
+        let watched = self.size.min(MAX_WORKERS_PER_READING);
+        for place in 0..watched {
+            lock(&self.combined).current_worker = (first + place) % self.size;
+            self.run_round(CANARY_ITERATIONS, || {})?;
+        }
+        let mut watch = lock(&self.combined);
+        watch.next_first_worker = (first + watched) % self.size.max(1);
+        for (&canary, &nanoseconds) in &watch.longest {
+            columns.entry(canary).or_default().push(nanoseconds);
+        }
+        Ok(())
+    }
+
+    /// One worker's part in a reading: none unless it is its turn.
+    fn read_worker_canaries(&self, member: usize, canaries: CanaryReader) {
+        let wanted = {
+            let watched = lock(&self.combined);
+            if watched.current_worker != member {
+                return;
+            }
+            watched.wanted
+        };
+        canaries.read_each(wanted, |canary, nanoseconds| {
+            record_longest(&mut lock(&self.combined).longest, canary, nanoseconds);
+        });
+    }
+
+    /// Stops the workers.
+    pub(crate) fn stop_workers(&self) {
+        self.round.store(STOP_ROUND, Ordering::Release);
+    }
+}
+
+fn record_longest(longest: &mut BTreeMap<Canary, f32>, canary: Canary, nanoseconds: f32) {
+    let known = longest.entry(canary).or_insert(nanoseconds);
+    *known = known.max(nanoseconds);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_sys::clock::{Clock, ScriptedClock};
+
+    /// Canaries of which every reading lasts so many nanoseconds.
+    fn scripted(step: u64, enabled: bool) -> CanaryReader {
+        CanaryReader::new(Clock::Scripted(ScriptedClock::leak(step)), 1.0, enabled)
+    }
+
+    fn canaries(enabled: bool) -> CanaryReader {
+        scripted(1, enabled)
+    }
+
+    #[test]
+    fn worker_canaries_are_one_reading() {
+        let crew = WorkerGroup::new(1);
+        let here = cpu::allowed().unwrap()[0];
+        // A clock that advances by a microsecond per reading, on the other CPU: its readings are the longer ones.
+        let slow = scripted(1000, true);
+        let mut columns = BTreeMap::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| crew.run_worker(0, here, slow, &|_| panic!("canaries are no work")));
+            for _ in 0..3 {
+                crew.read_canaries(canaries(true), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            }
+            crew.read_canaries(canaries(true), kelvin_model::Canaries::NONE, &mut columns).unwrap();
+            crew.read_canaries(canaries(false), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            crew.stop_workers();
+        });
+        assert_eq!(columns.keys().copied().collect::<Vec<_>>(), [Canary::Chain, Canary::Block]);
+        for readings in columns.values() {
+            assert_eq!(readings, &[1000.0; 3]);
+        }
+    }
+
+    #[test]
+    fn canary_readings_rotate_over_workers() {
+        let crew = WorkerGroup::new(MAX_WORKERS_PER_READING + 2);
+        let here = cpu::allowed().unwrap()[0];
+        // Only the last worker's readings are long.
+        let of = |member| scripted(if member > MAX_WORKERS_PER_READING { 1000 } else { 1 }, true);
+        let mut columns = BTreeMap::new();
+        std::thread::scope(|scope| {
+            for member in 0..MAX_WORKERS_PER_READING + 2 {
+                let crew = &crew;
+                scope.spawn(move || crew.run_worker(member, here, of(member), &|_| {}));
+            }
+            for _ in 0..2 {
+                crew.read_canaries(
+                    canaries(true),
+                    kelvin_model::Canaries::from_canaries(&[Canary::Chain]),
+                    &mut columns,
+                )
+                .unwrap();
+            }
+            crew.stop_workers();
+        });
+        assert_eq!(columns[&Canary::Chain], [1.0, 1000.0]);
+    }
+
+    #[test]
+    fn every_worker_does_every_round() {
+        let crew = WorkerGroup::new(3);
+        let (done, own) = (AtomicU64::new(0), std::cell::Cell::new(false));
+        let here = cpu::allowed().unwrap()[0];
+        std::thread::scope(|scope| {
+            for member in 0..3 {
+                let (crew, done) = (&crew, &done);
+                scope.spawn(move || {
+                    crew.run_worker(member, here, canaries(true), &|iterations| {
+                        done.fetch_add(iterations, Ordering::Relaxed);
+                    })
+                });
+            }
+            crew.run_round(5, || {}).unwrap();
+            crew.run_round(7, || own.set(true)).unwrap();
+            crew.stop_workers();
+        });
+        assert_eq!(done.load(Ordering::Relaxed), 36);
+        assert!(own.get());
+    }
+
+    #[test]
+    fn unpinnable_worker_fails_round() {
+        let crew = WorkerGroup::new(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| crew.run_worker(0, 8000, canaries(true), &|_| {}));
+            assert!(matches!(crew.run_round(1, || {}), Err(ProbeError::Fail(_))));
+            crew.stop_workers();
+        });
+    }
+}

@@ -1,0 +1,344 @@
+//! One figure measured with and without each of its possible causes, within a time.
+
+use kelvin_analysis::{explain, measured_with_controls, shown_controls};
+use kelvin_causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
+use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
+use kelvin_model::{
+    Case, CauseVerdict, Experiment, Machine, Metric, MetricCase, Name, PlannedMeasurement, PredictionBasis,
+    PredictionRecord,
+};
+
+use crate::output::StatusLine;
+use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
+use crate::run_context::RunContext;
+
+/// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.
+const MAX_PASS_MULTIPLE: u32 = 4;
+/// Times at most that what is shown is taken away at once: it changes only where something is close to the edge.
+const MAX_COMBINED_CONTROLS: usize = 2;
+/// Share of the time for finding what is shown; the rest is for measuring it once more, with all of it taken away at once.
+const VERDICT_TIME_SHARE: f64 = 0.7;
+
+/// What is asked.
+pub struct CauseExperiment {
+    /// The probe.
+    pub probe: &'static Probe,
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The case.
+    pub case: Case,
+    /// What is measured, and what its prediction needs.
+    plan: Plan,
+    /// The plan of the run that measures it.
+    planned: Vec<PlannedMeasurement>,
+    /// How long it takes.
+    pub limits: ExperimentLimits,
+    /// The seed of random orders.
+    pub seed: u64,
+}
+
+/// How long an inquiry takes.
+#[derive(Clone, Copy, Debug)]
+pub struct ExperimentLimits {
+    /// Seconds after which nothing is begun beyond the least.
+    pub seconds: f64,
+    /// Passes that are made in any case.
+    pub min_passes: u32,
+    /// Seconds that it may take at most: where the least number of rounds with an interval takes longer, it is given up.
+    pub max_seconds: f64,
+}
+
+/// What was measured.
+pub struct ExperimentResult {
+    /// It, with its predictions.
+    pub experiment: Experiment,
+    /// Why there is not more of it.
+    pub stopped: Option<EarlyStop>,
+}
+
+/// Why an inquiry ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyStop {
+    /// This process was asked to stop.
+    Interrupted,
+    /// It would take longer than it may.
+    TooSlow,
+}
+
+/// The metric with this id, and the probe that measures it.
+pub fn find_metric(id: &str) -> Option<(&'static Probe, &'static Metric)> {
+    let with = |probe: &'static Probe| Some((probe, *probe.metrics.iter().find(|metric| metric.id == *id)?));
+    kelvin_probes::all().into_iter().find_map(with)
+}
+
+/// The plan of a run that measures this case of a probe.
+///
+/// # Panics
+/// Of a probe that is none of a plain run.
+fn plan_of_case(probe: &Probe, case: &Case, machine: &Machine) -> Plan {
+    let probes = kelvin_probes::all();
+    let sources = PlanContext { probes: &probes, machine, references: Some(kelvin_probes::reference_machines) };
+    let planned = |effort| {
+        let plan = Plan::new(&sources, ProbeKind::Measure, &[probe.id.to_owned()], effort);
+        plan.expect("a probe is selected by its id")
+    };
+    let has_it = |plan: &Plan| plan.units.iter().any(|unit| unit.probe.id == probe.id && unit.case == *case);
+    // As in the run that measures it: what moves with it is an input, at the sizes of that run.
+    Some(planned(Effort::Default)).filter(has_it).unwrap_or_else(|| planned(Effort::Thorough))
+}
+
+/// What the prediction of a plan's case needs.
+fn prediction_inputs(plan: &Plan) -> Vec<(&'static Probe, Case)> {
+    plan.units.iter().filter(|unit| unit.only_input).map(|unit| (unit.probe, unit.case.clone())).collect()
+}
+
+impl CauseExperiment {
+    /// One on a metric at a case.
+    pub fn new(
+        (probe, metric, case): (&'static Probe, &'static Metric, Case),
+        machine: &Machine,
+        pace: ExperimentLimits,
+        seed: u64,
+    ) -> Self {
+        let plan = plan_of_case(probe, &case, machine);
+        let planned = plan.planned();
+        let plan = plan.retain_cases(|one| *one == case);
+        Self { probe, metric, case, plan, planned, limits: pace, seed }
+    }
+
+    /// What is measured.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
+    pub fn execute(&self, prepared: &RunContext) -> ExperimentResult {
+        let probes = kelvin_probes::all();
+        let machine = &prepared.machine;
+        let question = ExperimentSubject {
+            probe: self.probe,
+            metric: self.metric,
+            case: self.case.clone(),
+            inputs: prediction_inputs(&self.plan),
+            probes: &probes,
+            machine,
+            setup: &prepared.setup,
+        };
+        let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
+        let mut session = ExperimentRunner::new(question, laboratory, kelvin_causes::all());
+        let grounds = self.grounds(machine);
+        let stopped = self.run_passes(&mut session, &grounds).err();
+        ExperimentResult { experiment: self.experiment(&session, &grounds), stopped }
+    }
+
+    fn run_passes(&self, session: &mut ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Result<(), EarlyStop> {
+        let line = StatusLine::new();
+        self.run_passes_until(
+            session,
+            &line,
+            grounds,
+            (VERDICT_TIME_SHARE * self.limits.seconds, self.limits.min_passes),
+        )?;
+        // What was shown may look otherwise once there are more passes.
+        let mut taken_away = Vec::new();
+        while let Some(controls) = untested_controls(session, &taken_away) {
+            session.add_combined_interventions(&controls);
+            taken_away.push(controls);
+            let passes = session.passes_made() + self.limits.min_passes.div_ceil(2);
+            self.run_passes_until(session, &line, grounds, (0.0, passes))?;
+        }
+        Ok(())
+    }
+
+    /// Makes passes until there are so many, and then twice as many, until everything is decided or it is this time. Looking after each
+    /// pass would find what is not there.
+    fn run_passes_until(
+        &self,
+        session: &mut ExperimentRunner<'_>,
+        line: &StatusLine,
+        grounds: &PredictionContext<'_>,
+        (seconds, mut passes): (f64, u32),
+    ) -> Result<(), EarlyStop> {
+        let least = passes;
+        loop {
+            let (made, now) = (session.passes_made(), session.seconds());
+            if made >= least && now >= seconds {
+                return Ok(());
+            }
+            if made >= passes {
+                passes *= 2;
+                if passes > MAX_PASS_MULTIPLE * least || !is_undecided(&self.experiment(session, grounds)) {
+                    return Ok(());
+                }
+            }
+            if self.is_too_slow(made, now) {
+                return Err(EarlyStop::TooSlow);
+            }
+            line.show(format_args!("pass {}, {now:.0} s  {}", made + 1, self.metric.id));
+            match session.run_pass(self.limits.max_seconds) {
+                PassOutcome::Complete => {}
+                PassOutcome::Stopped => return Err(EarlyStop::Interrupted),
+                PassOutcome::TimedOut => return Err(EarlyStop::TooSlow),
+            }
+        }
+    }
+
+    /// Whether the least number of passes that give an interval would take too long, or one more would.
+    fn is_too_slow(&self, made: u32, now: f64) -> bool {
+        made > 0
+            && now / f64::from(made) * f64::from((made + 1).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32))
+                > self.limits.max_seconds
+    }
+
+    /// What was measured, with its predictions: from inputs as found, and without all that is shown.
+    fn experiment(&self, session: &ExperimentRunner<'_>, grounds: &PredictionContext<'_>) -> Experiment {
+        let raw = session.experiment();
+        let controls = shown_controls(&raw);
+        Experiment {
+            predicted: Some(self.predict(&raw, grounds, (&[], &self.case))),
+            predicted_without: (!controls.is_empty())
+                .then(|| self.predict(&raw, grounds, (&controls, &session.case_with_interventions(&controls))))
+                .filter(is_prediction_without_causes),
+            ..raw
+        }
+    }
+
+    /// What its prediction rests on beside figures.
+    fn grounds<'a>(&self, machine: &'a Machine) -> PredictionContext<'a> {
+        PredictionContext::new(machine, &self.planned, None, hardware_bounds(&self.planned, machine, None))
+    }
+
+    /// The prediction of a case from what was measured under these controls.
+    fn predict(
+        &self,
+        raw: &Experiment,
+        grounds: &PredictionContext<'_>,
+        (under, case): (&[Name], &Case),
+    ) -> PredictionRecord {
+        let measured = |metric: &str, case: &Case| {
+            measured_with_controls(raw, under, &MetricCase { metric: Name::intern(metric), case: case.clone() })
+        };
+        let probe = Name::new(self.probe.id);
+        let it = PlannedMeasurement { probe, metrics: vec![self.metric.id], case: case.clone(), only_input: false };
+        let mut predicted = compute_predictions(&[it], &grounds.facts(&measured));
+        predicted.pop().expect("a metric of its probe has a record")
+    }
+}
+
+/// Whether a prediction is of a figure without its causes: those of other machines have them.
+fn is_prediction_without_causes(record: &PredictionRecord) -> bool {
+    record.prediction.as_ref().is_none_or(|prediction| prediction.basis != PredictionBasis::Elsewhere)
+}
+
+/// The controls that take away all that is shown, unless that was measured already.
+fn untested_controls(session: &ExperimentRunner<'_>, measured: &[Vec<Name>]) -> Option<Vec<Name>> {
+    let controls = shown_controls(&session.experiment());
+    (!controls.is_empty() && !measured.contains(&controls) && measured.len() < MAX_COMBINED_CONTROLS)
+        .then_some(controls)
+}
+
+/// Whether more passes can decide something.
+fn is_undecided(experiment: &Experiment) -> bool {
+    let open = |verdict: &CauseVerdict| matches!(verdict, CauseVerdict::Undecided | CauseVerdict::Void);
+    explain(experiment).is_none_or(|explanation| explanation.causes.iter().any(|cause| open(&cause.verdict)))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_analysis::testing::guest;
+    use kelvin_catalogue::file::SYNC_WRITE;
+    use kelvin_catalogue::net::RTT_TCP;
+    use kelvin_catalogue::os::{
+        IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel,
+    };
+    use kelvin_model::{Arm, Run};
+
+    use super::*;
+    use crate::predict;
+
+    /// The rounds of a run as those of an inquiry: as found.
+    fn experiment_of_run(run: &Run, metric: &Metric, case: &Case) -> Experiment {
+        let arm = |one: &kelvin_model::Measurement| Arm { under: Vec::new(), measurement: one.clone() };
+        Experiment {
+            probe: find_metric(&metric.id).unwrap().0.id.into(),
+            metric: *metric,
+            case: case.clone(),
+            is_virtual: true,
+            causes: Vec::new(),
+            arms: run.measurements.iter().map(arm).collect(),
+            predicted: None,
+            predicted_without: None,
+            seconds: 0.0,
+        }
+    }
+
+    #[test]
+    fn prediction_equals_that_of_the_report() {
+        let mut run = guest::guest_run();
+        predict::complete_run(&mut run);
+        let machine = run.outline.machine.clone();
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let mut of_other_machines = 0;
+        // By a formula, by a scaled figure of other machines, and by none.
+        let some =
+            [&SWITCH_CROSS_CPU, &IPC_PIPE_LATENCY, &IPC_PIPE_BANDWIDTH, &SYNC_WRITE, &RTT_TCP].map(|metric| metric.id);
+        for record in run.predictions.iter().filter(|one| some.contains(&one.metric)) {
+            let (metric, case) = (&record.metric, &record.case);
+            let Some((probe, metric)) = find_metric(metric).filter(|(probe, _)| probe.kind == ProbeKind::Measure)
+            else {
+                continue;
+            };
+            let inquiry = CauseExperiment::new((probe, metric, case.clone()), &machine, pace, 1);
+            // Sizes that follow the machine are those of the plan, which the made-up run has not.
+            if !inquiry.planned.iter().any(|one| one.probe == *probe.id && one.case == *case) {
+                continue;
+            }
+            let found =
+                inquiry.predict(&experiment_of_run(&run, metric, case), &inquiry.grounds(&machine), (&[], case));
+            let [there, here] = [record, &found].map(|one| one.prediction.as_ref());
+            let about = |one: Option<&kelvin_model::Prediction>| one.map(|one| (one.basis, one.formula.clone()));
+            assert_eq!(about(here), about(there), "{} {case}: {found:?}", metric.id);
+            if let (Some(here), Some(there)) = (here, there) {
+                assert!((here.value / there.value).ln().abs() < 0.02, "{} {case}: {here:?} {there:?}", metric.id);
+                of_other_machines += usize::from(here.basis == PredictionBasis::Elsewhere);
+            }
+        }
+        assert!(of_other_machines > 0);
+    }
+
+    #[test]
+    fn inputs_of_same_probe_are_measured_too() {
+        let machine = guest::guest_run().outline.machine;
+        let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let inquiry =
+            CauseExperiment::new((probe, metric, Case::new().with_word(TokenChannel::Futex)), &machine, pace, 1);
+        let over_pipes = (probe.id, Case::new().with_word(TokenChannel::Pipe));
+        let inputs = prediction_inputs(&inquiry.plan);
+        assert!(inputs.iter().any(|(probe, case)| (probe.id, case) == (over_pipes.0, &over_pipes.1)), "{inputs:?}");
+    }
+
+    #[test]
+    fn scaling_inputs_are_measured_too() {
+        let machine = guest::guest_run().outline.machine;
+        let (probe, metric) = find_metric(&SWITCH_CROSS_CPU.id).unwrap();
+        let case = Case::new().with_word(TokenChannel::Pipe);
+        let pace = ExperimentLimits { seconds: 0.0, min_passes: 4, max_seconds: 0.0 };
+        let inquiry = CauseExperiment::new((probe, metric, case), &machine, pace, 1);
+        let inputs: Vec<&str> = prediction_inputs(&inquiry.plan).iter().map(|(probe, _)| probe.id).collect();
+        assert!(inputs.contains(&SWITCH_PROCESS_PIPE.id.as_str()), "{inputs:?}");
+    }
+
+    #[test]
+    fn peer_predictions_are_not_cause_free() {
+        let none =
+            PredictionRecord { metric: SWITCH_CROSS_CPU.id, case: Case::new(), prediction: None, none_because: None };
+        assert!(is_prediction_without_causes(&none));
+        let mut run = guest::guest_run();
+        predict::complete_run(&mut run);
+        let with =
+            |basis| run.predictions.iter().find(|one| one.prediction.as_ref().is_some_and(|one| one.basis == basis));
+        assert!(!is_prediction_without_causes(with(PredictionBasis::Elsewhere).unwrap()));
+        assert!(is_prediction_without_causes(with(PredictionBasis::Derived).unwrap()));
+    }
+}

@@ -1,0 +1,65 @@
+//! Why a command could not be done, as one line and an exit status.
+
+use std::fmt::Display;
+use std::io::Write;
+use std::process::ExitCode;
+
+use kelvin_model::text::escape_invisible;
+use kelvin_store::without_password;
+
+/// A command could not be done: one line that says why, exit status 2.
+#[derive(Debug)]
+pub struct CliError(String);
+
+/// The result of a command: how well it was done.
+pub type CmdResult = Result<ExitCode, CliError>;
+
+/// Characters kept of the beginning and the end of a fault: it may quote a file's contents.
+const MESSAGE_EXCERPT_CHARS: (usize, usize) = (800, 400);
+
+/// Exit status of a command that did its work, though a probe failed or a gate was missed.
+pub const EXIT_WITH_FAILURES: u8 = 1;
+
+impl CliError {
+    /// A fault from what was being done and why it failed.
+    pub fn new(doing: impl Display, why: impl Display) -> Self {
+        Self(format!("{doing}: {why}"))
+    }
+
+    /// A fault from a message.
+    pub fn msg(sentence: impl Display) -> Self {
+        Self(sentence.to_string())
+    }
+
+    /// Prints it on standard error; returns the exit status.
+    pub fn report(&self) -> ExitCode {
+        // Nothing can be done if even standard error is gone.
+        let _ = writeln!(std::io::stderr(), "kelvin: {self}");
+        ExitCode::from(2)
+    }
+}
+
+impl Display for CliError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // An argument that is quoted may be the URL of a store.
+        let told = without_password(&self.0);
+        let line: Vec<char> =
+            escape_invisible(&told.split_whitespace().collect::<Vec<_>>().join(" ")).chars().collect();
+        let text = |letters: &[char]| letters.iter().collect::<String>();
+        match line.len().checked_sub(MESSAGE_EXCERPT_CHARS.0 + MESSAGE_EXCERPT_CHARS.1) {
+            Some(1..) => write!(
+                out,
+                "{} ... {}",
+                text(&line[..MESSAGE_EXCERPT_CHARS.0]),
+                text(&line[line.len() - MESSAGE_EXCERPT_CHARS.1..])
+            ),
+            _ => out.write_str(&text(&line)),
+        }
+    }
+}
+
+impl From<std::io::Error> for CliError {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,410 @@
+//! A load in words: rates, a table of response times, errors, and what the generator did.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use kelvin_model::Unit;
+use kelvin_model::load::{
+    GeneratorLimit, GeneratorStats, LatencySummary, LoadResult, OfferedLoad, RateSearch, RequestErrors, SecondResult,
+};
+use kelvin_model::units::{self, plural};
+use kelvin_report::text::{pad_left, pad_right};
+
+use super::placement::GeneratorPlacement;
+use super::plot;
+use crate::output::{self, ERASE_LINE};
+
+/// Width of the names and of the columns of the table.
+const NAME_WIDTH: usize = 22;
+const COLUMN_WIDTH: usize = 9;
+
+/// A progress line on the terminal; erased when dropped.
+pub struct LoadProgress {
+    seconds: u64,
+    shown: bool,
+}
+
+impl LoadProgress {
+    /// Of a measurement so long, on standard error; nothing if that is no terminal.
+    pub fn new(duration: Duration) -> Self {
+        Self { seconds: duration.as_secs(), shown: output::shows_progress() }
+    }
+
+    /// Shows the last second that is over.
+    pub fn show(&self, series: &[SecondResult]) {
+        if !self.shown {
+            return;
+        }
+        let what = match series.last() {
+            None => "warming up".to_owned(),
+            Some(last) => format!(
+                "{} of {} s, {}, p99 {}, {}",
+                series.len(),
+                self.seconds,
+                units::value_text(last.requests as f64, Unit::PerSecond),
+                last.p99.map_or_else(|| "-".into(), time_text),
+                plural(last.errors, "error")
+            ),
+        };
+        let _ = write!(io::stderr(), "{ERASE_LINE}{what}");
+    }
+}
+
+impl Drop for LoadProgress {
+    fn drop(&mut self) {
+        if self.shown {
+            let _ = write!(io::stderr(), "{ERASE_LINE}");
+        }
+    }
+}
+
+/// Writes a load.
+pub fn write_load(load: &LoadResult, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    say(out, format_args!("{}: {}, {}", load.target, offered_text(&load.offered), units::seconds(load.seconds)))?;
+    if let Some(signal) = &load.interrupted {
+        say(out, format_args!("ended early by {signal}"))?;
+    }
+    let rate = units::value_text(load.rate(), Unit::PerSecond);
+    let bytes = units::value_text(load.byte_rate(), Unit::BytesPerSecond);
+    say(out, format_args!("{}, {rate}; {}, {bytes}", plural(load.requests, "request"), units::bytes(load.bytes)))?;
+    let connections = plural(load.connections, "connection");
+    // A log may be over before its first request is on its way.
+    let in_flight = match load.in_flight {
+        Some(in_flight) => format!("{} in flight on average", units::number(in_flight)),
+        None => format!("none in flight within the measured {}", units::seconds(load.seconds)),
+    };
+    say(out, format_args!("{in_flight}, {connections} opened"))?;
+    write_errors(load, out)?;
+    writeln!(out)?;
+    write_table(load, out)?;
+    writeln!(out)?;
+    write_generator(load, out)?;
+    write_placement(place, out)
+}
+
+/// Writes several loads on one server: a line of each, and their throughput against their response times.
+pub fn write_loads(loads: &[LoadResult], place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    let Some(first) = loads.first() else { return Ok(()) };
+    say(out, format_args!("{}: each load for {}", first.target, units::seconds(first.seconds)))?;
+    if let Some(signal) = loads.iter().find_map(|load| load.interrupted.as_ref()) {
+        say(out, format_args!("ended early by {signal}"))?;
+    }
+    let titles = ["answers", "mean", "p50", "p95", "p99", "errors"].map(|title| pad_left(title, COLUMN_WIDTH));
+    writeln!(out, "\n{}{}", pad_right("response time of", NAME_WIDTH), titles.concat())?;
+    loads.iter().try_for_each(|load| write_row(load, out))?;
+    let figure = plot::throughput_figure(loads);
+    let kelvin_report::figures::Drawing::Plot(plot) = &figure.drawing else { return Ok(()) };
+    writeln!(out)?;
+    for line in kelvin_report::terminal::plot_lines(plot, output::width()) {
+        writeln!(out, "{line}")?;
+    }
+    writeln!(out)?;
+    let of = |is_so: fn(&GeneratorStats) -> bool| -> String {
+        let names: Vec<String> = loads.iter().filter(|load| is_so(&load.generator)).map(load_name).collect();
+        names.join(", ")
+    };
+    let limited = of(|generator| generator.limit.is_some());
+    let own = of(|generator| generator.limit.is_none() && generator.slow_mean.is_some());
+    let slow =
+        of(|generator| generator.limit.is_none() && generator.slow_mean.is_none() && generator.slow_tail.is_some());
+    if !limited.is_empty() {
+        say(
+            out,
+            format_args!("The generator was the limit with {limited}: these figures are no measure of the server."),
+        )?;
+    }
+    if !own.is_empty() {
+        say(out, format_args!("With {own} a part of the response times is the generator's own: see them one by one."))?;
+    }
+    if !slow.is_empty() {
+        say(out, format_args!("The slow tail is the generator's with {slow}: p99 is no measure of the server."))?;
+    }
+    write_placement(place, out)
+}
+
+/// A load in a line of a table.
+fn write_row(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+    let LatencySummary { mean, p50, p95, p99, .. } = load.response;
+    let times = [mean, p50, p95, p99].map(|value| if load.response.count > 0 { time_text(value) } else { "-".into() });
+    let [rate, errors] = [units::value_text(load.rate(), Unit::PerSecond), units::count(load.failed_requests())];
+    let cells = [rate].into_iter().chain(times).chain([errors]);
+    writeln!(
+        out,
+        "{}{}",
+        pad_right(&load_name(load), NAME_WIDTH),
+        cells.map(|cell| pad_left(&cell, COLUMN_WIDTH)).collect::<String>()
+    )
+}
+
+/// What was asked for, in two words.
+pub fn load_name(load: &LoadResult) -> String {
+    match load.offered {
+        OfferedLoad::Users { users: 1, .. } => "1 user".into(),
+        OfferedLoad::Users { users, .. } => format!("{} users", units::count(u64::from(users))),
+        OfferedLoad::Rate { rate, .. } => format!("{} a second", units::number(rate)),
+    }
+}
+
+/// A load as a point of a figure, in words.
+pub fn load_sentence(load: &LoadResult) -> String {
+    let LatencySummary { count, p50, p99, .. } = load.response;
+    if count == 0 {
+        return format!("{}: no answer.", load_name(load));
+    }
+    let rate = units::value_text(load.rate(), Unit::PerSecond);
+    format!("{}: {rate}, median {}, p99 {}.", load_name(load), time_text(p50), time_text(p99))
+}
+
+/// Writes a paragraph, as wide as the terminal.
+fn say(out: &mut dyn Write, text: fmt::Arguments<'_>) -> io::Result<()> {
+    output::hanging(out, "", &text.to_string())
+}
+
+/// Says where the generator ran, unless that was left to the system.
+fn write_placement(place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    if *place == GeneratorPlacement::Anywhere { Ok(()) } else { say(out, format_args!("generator: {place}")) }
+}
+
+/// Says on standard error what came of one rate of a search.
+pub fn report_attempt(rate: f64, is_kept: bool, load: &LoadResult) {
+    let verdict = if is_kept { "kept" } else { "missed" };
+    let LatencySummary { count, p99, .. } = load.response;
+    let p99 = if count > 0 { format!("p99 {}", time_text(p99)) } else { "no answer".into() };
+    let errors = plural(load.failed_requests(), "error");
+    output::eprint_line(format_args!("{}: {verdict}, {p99}, {errors}", units::value_text(rate, Unit::PerSecond)));
+}
+
+/// Says on standard error that the search ends at a rate at which nothing was due in the measured time.
+pub fn report_no_request_due(rate: f64, load: &LoadResult) {
+    let (rate, time) = (units::value_text(rate, Unit::PerSecond), units::seconds(load.seconds));
+    output::eprint_line(format_args!("{rate}: no request was due within {time}; a longer --duration tells more"));
+}
+
+/// Writes what a search found.
+pub fn write_search(found: &RateSearch, place: &GeneratorPlacement, out: &mut dyn Write) -> io::Result<()> {
+    let rate = |rate: f64| units::value_text(rate, Unit::PerSecond);
+    let RateSearch { objective, kept, missed, is_generator_limit, tries } = found;
+    match (kept, missed) {
+        (Some(kept), Some(missed)) => {
+            say(
+                out,
+                format_args!("the highest rate with {objective} is {}; {} missed it", rate(*kept), rate(*missed)),
+            )?;
+        }
+        (Some(kept), None) => {
+            say(out, format_args!("{} kept {objective}; the highest rate is not known", rate(*kept)))?
+        }
+        (None, _) => say(out, format_args!("no rate that was measured kept {objective}"))?,
+    }
+    if *is_generator_limit {
+        say(out, format_args!("The generator was the limit of the last try: the server may keep more."))?;
+    }
+    let is_best = |one: &&LoadResult| matches!((one.offered, kept), (OfferedLoad::Rate { rate, .. }, Some(kept)) if rate == *kept);
+    match tries.iter().find(is_best) {
+        Some(best) => {
+            writeln!(out)?;
+            write_load(best, place, out)
+        }
+        None => write_placement(place, out),
+    }
+}
+
+fn offered_text(offered: &OfferedLoad) -> String {
+    match offered {
+        OfferedLoad::Users { users, think } => {
+            format!("{}, {}", plural(u64::from(*users), "user"), think_time_text(*think))
+        }
+        OfferedLoad::Rate { rate: 1.0, .. } => "1 request a second".into(),
+        OfferedLoad::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
+    }
+}
+
+fn think_time_text(think: f64) -> String {
+    if think > 0.0 { format!("think time {}", time_text(think)) } else { "no think time".into() }
+}
+
+fn time_text(nanoseconds: f64) -> String {
+    units::value_text(nanoseconds, Unit::Nanoseconds)
+}
+
+/// What was no right answer, and what did not come.
+fn write_errors(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+    let RequestErrors { first, .. } = &load.errors;
+    let parts = error_counts(load);
+    match load.failed_requests() {
+        0 => say(out, format_args!("no errors"))?,
+        count => say(out, format_args!("{}: {}", plural(count, "error"), parts.join(", ")))?,
+    }
+    if let Some(first) = first {
+        say(out, format_args!("the first: {first}"))?;
+    }
+    if load.errors.no_port > 0 {
+        let why = "this host has no port left: each connection that ends holds one for a minute (TIME_WAIT)";
+        let remedy = "widen net.ipv4.ip_local_port_range, or have the server keep connections (keep-alive)";
+        say(out, format_args!("{why}: {remedy}"))?;
+    }
+    if first.as_ref().is_some_and(|first| first.starts_with("TLS: ") && first.contains("certificate")) {
+        say(out, format_args!("--ca FILE names certificates that are believed; --insecure believes any"))?;
+    }
+    if load.errors.status.keys().any(|status| (300..400).contains(status)) {
+        say(out, format_args!("redirects are not followed: name the URL that they lead to"))?;
+    }
+    if load.sent_again > 0 {
+        let count = units::count(load.sent_again);
+        say(out, format_args!("{count} sent again, because the server closed an idle connection"))?;
+    }
+    write_due(load, out)
+}
+
+/// What became due at a rate, and what was not sent or answered in time.
+fn write_due(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+    if let OfferedLoad::Rate { due, waited, .. } = load.offered {
+        say(out, format_args!("{} became due", units::value_text(due, Unit::PerSecond)))?;
+        if waited > 0 {
+            say(out, format_args!("{} waited for a free connection: see --connections", units::count(waited)))?;
+        }
+        if load.unanswered > 0 {
+            let count = units::count(load.unanswered);
+            say(
+                out,
+                format_args!("response times have the {count} without an answer, with the time that they had waited"),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn error_counts(load: &LoadResult) -> Vec<String> {
+    let errors = &load.errors;
+    let kinds = [
+        (errors.connect, "not connected"),
+        (errors.no_port, "without a local port to connect from"),
+        (errors.closed, "closed without an answer"),
+        (errors.timed_out, "timed out"),
+        (errors.short, "short bodies"),
+        (errors.malformed, "no HTTP"),
+        (errors.wrong, "wrong bytes"),
+        (load.unanswered, "without an answer"),
+    ];
+    let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+    let kinds = kinds.map(|(count, what)| format!("{} {what}", units::count(count)));
+    let status = errors.status.iter().map(|(status, count)| format!("{} status {status}", units::count(*count)));
+    kinds.chain(status).collect()
+}
+
+fn write_table(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+    let titles = ["mean", "p50", "p95", "p99", "p99.9", "max"].map(|title| pad_left(title, COLUMN_WIDTH));
+    writeln!(out, "{}{}", pad_right("response time", NAME_WIDTH), titles.concat())?;
+    match load.offered {
+        OfferedLoad::Rate { .. } => {
+            write_line("from when it was due", &load.response, out)?;
+            write_line("from when it was sent", &load.service, out)?;
+        }
+        OfferedLoad::Users { .. } => {
+            write_line("as users saw it", &load.response, out)?;
+            if load.generator.slow_mean.is_some() {
+                write_line("from when it was sent", &load.service, out)?;
+            }
+            if let Some(corrected) = &load.corrected {
+                write_line("at a rate (estimate)", corrected, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_line(name: &str, times: &LatencySummary, out: &mut dyn Write) -> io::Result<()> {
+    let LatencySummary { mean, p50, p95, p99, p999, max, .. } = *times;
+    let figures = [mean, p50, p95, p99, p999, max].map(|value| pad_left(&time_text(value), COLUMN_WIDTH));
+    writeln!(
+        out,
+        "{}{}",
+        pad_right(name, NAME_WIDTH),
+        if times.count > 0 { figures.concat() } else { pad_left("-", COLUMN_WIDTH) }
+    )
+}
+
+/// What the generator did, and whether it was the limit.
+fn write_generator(load: &LoadResult, out: &mut dyn Write) -> io::Result<()> {
+    let GeneratorStats { busy, late, unread, .. } = &load.generator;
+    let busy = match busy {
+        Some(busy) => format!("{} busy", units::percent(*busy)),
+        None => format!("how busy it was cannot be told of {}", units::seconds(load.seconds)),
+    };
+    let late = if late.count > 0 { format!(", sent {} late on average", time_text(late.mean)) } else { String::new() };
+    let unread = unread.map_or_else(String::new, |unread| format!(", read answers {} late", time_text(unread)));
+    say(out, format_args!("generator: {busy}{late}{unread}"))?;
+    write_limits(&load.generator, out)
+}
+
+/// Which figures of a load are the generator's own.
+fn write_limits(generator: &GeneratorStats, out: &mut dyn Write) -> io::Result<()> {
+    if let (None, Some(share)) = (generator.limit, generator.slow_mean) {
+        let (own, share) = (time_text(generator.own.mean), units::percent(share));
+        return say(
+            out,
+            format_args!(
+                "Response times have {own} of the generator's own delays on average, which is {share} of them. \
+             Those from when a request was sent leave out how late that was."
+            ),
+        );
+    }
+    let why = match (generator.limit, generator.slow_tail) {
+        (None, None) => return Ok(()),
+        (None, Some(share)) => {
+            let (own, share) = (time_text(generator.own.p99), units::percent(share));
+            return say(
+                out,
+                format_args!(
+                    "The slow tail is the generator's: p99 of its own delays is {own}, {share} of that of the response time. \
+                 p99 and above are no measure of the server."
+                ),
+            );
+        }
+        (Some(GeneratorLimit::Busy { share }), _) => {
+            format!("its thread worked or waited for a CPU {} of the time", units::percent(share))
+        }
+        (Some(GeneratorLimit::Late { share }), _) => {
+            format!("its own delays lowered the rate of requests by {}", units::percent(share))
+        }
+    };
+    say(out, format_args!("The generator was the limit: {why}. These figures are no measure of the server."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_a_port_left_is_named_with_what_helps() {
+        let mut one = LoadResult { seconds: 1.0, requests: 1, connections: 1, ..LoadResult::empty("http://a/") };
+        one.errors = RequestErrors { no_port: 7, ..RequestErrors::default() };
+        let mut out = Vec::new();
+        write_load(&one, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap().replace('\n', " ");
+        assert!(text.contains("7 errors: 7 without a local port to connect from"), "{text}");
+        assert!(text.contains("net.ipv4.ip_local_port_range") && text.contains("keep-alive"), "{text}");
+        assert!(!text.contains("not connected"), "{text}");
+    }
+
+    fn limits_text(in_flight: Option<f64>, busy: Option<f64>, unread: Option<f64>) -> String {
+        let mut one =
+            LoadResult { seconds: 1e-6, requests: 1, connections: 1, in_flight, ..LoadResult::empty("http://a/") };
+        one.offered = OfferedLoad::Rate { rate: 1e6, due: 1e6, waited: 0 };
+        one.generator = GeneratorStats { busy, unread, ..one.generator };
+        let mut out = Vec::new();
+        write_load(&one, &GeneratorPlacement::Anywhere, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn unobserved_cpu_use_is_not_zero() {
+        let unseen = limits_text(None, None, None);
+        assert!(unseen.contains("\nnone in flight within the measured 1.00 µs, 1 connection opened\n"), "{unseen}");
+        assert!(unseen.contains("\ngenerator: how busy it was cannot be told of 1.00 µs\n"), "{unseen}");
+        let seen = limits_text(Some(0.5), Some(0.0004), Some(10.0));
+        assert!(seen.contains("\n0.50 in flight on average, 1 connection opened\n"), "{seen}");
+        assert!(seen.contains("\ngenerator: <0.1 % busy, read answers 10.0 ns late\n"), "{seen}");
+    }
+}

@@ -1,0 +1,85 @@
+//! `kelvin runs push` and `pull`: runs from one store into another, each once.
+
+use std::process::ExitCode;
+
+use kelvin_store::{InsertError, InsertOutcome, RunFilter, RunSummary, Store, copy};
+
+use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::commands::run_count_text;
+use crate::output;
+
+/// `kelvin runs push`.
+pub fn push(from: &Store, to: &Store, runs: &[String]) -> CmdResult {
+    copy_runs(from, to, (runs, "sent to"))
+}
+
+/// `kelvin runs pull`.
+pub fn pull(from: &Store, to: &Store, runs: &[String]) -> CmdResult {
+    copy_runs(from, to, (runs, "fetched into"))
+}
+
+/// How far it came.
+#[derive(Default)]
+struct CopyCounts {
+    new: usize,
+    there: usize,
+    differing: usize,
+}
+
+/// Copies the named runs, or all that have ended. What was copied before a failure is there.
+fn copy_runs(from: &Store, to: &Store, (runs, done): (&[String], &str)) -> CmdResult {
+    if from.is_same(to) {
+        return Err(CliError::msg(format!("{} is the store that its runs come from: name another one", to.name())));
+    }
+    let (lines, unended) = select_runs(from, runs)?;
+    let mut tally = CopyCounts::default();
+    let progress = output::StatusLine::new();
+    let copied = lines.iter().enumerate().try_for_each(|(done, line)| {
+        progress.show(format_args!("{} of {}", done + 1, lines.len()));
+        copy_run(from, to, line, &mut tally)
+    });
+    drop(progress);
+    let told = format!("kelvin: {} {done} {}, {} already there", run_count_text(tally.new), to.name(), tally.there);
+    output::eprint_line(told);
+    if unended > 0 {
+        let it = if unended == 1 { "it" } else { "them" };
+        output::eprint_line(format!(
+            "kelvin: {} left out: still running, or killed; name {it} to copy {it} all the same",
+            run_count_text(unended)
+        ));
+    }
+    copied?;
+    Ok(if tally.differing > 0 { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+}
+
+fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts) -> Result<(), CliError> {
+    match copy(from, to, line) {
+        Ok(InsertOutcome::New) => tally.new += 1,
+        Ok(InsertOutcome::AlreadyThere) => tally.there += 1,
+        Err(error) if error.is_store_failure() => return Err(CliError::msg(error)),
+        Err(kelvin_store::CopyError::Insert(InsertError::Differs { id })) => {
+            tally.differing += 1;
+            output::eprint_line(format!("kelvin: {id} is another run in {}: left as it is there", to.name()));
+        }
+        Err(error) => {
+            tally.differing += 1;
+            output::eprint_line(format!("kelvin: {} left out: {error}", line.id));
+        }
+    }
+    Ok(())
+}
+
+/// The lines of the named runs, or of all that have ended and the number of those that have not.
+fn select_runs(from: &Store, runs: &[String]) -> Result<(Vec<RunSummary>, usize), CliError> {
+    let mut lines = from.list(&RunFilter::default()).map_err(CliError::msg)?;
+    let all = lines.len();
+    if runs.is_empty() {
+        lines.retain(|line| line.status.is_some());
+        let unended = all - lines.len();
+        return Ok((lines, unended));
+    }
+    let ids: Result<Vec<Vec<String>>, _> = runs.iter().map(|name| from.find_all(name)).collect();
+    let ids = ids.map_err(CliError::msg)?.concat();
+    lines.retain(|line| ids.contains(&line.id));
+    Ok((lines, 0))
+}

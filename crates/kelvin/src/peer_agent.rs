@@ -1,0 +1,95 @@
+//! The agent that a run measures with: asked once before anything is measured, with the route to it.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use kelvin_harness::AgentEndpoint;
+use kelvin_model::{Fact, NetworkPath};
+use kelvin_sys::net::route;
+use kelvin_wire::address::resolve;
+use kelvin_wire::client::{self, AgentClient};
+use kelvin_wire::interface::Interface;
+use kelvin_wire::secret::Secret;
+
+use crate::cli_error::CliError;
+
+/// Every network carries packets of this many bytes (RFC 791): a smaller MTU is invalid.
+const MIN_MTU: u32 = 68;
+
+/// An agent after the handshake.
+pub struct PeerAgent {
+    /// How probes reach it.
+    pub host: AgentEndpoint,
+    /// The path to it.
+    pub network_path: NetworkPath,
+}
+
+impl PeerAgent {
+    /// Does the handshake with the agent at `HOST[:PORT]`, so that errors show before anything is measured.
+    ///
+    /// # Errors
+    /// The agent's error, or that of the file of its secret.
+    pub fn connect(peer: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
+        let of_peer = |why: &dyn std::fmt::Display| CliError::new(format!("--peer {peer}"), why);
+        let addresses = resolve(peer).map_err(|why| of_peer(&why))?;
+        let secret = match token_file {
+            Some(file) => Secret::read(file).map_err(|error| CliError::new("--token-file", error))?,
+            None => Secret::none(),
+        };
+        let mut client = AgentClient::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;
+        let (address, own) = (client.agent_addr(), client.local_addr());
+        // The end of any test names the agent's interface; this test ends at once.
+        let seen = client
+            .accept_connections()
+            .and_then(client::RunningTest::<client::AcceptTarget>::finish)
+            .map_err(|error| of_peer(&error))?;
+        let host = AgentEndpoint { address, token_file: token_file.map(Into::into) };
+        Ok(Self { host, network_path: network_path(address, own, seen.interface.as_ref()) })
+    }
+}
+
+/// The path from a local address to the agent's.
+fn network_path(agent: SocketAddr, own: SocketAddr, there: Option<&Interface>) -> NetworkPath {
+    let interface = match route::interface_to(agent, own) {
+        Ok(name) => Fact::known(name, "the kernel's routing, by rtnetlink"),
+        Err(error) => Fact::unknown(format!("the kernel gives no route: {error}")),
+    };
+    NetworkPath {
+        protocol: if agent.ip().to_canonical().is_ipv4() { 4 } else { 6 },
+        interface,
+        advertised_there: interface_fact(there, "rate", |interface| interface.bits_per_second),
+        mtu_there: interface_fact(there, "MTU", |interface| interface.largest_packet.filter(|&bytes| bytes >= MIN_MTU)),
+    }
+}
+
+/// A property of the agent's interface.
+fn interface_fact<T>(there: Option<&Interface>, what: &str, of: impl Fn(&Interface) -> Option<T>) -> Fact<T> {
+    let Some(interface) = there else { return Fact::unknown("the agent's host does not name its interface") };
+    match of(interface) {
+        Some(value) => Fact::known(value, format!("reported by the agent for its interface {}", interface.name)),
+        None => Fact::unknown(format!("the agent reports no {what} for its interface {}", interface.name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Conclusions cannot import the watcher's constant, and must use the same share.
+    #[test]
+    fn full_cpu_share_equals_that_of_conclusions() {
+        assert_eq!(kelvin_analysis::FULL_CPU_SHARE.to_bits(), kelvin_wire::cpu_usage::SATURATED_SHARE.to_bits());
+    }
+
+    #[test]
+    fn path_to_this_host_is_loopback() {
+        let here = "127.0.0.1:1".parse().unwrap();
+        let found = network_path(here, here, Interface::with_address(here).as_ref());
+        assert_eq!((found.protocol, found.advertised_there.get()), (4, None));
+        assert!(found.mtu_there.get().is_some(), "{found:?}");
+        // Where there is no rtnetlink it is not known, which sys tests.
+        assert!(found.interface.get().is_none_or(|name| name == "lo"), "{found:?}");
+        let mapped = network_path("[::ffff:127.0.0.1]:1".parse().unwrap(), here, None);
+        assert_eq!((mapped.protocol, mapped.mtu_there.get()), (4, None));
+    }
+}

@@ -1,0 +1,89 @@
+//! Where the events of a run go: memory, the store, the progress line.
+
+use std::collections::HashMap;
+
+use kelvin_analysis::{RunProgress, steady_core};
+use kelvin_harness::{EventSink, RunObserver};
+use kelvin_model::{Case, CaseStatus, CoreSteadyState, Event, Name, Run};
+use kelvin_store::{AppendError, Recorder};
+
+use crate::progress::RunProgressLine;
+use crate::redact::Redaction;
+
+/// Keeps the run in memory, and stores it round by round while the store accepts it.
+pub struct RunRecorder<'a> {
+    run: Option<Run>,
+    standings: RunProgress,
+    store: Option<Recorder<'a>>,
+    /// Why the store no longer accepts rounds.
+    store_error: Option<AppendError>,
+    /// The end of the run, held back until everything else is stored.
+    end: Option<Event>,
+    progress: RunProgressLine,
+    redaction: Redaction,
+}
+
+/// A finished record.
+pub struct FinishedRecording<'a> {
+    /// The run.
+    pub run: Option<Run>,
+    /// Why not all of it could be stored.
+    pub store_error: Option<AppendError>,
+    /// The store and the end still to be stored.
+    pub unfinished: Option<(Recorder<'a>, Event)>,
+}
+
+impl<'a> RunRecorder<'a> {
+    /// A record without a run yet.
+    pub fn new(store: Option<Recorder<'a>>, progress: RunProgressLine, told: Redaction) -> Self {
+        Self {
+            run: None,
+            standings: RunProgress::default(),
+            store,
+            store_error: None,
+            end: None,
+            progress,
+            redaction: told,
+        }
+    }
+
+    /// The finished record. The end of the run is not stored yet: a run with a stored end is complete.
+    pub fn finish(self) -> FinishedRecording<'a> {
+        FinishedRecording { run: self.run, store_error: self.store_error, unfinished: self.store.zip(self.end) }
+    }
+}
+
+impl EventSink for RunRecorder<'_> {
+    fn event(&mut self, event: &Event) {
+        self.progress.event(event);
+        let event = &self.redaction.redact_event(event);
+        match event {
+            Event::Started(outline) => self.run = Some(Run::from_header((**outline).clone())),
+            event => {
+                if let Some(run) = &mut self.run {
+                    run.apply(event.clone());
+                }
+            }
+        }
+        if matches!(event, Event::Finished { .. }) {
+            self.end = Some(event.clone());
+            return;
+        }
+        if let Some(store) = &mut self.store
+            && let Err(error) = store.event(event)
+        {
+            self.store_error = Some(error);
+            self.store = None;
+        }
+    }
+}
+
+impl RunObserver for RunRecorder<'_> {
+    fn case_status(&mut self) -> HashMap<(Name, Case), CaseStatus> {
+        self.run.as_ref().map_or_else(HashMap::new, |run| self.standings.update(run))
+    }
+
+    fn steady_core(&self) -> Option<CoreSteadyState> {
+        self.run.as_ref().and_then(steady_core)
+    }
+}

@@ -1,0 +1,137 @@
+//! The socket options of streams on the command line, checked before anything is measured.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+
+use kelvin_catalogue::net::{
+    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_UNIX, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE,
+};
+use kelvin_harness::{AgentEndpoint, Plan, TcpOptions};
+use kelvin_model::Metric;
+use kelvin_sys::net;
+use kelvin_wire::address::DisplayAddr;
+use kelvin_wire::client::AgentClient;
+use kelvin_wire::message::TestDirection;
+use kelvin_wire::secret::Secret;
+use kelvin_wire::socket_options::TestSocketOptions;
+
+use crate::cli::MeasureArgs;
+use crate::cli_error::CliError;
+
+/// The probes that they apply to: on this machine, and to another host.
+const LOCAL_PROBES: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_METHOD.id.as_str()];
+const PEER_PROBES: [&str; 2] = [PEER_BANDWIDTH.id.as_str(), PEER_BANDWIDTH_MESSAGE.id.as_str()];
+
+/// The one over Unix sockets, which have buffers and no congestion control.
+const UNIX_PROBE: &str = BANDWIDTH_UNIX.id.as_str();
+
+fn is_over_tcp(probe: &str) -> bool {
+    LOCAL_PROBES.contains(&probe) || PEER_PROBES.contains(&probe)
+}
+
+/// Whether these options change the streams of a probe.
+fn affects_probe(sockets: &TcpOptions, probe: &str) -> bool {
+    let over_tcp = *sockets != TcpOptions::default() && is_over_tcp(probe);
+    over_tcp || (sockets.buffers.is_some() && probe == UNIX_PROBE)
+}
+
+/// The options, which this kernel supports.
+///
+/// # Errors
+/// A name that the kernel does not know, or an option that applies to nothing measured.
+pub fn requested_options(args: &MeasureArgs, plan: &Plan) -> Result<TcpOptions, CliError> {
+    let sockets = TcpOptions {
+        congestion_control: args.congestion_control.clone(),
+        buffers: args.socket_buffers,
+        ..TcpOptions::default()
+    };
+    let measured =
+        |applies: &dyn Fn(&str) -> bool| plan.units.iter().any(|unit| !unit.only_input && applies(unit.probe.id));
+    let ignored = match (&sockets.congestion_control, sockets.buffers) {
+        (Some(_), _) if !measured(&is_over_tcp) => Some("--congestion-control"),
+        (_, Some(_)) if !measured(&|probe| affects_probe(&sockets, probe)) => Some("--socket-buffers"),
+        _ => None,
+    };
+    if let Some(option) = ignored {
+        return Err(CliError::msg(format!(
+            "{option}: applies to {0}, and with --peer to {1}, but neither is measured; name one too (kelvin run {0}), or drop \
+             {option}",
+            LOCAL_PROBES[0], PEER_PROBES[0]
+        )));
+    }
+    sockets.congestion_control.as_deref().map(check_congestion_control).transpose()?;
+    Ok(sockets)
+}
+
+/// Has the agent try them, if they apply to it, so that refusals of its host's kernel show before anything is measured.
+///
+/// # Errors
+/// The agent's refusal.
+pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) -> Result<(), CliError> {
+    let is_asked = |probe: &str| PEER_PROBES.contains(&probe) && *sockets != TcpOptions::default();
+    if !plan.units.iter().any(|unit| !unit.only_input && is_asked(unit.probe.id)) {
+        return Ok(());
+    }
+    let secret = agent.token_file.as_deref().map_or_else(|| Ok(Secret::none()), |file| Secret::read(Path::new(file)));
+    let asked = TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
+    let tried = secret.and_then(|secret| {
+        let mut client = AgentClient::connect(&[agent.address], &secret)?;
+        client.open_streams(TestDirection::ToAgent, 1, &asked)?.finish()
+    });
+    tried.map(drop).map_err(|error| CliError::new(format!("--peer {}", DisplayAddr(agent.address)), error))
+}
+
+/// Whether a metric is comparable with other runs: not if its sockets had options of this run's own.
+pub fn has_default_options(metric: &Metric, sockets: &TcpOptions) -> bool {
+    let probes = kelvin_probes::all();
+    let mut changed = probes.iter().filter(|probe| affects_probe(sockets, probe.id)).flat_map(|probe| probe.metrics);
+    !changed.any(|known| known.id == metric.id)
+}
+
+/// Fails unless a TCP socket can be given this congestion control.
+///
+/// # Errors
+/// What the kernel says.
+pub fn check_congestion_control(name: &str) -> Result<(), CliError> {
+    let doing = format!("--congestion-control {name}");
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let tried = socket.and_then(|socket| net::set_congestion_control(&socket, name));
+    tried.map_err(|error| match (error.kind(), net::congestion_controls()) {
+        (ErrorKind::NotFound | ErrorKind::InvalidInput, Ok(known)) => {
+            CliError::new(doing, format!("this kernel has no such congestion control; it has {}", known.join(", ")))
+        }
+        (ErrorKind::PermissionDenied, _) => CliError::new(
+            doing,
+            "only a privileged user may choose it here; net.ipv4.tcp_allowed_congestion_control lists those that anyone may",
+        ),
+        _ => CliError::new(doing, error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_catalogue::net::{BANDWIDTH_UDP, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP, PEER_LOADED};
+
+    use super::*;
+
+    #[test]
+    fn socket_options_affect_only_their_probes() {
+        let asked = TcpOptions { buffers: Some(65_536), ..TcpOptions::default() };
+        let to_peer = [&PEER_BANDWIDTH, &PEER_BANDWIDTH_BUSY_THERE, &PEER_BANDWIDTH_MESSAGE];
+        for streams in to_peer.into_iter().chain([&BANDWIDTH_TCP, &BANDWIDTH_TCP_METHOD]) {
+            assert!(
+                has_default_options(streams, &TcpOptions::default()) && !has_default_options(streams, &asked),
+                "{}",
+                streams.id
+            );
+        }
+        for other in [&BANDWIDTH_UDP, &PEER_BANDWIDTH_UDP, &PEER_LOADED] {
+            assert!(has_default_options(other, &asked), "{}", other.id);
+        }
+        // Unix sockets have buffers and no congestion control.
+        let paced = TcpOptions { congestion_control: Some("reno".into()), ..TcpOptions::default() };
+        assert!(!has_default_options(&BANDWIDTH_UNIX, &asked) && has_default_options(&BANDWIDTH_UNIX, &paced));
+        assert!(!has_default_options(&BANDWIDTH_TCP, &paced));
+    }
+}

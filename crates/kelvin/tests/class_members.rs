@@ -1,0 +1,105 @@
+//! A user's own machines as members of the class of a machine: patched copies of a stored run, from a store and from files.
+
+mod test_dir;
+
+use std::fs;
+
+use serde_json::Value;
+use test_dir::{KELVIN, TestDir, stderr, stdout};
+
+/// Members that differ by a few percent.
+const MEMBER_COUNT: usize = 6;
+
+/// A stored run as one of a machine of this name, whose times in an area are so many times as long.
+fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
+    let mut run = run.clone();
+    run["id"] = name.into();
+    run["machine"]["identity"] = name.into();
+    let measurements = run["measurements"].as_array_mut().unwrap();
+    for measurement in measurements.iter_mut().filter(|one| one["probe"].as_str().unwrap().starts_with(area)) {
+        for round in measurement["rounds"].as_array_mut().unwrap() {
+            for reading in round["attempt"]["measured"].as_array_mut().into_iter().flatten() {
+                for key in ["/readings/batches/nanoseconds", "/readings/samples/nanoseconds"] {
+                    let values = reading.pointer_mut(key).and_then(Value::as_array_mut);
+                    values.into_iter().flatten().for_each(|value| *value = (value.as_f64().unwrap() * times).into());
+                }
+            }
+        }
+    }
+    run
+}
+
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
+    let output = place.command(KELVIN, arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    stdout(&output).to_owned()
+}
+
+/// The judgement of an area of the kernel in a report.
+fn kernel_verdict(report: &str) -> Value {
+    let report: Value = serde_json::from_str(report).unwrap();
+    let areas = report["analysis"]["normal"]["areas"].as_array().unwrap();
+    let found: Vec<&Value> = areas.iter().filter(|area| area["area"] == "os").collect();
+    let [area] = found[..] else { panic!("{}", report["analysis"]["normal"]) };
+    area.clone()
+}
+
+#[test]
+fn machine_is_compared_with_own_class() {
+    let place = TestDir::new();
+    let (_, today) = kelvin_testing::stored_run("intel-guest-3");
+    let mut run: Value = serde_json::from_str(&today).unwrap();
+    // Figures enough for an area.
+    let is_kept =
+        |one: &Value| ["os.syscall", "cpu."].iter().any(|area| one["probe"].as_str().unwrap().starts_with(area));
+    for list in ["plan", "measurements"] {
+        run[list].as_array_mut().unwrap().retain(is_kept);
+    }
+    let write_area = |name: &str, area: &str, times: f64| {
+        let text = run_of_machine(&run, name, area, times).to_string();
+        fs::write(place.path().join(format!("{name}.json")), text).unwrap();
+    };
+    let write = |name: &str, times: f64| write_area(name, "os.", times);
+    let members: Vec<String> = (0..MEMBER_COUNT).map(|number| format!("member-{number}")).collect();
+    for (number, name) in members.iter().enumerate() {
+        write(name, 0.97 + 0.012 * number as f64);
+    }
+    write("usual", 1.0);
+    write("slow", 1.5);
+    // Every area.
+    write_area("slow-machine", "", 1.5);
+    // Nothing is published of a guest that hides its model.
+    let alone: Value = serde_json::from_str(&stdout_of(&place, &["report", "slow.json", "--format", "json"])).unwrap();
+    let normal = &alone["analysis"]["normal"];
+    assert!(normal["none_because"].as_str().is_some_and(|why| why.contains("hides its model")), "{normal}");
+    // By files.
+    let files: Vec<String> = members.iter().map(|name| format!("{name}.json")).collect();
+    let beside: Vec<&str> = files.iter().flat_map(|file| ["--beside", file.as_str()]).collect();
+    for (name, against) in [("usual.json", "usual"), ("slow.json", "slower")] {
+        let report = stdout_of(&place, &[&["report", name, "--format", "json"], &beside[..]].concat());
+        let area = kernel_verdict(&report);
+        assert_eq!(area["against"], against, "{area}");
+        assert_eq!(
+            (area["members"].as_array().unwrap().len(), &area["rests_on_few"]),
+            (MEMBER_COUNT, &Value::from(false))
+        );
+    }
+    let screen = stdout_of(&place, &[&["report", "slow-machine.json"], &beside[..]].concat());
+    let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("! All of the machine is 1.5"), "{screen}");
+    assert!(!flat.contains("as a whole is"), "{screen}");
+    // By the store that the run is in, and by one that is named.
+    for file in files.iter().map(String::as_str).chain(["slow.json"]) {
+        stdout_of(&place, &["runs", "import", file]);
+    }
+    for arguments in [["report", "slow", "--format", "json"].to_vec(), ["report", "slow", "--full"].to_vec()] {
+        let report = stdout_of(&place, &arguments);
+        match arguments.last() {
+            Some(&"json") => assert_eq!(kernel_verdict(&report)["against"], "slower"),
+            _ => assert!(report.contains("as slow as"), "{report}"),
+        }
+    }
+    let output = place.command(KELVIN, &["report", "slow.json", "--beside", "nothing.json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).starts_with("kelvin: --beside nothing.json: no such file"), "{}", stderr(&output));
+}

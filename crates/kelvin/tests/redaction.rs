@@ -1,0 +1,147 @@
+//! What a run holds on whose machine it was made on: nothing, unless asked for.
+
+mod test_dir;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
+use serde_json::{Value, json};
+use test_dir::{KELVIN, TestDir, stderr};
+
+/// An agent on this host, ended when it is dropped.
+struct AgentProcess {
+    child: Child,
+    port: String,
+}
+
+impl AgentProcess {
+    fn start(place: &TestDir) -> Self {
+        let mut child = place.start(&["agent", "--listen", "127.0.0.1:0"]);
+        let mut address = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+        let port = address.trim().rsplit(':').next().unwrap().to_owned();
+        Self { child, port }
+    }
+}
+
+impl Drop for AgentProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What kelvin prints; its output may be larger than a pipe holds.
+fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
+    let output = place.command(KELVIN, arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Every output of the newest stored run, in every format.
+fn all_outputs(place: &TestDir, more: &[&str]) -> Vec<String> {
+    let shown = ["terminal", "html", "md", "json", "csv", "samples"];
+    let others = ["openmetrics", "custom-smaller-is-better", "custom-bigger-is-better", "bencher", "benchstat"];
+    let formats: Vec<Vec<&str>> =
+        shown.into_iter().chain(others).map(|format| vec!["report", "--format", format]).collect();
+    let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];
+    formats.iter().chain(&others).map(|arguments| stdout_of(place, &[arguments, more].concat())).collect()
+}
+
+#[test]
+fn run_hides_paths_and_hosts_by_default() {
+    let place = TestDir::new();
+    let directory = place.path().join("of-alice");
+    fs::create_dir(&directory).unwrap();
+    let directory = directory.to_str().unwrap();
+    let run = ["run", "os.syscall.null", "--quick", "--budget", "1s", "--dir", directory];
+    let secrets = ["of-alice", "localhost", place.path().to_str().unwrap()];
+
+    let printed_at_once = stdout_of(&place, &run);
+    let page = fs::read_to_string(place.path().join("report.html")).unwrap();
+    for text in all_outputs(&place, &["--with-private"]).iter().chain([&printed_at_once, &page]) {
+        assert!(!secrets.iter().any(|secret| text.contains(secret)), "it was never collected: {text:.3000}");
+    }
+    let agent = AgentProcess::start(&place);
+    let peer = format!("localhost:{}", agent.port);
+    stdout_of(&place, &[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
+    for text in all_outputs(&place, &[]) {
+        assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text:.3000}");
+    }
+    let whole = stdout_of(&place, &["runs", "export", "--with-private"]);
+    assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole:.3000}");
+}
+
+/// Runs of earlier versions hold all of it.
+#[test]
+fn old_run_is_redacted() {
+    let place = TestDir::new();
+    let mut run: Value = serde_json::from_str(include_str!("../../store/tests/format-1.json")).unwrap();
+    run["command"] = json!(["/home/alice/bin/kelvin", "run", "--peer", "lab7.example.org", "--dir=/srv/alice"]);
+    run["machine"]["kernel"]["command_line"]["known"]["value"] =
+        json!("BOOT_IMAGE=/vmlinuz root=UUID=1c2d-alice mitigations=off nohz_full=2-3 ip=192.0.2.7 quiet");
+    run["machine"]["kernel"]["version"]["known"]["value"] = json!("Linux version 6.1 (alice@lab7.example.org) #1");
+    run["machine"]["mounts"][0] = json!({
+        "target": "/home/alice", "source": "nas.example.org:/alice", "kind": "nfs4",
+        "options": "rw,vers=4.2,addr=192.0.2.8,username=alice",
+    });
+    run["machine"]["limits"]["cpu_quota"]["known"]["source"] =
+        json!("/sys/fs/cgroup/user.slice/user-alice.slice/cpu.max");
+    run["machine"]["nics"][0]["name"] = json!("enx001122aabbcc");
+    run["hazards"][0]["source"] = json!("statvfs of /home/alice/x");
+    run["measurements"][1]["rounds"][0]["attempt"]["failed"] = json!("cannot write /home/alice/x: it is full");
+    run["measurements"][2]["skipped"] = json!("192.0.2.8:27315 does not answer");
+    run["notes"][0] = json!("fio is /home/alice/bin/fio");
+    run["predictions"][0]["prediction"]["derivation"] = json!("what enx001122aabbcc carries");
+    run["studies"][0]["design"] = json!("files in /home/alice");
+    fs::write(place.path().join("old.json"), run.to_string()).unwrap();
+    stdout_of(&place, &["runs", "import", "old.json"]);
+
+    let secrets = ["alice", "lab7", "nas.example", "192.0.2.", "001122aabbcc", "1c2d"];
+    for text in all_outputs(&place, &[])
+        .iter()
+        .chain([&stdout_of(&place, &["report", "old.json", "--format", "json", "--with-samples"])])
+    {
+        for secret in secrets {
+            assert!(!text.contains(secret), "{secret} in {text:.5000}");
+        }
+    }
+    let told: Value = serde_json::from_str(&stdout_of(&place, &["runs", "export"])).unwrap();
+    let kernel = &told["machine"]["kernel"];
+    assert_eq!(kernel["command_line"]["known"]["value"], "mitigations=off nohz_full=2-3");
+    assert_eq!(kernel["boot_parameters_left_out"], 4);
+    assert_eq!(told["command"], json!(["kelvin", "run", "--peer", "…", "--dir=…"]));
+    assert_eq!(told["machine"]["mounts"][0]["options"], "rw,vers=4.2");
+    let whole: Value = serde_json::from_str(&stdout_of(&place, &["runs", "export", "--with-private"])).unwrap();
+    for place in ["/command", "/machine/kernel", "/machine/mounts", "/hazards", "/measurements", "/notes", "/studies"] {
+        assert_eq!(whole.pointer(place), run.pointer(place), "nothing is lost in the store");
+    }
+    // What was exported is a run like any other, and nothing more is left out of it.
+    fs::write(place.path().join("told.json"), told.to_string()).unwrap();
+    let again: Value =
+        serde_json::from_str(&stdout_of(&place, &["report", "told.json", "--format", "json", "--with-samples"]))
+            .unwrap();
+    assert_eq!(again["run"], told);
+}
+
+#[test]
+fn machine_facts_are_redacted() {
+    let place = TestDir::new();
+    let file = |name: &str, content: &str| {
+        let path = place.path().join("machine").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    file("proc/cmdline", "root=UUID=1c2d-33 nosmt quiet\n");
+    file("proc/self/mountinfo", "36 35 98:0 / /home/alice rw,noatime - nfs4 nas:/alice rw,addr=192.0.2.8\n");
+    file("sys/class/net/enx001122aabbcc/mtu", "1500\n");
+    let secrets = ["1c2d", "alice", "nas", "192.0.2.8", "001122aabbcc"];
+    for json in [&[][..], &["--json"]] {
+        let told = stdout_of(&place, &[&["machine", "--root", "machine"], json].concat());
+        assert!(!secrets.iter().any(|secret| told.contains(secret)), "{told}");
+        assert!(told.contains("nosmt") && told.contains("noatime"), "{told}");
+        let whole = stdout_of(&place, &[&["machine", "--root", "machine", "--with-private"], json].concat());
+        assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole}");
+    }
+}

@@ -1,0 +1,162 @@
+//! A directory in which the whole program is run on files, and helpers to judge its output.
+//!
+//! No test needs all of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
+
+/// Time limit before anything here counts as hanging.
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A directory of its own, on the file system of the build: what lies in memory has no direct I/O and is never uncached.
+pub struct TestDir {
+    pub directory: TempDir,
+    /// Where what is remembered is kept: elsewhere, since tests look at what is in the other one.
+    pub cache: TempDir,
+}
+
+impl TestDir {
+    pub fn new() -> Self {
+        let directory = || tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        Self { directory: directory(), cache: directory() }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env("HOME", self.path()).env("XDG_DATA_HOME", self.path().join("data"));
+        command.env("TMPDIR", self.path()).env_remove("COLUMNS").env("XDG_CACHE_HOME", self.cache.path());
+        command
+    }
+
+    pub fn start(&self, arguments: &[&str]) -> Child {
+        self.command(KELVIN, arguments).spawn().unwrap()
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        wait_for_output(self.start(arguments), arguments)
+    }
+
+    /// Its output as JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The digest that `kelvin digest` prints of one file.
+    pub fn digest(&self, name: &str) -> String {
+        let output = self.run(&["digest", name]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).split("  ").next().unwrap().to_owned()
+    }
+
+    /// A file of position-dependent bytes, and its digest by the definition.
+    pub fn file(&self, name: &str, bytes: usize) -> String {
+        let content: Vec<u8> = (0..bytes as u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 11) as u8).collect();
+        fs::write(self.path().join(name), &content).unwrap();
+        xor_digest(&content)
+    }
+
+    /// All that is in it, by name, sorted.
+    pub fn names(&self) -> Vec<String> {
+        names(self.path())
+    }
+}
+
+/// Waits for the end of a program that must not hang.
+pub fn wait_for_output(mut child: Child, what: &[&str]) -> Output {
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > HANG_TIMEOUT {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{what:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// The digest by its definition: the XOR of all little-endian 32-bit words, padded with zeros.
+pub fn xor_digest(content: &[u8]) -> String {
+    let mut padded = content.to_vec();
+    padded.resize(content.len().next_multiple_of(4), 0);
+    let words = padded.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+    format!("{:08x}", words.fold(0, |all, word| all ^ word))
+}
+
+pub fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+pub fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Asserts that it could not be done, with one line that contains these words.
+#[track_caller]
+pub fn assert_refused(output: &Output, words: &[&str]) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(2), "{said}{}", stdout(output));
+    assert!(said.lines().count() == 1 && said.starts_with("kelvin: "), "{said}");
+    for word in words {
+        assert!(said.contains(word), "no {word:?} in {said}");
+    }
+}
+
+pub fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Whether a program has a handler of SIGINT, by the mask of caught signals (proc(5)).
+pub fn handles_interrupts(child: &Child) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << 1) != 0)
+}
+
+/// Waits until a program is at work on a file: it watches for signals by then, and has it open or mapped.
+pub fn wait_until_at_work(child: &Child, file: &Path) {
+    let process = PathBuf::from(format!("/proc/{}", child.id()));
+    let file = file.canonicalize().unwrap();
+    let at_work = || {
+        let entries = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let open = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|path| path == file);
+        open || fs::read_to_string(process.join("maps")).is_ok_and(|maps| maps.contains(file.to_str().unwrap()))
+    };
+    assert!(within(HANG_TIMEOUT, at_work), "{} is not at work on {}", child.id(), file.display());
+}
+
+/// Whether a condition becomes true in time.
+pub fn within(time: Duration, mut happened: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        if happened() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    happened()
+}

@@ -1,0 +1,135 @@
+//! Which file the next request asks for.
+
+use std::str::FromStr;
+
+use kelvin_stats::Random;
+
+/// The order in which files are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum AccessPattern {
+    /// Any, each as likely as any other.
+    #[default]
+    Random,
+    /// Always the first one.
+    Fixed,
+    /// One after the other, all users together, and again from the first.
+    Sequence,
+    /// The file of rank k with a probability that falls as 1 / k^exponent.
+    Zipf(f64),
+}
+
+impl FromStr for AccessPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "random" => Ok(Self::Random),
+            "fixed" => Ok(Self::Fixed),
+            "sequence" => Ok(Self::Sequence),
+            "zipf" => Ok(Self::Zipf(1.0)),
+            text => {
+                let exponent = text.strip_prefix("zipf:").and_then(|exponent| exponent.parse().ok());
+                let exponent = exponent.filter(|exponent| (0.0..=10.0).contains(exponent));
+                exponent.map(Self::Zipf).ok_or_else(|| {
+                    "give random, fixed, sequence, zipf, or zipf: and an exponent from 0 to 10".to_owned()
+                })
+            }
+        }
+    }
+}
+
+/// Chooses files by a pattern.
+#[derive(Debug)]
+pub struct FileChooser {
+    pattern: AccessPattern,
+    files: usize,
+    position: usize,
+    /// For zipf: the share of all requests that ask for files up to each rank.
+    shares: Vec<f64>,
+    random: Random,
+}
+
+impl FileChooser {
+    /// Of so many files, at least one.
+    pub fn new(pattern: AccessPattern, files: usize, seed: u64) -> Self {
+        let shares = match pattern {
+            AccessPattern::Zipf(exponent) => cumulative_shares(files, exponent),
+            _ => Vec::new(),
+        };
+        Self { pattern, files, position: 0, shares, random: Random::new(seed) }
+    }
+
+    /// The number of the next file.
+    pub fn choose(&mut self) -> usize {
+        match self.pattern {
+            _ if self.files == 1 => 0,
+            AccessPattern::Fixed => 0,
+            AccessPattern::Random => self.random.index_below(self.files),
+            AccessPattern::Sequence => {
+                let now = self.position;
+                self.position = (now + 1) % self.files;
+                now
+            }
+            AccessPattern::Zipf(_) => {
+                let drawn = self.random.uniform();
+                self.shares.partition_point(|&share| share <= drawn).min(self.files - 1)
+            }
+        }
+    }
+}
+
+fn cumulative_shares(files: usize, exponent: f64) -> Vec<f64> {
+    let weights = (1..=files).map(|rank| (rank as f64).powf(-exponent));
+    let mut sums: Vec<f64> = weights
+        .scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        })
+        .collect();
+    let whole = sums.last().copied().unwrap_or(1.0);
+    sums.iter_mut().for_each(|sum| *sum /= whole);
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pattern: AccessPattern, files: usize, requests: usize) -> Vec<usize> {
+        let mut chooser = FileChooser::new(pattern, files, 11);
+        let mut counts = vec![0; files];
+        (0..requests).for_each(|_| counts[chooser.choose()] += 1);
+        counts
+    }
+
+    #[test]
+    fn pattern_frequencies_match() {
+        assert_eq!(counts(AccessPattern::Fixed, 3, 9), [9, 0, 0]);
+        assert_eq!(counts(AccessPattern::Sequence, 3, 10), [4, 3, 3]);
+        for count in counts(AccessPattern::Random, 4, 40_000) {
+            // Four standard deviations of a binomial count.
+            assert!(count.abs_diff(10_000) < 350, "{count}");
+        }
+        let zipf = counts(AccessPattern::Zipf(1.0), 4, 100_000);
+        // 1, 1/2, 1/3, 1/4 of the sum 25/12.
+        for (count, expected) in zipf.iter().zip([48_000usize, 24_000, 16_000, 12_000]) {
+            assert!(count.abs_diff(expected) < 700, "{zipf:?}");
+        }
+    }
+
+    #[test]
+    fn zipf_with_exponent_zero_is_uniform() {
+        for count in counts(AccessPattern::Zipf(0.0), 4, 40_000) {
+            assert!(count.abs_diff(10_000) < 350, "{count}");
+        }
+    }
+
+    #[test]
+    fn pattern_parses_from_text() {
+        assert_eq!("zipf".parse(), Ok(AccessPattern::Zipf(1.0)));
+        assert_eq!("zipf:0.8".parse(), Ok(AccessPattern::Zipf(0.8)));
+        for wrong in ["", "Random", "zipf:", "zipf:-1", "zipf:nan", "zipf:11"] {
+            assert!(wrong.parse::<AccessPattern>().is_err(), "{wrong}");
+        }
+    }
+}

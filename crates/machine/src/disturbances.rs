@@ -1,0 +1,266 @@
+//! Disturbances of the machine during a run: steal, other work, throttling, pressure, a changed clock source.
+
+use std::path::Path;
+
+use kelvin_model::{Hazard, Severity, cpu_ranges};
+
+use crate::cgroups::ProcessCgroups;
+use crate::counters::{self, CpuStat, CpuThrottling, ratio};
+use crate::hazards::{HazardBuilder, STOP_OTHER_WORK, hazard, percent, stat_difference};
+use crate::kernel::CLOCK_SOURCE_FILE;
+use crate::root::FileRoot;
+
+/// Share of one CPU's time above which it is listed as busy.
+const BUSY_CPU_SHARE: f64 = 0.10;
+
+/// The counters of a machine at the beginning of a run.
+#[derive(Clone, Debug)]
+pub struct DisturbanceMonitor {
+    start: CounterSnapshot,
+}
+
+/// All counters at one moment; those not reported are `None`.
+#[derive(Clone, Debug)]
+struct CounterSnapshot {
+    stat: Option<CpuStat>,
+    own_ticks: Option<u64>,
+    throttled: Option<CpuThrottling>,
+    clock_source: Option<String>,
+    thermal: Option<u64>,
+    pressures: [Option<u64>; 3],
+}
+
+/// Resources of /proc/pressure, in the order of [`CounterSnapshot::pressures`], and the metrics that waiting for them touches.
+const PRESSURE_RESOURCES: [(&str, &str, &str, &[&str]); 3] = [
+    ("cpu", "a CPU", "pressure_cpu_during", &[]),
+    ("io", "I/O", "pressure_io_during", &["file.", "mem.fault"]),
+    ("memory", "memory", "pressure_memory_during", &["mem.", "file.", "os."]),
+];
+
+impl CounterSnapshot {
+    fn read(root: FileRoot<'_>) -> Self {
+        Self {
+            stat: CpuStat::read(root),
+            own_ticks: counters::own_cpu_ticks(root),
+            throttled: ProcessCgroups::read(root).ok().and_then(|groups| counters::cpu_throttling(&groups)),
+            clock_source: root.text(CLOCK_SOURCE_FILE),
+            thermal: counters::thermal_throttles(root),
+            pressures: PRESSURE_RESOURCES
+                .map(|(name, ..)| counters::pressure(root, name).map(|p| p.total_microseconds)),
+        }
+    }
+}
+
+impl DisturbanceMonitor {
+    /// Reads the counters at the beginning of a run; takes well under a millisecond and changes nothing.
+    pub fn start(root: &Path) -> Self {
+        Self { start: CounterSnapshot::read(FileRoot::new(root)) }
+    }
+
+    /// The hazards since the beginning, the worst first. May be called more than once during a run.
+    ///
+    /// Other work is all CPU time less that of this process and its reaped children: call it when no child runs, or the
+    /// child counts as other work.
+    pub fn hazards(&self, root: &Path) -> Vec<Hazard> {
+        let span = CounterInterval { start: &self.start, end: &CounterSnapshot::read(FileRoot::new(root)) };
+        let mut found: Vec<Hazard> =
+            [span.clock_source(), span.throttled(), span.steal(), span.other_work(), span.thermal()]
+                .into_iter()
+                .flatten()
+                .collect();
+        found.extend((0..PRESSURE_RESOURCES.len()).filter_map(|index| span.pressure(index)));
+        found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+        found
+    }
+}
+
+/// Two readings.
+struct CounterInterval<'a> {
+    start: &'a CounterSnapshot,
+    end: &'a CounterSnapshot,
+}
+
+impl CounterInterval<'_> {
+    /// The CPU times between them.
+    fn cpu_stat(&self) -> Option<CpuStat> {
+        Some(stat_difference(self.end.stat.as_ref()?, self.start.stat.as_ref()?))
+    }
+
+    fn clock_source(&self) -> Option<Hazard> {
+        let (before, after) = (self.start.clock_source.as_ref()?, self.end.clock_source.as_ref()?);
+        if before == after {
+            return None;
+        }
+        let summary = format!("the kernel's clock source changed from '{before}' to '{after}' during the run");
+        let effect = "times before and after are from different clocks: discard the run";
+        Some(hazard("clock_source_changed", Severity::Serious, summary, effect).with_source(CLOCK_SOURCE_FILE))
+    }
+
+    fn throttled(&self) -> Option<Hazard> {
+        let (before, after) = (self.start.throttled?, self.end.throttled?);
+        let times = after.throttled_periods.saturating_sub(before.throttled_periods);
+        if times == 0 {
+            return None;
+        }
+        let milliseconds = after.microseconds.saturating_sub(before.microseconds) as f64 / 1e3;
+        let summary = format!("the CPU quota throttled the control group {times} times, {milliseconds:.0} ms in all");
+        let effect = "affected samples contain a pause of up to 100 ms";
+        Some(hazard("throttled", Severity::Serious, summary, effect).with_source("cpu.stat of the control group"))
+    }
+
+    fn steal(&self) -> Option<Hazard> {
+        let all = self.cpu_stat()?.all;
+        if all.steal == 0 {
+            return None;
+        }
+        let severity = match all.steal_share() {
+            share if share >= 0.05 => Severity::Serious,
+            share if share >= 0.005 => Severity::Warning,
+            _ => Severity::Note,
+        };
+        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", all.steal_share() * 100.0);
+        let effect = "affected samples are marked";
+        Some(hazard("steal_during", severity, summary, effect).with_source("/proc/stat"))
+    }
+
+    fn other_work(&self) -> Option<Hazard> {
+        let stat = self.cpu_stat()?;
+        let own = self.end.own_ticks?.saturating_sub(self.start.own_ticks?);
+        let part = ratio(stat.all.busy().saturating_sub(own), stat.all.total());
+        let severity = match part {
+            part if part >= 0.25 => Severity::Serious,
+            part if part >= 0.05 => Severity::Warning,
+            part if part >= 0.01 => Severity::Note,
+            _ => return None,
+        };
+        let cpus = part * stat.cpus.len().max(1) as f64;
+        let busy = stat.cpus.iter().filter(|(_, ticks)| ticks.busy_share() > BUSY_CPU_SHARE);
+        let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
+        let where_ = if busy.is_empty() { "no CPU for long".into() } else { cpu_ranges(&busy) };
+        let summary = format!(
+            "other processes and the kernel used {} of the CPU time, as much as {cpus:.2} CPUs (busy CPUs, all work: \
+             {where_})",
+            percent(part)
+        );
+        let effect = "other work competes for CPU time, caches and memory bandwidth";
+        Some(
+            hazard("other_work", severity, summary, effect)
+                .remedy_advice(STOP_OTHER_WORK)
+                .with_source("/proc/stat less /proc/self/stat"),
+        )
+    }
+
+    fn thermal(&self) -> Option<Hazard> {
+        let times = self.end.thermal?.checked_sub(self.start.thermal?).filter(|times| *times > 0)?;
+        let summary = format!("the processor was thermally throttled {times} times during the run");
+        let effect = "the frequency fell during measurements";
+        Some(
+            hazard("thermal_throttling_during", Severity::Serious, summary, effect)
+                .remedy_advice("improve cooling, or pause between runs")
+                .with_source("/sys/devices/system/cpu/cpu*/thermal_throttle"),
+        )
+    }
+
+    /// Pressure as a share of the run, whose length is the ticks of one CPU: Linux shows programs 100 per second on
+    /// every architecture.
+    fn pressure(&self, index: usize) -> Option<Hazard> {
+        const TICK_MICROSECONDS: u64 = 10_000;
+        let (name, what, id, touches) = PRESSURE_RESOURCES[index];
+        let stat = self.cpu_stat()?;
+        let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
+        let waited = self.end.pressures[index]?.saturating_sub(self.start.pressures[index]?);
+        let part = ratio(waited, length).min(1.0);
+        // kelvin's own tasks wait too, so this says less than other work: only large values are reported.
+        let severity = match part {
+            part if part >= 0.25 => Severity::Warning,
+            part if part >= 0.05 => Severity::Note,
+            _ => return None,
+        };
+        let summary = format!("tasks, including kelvin's, waited for {what} during {} of the run", percent(part));
+        let effect = "probes may have waited too";
+        Some(hazard(id, severity, summary, effect).affecting(touches).with_source(format!("/proc/pressure/{name}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        write(root, "proc/stat", "cpu  100 0 0 900 0 0 0 0\ncpu0 50 0 0 450 0 0 0 0\ncpu1 50 0 0 450 0 0 0 0\n");
+        write(root, "proc/self/stat", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 40 10 0 0 20 0 1 0 5");
+        write(root, CLOCK_SOURCE_FILE.trim_start_matches('/'), "tsc\n");
+        write(root, "proc/self/cgroup", "0::/\n");
+        write(root, "proc/self/mountinfo", "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        write(root, "sys/fs/cgroup/cpu.stat", "nr_throttled 1\nthrottled_usec 500\n");
+        write(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "3\n");
+        write(root, "proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000\n");
+        directory
+    }
+
+    #[test]
+    fn idle_run_has_no_hazards() {
+        let tree = tree();
+        let watch = DisturbanceMonitor::start(tree.path());
+        assert_eq!(watch.hazards(tree.path()), []);
+    }
+
+    #[test]
+    fn own_cpu_time_is_excluded() {
+        let tree = tree();
+        let watch = DisturbanceMonitor::start(tree.path());
+        write(
+            tree.path(),
+            "proc/stat",
+            "cpu  200 0 0 1800 0 0 0 0\ncpu0 150 0 0 900 0 0 0 0\ncpu1 50 0 0 900 0 0 0 0\n",
+        );
+        write(tree.path(), "proc/self/stat", "7 (a) b) S 1 7 7 0 -1 0 0 0 0 0 60 20 50 20 20 0 1 0 5");
+        assert_eq!(watch.hazards(tree.path()), []);
+    }
+
+    #[test]
+    fn all_disturbances_are_reported() {
+        let tree = tree();
+        let watch = DisturbanceMonitor::start(tree.path());
+        let root = tree.path();
+        write(root, "proc/stat", "cpu  500 0 0 1400 0 0 0 100\ncpu0 450 0 0 500 0 0 0 50\ncpu1 50 0 0 900 0 0 0 50\n");
+        write(root, CLOCK_SOURCE_FILE.trim_start_matches('/'), "hpet\n");
+        write(root, "sys/fs/cgroup/cpu.stat", "nr_throttled 5\nthrottled_usec 80500\n");
+        write(root, "sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "4\n");
+        write(root, "proc/pressure/io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=2001000\n");
+        let found = watch.hazards(root);
+        let of = |id: &str| found.iter().find(|hazard| hazard.id == *id).unwrap();
+        // 100 stolen of 400 busy + 500 idle + 100 stolen ticks.
+        assert!(of("steal_during").summary.contains("10.00 %"), "{}", of("steal_during").summary);
+        assert!(
+            of("other_work").summary.contains("40 % of the CPU time, as much as 0.80 CPUs"),
+            "{}",
+            of("other_work").summary
+        );
+        assert!(of("other_work").summary.ends_with("work: 0)"));
+        // As that of the load before the run: it is told once.
+        assert_eq!(of("other_work").remedy.as_deref(), Some(STOP_OTHER_WORK));
+        assert!(of("throttled").summary.contains("4 times, 80 ms"));
+        assert!(of("clock_source_changed").summary.contains("'tsc' to 'hpet'"));
+        assert!(of("thermal_throttling_during").summary.contains("1 times"));
+        // 2 s of the 5 s that 500 ticks of a CPU are.
+        assert!(of("pressure_io_during").summary.contains("40 %"), "{}", of("pressure_io_during").summary);
+        assert_eq!(found.len(), 6);
+        assert!(found.is_sorted_by_key(|hazard| std::cmp::Reverse(hazard.severity)));
+    }
+
+    #[test]
+    fn missing_counters_give_no_hazards() {
+        let empty = tempfile::tempdir().unwrap();
+        assert_eq!(DisturbanceMonitor::start(empty.path()).hazards(empty.path()), []);
+    }
+}

@@ -1,0 +1,227 @@
+//! Settings of the system that an experiment switches between values, and puts back at its end; after a kill, `tune --restore` does.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::journal::{Journal, JournalLock};
+use super::{
+    ChangeOutcome, ChangeResult, SettingChange, TuneError, current_value, is_same_value, restore_held,
+    write_and_verify, write_existing,
+};
+use crate::root::FileRoot;
+
+/// Where settings are.
+const SETTING_DIRECTORIES: [&str; 2] = ["/proc/sys/", "/sys/"];
+/// Maximum length of a value.
+const MAX_VALUE_LENGTH: usize = 4096;
+
+/// Settings that are switched; dropped, it puts them back.
+#[derive(Debug)]
+pub struct SettingSwitch {
+    root: PathBuf,
+    journal: PathBuf,
+    /// Each setting with its value as found.
+    original_values: Vec<(String, String)>,
+    /// Held until they are put back.
+    _lock: JournalLock,
+}
+
+impl SettingSwitch {
+    /// Notes in the journal what the settings of these files are, and to which values they will be switched; nothing is changed yet.
+    ///
+    /// # Errors
+    /// [`TuneError::Refused`] for a file that is no setting or cannot be read, a value that cannot be one; otherwise any [`TuneError`].
+    pub fn record(root: &Path, journal: &Path, wanted: &[(&str, &str)]) -> Result<Self, TuneError> {
+        let at = FileRoot::new(root);
+        let mut found: Vec<(String, String)> = Vec::new();
+        for &(path, value) in wanted {
+            validate_setting(path, value).map_err(TuneError::Refused)?;
+            if !found.iter().any(|(known, _)| known == path) {
+                let now = current_value(at, path).map_err(TuneError::Refused)?;
+                validate_setting(path, &now).map_err(TuneError::Refused)?;
+                found.push((path.to_owned(), now));
+            }
+        }
+        let lock = JournalLock::acquire(journal)?;
+        if Journal::read(journal)?.is_some() {
+            return Err(TuneError::Pending { journal: journal.to_owned() });
+        }
+        let of = |&(path, value): &(&str, &str)| {
+            let (_, from) = found.iter().find(|(known, _)| known == path)?;
+            let change = SettingChange {
+                path: path.to_owned(),
+                from: from.clone(),
+                to: value.to_owned(),
+                why: "tried in an experiment".to_owned(),
+                optional: false,
+                asked: true,
+            };
+            (!is_same_value(from, value)).then_some(change)
+        };
+        let entries: Vec<SettingChange> = wanted.iter().filter_map(of).collect();
+        if !entries.is_empty() {
+            Journal::new(at, entries).write(journal)?;
+        }
+        Ok(Self { root: root.to_owned(), journal: journal.to_owned(), original_values: found, _lock: lock })
+    }
+
+    /// The settings, each with its value as found.
+    pub fn original_values(&self) -> &[(String, String)] {
+        &self.original_values
+    }
+
+    /// Gives each of these settings its value, and every other one that as found.
+    ///
+    /// # Errors
+    /// [`TuneError::Refused`], with what the kernel says.
+    pub fn apply(&self, to: &[(&str, &str)]) -> Result<(), TuneError> {
+        let root = FileRoot::new(&self.root);
+        for (path, found) in &self.original_values {
+            let wanted = to.iter().find(|(known, _)| known == path).map_or(found.as_str(), |&(_, value)| value);
+            let now = current_value(root, path).map_err(TuneError::Refused)?;
+            if is_same_value(&now, wanted) {
+                continue;
+            }
+            if let ChangeResult::Refused(why) = write_and_verify(root, path, &now, wanted, &mut write_existing) {
+                return Err(TuneError::Refused(why));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts all back, and says what was done for each.
+    ///
+    /// # Errors
+    /// Any [`TuneError`].
+    pub fn restore(&self) -> Result<Vec<ChangeOutcome>, TuneError> {
+        restore_held(FileRoot::new(&self.root), &self.journal, &mut write_existing)
+    }
+}
+
+impl Drop for SettingSwitch {
+    fn drop(&mut self) {
+        // What cannot be put back stays in the journal, which every later call tells of.
+        let _ = self.restore();
+    }
+}
+
+/// Whether a file can be that of a setting, and a text its value.
+pub(super) fn validate_setting(path: &str, value: &str) -> Result<(), String> {
+    let is_below = SETTING_DIRECTORIES.iter().any(|place| path.starts_with(place));
+    let is_plain = Path::new(path).components().skip(1).all(|part| matches!(part, Component::Normal(_)));
+    if !is_below || !is_plain || path.contains("//") {
+        return Err(format!("{path:?} is not a setting: a file below /proc/sys or /sys is"));
+    }
+    let is_text = value.chars().all(|letter| letter == '\t' || !letter.is_control());
+    if value.trim().is_empty() || value.len() > MAX_VALUE_LENGTH || !is_text {
+        return Err(format!("{path} cannot be set to {value:?}: one line of text is right"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
+    const WINDOW: &str = "/proc/sys/net/ipv4/tcp_rmem";
+    const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+    struct SwitchFixture(tempfile::TempDir);
+
+    impl SwitchFixture {
+        fn new() -> Self {
+            let bench = Self(tempfile::tempdir().unwrap());
+            bench.write(SWAPPINESS, "60");
+            bench.write(WINDOW, "4096\t131072\t6291456");
+            bench.write(HUGE, "always");
+            bench.write("/proc/sys/kernel/random/boot_id", "one");
+            bench
+        }
+
+        fn root(&self) -> PathBuf {
+            self.0.path().join("root")
+        }
+
+        fn journal(&self) -> PathBuf {
+            self.0.path().join("tune.json")
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let file = self.root().join(&path[1..]);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{text}\n")).unwrap();
+        }
+
+        fn says(&self, path: &str) -> String {
+            current_value(FileRoot::new(&self.root()), path).unwrap()
+        }
+
+        fn begin(&self, wanted: &[(&str, &str)]) -> Result<SettingSwitch, TuneError> {
+            SettingSwitch::record(&self.root(), &self.journal(), wanted)
+        }
+    }
+
+    #[test]
+    fn dropped_switch_restores_settings() {
+        let bench = SwitchFixture::new();
+        let switches = bench
+            .begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100"), (WINDOW, "4096 65536 65536"), (HUGE, "always")])
+            .unwrap();
+        assert_eq!(switches.original_values().len(), 3);
+        assert_eq!(bench.says(SWAPPINESS), "60", "nothing is changed before it is asked for");
+        for (to, says) in [("1", "1"), ("100", "100")] {
+            switches.apply(&[(SWAPPINESS, to)]).unwrap();
+            assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(HUGE).as_str()), (says, "always"));
+        }
+        switches.apply(&[(WINDOW, "4096 65536 65536")]).unwrap();
+        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096 65536 65536"));
+        assert!(bench.journal().exists());
+        assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Busy { .. })));
+        drop(switches);
+        assert_eq!((bench.says(SWAPPINESS).as_str(), bench.says(WINDOW).as_str()), ("60", "4096\t131072\t6291456"));
+        assert!(!bench.journal().exists());
+    }
+
+    #[test]
+    fn restore_after_kill_recovers_any_value() {
+        for left in ["1", "100", "60", "7"] {
+            let bench = SwitchFixture::new();
+            let switches = bench.begin(&[(SWAPPINESS, "1"), (SWAPPINESS, "100")]).unwrap();
+            let journal = fs::read(bench.journal()).unwrap();
+            drop(switches);
+            // As a killed process leaves it: the lock is gone, the journal is there.
+            fs::write(bench.journal(), journal).unwrap();
+            bench.write(SWAPPINESS, left);
+            assert!(matches!(bench.begin(&[(SWAPPINESS, "2")]), Err(TuneError::Pending { .. })));
+            let outcomes = super::super::restore(&bench.root(), &bench.journal()).unwrap();
+            assert_eq!(outcomes.len(), 1, "{outcomes:?}");
+            let (now, is_ours) = (bench.says(SWAPPINESS), left != "7");
+            assert_eq!(now == "60", is_ours, "{left}: {outcomes:?}");
+            assert_eq!(
+                matches!(outcomes[0].result, ChangeResult::ChangedByOthers { .. }),
+                !is_ours,
+                "{left}: {outcomes:?}"
+            );
+            assert!(!bench.journal().exists());
+        }
+    }
+
+    #[test]
+    fn invalid_setting_is_refused_without_journal() {
+        let bench = SwitchFixture::new();
+        for (path, value) in [
+            ("/etc/passwd", "x"),
+            ("/proc/sys/../../etc/passwd", "x"),
+            ("/proc/sys//vm/swappiness", "1"),
+            ("/sys/./kernel", "1"),
+            ("/proc/sys/vm/nothing", "1"),
+            (SWAPPINESS, ""),
+            (SWAPPINESS, "1\n2"),
+        ] {
+            assert!(matches!(bench.begin(&[(path, value)]), Err(TuneError::Refused(_))), "{path} {value:?}");
+            assert!(!bench.journal().exists());
+        }
+    }
+}

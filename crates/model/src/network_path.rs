@@ -1,0 +1,20 @@
+//! The path from this machine to the other host of a run.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Fact;
+
+/// The path to the agent that a run measured with, when the run began; without addresses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkPath {
+    /// Version of the Internet Protocol: 4 or 6.
+    pub protocol: u8,
+    /// Name of the interface over which packets to the agent leave this machine.
+    pub interface: Fact<String>,
+    /// Advertised link speed of the agent's interface, bits per second. Whether a physical line stands behind it is not known here.
+    #[serde(alias = "claimed_there")]
+    pub advertised_there: Fact<f64>,
+    /// MTU of the agent's interface, bytes.
+    pub mtu_there: Fact<u32>,
+}

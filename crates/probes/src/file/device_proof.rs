@@ -1,0 +1,82 @@
+//! Proof that bytes came from a device, or reached it: its own counters.
+
+use kelvin_file::Target;
+use kelvin_file::device::{Device, DeviceTraffic};
+use kelvin_harness::ProbeError;
+use kelvin_model::units;
+
+/// Least share of a measure's bytes that the device must count: less means that a cache took part.
+const MIN_DEVICE_SHARE: f64 = 0.95;
+
+/// The counters of the device below a file, from which a later reading is counted.
+#[derive(Debug)]
+pub(super) struct DeviceCounters(Result<(Device, DeviceTraffic), String>);
+
+impl DeviceCounters {
+    /// Reads them now.
+    pub(super) fn now(target: &Target) -> Self {
+        let looked = Device::of_file(target).and_then(|device| {
+            let moved = device.traffic().map_err(|error| error.to_string())?;
+            Ok((device, moved))
+        });
+        Self(looked)
+    }
+
+    /// What the device counts of so many bytes read since the first reading, in words.
+    ///
+    /// # Errors
+    /// That they cannot have come from it.
+    pub(super) fn prove_read(&self, bytes: u64) -> Result<String, ProbeError> {
+        self.prove(bytes, "read", |moved| moved.read)
+    }
+
+    /// The same of bytes that were written.
+    ///
+    /// # Errors
+    /// That they cannot have reached it.
+    pub(super) fn prove_written(&self, bytes: u64) -> Result<String, ProbeError> {
+        self.prove(bytes, "written", |moved| moved.written)
+    }
+
+    fn prove(&self, bytes: u64, done: &str, of: impl Fn(DeviceTraffic) -> u64) -> Result<String, ProbeError> {
+        let (device, before) = match &self.0 {
+            Ok(looked) => looked,
+            Err(reason) => return Ok(format!("no device counters show where the bytes were {done}: {reason}")),
+        };
+        judge_device_share(&device.name, of(device.traffic()?.since(*before)), bytes, done)
+    }
+}
+
+/// What a device's count says of so many bytes.
+fn judge_device_share(device: &str, counted: u64, bytes: u64, done: &str) -> Result<String, ProbeError> {
+    let share = counted as f64 / bytes.max(1) as f64;
+    let [counted, bytes] = [counted, bytes].map(units::bytes);
+    if share < MIN_DEVICE_SHARE {
+        return Err(ProbeError::skip(format!(
+            "needs a file system that goes to its device: {device} counts {counted} of the {bytes} that were {done}; \
+             choose another directory by --dir"
+        )));
+    }
+    Ok(format!("{device} counts {share:.2} times the {bytes} that were {done} (others may use it as well)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uncounted_bytes_fail_proof() {
+        let says = |counted| judge_device_share("vda", counted, 1000, "read");
+        assert!(says(1000).unwrap().starts_with("vda counts 1.00 times the 1000 B that were read"));
+        assert!(says(1500).is_ok() && says(950).is_ok());
+        assert!(
+            matches!(says(400), Err(ProbeError::Skip(reason)) if reason.0.contains("vda counts 400 B of the 1000 B"))
+        );
+    }
+
+    #[test]
+    fn missing_counters_are_noted() {
+        let counters = DeviceCounters(Err("its file system is on host:/dir, which is no block device".into()));
+        assert!(counters.prove_written(5).unwrap().ends_with("host:/dir, which is no block device"));
+    }
+}

@@ -1,0 +1,204 @@
+//! The costs of names and of inodes apart: creating and closing an O_TMPFILE file, and adding and removing a name of a file.
+//!
+//! They explain creating, renaming and removing files. They must not be taken for what programs mostly do, which is both at
+//! once.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::fs::O_TMPFILE;
+
+use super::derived_time;
+use super::test_files::io_failure;
+use super::tree::{Tree, time_paths};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: ENTRY.as_str(),
+    summary: "Creating files without a name (O_TMPFILE) and names of a file: the parts of creating and removing files",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "In a directory with 1000 empty files, made once a run in the scratch directory, names are added to a \
+              file (linkat) and removed again (unlink), 16 of each in a row: a figure is the time of the 16, over 16. \
+              The file keeps a name, so that no inode is allocated or freed. Once a round 16 files without a name are \
+              created in the same directory (open with O_TMPFILE) and then closed, which frees them: no name is added \
+              or removed. Every call is checked. Nothing is flushed: journal writes meanwhile fall into some figures, \
+              and count.",
+        prediction: "Removing a name does what adding one does, the other way round (a path is walked, the directory's \
+                     block is searched and changed within a transaction of the journal, the inode counts its names): \
+                     it is predicted to take as long (file.entry.add), within a factor of two either way. The others \
+                     have no prediction: a file system's cost of directories, inodes and journal is not published. The \
+                     predictions of file.metadata and file.new rest on these figures.",
+        not_for: "Directories that are not in memory. Flushed changes: see file.sync.",
+        pitfalls: &[
+            "ext4 with a journal enters a file without a name in its orphan list, for removal after a crash: that \
+             costs a little more than an inode alone.",
+            "ext4 without a journal reuses no inode for minutes after its file was removed, and checks each of those \
+             first: few are made, in a tree of their own; see file.metadata.",
+        ],
+        sources: &[
+            "open(2) on O_TMPFILE, link(2), unlink(2)",
+            "Linux fs/ext4/namei.c: ext4_tmpfile, ext4_link, ext4_unlink",
+        ],
+    },
+    metrics: &[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+/// Files already there: as in the case of file.metadata that every run has.
+const EXISTING_FILES: u64 = 1000;
+/// Files and names made in a row: enough that a clock reading is nothing, and few, as in file.metadata.
+const LINKS_PER_PASS: usize = 16;
+/// Bytes to reserve: the blocks that hold them, once for each of the four changes.
+const ROUND_BYTES: u64 = 1 << 20;
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let tree = Tree::open(bench, "entries", EXISTING_FILES, 1)?;
+    bench.reserve_write(ROUND_BYTES)?;
+    bench.note(tree.file_system()?);
+    let directory = &tree.directories[0];
+    let names = HardLinks::in_directory(directory)?;
+    bench.time_each([&ENTRY_ADD, &ENTRY_REMOVE], |clock| names.pass(clock))?;
+    drop(names);
+    let [made, given_back] = time_unnamed_files(directory, bench.clock())?;
+    bench.record(&ENTRY_CREATE, vec![bench.nanoseconds(made) / LINKS_PER_PASS as f64]);
+    bench.record(&ENTRY_FREE, vec![bench.nanoseconds(given_back) / LINKS_PER_PASS as f64]);
+    Ok(())
+}
+
+/// A file and its names; all are removed when dropped.
+struct HardLinks {
+    file: PathBuf,
+    others: Vec<PathBuf>,
+}
+
+impl HardLinks {
+    fn in_directory(directory: &Path) -> Result<Self, ProbeError> {
+        let process = std::process::id();
+        let others = (0..LINKS_PER_PASS).map(|number| directory.join(format!("name-{process}-{number}"))).collect();
+        let names = Self { file: directory.join(format!("file-{process}-named")), others };
+        File::create_new(&names.file).map_err(|error| io_failure("make", &names.file, &error))?;
+        match fs::hard_link(&names.file, &names.others[0]) {
+            Ok(()) => {
+                fs::remove_file(&names.others[0]).map_err(|error| io_failure("remove", &names.others[0], &error))?
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::PermissionDenied) => {
+                return Err(ProbeError::skip(format!(
+                    "needs a file system on which a file can have several names: {error}; choose another by --dir"
+                )));
+            }
+            Err(error) => return Err(io_failure("give another name to", &names.file, &error)),
+        }
+        Ok(names)
+    }
+
+    /// Adds all names and removes them; the ticks of one of each.
+    fn pass(&self, clock: Clock) -> Result<[u64; 2], ProbeError> {
+        let added = time_paths(clock, &self.others, "make the name", |name| fs::hard_link(&self.file, name))?;
+        let removed = time_paths(clock, &self.others, "remove the name", |name| fs::remove_file(name))?;
+        Ok([added, removed].map(|ticks| ticks / LINKS_PER_PASS as u64))
+    }
+}
+
+impl Drop for HardLinks {
+    fn drop(&mut self) {
+        for path in self.others.iter().chain([&self.file]) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Creates files without names in a directory and closes them; the ticks of all of each.
+fn time_unnamed_files(directory: &Path, clock: Clock) -> Result<[u64; 2], ProbeError> {
+    let mut files = Vec::with_capacity(LINKS_PER_PASS);
+    let begun = clock.start();
+    for _ in 0..LINKS_PER_PASS {
+        files.push(
+            File::options()
+                .write(true)
+                .custom_flags(O_TMPFILE)
+                .open(directory)
+                .map_err(|error| no_unnamed_file(directory, &error))?,
+        );
+    }
+    let made = clock.stop().wrapping_sub(begun);
+    let begun = clock.start();
+    drop(files);
+    Ok([made, clock.stop().wrapping_sub(begun)])
+}
+
+/// That no file without a name could be created. A kernel without O_TMPFILE takes the flag for O_DIRECTORY.
+fn no_unnamed_file(directory: &Path, error: &Error) -> ProbeError {
+    match error.kind() {
+        ErrorKind::Unsupported | ErrorKind::IsADirectory => {
+            ProbeError::skip(format!("needs a file system with O_TMPFILE: {error}; choose another by --dir"))
+        }
+        _ => io_failure("create a file without a name in", directory, error),
+    }
+}
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id != ENTRY_REMOVE.id {
+        return Err(NoPrediction::new("a file system's cost of directories and inodes is not published"));
+    }
+    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
+    Ok(PredictionBuilder::same_as(add, derived_time::RANGE_FACTOR, " as for adding it")
+        .source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink")
+        .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+    use kelvin_sys::clock::ScriptedClock;
+
+    #[test]
+    fn removal_is_predicted_as_addition() {
+        with_facts(&[(ENTRY_ADD.id.as_str(), Some(3000.0))], |facts| {
+            let of = |metric| predict(facts, metric, &Case::new());
+            let remove = of(&ENTRY_REMOVE).unwrap();
+            assert_eq!((remove.value, remove.low, remove.high), (3000.0, 1500.0, 6000.0));
+            assert!([&ENTRY_ADD, &ENTRY_CREATE, &ENTRY_FREE].into_iter().all(|metric| of(metric).is_err()));
+        });
+    }
+
+    #[test]
+    fn links_and_files_are_cleaned_up() {
+        let root = tempfile::tempdir().unwrap();
+        let count = || fs::read_dir(root.path()).unwrap().count();
+        let clock = Clock::Scripted(ScriptedClock::leak(160));
+        let names = HardLinks::in_directory(root.path()).unwrap();
+        for _ in 0..2 {
+            assert_eq!(names.pass(clock).unwrap(), [10; 2]);
+            assert_eq!(count(), 1);
+        }
+        fs::hard_link(&names.file, &names.others[3]).unwrap();
+        drop(names);
+        assert_eq!(count(), 0);
+        assert_eq!(time_unnamed_files(root.path(), clock).unwrap(), [160; 2]);
+        assert_eq!(count(), 0);
+    }
+
+    #[test]
+    fn unsupported_is_skipped_failures_name_path() {
+        let skips =
+            |code| matches!(no_unnamed_file(Path::new("/d"), &Error::from_raw_os_error(code)), ProbeError::Skip(_));
+        // EOPNOTSUPP of a file system, EISDIR of a kernel, EACCES of either.
+        assert!(skips(95) && skips(21) && !skips(13));
+        let Err(ProbeError::Fail(reason)) = time_unnamed_files(Path::new("/no such directory"), Clock::MonotonicRaw)
+        else {
+            panic!("made")
+        };
+        assert!(reason.contains("/no such directory"), "{reason}");
+    }
+}

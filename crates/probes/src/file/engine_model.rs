@@ -1,0 +1,329 @@
+//! The expected cost of a request of each way of reading a cached file, from calls, copies, faults and the ring's own work.
+
+use std::ops::Add;
+
+use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
+use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+use kelvin_file::Engine;
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+
+use super::byte_calls;
+use super::cases::{read_engine, required_for_prediction};
+use super::test_files::SHARED_BYTES;
+use crate::memory::{bandwidth, fault, latency};
+use crate::os::syscall_null;
+use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) const AXBOE_SOURCE: &str =
+    "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
+
+/// Of what the lower figures are.
+pub(super) const INPUT_METRICS: &[&str] = &[
+    BYTE_CALLS.id.as_str(),
+    syscall_null::SYSCALL_NULL_ID,
+    BANDWIDTH_PROBE.as_str(),
+    LATENCY.id.as_str(),
+    FAULT_MINOR.id.as_str(),
+];
+
+/// Nanoseconds of an empty request: least and most of what is published.
+const NOP_NANOSECONDS: [f64; 2] = [1e9 / 20e6, 1e9 / 12e6];
+/// Bytes that mappings are populated at a time.
+const POPULATE_BYTES: f64 = (2u64 << 20) as f64;
+/// Bytes of a page, of the buffer of Rust's `BufReader`, and of that of the C library's streams: st_blksize for glibc,
+/// BUFSIZ for musl.
+const PAGE_BYTES: u64 = 4096;
+const RUST_BUFFER: u64 = 8 << 10;
+const STDIO_BUFFER: u64 = if cfg!(target_env = "musl") { 1 << 10 } else { 4 << 10 };
+/// Instructions of making a request and reaping its completion; and of a library's call that is answered from its buffer.
+/// Counted in the source to within the factor.
+const LOOP_INSTRUCTIONS: f64 = 30.0;
+const RUST_INSTRUCTIONS: f64 = 20.0;
+const STDIO_INSTRUCTIONS: f64 = 90.0;
+const COUNTED_RANGE_FACTOR: f64 = 3.0;
+const COUNTED_SOURCE: &str = "instructions counted in the source, at two per cycle and 3 GHz";
+/// Factor either way by which the sum may be off: each part was measured apart.
+const SPREAD: f64 = 1.3;
+
+/// Nanoseconds of a part of a request: the expected value, and the bounds of the predicted range.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct TimeRange {
+    low: f64,
+    value: f64,
+    high: f64,
+}
+
+impl TimeRange {
+    const fn exact(value: f64) -> Self {
+        Self { low: value, value, high: value }
+    }
+
+    /// Between two bounds, expected at their geometric middle.
+    fn from_bounds(least: f64, most: f64) -> Self {
+        Self { low: least, value: (least * most).sqrt(), high: most }
+    }
+
+    fn with_factor(value: f64, factor: f64) -> Self {
+        Self { low: value / factor, value, high: value * factor }
+    }
+
+    fn scaled(self, factor: f64) -> Self {
+        Self { low: self.low * factor, value: self.value * factor, high: self.high * factor }
+    }
+}
+
+impl Add for TimeRange {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { low: self.low + other.low, value: self.value + other.value, high: self.high + other.high }
+    }
+}
+
+/// The lower figures of which requests are composed.
+struct RequestCosts {
+    /// A one-byte read.
+    call: Input,
+    /// A null call.
+    null: Input,
+    /// Bytes read per second, and bytes copied, both those read and those written.
+    read: Input,
+    copy: Input,
+    /// A load from memory.
+    latency: Input,
+}
+
+impl RequestCosts {
+    fn measured(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
+        let place = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
+        Ok(Self {
+            call: facts.measured(&BYTE_CALLS, &byte_calls::next_byte_case())?,
+            null: facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?,
+            read: facts.measured(&BANDWIDTH_READ, &place)?,
+            copy: facts.measured(&BANDWIDTH_COPY, &place)?,
+            latency: latency::memory_latency(facts)?,
+        })
+    }
+
+    /// Copying: the bytes come from memory and go to a buffer in a cache, unless it is too large for that.
+    fn copy_time(&self, bytes: f64) -> TimeRange {
+        let (read, copied) = (bytes * 1e9 / self.read.value, 2.0 * bytes * 1e9 / self.copy.value);
+        TimeRange::from_bounds(read.min(copied), read.max(copied))
+    }
+
+    /// The file's part of a call: the cost of a one-byte read beyond the null call.
+    fn file_time(&self) -> f64 {
+        (self.call.value - self.null.value).max(0.0)
+    }
+
+    /// The pages of a request beyond the first: the kernel copies page by page, and the copy of one ends before that of the next begins,
+    /// so each waits for memory once. At least nothing, where they are copied as one folio; at most as much as finding the first costs too.
+    fn extra_page_time(&self, bytes: u64) -> TimeRange {
+        let (pages, latency) = ((bytes.div_ceil(PAGE_BYTES) - 1) as f64, self.latency.value);
+        TimeRange { low: 0.0, value: pages * latency, high: pages * (latency + self.file_time()) }
+    }
+
+    /// A call that reads so many bytes.
+    fn call_time(&self, bytes: u64) -> TimeRange {
+        TimeRange::exact(self.call.value) + self.extra_page_time(bytes) + self.copy_time(bytes as f64)
+    }
+}
+
+/// Instructions counted in the source.
+fn counted_time(instructions: f64) -> TimeRange {
+    TimeRange::with_factor(instructions * NANOSECONDS_PER_INSTRUCTION, COUNTED_RANGE_FACTOR)
+}
+
+/// A request through a library's buffer.
+struct BufferedLibrary {
+    buffer: u64,
+    instructions: f64,
+    /// Whether a request that is larger than the buffer and no multiple of it takes a second call.
+    keeps_remainder: bool,
+}
+
+const STDIO_LIBRARY: BufferedLibrary =
+    BufferedLibrary { buffer: STDIO_BUFFER, instructions: STDIO_INSTRUCTIONS, keeps_remainder: true };
+const RUST_LIBRARY: BufferedLibrary =
+    BufferedLibrary { buffer: RUST_BUFFER, instructions: RUST_INSTRUCTIONS, keeps_remainder: false };
+
+impl BufferedLibrary {
+    /// The parts of a request, and name and text of their formula.
+    fn request_parts(&self, costs: &RequestCosts, bytes: u64) -> (TimeRange, [&'static str; 2]) {
+        let own = counted_time(self.instructions);
+        if bytes < self.buffer {
+            let shared = costs.call_time(self.buffer).scaled(bytes as f64 / self.buffer as f64);
+            return (
+                shared + own,
+                ["shared buffer", "a call for a buffer, shared by its requests, + the library's instructions"],
+            );
+        }
+        let rest = self.keeps_remainder && !bytes.is_multiple_of(self.buffer);
+        let second =
+            if rest { TimeRange { low: 0.0, ..TimeRange::exact(costs.call.value) } } else { TimeRange::default() };
+        (
+            costs.call_time(bytes) + second + own,
+            ["past the buffer", "a call (two if no multiple of the buffer) + copy + the library's instructions"],
+        )
+    }
+}
+
+/// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one folio
+/// and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured
+/// that.
+fn fault_around_time(facts: &PredictionInputs<'_>) -> Result<(TimeRange, Vec<Input>), NoPrediction> {
+    let one = facts.measured(&FAULT_MINOR, &fault::cached_file_case())?;
+    Ok(match facts.measured(&FAULT_MINOR, &fault::fault_around_case()) {
+        Ok(around) => {
+            (TimeRange::from_bounds(one.value.min(around.value), one.value.max(around.value)), vec![one, around])
+        }
+        Err(_) => (TimeRange::from_bounds(one.value, one.value * fault::FAULT_AROUND_PAGES), vec![one]),
+    })
+}
+
+/// The prediction of a request.
+pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let engine = read_engine(required_for_prediction(ReadEngine::of(case), case)?);
+    let bytes = required_for_prediction(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
+    let costs = RequestCosts::measured(facts)?;
+    let mut inputs = [&costs.call, &costs.null, &costs.read, &costs.copy, &costs.latency].map(Clone::clone).to_vec();
+    let mut sources = vec![COUNTED_SOURCE];
+    let (part, [name, formula]) = match engine {
+        Engine::Read | Engine::Pread | Engine::Readv => {
+            (costs.call_time(bytes), ["call", "file.byte_calls + further pages + bytes / copy rate"])
+        }
+        Engine::Stdio => STDIO_LIBRARY.request_parts(&costs, bytes),
+        Engine::BufReader => RUST_LIBRARY.request_parts(&costs, bytes),
+        Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
+            let (fault, found) = fault_around_time(facts)?;
+            inputs.extend(found);
+            sources.push(fault::FAULT_AROUND_SOURCE);
+            let faults = fault.scaled(bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64));
+            let copying = costs.copy_time(bytes as f64);
+            if engine == Engine::Mmap {
+                (faults + copying, ["faults", "a fault for each 16 pages + bytes / copy rate"])
+            } else {
+                // At most the work of the faults; at least next to nothing, where large folios are mapped at once.
+                let ahead = TimeRange { low: 0.0, ..faults };
+                let calls = TimeRange::exact(costs.null.value * bytes as f64 / POPULATE_BYTES);
+                let text = "a null call for each 2 MiB + mapping each 16 pages + bytes / copy rate";
+                (ahead + calls + copying, ["mapped ahead", text])
+            }
+        }
+        Engine::Uring { depth, .. } => {
+            sources.push(AXBOE_SOURCE);
+            let entering = TimeRange::exact(costs.null.value / f64::from(depth));
+            let ring = TimeRange::from_bounds(NOP_NANOSECONDS[0], NOP_NANOSECONDS[1]);
+            let reading =
+                TimeRange::exact(costs.file_time()) + costs.extra_page_time(bytes) + costs.copy_time(bytes as f64);
+            let text = "null call / depth + an empty request + the file's part of a call + copy";
+            (entering + ring + reading, ["ring", text])
+        }
+    };
+    let whole = part + counted_time(LOOP_INSTRUCTIONS);
+    let mut predicting =
+        PredictionBuilder::with_range(PredictionBasis::Derived, whole.value, whole.low / SPREAD, whole.high * SPREAD)
+            .formula(name, formula);
+    for input in inputs {
+        predicting = predicting.input(input);
+    }
+    for source in sources {
+        predicting = predicting.source(source);
+    }
+    let copying = costs.copy_time(bytes as f64).value;
+    Ok(predicting.constant("instructions of the loop", LOOP_INSTRUCTIONS, Unit::Count, COUNTED_SOURCE).build_with(format!(
+        "copying {bytes} B takes {copying:.1} ns, all else {:.1} ns: {:.1} ns; from {:.1} to {:.1} ns by the bounds of \
+             the parts, and a factor of {SPREAD}",
+        whole.value - copying,
+        whole.value,
+        whole.low,
+        whole.high
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+    use kelvin_catalogue::file::ENGINES;
+
+    fn engine_case(way: ReadEngine, bytes: u64) -> Case {
+        Case::new().with_word(way).with_number(BLOCK, bytes)
+    }
+
+    /// Predictions where a null call takes 60 ns, a one-byte read 130 ns, memory is read at 20 GB/s and copied at 20 GB/s of
+    /// bytes read and written, and a fault around 4 us.
+    fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
+        let known = [
+            (syscall_null::SYSCALL_NULL_ID, Some(60.0)),
+            (BYTE_CALLS.id.as_str(), Some(130.0)),
+            (BANDWIDTH_READ.id.as_str(), Some(20e9)),
+            (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
+            (FAULT_MINOR.id.as_str(), Some(4000.0)),
+            (LATENCY.id.as_str(), Some(35.0)),
+        ];
+        with_facts(&known, |facts| predict(facts, &ENGINES, &engine_case(way, bytes)).unwrap())
+    }
+
+    /// A byte is copied in between 0.05 and 0.1 ns.
+    const BYTE: f64 = 0.070_710_678;
+    const LOOP: f64 = 5.0;
+
+    fn assert_prediction(prediction: &Prediction, expected: f64) {
+        assert!((prediction.value / expected - 1.0).abs() < 1e-6, "{} is not {expected}", prediction.value);
+        assert!(prediction.low < prediction.value && prediction.value < prediction.high);
+    }
+
+    #[test]
+    fn call_cost_is_per_request() {
+        for way in [ReadEngine::Read, ReadEngine::Pread, ReadEngine::Readv] {
+            assert_prediction(&predicted(way, 1), 130.0 + BYTE + LOOP);
+            // Of three pages two are further ones, each of which waits for memory.
+            assert_prediction(&predicted(way, 10_000), 130.0 + 70.0 + 10_000.0 * BYTE + LOOP);
+        }
+    }
+
+    #[test]
+    fn buffer_call_is_shared_by_requests() {
+        // 20 instructions are 3.33 ns; a buffer is two pages.
+        let buffer = 130.0 + 35.0 + 8192.0 * BYTE;
+        assert_prediction(&predicted(ReadEngine::BufReader, 1), buffer / 8192.0 + 10.0 / 3.0 + LOOP);
+        assert_prediction(&predicted(ReadEngine::BufReader, 1000), buffer * 1000.0 / 8192.0 + 10.0 / 3.0 + LOOP);
+        assert_prediction(
+            &predicted(ReadEngine::BufReader, 10_000),
+            130.0 + 70.0 + 10_000.0 * BYTE + 10.0 / 3.0 + LOOP,
+        );
+        if STDIO_BUFFER == 4096 {
+            assert_prediction(&predicted(ReadEngine::Fread, 1), (130.0 + 4096.0 * BYTE) / 4096.0 + 15.0 + LOOP);
+            assert_prediction(&predicted(ReadEngine::Fread, 10_000), 260.0 + 70.0 + 10_000.0 * BYTE + 15.0 + LOOP);
+            assert_prediction(&predicted(ReadEngine::Fread, 4096), 130.0 + 4096.0 * BYTE + 15.0 + LOOP);
+        }
+    }
+
+    #[test]
+    fn fault_cost_is_shared_by_mapped_pages() {
+        assert_prediction(&predicted(ReadEngine::Mmap, 64 << 10), 4000.0 + 65_536.0 * BYTE + LOOP);
+        assert_prediction(&predicted(ReadEngine::Mmap, 1), 4000.0 / 65_536.0 + BYTE + LOOP);
+        assert_prediction(
+            &predicted(ReadEngine::MmapPopulate, 2 << 20),
+            32.0 * 4000.0 + 60.0 + 2_097_152.0 * BYTE + LOOP,
+        );
+    }
+
+    #[test]
+    fn uring_call_is_shared_by_queue() {
+        let ring = (50.0f64 * 1e9 / 12e6).sqrt();
+        assert_prediction(&predicted(ReadEngine::Uring1, 1), 60.0 + ring + 70.0 + BYTE + LOOP);
+        assert_prediction(&predicted(ReadEngine::UringFixed64, 1), 60.0 / 64.0 + ring + 70.0 + BYTE + LOOP);
+    }
+
+    #[test]
+    fn missing_input_has_reason() {
+        let none = with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0))], |facts| {
+            predict(facts, &ENGINES, &engine_case(ReadEngine::Read, 1))
+        });
+        assert!(none.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));
+    }
+}

@@ -1,0 +1,221 @@
+//! The block, threads and queue depth that read a file fastest, by each way of reading.
+//!
+//! It is the setting to start from for a program that reads whole files on this machine. It must not be used for random access,
+//! nor for another device than that of the scratch directory.
+
+use std::time::Duration;
+
+use kelvin_catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine};
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
+use kelvin_file::{Engine, PagePolicy, Target, successive_halving};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::cases::{cache_state, required_for_run};
+use super::test_files::{self, SHARED_BYTES};
+
+pub(crate) static PROBE: Probe = Probe {
+    id: TUNE_RATE.id.as_str(),
+    summary: "The block, threads and queue depth that read a file fastest, by successive halving, for each way of \
+              reading",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "Every setting of a way (blocks of 4 KiB to 4 MiB, 1 to 16 threads, io_uring at queue depths of 1 to 64 \
+              in each of up to 4 threads, with at most 16 MiB in flight) reads the shared file of 64 MiB in order for \
+              a few milliseconds, each thread its own part, from the beginning again at the end. The better half reads \
+              for twice as long, and so on until one is left. That one is then measured anew, in turn with a plain \
+              program's pread of 128 KiB by one thread: the figure from the search itself would be too high, as luck \
+              helped to choose it. Each round searches for itself, so that rounds which agree are evidence. Threads \
+              may use every allowed CPU. cache=cached: the file is in memory (mincore and cachestat). cache=direct: \
+              past the page cache; a note compares the bytes that the device counted with those read.",
+        prediction: "None: a search takes the best of what other measures explain one by one. Memory bandwidth \
+                     (mem.bandwidth.copy) bounds it in the page cache, and the device past it.",
+        not_for: "Random access; files on other devices; a machine with other load, which more threads take from.",
+        pitfalls: &[
+            "The best of many noisy figures is too high: the winner is measured again.",
+            "Settings that differ by less than the noise win in turn: the rounds show how often each did.",
+            "The host of a virtual machine may cache the file in its memory, and direct reads are then tuned for that.",
+        ],
+        sources: &[
+            "Karnin, Koren, Somekh: Almost Optimal Exploration in Multi-Armed Bandits, ICML 2013 (successive halving)",
+            "fio: numjobs, iodepth, bs",
+        ],
+    },
+    metrics: &[&TUNE_RATE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+const KIB: usize = 1 << 10;
+const BLOCKS: [usize; 5] = [4 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB, 4096 * KIB];
+const MAX_THREADS: u32 = 16;
+/// Threads where each has many requests in flight.
+const MAX_URING_THREADS: u32 = 4;
+const DEPTHS: [u32; 4] = [1, 4, 16, 64];
+/// How many of them where nothing waits for a device: requests in flight are then done one after another.
+const CACHED_DEPTHS: usize = 2;
+/// Bytes in flight at most: their buffers are touched anew for each trial.
+const MAX_BYTES_IN_FLIGHT: usize = 16 << 20;
+/// Nanoseconds of the first trial of a setting at least: some requests of any device.
+const MIN_TRIAL_NANOSECONDS: f64 = 1e6;
+/// Measurements of the winner, and how many times as long as a first trial each is.
+const FINAL_RUNS: usize = 5;
+const FINAL_RUN_FACTOR: f64 = 8.0;
+
+/// The ways that are tuned in each state of the page cache: a mapping does not bypass it.
+const TUNED_ENGINES: [(CacheState, &[TunedEngine]); 2] =
+    [(CacheState::Cached, TunedEngine::ALL), (CacheState::Direct, &[TunedEngine::Pread, TunedEngine::Uring])];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let usual = |way: &TunedEngine| effort > Effort::Quick || *way == TunedEngine::Pread;
+    let of = |(cache, ways): (CacheState, &'static [TunedEngine])| {
+        ways.iter().copied().filter(usual).map(move |way| Case::new().with_word(cache).with_word(way))
+    };
+    TUNED_ENGINES.into_iter().flat_map(of).collect()
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ReadConfig {
+    engine: Engine,
+    block: usize,
+    threads: u32,
+}
+
+/// A plain program's setting.
+const BASELINE_CONFIG: ReadConfig = ReadConfig { engine: Engine::Pread, block: 128 * KIB, threads: 1 };
+
+/// Every setting of a way that makes sense with so many CPUs.
+fn candidate_configs(engine: Engine, state: PageCacheState, cpus: u32) -> Vec<ReadConfig> {
+    // A thread that waits for a device needs no CPU meanwhile.
+    let most = if state == PageCacheState::Direct { MAX_THREADS } else { (2 * cpus).min(MAX_THREADS) };
+    let (most, depths) = match engine {
+        Engine::Uring { .. } if state == PageCacheState::Cached => {
+            (most.min(MAX_URING_THREADS), &DEPTHS[..CACHED_DEPTHS])
+        }
+        Engine::Uring { .. } => (most.min(MAX_URING_THREADS), &DEPTHS[..]),
+        _ => (most, &DEPTHS[..1]),
+    };
+    let threads: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&threads| threads <= most).collect();
+    let mut all = Vec::new();
+    for &threads in &threads {
+        for &block in &BLOCKS {
+            for &depth in depths {
+                let fits = block * threads as usize * depth as usize <= MAX_BYTES_IN_FLIGHT;
+                if let (true, Ok(engine)) = (fits, engine.with_depth(depth)) {
+                    all.push(ReadConfig { engine, block, threads });
+                }
+            }
+        }
+    }
+    all
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let state = cache_state(case)?;
+    let engine = match required_for_run(TunedEngine::of(case), case)? {
+        TunedEngine::Pread => Engine::Pread,
+        TunedEngine::MmapPopulate => Engine::MmapPopulate,
+        TunedEngine::Uring => Engine::Uring { depth: 1, registered: false },
+    };
+    let target = test_files::shared_file(bench, SHARED_BYTES)?;
+    // The threads of the jobs inherit it.
+    kelvin_sys::cpu::pin(bench.allowed_cpus())?;
+    let candidates = candidate_configs(engine, state, bench.allowed_cpus().len() as u32);
+    let count = candidates.len();
+    let trials = successive_halving::budget_shares(count) as f64 + 2.0 * FINAL_RUNS as f64 * FINAL_RUN_FACTOR;
+    let trial = (bench.slice() / trials).max(MIN_TRIAL_NANOSECONDS);
+    let reading = |setting: &ReadConfig, nanoseconds: f64| read_for(&target, state, *setting, nanoseconds);
+    let found = successive_halving::find_best(candidates, |setting, doublings| {
+        match reading(setting, trial * f64::from(1u32 << doublings)) {
+            Ok(done) => Ok(Some(done.rate())),
+            // A block that is not aligned, a ring that needs more memory than may be locked.
+            Err(ProbeError::Skip(_)) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    })?;
+    let Some((best, _)) = found else {
+        // Whatever keeps the plain setting from being read keeps all of them.
+        reading(&BASELINE_CONFIG, trial)?;
+        return Err(ProbeError::skip(format!("needs a way of reading that works here: none of {count} settings does")));
+    };
+    let (mut tuned, mut plain) = (Vec::new(), Vec::new());
+    let mut shown = String::new();
+    for _ in 0..FINAL_RUNS {
+        let done = reading(&best, FINAL_RUN_FACTOR * trial)?;
+        shown = describe_source(&done);
+        tuned.push(done.rate());
+        plain.push(reading(&BASELINE_CONFIG, FINAL_RUN_FACTOR * trial)?.rate());
+    }
+    bench.note(format!(
+        "the best of {count} settings: {}, blocks of {} bytes, {} threads; {shown}",
+        best.engine, best.block, best.threads
+    ));
+    let gains = tuned.iter().zip(&plain).map(|(tuned, plain)| tuned / plain).collect();
+    bench.record(&TUNE_RATE, tuned);
+    bench.record(&TUNE_GAIN, gains);
+    bench.record(&TUNE_BLOCK, vec![best.block as f64]);
+    bench.record(&TUNE_THREADS, vec![f64::from(best.threads)]);
+    bench.record(&TUNE_DEPTH, vec![f64::from(best.engine.depth())]);
+    Ok(())
+}
+
+/// Reads for so long.
+fn read_for(
+    target: &Target,
+    state: PageCacheState,
+    setting: ReadConfig,
+    nanoseconds: f64,
+) -> Result<IoResult, ProbeError> {
+    let ReadConfig { engine, block, threads } = setting;
+    let until = EndCondition::Time(Duration::from_nanos(nanoseconds as u64));
+    read_job::run(&ReadJob {
+        state,
+        threads,
+        until,
+        pages: PagePolicy::for_buffer(block),
+        ..test_files::direct_read_job(target, engine, block)
+    })
+    .map_err(test_files::probe_error)
+}
+
+/// Where the bytes came from, in words.
+fn describe_source(done: &IoResult) -> String {
+    let device = match &done.device {
+        Ok((name, moved)) => format!("{name} counted {} bytes for {} bytes read", moved.read, done.total.bytes),
+        Err(reason) => format!("no device counters: {reason}"),
+    };
+    format!("before: {}; {device}", done.before)
+}
+
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    Err(NoPrediction::new("a search takes the best of what other measures explain one by one"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+
+    #[test]
+    fn candidate_configs_are_valid() {
+        let direct = candidate_configs(Engine::Pread, PageCacheState::Direct, 2);
+        // Five numbers of threads and five blocks, but for sixteen and eight threads with 4 MiB each.
+        assert_eq!(direct.len(), 5 * 5 - 2);
+        let cached = candidate_configs(Engine::Pread, PageCacheState::Cached, 2);
+        assert!(cached.iter().all(|setting| setting.threads <= 4) && cached.len() == 3 * 5);
+        let ring = candidate_configs(Engine::Uring { depth: 1, registered: false }, PageCacheState::Direct, 2);
+        let in_flight = |setting: &ReadConfig| setting.block * (setting.threads * setting.engine.depth()) as usize;
+        assert!(ring.iter().all(|setting| in_flight(setting) <= MAX_BYTES_IN_FLIGHT));
+        assert!(ring.iter().any(|setting| setting.engine.depth() == 64 && setting.threads == 4));
+    }
+
+    #[test]
+    fn every_tuned_engine_is_a_case() {
+        assert_eq!(cases(&machine(), Effort::Default).len(), 5);
+        assert_eq!(cases(&machine(), Effort::Quick).len(), 2);
+    }
+}

@@ -1,0 +1,146 @@
+//! How much of a file stays in the page cache while nothing touches it: looked at once it has been idle for most of a run.
+//!
+//! It shows whether something takes idle memory back although memory is free. It must not be taken for how long this machine
+//! keeps files while others need memory.
+
+use std::path::PathBuf;
+
+use kelvin_catalogue::file::{IDLE_RETAINED, IDLE_TIME};
+use kelvin_file::cache::{self, PageCacheState, Residency};
+use kelvin_file::{Target, random_data};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::units::seconds;
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::clock::monotonic;
+
+use super::test_files::{self, MIB};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: IDLE_RETAINED.id.as_str(),
+    summary: "What stays of files in the page cache while nothing touches them for most of a run",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "The first round of a run writes eight files of 4 MiB of noise, flushes them, and reads them until mincore and \
+              cachestat find all of them in memory. Nothing touches them until the other rounds, the last of the run, each \
+              of which looks at all: mincore on new mappings, and cachestat, which read no page and leave no mark of a use. \
+              The share is that of pages in memory. How long the files were idle is stated beside it; where that is less \
+              than a minute there is no figure.",
+        prediction: "1: while memory is free the kernel drops no page of a file. Predicted range: down to 0.99.",
+        not_for: "How long files stay cached while memory is short; files that are read now and then.",
+        pitfalls: &[
+            "Looking by reading: it brings back what is gone. Here page tables and counts are looked at.",
+            "A minute after the last use is too early: proactive reclaim samples accesses, and takes a while to be sure.",
+            "One file is one place in memory, and reclaim goes by regions of it: so there are several.",
+        ],
+        sources: &[
+            "Linux Documentation/admin-guide/mm/concepts.rst: Reclaim",
+            "Linux Documentation/admin-guide/mm/damon/reclaim.rst",
+            "mincore(2), cachestat(2)",
+        ],
+    },
+    metrics: &[&IDLE_RETAINED, &IDLE_TIME],
+    inputs: &[],
+    cases: |_: &Machine, effort| if effort == Effort::Quick { Vec::new() } else { vec![Case::new()] },
+    run,
+    predict,
+};
+
+/// Files, and bytes of each: together more than a stray region of memory, and quickly written.
+const FILE_COUNT: u32 = 8;
+const FILE_BYTES: u64 = 4 * MIB;
+/// Names of the files before their number, and of what says when they were left alone.
+const FILE_PREFIX: &str = "kelvin-idle";
+const IDLE_SINCE_FILE: &str = "kelvin-idle.left";
+/// Seed of the first one's content.
+const FIRST_SEED: u64 = 2000;
+/// Nanoseconds of idleness from which on it is told: kernels wait about a minute before they call memory idle.
+const MIN_IDLE_NANOSECONDS: u64 = 60_000_000_000;
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let left = bench.scratch().join(IDLE_SINCE_FILE);
+    if !left.exists() {
+        return create_idle_files(bench, &left);
+    }
+    let text = std::fs::read_to_string(&left)?;
+    let since: u64 =
+        text.parse().map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", left.display())))?;
+    let idle = monotonic().saturating_sub(since);
+    if idle < MIN_IDLE_NANOSECONDS {
+        let [least, idle] = [MIN_IDLE_NANOSECONDS, idle].map(|time| seconds(time as f64 / 1e9));
+        return Err(ProbeError::skip(format!(
+            "needs more than {least} of other measurements in the same run, while its files lie idle: here it was {idle}"
+        )));
+    }
+    let found = total_residency(bench)?;
+    let share =
+        found.share().ok_or_else(|| ProbeError::skip(format!("mincore and cachestat disagree here: {found}")))?;
+    bench.note(format!("after {}, {found}", seconds(idle as f64 / 1e9)));
+    bench.record(&IDLE_RETAINED, vec![share]);
+    bench.record(&IDLE_TIME, vec![idle as f64]);
+    Ok(())
+}
+
+/// How much of all the files is in memory.
+fn total_residency(bench: &Bench<'_>) -> Result<Residency, ProbeError> {
+    let mut all = Residency { pages: 0, mincore: 0, cachestat: Some(0) };
+    for number in 0..FILE_COUNT {
+        let target = Target::find(&idle_file(bench, number)).map_err(test_files::probe_error)?;
+        let found = cache::residency(&target).map_err(test_files::probe_error)?;
+        all.pages += found.pages;
+        all.mincore += found.mincore;
+        all.cachestat = all.cachestat.zip(found.cachestat).map(|(sum, more)| sum + more);
+    }
+    Ok(all)
+}
+
+fn idle_file(bench: &Bench<'_>, number: u32) -> PathBuf {
+    bench.scratch().join(format!("{FILE_PREFIX}-{number}"))
+}
+
+/// Makes the files and leaves them alone, wholly in memory.
+fn create_idle_files(bench: &mut Bench<'_>, left: &std::path::Path) -> Result<(), ProbeError> {
+    test_files::check_free_space(bench, u64::from(FILE_COUNT) * FILE_BYTES)?;
+    bench.reserve_write(u64::from(FILE_COUNT) * FILE_BYTES)?;
+    for number in 0..FILE_COUNT {
+        let path = idle_file(bench, number);
+        random_data::write_file(&path, FILE_BYTES, FIRST_SEED + u64::from(number))
+            .map_err(|error| test_files::io_failure("write", &path, &error))?;
+        let target = Target::find(&path).map_err(test_files::probe_error)?;
+        cache::set_cache_state(&target, PageCacheState::Cached).map_err(test_files::probe_error)?;
+    }
+    std::fs::write(left, monotonic().to_string())?;
+    bench.note(format!("{FILE_COUNT} files of {FILE_BYTES} bytes left in memory"));
+    // There is nothing to tell yet.
+    bench.record(&IDLE_RETAINED, Vec::new());
+    Ok(())
+}
+
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id != IDLE_RETAINED.id {
+        return Err(NoPrediction::new("it is the length of the run, less what comes before and after"));
+    }
+    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, 1.0, 0.99, 1.0)
+        .formula("all pages stay", "all pages stay while memory is free")
+        .constant("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE)
+        .source(SOURCE)
+        .build_with("all pages stay = 1"))
+}
+
+const SOURCE: &str = "Linux Documentation/admin-guide/mm/concepts.rst: pages are reclaimed when memory is low";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{machine, with_facts};
+
+    #[test]
+    fn pages_are_predicted_to_stay() {
+        assert!((PROBE.cases)(&machine(), Effort::Quick).is_empty());
+        assert_eq!((PROBE.cases)(&machine(), Effort::Default).len(), 1);
+        with_facts(&[], |facts| {
+            assert_eq!(predict(facts, &IDLE_RETAINED, &Case::new()).unwrap().value, 1.0);
+            assert!(predict(facts, &IDLE_TIME, &Case::new()).is_err());
+        });
+    }
+}

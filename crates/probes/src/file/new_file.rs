@@ -1,0 +1,328 @@
+//! The cost of a new file with its bytes: created, written through the page cache by pwrite or through a mapping, and closed.
+//!
+//! It is what arriving, copied and extracted files cost before anything is flushed. It must not be used for writing over bytes that
+//! are there, which allocates nothing, nor for durable files.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::file::{
+    AccessOrder, BLOCK, BYTES, CacheState, ENTRY, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
+};
+use kelvin_file::Target;
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_sys::clock::Clock;
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};
+
+use super::cases::{page_read_case, page_write_case, required_for_prediction, required_for_run};
+use super::derived_time::{self, format_time};
+use super::test_files::{KIB, MIB, check_free_space, io_failure, probe_error, written_back_bytes};
+use super::tree::RoundDirectory;
+use crate::memory::memory_budget;
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: NEW_FILE.id.as_str(),
+    summary: "Creating a file and writing it, by blocks or through a mapping, without flushing it",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "A file is created under a new name in a directory of the round, which lies in a place of its own on the disk (see \
+              file.metadata), filled from its beginning to its end, and \
+              closed; all of that is timed together, once a file. filled=write: one pwrite a block, from a buffer of \
+              the program. filled=mmap: the file is first made as long as whole pages (ftruncate), and a window of so \
+              many bytes of it at a time is mapped (shared) in the place of the last one and filled by one read from \
+              /dev/zero, so that the kernel makes its pages within the call, as it does for recv; in the end it is cut \
+              to its size and the window mapped away. filled=mmap-random: the same, each part being advised to be accessed \
+              at random (madvise), so that a page that is written is not preceded by others that are read. Each call is checked. Nothing is flushed. A round makes 16 files or 64 MiB, or one that is larger; at its end what \
+              the kernel has written back of them is counted against --write-limit, and they are removed.",
+        prediction: "Creating the file, which is creating one without a name and adding a name (file.entry.make and \
+                     file.entry.add), and all its pages: each is added to the page cache as one of a hole is \
+                     (file.page_read, uncached). Pages that come one by one cost what they do in random order: those \
+                     of blocks of a page or less, and of mmap-random. All others come in folios, as in order. A \
+                     block that is smaller than a page is a write over a page that is there (file.page_write), but for \
+                     the first of each. A page that is mapped is made writable besides, for which the file system does \
+                     what it does for a write (file.page_write). Predicted range: a factor of two either way.",
+        not_for: "Writing over bytes that are there (file.blocksize.write). Durable files (file.sync). Writing more \
+                  than may be dirty, which waits for the device.",
+        pitfalls: &[
+            "A page of a hole that is mapped is read first, and the kernel reads ahead of it: the zeroed folios grow up \
+             to 2 MiB. A file system with a record for each block of a folio (buffer heads, as ext4) walks all of them \
+             at each first write to a page: from some 40 MiB on a page of such a file takes several times as long, \
+             unless nothing is read ahead (mmap-random).",
+            "pwrite of small blocks makes a folio for each page, of large ones larger folios: the cost of a page \
+             depends on the block.",
+            "Memory that was given back to the host is slow to touch again.",
+        ],
+        sources: &[
+            "Linux mm/filemap.c: generic_perform_write, filemap_fault; mm/readahead.c: page_cache_ra_order",
+            "Linux fs/ext4/inode.c: ext4_da_write_begin, ext4_page_mkwrite; fs/buffer.c: block_page_mkwrite, block_dirty_folio",
+            "lmbench lat_fs: creation of small files",
+        ],
+    },
+    metrics: &[&NEW_FILE],
+    inputs: &[ENTRY.as_str(), PAGE_READ.id.as_str(), PAGE_WRITE.id.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+/// A small file, which is nearly all creation; one that shows the cost of a page; and one in which folios have grown.
+pub(crate) const SMALL_FILE: u64 = 4 * KIB;
+pub(crate) const MIDDLE_FILE: u64 = 16 * MIB;
+pub(crate) const LARGE_FILE: u64 = 256 * MIB;
+/// Blocks of pwrite, from the smallest that programs use, and the window of mmap.
+pub(crate) const WRITE_BLOCKS: [u64; 4] = [512, 4 * KIB, 64 * KIB, MIB];
+pub(crate) const MMAP_WINDOW: u64 = MIB;
+/// Blocks that are written to a large file too, whose pages no cache holds.
+pub(crate) const LARGE_FILE_BLOCKS: [u64; 2] = [64 * KIB, MIB];
+/// A window of as many pages as one fault maps of a file that is read.
+pub(crate) const SMALL_MMAP_WINDOW: u64 = 64 * KIB;
+
+/// A file of so many bytes, filled by so many at a time.
+pub(crate) fn filled_case(by: FillMethod, block: u64, bytes: u64) -> Case {
+    Case::new().with_word(by).with_number(BLOCK, block).with_number(BYTES, bytes)
+}
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let [small, page, usual, large] = WRITE_BLOCKS;
+    let mut all = vec![
+        filled_case(FillMethod::Write, usual, MIDDLE_FILE),
+        filled_case(FillMethod::Mmap, MMAP_WINDOW, MIDDLE_FILE),
+    ];
+    all.push(filled_case(FillMethod::MmapRandom, MMAP_WINDOW, MIDDLE_FILE));
+    if effort > Effort::Quick {
+        all.extend([
+            filled_case(FillMethod::Write, page, SMALL_FILE),
+            filled_case(FillMethod::Write, page, MIDDLE_FILE),
+        ]);
+    }
+    if effort > Effort::Default {
+        all.extend([
+            filled_case(FillMethod::Write, small, MIDDLE_FILE),
+            filled_case(FillMethod::Write, large, MIDDLE_FILE),
+        ]);
+        all.extend(LARGE_FILE_BLOCKS.map(|block| filled_case(FillMethod::Write, block, LARGE_FILE)));
+        all.push(filled_case(FillMethod::MmapRandom, SMALL_MMAP_WINDOW, MIDDLE_FILE));
+        let mapped = [FillMethod::Mmap, FillMethod::MmapRandom];
+        all.extend(
+            mapped.into_iter().flat_map(|by| [SMALL_FILE, LARGE_FILE].map(|bytes| filled_case(by, MMAP_WINDOW, bytes))),
+        );
+    }
+    all
+}
+
+/// Bytes of the files of a round, and at most so many of them: where an inode is not used again soon, many make creation slow (see
+/// file.metadata).
+const ROUND_BYTES: u64 = 64 * MIB;
+const MAX_FILES: u64 = 16;
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (block, bytes) =
+        (required_for_run(BLOCK.number_in(case), case)?, required_for_run(BYTES.number_in(case), case)?);
+    check_free_space(bench, bytes)?;
+    let mut filling = FileFiller::new(required_for_run(FillMethod::of(case), case)?, block)?;
+    let place = RoundDirectory::create(bench, "new")?;
+    let mut made = NewFiles { directory: place.path(), paths: Vec::new() };
+    // A first file, untimed: the directory and the buffer are touched.
+    made.create_one(|path| filling.create_filled(path, SMALL_FILE, bench.clock()))?;
+    let files = (ROUND_BYTES / bytes).clamp(1, MAX_FILES);
+    let ticks = (0..files).map(|_| made.create_one(|path| filling.create_filled(path, bytes, bench.clock())));
+    let ticks = ticks.collect::<Result<Vec<u64>, ProbeError>>()?;
+    bench.reserve_write(made.written_back()?)?;
+    drop(made);
+    let times = ticks.into_iter().map(|ticks| bench.nanoseconds(ticks)).collect();
+    bench.record(&NEW_FILE, times);
+    Ok(())
+}
+
+/// The files of a round, each with a name of its own; all are removed when dropped.
+struct NewFiles<'a> {
+    directory: &'a Path,
+    paths: Vec<PathBuf>,
+}
+
+impl NewFiles<'_> {
+    fn create_one(&mut self, make: impl FnOnce(&Path) -> Result<u64, ProbeError>) -> Result<u64, ProbeError> {
+        let path = self.directory.join(format!("kelvin-new-{}-{}", std::process::id(), self.paths.len()));
+        self.paths.push(path.clone());
+        make(&path)
+    }
+
+    /// Bytes of them that have been written back.
+    fn written_back(&self) -> Result<u64, ProbeError> {
+        self.paths.iter().map(|path| written_back_bytes(&Target::find(path).map_err(probe_error)?)).sum()
+    }
+}
+
+impl Drop for NewFiles<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// What files are filled with.
+enum FileFiller {
+    Write(Vec<u8>),
+    Mmap { window: FileWindow, zeros: File },
+}
+
+impl FileFiller {
+    fn new(by: FillMethod, block: u64) -> Result<Self, ProbeError> {
+        let bytes = block as usize;
+        Ok(match by {
+            FillMethod::Write => Self::Write(vec![0x5a; bytes]),
+            FillMethod::Mmap | FillMethod::MmapRandom => {
+                let window = FileWindow::reserve(bytes.div_ceil(page_bytes()), PageAccess::Write)?;
+                let window = if by == FillMethod::Mmap { window } else { window.without_readahead() };
+                Self::Mmap { window, zeros: File::open("/dev/zero")? }
+            }
+        })
+    }
+
+    /// The ticks of making a file.
+    fn create_filled(&mut self, path: &Path, bytes: u64, clock: Clock) -> Result<u64, ProbeError> {
+        let begun = clock.start();
+        let file = File::options().read(true).write(true).create_new(true).open(path);
+        let file = file.map_err(|error| io_failure("create", path, &error))?;
+        let filled = match self {
+            Self::Write(block) => write_blocks(&file, block, bytes),
+            Self::Mmap { window, zeros } => write_mapped(&file, (window, zeros), bytes),
+        };
+        drop(file);
+        let ended = clock.stop();
+        filled.map_err(|error| io_failure("write", path, &error)).map(|()| ended.wrapping_sub(begun))
+    }
+}
+
+fn write_blocks(file: &File, block: &[u8], bytes: u64) -> Result<(), Error> {
+    let mut done = 0;
+    while done < bytes {
+        let part = block.len().min((bytes - done) as usize);
+        file.write_all_at(&block[..part], done)?;
+        done += part as u64;
+    }
+    Ok(())
+}
+
+fn write_mapped(file: &File, (window, zeros): (&mut FileWindow, &File), bytes: u64) -> Result<(), Error> {
+    file.set_len(bytes.next_multiple_of(page_bytes() as u64))?;
+    let mut done = 0;
+    while done < bytes {
+        let shown = window.map_part(file, done, bytes - done)?;
+        let mut at = 0;
+        while at < shown {
+            match window.fill(at..shown, zeros)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                more => at += more,
+            }
+        }
+        done += shown as u64;
+    }
+    file.set_len(bytes)?;
+    window.unmap()
+}
+
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let (block, bytes) =
+        (required_for_prediction(BLOCK.number_in(case), case)?, required_for_prediction(BYTES.number_in(case), case)?);
+    let page = memory_budget::page_bytes(facts.machine());
+    let pages = bytes.div_ceil(page);
+    let (order, writes) = match required_for_prediction(FillMethod::of(case), case)? {
+        FillMethod::Write if block > page => (AccessOrder::Sequential, 0),
+        FillMethod::Write => (AccessOrder::Random, bytes.div_ceil(block).saturating_sub(pages)),
+        FillMethod::Mmap => (AccessOrder::Sequential, pages),
+        FillMethod::MmapRandom => (AccessOrder::Random, pages),
+    };
+    let make = facts.measured(&ENTRY_CREATE, &Case::new())?;
+    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
+    let new = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, order))?;
+    let mut value = make.value + add.value + pages as f64 * new.value;
+    let mut formula = format!("{} + {} + pages x {}", make.name, add.name, new.name);
+    let mut derivation =
+        format!("{} + {} + {pages} x {}", format_time(make.value), format_time(add.value), format_time(new.value));
+    let mut inputs = vec![make, add, new];
+    let name = if writes > 0 { "pages and writes" } else { "pages" };
+    if writes > 0 {
+        let write = facts.measured(&PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
+        value += writes as f64 * write.value;
+        formula.push_str(&format!(" + writes x {}", write.name));
+        derivation.push_str(&format!(" + {writes} x {}", format_time(write.value)));
+        inputs.push(write);
+    }
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
+        .formula(name, formula);
+    let predicting = predicting.inputs(inputs);
+    Ok(predicting.build_with(format!("{derivation} = {}", format_time(value))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_sys::clock::ScriptedClock;
+
+    #[test]
+    fn new_file_has_expected_size_and_content() {
+        let directory = tempfile::tempdir().unwrap();
+        let (page, clock) = (page_bytes() as u64, Clock::Scripted(ScriptedClock::leak(7)));
+        for bytes in [1, page, 3 * page + 1] {
+            for (by, byte) in [(FillMethod::Write, 0x5a), (FillMethod::Mmap, 0), (FillMethod::MmapRandom, 0)] {
+                let path = directory.path().join(format!("{}-{bytes}", by.name()));
+                let ticks = FileFiller::new(by, 2 * page).unwrap().create_filled(&path, bytes, clock).unwrap();
+                assert_eq!(ticks, 7);
+                assert_eq!(fs::read(&path).unwrap(), vec![byte; bytes as usize]);
+                let again = FileFiller::new(by, page).unwrap().create_filled(&path, bytes, clock);
+                assert!(matches!(again, Err(ProbeError::Fail(_))), "a file is not written over");
+            }
+        }
+    }
+
+    #[test]
+    fn new_file_cost_is_inode_entry_pages() {
+        let measured = |id: &str, case: &Case| {
+            let known = [(&ENTRY_CREATE, 5000.0), (&ENTRY_ADD, 3000.0), (&PAGE_WRITE, 1500.0)];
+            let value = match AccessOrder::of(case) {
+                Some(order) if PAGE_READ.id == *id => {
+                    if order == AccessOrder::Random {
+                        1000.0
+                    } else {
+                        600.0
+                    }
+                }
+                _ => known.iter().find(|(metric, _)| metric.id == *id)?.1,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let machine = machine();
+        let facts = PredictionInputs::new(&machine, &measured);
+        let of = |by, block, bytes| predict(&facts, &NEW_FILE, &filled_case(by, block, bytes)).unwrap();
+        assert_eq!(of(FillMethod::Write, 4 * KIB, SMALL_FILE).value, 9000.0);
+        assert_eq!(of(FillMethod::Write, 4 * KIB, 10 * SMALL_FILE).value, 18_000.0);
+        assert_eq!(of(FillMethod::Write, 64 * KIB, 10 * SMALL_FILE).value, 14_000.0);
+        // Seven of eight writes meet a page that is there.
+        assert_eq!(of(FillMethod::Write, 512, 10 * SMALL_FILE).value, 18_000.0 + 70.0 * 1500.0);
+        assert_eq!(of(FillMethod::Mmap, MMAP_WINDOW, 10 * SMALL_FILE).value, 14_000.0 + 15_000.0);
+        let random = of(FillMethod::MmapRandom, MMAP_WINDOW, 10 * SMALL_FILE);
+        assert_eq!((random.value, random.low, random.inputs.len()), (33_000.0, 16_500.0, 4));
+    }
+
+    #[test]
+    fn predictions_find_their_cases() {
+        let all = cases(&machine(), Effort::Thorough);
+        for block in WRITE_BLOCKS {
+            assert!(all.contains(&filled_case(FillMethod::Write, block, MIDDLE_FILE)), "{block}");
+        }
+        for bytes in [SMALL_FILE, MIDDLE_FILE, LARGE_FILE] {
+            assert!(all.contains(&filled_case(FillMethod::MmapRandom, MMAP_WINDOW, bytes)), "{bytes}");
+        }
+        assert!(all.contains(&filled_case(FillMethod::Write, WRITE_BLOCKS[1], SMALL_FILE)));
+        assert!(all.contains(&filled_case(FillMethod::MmapRandom, SMALL_MMAP_WINDOW, MIDDLE_FILE)));
+    }
+}

@@ -1,0 +1,282 @@
+//! Files overwritten with noise in which no two blocks of 4 KiB are alike: block by block, or as a stream.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_file::random_data::RandomData;
+use kelvin_file::{Access, BlockRequest, Target};
+use kelvin_harness::ProbeError;
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::direct_io::O_DIRECT;
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
+
+use super::test_files::{FULL_QUEUE_DEPTH, MIB};
+
+/// Bytes of which none are like any others: the unit in which file systems deduplicate.
+const DEDUP_UNIT: usize = 4096;
+
+/// Opens a file to be overwritten.
+fn open_for_write(target: &Target, access: Access) -> Result<File, ProbeError> {
+    let flags = if access == Access::Direct { O_DIRECT } else { 0 };
+    File::options()
+        .write(true)
+        .custom_flags(flags)
+        .open(target.path())
+        .map_err(|error| ProbeError::fail(format!("cannot open {} to write: {error}", target.path().display())))
+}
+
+/// Makes every unit of a buffer new: the beginning of each gets the next number.
+fn stamp_units(buffer: &mut [u8], number: &mut u64) {
+    for unit in buffer.chunks_mut(DEDUP_UNIT) {
+        *number += 1;
+        let mark = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+        let length = unit.len().min(mark.len());
+        unit[..length].copy_from_slice(&mark[..length]);
+    }
+}
+
+/// A file that is overwritten block by block.
+pub(super) struct Overwriter {
+    file: File,
+    buffer: Arena,
+    block: usize,
+    number: u64,
+}
+
+impl Overwriter {
+    /// Opens a file to be overwritten in blocks of so many bytes.
+    pub(super) fn open(target: &Target, access: Access, block: usize, seed: u64) -> Result<Self, ProbeError> {
+        let mut buffer = Arena::populated(block, PagePolicy::Base)?;
+        RandomData::new(seed).fill(&mut buffer.as_mut_slice()[..block]);
+        Ok(Self { file: open_for_write(target, access)?, buffer, block, number: seed })
+    }
+
+    /// Makes the next block one that was never written.
+    pub(super) fn renew(&mut self) {
+        stamp_units(&mut self.buffer.as_mut_slice()[..self.block], &mut self.number);
+    }
+
+    /// Writes a block.
+    #[inline]
+    pub(super) fn write(&mut self, request: BlockRequest) -> Result<(), ProbeError> {
+        check_complete_write(
+            self.file.write_at(&self.buffer.as_slice()[..request.bytes], request.offset),
+            request.bytes,
+        )
+    }
+
+    /// Waits until what was written is durable.
+    pub(super) fn flush(&self) -> Result<(), ProbeError> {
+        self.file.sync_data().map_err(|error| ProbeError::fail(format!("fdatasync: {error}")))
+    }
+}
+
+/// That all of a block was written.
+fn check_complete_write(written: std::io::Result<usize>, bytes: usize) -> Result<(), ProbeError> {
+    match written {
+        Ok(written) if written == bytes => Ok(()),
+        Ok(written) => Err(ProbeError::fail(format!("a write of {bytes} bytes wrote {written}"))),
+        Err(error) => Err(ProbeError::fail(format!("a write of {bytes} bytes: {error}"))),
+    }
+}
+
+/// Bytes of a block of a stream.
+const STREAM_BLOCK: usize = MIB as usize;
+/// Blocks written before the time begins, and those that are timed.
+const WARM_UP_BLOCKS: u64 = FULL_QUEUE_DEPTH as u64;
+const TIMED_BLOCKS: u64 = 2 * FULL_QUEUE_DEPTH as u64;
+/// Nanoseconds after which no more are begun: enough for a slow device.
+const MAX_STREAM_NANOSECONDS: u64 = 400_000_000;
+
+/// The result of a stream.
+pub(super) struct StreamWriteResult {
+    /// Bytes per second that were accepted.
+    pub rate: f64,
+    /// The same with the flush at the end.
+    pub flushed_rate: f64,
+    /// All bytes that were written.
+    pub bytes: u64,
+    /// The means, in words.
+    pub description: String,
+}
+
+/// Overwrites the beginning of a file, many blocks in flight, past the page cache.
+pub(super) fn stream_overwrite(target: &Target, seed: u64) -> Result<StreamWriteResult, ProbeError> {
+    let setup = RingSetup { depth: FULL_QUEUE_DEPTH, block: STREAM_BLOCK, registered: false, pages: PagePolicy::Base };
+    let file = open_for_write(target, Access::Direct)?;
+    let flushed = file.try_clone()?;
+    let (stretch, words) = match FileRing::new(file, setup) {
+        Ok(ring) => (stream_with_ring(ring, target, seed)?, format!("io_uring, queue depth {FULL_QUEUE_DEPTH}")),
+        Err(error) => {
+            let words = format!("{FULL_QUEUE_DEPTH} threads of pwrite, because io_uring is unavailable here: {error}");
+            (stream_with_threads(target, seed)?, words)
+        }
+    };
+    let TimedSpan { begun, ended, timed, all } = stretch;
+    flushed.sync_data()?;
+    let rate = |end: u64| (timed * STREAM_BLOCK as u64) as f64 * 1e9 / end.saturating_sub(begun).max(1) as f64;
+    Ok(StreamWriteResult {
+        rate: rate(ended),
+        flushed_rate: rate(monotonic()),
+        bytes: all * STREAM_BLOCK as u64,
+        description: words,
+    })
+}
+
+/// The timed part of a stream: its begin and end, the blocks written meanwhile, and all blocks.
+struct TimedSpan {
+    begun: u64,
+    ended: u64,
+    timed: u64,
+    all: u64,
+}
+
+/// Blocks that a stream has begun and done.
+struct BlockCounter {
+    blocks: u64,
+    started: u64,
+    begun: AtomicU64,
+    next: AtomicU64,
+    done: AtomicU64,
+}
+
+impl BlockCounter {
+    fn new(target: &Target) -> Self {
+        let blocks = target.bytes() / STREAM_BLOCK as u64;
+        let zero = || AtomicU64::new(0);
+        Self { blocks, started: monotonic(), begun: zero(), next: zero(), done: zero() }
+    }
+
+    /// The place of the next block, if there is to be one.
+    fn next_block(&self) -> Option<u64> {
+        let block = self.next.fetch_add(1, Ordering::Relaxed);
+        let late = block > WARM_UP_BLOCKS && monotonic() - self.started > MAX_STREAM_NANOSECONDS;
+        (block < WARM_UP_BLOCKS + TIMED_BLOCKS && !late).then_some(block % self.blocks * STREAM_BLOCK as u64)
+    }
+
+    /// Counts a written block.
+    fn complete_block(&self) {
+        if self.done.fetch_add(1, Ordering::Relaxed) + 1 == WARM_UP_BLOCKS {
+            self.begun.store(monotonic(), Ordering::Relaxed);
+        }
+    }
+
+    fn finish(self) -> Result<TimedSpan, ProbeError> {
+        let (begun, all) = (self.begun.into_inner(), self.done.into_inner());
+        match all.checked_sub(WARM_UP_BLOCKS) {
+            Some(timed) if timed > 0 => Ok(TimedSpan { begun, ended: monotonic(), timed, all }),
+            _ => Err(ProbeError::fail(format!("only {all} blocks of {STREAM_BLOCK} bytes were written"))),
+        }
+    }
+}
+
+fn stream_with_ring(mut ring: FileRing, target: &Target, seed: u64) -> Result<TimedSpan, ProbeError> {
+    let mut free: Vec<usize> = (0..FULL_QUEUE_DEPTH as usize).collect();
+    let (mut noise, mut number) = (RandomData::new(seed), seed);
+    free.iter().for_each(|&slot| noise.fill(ring.buffer_mut(slot)));
+    let course = BlockCounter::new(target);
+    loop {
+        while let Some(&slot) = free.last() {
+            let Some(offset) = course.next_block() else { break };
+            free.pop();
+            stamp_units(ring.buffer_mut(slot), &mut number);
+            ring.queue(IoDirection::Write, slot, offset, 0..STREAM_BLOCK);
+        }
+        if ring.in_flight() == 0 {
+            return course.finish();
+        }
+        ring.wait(1)?;
+        while let Some((slot, written)) = ring.next_completion() {
+            check_complete_write(written, STREAM_BLOCK)?;
+            course.complete_block();
+            free.push(slot);
+        }
+    }
+}
+
+fn stream_with_threads(target: &Target, seed: u64) -> Result<TimedSpan, ProbeError> {
+    let course = BlockCounter::new(target);
+    let thread = |member: u64| {
+        let mut writer = Overwriter::open(target, Access::Direct, STREAM_BLOCK, seed.wrapping_add(member << 32))?;
+        while let Some(offset) = course.next_block() {
+            writer.renew();
+            writer.write(BlockRequest { offset, bytes: STREAM_BLOCK })?;
+            course.complete_block();
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let start = |member| ThreadBuilder::named("writer").start_in(scope, move || thread(member));
+        let members = (0..u64::from(FULL_QUEUE_DEPTH)).map(start).collect::<std::io::Result<Vec<_>>>()?;
+        let died = || Err(ProbeError::fail("a writing thread panicked"));
+        members.into_iter().try_for_each(|member| member.join().unwrap_or_else(|_| died()))
+    })?;
+    course.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::PathBuf;
+
+    /// A file on the disk of the current directory, removed when dropped.
+    struct Owned(PathBuf);
+
+    impl Owned {
+        fn new(name: &str, bytes: usize) -> (Self, Target) {
+            let path = std::env::current_dir().unwrap().join(format!("kelvin-{name}-{}", std::process::id()));
+            std::fs::write(&path, vec![0; bytes]).unwrap();
+            let target = Target::find(&path).unwrap();
+            (Self(path), target)
+        }
+    }
+
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    /// How many different units a file has.
+    fn units(path: &std::path::Path) -> usize {
+        let content = std::fs::read(path).unwrap();
+        content.chunks(DEDUP_UNIT).map(<[u8]>::to_vec).collect::<BTreeSet<_>>().len()
+    }
+
+    #[test]
+    fn blocks_are_unique() {
+        let (file, target) = Owned::new("overwritten", 64 * DEDUP_UNIT);
+        let mut writer = Overwriter::open(&target, Access::Buffered, DEDUP_UNIT, 3).unwrap();
+        for block in 0..64 {
+            writer.renew();
+            writer.write(BlockRequest { offset: block * DEDUP_UNIT as u64, bytes: DEDUP_UNIT }).unwrap();
+        }
+        writer.flush().unwrap();
+        assert_eq!(units(&file.0), 64);
+    }
+
+    #[test]
+    fn both_stream_methods_write_all_blocks() {
+        let blocks = 8;
+        let (file, target) = Owned::new("streamed", blocks * STREAM_BLOCK);
+        if let Err(error) = target.open(Access::Direct) {
+            return kelvin_testing::MissingRequirement::machine(error).report_skip("a stream of direct writes");
+        }
+        let streamed = stream_overwrite(&target, 5).unwrap();
+        assert!(
+            streamed.bytes >= (WARM_UP_BLOCKS + 1) * STREAM_BLOCK as u64
+                && streamed.bytes <= (WARM_UP_BLOCKS + TIMED_BLOCKS) * STREAM_BLOCK as u64
+        );
+        assert!(streamed.rate >= streamed.flushed_rate && streamed.flushed_rate > 0.0);
+        assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);
+        std::fs::write(&file.0, vec![0; blocks * STREAM_BLOCK]).unwrap();
+        let stretch = stream_with_threads(&target, 6).unwrap();
+        assert_eq!(stretch.timed + WARM_UP_BLOCKS, stretch.all);
+        assert!(stretch.ended > stretch.begun);
+        assert_eq!(units(&file.0), blocks * STREAM_BLOCK / DEDUP_UNIT);
+    }
+}

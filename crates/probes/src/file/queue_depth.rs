@@ -1,0 +1,299 @@
+//! A device's rate and latency with many requests in flight: reads of 4 KiB in random order, by queue depth.
+//!
+//! It shows from which depth on requests only wait for each other. It must not be taken for the rate of a program that waits
+//! for each request.
+
+use std::time::Duration;
+
+use kelvin_catalogue::file::{
+    DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
+};
+use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
+use kelvin_file::{BlockOrder, Engine};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+
+use super::cases::{required_for_prediction, required_for_run};
+use super::derived_time::{self, format_time};
+use super::device_proof::DeviceCounters;
+use super::test_files::{self, SHARED_BYTES};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: DEPTH.as_str(),
+    summary: "Random reads of 4 KiB past the page cache at queue depths of 1 to 256: rate and latency",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "One thread keeps the given number of 4 KiB reads in flight by io_uring, past the page cache (O_DIRECT), \
+              on a file of 64 MiB (4 MiB where the device would take more than 2 s for them, which is noted) of which none is in memory, each block once in random order, for the round's time \
+              and at least 20 ms, or on a slow device for 8 times the requests in flight, up to 2 s. The rate is the number of reads over the time from the first request to the last \
+              completion; latency is from queueing a request to reaping its completion. By Little's law rate times \
+              latency is the mean number in flight. The engine also counts that number at each completion; where the \
+              two differ by more than a tenth, the round fails. The device's own counters must show 95 % of the bytes.",
+        prediction: "Little's law with the device's mean latency alone, L = file.device.mean_latency, and its highest \
+                     rate of such requests, X = file.device.requests: the rate is the depth n over L, and at most X; \
+                     the latency is n over that rate. Those are the asymptotic bounds of a closed system. Queueing at \
+                     the busiest part is bounded too: the rate is at least n / (L + (n - 1) / X), by the balanced job \
+                     bound. Predicted range: between the two bounds, and a factor of 1.5 beyond either, since the \
+                     device was measured at another time. The depth reached is the one requested, less the requests \
+                     that are done and not yet reaped.",
+        not_for: "Programs that wait for each request; writes.",
+        pitfalls: &[
+            "A depth that is requested and not reached: the depth reached is measured, in two ways.",
+            "A latency counted from when the device began: it is from when the request was queued.",
+            "At great depth one CPU may be the limit, not the device: its time per request is in the rate.",
+            "A file smaller than a drive's cache.",
+        ],
+        sources: &[
+            "Little: A proof for the queuing formula L = lambda W, 1961",
+            "Zahorjan, Sevcik, Eager, Galler: Balanced job bound analysis of queueing networks, 1982",
+            "fio --ioengine=io_uring --iodepth, which measures the same",
+        ],
+    },
+    metrics: &[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED],
+    inputs: &[DEVICE.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+const BLOCK: usize = 4096;
+/// Nanoseconds of a round at least: several times the latency of the deepest queue.
+const MIN_ROUND_NANOSECONDS: f64 = 20e6;
+/// A round has so many requests for each in flight, or takes as long as this: on a slow device 20 ms hold little but the filling
+/// and draining of the queue.
+const REQUESTS_PER_SLOT: u64 = 8;
+const MAX_ROUND_NANOSECONDS: f64 = 2e9;
+/// By how much the two counts of requests in flight may differ, beside those that fill the queue at the beginning or drain it at the
+/// end.
+const MAX_DEPTH_DISAGREEMENT: f64 = 0.1;
+/// Share of the requested depth that may be done and wait to be reaped, as a factor.
+const REAPING_FACTOR: f64 = 1.25;
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let depths: &[u64] = match effort {
+        Effort::Quick => &[1, 16],
+        Effort::Default => &[1, 4, 16, 64, 256],
+        Effort::Thorough => &[1, 2, 4, 8, 16, 32, 64, 128, 256],
+    };
+    depths.iter().map(|&depth| Case::new().with_number(QUEUE_DEPTH, depth)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let depth = required_for_run(QUEUE_DEPTH.number_in(case), case)? as u32;
+    let target = test_files::device_file(bench, SHARED_BYTES)?;
+    test_files::check_direct_io(&target, BLOCK as u64)?;
+    let counters = DeviceCounters::now(&target);
+    let read = |nanoseconds: f64| {
+        let job = ReadJob {
+            order: BlockOrder::Random { seed: bench.seed() },
+            until: EndCondition::Time(Duration::from_nanos(nanoseconds as u64)),
+            latencies: Some((bench.clock(), bench.hertz())),
+            ..test_files::direct_read_job(&target, Engine::Uring { depth, registered: false }, BLOCK)
+        };
+        read_job::run(&job).map_err(test_files::probe_error)
+    };
+    let usual = bench.slice().max(MIN_ROUND_NANOSECONDS);
+    let mut done = read(usual)?;
+    let mut bytes = done.total.bytes;
+    if let Some(longer) = extended_round(usual, done.total.requests, u64::from(depth)) {
+        done = read(longer)?;
+        bytes += done.total.bytes;
+    }
+    let law = LittlesLaw::from_result(&done, depth).ok_or_else(|| ProbeError::fail("no request completed"))?;
+    law.check()?;
+    bench.note(counters.prove_read(bytes)?);
+    bench.note(format!(
+        "queue depth {depth} requested; {:.1} in flight on average, counted at each completion",
+        law.counted_in_flight
+    ));
+    done.notes.iter().for_each(|note| bench.note(note.clone()));
+    bench.record(&DEPTH_RATE, vec![law.rate]);
+    bench.record(&DEPTH_LATENCY, vec![law.latency]);
+    bench.record(&DEPTH_ACHIEVED, vec![law.in_flight()]);
+    Ok(())
+}
+
+/// How long a round takes in which so many requests were too few for this depth; `None` if they are enough.
+fn extended_round(nanoseconds: f64, requests: u64, depth: u64) -> Option<f64> {
+    let missing = REQUESTS_PER_SLOT as f64 * depth as f64 / requests.max(1) as f64;
+    (missing > 1.0).then(|| (nanoseconds * missing).min(MAX_ROUND_NANOSECONDS))
+}
+
+/// The terms of Little's law.
+struct LittlesLaw {
+    /// Requests a second.
+    rate: f64,
+    /// Nanoseconds from a request to its completion.
+    latency: f64,
+    /// Requests in flight, as they were counted.
+    counted_in_flight: f64,
+    /// Share of the requests that fill the queue or drain it.
+    edge_requests: f64,
+}
+
+impl LittlesLaw {
+    fn from_result(done: &IoResult, depth: u32) -> Option<Self> {
+        let latency = done.latencies.as_ref()?.mean()?;
+        let at_ends = f64::from(depth) / done.total.requests as f64;
+        Some(Self {
+            rate: done.requests_per_second(),
+            latency,
+            counted_in_flight: done.achieved_depth?,
+            edge_requests: at_ends,
+        })
+    }
+
+    /// Requests in flight by the law.
+    fn in_flight(&self) -> f64 {
+        self.rate * self.latency / 1e9
+    }
+
+    fn check(&self) -> Result<(), ProbeError> {
+        let ratio = self.in_flight() / self.counted_in_flight;
+        if (ratio - 1.0).abs() <= MAX_DEPTH_DISAGREEMENT + self.edge_requests {
+            return Ok(());
+        }
+        Err(ProbeError::fail(format!(
+            "Little's law does not hold: {:.0} requests a second of {} are {:.2} in flight, and {:.2} were counted",
+            self.rate,
+            format_time(self.latency),
+            self.in_flight(),
+            self.counted_in_flight
+        )))
+    }
+}
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let depth = required_for_prediction(QUEUE_DEPTH.number_in(case), case)?;
+    if metric.id == DEPTH_ACHIEVED.id {
+        return Ok(requested_depth(depth));
+    }
+    let single = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
+    let most = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
+    let bounds = QueueBounds::closed_system(depth as f64, single.value, most.value);
+    let margin = derived_time::DEVICE_RANGE_FACTOR;
+    let words = format!(
+        "{depth} / {} = {:.0}/s, and at most {:.0}/s; with queueing at least {depth} / ({} + {} / {:.0}/s) = {:.0}/s",
+        format_time(single.value),
+        1e9 * depth as f64 / single.value,
+        bounds.saturated,
+        format_time(single.value),
+        depth - 1,
+        bounds.saturated,
+        bounds.lower
+    );
+    let (predicting, derivation) = if metric.id == DEPTH_RATE.id {
+        let predicting = PredictionBuilder::with_range(
+            PredictionBasis::Derived,
+            bounds.upper,
+            bounds.lower / margin,
+            bounds.upper * margin,
+        );
+        (
+            predicting.formula("rate at a depth", format!("the lesser of depth / {} and {}", single.name, most.name)),
+            words,
+        )
+    } else {
+        let latency = |rate: f64| depth as f64 * 1e9 / rate;
+        let (shortest, longest) = (latency(bounds.upper), latency(bounds.lower));
+        let predicting =
+            PredictionBuilder::with_range(PredictionBasis::Derived, shortest, shortest / margin, longest * margin);
+        let formula = format!("the longer of {} and depth / {}", single.name, most.name);
+        (
+            predicting.formula("latency at a depth", formula),
+            format!("{depth} / rate = {}; rate: {words}", format_time(shortest)),
+        )
+    };
+    Ok(predicting.input(single).input(most).build_with(derivation))
+}
+
+/// The depth that is reached: the one requested, but while a request that is done waits to be reaped.
+fn requested_depth(depth: u64) -> Prediction {
+    let depth = depth as f64;
+    PredictionBuilder::with_range(PredictionBasis::Derived, depth, depth / REAPING_FACTOR, depth)
+        .formula("depth requested", "the depth requested")
+        .constant("depth", depth, Unit::Count, "the case")
+        .build_with(format!(
+            "each request that is done is replaced at once: {depth}; down to a factor of {REAPING_FACTOR} less, for those that are \
+             done and not reaped"
+        ))
+}
+
+/// Bounds on the requests per second that a closed system with so many in flight completes.
+struct QueueBounds {
+    /// Its highest rate with any number in flight: no lower than one by one.
+    saturated: f64,
+    /// The asymptotic bounds: no request waits for another, or the device is saturated.
+    upper: f64,
+    /// The balanced job bound: each other request is found waiting at the busiest part.
+    lower: f64,
+}
+
+impl QueueBounds {
+    /// From the depth, the nanoseconds of one request alone, and the highest rate.
+    fn closed_system(depth: f64, alone: f64, saturated: f64) -> Self {
+        let saturated = saturated.max(1e9 / alone);
+        let each = 1e9 / saturated;
+        Self {
+            saturated,
+            upper: (1e9 * depth / alone).min(saturated),
+            lower: 1e9 * depth / (alone + (depth - 1.0) * each),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+
+    #[test]
+    fn rate_rises_with_depth_until_saturation() {
+        let known = [(DEVICE_REQUESTS.id.as_str(), Some(100_000.0)), (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0))];
+        with_facts(&known, |facts| {
+            let of = |metric, depth| predict(facts, metric, &Case::new().with_number(QUEUE_DEPTH, depth)).unwrap();
+            // Alone there is nothing to wait for: both bounds are one.
+            let one = of(&DEPTH_RATE, 1);
+            assert_eq!((one.value, one.low, one.high), (12_500.0, 12_500.0 / 1.5, 18_750.0));
+            assert_eq!((of(&DEPTH_RATE, 4).value, of(&DEPTH_LATENCY, 4).value), (50_000.0, 80_000.0));
+            // At depth 16 it is saturated: each waits for 16 of them.
+            assert_eq!((of(&DEPTH_RATE, 16).value, of(&DEPTH_LATENCY, 16).value), (100_000.0, 160_000.0));
+            // At the knee, eight requests, the bounds are furthest apart: 8 in 80 us, or 8 in 80 + 7 x 10 us.
+            let knee = of(&DEPTH_RATE, 8);
+            assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
+            assert!((of(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
+            // A device slower with many in flight than one by one is as fast as one by one.
+            assert_eq!(QueueBounds::closed_system(4.0, 80_000.0, 5_000.0).upper, 12_500.0);
+            let achieved = of(&DEPTH_ACHIEVED, 4);
+            assert_eq!((achieved.value, achieved.low, achieved.high), (4.0, 3.2, 4.0));
+        });
+    }
+
+    #[test]
+    fn littles_law_violation_fails_round() {
+        let law = |counted| LittlesLaw {
+            rate: 50_000.0,
+            latency: 160_000.0,
+            counted_in_flight: counted,
+            edge_requests: 0.01,
+        };
+        assert!(law(8.0).check().is_ok() && law(7.6).check().is_ok());
+        assert!(
+            matches!(law(16.0).check(), Err(ProbeError::Fail(reason)) if reason.contains("are 8.00 in flight, and 16.00"))
+        );
+    }
+
+    #[test]
+    fn slow_device_extends_round() {
+        // 32 of 128 requests at depth 16 in 20 ms; of a request in 20 ms there is no time for all.
+        assert_eq!(
+            (extended_round(20e6, 32, 16), extended_round(20e6, 1, 16)),
+            (Some(80e6), Some(MAX_ROUND_NANOSECONDS))
+        );
+        assert_eq!((extended_round(20e6, 128, 16), extended_round(20e6, 129, 16)), (None, None));
+        // What was seen at 50 requests a second: 40 of 16 in flight, most of them while the queue filled or drained.
+        let few = LittlesLaw { rate: 54.0, latency: 173e6, counted_in_flight: 11.36, edge_requests: 16.0 / 40.0 };
+        assert!(few.check().is_ok() && LittlesLaw { edge_requests: 16.0 / 400.0, ..few }.check().is_err());
+    }
+}

@@ -1,0 +1,225 @@
+//! The expected time to read a file through an empty page cache: pages are allocated for what is read ahead, window by window,
+//! and the device fills one window while the one before is copied.
+
+use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Case, Input, NoPrediction};
+
+use super::cases::page_read_case;
+use super::derived_time::{self, BlockDirection, DerivedTime, format_rate, format_time, nanoseconds_of};
+use super::test_files::KIB;
+use crate::memory::memory_budget;
+use kelvin_model::units::bytes;
+
+/// Bytes of a page, where the machine does not say.
+const PAGE: u64 = 4 * KIB;
+
+/// The parts of the time of one thread that reads a file in order.
+pub(super) struct ReadAheadCost {
+    /// Allocating all pages: the device is idle, as a window is requested once all its pages are there.
+    allocation: DerivedTime,
+    /// Calls, and copies to their buffers.
+    calls_and_copy: DerivedTime,
+    /// The device's latencies and transfers.
+    device_windows: DerivedTime,
+}
+
+impl ReadAheadCost {
+    /// For a file of so many bytes, read by calls of so many each.
+    pub(super) fn new(facts: &PredictionInputs<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
+        let page = memory_budget::page_bytes(facts.machine());
+        let new = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
+        let known = facts.measured(&PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
+        Ok(Self {
+            allocation: allocation_time(whole.div_ceil(page), &new, &known),
+            calls_and_copy: call_and_copy_time(facts, known, whole, block)?,
+            device_windows: device_window_time(facts, whole, block, page)?,
+        })
+    }
+
+    /// All of it by one thread: the device works on the next window while this one is copied.
+    pub(super) fn single_thread_time(self) -> DerivedTime {
+        derived_time::sum_of(self.allocation, derived_time::longer_of(self.calls_and_copy, self.device_windows))
+    }
+
+    /// Its CPU time.
+    pub(super) fn cpu_time(&self) -> DerivedTime {
+        derived_time::sum_of(self.allocation.clone(), self.calls_and_copy.clone())
+    }
+}
+
+/// Allocating so many pages. Two figures may come out the wrong way round by their noise.
+fn allocation_time(pages: u64, new: &Input, known: &Input) -> DerivedTime {
+    let each = (new.value - known.value).max(0.0);
+    DerivedTime {
+        nanoseconds: pages as f64 * each,
+        name: "allocation".into(),
+        formula: format!("pages x ({} - {})", new.name, known.name),
+        derivation: format!("{pages} x {} page allocation", format_time(each)),
+        inputs: vec![new.clone(), known.clone()],
+    }
+}
+
+/// Calls for what is in memory by then, and its copy.
+fn call_and_copy_time(
+    facts: &PredictionInputs<'_>,
+    call: Input,
+    whole: u64,
+    block: u64,
+) -> Result<DerivedTime, NoPrediction> {
+    let copied = derived_time::block_copy(facts, block, BlockDirection::Read)?;
+    let calls = whole.div_ceil(block);
+    Ok(DerivedTime {
+        nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
+        name: format!("calls and {}", copied.name()),
+        formula: format!("calls x {} + {}", call.name, copied.formula("bytes")),
+        derivation: format!(
+            "{calls} x {} call + {} / {} copy",
+            format_time(call.value),
+            bytes(whole),
+            format_rate(copied.rate)
+        ),
+        inputs: [vec![call], copied.inputs].concat(),
+    })
+}
+
+/// The device's time for one window after another: each its latency, which includes the first 4 KiB.
+fn device_window_time(
+    facts: &PredictionInputs<'_>,
+    whole: u64,
+    block: u64,
+    page: u64,
+) -> Result<DerivedTime, NoPrediction> {
+    let window = facts.measured(&READ_AHEAD, &Case::new())?;
+    let latency = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
+    let rate = facts.measured(&DEVICE_READ, &Case::new())?;
+    let windows = window_count(whole, block, window.value as u64, page);
+    let rest = whole.saturating_sub(windows * PAGE);
+    Ok(DerivedTime {
+        nanoseconds: windows as f64 * latency.value + nanoseconds_of(rest, rate.value),
+        name: "windows of the device".into(),
+        formula: format!(
+            "windows x {} + (bytes - windows x 4 KiB) / {}, the windows growing up to {}",
+            latency.name, rate.name, window.name
+        ),
+        derivation: format!(
+            "{windows} windows x {} latency + {} / {} device",
+            format_time(latency.value),
+            bytes(rest),
+            format_rate(rate.value)
+        ),
+        inputs: vec![window, latency, rate],
+    })
+}
+
+/// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
+/// or than a call: it begins with a few times the request and grows fourfold, and twofold from a sixteenth of the largest on
+/// (Linux mm/readahead.c: `get_init_ra_size`, `get_next_ra_size`).
+pub(super) fn window_count(whole: u64, block: u64, most: u64, page: u64) -> u64 {
+    let (pages, asked) = (whole.div_ceil(page), block.div_ceil(page).max(1));
+    let most = (most / page).max(asked);
+    let first = match asked.next_power_of_two() {
+        small if small <= most / 32 => 4 * small,
+        middle if middle <= most / 4 => 2 * middle,
+        _ => most,
+    };
+    let (mut size, mut covered, mut windows) = (first, 0u64, 0);
+    while covered < pages {
+        covered += size;
+        windows += 1;
+        size = match size {
+            small if small < most / 16 => 4 * small,
+            middle if middle <= most / 2 => 2 * middle,
+            _ => most,
+        };
+    }
+    windows
+}
+
+/// One block of a page or less through an empty page cache at a random place: the device's latency, a page allocated, and the
+/// copy.
+pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Result<DerivedTime, NoPrediction> {
+    let page = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?;
+    let copied = derived_time::block_copy(facts, block, BlockDirection::Read)?;
+    let through = DerivedTime {
+        nanoseconds: page.value + copied.nanoseconds,
+        name: format!("page and {}", copied.name()),
+        formula: format!("{} + {}", page.name, copied.formula("block")),
+        derivation: format!(
+            "{} call with a page allocated + {} / {} copy",
+            format_time(page.value),
+            bytes(block),
+            format_rate(copied.rate)
+        ),
+        inputs: [vec![page], copied.inputs].concat(),
+    };
+    Ok(derived_time::sum_of(derived_time::direct_request(facts, block, BlockDirection::Read)?, through))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, LATENCY};
+    use kelvin_harness::MeasuredValue;
+
+    /// 300 ns of a call, 500 ns to allocate a page in order and 700 ns at random, windows of 256 KiB.
+    fn measured(id: &str, case: &Case) -> Option<MeasuredValue> {
+        let known = [
+            (&READ_AHEAD, 262_144.0),
+            (&BANDWIDTH_COPY, 8.192e9),
+            (&LATENCY, 100.0),
+            (&DEVICE_READ, 4.096e9),
+            (&DEVICE_MEAN_LATENCY, 80_000.0),
+        ];
+        let value = match (CacheState::of(case), AccessOrder::of(case)) {
+            (Some(CacheState::Cached), Some(AccessOrder::Sequential)) => 300.0,
+            (Some(CacheState::Uncached), Some(AccessOrder::Sequential)) => 800.0,
+            (Some(CacheState::Uncached), Some(AccessOrder::Random)) => 1000.0,
+            _ => known.iter().find(|(metric, _)| metric.id == *id)?.1,
+        };
+        Some(MeasuredValue { value, half_width: 0.0 })
+    }
+
+    fn with_facts<R>(look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+        look(&PredictionInputs::new(&crate::testing::machine(), &measured))
+    }
+
+    #[test]
+    fn read_ahead_windows_grow_as_in_kernel() {
+        // 64 pages at most: 4, 8, 16, 32, and then 64 each; the first one covers a file of a page.
+        for (pages, expected) in [(0, 0), (1, 1), (4, 1), (5, 2), (12, 2), (13, 3), (60, 4), (61, 5), (60 + 640, 14)] {
+            assert_eq!(window_count(pages * 4096, 4096, 256 * KIB, 4096), expected, "{pages} pages");
+        }
+        // 4, 16, 64, 256, 512, 1024, 2048, 4096.
+        assert_eq!(window_count(3924 * 4096, 4096, 16 << 20, 4096), 7);
+        assert_eq!(window_count(64 << 20, 4096, 16 << 20, 4096), 11);
+        // A large request is read in one window.
+        assert_eq!(window_count(16 << 20, 1 << 20, 256 * KIB, 4096), 16);
+    }
+
+    #[test]
+    fn read_ahead_costs_match_hand_calculation() {
+        with_facts(|facts| {
+            // 700 pages of 4 KiB, allocated in 500 ns each; a call and a copy of 1 us each; 14 windows of 80 us and the rest, a
+            // microsecond for each of 686 pages.
+            let whole = 700 * 4096;
+            let parts = ReadAheadCost::new(facts, whole, 4096).unwrap();
+            let cpu = 700.0 * (500.0 + 300.0 + 1000.0);
+            assert!((parts.cpu_time().nanoseconds - cpu).abs() < 1.0, "{}", parts.cpu_time().nanoseconds);
+            let all = parts.single_thread_time();
+            assert!((all.nanoseconds - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
+            assert_eq!(all.inputs.len(), 6);
+            assert!(all.derivation.starts_with("700 x 500 ns page allocation + the longer of"), "{all:?}");
+            // 80 us, 1 us of call and page, 1 us of copy.
+            assert!((random_block_time(facts, 4096).unwrap().nanoseconds - 82_000.0).abs() < 1.0);
+        });
+    }
+
+    #[test]
+    fn missing_page_cost_has_reason() {
+        let none = |_: &str, _: &Case| None;
+        let machine = crate::testing::machine();
+        let reason = ReadAheadCost::new(&PredictionInputs::new(&machine, &none), 4096, 4096).err().unwrap();
+        assert!(reason.0.contains(PAGE_READ.id.as_str()), "{}", reason.0);
+    }
+}

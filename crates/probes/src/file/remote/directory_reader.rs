@@ -1,0 +1,248 @@
+//! A file of a directory that is read pass by pass, of which as much is in memory when a pass begins as is wanted.
+
+use std::path::{Path, PathBuf};
+
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target, random_data};
+use kelvin_harness::{Bench, ProbeError, Setup};
+use kelvin_model::units::bytes as in_words;
+use kelvin_sys::clock::{Clock, monotonic};
+use kelvin_sys::fs::{kind, space};
+
+use super::super::test_files;
+use super::nfs_requests::NfsMount;
+
+/// Bytes of a block.
+pub(super) const BLOCK: usize = 4096;
+/// The name of a file, before its size.
+const FILE_PREFIX: &str = "kelvin-remote-data";
+/// Seed of the content.
+const CONTENT_SEED: u64 = 1;
+/// Free space that a directory must have, as a multiple of the file.
+const FREE_SPACE_FACTOR: u64 = 2;
+/// Bytes of the file by which is known how long a larger one takes to write, and the share of a round's time limit that it may
+/// take.
+const TRIAL_BYTES: u64 = 8 << 20;
+const MAX_WRITE_SHARE: f64 = 0.6;
+
+/// How a file is read.
+#[derive(Clone, Copy)]
+pub(super) struct ReadSpec {
+    pub bytes: u64,
+    pub state: PageCacheState,
+    pub order: BlockOrder,
+    /// Blocks timed together.
+    pub batch: u64,
+}
+
+pub(super) struct DirectoryReader {
+    target: Target,
+    reading: ReadSpec,
+    reader: Reader,
+    requests: BlockRequests,
+    /// Blocks left in this pass, and passes so far.
+    left: u64,
+    passes: u64,
+    asked: RequestCounter,
+    /// Its file system, and what was in memory before the first pass.
+    pub proof: String,
+}
+
+/// The requests to a server, counted over the blocks of passes and not over what prepares them.
+struct RequestCounter {
+    counted: Option<NfsMount>,
+    /// The count when the pass began.
+    begun: u64,
+    requests: u64,
+    blocks: u64,
+}
+
+impl DirectoryReader {
+    pub fn open(bench: &Bench<'_>, directory: &Path, reading: ReadSpec) -> Result<Self, ProbeError> {
+        let target = remote_file(bench, directory, reading.bytes)?;
+        if reading.state == PageCacheState::Direct {
+            check_direct_io(&target, directory)?;
+        }
+        let found = cache::set_cache_state(&target, reading.state).map_err(test_files::probe_error)?;
+        let proof = format!("{}, {found} before a pass", kind(directory)?.name());
+        let (reader, requests) = open_pass(&target, reading, 0)?;
+        let (left, asked) = (requests.blocks(), RequestCounter::new(directory)?);
+        Ok(Self { target, reading, reader, requests, left, passes: 0, asked, proof })
+    }
+
+    /// The ticks of the next blocks that are timed together.
+    pub fn time_batch(&mut self, clock: Clock) -> Result<u64, ProbeError> {
+        let blocks = self.reading.batch;
+        if self.left < blocks {
+            self.start_pass()?;
+        }
+        let mut next = self.requests.clone().limit(blocks);
+        let mut tally = IoTally::default();
+        let begun = clock.start();
+        let outcome = self.reader.read(&mut next, &mut tally);
+        let ticks = clock.stop().wrapping_sub(begun);
+        outcome.map_err(test_files::probe_error)?;
+        if tally != (IoTally { bytes: blocks * BLOCK as u64, requests: blocks }) {
+            return Err(ProbeError::fail(format!("{blocks} blocks of {BLOCK} bytes came to {tally:?}")));
+        }
+        self.requests = next;
+        self.left -= blocks;
+        self.asked.blocks += blocks;
+        Ok(ticks)
+    }
+
+    fn start_pass(&mut self) -> Result<(), ProbeError> {
+        self.asked.stop()?;
+        self.passes += 1;
+        cache::set_cache_state(&self.target, self.reading.state).map_err(test_files::probe_error)?;
+        (self.reader, self.requests) = open_pass(&self.target, self.reading, self.passes)?;
+        self.left = self.requests.blocks();
+        self.asked.start()
+    }
+
+    /// Requests to the server for each block so far, where its client counts them.
+    pub fn requests_per_block(mut self) -> Result<Option<f64>, ProbeError> {
+        self.asked.stop()?;
+        Ok(self.asked.counted.is_some().then(|| self.asked.requests as f64 / self.asked.blocks.max(1) as f64))
+    }
+}
+
+impl RequestCounter {
+    fn new(directory: &Path) -> Result<Self, ProbeError> {
+        let mut asked = Self { counted: NfsMount::find(directory), begun: 0, requests: 0, blocks: 0 };
+        asked.start()?;
+        Ok(asked)
+    }
+
+    fn current(&self) -> Result<u64, ProbeError> {
+        self.counted.as_ref().map_or(Ok(0), NfsMount::completed_requests)
+    }
+
+    fn start(&mut self) -> Result<(), ProbeError> {
+        self.begun = self.current()?;
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<(), ProbeError> {
+        self.requests += self.current()?.saturating_sub(self.begun);
+        Ok(())
+    }
+}
+
+/// That a file can be read past the page cache in blocks.
+pub(super) fn check_direct_io(target: &Target, directory: &Path) -> Result<(), ProbeError> {
+    let alignment = target.alignment().map_err(test_files::probe_error)?;
+    if (BLOCK as u64).is_multiple_of(alignment) {
+        return Ok(());
+    }
+    Err(ProbeError::skip(format!(
+        "needs direct I/O in blocks of {}, and {} requires multiples of {}",
+        in_words(BLOCK as u64),
+        directory.display(),
+        in_words(alignment)
+    )))
+}
+
+/// A fresh descriptor, so that the kernel remembers nothing of earlier passes, and the requests of a pass.
+fn open_pass(target: &Target, reading: ReadSpec, passes: u64) -> Result<(Reader, BlockRequests), ProbeError> {
+    let order = match reading.order {
+        BlockOrder::Sequential => BlockOrder::Sequential,
+        BlockOrder::Random { seed } => BlockOrder::Random { seed: seed.wrapping_add(passes) },
+    };
+    let how = ReadOptions { access: reading.state.access(), block: BLOCK, order, pages: PagePolicy::Base };
+    let reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
+    Ok((reader, BlockRequests::new(0..target.bytes(), BLOCK, order)))
+}
+
+/// The file of so many bytes in a directory, written by the first round that needs it.
+pub(super) fn remote_file(bench: &Bench<'_>, directory: &Path, bytes: u64) -> Result<Target, ProbeError> {
+    let path = file_path(directory, bytes);
+    if !path.exists() {
+        if bytes > TRIAL_BYTES {
+            let each =
+                remote_file(bench, directory, TRIAL_BYTES).and_then(|trial| recorded_write_time(trial.path()))?;
+            let expected = each * (bytes / TRIAL_BYTES) as f64;
+            check_write_time(directory, bytes, WriteTime { expected, most: MAX_WRITE_SHARE * bench.limit() })?;
+        }
+        check_free_space(directory, bytes)?;
+        bench.reserve_write(bytes)?;
+        write_timed(&path, bytes)?;
+    }
+    Target::find(&path).map_err(test_files::probe_error)
+}
+
+/// Writes the file of so many bytes in a directory before the first round, however long that takes.
+pub(super) fn write_file(setup: &Setup, directory: &Path, bytes: u64) -> Result<(), ProbeError> {
+    check_free_space(directory, bytes)?;
+    setup.reserve_write(bytes)?;
+    write_timed(&file_path(directory, bytes), bytes)
+}
+
+/// Where the file of so many bytes is in a directory.
+fn file_path(directory: &Path, bytes: u64) -> PathBuf {
+    directory.join(format!("{FILE_PREFIX}-{bytes}"))
+}
+
+/// That a directory has room for a file of so many bytes, and as many again.
+fn check_free_space(directory: &Path, bytes: u64) -> Result<(), ProbeError> {
+    let (available, needed) = (space(directory)?.available_bytes, FREE_SPACE_FACTOR.saturating_mul(bytes));
+    if available >= needed {
+        return Ok(());
+    }
+    let [needed, has] = [needed, available].map(in_words);
+    Err(ProbeError::skip(format!("needs {needed} free in {}, which has {has}", directory.display())))
+}
+
+/// Writes a file, and beside it how many nanoseconds that took.
+fn write_timed(path: &Path, bytes: u64) -> Result<(), ProbeError> {
+    let begun = monotonic();
+    random_data::write_file(path, bytes, CONTENT_SEED)
+        .map_err(|error| test_files::io_failure("write", path, &error))?;
+    Ok(std::fs::write(write_time_file(path), (monotonic() - begun).to_string())?)
+}
+
+/// Nanoseconds that writing a file should take, and may.
+struct WriteTime {
+    expected: f64,
+    most: f64,
+}
+
+/// That a file of so many bytes is written in time.
+fn check_write_time(directory: &Path, bytes: u64, WriteTime { expected, most }: WriteTime) -> Result<(), ProbeError> {
+    if expected <= most {
+        return Ok(());
+    }
+    Err(ProbeError::skip(format!(
+        "needs a file of {} in {}, and writing it would take {:.0} s, more than {:.0} s; --remote-size writes one before the first round",
+        in_words(bytes),
+        directory.display(),
+        expected / 1e9,
+        most / 1e9
+    )))
+}
+
+/// Nanoseconds that writing a file took.
+fn recorded_write_time(path: &Path) -> Result<f64, ProbeError> {
+    let text = std::fs::read_to_string(write_time_file(path))?;
+    text.parse()
+        .map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", write_time_file(path).display())))
+}
+
+/// Where that is kept.
+fn write_time_file(path: &Path) -> PathBuf {
+    path.with_extension("took")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_write_is_refused() {
+        let within = |expected: f64| check_write_time(Path::new("/mnt"), 128 << 20, WriteTime { expected, most: 6e9 });
+        assert!(within(5.9e9).is_ok());
+        let Err(ProbeError::Skip(reason)) = within(11.2e9) else { panic!("11 s are too long") };
+        let expected = "needs a file of 128 MiB in /mnt, and writing it would take 11 s, more than 6 s; --remote-size writes one before the first round";
+        assert_eq!(reason.0, expected);
+    }
+}

@@ -1,0 +1,138 @@
+//! How many requests an NFS client has made for a mount, by its own count in /proc/self/mountstats.
+
+use std::path::Path;
+
+use kelvin_harness::ProbeError;
+
+use super::super::test_files::io_failure;
+
+const MOUNTSTATS: &str = "/proc/self/mountstats";
+
+/// A mount whose client counts its requests.
+pub(super) struct NfsMount {
+    /// Its directory, as the counts name it.
+    mount: String,
+}
+
+impl NfsMount {
+    /// The mount of a directory; `None` where its file system does not count: only that of NFS does.
+    pub fn find(directory: &Path) -> Option<Self> {
+        let directory = std::fs::canonicalize(directory).ok()?;
+        mount_of(&read_mountstats().ok()?, &directory.to_string_lossy()).map(|mount| Self { mount })
+    }
+
+    /// Requests of all processes so far that the server has answered.
+    pub fn completed_requests(&self) -> Result<u64, ProbeError> {
+        let counts = read_mountstats().map_err(|error| io_failure("read", Path::new(MOUNTSTATS), &error))?;
+        requests_of(&counts, &self.mount)
+            .ok_or_else(|| ProbeError::fail(format!("{MOUNTSTATS} no longer has the mount {}", self.mount)))
+    }
+
+    /// Requests while something is done.
+    pub fn count_during(&self, work: impl FnOnce() -> Result<(), ProbeError>) -> Result<u64, ProbeError> {
+        let before = self.completed_requests()?;
+        work()?;
+        Ok(self.completed_requests()?.saturating_sub(before))
+    }
+}
+
+/// The counts of all mounts; a path that is not UTF-8 is found by none.
+fn read_mountstats() -> std::io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(MOUNTSTATS)?).into_owned())
+}
+
+/// The directory and the kind of a mount, from the line that begins its counts.
+fn parse_mount_header(line: &str) -> Option<(&str, &str)> {
+    let (_, rest) = line.split_once("device ")?.1.split_once("mounted on ")?;
+    let (directory, rest) = rest.split_once(" with fstype ")?;
+    Some((directory, rest.split_whitespace().next()?))
+}
+
+/// The directory of the mount that holds another, if it is one of NFS: the last of the longest that are above it.
+fn mount_of(counts: &str, directory: &str) -> Option<String> {
+    // As seq_path() of the kernel writes a path.
+    let directory =
+        directory.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
+    let holds = |mount: &str| Path::new(&directory).starts_with(mount);
+    let above = counts.lines().filter_map(parse_mount_header).filter(|(mount, _)| holds(mount));
+    let (mount, kind) = above.max_by_key(|(mount, _)| mount.len())?;
+    kind.starts_with("nfs").then(|| mount.to_owned())
+}
+
+/// The sum of the first figure of each operation (`READ: 12 12 0 ...`) of a mount, which is how often it was completed; of the
+/// last mount, where one hides another.
+fn requests_of(counts: &str, mount: &str) -> Option<u64> {
+    let mut found = None;
+    let mut is_ours = false;
+    let mut in_operations = false;
+    for line in counts.lines() {
+        if let Some((directory, _)) = parse_mount_header(line) {
+            (is_ours, in_operations) = (directory == mount, false);
+            found = if is_ours { Some(0) } else { found };
+        } else if is_ours && line.trim() == "per-op statistics" {
+            in_operations = true;
+        } else if is_ours && in_operations {
+            found = found.map(|sum: u64| sum.saturating_add(completed_operations(line)));
+        }
+    }
+    found
+}
+
+/// How often an operation was completed; 0 for a line that is none.
+fn completed_operations(line: &str) -> u64 {
+    let figures = line.split_once(':').map(|(_, figures)| figures);
+    figures.and_then(|figures| figures.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Linux 6.1 has it, with most operations left out.
+    const COUNTED: &str = "\
+device rootfs mounted on / with fstype rootfs
+no device mounted on /proc with fstype proc
+device 127.0.0.1:/export mounted on /mnt with fstype nfs4 statvers=1.1
+\topts:\trw,vers=4.2,rsize=262144
+\tbytes:\t8 0 8388608 0 8388608 0 0 0
+\tRPC iostats version: 1.1  p/v: 100003/4 (nfs)
+\txprt:\ttcp 0 0 2 0 0 2049 2049 0 2049 0 2 0 0
+\tper-op statistics
+\t        NULL: 1 1 0 44 24 0 0 0 0
+\t        READ: 2048 2048 0 401408 8601600 7 1193 1215 0
+\t     GETATTR: 3 3 0 588 696 0 2 2 0
+
+device tmp mounted on /mnt/in\\040memory with fstype tmpfs
+device 127.0.0.1:/ mounted on /mnt/disk\\040two with fstype nfs statvers=1.1
+\tper-op statistics
+\t        READ: 5 5 0 980 1200 0 0 0 0
+";
+
+    #[test]
+    fn requests_are_summed_over_operations() {
+        assert_eq!(requests_of(COUNTED, "/mnt"), Some(2052));
+        assert_eq!(requests_of(COUNTED, "/mnt/disk\\040two"), Some(5));
+        assert_eq!(requests_of(COUNTED, "/"), Some(0));
+        assert_eq!(requests_of(COUNTED, "/none"), None);
+        let hidden = format!("{COUNTED}device b:/ mounted on /mnt with fstype nfs statvers=1.1\n\tper-op statistics\n");
+        assert_eq!(requests_of(&hidden, "/mnt"), Some(0), "the mount on top counts");
+        let cut = &COUNTED[..COUNTED.find("GETATTR: ").unwrap()];
+        assert_eq!(requests_of(cut, "/mnt"), Some(2049));
+    }
+
+    #[test]
+    fn nearest_mount_above_is_found() {
+        let of = |directory| mount_of(COUNTED, directory);
+        assert_eq!(of("/mnt/kelvin").as_deref(), Some("/mnt"));
+        assert_eq!(of("/mnt/disk two/deep").as_deref(), Some("/mnt/disk\\040two"));
+        assert_eq!(of("/mnt/disk two").as_deref(), Some("/mnt/disk\\040two"));
+        assert_eq!(of("/mntx"), None, "that is the root's");
+        assert_eq!(of("/mnt/in memory/kelvin"), None, "of another kind");
+        assert_eq!(mount_of("", "/mnt"), None);
+    }
+
+    #[test]
+    fn local_directory_has_no_counts() {
+        assert!(NfsMount::find(Path::new("/proc")).is_none());
+    }
+}

@@ -1,0 +1,392 @@
+//! The time to read a block of 4 KiB in order and in random order, in files of several sizes.
+//!
+//! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
+
+use kelvin_catalogue::file::{
+    AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, READ_ORDER, READ_ORDER_P99,
+};
+use kelvin_catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::{
+    BlockOrder, BlockRequests, Engine, IoTally, LatencyObserver, PagePolicy, ReadOptions, Target, recording_cost,
+};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+
+use super::cases::{block_order, cache_state, required_for_prediction, required_for_run};
+use super::derived_time::{self, BlockDirection, DerivedTime, format_time};
+use super::device_proof::DeviceCounters;
+use super::read_ahead_model::{self, ReadAheadCost};
+use super::test_files::{self, MIB};
+use crate::memory::{latency, memory_budget};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: READ_ORDER.id.as_str(),
+    summary: "Reading blocks of 4 KiB in order and in random order, through an empty page cache and past it",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "One thread reads a file of noise in blocks of 4 KiB by pread, in order or each block once in random \
+              order, for the round's time. uncached: before each pass the file is dropped by posix_fadvise until \
+              mincore and cachestat find no page of it, and opened afresh; the order is announced \
+              (POSIX_FADV_SEQUENTIAL, POSIX_FADV_RANDOM), and the kernel reads ahead accordingly. direct: O_DIRECT, \
+              with none of it in memory. The mean is the time of all reads over their number. Each read is timed as \
+              well, into a histogram of 0.1 % resolution; its quantiles and the cost of timing are noted. An uncached \
+              pass in order is read to its end, or for a second, as what is read ahead must count too; an untimed pass \
+              precedes it, so that the memory for its pages has been touched. The device's own counters must show 95 % \
+              of the bytes.",
+        prediction: "direct: file.device.mean_latency, in either order: a drive that seeks, or reads ahead by itself, \
+                     is faster in order. Predicted range: a factor of 1.5 either way, as it is the same request at \
+                     another time. uncached, random: the same, plus a call that allocates a page (file.page_read), and \
+                     a copy; a factor of two either way. uncached, sequential: allocating all pages of the file, and \
+                     the longer of all calls and copies, and of the device's time for the read-ahead windows, shared \
+                     by all blocks, as in file.blocksize.read; a factor of two either way. The tail of direct reads in \
+                     random order of 16 MiB has no prediction. All other direct reads and uncached ones in random \
+                     order are requests of the same kind, and have the same tail (file.seqrand.p99). So have uncached \
+                     reads in order of a file so small that more than one in a hundred waits for a window that is read \
+                     ahead, as the windows grow in the kernel. In a larger file one in a hundred is found in memory: a \
+                     call that finds a page (file.page_read), a copy, and two more loads from memory (mem.latency), as \
+                     the slowest of those reads are the first to meet their folio: the slot that leads to it, and its \
+                     header. A factor of two either way.",
+        not_for: "A device with many requests in flight: see file.depth.",
+        pitfalls: &[
+            "Random offsets with repetition meet what is cached: each block is read once.",
+            "The median of reads in order is that of a copy, since most find their page read ahead: the mean counts.",
+            "Read-ahead of an earlier pass: each pass begins with an empty cache and a file opened afresh.",
+            "Free memory that a virtual machine returned to its host: whoever fills it first waits for the host, which \
+             was seen to make a first pass five times as long as later ones.",
+        ],
+        sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
+    },
+    metrics: &[&READ_ORDER, &READ_ORDER_P99],
+    inputs: &[
+        BANDWIDTH_PROBE.as_str(),
+        LATENCY.id.as_str(),
+        DEVICE.as_str(),
+        PAGE_READ.id.as_str(),
+        READ_AHEAD.id.as_str(),
+    ],
+    cases,
+    run,
+    predict,
+};
+
+const BLOCK: usize = 4096;
+/// Reads between two checks of the time.
+const TIME_CHECK_READS: u64 = 16;
+/// Reads for a 99th percentile, for which a round is made longer, up to so many nanoseconds.
+const MIN_READS_FOR_P99: u64 = 100;
+const MAX_EXTENDED_NANOSECONDS: f64 = 100e6;
+/// Nanoseconds after which a pass with read-ahead is broken off: what is read ahead is little of it by then.
+const MAX_PASS_NANOSECONDS: f64 = 1e9;
+
+/// MiB of the files of an older study.
+const PUBLISHED_SIZES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let sizes: Vec<u64> = match effort {
+        Effort::Quick => vec![16],
+        Effort::Default => vec![1, 16, 128],
+        Effort::Thorough => PUBLISHED_SIZES.into_iter().chain(beyond_memory_size(machine)).collect(),
+    };
+    let of_size = |size: u64| {
+        [CacheState::Direct, CacheState::Uncached].into_iter().flat_map(move |cache| {
+            AccessOrder::ALL
+                .iter()
+                .map(move |&order| Case::new().with_number(BYTES, size * MIB).with_word(order).with_word(cache))
+        })
+    };
+    sizes.into_iter().flat_map(of_size).collect()
+}
+
+/// MiB of the largest file beyond memory that is made without being asked for: half of what a run may write.
+const MAX_BEYOND_MEMORY: u64 = 2048;
+
+/// MiB of a file that no file cache of this machine holds: a quarter more than its memory, or than its control group may use. None on a
+/// machine where that takes long to write.
+fn beyond_memory_size(machine: &Machine) -> Option<u64> {
+    let limit = machine.limits.memory_bytes.get().copied().flatten().unwrap_or(u64::MAX);
+    let memory = limit.min(*machine.memory.total_bytes.get()?);
+    let largest = PUBLISHED_SIZES[PUBLISHED_SIZES.len() - 1];
+    let size = (memory + memory / 4).div_ceil(largest * MIB) * largest;
+    (largest + 1..=MAX_BEYOND_MEMORY).contains(&size).then_some(size)
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let state = cache_state(case)?;
+    let target = test_files::shared_file(bench, required_for_run(BYTES.number_in(case), case)?)?;
+    if state == PageCacheState::Direct {
+        test_files::check_direct_io(&target, BLOCK as u64)?;
+    }
+    if state == PageCacheState::Uncached {
+        // An untimed pass first, to touch the memory of its pages.
+        ReadRound::new(bench).pass(bench, &target, state, block_order(case, bench.seed())?)?;
+    }
+    let counters = DeviceCounters::now(&target);
+    let (mut round, mut passes) = (ReadRound::new(bench), 0);
+    while !round.is_over(bench.slice()) {
+        let order = block_order(case, bench.seed().wrapping_add(passes))?;
+        round.pass(bench, &target, state, order)?;
+        passes += 1;
+    }
+    let ReadRound { reads, spent } = round;
+    // From memory it is a control: what the same reads take without the device.
+    if state != PageCacheState::Cached {
+        bench.note(counters.prove_read(reads.inner.bytes)?);
+    }
+    bench.note(describe_quantiles(&reads, recording_cost(bench.clock(), bench.hertz())));
+    bench.record(&READ_ORDER, vec![spent / reads.inner.requests as f64]);
+    if reads.histogram.count() >= MIN_READS_FOR_P99 {
+        bench.record(&READ_ORDER_P99, reads.histogram.quantile(0.99).into_iter().collect());
+    }
+    Ok(())
+}
+
+/// The reads so far, and their nanoseconds.
+struct ReadRound {
+    reads: LatencyObserver<IoTally>,
+    spent: f64,
+}
+
+impl ReadRound {
+    fn new(bench: &Bench<'_>) -> Self {
+        Self { reads: LatencyObserver::new(IoTally::default(), bench.clock(), bench.hertz()), spent: 0.0 }
+    }
+
+    fn is_over(&self, slice: f64) -> bool {
+        self.spent >= slice
+            && (self.reads.histogram.count() >= MIN_READS_FOR_P99 || self.spent >= MAX_EXTENDED_NANOSECONDS)
+    }
+
+    /// One pass over a file, or as much of it as there is time for: all of it where the kernel reads ahead, since what is read
+    /// ahead must count too.
+    fn pass(
+        &mut self,
+        bench: &Bench<'_>,
+        target: &Target,
+        state: PageCacheState,
+        order: BlockOrder,
+    ) -> Result<(), ProbeError> {
+        cache::set_cache_state(target, state).map_err(test_files::probe_error)?;
+        let how = ReadOptions { access: state.access(), block: BLOCK, order, pages: PagePolicy::Base };
+        let mut reader = Engine::Pread.open(target, how).map_err(test_files::probe_error)?;
+        let mut requests = BlockRequests::new(0..target.bytes(), BLOCK, order);
+        let (clock, ahead) = (bench.clock(), state == PageCacheState::Uncached && order == BlockOrder::Sequential);
+        while requests.complete_passes() == 0
+            && (ahead && self.spent < MAX_PASS_NANOSECONDS || !self.is_over(bench.slice()))
+        {
+            requests.extend_limit(TIME_CHECK_READS);
+            let begun = clock.start();
+            reader.read(&mut requests, &mut self.reads).map_err(test_files::probe_error)?;
+            self.spent += bench.nanoseconds(clock.stop().wrapping_sub(begun));
+        }
+        Ok(())
+    }
+}
+
+/// The quantiles of a round's reads, in words.
+fn describe_quantiles(reads: &LatencyObserver<IoTally>, cost: f64) -> String {
+    let at = |share: f64| format_time(reads.histogram.quantile(share).unwrap_or_default());
+    format!(
+        "of {} reads half took at most {}, 90 % {}, 99 % {}, the longest {}; timing one costs {}",
+        reads.histogram.count(),
+        at(0.5),
+        at(0.9),
+        at(0.99),
+        at(1.0),
+        format_time(cost)
+    )
+}
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if metric.id == READ_ORDER_P99.id {
+        return tail_prediction(facts, case);
+    }
+    let block = BLOCK as u64;
+    match (CacheState::of(case), AccessOrder::of(case)) {
+        (Some(CacheState::Direct), _) => Ok(derived_time::direct_request(facts, block, BlockDirection::Read)?
+            .into_time_within(derived_time::DEVICE_RANGE_FACTOR)),
+        (Some(CacheState::Uncached), Some(AccessOrder::Random)) => {
+            Ok(read_ahead_model::random_block_time(facts, block)?.into_time())
+        }
+        (Some(CacheState::Uncached), _) => {
+            let whole = required_for_prediction(BYTES.number_in(case), case)?;
+            Ok(ReadAheadCost::new(facts, whole, block)?
+                .single_thread_time()
+                .shared_by(whole / block, "blocks")
+                .into_time())
+        }
+        (Some(CacheState::Cached) | None, _) => required_for_prediction(None, case),
+    }
+}
+
+/// The case of the tail from which all others follow: one request of the device after another.
+fn device_tail_case() -> Case {
+    Case::new().with_number(BYTES, 16 * MIB).with_word(AccessOrder::Random).with_word(CacheState::Direct)
+}
+
+/// What one in a hundred reads exceeds.
+fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
+    match required_for_prediction(CacheState::of(case), case)? {
+        CacheState::Direct if *case == device_tail_case() => {
+            Err(NoPrediction::new("the tail of a device's latency does not follow from its mean"))
+        }
+        CacheState::Uncached if in_order => {
+            read_ahead_tail(facts, required_for_prediction(BYTES.number_in(case), case)?)
+        }
+        CacheState::Direct | CacheState::Uncached => {
+            Ok(device_tail(facts.measured(&READ_ORDER_P99, &device_tail_case())?, String::new()))
+        }
+        CacheState::Cached => required_for_prediction(None, case),
+    }
+}
+
+/// Loads, one after another, of what nobody has read yet when a folio is met first: its slot in the page cache, and its header
+/// (Linux mm/filemap.c: `filemap_get_read_batch`).
+const FOLIO_LOADS: f64 = 2.0;
+
+/// The same where the kernel reads ahead: what matters is how many reads wait for a window.
+fn read_ahead_tail(facts: &PredictionInputs<'_>, whole: u64) -> Result<Prediction, NoPrediction> {
+    let block = BLOCK as u64;
+    let page = memory_budget::page_bytes(facts.machine());
+    let most = facts.measured(&READ_AHEAD, &Case::new())?;
+    // All that either way may need is asked for: a plan does not know the size of windows.
+    let (found, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
+    let (reads, waits) = (whole / block, read_ahead_model::window_count(whole, block, most.value as u64, page));
+    if 100 * waits > reads {
+        let why = format!(", for which {waits} of {reads} reads wait");
+        return Ok(device_tail(facts.measured(&READ_ORDER_P99, &device_tail_case())?, why));
+    }
+    let (found, load) = (found?, load?);
+    let first = DerivedTime {
+        nanoseconds: FOLIO_LOADS * load.value,
+        name: "first of a folio".into(),
+        formula: format!("{FOLIO_LOADS} x {}", load.name),
+        derivation: format!("{FOLIO_LOADS} x {} for the first of a folio", format_time(load.value)),
+        inputs: vec![load],
+    };
+    Ok(derived_time::sum_of(found, first).into_time())
+}
+
+/// The tail of requests to the device, as measured elsewhere in the same run.
+fn device_tail(of: Input, why: String) -> Prediction {
+    let value = of.value;
+    // Another formula where few of the reads are requests.
+    let (name, formula) = match why.is_empty() {
+        true => ("requests", of.name.clone()),
+        false => ("reads that wait for windows", format!("{}: reads wait for windows", of.name)),
+    };
+    PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
+        .formula(name, formula)
+        .input(of)
+        .build_with(format!("{}, as other requests to the device{why}", format_time(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_catalogue::mem::BANDWIDTH_COPY;
+    use kelvin_model::Fact;
+
+    #[test]
+    fn times_match_hand_calculation() {
+        let known = [
+            (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
+            (PAGE_READ.id.as_str(), Some(1000.0)),
+            (READ_AHEAD.id.as_str(), Some(262_144.0)),
+            (DEVICE_READ.id.as_str(), Some(409.6e6)),
+            (DEVICE_MEAN_LATENCY.id.as_str(), Some(80_000.0)),
+        ];
+        with_facts(&known, |facts| {
+            let time = |order: AccessOrder, cache: CacheState| {
+                predict(facts, &READ_ORDER, &Case::new().with_number(BYTES, MIB).with_word(order).with_word(cache))
+                    .unwrap()
+                    .value
+            };
+            assert_eq!(time(AccessOrder::Random, CacheState::Direct), 80_000.0);
+            assert_eq!(time(AccessOrder::Sequential, CacheState::Direct), 80_000.0);
+            // 1 us of call and page, and 4096 bytes at 4.096 a nanosecond.
+            assert!((time(AccessOrder::Random, CacheState::Uncached) - 82_000.0).abs() < 1e-6);
+            // 256 pages in 8 windows of 80 us, and 10 us for each page beyond the first one of each. Pages cost nothing to
+            // allocate only because the test makes the two figures equal.
+            let in_order = time(AccessOrder::Sequential, CacheState::Uncached);
+            assert!((in_order - (8.0 * 80_000.0 + 248.0 * 10_000.0) / 256.0).abs() < 1e-6);
+        });
+    }
+
+    #[test]
+    fn tail_depends_on_read_ahead() {
+        let known = [
+            (READ_ORDER_P99.id.as_str(), Some(150_000.0)),
+            (READ_AHEAD.id.as_str(), Some(131_072.0)),
+            (PAGE_READ.id.as_str(), Some(400.0)),
+            (BANDWIDTH_COPY.id.as_str(), Some(8.192e9)),
+            (LATENCY.id.as_str(), Some(100.0)),
+        ];
+        with_facts(&known, |facts| {
+            let of = |mib: u64, order: AccessOrder, cache: CacheState| {
+                predict(
+                    facts,
+                    &READ_ORDER_P99,
+                    &Case::new().with_number(BYTES, mib * MIB).with_word(order).with_word(cache),
+                )
+            };
+            for (mib, order, cache) in [
+                (128, AccessOrder::Random, CacheState::Direct),
+                (16, AccessOrder::Sequential, CacheState::Direct),
+                (16, AccessOrder::Random, CacheState::Uncached),
+                // Windows of 32 pages at most: one of 32 reads waits.
+                (16, AccessOrder::Sequential, CacheState::Uncached),
+            ] {
+                let tail = of(mib, order, cache).unwrap();
+                assert_eq!((tail.value, tail.low, tail.high), (150_000.0, 75_000.0, 300_000.0));
+            }
+            assert!(of(16, AccessOrder::Random, CacheState::Direct).is_err());
+        });
+        let far = [&known[..1], &[(READ_AHEAD.id.as_str(), Some(16.0 * MIB as f64))], &known[2..]].concat();
+        with_facts(&far, |facts| {
+            let of = |mib: u64| {
+                let case = Case::new()
+                    .with_number(BYTES, mib * MIB)
+                    .with_word(AccessOrder::Sequential)
+                    .with_word(CacheState::Uncached);
+                predict(facts, &READ_ORDER_P99, &case).unwrap()
+            };
+            // 4 windows of 256 reads; 8 of 4096, of which most find their page: 400 ns, 1 us of copy, 200 ns.
+            assert_eq!(of(1).value, 150_000.0);
+            assert!((of(16).value - 1600.0).abs() < 1e-9, "{}", of(16).value);
+        });
+    }
+
+    #[test]
+    fn cases_cover_orders_and_states() {
+        let cases = cases(&crate::testing::machine(), Effort::Default);
+        assert_eq!(cases.len(), 12);
+        let large = Case::new().with_number(BYTES, 128 * MIB);
+        assert!(cases.contains(&large.with_word(AccessOrder::Random).with_word(CacheState::Uncached)));
+        let study = super::cases(&crate::testing::machine(), Effort::Thorough);
+        let sizes: std::collections::BTreeSet<u64> = study.iter().filter_map(|case| BYTES.number_in(case)).collect();
+        assert_eq!((study.len(), sizes), (32, PUBLISHED_SIZES.map(|size| size * MIB).into()));
+    }
+
+    #[test]
+    fn largest_file_exceeds_allowed_memory() {
+        let mut machine = crate::testing::machine();
+        assert_eq!(beyond_memory_size(&machine), None);
+        machine.memory.total_bytes = Fact::known(1600 * MIB, "a test");
+        assert_eq!(beyond_memory_size(&machine), Some(2048));
+        machine.memory.total_bytes = Fact::known(16384 * MIB, "a test");
+        assert_eq!(beyond_memory_size(&machine), None);
+        machine.limits.memory_bytes = Fact::known(Some(1000 * MIB), "a test");
+        // 1250 are ten times 128.
+        assert_eq!(beyond_memory_size(&machine), Some(1280));
+        assert_eq!(super::cases(&machine, Effort::Thorough).len(), 36);
+        assert_eq!(super::cases(&machine, Effort::Default).len(), 12);
+        // All of such a limit is within the sizes of the older study.
+        machine.limits.memory_bytes = Fact::known(Some(64 * MIB), "a test");
+        assert_eq!(beyond_memory_size(&machine), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! The files that probes share: written once a run, of noise, in the scratch directory.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use kelvin_file::cache::{self, PageCacheState};
+use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
+use kelvin_file::{Access, BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_model::units;
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::fs::kind;
+use kelvin_sys::mapping::{page_bytes, unwritten_pages};
+
+/// Name of the file that is read, in the scratch directory, before its size.
+const READ_FILE: &str = "kelvin-data";
+/// Name of the file that is written over, before its size.
+const OVERWRITE_FILE: &str = "kelvin-scrap";
+/// Name of the file that is written over in memory, before its size.
+const CACHED_OVERWRITE_FILE: &str = "kelvin-afloat";
+/// Name of the file that is one hole, before its size.
+const SPARSE_FILE: &str = "kelvin-hole";
+/// Seeds of their contents.
+const READ_SEED: u64 = 1;
+const OVERWRITE_SEED: u64 = 2;
+const CACHED_OVERWRITE_SEED: u64 = 3;
+const NUMBERED_FILE_SEED: u64 = 1000;
+pub(super) const KIB: u64 = 1 << 10;
+pub(super) const MIB: u64 = 1 << 20;
+/// Size of the file that most probes share, in bytes: more than most processor caches hold, and little to write.
+pub(super) const SHARED_BYTES: u64 = 64 * MIB;
+/// Size of the file that is read where a pass over a larger one takes longer than so many nanoseconds. Spinning disks are
+/// faster than that.
+pub(super) const SMALL_BYTES: u64 = 4 * MIB;
+const MAX_PASS_NANOSECONDS: f64 = 2e9;
+/// Trials of how long the small file takes, of which the fastest counts: something else may use the device.
+const CACHE_FILL_TRIALS: usize = 3;
+/// What is kept beside a file: bytes per second of the first pass over it, and nanoseconds that it took into the page cache.
+const FIRST_PASS: &str = ".first-pass";
+const CACHE_FILL_TIME: &str = ".read-in";
+/// Free space that the scratch directory must have, as a multiple of a file to be written.
+const FREE_SPACE_FACTOR: u64 = 2;
+
+/// A file of so many bytes of noise, on its device, shared by all rounds of the run. The first round writes it, and reads it
+/// once past the page cache: see [`first_pass_rate`].
+pub(super) fn shared_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+    let path = bench.scratch().join(format!("{READ_FILE}-{bytes}"));
+    if !path.exists() {
+        let target = create_or_find(bench, &path, bytes, READ_SEED)?;
+        if let Some(rate) = direct_pass_rate(&target)? {
+            std::fs::write(with_suffix(&path, FIRST_PASS), rate.to_string())?;
+        }
+        return Ok(target);
+    }
+    Target::find(&path).map_err(probe_error)
+}
+
+/// The file for reads that reach the device: the shared one of so many bytes, or a small one where the device is slow. A pass
+/// then takes no longer than it should, and what was dropped for it need not be read again for what is measured in memory.
+pub(super) fn device_file(bench: &mut Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+    let small = shared_file(bench, SMALL_BYTES)?;
+    if !cache_fill_time(&small)?.is_some_and(|took| is_slow(took, bytes)) {
+        return shared_file(bench, bytes);
+    }
+    let [small_one, usual] = [SMALL_BYTES, bytes].map(units::bytes);
+    bench.note(format!("on a file of {small_one}, since one of {usual} takes too long on this device"));
+    Ok(small)
+}
+
+/// Whether a file of so many bytes takes too long, if the small one took so many nanoseconds.
+fn is_slow(took: u64, bytes: u64) -> bool {
+    took as f64 * (bytes as f64 / SMALL_BYTES as f64) > MAX_PASS_NANOSECONDS
+}
+
+/// Nanoseconds that a file takes from its device into an empty page cache, found once a run; `None` where it cannot be dropped from
+/// there or kept in it.
+fn cache_fill_time(target: &Target) -> Result<Option<u64>, ProbeError> {
+    let kept = with_suffix(target.path(), CACHE_FILL_TIME);
+    if let Some(known) = read_number(&kept)? {
+        return Ok(Some(known as u64));
+    }
+    let mut least = u64::MAX;
+    for _ in 0..CACHE_FILL_TRIALS {
+        match measure_cache_fill(target) {
+            Err(kelvin_file::Error::CacheStateNotReached { .. }) => return Ok(None),
+            took => least = least.min(took.map_err(probe_error)?),
+        }
+        if !is_slow(least, SHARED_BYTES) {
+            break;
+        }
+    }
+    std::fs::write(&kept, least.to_string())?;
+    Ok(Some(least))
+}
+
+fn measure_cache_fill(target: &Target) -> kelvin_file::Result<u64> {
+    cache::set_cache_state(target, PageCacheState::Uncached)?;
+    let begun = monotonic();
+    cache::set_cache_state(target, PageCacheState::Cached)?;
+    Ok(monotonic() - begun)
+}
+
+/// The shared file for probes that need several: that of this number, counted from 0, which is [`file`].
+pub(super) fn numbered_file(bench: &Bench<'_>, bytes: u64, number: u64) -> Result<Target, ProbeError> {
+    if number == 0 {
+        return shared_file(bench, bytes);
+    }
+    let path = bench.scratch().join(format!("{READ_FILE}-{bytes}-{number}"));
+    if path.exists() {
+        return Target::find(&path).map_err(probe_error);
+    }
+    create_or_find(bench, &path, bytes, NUMBERED_FILE_SEED + number)
+}
+
+/// A file of so many bytes on its device, shared by all rounds of the run and written over.
+pub(super) fn overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+    let path = bench.scratch().join(format!("{OVERWRITE_FILE}-{bytes}"));
+    if path.exists() {
+        Target::find(&path).map_err(probe_error)
+    } else {
+        create_or_find(bench, &path, bytes, OVERWRITE_SEED)
+    }
+}
+
+/// A file of so many bytes shared by all rounds of the run and written over in memory: it is never flushed, and reaches the
+/// device by write-back, if at all.
+pub(super) fn cached_overwrite_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+    let path = bench.scratch().join(format!("{CACHED_OVERWRITE_FILE}-{bytes}"));
+    if path.metadata().is_ok_and(|found| found.len() == bytes) {
+        let target = Target::find(&path).map_err(probe_error)?;
+        // The kernel writes back what was dirty for 30 seconds, and will do so again with what this round makes dirty.
+        bench.reserve_write(written_back_bytes(&target)?)?;
+        return Ok(target);
+    }
+    check_free_space(bench, bytes)?;
+    bench.reserve_write(bytes)?;
+    random_data::write_unflushed_file(&path, bytes, CACHED_OVERWRITE_SEED)
+        .map_err(|error| io_failure("write", &path, &error))?;
+    Target::find(&path).map_err(probe_error)
+}
+
+/// Bytes of a file that are on its device; all, where the kernel does not say.
+pub(super) fn written_back_bytes(target: &Target) -> Result<u64, ProbeError> {
+    let file = target.open(Access::Buffered).map_err(probe_error)?;
+    let unwritten = unwritten_pages(&file, target.bytes() as usize)?.unwrap_or(0) * page_bytes() as u64;
+    Ok(target.bytes().saturating_sub(unwritten))
+}
+
+/// A sparse file of so many bytes, one hole, on a file system that reads it as any other file.
+pub(super) fn sparse_file(bench: &Bench<'_>, bytes: u64) -> Result<Target, ProbeError> {
+    let kind = kind(bench.scratch())?;
+    if kind.is_served() || kind.is_in_memory() {
+        return Err(ProbeError::skip(format!(
+            "needs a local file system on a disk, to make a sparse file, and the scratch directory is on {}; choose \
+             another by --dir",
+            kind.name()
+        )));
+    }
+    let path = bench.scratch().join(format!("{SPARSE_FILE}-{bytes}"));
+    // Another round may be making it as well: both make the same.
+    let made = std::fs::File::options().write(true).create(true).truncate(false).open(&path);
+    made.and_then(|file| file.set_len(bytes)).map_err(|error| io_failure("write", &path, &error))?;
+    Target::find(&path).map_err(probe_error)
+}
+
+/// Bytes per second of the first pass over a file past the page cache after it was written: below the kernel it may have been
+/// in no cache yet. `None` where the file cannot be read so.
+pub(super) fn first_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError> {
+    read_number(&with_suffix(target.path(), FIRST_PASS))
+}
+
+/// The number that a file holds, if it is there.
+fn read_number(path: &Path) -> Result<Option<f64>, ProbeError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(path)?;
+    let number =
+        text.parse().map_err(|_| ProbeError::fail(format!("{} does not hold a number: {text}", path.display())))?;
+    Ok(Some(number))
+}
+
+/// A path with a longer name.
+fn with_suffix(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+fn create_or_find(bench: &Bench<'_>, path: &Path, bytes: u64, seed: u64) -> Result<Target, ProbeError> {
+    check_free_space(bench, bytes)?;
+    bench.reserve_write(bytes)?;
+    random_data::write_file(path, bytes, seed).map_err(|error| io_failure("write", path, &error))?;
+    Target::find(path).map_err(probe_error)
+}
+
+/// The failure to do something with a file.
+#[cold]
+pub(super) fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
+    ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// Bytes per second of one pass past the page cache; `None` where direct I/O is impossible.
+fn direct_pass_rate(target: &Target) -> Result<Option<f64>, ProbeError> {
+    if check_direct_io(target, MIB).is_err() {
+        return Ok(None);
+    }
+    let job = queued_reads(target, FULL_QUEUE_DEPTH)?.job(target, MIB as usize, 0..target.bytes());
+    read_job::run(&job).map(|done| Some(done.rate())).map_err(probe_error)
+}
+
+/// Requests in flight for a device's best rate.
+pub(super) const FULL_QUEUE_DEPTH: u32 = 16;
+
+/// A way of keeping so many requests in flight past the page cache.
+#[derive(Debug)]
+pub(super) struct QueuedReads {
+    pub engine: Engine,
+    pub threads: u32,
+    /// What it is, and why it is not another, in words.
+    pub description: String,
+}
+
+impl QueuedReads {
+    /// One pass over a range of a file in order, past the page cache, in blocks of so many bytes.
+    pub fn job(&self, target: &Target, block: usize, range: Range<u64>) -> ReadJob {
+        ReadJob { threads: self.threads, range, ..direct_read_job(target, self.engine, block) }
+    }
+}
+
+/// One pass over a file in order, past the page cache, by one thread, in blocks of so many bytes.
+pub(super) fn direct_read_job(target: &Target, engine: Engine, block: usize) -> ReadJob {
+    ReadJob {
+        target: target.clone(),
+        engine,
+        block,
+        order: BlockOrder::Sequential,
+        state: PageCacheState::Direct,
+        threads: 1,
+        division: Division::Parts,
+        pages: PagePolicy::Base,
+        range: 0..target.bytes(),
+        until: EndCondition::Passes(1),
+        digest: false,
+        latencies: None,
+    }
+}
+
+/// The fastest way for a device with `depth` requests in flight: one thread and io_uring; where that is unavailable, as many
+/// threads, with the reason.
+pub(super) fn queued_reads(target: &Target, depth: u32) -> Result<QueuedReads, ProbeError> {
+    let ring = Engine::Uring { depth, registered: false };
+    let how =
+        ReadOptions { access: Access::Buffered, block: 1, order: BlockOrder::Sequential, pages: PagePolicy::Base };
+    match ring.open(target, how) {
+        Ok(_) => Ok(QueuedReads { engine: ring, threads: 1, description: format!("io_uring, queue depth {depth}") }),
+        Err(error @ kelvin_file::Error::UringUnavailable(_)) => Ok(QueuedReads {
+            engine: Engine::Pread,
+            threads: depth,
+            description: format!("{depth} threads of pread, because {error}"),
+        }),
+        Err(error) => Err(probe_error(error)),
+    }
+}
+
+/// That the scratch directory has room for a file of so many bytes, and as many again.
+pub(super) fn check_free_space(bench: &Bench<'_>, bytes: u64) -> Result<(), ProbeError> {
+    crate::room::has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)
+}
+
+/// That a file can be read and written past the page cache in blocks of so many bytes.
+pub(super) fn check_direct_io(target: &Target, block: u64) -> Result<(), ProbeError> {
+    let alignment = target.alignment().map_err(probe_error)?;
+    if block.is_multiple_of(alignment) {
+        return Ok(());
+    }
+    Err(ProbeError::skip(format!(
+        "needs direct I/O in blocks of {}, and here they must be multiples of {}; choose another directory by --dir",
+        units::bytes(block),
+        units::bytes(alignment)
+    )))
+}
+
+/// The outcome of a file that cannot be measured: what is unavailable here is skipped, anything else has failed.
+pub(super) fn probe_error(error: kelvin_file::Error) -> ProbeError {
+    use kelvin_file::Error;
+    match error {
+        Error::CacheStateNotReached { wanted: PageCacheState::Cached, ref path, .. } => {
+            match uncacheable_file_system(path) {
+                Some(file_system) => ProbeError::skip(format!(
+                    "needs files that stay in the page cache: another program or machine serves this file system ({file_system}), and keeps \
+                 them out of it, or has them dropped whenever they are opened (mount.fuse(8): kernel_cache); choose another \
+                 directory by --dir"
+                )),
+                // One that does not stay in memory now may do so in the next round.
+                None => ProbeError::fail(error.to_string()),
+            }
+        }
+        Error::DirectUnsupported { .. } | Error::CacheStateNotReached { .. } => {
+            ProbeError::skip(format!("needs a directory on a disk, chosen by --dir, and enough memory: {error}"))
+        }
+        absent if absent.is_unsupported() => ProbeError::skip(absent.to_string()),
+        failed => ProbeError::fail(failed.to_string()),
+    }
+}
+
+/// The file system of a file that was just read and of which no page is in memory, if another program or machine serves it.
+fn uncacheable_file_system(path: &Path) -> Option<String> {
+    let served = kind(path).ok().filter(|kind| kind.is_served())?;
+    let found = Target::find(path).and_then(|target| cache::residency(&target)).ok()?;
+    found.is_absent().then(|| served.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_device_uses_small_file() {
+        // 4 MiB in 125 ms are 34 MB/s: 64 MiB take two seconds.
+        assert!(!is_slow(125_000_000, SHARED_BYTES) && is_slow(126_000_000, SHARED_BYTES));
+        // At 7.3 MB/s.
+        assert!(is_slow(575_000_000, 16 * MIB) && !is_slow(575_000_000, SMALL_BYTES));
+    }
+
+    #[test]
+    fn stored_number_is_parsed_or_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = with_suffix(&directory.path().join("file"), CACHE_FILL_TIME);
+        assert_eq!(read_number(&path).unwrap(), None);
+        std::fs::write(&path, "575").unwrap();
+        assert_eq!(read_number(&path).unwrap(), Some(575.0));
+        std::fs::write(&path, "").unwrap();
+        assert!(read_number(&path).is_err());
+    }
+}

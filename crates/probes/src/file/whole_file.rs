@@ -1,0 +1,173 @@
+//! The time to read 100 MB of a cached file whole, by read, fread and a mapping, and what of it falls to a request and a byte.
+//!
+//! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
+//! for the cost of a single request, which `file.engines` has without what is paid once a file.
+
+use kelvin_catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
+use kelvin_file::{Access, BlockOrder, BlockRequests, IoTally, PagePolicy, ReadOptions};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
+
+use super::cached_file::CachedFile;
+use super::cases::{read_engine, required_for_prediction, required_for_run};
+use super::{engine_model, test_files};
+
+pub(crate) static PROBE: Probe = Probe {
+    id: METRIC.id.as_str(),
+    summary: "Reading 100 MB of a cached file whole by read, fread and a mapping, by request size",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "A file of 100,000,000 bytes of noise, all of it in the page cache (checked by mincore and cachestat before \
+              and after), is opened, read from its beginning to its end in requests of one size, each copied into a \
+              buffer of that size, and closed: by read, by the C library's fread with its usual buffer, and by memcpy \
+              out of a mapping, which is made and removed in that time. One pass a round, timed as a whole; the choice \
+              of the next request is part of it. The total is divided by the number of requests and by the bytes. A \
+              total of other than 100,000,000 bytes is a failure, and so are pages dropped meanwhile whose reading could be a \
+              hundredth of the total.",
+        prediction: "As many requests as fit, each as file.engines predicts it from lower figures of the same run: calls, \
+                     copies, faults. Opening, closing and unmapping are in no formula: microseconds beside milliseconds.",
+        not_for: "Files that are not in memory; the cost of one request: a total hides what is paid once a file.",
+        pitfalls: &[
+            "100 million calls for one byte each take seconds: the total is of one pass, and what else ran meanwhile is \
+             in it. Rounds show it.",
+            "A file read through a mapping a second time has no faults any more: here it is mapped anew for each pass.",
+        ],
+        sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
+    },
+    metrics: &[&METRIC, &WHOLE_FILE_REQUEST, &WHOLE_FILE_BYTE],
+    inputs: engine_model::INPUT_METRICS,
+    cases,
+    run,
+    predict,
+};
+
+/// Bytes of the older study's file.
+const FILE_BYTES: u64 = 100_000_000;
+/// Its ways of reading, and its sizes of a request.
+const PUBLISHED_ENGINES: [ReadEngine; 3] = [ReadEngine::Read, ReadEngine::Fread, ReadEngine::Mmap];
+const PUBLISHED_SIZES: [u64; 5] = [1, 10, 100, 1000, 10_000];
+/// Sizes of a quick study: without what takes seconds.
+const QUICK_SIZES: [u64; 3] = [100, 1000, 10_000];
+
+fn cases(_: &Machine, effort: Effort) -> Vec<Case> {
+    let sizes: &[u64] = if effort == Effort::Quick { &QUICK_SIZES } else { &PUBLISHED_SIZES };
+    let of = |&way: &ReadEngine| sizes.iter().map(move |&block| Case::new().with_word(way).with_number(BLOCK, block));
+    PUBLISHED_ENGINES.iter().flat_map(of).collect()
+}
+
+/// Requests of a pass, all of them whole.
+fn requests_per_pass(block: u64) -> u64 {
+    FILE_BYTES / block
+}
+
+/// Nanoseconds that a pass is expected to take before one was made: a call, or a library's call or a copy of a few bytes for each
+/// request, and copying.
+pub(crate) fn expected_pass_time(case: &Case) -> Option<f64> {
+    let (way, block) = (ReadEngine::of(case)?, BLOCK.number_in(case)?);
+    let each = if way == ReadEngine::Read { 150.0 } else { 20.0 };
+    Some(requests_per_pass(block.max(1)) as f64 * each + FILE_BYTES as f64 / 5.0)
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (way, block) = (required_for_run(ReadEngine::of(case), case)?, required_for_run(BLOCK.number_in(case), case)?);
+    let bytes =
+        usize::try_from(block).map_err(|_| ProbeError::fail(format!("a block of {block} bytes is too large")))?;
+    let cached = CachedFile::open(bench, FILE_BYTES)?;
+    let order = BlockOrder::Sequential;
+    let how = ReadOptions { access: Access::Buffered, block: bytes, order, pages: PagePolicy::for_buffer(bytes) };
+    let (mut requests, mut tally) = (BlockRequests::new(0..FILE_BYTES, bytes, order), IoTally::default());
+    let clock = bench.clock();
+    let begun = clock.start();
+    let mut reader = read_engine(way).open(cached.target(), how).map_err(test_files::probe_error)?;
+    reader.read(&mut requests, &mut tally).map_err(test_files::probe_error)?;
+    drop(reader);
+    let total = bench.nanoseconds(clock.stop().wrapping_sub(begun));
+    let whole = IoTally { bytes: FILE_BYTES, requests: self::requests_per_pass(block) };
+    if tally != whole {
+        return Err(ProbeError::fail(format!("{whole:?} were to be read, and it came to {tally:?}")));
+    }
+    bench.note(cached.proof().to_owned());
+    bench.record(&METRIC, vec![total]);
+    bench.record(&WHOLE_FILE_REQUEST, vec![total / whole.requests as f64]);
+    bench.record(&WHOLE_FILE_BYTE, vec![total / whole.bytes as f64]);
+    // Behind or before a pass of many seconds a kernel reclaims pages that were idle for as long.
+    if is_read_back_significant(cached.missing_pages()?, total) { cached.check_resident() } else { Ok(()) }
+}
+
+/// Nanoseconds in which a disk reads back a page, at most: read ahead, it is one of many of a request.
+const PAGE_READ_BACK_NANOSECONDS: f64 = 0.2e6;
+/// Share of a total that reading back pages may be without a loss of the round.
+const MAX_READ_BACK_SHARE: f64 = 0.01;
+
+/// Whether reading back so many pages can be more than a little of a total.
+fn is_read_back_significant(missing: u64, total: f64) -> bool {
+    missing as f64 * PAGE_READ_BACK_NANOSECONDS > MAX_READ_BACK_SHARE * total
+}
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let block = required_for_prediction(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
+    let request = engine_model::predict(facts, metric, case)?;
+    let (factor, what) = match metric.id {
+        id if id == METRIC.id => (requests_per_pass(block) as f64, format!("{} requests x", requests_per_pass(block))),
+        id if id == WHOLE_FILE_BYTE.id => (1.0 / block as f64, format!("1 / {block} bytes of a request x")),
+        _ => return Ok(request),
+    };
+    Ok(Prediction {
+        value: factor * request.value,
+        low: factor * request.low,
+        high: factor * request.high,
+        formula: format!("{what} ({})", request.formula),
+        derivation: format!("{what} ({})", request.derivation),
+        ..request
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::syscall_null;
+    use crate::testing::{machine, with_facts};
+    use kelvin_catalogue::file::BYTE_CALLS;
+    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+
+    #[test]
+    fn cases_include_published_totals() {
+        let cases = |effort| super::cases(&machine(), effort);
+        for way in PUBLISHED_ENGINES {
+            for block in [1, 10, 100, 1000, 10_000] {
+                assert!(cases(Effort::Default).contains(&Case::new().with_word(way).with_number(BLOCK, block)));
+            }
+        }
+        assert_eq!([Effort::Quick, Effort::Default, Effort::Thorough].map(|effort| cases(effort).len()), [9, 15, 15]);
+        assert!(cases(Effort::Quick).iter().all(|case| expected_pass_time(case).is_some_and(|time| time < 1e9)));
+    }
+
+    #[test]
+    fn reclaimed_pages_count_by_time() {
+        // 500 pages in a tenth of a second at most: a hundredth of ten seconds.
+        assert!(!is_read_back_significant(500, 10e9) && is_read_back_significant(501, 10e9));
+        assert!(!is_read_back_significant(0, 7e6) && is_read_back_significant(1, 7e6));
+    }
+
+    #[test]
+    fn total_is_sum_of_requests() {
+        let known = [
+            (syscall_null::SYSCALL_NULL_ID, Some(60.0)),
+            (BYTE_CALLS.id.as_str(), Some(130.0)),
+            (BANDWIDTH_READ.id.as_str(), Some(20e9)),
+            (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
+            (FAULT_MINOR.id.as_str(), Some(4000.0)),
+            (LATENCY.id.as_str(), Some(100.0)),
+        ];
+        with_facts(&known, |facts| {
+            let case = Case::new().with_word(ReadEngine::Read).with_number(BLOCK, 100);
+            let of = |metric: &Metric| predict(facts, metric, &case).unwrap().value;
+            // A call, five nanoseconds of the loop, and 100 bytes at between 10 and 20 a nanosecond.
+            let request = 130.0 + 5.0 + 100.0 * 0.005f64.sqrt();
+            let is = |value: f64, expected: f64| assert!((value / expected - 1.0).abs() < 1e-9, "{value} {expected}");
+            is(of(&WHOLE_FILE_REQUEST), request);
+            is(of(&METRIC), request * 1e6);
+            is(of(&WHOLE_FILE_BYTE), request / 100.0);
+        });
+    }
+}

@@ -1,0 +1,554 @@
+//! Predicted bandwidth: cache widths, lines in flight, the peak of the memory channels, and what loops do that read and write.
+
+use kelvin_catalogue::mem::{
+    BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, LATENCY, LATENCY_PARALLEL,
+    MemoryCpus,
+};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Cache, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::kernels::bandwidth::Operation;
+
+use super::cache_widths::published_widths;
+use super::memory_budget::{allowed_cpu_count, data_caches, last_level_bytes};
+use super::operations::MEASURED_OPERATIONS;
+use super::{bandwidth, core_to_core, latency, parallel_chains, published as hierarchy};
+use crate::prediction_builder::PredictionBuilder;
+use crate::published;
+
+/// Predicted range as shares of the published width of a cache: the upper one allows for errors of the frequency.
+const WIDTH_RANGE: [f64; 2] = [0.7, 1.02];
+/// The same for L2, whose bus also carries prefetches and write-backs.
+const SECOND_LEVEL_WIDTH_RANGE: [f64; 2] = [0.4, 1.02];
+/// The same for the peak of the memory channels: refresh, turn-arounds and bank conflicts take the rest.
+const PEAK_RANGE: [f64; 2] = [0.5, 1.0];
+/// Predicted range of a rate by lines in flight of loads: prefetchers of an L2 have up to three times as many lines in flight as a core's
+/// loads (48 against 16 in Golden Cove).
+const CHAIN_RANGE: [f64; 2] = [0.8, 3.5];
+/// How many times as many lines an L2 has in flight as loads have.
+const PREFETCH_FACTOR: f64 = 3.0;
+const PREFETCH_SOURCE: &str =
+    "Golden Cove: 48 lines in flight of L2, 16 of L1 (Lam, Chips and Cheese: Popping the Hood on Golden Cove, 2021)";
+/// Predicted range where another operation or one CPU was measured, as a share.
+const TOLERANCE: f64 = 0.1;
+/// Predicted range of a line's way in a crew, factor either way.
+const LINE_BOUNCE_RANGE: f64 = 1.5;
+/// Bytes of a line.
+const LINE_BYTES: f64 = 64.0;
+const LITTLES_LAW_SOURCE: &str = "Little: A proof for the queuing formula L = λW, Operations Research 9, 1961";
+
+/// Where a working set lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SetLevel {
+    First,
+    Second,
+    Outer,
+    Memory,
+}
+
+/// The limit of one operation at one working set.
+pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
+    if metric.id == BANDWIDTH_CORE_TO_CORE.id {
+        return core_to_core_rate(facts);
+    }
+    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+    let measured = MEASURED_OPERATIONS.iter().find(|(_, of)| of.id == metric.id);
+    let &(operation, _) = measured.ok_or_else(|| NoPrediction::new("this metric belongs to no operation"))?;
+    let caches = data_caches(machine);
+    // Of a last level, no more than is believed of a virtual machine's.
+    let holds = |cache: &Cache| {
+        bytes <= if cache.level <= 2 { cache.bytes } else { cache.bytes.min(last_level_bytes(machine)) }
+    };
+    let level = match caches.iter().find(|cache| holds(cache)).map(|cache| cache.level) {
+        _ if caches.is_empty() => return Err(NoPrediction::new("the machine reports no caches")),
+        Some(1) => SetLevel::First,
+        Some(2) => SetLevel::Second,
+        Some(_) => SetLevel::Outer,
+        None => SetLevel::Memory,
+    };
+    let in_memory = bandwidth::memory_case(machine);
+    let of_one = if level == SetLevel::Memory {
+        in_memory.clone()
+    } else {
+        Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One)
+    };
+    if MemoryCpus::of(case) == Some(MemoryCpus::All) {
+        // What shares the way to memory follows from what reads and writes there on all CPUs, if that was measured.
+        let together = all_cpus_rate(facts, operation, level, case);
+        let all = together.unwrap_or_else(|| scaled_from_one_cpu(facts, metric, &of_one));
+        return limited_by_peak(all, facts, operation, (level, case));
+    }
+    match (operation, level) {
+        (Operation::NonTemporalWrite, SetLevel::Memory) => limited_by_peak(
+            Err(NoPrediction::new("what a non-temporal store waits for is not published")),
+            facts,
+            operation,
+            (level, case),
+        ),
+        (Operation::NonTemporalWrite, _) => {
+            let there = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
+            Ok(same_as_operation(there, "non-temporal stores go to memory, whatever the working set"))
+        }
+        (Operation::Read | Operation::Write, SetLevel::First) => {
+            let row = published_widths(facts)?;
+            width_rate(facts, (row.first_level(operation), "L1"), row.source, WIDTH_RANGE)
+        }
+        (Operation::Read, SetLevel::Second) => {
+            let row = published_widths(facts)?;
+            let width = row.second.unwrap_or(row.store);
+            width_rate(facts, (width, "L2"), row.source, SECOND_LEVEL_WIDTH_RANGE)
+        }
+        (Operation::Write, SetLevel::Second) => Err(NoPrediction::new(
+            "it is not published how long a store holds up L1 that fetches its line from L2 and sends another one there",
+        )),
+        (Operation::Read, SetLevel::Outer) => lines_in_flight_rate(facts, bytes),
+        (Operation::Write, SetLevel::Outer) => {
+            let reading = facts.measured(&BANDWIDTH_READ, &of_one)?;
+            Ok(same_as_operation(reading, "each line is read before it is written to, and goes back meanwhile"))
+        }
+        (Operation::Read, SetLevel::Memory) => {
+            limited_by_peak(memory_read_rate(facts), facts, operation, (level, case))
+        }
+        (Operation::Fill | Operation::Zero, SetLevel::Memory) => {
+            let stores = facts.measured(&BANDWIDTH_NTWRITE, &in_memory)?;
+            limited_by_peak(
+                Ok(same_as_operation(stores, "the fastest means are non-temporal stores")),
+                facts,
+                operation,
+                (level, case),
+            )
+        }
+        (Operation::Fill | Operation::Zero, _) => {
+            let stores = facts.measured(&BANDWIDTH_WRITE, &of_one)?;
+            Ok(same_as_operation(stores, "as ordinary stores"))
+        }
+        (Operation::Write, SetLevel::Memory) => {
+            let written =
+                bandwidth::second_level_case(machine).and_then(|second| memory_write_rate(facts, [&of_one, &second]));
+            limited_by_peak(written.or_else(|_| write_back_rate(facts, &of_one)), facts, operation, (level, case))
+        }
+        (Operation::Copy | Operation::Triad, _) => {
+            limited_by_peak(read_write_rate(facts, operation, level, &of_one), facts, operation, (level, case))
+        }
+    }
+}
+
+/// Bytes per cycle x frequency.
+fn width_rate(
+    facts: &PredictionInputs<'_>,
+    (width, level): (f64, &str),
+    source: &'static str,
+    [least, most]: [f64; 2],
+) -> Result<Prediction, NoPrediction> {
+    let frequency = published::measured_frequency(facts)?;
+    let value = width * frequency.value;
+    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, least * value, most * value)
+        .formula(
+            format!("published width of {level}"),
+            format!("published bytes per cycle from {level} x core frequency"),
+        )
+        .constant("bytes per cycle", width, Unit::Bytes, source)
+        .input(frequency.clone())
+        .source(source)
+        .build_with(format!("{width} B/cycle x {:.3} GHz = {:.1} GB/s", frequency.value / 1e9, value / 1e9)))
+}
+
+/// All CPUs as so many of one.
+fn scaled_from_one_cpu(
+    facts: &PredictionInputs<'_>,
+    metric: &Metric,
+    of_one: &Case,
+) -> Result<Prediction, NoPrediction> {
+    let cpus = allowed_cpu_count(facts.machine()) as f64;
+    let one = facts.measured(metric, of_one)?;
+    let value = cpus * one.value;
+    Ok(PredictionBuilder::with_range(
+        PredictionBasis::Derived,
+        value,
+        one.value * (1.0 - TOLERANCE),
+        value * (1.0 + TOLERANCE),
+    )
+    .formula("CPUs times one", "CPUs x the same on one CPU")
+    .constant("CPUs", cpus, Unit::Count, "the case")
+    .input(one.clone())
+    .build_with(format!("{cpus} x {:.1} GB/s = {:.1} GB/s", one.value / 1e9, value / 1e9)))
+}
+
+/// Of all CPUs, from other operations of all of them: those that reach memory, but for reading it, writing around the caches, and zeros.
+fn all_cpus_rate(
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    level: SetLevel,
+    case: &Case,
+) -> Option<Result<Prediction, NoPrediction>> {
+    let machine = facts.machine();
+    let stores = |case: &Case| facts.measured(&BANDWIDTH_NTWRITE, case).ok();
+    let found = match (operation, level) {
+        (Operation::NonTemporalWrite, SetLevel::First | SetLevel::Second | SetLevel::Outer) => same_as_operation(
+            stores(&bandwidth::all_cpus_memory_case(machine)?)?,
+            "non-temporal stores go to memory, whatever the working set",
+        ),
+        (Operation::Fill, SetLevel::Memory) => {
+            same_as_operation(stores(case)?, "the fastest means are non-temporal stores")
+        }
+        (Operation::Copy | Operation::Triad, SetLevel::Memory) => {
+            read_write_rate(facts, operation, level, case).ok()?
+        }
+        (Operation::Write, SetLevel::Memory) => {
+            let second = bandwidth::second_level_case(machine).ok()?.with_word(MemoryCpus::All);
+            memory_write_rate(facts, [case, &second]).ok()?
+        }
+        _ => return None,
+    };
+    Some(Ok(found))
+}
+
+/// As fast as another operation.
+fn same_as_operation(other: Input, why: &'static str) -> Prediction {
+    let value = other.value;
+    PredictionBuilder::with_range(PredictionBasis::Derived, value, value * (1.0 - TOLERANCE), value * (1.0 + TOLERANCE))
+        .formula(why, format!("the rate of another operation: {why}"))
+        .input(other)
+        .build_with(format!("{:.1} GB/s", value / 1e9))
+}
+
+/// A loop that reads and writes, from the rates of reading and of writing: what they take one after the other, and what the longer of them
+/// takes if they overlap. In L1 they do; beyond, the middle of the two is expected.
+fn read_write_rate(
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    level: SetLevel,
+    there: &Case,
+) -> Result<Prediction, NoPrediction> {
+    let reading = facts.measured(&BANDWIDTH_READ, there)?;
+    let write = if level == SetLevel::Memory { &BANDWIDTH_NTWRITE } else { &BANDWIDTH_WRITE };
+    let writing = facts.measured(write, there)?;
+    let (read, written) = if operation == Operation::Triad { (2.0, 1.0) } else { (1.0, 1.0) };
+    let counted = read + written;
+    let (reads, writes) = (read / reading.value, written / writing.value);
+    let (apart, together) = (reads + writes, reads.max(writes));
+    let expected = if level == SetLevel::First { together } else { (apart * together).sqrt() };
+    let rate = |seconds: f64| counted / seconds;
+    let (low, high) = (rate(apart) * (1.0 - TOLERANCE), rate(together) * (1.0 + TOLERANCE));
+    let [fast, slow, value] = [together, apart, expected].map(|seconds| rate(seconds) / 1e9);
+    let (name, formula) = match level {
+        SetLevel::First => ("at once in L1", "the slower of reading and writing, which go on at once"),
+        SetLevel::Second => ("between in L2", "reading and writing in L2, between one after the other and at once"),
+        SetLevel::Outer => {
+            ("between beyond L2", "reading and writing beyond L2, between one after the other and at once")
+        }
+        SetLevel::Memory => {
+            ("between in memory", "reading and writing in memory, between one after the other and at once")
+        }
+    };
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, rate(expected), low, high)
+        .formula(name, formula)
+        .input(reading)
+        .input(writing)
+        .constant("bytes read", read, Unit::Count, "arrays of the operation")
+        .constant("bytes written", written, Unit::Count, "arrays of the operation")
+        .build_with(format!("{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {value:.1} GB/s")))
+}
+
+/// Reading an outer cache: its loads are answered sooner than by memory, but prefetchers have no more lines in flight than they need there.
+/// Between the rate of memory and that of as many lines in flight, by Little's law.
+fn lines_in_flight_rate(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    let reading = facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let far = latency::memory_latency(facts)?;
+    let near = facts.measured(&LATENCY, &latency_case(bytes))?;
+    let lines = reading.value * far.value / LINE_BYTES / 1e9;
+    let most = lines * LINE_BYTES / near.value * 1e9;
+    let value = (reading.value * most).sqrt();
+    let words = format!(
+        "between {:.1} GB/s and {lines:.1} lines x 64 B / {:.1} ns = {:.1} GB/s: {:.1} GB/s",
+        reading.value / 1e9,
+        near.value,
+        most / 1e9,
+        value / 1e9
+    );
+    let ends = [reading.value, most];
+    let (low, high) = (ends[0].min(ends[1]) * (1.0 - TOLERANCE), ends[0].max(ends[1]) * (1.0 + TOLERANCE));
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
+        .formula("lines in flight", "between the rate of reading memory and that of as many lines in flight at this latency, the geometric mean")
+        .source(LITTLES_LAW_SOURCE)
+        .input(reading)
+        .input(far)
+        .input(near)
+        .build_with(words))
+}
+
+/// The lines in flight that are published of this core; `why` they were not measured, of a core in no table.
+fn published_lines(facts: &PredictionInputs<'_>, why: NoPrediction) -> Result<Input, NoPrediction> {
+    let row = hierarchy::published_hierarchy(facts).map_err(|_| why)?;
+    let lines = row.outstanding.ok_or_else(|| {
+        NoPrediction::new("the table of published figures has no number of lines in flight for this core")
+    })?;
+    Ok(Input { name: "lines in flight".into(), value: lines, unit: Unit::Count, source: row.source.into() })
+}
+
+/// Reading memory as many independent chains of loads do, of which each brings a line, and prefetchers more: between none and all
+/// that an L2 can have in flight.
+fn memory_read_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let machine = facts.machine();
+    let (value, inputs, [name, formula], derivation) = match facts
+        .measured(&LATENCY_PARALLEL, &parallel_chains::max_chains_case(machine))
+    {
+        Ok(chains) => {
+            let value = LINE_BYTES / chains.value * 1e9;
+            let derivation = format!("64 B / {:.2} ns = {:.1} GB/s", chains.value, value / 1e9);
+            (
+                value,
+                vec![chains],
+                ["chains", "64 B / a load of many independent chains x more in flight by prefetchers"],
+                derivation,
+            )
+        }
+        Err(why) => {
+            let lines = published_lines(facts, why)?;
+            let one = facts.measured(&LATENCY, &latency::memory_case(machine))?;
+            let value = lines.value * LINE_BYTES / one.value * 1e9;
+            let derivation = format!("{:.0} lines x 64 B / {:.1} ns = {:.1} GB/s", lines.value, one.value, value / 1e9);
+            (
+                value,
+                vec![lines, one],
+                ["published lines", "Little's law: lines in flight x 64 B / latency x more in flight by prefetchers"],
+                derivation,
+            )
+        }
+    };
+    let [low, high] = CHAIN_RANGE.map(|factor| value * factor);
+    // Between none of them and all.
+    let more = PREFETCH_FACTOR.sqrt();
+    let predicting = PredictionBuilder::with_range(PredictionBasis::Derived, more * value, low, high)
+        .formula(name, formula)
+        .source(LITTLES_LAW_SOURCE)
+        .source(PREFETCH_SOURCE)
+        .constant("lines in flight of L2 over those of loads", PREFETCH_FACTOR, Unit::Count, PREFETCH_SOURCE);
+    let derivation = format!("{derivation}, x {more:.2} = {:.1} GB/s", more * value / 1e9);
+    Ok(predicting.inputs(inputs).build_with(derivation))
+}
+
+/// Ordinary stores to memory: a line is read from there, and then what a store to a line in L2 takes, as it comes into L1 and another
+/// one leaves it.
+fn memory_write_rate(facts: &PredictionInputs<'_>, [far, near]: [&Case; 2]) -> Result<Prediction, NoPrediction> {
+    let (reading, within) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_WRITE, near)?);
+    Ok(sequential_rate(reading, within, "reading each line from memory and writing it in L2, one after the other"))
+}
+
+/// The same where no set in L2 was measured, as in a quick run: with what a store around the caches takes.
+fn write_back_rate(facts: &PredictionInputs<'_>, far: &Case) -> Result<Prediction, NoPrediction> {
+    let (reading, around) = (facts.measured(&BANDWIDTH_READ, far)?, facts.measured(&BANDWIDTH_NTWRITE, far)?);
+    Ok(sequential_rate(reading, around, "reading each line from memory and writing it there, one after the other"))
+}
+
+fn sequential_rate(reading: Input, writing: Input, formula: &'static str) -> Prediction {
+    let value = 1.0 / (1.0 / reading.value + 1.0 / writing.value);
+    let words = format!(
+        "{:.1} GB/s and {:.1} GB/s one after the other: {:.1} GB/s",
+        reading.value / 1e9,
+        writing.value / 1e9,
+        value / 1e9
+    );
+    PredictionBuilder::with_range(PredictionBasis::Derived, value, value / 2.0, reading.value * (1.0 + TOLERANCE))
+        .formula(formula, formula)
+        .input(reading)
+        .input(writing)
+        .build_with(words)
+}
+
+/// The point of the latency curve for a working set in a cache.
+fn latency_case(bytes: u64) -> Case {
+    latency::base_page_case(1 << bytes.max(1).ilog2())
+}
+
+/// A line from core to core in the crew, as between two CPUs apart from it.
+fn core_to_core_rate(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let way = core_to_core::default_pair_latency(facts)?;
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, way.value, LINE_BOUNCE_RANGE)
+        .formula("core to core", "the way between two CPUs, as mem.core_to_core")
+        .input(way.clone())
+        .build_with(format!("{:.0} ns", way.value)))
+}
+
+/// A prediction of an operation on memory, or the peak of the memory channels where that is less or nothing else tells.
+fn limited_by_peak(
+    predicted: Result<Prediction, NoPrediction>,
+    facts: &PredictionInputs<'_>,
+    operation: Operation,
+    (level, case): (SetLevel, &Case),
+) -> Result<Prediction, NoPrediction> {
+    let peak = if level == SetLevel::Memory { peak_rate(facts, operation, case) } else { None };
+    match (predicted, peak) {
+        (Ok(predicted), Some(peak)) if predicted.value <= peak.value => {
+            Ok(Prediction { high: predicted.high.min(peak.high), ceiling: peak.ceiling, ..predicted })
+        }
+        (_, Some(peak)) => Ok(peak),
+        (predicted, None) => predicted,
+    }
+}
+
+/// The peak of the memory channels, less write-allocate reads. It is a limit of all CPUs, which one cannot exceed
+/// either.
+fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) -> Option<Prediction> {
+    let fact = &facts.machine().memory.peak_bytes_per_second;
+    let &peak = fact.get()?;
+    let counted = operation.arrays() as f64;
+    let on_bus = match operation {
+        Operation::Read | Operation::NonTemporalWrite => counted,
+        Operation::Write | Operation::Fill | Operation::Zero | Operation::Copy | Operation::Triad => counted + 1.0,
+    };
+    let value = peak * counted / on_bus;
+    // A fill, copy or triad by non-temporal stores counts every byte on the bus.
+    let most = if operation == Operation::Write { value } else { (peak * PEAK_RANGE[1]).max(value) };
+    let name = if MemoryCpus::of(case) == Some(MemoryCpus::All) {
+        "peak of all CPUs"
+    } else {
+        "peak, which one CPU may not reach"
+    };
+    Some(
+        PredictionBuilder::with_range(PredictionBasis::Spec, value, PEAK_RANGE[0] * value, most)
+            .ceiling(most)
+            .formula(name, "peak of the memory channels x bytes counted / bytes on the bus")
+            .constant("peak", peak, Unit::BytesPerSecond, fact.source_or_reason())
+            .constant("bytes counted", counted, Unit::Count, "arrays of the operation, as STREAM counts")
+            .constant("bytes on the bus", on_bus, Unit::Count, "plus write-allocate reads")
+            .source(fact.source_or_reason())
+            .build_with(format!("{:.1} GB/s x {counted} / {on_bus} = {:.1} GB/s", peak / 1e9, value / 1e9)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::bandwidth::tests::machine;
+    use kelvin_catalogue::cpu::FREQUENCY;
+    use kelvin_catalogue::mem::{
+        BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
+        BANDWIDTH_ZERO, CORE_TO_CORE, PageSize,
+    };
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::{Fact, Machine};
+
+    const L1: u64 = 24 << 10;
+    const L2: u64 = 512 << 10;
+    const MEMORY: u64 = 256 << 20;
+
+    /// The prediction for an operation on a machine with 4 GHz, 100 ns to any level and a load in 5 ns from many chains; that reads
+    /// 30, writes 10 and writes around the caches at 20 GB/s.
+    fn predicted(machine: &Machine, metric: &Metric, bytes: u64, cpus: MemoryCpus) -> Result<Prediction, NoPrediction> {
+        let measured = |id: &str, _: &Case| {
+            let rates = [
+                (&BANDWIDTH_READ, 30e9),
+                (&BANDWIDTH_WRITE, 10e9),
+                (&BANDWIDTH_NTWRITE, 20e9),
+                (&BANDWIDTH_COPY, 25e9),
+            ];
+            let others = [(&FREQUENCY, 4e9), (&LATENCY, 100.0), (&LATENCY_PARALLEL, 5.0), (&CORE_TO_CORE, 70.0)];
+            let found = rates.iter().chain(&others).find(|(metric, _)| *metric.id == *id);
+            found.map(|&(_, value)| MeasuredValue { value, half_width: 0.0 })
+        };
+        let case = Case::new().with_number(BYTES, bytes).with_word(cpus);
+        predict(&PredictionInputs::new(machine, &measured), metric, &case)
+    }
+
+    fn machine_with_core(name: &str) -> Machine {
+        let mut machine = machine(2, 32 << 20, 24 << 30);
+        machine.cpu.microarchitecture = Fact::known(name.into(), "a test");
+        machine
+    }
+
+    fn value(machine: &Machine, metric: &Metric, bytes: u64) -> f64 {
+        (predicted(machine, metric, bytes, MemoryCpus::One).unwrap().value / 1e8).round() / 10.0
+    }
+
+    #[test]
+    fn cache_rates_follow_published_widths() {
+        let machine = machine_with_core("Zen 5");
+        assert_eq!(value(&machine, &BANDWIDTH_READ, L1), 512.0);
+        assert_eq!(value(&machine, &BANDWIDTH_WRITE, L1), 256.0);
+        assert_eq!(value(&machine, &BANDWIDTH_READ, L2), 256.0);
+        // In L1 loads and stores go on at once, and the slower decides.
+        assert_eq!((value(&machine, &BANDWIDTH_COPY, L1), value(&machine, &BANDWIDTH_TRIAD, L1)), (20.0, 30.0));
+        // In L2 a line of each takes 1/30 + 1/10 one after the other, 1/10 at once.
+        assert_eq!(value(&machine, &BANDWIDTH_COPY, L2), (2.0 / (4.0f64 / 30.0 / 10.0).sqrt() * 10.0).round() / 10.0);
+        assert_eq!((value(&machine, &BANDWIDTH_FILL, L2), value(&machine, &BANDWIDTH_ZERO, L1)), (10.0, 10.0));
+        assert_eq!(value(&machine, &BANDWIDTH_NTWRITE, L1), 20.0);
+        // A core that nothing is published of has the same, but for the widths.
+        let unknown = machine_with_core("Zen 9");
+        assert!(predicted(&unknown, &BANDWIDTH_READ, L1, MemoryCpus::One).is_err());
+        assert_eq!(value(&unknown, &BANDWIDTH_COPY, L1), 20.0);
+    }
+
+    #[test]
+    fn all_cpu_rate_scales_from_one() {
+        let machine = machine_with_core("Zen 9");
+        let all = predicted(&machine, &BANDWIDTH_COPY, L2, MemoryCpus::All).unwrap();
+        assert_eq!((all.value, all.derivation.as_str()), (50e9, "2 x 25.0 GB/s = 50.0 GB/s"));
+        assert!(all.low < 25e9 && all.high > 50e9);
+        let way = predicted(&machine, &BANDWIDTH_CORE_TO_CORE, L2, MemoryCpus::All).unwrap();
+        assert_eq!(way.value, 70.0);
+    }
+
+    #[test]
+    fn all_cpu_memory_rate_follows_read_write() {
+        let machine = machine_with_core("Zen 9");
+        let all = |metric, bytes| predicted(&machine, metric, bytes, MemoryCpus::All).unwrap();
+        // Reads and stores around the caches: twice what one CPU does.
+        assert_eq!((all(&BANDWIDTH_READ, MEMORY).value, all(&BANDWIDTH_NTWRITE, MEMORY).value), (60e9, 40e9));
+        // Of the rest, what those of all were measured to do: 30 and 20 GB/s here, and 10 in L2.
+        assert_eq!((all(&BANDWIDTH_NTWRITE, L2).value, all(&BANDWIDTH_FILL, MEMORY).value), (20e9, 20e9));
+        assert!((all(&BANDWIDTH_WRITE, MEMORY).value - 7.5e9).abs() < 1.0);
+        assert!(
+            all(&BANDWIDTH_COPY, MEMORY).derivation.starts_with("24.0 GB/s one after the other, 40.0 GB/s at once")
+        );
+    }
+
+    #[test]
+    fn channel_peak_limits_memory_rate() {
+        let mut machine = machine_with_core("Zen 5");
+        let at = |machine: &Machine, metric| predicted(machine, metric, MEMORY, MemoryCpus::One);
+        assert!(at(&machine, &BANDWIDTH_NTWRITE).is_err());
+        assert_eq!(at(&machine, &BANDWIDTH_FILL).unwrap().value, 20e9);
+        machine.memory.peak_bytes_per_second = Fact::known(12e9, "a test");
+        // The bus moves four bytes per three counted in a triad, and two per one in a write.
+        assert_eq!(at(&machine, &BANDWIDTH_READ).unwrap().value, 12e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_TRIAD), 9e9);
+        assert_eq!(by_peak_value(&machine, &BANDWIDTH_WRITE), 6e9);
+        assert_eq!(at(&machine, &BANDWIDTH_NTWRITE).unwrap().value, 12e9);
+        assert_eq!(predicted(&machine, &BANDWIDTH_TRIAD, L2, MemoryCpus::One).unwrap().basis, PredictionBasis::Derived);
+    }
+
+    fn by_peak_value(machine: &Machine, metric: &Metric) -> f64 {
+        let (operation, _) = MEASURED_OPERATIONS.iter().find(|(_, of)| *of == metric).unwrap();
+        peak_rate(&PredictionInputs::new(machine, &|_, _| None), *operation, &Case::new()).unwrap().value
+    }
+
+    #[test]
+    fn write_rate_follows_from_read() {
+        let machine = machine_with_core("Zen 9");
+        // A line in 5 ns, and between none and twice as many more by prefetchers.
+        assert_eq!(value(&machine, &BANDWIDTH_READ, MEMORY), (12.8 * 3.0f64.sqrt() * 10.0).round() / 10.0);
+        // 30 GB/s x 100 ns are 46.9 lines, which at 100 ns are as much again; a write reads as many.
+        assert_eq!(value(&machine, &BANDWIDTH_READ, 8 << 20), 30.0);
+        assert_eq!(value(&machine, &BANDWIDTH_WRITE, 8 << 20), 30.0);
+        let outer = predicted(&machine, &BANDWIDTH_READ, 8 << 20, MemoryCpus::One).unwrap();
+        assert_eq!(outer.derivation, "between 30.0 GB/s and 46.9 lines x 64 B / 100.0 ns = 30.0 GB/s: 30.0 GB/s");
+        assert!(predicted(&machine, &BANDWIDTH_WRITE, L2, MemoryCpus::One).is_err());
+        // A write to memory reads the line first: 1/30 + 1/10.
+        let write = predicted(&machine, &BANDWIDTH_WRITE, MEMORY, MemoryCpus::One).unwrap();
+        assert_eq!(write.derivation, "30.0 GB/s and 10.0 GB/s one after the other: 7.5 GB/s");
+        // Where no chains were measured, as published.
+        let latency =
+            |id: &str, _: &Case| (*id == *LATENCY.id).then_some(MeasuredValue { value: 100.0, half_width: 0.0 });
+        let case = Case::new().with_number(BYTES, MEMORY).with_word(MemoryCpus::One);
+        let read = |machine: &Machine| predict(&PredictionInputs::new(machine, &latency), &BANDWIDTH_READ, &case);
+        let published = read(&machine_with_core("Sapphire Rapids")).unwrap().value;
+        assert!((published - 10.24e9 * 3.0f64.sqrt()).abs() < 1.0, "{published}");
+        assert!(read(&machine).unwrap_err().0.contains("mem.latency.parallel"));
+    }
+
+    #[test]
+    fn cached_set_uses_cache_latency() {
+        assert_eq!(latency_case(6 << 20), Case::new().with_word(PageSize::Base).with_number(BYTES, 4 << 20));
+    }
+}

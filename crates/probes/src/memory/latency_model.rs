@@ -1,0 +1,677 @@
+//! Predicted latency of a working set, from the latencies of the levels that hold it.
+//!
+//! One point of each level is measured, where nothing but that level can serve it, and is predicted by what is published of the level. All
+//! other points follow from these: how many lines of a set a cache can hold at once, where its pages lie at random, and what a miss of the
+//! TLB adds.
+
+use kelvin_catalogue::cpu::LATENCY_LOAD;
+use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::{Cache, CacheKind, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+
+use super::memory_budget::{allowed_cpu_count, data_caches};
+use super::{latency, published as hierarchy};
+use crate::prediction_builder::PredictionBuilder;
+use crate::published;
+
+/// Core cycles, lowest and highest published, that a hit in the L2 TLB adds.
+pub(super) const SECOND_TLB_CYCLES: [f64; 2] = [7.0, 9.0];
+pub(super) const SECOND_TLB_SOURCE: &str = "Lam, Chips and Cheese: Goldmont Plus (9 cycles on Skylake, 8 on Goldmont \
+                                            Plus, 7 on Zen 2) and Lion Cove: Intel's P-Core Roars (7 on Lion Cove and \
+                                            Zen 5)";
+/// Predicted range about latencies of levels, as a share.
+const TOLERANCE: f64 = 0.05;
+/// Bytes of a base page, and of its entry in the page table.
+const PAGE_BYTES: u64 = 4096;
+const PAGE_TABLE_ENTRY_BYTES: u64 = 8;
+/// Entries of the first and second TLB where the machine does not state them: those of server cores since 2013 have no fewer.
+const ASSUMED_TLB_ENTRIES: [u64; 2] = [64, 1024];
+/// Of the last-level cache, what belongs to one CPU of a virtual machine, which is told of the whole cache and nothing of its neighbours: the
+/// share of a hardware thread where 16 of them have 32 MiB.
+const LAST_LEVEL_PER_CPU: u64 = 2 << 20;
+const LAST_LEVEL_SHARE_SOURCE: &str = "AMD, EPYC 9004 Series Architecture Overview (58015): 32 MiB of L3 to a core complex of eight cores with \
+                            two threads each";
+/// The set of which a virtual machine's last-level cache is most likely to hold a part, and larger ones where it holds all.
+const PROBED_SET_BYTES: u64 = 16 << 20;
+const LARGER_SET_BYTES: [u64; 2] = [32 << 20, 64 << 20];
+/// From this share on a set is held, but for what others push out; below that one hardly; and the least that is told from nothing.
+const MIN_HELD_SHARE: f64 = 0.9;
+const MIN_PARTIAL_SHARE: f64 = 0.2;
+const MIN_INFERRED_SHARE: f64 = 0.05;
+/// A share of the lines that does not matter.
+const NEGLIGIBLE_SHARE: f64 = 0.005;
+
+/// What the caches are to a working set.
+struct CacheModel {
+    /// The first and second level, and the third where there is one: bytes and ways.
+    first: u64,
+    second: (u64, Option<u32>),
+    third: Option<u64>,
+    /// Bytes that the first and second TLB translate.
+    reach: [u64; 2],
+    is_virtual: bool,
+    /// What a virtual machine has of the third level by a measured set, and its latency.
+    own_third: Option<(u64, Input)>,
+}
+
+/// A point of the curve at which one level alone serves the loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LatencyLevel {
+    Second,
+    Third,
+    Memory,
+}
+
+impl LatencyLevel {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Second => "L2",
+            Self::Third => "L3",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl CacheModel {
+    fn new(machine: &Machine) -> Result<Self, NoPrediction> {
+        let caches = data_caches(machine);
+        let level = |level: u32, name: &str| {
+            let found = caches.iter().find(|cache| cache.level == level);
+            found.ok_or_else(|| NoPrediction::new(format!("the machine reports no size of its {name} cache")))
+        };
+        let (first, second) = (level(1, "L1")?, level(2, "L2")?);
+        let is_virtual = machine.platform.hypervisor.get().is_some_and(Option::is_some);
+        let share = if is_virtual { allowed_cpu_count(machine) * LAST_LEVEL_PER_CPU } else { u64::MAX };
+        let third = caches.iter().find(|cache| cache.level == 3).map(|cache: &&Cache| cache.bytes.min(share));
+        let reach = [0, 1].map(|index: usize| {
+            tlb_entries(machine, index as u32 + 1).unwrap_or(ASSUMED_TLB_ENTRIES[index]) * PAGE_BYTES
+        });
+        Ok(Self { first: first.bytes, second: (second.bytes, second.ways), third, reach, is_virtual, own_third: None })
+    }
+
+    /// The point of a level, if there is room for it.
+    fn level_case(&self, level: LatencyLevel, machine: &Machine) -> Option<Case> {
+        let beyond = |inner: u64| (2 * inner).next_power_of_two();
+        match level {
+            LatencyLevel::Second => Some(beyond(self.first)).filter(|&bytes| bytes <= self.second.0 / 2),
+            LatencyLevel::Third => {
+                Some(beyond(self.second.0)).filter(|&bytes| self.third.is_some_and(|third| bytes <= third))
+            }
+            LatencyLevel::Memory => return Some(latency::fewest_tlb_misses_case(machine)),
+        }
+        .map(latency::base_page_case)
+    }
+
+    /// The share of the loads that the second level does not serve: where pages lie at random, lines that fall into a set together are more
+    /// than its ways in some sets, and of those every one has left when it is wanted again.
+    fn second_level_miss_rate(&self, bytes: u64, is_base: bool) -> f64 {
+        let (size, ways) = self.second;
+        match ways.filter(|&ways| is_base && size / u64::from(ways.max(1)) > PAGE_BYTES) {
+            None => f64::from(u8::from(bytes > size)),
+            Some(ways) => poisson_upper_tail(ways, bytes as f64 / size as f64 * f64::from(ways)),
+        }
+    }
+
+    /// What a virtual machine has of the third level by a set that it holds in part: that of 16 MiB, else a larger one where it holds that,
+    /// else a smaller one where it holds next to nothing of it. That set itself is told by those before it alone.
+    fn guest_third_level(&self, facts: &PredictionInputs<'_>, case: &Case) -> Option<(u64, Input)> {
+        let stated = data_caches(facts.machine()).into_iter().find(|cache| cache.level == 3)?.bytes;
+        if !self.is_virtual {
+            return None;
+        }
+        let tells = |bytes: u64| {
+            let may = bytes <= stated && latency::base_page_case(bytes) != *case;
+            may.then(|| self.third_level_share(facts, bytes)).flatten()
+        };
+        let holds = |bytes: u64, share: f64| {
+            (bytes as f64 / set_size_for_held_share(share.clamp(MIN_INFERRED_SHARE, MIN_HELD_SHARE))) as u64
+        };
+        let (first, there) = tells(PROBED_SET_BYTES)?;
+        if first < MIN_PARTIAL_SHARE {
+            let told = tells(PROBED_SET_BYTES / 2).map(|(share, there)| (holds(PROBED_SET_BYTES / 2, share), there));
+            return told.or_else(|| Some((self.third?.min(holds(PROBED_SET_BYTES, first)), there)));
+        }
+        if first < MIN_HELD_SHARE {
+            return Some((holds(PROBED_SET_BYTES, first), there));
+        }
+        let mut held = (PROBED_SET_BYTES, there);
+        for bytes in LARGER_SET_BYTES {
+            match tells(bytes) {
+                Some((share, there)) if share >= MIN_HELD_SHARE => held = (bytes, there),
+                Some((share, there)) => return Some((holds(bytes, share), there)),
+                None => break,
+            }
+        }
+        Some(held)
+    }
+
+    /// The share of a set in base pages that the third level serves and memory does not.
+    fn third_level_share(&self, facts: &PredictionInputs<'_>, bytes: u64) -> Option<(f64, Input)> {
+        let there = facts.measured(&LATENCY, &latency::base_page_case(bytes)).ok()?;
+        let mut sum = LatencySum::new(facts, self, true).ok()?;
+        sum.add_translation(bytes).ok()?;
+        let (near, far) = (sum.latency(LatencyLevel::Third).ok()?, sum.latency(LatencyLevel::Memory).ok()?);
+        (near < far).then(|| ((far + sum.value - there.value) / (far - near), there))
+    }
+
+    /// The share of what the second level misses that the third does not hold: it is spread over its sets by a hash, and does not replace
+    /// the least recently used, of which a set larger than it that is passed in the same order again and again would find nothing.
+    fn third_level_miss_rate(&self, bytes: u64) -> f64 {
+        let third = self.own_third.as_ref().map(|(bytes, _)| *bytes).or(self.third);
+        third.map_or(1.0, |third| 1.0 - lru_held_share(bytes as f64 / third as f64))
+    }
+
+    /// The share of the loads whose page the first or second TLB does not hold.
+    fn tlb_miss_rate(&self, bytes: u64, which: usize) -> f64 {
+        1.0 - (self.reach[which] as f64 / bytes as f64).min(1.0)
+    }
+
+    /// The level that holds page tables while loads in random order pass through it: between two uses of a line of them, each load brings
+    /// a line of its own, and one of every table.
+    fn page_table_level(&self, bytes: u64) -> LatencyLevel {
+        let held = (1 + self.page_table_reads()) * (bytes / PAGE_BYTES * PAGE_TABLE_ENTRY_BYTES);
+        if held <= self.second.0 {
+            LatencyLevel::Second
+        } else if self.third.is_some() {
+            LatencyLevel::Third
+        } else {
+            LatencyLevel::Memory
+        }
+    }
+
+    /// Page tables that a translation reads: in a virtual machine the host's too.
+    fn page_table_reads(&self) -> u64 {
+        if self.is_virtual { 2 } else { 1 }
+    }
+}
+
+/// Entries of the data TLB of a level for base pages.
+fn tlb_entries(machine: &Machine, level: u32) -> Option<u64> {
+    let fits = |tlb: &&kelvin_model::Tlb| {
+        tlb.level == level && tlb.kind != CacheKind::Instruction && tlb.page_bytes == PAGE_BYTES && tlb.entries > 0
+    };
+    machine.cpu.tlbs.get()?.iter().find(fits).map(|tlb| u64::from(tlb.entries))
+}
+
+/// The probability that a number with the Poisson distribution of this mean is at least so large. Of lines that fall into sets at random it
+/// is also the share that lies in a set of more than so many.
+fn poisson_upper_tail(least: u32, mean: f64) -> f64 {
+    let (mut term, mut below) = ((-mean).exp(), 0.0);
+    for count in 0..least {
+        below += term;
+        term *= mean / f64::from(count + 1);
+    }
+    (1.0 - below).max(0.0)
+}
+
+/// The share that a cache holds of a set so many times its size, which is passed in the same order again and again, where a miss replaces
+/// any line: of a set of S lines each pass misses (1 - h) S, each of which leaves a line in a cache of C with a chance of 1 - 1/C; so that
+/// h = exp(-(1 - h) S / C).
+fn lru_held_share(times: f64) -> f64 {
+    if times <= 1.0 {
+        return 1.0;
+    }
+    (0..FIXED_POINT_STEPS).fold(0.0, |share: f64, _| (-(1.0 - share) * times).exp())
+}
+
+/// Steps to the solution: enough where it comes slowest, for a set hardly larger than the cache.
+const FIXED_POINT_STEPS: u32 = 1000;
+
+/// The reverse: how many times the size of a cache a set is of which it holds such a share.
+fn set_size_for_held_share(share: f64) -> f64 {
+    -share.ln() / (1.0 - share)
+}
+
+/// The points at which L2 alone and L3 alone serve the loads, if both are there.
+pub(super) fn outer_cache_cases(machine: &Machine) -> Option<[Case; 2]> {
+    let known = CacheModel::new(machine).ok()?;
+    Some([known.level_case(LatencyLevel::Second, machine)?, known.level_case(LatencyLevel::Third, machine)?])
+}
+
+/// The latency at one working set.
+pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
+    let is_base = PageSize::of(case) == Some(PageSize::Base);
+    let machine = facts.machine();
+    let known = CacheModel::new(machine)?;
+    if bytes <= known.first {
+        return first_level_latency(facts);
+    }
+    for level in [LatencyLevel::Second, LatencyLevel::Third] {
+        if known.level_case(level, machine).as_ref() == Some(case) {
+            return published_level_latency(facts, level);
+        }
+    }
+    if is_memory_set(machine, case, bytes) {
+        return published_level_latency(facts, LatencyLevel::Memory);
+    }
+    let known = CacheModel { own_third: known.guest_third_level(facts, case), ..known };
+    let mut sum = LatencySum::new(facts, &known, is_base)?;
+    let beyond_second = known.second_level_miss_rate(bytes, is_base);
+    let beyond_third = beyond_second * known.third_level_miss_rate(bytes);
+    sum.add_level(LatencyLevel::Second, 1.0 - beyond_second)?;
+    sum.add_level(LatencyLevel::Third, beyond_second - beyond_third)?;
+    sum.add_level(LatencyLevel::Memory, beyond_third)?;
+    if is_base {
+        sum.add_translation(bytes)?;
+    }
+    Ok(sum.into_prediction())
+}
+
+/// Whether a set is that of memory, or a larger one in such pages.
+fn is_memory_set(machine: &Machine, case: &Case, bytes: u64) -> bool {
+    let point = latency::fewest_tlb_misses_case(machine);
+    PageSize::of(case) == PageSize::of(&point) && BYTES.number_in(&point).is_some_and(|least| bytes >= least)
+}
+
+/// A load from so many bytes of adjacent lines.
+pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
+    if bytes <= CacheModel::new(facts.machine())?.first {
+        return first_level_latency(facts);
+    }
+    let there = facts.measured(&LATENCY, &latency::base_page_case(bytes))?;
+    let (low, high) = (there.value * (1.0 - TOLERANCE), there.value * (1.0 + TOLERANCE));
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, there.value, low, high)
+        .formula("load of that set", "a load from a set of that size")
+        .input(there.clone())
+        .build_with(format!("{:.2} ns", there.value)))
+}
+
+/// A load from one line in each of so many base pages: as from adjacent lines, and what translation adds.
+pub(super) fn one_line_per_page_latency(
+    facts: &PredictionInputs<'_>,
+    adjacent: Input,
+    count: u64,
+) -> Result<Prediction, NoPrediction> {
+    let known = CacheModel::new(facts.machine())?;
+    let mut sum = LatencySum::new(facts, &known, true)?;
+    (sum.value, sum.low, sum.high) = (adjacent.value, adjacent.value, adjacent.value);
+    sum.terms.push(format!("{:.2} ns of adjacent lines", adjacent.value));
+    sum.names.push("adjacent lines");
+    sum.inputs.push(adjacent);
+    sum.add_translation(count * PAGE_BYTES)?;
+    Ok(sum.into_prediction())
+}
+
+fn first_level_latency(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
+    let (low, high) = (load.value * (1.0 - TOLERANCE), load.value * (1.0 + TOLERANCE));
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, load.value, low, high)
+        .formula("load from L1", "a load from L1")
+        .input(load.clone())
+        .build_with(format!("{:.2} ns", load.value)))
+}
+
+/// The point of a level, which nothing measured tells: what is published of it.
+fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Result<Prediction, NoPrediction> {
+    let none = |name: &str| NoPrediction::new(format!("no latency of {name} is published for this core"));
+    let ([least, most], name, source) = match level {
+        LatencyLevel::Memory => {
+            let (range, source) =
+                hierarchy::published_memory_latency(facts.machine()).ok_or_else(|| none("its servers' memory"))?;
+            let value = (range[0] * range[1]).sqrt();
+            let (low, high) = (range[0] * (1.0 - TOLERANCE), range[1] * (1.0 + TOLERANCE));
+            return Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
+                .formula("published main memory", "published latency of main memory")
+                .constant("main memory, lowest", range[0], Unit::Nanoseconds, source)
+                .constant("main memory, highest", range[1], Unit::Nanoseconds, source)
+                .source(source)
+                .build_with(format!("{:.0} to {:.0} ns", range[0], range[1])));
+        }
+        LatencyLevel::Second => {
+            match hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.second?, row.source))) {
+                Some((cycles, source)) => ([cycles; 2], "L2", source),
+                None => return second_level_from_first(facts),
+            }
+        }
+        LatencyLevel::Third => {
+            let row = hierarchy::published_hierarchy(facts)?;
+            (row.third.ok_or_else(|| none("L3"))?, "L3", row.source)
+        }
+    };
+    let frequency = published::measured_frequency(facts)?;
+    let cycles = f64::midpoint(least, most);
+    let [low, value, high] = [least * (1.0 - TOLERANCE), cycles, (most + SECOND_TLB_CYCLES[1]) * (1.0 + TOLERANCE)]
+        .map(|cycles| cycles * 1e9 / frequency.value);
+    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
+        .formula(format!("published latency of {name}"), format!("published latency of {name} / core frequency"))
+        .input(published::cycles_input(name, cycles, source))
+        .input(frequency.clone())
+        .source(source)
+        .build_with(format!("{cycles} cycles / {:.3} GHz = {value:.2} ns", frequency.value / 1e9)))
+}
+
+/// A hit in L2 of which nothing is published: L1 is asked first, then the tags of L2, and its data once they have told where.
+fn second_level_from_first(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
+    let value = SECOND_LEVEL_ACCESSES * load.value;
+    let [low, high] = SECOND_LEVEL_RANGE.map(|factor| factor * value);
+    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
+        .formula(
+            "three accesses",
+            "accesses to L1, to the tags of L2 and to its data, one after the other, each as long as a load from L1",
+        )
+        .input(load.clone())
+        .constant("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2")
+        .build_with(format!("{SECOND_LEVEL_ACCESSES} x {:.2} ns = {value:.2} ns", load.value)))
+}
+
+/// Accesses of a hit in L2.
+const SECOND_LEVEL_ACCESSES: f64 = 3.0;
+/// Predicted range about these: the published cores take 2.8 to 4.3 times as long as a load from L1.
+const SECOND_LEVEL_RANGE: [f64; 2] = [0.8, 1.5];
+
+/// A prediction as a sum of shares of levels, and of translations.
+struct LatencySum<'a, 'b> {
+    facts: &'a PredictionInputs<'b>,
+    caches: &'a CacheModel,
+    /// Nanoseconds of a hit in the second TLB: lowest and highest published.
+    second_tlb: [f64; 2],
+    value: f64,
+    /// As if no line had been pushed out that fits.
+    low: f64,
+    /// As if the farthest of these levels served all.
+    high: f64,
+    terms: Vec<String>,
+    names: Vec<&'static str>,
+    /// Whether translations are part of it.
+    translates: bool,
+    inputs: Vec<Input>,
+}
+
+impl<'a, 'b> LatencySum<'a, 'b> {
+    fn new(facts: &'a PredictionInputs<'b>, known: &'a CacheModel, is_base: bool) -> Result<Self, NoPrediction> {
+        let frequency = published::measured_frequency(facts)?;
+        let second_tlb = SECOND_TLB_CYCLES.map(|cycles| cycles * 1e9 / frequency.value);
+        let inputs = if is_base { vec![frequency] } else { Vec::new() };
+        let (terms, names) = (Vec::new(), Vec::new());
+        let (low, high, translates) = (f64::INFINITY, 0.0, false);
+        Ok(Self { facts, caches: known, second_tlb, value: 0.0, low, high, terms, names, translates, inputs })
+    }
+
+    /// A level's latency without translation, as measured at its point.
+    fn latency(&mut self, level: LatencyLevel) -> Result<f64, NoPrediction> {
+        let name = level.name();
+        let point = self.caches.level_case(level, self.facts.machine());
+        let point = point.ok_or_else(|| NoPrediction::new(format!("no working set is served by {name} alone")))?;
+        let measured = match level {
+            LatencyLevel::Memory => latency::untranslated_latency(self.facts)?,
+            _ => self.facts.measured(&LATENCY, &point)?,
+        };
+        let bytes = BYTES.number_in(&point).unwrap_or(0);
+        let translating = match PageSize::of(&point) {
+            Some(PageSize::Base) => self.caches.tlb_miss_rate(bytes, 0) * self.hit_in_second_tlb(),
+            _ => 0.0,
+        };
+        let latency = measured.value - translating;
+        if !self.inputs.iter().any(|known| known.name == measured.name) {
+            self.inputs.push(measured);
+        }
+        Ok(latency)
+    }
+
+    fn hit_in_second_tlb(&self) -> f64 {
+        f64::midpoint(self.second_tlb[0], self.second_tlb[1])
+    }
+
+    fn add_level(&mut self, level: LatencyLevel, share: f64) -> Result<(), NoPrediction> {
+        if share < NEGLIGIBLE_SHARE {
+            return Ok(());
+        }
+        let latency = self.latency(level)?;
+        let name = level.name();
+        self.value += share * latency;
+        (self.low, self.high) = (self.low.min(latency), self.high.max(latency));
+        self.terms.push(format!("{share:.2} x {latency:.2} ns of {name}"));
+        self.names.push(name);
+        Ok(())
+    }
+
+    /// What base pages add: hits in the second TLB, and beyond it entries read from where the page tables lie.
+    fn add_translation(&mut self, bytes: u64) -> Result<(), NoPrediction> {
+        let (first, second) = (self.caches.tlb_miss_rate(bytes, 0), self.caches.tlb_miss_rate(bytes, 1));
+        if first < NEGLIGIBLE_SHARE {
+            return Ok(());
+        }
+        let hits = first * self.hit_in_second_tlb();
+        let mut walks = 0.0;
+        self.terms.push(format!("{hits:.2} ns of hits in the second TLB"));
+        if second >= NEGLIGIBLE_SHARE {
+            let tables = self.caches.page_table_reads() as f64;
+            walks = second * tables * self.latency(self.caches.page_table_level(bytes))?;
+            self.terms.push(format!("{walks:.1} ns of entries of page tables"));
+        }
+        self.translates = true;
+        self.value += hits + walks;
+        self.low += first * self.second_tlb[0];
+        // At most one more load from the farthest level for each table.
+        let farthest = if second >= NEGLIGIBLE_SHARE { self.caches.page_table_reads() as f64 * self.high } else { 0.0 };
+        self.high += first * self.second_tlb[1] + second * farthest;
+        Ok(())
+    }
+
+    fn into_prediction(self) -> Prediction {
+        let levels = self.names.join(" and ");
+        let name = if self.translates { format!("{levels}, with translations") } else { levels };
+        let mut predicting = PredictionBuilder::with_range(
+            PredictionBasis::Derived,
+            self.value,
+            self.low.min(self.value) * (1.0 - TOLERANCE),
+            self.high.max(self.value) * (1.0 + TOLERANCE),
+        )
+        .formula(name, format!("loads from {}, by shares, and their translations", self.names.join(" and ")))
+        .source(SECOND_TLB_SOURCE);
+        if let Some((bytes, there)) = self.caches.own_third.as_ref().filter(|_| self.names.len() > 1) {
+            predicting = predicting.input(there.clone()).constant(
+                "share of L3",
+                *bytes as f64,
+                Unit::Bytes,
+                "of that set, what memory did not serve",
+            );
+        } else if self.caches.is_virtual && self.names.len() > 1 {
+            predicting = predicting
+                .constant("share of L3, for each CPU", LAST_LEVEL_PER_CPU as f64, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE)
+                .source(LAST_LEVEL_SHARE_SOURCE);
+        }
+        let derivation = format!("{} = {:.2} ns", self.terms.join(" + "), self.value);
+        predicting.inputs(self.inputs).build_with(derivation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Fact, MeasuredValue, Tlb};
+
+    use super::*;
+    use crate::testing;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    /// 32 KiB, 1 MiB of 8 ways and 32 MiB, TLBs of 64 and 2048 entries.
+    fn machine(hypervisor: Option<&str>) -> Machine {
+        let mut machine = testing::machine();
+        let cache = |(level, bytes, ways): (u32, u64, u32)| Cache {
+            level,
+            kind: CacheKind::Unified,
+            bytes,
+            ways: Some(ways),
+            line_bytes: Some(64),
+            shared_by: vec![0],
+        };
+        let caches = [(1, 32 * KIB, 8), (2, MIB, 8), (3, 32 * MIB, 16)].map(cache);
+        machine.topology.caches = Fact::known(caches.into(), "a test");
+        machine.topology.allowed = Fact::known(vec![0, 1], "a test");
+        machine.platform.hypervisor = Fact::known(hypervisor.map(str::to_owned), "a test");
+        machine.memory.available_bytes = Fact::known(8 << 30, "a test");
+        let tlb = |(level, entries)| Tlb { level, kind: CacheKind::Data, page_bytes: PAGE_BYTES, entries, ways: 4 };
+        machine.cpu.tlbs = Fact::known([(1, 64), (2, 2048)].map(tlb).into(), "a test");
+        machine
+    }
+
+    /// At 4 GHz: 1 ns in L1, 4 in L2, 14 in L3 (of which 1.5 are hits in the second TLB), 150 in memory.
+    fn at(machine: &Machine, bytes: u64, pages: PageSize) -> Result<Prediction, NoPrediction> {
+        let measured = |id: &str, case: &Case| {
+            let value = match (id, PageSize::of(case), BYTES.number_in(case)) {
+                (id, ..) if *id == *LATENCY_LOAD.id => 1.0,
+                (id, ..) if *id != *LATENCY.id => 4e9,
+                (_, Some(PageSize::Huge), _) => 150.0,
+                (_, _, Some(bytes)) if bytes == 64 * KIB => 4.0,
+                (_, _, Some(bytes)) if bytes == 2 * MIB => 14.0 + 2.0 * 7.0 / 8.0,
+                _ => return None,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        predict(
+            &PredictionInputs::new(machine, &measured),
+            &LATENCY,
+            &Case::new().with_word(pages).with_number(BYTES, bytes),
+        )
+    }
+
+    fn value(machine: &Machine, bytes: u64, pages: PageSize) -> f64 {
+        at(machine, bytes, pages).unwrap().value
+    }
+
+    #[test]
+    fn poisson_tail_matches_set_conflicts() {
+        assert_eq!(poisson_upper_tail(0, 3.0), 1.0);
+        assert!((poisson_upper_tail(1, 2.0) - (1.0 - (-2.0f64).exp())).abs() < 1e-12);
+        // By the tables of the Poisson distribution: 1 - P(X <= 7) at a mean of 8.
+        assert!((poisson_upper_tail(8, 8.0) - 0.547_039).abs() < 1e-6);
+        assert!(poisson_upper_tail(8, 2.0) < 0.002 && poisson_upper_tail(8, 24.0) > 0.999);
+    }
+
+    #[test]
+    fn other_points_follow_from_level_points() {
+        let machine = machine(None);
+        let base = |bytes| value(&machine, bytes, PageSize::Base);
+        assert_eq!((base(16 * KIB), base(32 * KIB)), (1.0, 1.0));
+        assert!((base(128 * KIB) - 4.0).abs() < 0.001, "all of L2, in reach of the first TLB");
+        // Half of the pages are beyond the first TLB: 8 cycles at 4 GHz; and 5 % lie in sets that are too full.
+        let half = base(512 * KIB);
+        assert!((half - (0.949 * 4.0 + 0.051 * 14.0 + 1.0)).abs() < 0.01, "{half}");
+        // No more than L2 holds, in huge pages, which fill its sets evenly.
+        assert_eq!(value(&machine, 512 * KIB, PageSize::Huge), 4.0);
+        // In L3: what it takes at its point less the translation, and 15/16 of that.
+        let third = base(4 * MIB);
+        assert!((third - (14.0 + 2.0 * 15.0 / 16.0)).abs() < 0.01, "{third}");
+        // L3 holds a fifth of 64 MiB; an entry of the page table for all but 8 MiB: 2 x 128 KiB stay in L2.
+        let memory = base(64 * MIB);
+        assert!((memory - (0.2032 * 14.0 + 0.7968 * 150.0 + 2.0 + 4.0 * 7.0 / 8.0)).abs() < 0.02, "{memory}");
+        let words = at(&machine, 64 * MIB, PageSize::Base).unwrap().derivation;
+        assert_eq!(
+            words,
+            "0.20 x 14.00 ns of L3 + 0.80 x 150.00 ns of memory + 1.99 ns of hits in the second TLB + 3.5 ns of entries of \
+             page tables = 127.86 ns"
+        );
+    }
+
+    #[test]
+    fn guest_has_cache_share_and_nested_tables() {
+        let machine = machine(Some("KVM"));
+        // 4 MiB for its two CPUs.
+        let fifth = value(&machine, 8 * MIB, PageSize::Huge);
+        assert!((fifth - (0.2032 * 14.0 + 0.7968 * 150.0)).abs() < 0.01, "{fifth}");
+        let [of_one, of_two] = [None, Some("KVM")]
+            .map(|hypervisor| at(&self::machine(hypervisor), 256 * MIB, PageSize::Base).unwrap().derivation);
+        // 512 KiB of each table pass through with as many lines of data: no L2 of 1 MiB holds three of them.
+        assert!(
+            of_one.contains(" + 3.9 ns of entries") && of_two.contains(" + 27.1 ns of entries"),
+            "{of_one}\n{of_two}"
+        );
+    }
+
+    #[test]
+    fn cyclic_access_holds_less_than_size() {
+        assert_eq!([0.5, 1.0].map(lru_held_share), [1.0, 1.0]);
+        let share = lru_held_share(2.0);
+        assert!((share - (-2.0 * (1.0 - share)).exp()).abs() < 1e-12 && (share - 0.2032).abs() < 1e-4, "{share}");
+        for times in [1.2, 1.5, 3.0] {
+            assert!((set_size_for_held_share(lru_held_share(times)) - times).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn guest_cache_share_is_inferred() {
+        let machine = machine(Some("KVM"));
+        // As above, and of these sets the time of the loads beside what translation takes.
+        let with = |sets: &[(u64, f64)], bytes: u64| {
+            let measured = |id: &str, case: &Case| {
+                let known = CacheModel::new(&machine).unwrap();
+                let value = match (PageSize::of(case), BYTES.number_in(case)) {
+                    _ if *id == *LATENCY_LOAD.id => 1.0,
+                    _ if *id != *LATENCY.id => 4e9,
+                    (Some(PageSize::Huge), _) => 150.0,
+                    (_, Some(bytes)) if bytes == 64 * KIB => 4.0,
+                    (_, Some(bytes)) if bytes == 2 * MIB => 14.0 + 2.0 * 7.0 / 8.0,
+                    (_, Some(bytes)) => {
+                        let (_, loads) = sets.iter().find(|(of, _)| *of == bytes)?;
+                        loads + 2.0 * known.tlb_miss_rate(bytes, 0) + 2.0 * 4.0 * known.tlb_miss_rate(bytes, 1)
+                    }
+                    _ => return None,
+                };
+                Some(MeasuredValue { value, half_width: 0.0 })
+            };
+            let facts = PredictionInputs::new(&machine, &measured);
+            CacheModel::new(&machine)
+                .unwrap()
+                .guest_third_level(&facts, &latency::base_page_case(bytes))
+                .map(|(bytes, _)| bytes)
+        };
+        let part = |times: f64| 150.0 - 136.0 * lru_held_share(times);
+        let near = |found: Option<u64>, bytes: u64| assert!(found.unwrap().abs_diff(bytes) < bytes / 100, "{found:?}");
+        near(with(&[(16 * MIB, part(1.6))], 4 * MIB), 10 * MIB);
+        // All of 16 MiB, and a part of 32.
+        near(with(&[(16 * MIB, 14.0), (32 * MIB, part(1.6))], 4 * MIB), 20 * MIB);
+        assert_eq!(with(&[(16 * MIB, 14.0), (32 * MIB, part(1.6))], 32 * MIB), Some(16 * MIB));
+        // Hardly anything of 16 MiB.
+        near(with(&[(16 * MIB, part(4.0)), (8 * MIB, part(2.0))], 4 * MIB), 4 * MIB);
+        assert_eq!(with(&[(16 * MIB, part(1.6))], 16 * MIB), None, "a set tells nothing of itself");
+    }
+
+    #[test]
+    fn level_points_use_published_latencies() {
+        let mut machine = machine(None);
+        let points = [LatencyLevel::Second, LatencyLevel::Third, LatencyLevel::Memory].map(|level| {
+            let known = CacheModel::new(&machine).unwrap();
+            known.level_case(level, &machine).unwrap()
+        });
+        let of = |machine: &Machine, case: &Case| {
+            predict(
+                &PredictionInputs::new(machine, &|_, _| Some(MeasuredValue { value: 4e9, half_width: 0.0 })),
+                &LATENCY,
+                case,
+            )
+        };
+        assert_eq!(points.clone().map(|case| BYTES.number_in(&case).unwrap()), [64 * KIB, 2 * MIB, 256 * MIB]);
+        // Nothing is published of an unknown core: L2 as three accesses.
+        assert_eq!(points.clone().map(|case| of(&machine, &case).ok().map(|it| it.value)), [Some(12e9), None, None]);
+        machine.cpu.microarchitecture = Fact::known("Zen 2".into(), "a test");
+        let values = points.map(|case| of(&machine, &case).unwrap().value);
+        assert_eq!(values[..2], [3.0, 10.0]);
+        assert!((values[2] - (113.0f64 * 134.0).sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn page_per_line_adds_translation() {
+        let machine = machine(None);
+        let measured = |id: &str, case: &Case| {
+            let value = match BYTES.number_in(case) {
+                _ if *id == *LATENCY_LOAD.id => 1.0,
+                Some(_) => 4.0,
+                None => 4e9,
+            };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        let facts = PredictionInputs::new(&machine, &measured);
+        assert_eq!(adjacent_lines_latency(&facts, 16 * KIB).unwrap().value, 1.0);
+        assert_eq!(adjacent_lines_latency(&facts, 64 * KIB).unwrap().value, 4.0);
+        let lines = |value| Input { name: "lines".into(), value, unit: Unit::Nanoseconds, source: "a test".into() };
+        let of = |value, count| one_line_per_page_latency(&facts, lines(value), count).unwrap().value;
+        assert_eq!(of(1.0, 64), 1.0, "in the first TLB");
+        assert_eq!(of(1.0, 256), 1.0 + 2.0 * 0.75);
+        // Half of 4096 pages are in neither: an entry from L2.
+        assert_eq!(of(4.0, 4096), 4.0 + 2.0 * 63.0 / 64.0 + 4.0 / 2.0);
+    }
+}

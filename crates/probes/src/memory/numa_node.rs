@@ -1,0 +1,251 @@
+//! NUMA: latency and bandwidth from the CPUs of each node to the memory of each.
+//!
+//! The matrix shows the cost of running on another node than one's memory. It must not be used as the cost of page
+//! migration, nor of lines cached on another node (that is mem.core_to_core).
+
+use kelvin_catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, PredictionBasis, Unit};
+use kelvin_sys::cpu;
+use kelvin_sys::kernels::bandwidth::Operation;
+use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
+use kelvin_sys::numa::{self, NodeBinding, is_cpu_of_node, page_nodes};
+
+use super::axes::{number, skip_if_out_of_memory};
+use super::bandwidth::BandwidthArrays;
+use super::memory_budget;
+use crate::prediction_builder::PredictionBuilder;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: NODE_PROBE.as_str(),
+    summary: "Memory latency and bandwidth from the CPUs of each NUMA node to the memory of each",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "The thread moves to a CPU of one node and allocates memory on another (set_mempolicy, MPOL_BIND), twice \
+              the last-level cache and at least 64 MiB, in huge pages if available; move_pages reports the node of 256 \
+              of its pages, and one elsewhere fails the round. A random ring in it is chased as in mem.latency; then \
+              as much memory, allocated and checked anew, is read sequentially with the widest loads by one CPU, as in \
+              mem.bandwidth.read. A node without CPUs is only read from.",
+        prediction: "Local memory: none; see mem.latency and mem.bandwidth. Remote memory: the local latency measured \
+                     in this run, times the ratio of the distances stated by the firmware (for bandwidth: divided by \
+                     it). Predicted range: a factor of 1.6 either way, as firmware rounds, and often states a default.",
+        not_for: "The bandwidth of a link between nodes, which one CPU does not saturate.",
+        pitfalls: &[
+            "Memory lies where it was first touched, not where it was requested: here it is bound and checked.",
+            "Automatic NUMA balancing moves pages to the CPU that uses them: bound pages stay.",
+            "A virtual machine may show one node but lie on several.",
+        ],
+        sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
+    },
+    metrics: &[&NODE_LATENCY, &NODE_BANDWIDTH],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+/// Maximum nodes of which all pairs are measured, by effort.
+const MAX_QUICK_NODES: usize = 2;
+const MAX_DEFAULT_NODES: usize = 4;
+/// Least memory, in bytes.
+const MIN_SET: u64 = 64 << 20;
+/// Pages whose node is checked.
+const CHECKED_PAGES: usize = 256;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    let all = machine.topology.nodes.get().map_or(&[][..], Vec::as_slice);
+    let allowed = machine.topology.allowed.get().map_or(&[][..], Vec::as_slice);
+    let bytes = set_bytes(machine);
+    let case = |from: u32, to: u32| {
+        Case::new().with_number(FROM_NODE, from.into()).with_number(TO_NODE, to.into()).with_number(BYTES, bytes)
+    };
+    let most = match effort {
+        Effort::Quick => MAX_QUICK_NODES,
+        Effort::Default => MAX_DEFAULT_NODES,
+        Effort::Thorough => usize::MAX,
+    };
+    let with_cpus = all.iter().filter(|node| node.cpus.iter().any(|cpu| allowed.contains(cpu))).take(most);
+    let with_memory: Vec<&NumaNode> = all.iter().filter(|node| node.bytes != Some(0)).take(most).collect();
+    let pairs: Vec<Case> = with_cpus.flat_map(|from| with_memory.iter().map(move |to| case(from.id, to.id))).collect();
+    // One case, to report why there is no matrix.
+    if pairs.len() < 2 { vec![case(0, 0)] } else { pairs }
+}
+
+/// Twice the last-level cache and at least 64 MiB, memory permitting: each node is assumed to have an equal share.
+fn set_bytes(machine: &Machine) -> u64 {
+    let nodes = machine.topology.nodes.get().map_or(1, Vec::len).max(1) as u64;
+    // Whole parts, so that all of it is read.
+    let most = memory_budget::memory_budget(machine) / nodes / PART_BYTES as u64 * PART_BYTES as u64;
+    (2 * memory_budget::last_level_bytes(machine))
+        .max(MIN_SET)
+        .next_multiple_of(PART_BYTES as u64)
+        .min(most.max(PART_BYTES as u64))
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let of = |axis: Axis| axis.number_in(case).and_then(|node| u32::try_from(node).ok());
+    let (Some(from), Some(to)) = (of(FROM_NODE), of(TO_NODE)) else {
+        return Err(ProbeError::fail(format!("the case needs from and to, numbers of nodes, not {case}")));
+    };
+    if !has_node_count(2) {
+        return Err(ProbeError::skip("needs two NUMA nodes; this machine shows one"));
+    }
+    let cpu = bench.allowed_cpus().iter().copied().find(|&cpu| is_cpu_of_node(cpu, from));
+    let cpu = cpu.ok_or_else(|| ProbeError::skip(format!("needs a CPU of node {from}; this process may use none")))?;
+    cpu::pin(&[cpu]).map_err(|error| ProbeError::fail(format!("cannot run on CPU {cpu}: {error}")))?;
+    measure_node(bench, to, number(case, BYTES)?)
+}
+
+/// Whether the kernel shows this many nodes.
+fn has_node_count(count: usize) -> bool {
+    numa::nodes().len() >= count
+}
+
+/// Both figures of memory of a node, from the CPU that this thread is on.
+fn measure_node(bench: &mut Bench<'_>, node: u32, bytes: usize) -> Result<(), ProbeError> {
+    let bound = NodeBinding::bind(node).map_err(|error| {
+        ProbeError::skip(format!("needs memory of node {node}, which this process cannot allocate: {error}"))
+    })?;
+    let mut ring = skip_if_out_of_memory(bytes, PointerRing::new(bytes, PagePolicy::Huge, bench.seed()))?;
+    bench.note(check_node(ring.arena(), node)?);
+    ring.evict_end(usize::MAX);
+    bench.time(&NODE_LATENCY, |loads| {
+        ring.chase(loads);
+        Ok(())
+    })?;
+    drop(ring);
+    let mut mover = skip_if_out_of_memory(bytes, BandwidthArrays::new(bytes, PART_BYTES))?;
+    drop(bound);
+    bench.note(check_node(mover.arena(), node)?);
+    let kernels = Operation::Read.kernels();
+    let kernel = kernels.iter().rev().find(|kernel| !kernel.name().contains(' '));
+    let kernel = *kernel.ok_or_else(|| ProbeError::fail("there is no kernel for reads"))?;
+    let work = mover.iteration_bytes(Operation::Read) as f64;
+    bench.time_work(&NODE_BANDWIDTH, work, |parts| {
+        mover.run(Operation::Read, &kernel, parts);
+        Ok(())
+    })
+}
+
+/// Bytes that one iteration reads, as in mem.bandwidth.
+const PART_BYTES: usize = 2 << 20;
+
+/// The result of move_pages in words, if all pages are on the node.
+fn check_node(arena: &Arena, node: u32) -> Result<String, ProbeError> {
+    let found = page_nodes(arena, CHECKED_PAGES)?;
+    let elsewhere = found.iter().filter(|&&of| of != node as i32).count();
+    if elsewhere > 0 {
+        return Err(ProbeError::fail(format!("{elsewhere} of {} checked pages are not on node {node}", found.len())));
+    }
+    Ok(format!("all {} checked pages are on node {node} by move_pages", found.len()))
+}
+
+/// Predicted range, factor around the ratio of distances.
+const SPREAD: f64 = 1.6;
+
+fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let of = |axis: Axis| axis.number_in(case).unwrap_or(0);
+    let (from, to) = (of(FROM_NODE), of(TO_NODE));
+    if from == to {
+        return Err(NoPrediction::new("mem.latency and mem.bandwidth predict local memory"));
+    }
+    let (own, other) = distances(facts.machine(), from, to)
+        .ok_or_else(|| NoPrediction::new(format!("the firmware states no distance from node {from} to node {to}")))?;
+    let local = facts.measured(metric, &case.clone().with_number(TO_NODE, from))?;
+    let ratio = f64::from(other) / f64::from(own);
+    let times = if metric.id == NODE_LATENCY.id { ratio } else { 1.0 / ratio };
+    let value = local.value * times;
+    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
+        .formula(
+            "by distance",
+            if metric.id == NODE_LATENCY.id {
+                "local latency x distance / local distance"
+            } else {
+                "local bandwidth x local distance / distance"
+            },
+        )
+        .input(local.clone())
+        .constant("distance", f64::from(other), Unit::Count, DISTANCES)
+        .constant("local distance", f64::from(own), Unit::Count, DISTANCES)
+        .source(DISTANCES)
+        .build_with(format!("{:.4e} x {times:.2} = {value:.4e} (distances {other} and {own})", local.value)))
+}
+
+const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";
+
+/// The stated distances from a node to itself and to another one.
+fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
+    let nodes = machine.topology.nodes.get()?;
+    let place = |id: u64| nodes.iter().position(|node| u64::from(node.id) == id);
+    let all = &nodes[place(from)?].distances;
+    let (own, other) = (*all.get(place(from)?)?, *all.get(place(to)?)?);
+    (own > 0 && other > 0).then_some((own, other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use kelvin_harness::MeasuredValue;
+    use kelvin_model::Fact;
+
+    /// Two nodes with four CPUs each, and one with memory alone.
+    fn machine() -> Machine {
+        let mut machine = testing::machine();
+        let node = |id, cpus: std::ops::Range<u32>, distances: [u32; 3]| NumaNode {
+            id,
+            cpus: cpus.collect(),
+            bytes: Some(64 << 30),
+            distances: distances.to_vec(),
+        };
+        let nodes = vec![node(0, 0..4, [10, 21, 17]), node(1, 4..8, [21, 10, 28]), node(4, 0..0, [17, 28, 10])];
+        machine.topology.nodes = Fact::known(nodes, "a test");
+        machine.topology.allowed = Fact::known((0..8).collect(), "a test");
+        machine.memory.available_bytes = Fact::known(96 << 30, "a test");
+        machine
+    }
+
+    fn pairs(machine: &Machine, effort: Effort) -> Vec<(u64, u64)> {
+        let cases = cases(machine, effort);
+        cases.iter().map(|case| (FROM_NODE.number_in(case).unwrap(), TO_NODE.number_in(case).unwrap())).collect()
+    }
+
+    #[test]
+    fn cpu_nodes_pair_with_memory_nodes() {
+        let mut machine = machine();
+        assert_eq!(pairs(&machine, Effort::Default), [(0, 0), (0, 1), (0, 4), (1, 0), (1, 1), (1, 4)]);
+        assert_eq!(pairs(&machine, Effort::Quick), [(0, 0), (0, 1), (1, 0), (1, 1)]);
+        machine.topology.allowed = Fact::known((4..8).collect(), "a test");
+        assert_eq!(pairs(&machine, Effort::Default), [(1, 0), (1, 1), (1, 4)]);
+        machine.topology.nodes = Fact::unknown("a test");
+        assert_eq!(pairs(&machine, Effort::Default), [(0, 0)]);
+    }
+
+    #[test]
+    fn set_exceeds_caches_within_node_share() {
+        let mut machine = machine();
+        assert_eq!(set_bytes(&machine), 128 << 20);
+        machine.memory.available_bytes = Fact::known(99 << 20, "a test");
+        assert_eq!(set_bytes(&machine), 16 << 20);
+    }
+
+    #[test]
+    fn remote_latency_scales_with_distance() {
+        let machine = machine();
+        let measured = |metric: &str, case: &Case| {
+            assert_eq!(TO_NODE.number_in(case), Some(0));
+            Some(MeasuredValue {
+                value: if metric == NODE_LATENCY.id.as_str() { 100.0 } else { 21e9 },
+                half_width: 1.0,
+            })
+        };
+        let facts = PredictionInputs::new(&machine, &measured);
+        let case = |to| Case::new().with_number(FROM_NODE, 0).with_number(TO_NODE, to).with_number(BYTES, 64 << 20);
+        let latency = predict(&facts, &NODE_LATENCY, &case(1)).unwrap();
+        assert!((latency.value - 210.0).abs() < 1e-9);
+        assert!((predict(&facts, &NODE_BANDWIDTH, &case(1)).unwrap().value - 10e9).abs() < 1.0);
+        assert!((predict(&facts, &NODE_LATENCY, &case(4)).unwrap().value - 170.0).abs() < 1e-9);
+        assert!(predict(&facts, &NODE_LATENCY, &case(0)).is_err());
+        assert!(predict(&facts, &NODE_LATENCY, &case(7)).unwrap_err().0.contains("no distance"));
+    }
+}

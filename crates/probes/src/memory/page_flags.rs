@@ -1,0 +1,230 @@
+//! Study: the state of mapped pages, from the page tables as the kernel shows them.
+//!
+//! It shows which touches give a process a private page, and which leave it to the kernel, a file or another process.
+//! It contains no times.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use kelvin_catalogue::mem::{MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
+use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
+use kelvin_sys::memory::{Arena, PagePolicy};
+use kelvin_sys::pagemap::{PageState, frame_flags, page_states};
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+
+use crate::prediction_builder::PredictionBuilder;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: PAGE_STUDY.as_str(),
+    summary: "The state of a mapped page: present, shared, huge, zero, by kind of mapping and touch",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "For each kind of mapping some pages are mapped and touched, and their entries are read from \
+              /proc/self/pagemap: present, of a file or shared memory (bit 61), exclusively mapped (bit 56), \
+              soft-dirty (bit 55). PAGEMAP_SCAN (Linux 6.7) shows huge pages and the zero page. Frame numbers and \
+              /proc/kpageflags are read if permitted (CAP_SYS_ADMIN), else a note says so. untouched, read, written: \
+              private anonymous memory. forked: the same, written, while a child has a copy. shared: memory behind a \
+              memfd, read. file: a file of the scratch directory, read. huge: private anonymous memory with huge pages \
+              requested, written.",
+        prediction: "From the documentation of pagemap: for each kind all pages or none.",
+        not_for: "Times, and the memory use of a process: a shared page counts once and is seen by all.",
+        pitfalls: &[
+            "A private page that was only read takes no memory: it is the kernel's zero page.",
+            "A page shared with a child is no longer exclusive until one of them writes to it.",
+            "A new area is soft-dirty as a whole until cleared by /proc/self/clear_refs.",
+            "Without CAP_SYS_ADMIN the frame numbers read as zero: they are hidden, not zero.",
+        ],
+        sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
+    },
+    metrics: &[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO],
+    inputs: &[],
+    cases,
+    run,
+    predict,
+};
+
+const DOCUMENTATION: &str = "Linux Documentation/admin-guide/mm/pagemap.rst";
+/// Base pages of each kind: those of one huge page, for all kinds alike.
+const BASE_PAGES: usize = 512;
+
+/// What each kind of page must be: present, file, exclusive, huge, zero.
+const EXPECTED_FLAGS: [(MappedPage, [bool; 5]); 7] = [
+    (MappedPage::Untouched, [false, false, false, false, false]),
+    (MappedPage::Read, [true, false, false, false, true]),
+    (MappedPage::Written, [true, false, true, false, false]),
+    (MappedPage::Forked, [true, false, false, false, false]),
+    (MappedPage::Shared, [true, true, true, false, false]),
+    (MappedPage::File, [true, true, true, false, false]),
+    (MappedPage::Huge, [true, false, true, true, false]),
+];
+
+fn cases(machine: &Machine, _: Effort) -> Vec<Case> {
+    let offers_huge = machine.memory.transparent_huge_pages.get().is_none_or(|mode| mode != "never");
+    let pages = MappedPage::ALL.iter().copied().filter(|&page| page != MappedPage::Huge || offers_huge);
+    pages.map(|page| Case::new().with_word(page)).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let page = page_bytes();
+    let mapped = MappedPage::of(case)
+        .ok_or_else(|| ProbeError::fail(format!("there is no kind of page for the case {case}")))?;
+    let ObservedPages { pages: found, text } = match mapped {
+        MappedPage::Untouched => observe_pages(Arena::map(BASE_PAGES * page, PagePolicy::Base)?.address())?,
+        MappedPage::Read => {
+            let arena = Arena::map(BASE_PAGES * page, PagePolicy::Base)?;
+            mapping::read_pages(&arena, page, BASE_PAGES);
+            observe_pages(arena.address())?
+        }
+        MappedPage::Written => observe_pages(written_arena(PagePolicy::Base)?.address())?,
+        MappedPage::Forked => observe_forked(bench)?,
+        MappedPage::Shared => observe_file(memory_file()?)?,
+        MappedPage::File => {
+            let path = bench.scratch().join(format!("kelvin-pages-{}", std::process::id()));
+            let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            observe_file(file)?
+        }
+        MappedPage::Huge => observe_pages(written_arena(PagePolicy::Huge)?.address())?,
+    };
+    if mapped == MappedPage::Huge && found.iter().any(|page| page.huge == Some(false)) {
+        return Err(ProbeError::skip(
+            "needs a huge page, which the kernel did not provide: memory is fragmented, or huge \
+                               pages are off",
+        ));
+    }
+    bench.note(text);
+    bench.record(&PAGE_PRESENT, vec![share_of(&found, |page| page.present)]);
+    bench.record(&PAGE_FILE, vec![share_of(&found, |page| page.file)]);
+    bench.record(&PAGE_EXCLUSIVE, vec![share_of(&found, |page| page.exclusive)]);
+    if found.iter().all(|page| page.huge.is_some()) {
+        bench.record(&PAGE_HUGE, vec![share_of(&found, |page| page.huge == Some(true))]);
+        bench.record(&PAGE_ZERO, vec![share_of(&found, |page| page.zero == Some(true))]);
+    }
+    Ok(())
+}
+
+/// What the pages were while they were mapped.
+struct ObservedPages {
+    pages: Vec<PageState>,
+    text: String,
+}
+
+fn observe_pages(address: usize) -> Result<ObservedPages, ProbeError> {
+    let pages = page_states(address, BASE_PAGES)?;
+    let text = describe(&pages)?;
+    Ok(ObservedPages { pages, text })
+}
+
+fn written_arena(kind: PagePolicy) -> Result<Arena, ProbeError> {
+    let mut arena = Arena::map(BASE_PAGES * page_bytes(), kind)?;
+    mapping::write_pages(&mut arena, page_bytes(), BASE_PAGES);
+    Ok(arena)
+}
+
+/// Written pages while a child has a copy of the page tables.
+fn observe_forked(bench: &Bench<'_>) -> Result<ObservedPages, ProbeError> {
+    let arena = written_arena(PagePolicy::Base)?;
+    let channel = Arc::new(HandoffChannel::new(HandoffMethod::Pipe, PartnerKind::Process.scope())?);
+    let (board, far) = (PartnerStatus::new()?, Arc::clone(&channel));
+    // It waits for a token that never comes, and is killed on drop.
+    let _child =
+        PartnerTask::start(PartnerKind::Process, bench.cpu(), &board, move |_| far.wait_for_turn(HandoffSide::Far))?;
+    observe_pages(arena.address())
+}
+
+/// Pages of a file, written page by page, mapped and read.
+fn observe_file(mut file: std::fs::File) -> Result<ObservedPages, ProbeError> {
+    let (page, bytes) = (page_bytes(), vec![1; page_bytes()]);
+    (0..BASE_PAGES).try_for_each(|_| file.write_all(&bytes))?;
+    let mapping = FileMapping::whole(&file, BASE_PAGES * page)?;
+    mapping.read(0, page, BASE_PAGES);
+    observe_pages(mapping.address())
+}
+
+fn share_of(pages: &[PageState], is: impl Fn(&PageState) -> bool) -> f64 {
+    pages.iter().filter(|page| is(page)).count() as f64 / pages.len().max(1) as f64
+}
+
+/// What was found, in words.
+fn describe(pages: &[PageState]) -> Result<String, ProbeError> {
+    let count = |is: fn(&PageState) -> bool| pages.iter().filter(|page| is(page)).count();
+    let mut text = format!(
+        "of {} pages {} present, {} of a file or shared memory, {} exclusive, {} swapped, {} soft-dirty",
+        pages.len(),
+        count(|page| page.present),
+        count(|page| page.file),
+        count(|page| page.exclusive),
+        count(|page| page.swapped),
+        count(|page| page.soft_dirty)
+    );
+    if pages.iter().all(|page| page.huge.is_some()) {
+        let (huge, zero) = (count(|page| page.huge == Some(true)), count(|page| page.zero == Some(true)));
+        text.push_str(&format!(", {huge} of huge pages, {zero} the zero page"));
+    } else {
+        text.push_str("; huge pages and the zero page are unknown before Linux 6.7");
+    }
+    text.push_str(&match pages.iter().find_map(|page| page.frame) {
+        Some(frame) => match frame_flags(frame)? {
+            Some(flags) => format!("; frame {frame:#x}: {}", flags.join(", ")),
+            None => format!("; frame {frame:#x}, whose flags this process may not read"),
+        },
+        None if count(|page| page.present) > 0 => {
+            "; frame numbers are hidden from this process (they need CAP_SYS_ADMIN)".into()
+        }
+        None => String::new(),
+    });
+    Ok(text)
+}
+
+fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let column = [&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO]
+        .iter()
+        .position(|known| known.id == metric.id);
+    let row = EXPECTED_FLAGS.iter().find(|(page, _)| MappedPage::of(case) == Some(*page));
+    let (Some(column), Some((_, row))) = (column, row) else {
+        return Err(NoPrediction::new(format!("{} of {case} is not documented", metric.id)));
+    };
+    if !row[column] {
+        return Err(NoPrediction::new(format!(
+            "the expected share is zero, with which no ratio can be taken ({DOCUMENTATION})"
+        )));
+    }
+    // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
+    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, 1.0, 0.99, 1.0)
+        .formula("all pages of the kind", "all pages of the kind")
+        .constant("pages", BASE_PAGES as f64, Unit::Count, "the case")
+        .source(DOCUMENTATION)
+        .build_with(format!("{BASE_PAGES} of {BASE_PAGES} pages = 1")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+    use kelvin_model::AxisWord;
+
+    #[test]
+    fn shares_are_all_or_none() {
+        with_facts(&[], |facts| {
+            let predicted = |metric, page: MappedPage| predict(facts, metric, &Case::new().with_word(page));
+            assert_eq!(predicted(&PAGE_ZERO, MappedPage::Read).unwrap().value, 1.0);
+            assert!(
+                predicted(&PAGE_ZERO, MappedPage::Written).is_err()
+                    && predicted(&PAGE_PRESENT, MappedPage::Untouched).is_err()
+            );
+            let leaf = Case::new().with_word(AxisWord::new(MappedPage::AXIS, "leaf"));
+            assert!(predict(facts, &PAGE_PRESENT, &leaf).unwrap_err().0.contains("kind=leaf"));
+        });
+    }
+
+    #[test]
+    fn observed_pages_are_described() {
+        let page = PageState { present: true, exclusive: true, ..PageState::default() };
+        let text = describe(&[page, PageState::default()]).unwrap();
+        assert!(text.starts_with("of 2 pages 1 present, 0 of a file or shared memory, 1 exclusive"), "{text}");
+        assert!(text.contains("before Linux 6.7") && text.ends_with("CAP_SYS_ADMIN)"), "{text}");
+    }
+}

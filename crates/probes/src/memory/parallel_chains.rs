@@ -1,0 +1,142 @@
+//! Memory-level parallelism: what a load takes where a core follows several independent chains of them at once.
+//!
+//! The curve falls as long as further loads find a place among those that a core can have in flight, and is flat from there on. It must
+//! not be used as the latency of a load, which it hides, nor as the rate of a sequential loop, for which prefetchers fetch as well.
+
+use kelvin_catalogue::mem::{BYTES, CHAINS, LATENCY, LATENCY_PARALLEL, PageSize};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_sys::memory::{ParallelChases, PointerRing};
+
+use super::axes::{check_pages, number, page_kind, skip_if_out_of_memory};
+use super::memory_budget::memory_budget;
+use super::{latency, published as hierarchy};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(crate) static PROBE: Probe = Probe {
+    id: LATENCY_PARALLEL.id.as_str(),
+    summary: "Time of a load from memory by number of independent chains of loads: memory-level parallelism",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "The ring of mem.latency over its largest working set, in huge pages where the kernel may provide them, followed from as many places at once as \
+              there are chains: a load of each in turn, so that a load waits for the last one of its own chain and for \
+              no other. The time is that of all loads over their number. The ring is flushed from the caches first. The \
+              place of a chain is kept in memory and not in a register: a few cycles a load, in none of which another \
+              chain waits. A run has 16 chains, `kelvin study mem.latency.parallel` the curve from 1 to 32.",
+        prediction: "The latency of one load over the number of chains, and at least over the lines that a core can have in \
+                     flight where that is published. Predicted range: from there to a load at a time.",
+        not_for: "The latency of a load: that is mem.latency. The bandwidth of a sequential loop: prefetchers have more \
+                  lines in flight than the loads of a program.",
+        pitfalls: &[
+            "Base pages: misses of the TLB wait for the page walkers, of which a core has few. The set is in huge pages.",
+            "A set that a cache shared with others holds in part.",
+            "Chains that follow in each other's tracks find the lines in a cache: they begin far apart.",
+        ],
+        sources: &[
+            "google/multichase, -m: parallel chases",
+            "Little: A proof for the queuing formula L = λW, Operations Research 9, 1961",
+        ],
+    },
+    metrics: &[&LATENCY_PARALLEL],
+    inputs: &[LATENCY.id.as_str()],
+    cases,
+    run,
+    predict,
+};
+
+const CHAIN_COUNTS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// More chains than the loads that any core of today has in flight beyond its first cache would only take room: this many keep most of them
+/// busy, and bandwidth is predicted from them.
+const MAX_DEFAULT_CHAINS: u64 = 16;
+
+fn cases(machine: &Machine, effort: Effort) -> Vec<Case> {
+    // The ring takes half a second to make: the curve is for a study.
+    let counts: &[u64] = if effort == Effort::Thorough { &CHAIN_COUNTS } else { &[MAX_DEFAULT_CHAINS] };
+    counts.iter().map(|&count| chain_case(machine, count)).collect()
+}
+
+/// In the largest set of mem.latency, or a half of it where memory is short: every run makes this one.
+fn chain_case(machine: &Machine, count: u64) -> Case {
+    let most = 1 << (memory_budget(machine) / 2).max(1).ilog2();
+    latency::fewest_tlb_misses_case(machine)
+        .with_number(BYTES, latency::largest_latency_set(machine).min(most))
+        .with_number(CHAINS, count)
+}
+
+/// The case of the most lines in flight, part of every run.
+pub(super) fn max_chains_case(machine: &Machine) -> Case {
+    chain_case(machine, MAX_DEFAULT_CHAINS)
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let (bytes, chains, pages) = (number(case, BYTES)?, number(case, CHAINS)?, page_kind(case)?);
+    let ring = skip_if_out_of_memory(bytes + bytes / 16, PointerRing::new(bytes, pages, bench.seed()))?;
+    bench.note(check_pages(ring.arena(), pages)?);
+    ring.evict_end(usize::MAX);
+    let mut chases = ParallelChases::new(ring, chains);
+    bench.time(&LATENCY_PARALLEL, |loads| {
+        chases.follow(loads);
+        Ok(())
+    })
+}
+
+/// Beyond the range, for what is wrong with the latency that it begins with.
+const TOLERANCE: f64 = 0.1;
+
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let chains = CHAINS.number_in(case).ok_or_else(|| NoPrediction::new("the case has no chains"))? as f64;
+    let pages = PageSize::of(case).ok_or_else(|| NoPrediction::new("the case has no pages"))?;
+    let one = facts.measured(&LATENCY, &latency::largest_case(facts.machine(), pages))?;
+    let published = hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.outstanding?, row.source)));
+    let in_flight = published.map_or(chains, |(lines, _)| chains.min(lines));
+    let value = one.value / in_flight;
+    let name = if in_flight < chains { "published lines in flight" } else { "shared by chains" };
+    let mut predicting = PredictionBuilder::with_range(
+        PredictionBasis::Derived,
+        value,
+        value * (1.0 - TOLERANCE),
+        one.value * (1.0 + TOLERANCE),
+    )
+    .formula(name, "latency of a load / loads in flight, of each chain one")
+    .input(one.clone())
+    .constant("chains", chains, Unit::Count, "the case");
+    if let Some((lines, source)) = published.filter(|(lines, _)| *lines < chains) {
+        predicting = predicting.constant("lines in flight, at most", lines, Unit::Count, source).source(source);
+    }
+    Ok(predicting.build_with(format!("{:.1} ns / {in_flight} = {value:.1} ns", one.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Fact, MeasuredValue};
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn chains_scale_until_line_buffers_fill() {
+        let mut machine = testing::machine();
+        machine.memory.available_bytes = Fact::known(8 << 30, "a test");
+        let measured = |id: &str, case: &Case| {
+            let is_it = *id == *LATENCY.id && PageSize::of(case) == Some(PageSize::Huge);
+            is_it.then_some(MeasuredValue { value: 160.0, half_width: 0.0 })
+        };
+        let of = |machine: &Machine, chains| {
+            predict(&PredictionInputs::new(machine, &measured), &LATENCY_PARALLEL, &chain_case(machine, chains))
+                .unwrap()
+        };
+        assert_eq!([1, 8, 32].map(|chains| of(&machine, chains).value), [160.0, 20.0, 5.0]);
+        machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
+        let flat = of(&machine, 32);
+        assert_eq!((flat.value, flat.derivation.as_str()), (10.0, "160.0 ns / 16 = 10.0 ns"));
+        assert!(flat.inputs.iter().any(|input| input.name == "lines in flight, at most"));
+    }
+
+    #[test]
+    fn every_run_has_maximum_chains() {
+        let machine = testing::machine();
+        for effort in [Effort::Quick, Effort::Default, Effort::Thorough] {
+            assert!(cases(&machine, effort).contains(&max_chains_case(&machine)), "{effort:?}");
+        }
+    }
+}

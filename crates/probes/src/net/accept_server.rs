@@ -1,0 +1,224 @@
+//! A process that accepts connections, answers one request on each, and resets it when the client has closed.
+//!
+//! It waits as a server does, or on a futex, so that a call's cost can be told from that of the server's turn within it.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use kelvin_harness::ProbeError;
+use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
+use kelvin_sys::net;
+use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
+use kelvin_sys::shared_memory::Shared;
+
+use super::link::LINK_TIMEOUT;
+
+/// Bytes of a request, and of its answer.
+const REQUEST_BYTES: usize = 1;
+
+/// A server that accepts connections, answers a request on each, and resets it when the client has closed.
+pub(super) trait AcceptServer {
+    /// Connects to it.
+    fn connect(&self) -> Result<TcpStream, ProbeError>;
+    /// Sends a request over a connection and receives the answer: then it is accepted.
+    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError>;
+    /// Lets it see that the client has closed.
+    fn await_client_close(&self) -> Result<(), ProbeError>;
+}
+
+/// What the accepting process waits for between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerWait {
+    /// For connections and for their data, as a server does: the packets wake it.
+    AsServer,
+    /// For a futex, set when a call has been timed: no packet wakes it.
+    OnFutex,
+}
+
+/// The accepting process, on this machine.
+#[derive(Debug)]
+pub(super) struct LocalAcceptServer {
+    address: SocketAddr,
+    board: Arc<Shared<PartnerStatus>>,
+    /// Carries the futex, if it waits for one.
+    word: Option<Arc<HandoffChannel>>,
+    partner: Option<PartnerTask>,
+}
+
+impl LocalAcceptServer {
+    /// Starts it on a CPU; it listens on the loopback device.
+    pub(super) fn start(cpu: u32, waits: ServerWait) -> Result<Self, ProbeError> {
+        let starting = |error| ProbeError::fail(format!("cannot start the accepting process: {error}"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(starting)?;
+        let address = listener.local_addr().map_err(starting)?;
+        let board = PartnerStatus::new().map_err(starting)?;
+        let word = (waits == ServerWait::OnFutex)
+            .then(|| HandoffChannel::new(HandoffMethod::Futex, PartnerKind::Process.scope()));
+        let word = word.transpose().map_err(starting)?.map(Arc::new);
+        let theirs = word.clone();
+        let serve = move |board: &PartnerStatus| {
+            accept_loop(&listener, theirs.as_deref(), board).inspect_err(|error| {
+                board.fail(error);
+                // The client may be waiting on the futex: it must see the failure rather than hang.
+                let _ = theirs.as_deref().map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
+            })
+        };
+        let partner = PartnerTask::start(PartnerKind::Process, cpu, &board, serve).map_err(starting)?;
+        Ok(Self { address, partner: Some(partner), board, word })
+    }
+
+    /// Returns when the server waits on the futex again; at once if it waits for packets.
+    fn wait_until_blocked(&self) -> Result<(), ProbeError> {
+        let Some(word) = &self.word else { return Ok(()) };
+        word.wait_for_turn(HandoffSide::Near)?;
+        self.board.check().map_err(|theirs| ProbeError::fail(format!("the accepting process: {theirs}")))?;
+        // It has set the futex and is about to wait: on this CPU it does so now.
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    /// What went wrong, in the server or here.
+    #[cold]
+    fn server_error(&self, what: &str, error: &std::io::Error) -> ProbeError {
+        match self.board.check() {
+            Err(theirs) => ProbeError::fail(format!("the accepting process: {theirs}")),
+            Ok(()) => ProbeError::fail(format!("{what}: {error}")),
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn finish(mut self) -> Result<(), ProbeError> {
+        self.board.stop();
+        // It sees that it is to end when it is woken.
+        match &self.word {
+            Some(word) => word.hand_over(HandoffSide::Near)?,
+            None => drop(self.connect()?),
+        }
+        self.partner.take().map_or(Ok(()), |partner| partner.join(&self.board).map_err(ProbeError::from))
+    }
+}
+
+impl AcceptServer for LocalAcceptServer {
+    #[inline(always)]
+    fn connect(&self) -> Result<TcpStream, ProbeError> {
+        TcpStream::connect(self.address).map_err(|error| self.server_error("connect", &error))
+    }
+
+    #[inline(always)]
+    fn request(&self, connection: &mut TcpStream) -> Result<(), ProbeError> {
+        if let Some(word) = &self.word {
+            word.hand_over(HandoffSide::Near)?;
+        }
+        let mut answer = [0; REQUEST_BYTES];
+        let asked = connection.write_all(&[1; REQUEST_BYTES]).and_then(|()| connection.read_exact(&mut answer));
+        asked.map_err(|error| self.server_error("ask", &error))?;
+        self.wait_until_blocked()
+    }
+
+    fn await_client_close(&self) -> Result<(), ProbeError> {
+        if let Some(word) = &self.word {
+            word.hand_over(HandoffSide::Near)?;
+        }
+        self.wait_until_blocked()
+    }
+}
+
+/// The loop of the accepting process: one connection after another.
+fn accept_loop(listener: &TcpListener, word: Option<&HandoffChannel>, board: &PartnerStatus) -> kelvin_sys::Result<()> {
+    let taken = || word.map_or(Ok(()), |word| word.wait_for_turn(HandoffSide::Far));
+    let given = || word.map_or(Ok(()), |word| word.hand_over(HandoffSide::Far));
+    loop {
+        taken()?;
+        if word.is_some() && board.is_stopping() {
+            return Ok(());
+        }
+        let mut connection = listener.accept()?.0;
+        if board.is_stopping() {
+            return Ok(());
+        }
+        connection.set_read_timeout(Some(LINK_TIMEOUT))?;
+        // The client has closed in the usual way by then: its FIN is answered by a reset, which frees its port at once instead
+        // of after a minute.
+        net::reset_on_close(&connection)?;
+        let mut request = [0; REQUEST_BYTES];
+        connection.read_exact(&mut request)?;
+        connection.write_all(&request)?;
+        given()?;
+        taken()?;
+        match connection.read(&mut request) {
+            Ok(0) => {}
+            Ok(_) => return Err(kelvin_sys::Error::other("more than one request arrived over a connection")),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(error) => return Err(error),
+        }
+        drop(connection);
+        given()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_sys::usage::{UsageScope, read_usage};
+
+    use super::*;
+    use crate::net::held_ports;
+
+    #[test]
+    fn connections_are_answered_without_held_ports() {
+        for waits in [ServerWait::AsServer, ServerWait::OnFutex] {
+            assert_no_port_left(waits);
+        }
+    }
+
+    fn assert_no_port_left(waits: ServerWait) {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        let accepting = LocalAcceptServer::start(cpu, waits).unwrap();
+        let there = accepting.address;
+        let before = held_ports::count_held_ports(|far| far == there).unwrap();
+        let mut own = Vec::new();
+        for _ in 0..200 {
+            let mut connection = accepting.connect().unwrap();
+            accepting.request(&mut connection).unwrap();
+            own.push(connection.local_addr().unwrap().port());
+            drop(connection);
+            accepting.await_client_close().unwrap();
+        }
+        accepting.finish().unwrap();
+        // The last connection, which ended the process, was not accepted and may linger.
+        let left = held_ports::count_left_behind(there, before).unwrap();
+        assert!(left <= 1, "{waits:?}: {left} connections are still closing: {own:?}");
+    }
+
+    /// Switches of this thread within 800 calls that make and close connections, with the accepting process on the same CPU.
+    fn switches_within_calls(cpu: u32) -> u64 {
+        kelvin_sys::cpu::pin(&[cpu]).unwrap();
+        let accepting = LocalAcceptServer::start(cpu, ServerWait::OnFutex).unwrap();
+        let switches = || {
+            let used = read_usage(UsageScope::Thread);
+            used.voluntary_switches + used.involuntary_switches
+        };
+        let mut timed = 0;
+        for _ in 0..400 {
+            let before = switches();
+            let mut connection = accepting.connect().unwrap();
+            timed += switches() - before;
+            accepting.request(&mut connection).unwrap();
+            let before = switches();
+            drop(connection);
+            timed += switches() - before;
+            accepting.await_client_close().unwrap();
+        }
+        accepting.finish().unwrap();
+        timed
+    }
+
+    #[test]
+    fn futex_server_is_not_woken_by_packets() {
+        let cpu = *kelvin_sys::cpu::allowed().unwrap().last().unwrap();
+        // Were it woken, half of these calls and more would include its turn. Others on the machine take the CPU at times.
+        let count = || std::thread::spawn(move || switches_within_calls(cpu)).join().unwrap();
+        let mut counts = std::iter::repeat_with(count).take(10);
+        assert!(counts.any(|switches| switches < 100), "a hundred switches and more within 800 calls, ten times");
+    }
+}

@@ -1,0 +1,93 @@
+//! Round trip of a small message to another process beside a saturating stream.
+//!
+//! The cost of waiting behind others. Over loopback they compete for the CPU, not for a wire: it must not be taken for the cost
+//! of a router's buffers.
+
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
+use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction};
+
+use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
+use super::echo::EchoClient;
+use super::link::Protocol;
+use super::message_sizes::SMALL_MESSAGE;
+use crate::os::ipc::partner_cpu;
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: LOADED_ROUND_TRIP.id.as_str(),
+    summary: "Round trip of a small message over TCP beside a saturating stream",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "One stream of 64 KiB messages runs over TCP between two processes as in net.bandwidth.tcp, both on this \
+              CPU or one here and one on the next. Once its rate no longer rises, a message of 64 bytes goes over its \
+              own connection from this CPU to a process on the receiver's CPU and back, as in net.rtt.tcp, each timed \
+              by itself. The stream's rate meanwhile, and how busy its sender and receiver were, is noted.",
+        prediction: "On one CPU: net.rtt.tcp, for the scheduler lets who was asleep go first. Between two: none, for a \
+                     message finds both CPUs awake but busy, and waits for its turn, of which nothing is published. Compared \
+                     with net.rtt.tcp it shows what the load costs.",
+        not_for: "The buffers of a network: over loopback a message never waits for a wire. The response time of a \
+                  loaded program.",
+        pitfalls: &[
+            "A stream that does not saturate yet, or has ended: its rate while round trips were timed is noted.",
+            "A mean: a message that meets a busy CPU waits for milliseconds, any other for microseconds.",
+        ],
+        sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
+    },
+    metrics: &[&LOADED_ROUND_TRIP],
+    inputs: &[RTT_TCP.id.as_str()],
+    cases: |_, effort| {
+        let placements = if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL };
+        placements.iter().map(|&placement| Case::new().with_word(placement)).collect()
+    },
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let far = partner_cpu(bench, case)?;
+    let streams = vec![StreamCpus { sender: bench.cpu(), receiver: far }];
+    let mut echo = EchoClient::start(Protocol::Tcp, SMALL_MESSAGE as usize, far)?;
+    let bulk =
+        BulkStreams::start(StreamPlan { protocol: Protocol::Tcp, way: SendMethod::Send, message: 64 << 10, streams })?;
+    bulk.wait_until_settled()?;
+    let before = bulk.totals()?;
+    bench.time_back_to_back([&LOADED_ROUND_TRIP], |clock| Ok([echo.time_round_trip(clock)?]))?;
+    let rate = bulk.totals()?.rate_since(&before);
+    let words = bulk.finish()?.words;
+    bench.note_last_reading(format!(
+        "server on CPU {far}; the stream carried {:.2} GB/s meanwhile; {words}; of the messages: {}",
+        rate / 1e9,
+        echo.describe()?
+    ));
+    if rate <= 0.0 {
+        return Err(ProbeError::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
+    }
+    echo.finish()
+}
+
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
+        return Err(NoPrediction::new(
+            "it depends on the turns that the scheduler gives, of which nothing is published",
+        ));
+    }
+    let alone = facts.measured(&RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
+    Ok(PredictionBuilder::same_as(alone, 2.0, " as without the stream: who was asleep goes first").build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::with_facts;
+
+    #[test]
+    fn same_cpu_message_does_not_queue() {
+        with_facts(&[(RTT_TCP.id.as_str(), Some(5000.0))], |facts| {
+            let at = |placement| predict(facts, &LOADED_ROUND_TRIP, &Case::new().with_word(placement));
+            assert_eq!(at(PairPlacement::SameCpu).unwrap().value, 5000.0);
+            assert!(at(PairPlacement::TwoCpus).is_err());
+        });
+    }
+}

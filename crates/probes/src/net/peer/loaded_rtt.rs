@@ -1,0 +1,84 @@
+//! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
+
+use kelvin_catalogue::net::{PEER_LOADED, SendMethod};
+use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, NoPrediction};
+use kelvin_wire::message::TestDirection;
+use kelvin_wire::socket_options::TestSocketOptions;
+
+use super::rate_windows::{RateWatch, TransferState, describe_busy, host_busy_shares};
+use super::streams::{MESSAGE_BYTES, StreamSpec, duplicate_links, run_stream, stop_streams};
+use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use crate::net::echo::EchoClient;
+use crate::net::link::Link;
+use crate::net::message_sizes::SMALL_MESSAGE;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: PEER_LOADED.id.as_str(),
+    summary: "Round trip of a small message to another host beside a saturating stream (--peer HOST)",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "A stream goes to `kelvin agent` on another host as in net.peer.bandwidth. When its rate no longer rises, \
+              messages of 64 bytes go over their own connection and back, as in net.peer.rtt. The agent counts the \
+              stream's bytes meanwhile, and their rate is noted; a stream that stood still fails the round.",
+        prediction: "None: no host knows how deep the buffers of the network are. Compared with net.peer.rtt it shows \
+                     their cost.",
+        not_for: "A network that is not saturated; requests that share the stream's connection.",
+        pitfalls: &[
+            "A congestion control that keeps the buffers short (BBR) or long (CUBIC): the stream's is noted.",
+            "A stream that does not saturate yet.",
+            AGENT_PITFALL,
+        ],
+        sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
+    },
+    metrics: &[&PEER_LOADED],
+    inputs: &[],
+    cases: |_, _| vec![Case::new()],
+    run,
+    predict: |_, _, _| Err(NoPrediction::new("no host knows how deep the buffers of the network are")),
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let (mut filling, mut asking) = (connect_agent(bench)?, connect_agent(bench)?);
+    let own = asking.local_addr();
+    let mut stream =
+        filling.open_streams(TestDirection::ToAgent, 1, &TestSocketOptions::default()).map_err(probe_error)?;
+    let mut echo = asking.echo_tcp(SMALL_MESSAGE as u32).map_err(probe_error)?;
+    let links = duplicate_links(&mut stream)?;
+    let mut messages = EchoClient::over_link(Link::Tcp(echo.socket().try_clone()?), SMALL_MESSAGE as usize)?;
+    let moving = TransferState::default();
+    let wanted = StreamSpec {
+        direction: TestDirection::ToAgent,
+        streams: 1,
+        way: SendMethod::Send,
+        message: MESSAGE_BYTES,
+        windows: 1,
+    };
+    let windows = std::thread::scope(|scope| {
+        let sender = ThreadBuilder::named("sender").start_in(scope, || run_stream(&links[0], &wanted, &moving))?;
+        let mut watched = RateWatch::start(&mut stream, &moving, wanted.direction, &links);
+        let timed = watched.settle().and_then(|begun| {
+            bench.time_each([&PEER_LOADED], |clock| Ok([messages.time_round_trip(clock)?]))?;
+            Ok([begun, watched.count_window()?])
+        });
+        stop_streams(&moving, &links, wanted.direction);
+        sender.join().map_err(|_| ProbeError::fail("the sender panicked"))??;
+        timed
+    })?;
+    let carried = windows[1].rate_since(&windows[0]);
+    if carried <= 0.0 {
+        return Err(ProbeError::fail("no bytes of the stream arrived while round trips were timed: there was no load"));
+    }
+    let known = links[0].describe()?;
+    bench.note_last_reading(format!("the stream carried {:.1} MB/s meanwhile; {known}", carried / 1e6));
+    if let Some(busy) = host_busy_shares(&windows) {
+        bench.note_last_reading(describe_busy(&busy));
+    }
+    stream.finish().map_err(probe_error)?;
+    drop(messages);
+    let seen = echo.finish().map_err(probe_error)?;
+    bench.note_last_reading(describe_agent_side(&seen, 2));
+    bench.note_last_reading(describe_interfaces(own, &seen));
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Bytes per second that arrive at another host over one TCP stream, by message and sending method.
+//!
+//! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
+
+use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
+use kelvin_harness::{Bench, BoundedMetric, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
+use kelvin_wire::message::TestDirection;
+
+use super::streams::{StreamSpec, run_streams};
+use super::{AGENT_PITFALL, bandwidth, link_rate};
+use crate::net::link::Protocol;
+use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
+use crate::net::sender;
+use crate::net::stream::{EndMetrics, MAX_MESSAGE};
+use crate::prediction_builder::PredictionBuilder;
+
+pub(in crate::net) static PROBE: Probe = Probe {
+    id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
+    summary: "Bytes to another host over one TCP stream, by message and sending method (--peer HOST)",
+    kind: ProbeKind::Study,
+    method: Method {
+        how: "As net.peer.bandwidth to the agent, with one stream, each message of it one call, or as many as the \
+              kernel makes of it. way: send copies from the program's memory; sendfile and splice send from a file in \
+              memory, splice through a pipe; zerocopy is MSG_ZEROCOPY, with a note of how many calls the kernel \
+              completed as copied. Nagle's algorithm is on, the default.",
+        prediction: "The least of the rate of 128 KiB messages (net.peer.bandwidth, one stream) and of the slower of \
+                     sender and receiver at this size, both measured on this host (net.stream.tcp); a message above 64 \
+                     KiB costs as many of those as it holds. Predicted range: within a tenth where the first is less \
+                     than half of the second; otherwise a factor of two either way, as the agent receives what has \
+                     accumulated and not message by message. The other methods are predicted as send.",
+        not_for: "The cost of a sending method where the link is the limit: CPU use of this host is noted.",
+        pitfalls: &[
+            "Zero copy that copied: for an interface without scatter-gather, a virtual one, or a packet filter the \
+             kernel copies after all. What was achieved is noted, not what was requested.",
+            "Small messages sent as a packet each, because nothing was in flight before them: a stream ahead of its \
+             link has them gathered.",
+            AGENT_PITFALL,
+        ],
+        sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
+    },
+    metrics: &[&PEER_BANDWIDTH_MESSAGE],
+    inputs: &[PEER_BANDWIDTH.id.as_str(), STREAM_TCP.id.as_str()],
+    cases: |_, effort| cases(effort),
+    run,
+    predict: |facts, _, case| predict(facts, case),
+};
+
+/// All of them go to the agent.
+pub(in crate::net) static BOUNDED: BoundedMetric = BoundedMetric {
+    metric: &PEER_BANDWIDTH_MESSAGE,
+    maximum: |hardware, _| link_rate::payload_bound(hardware, link_rate::MAX_STREAM_PAYLOAD),
+};
+
+fn cases(effort: Effort) -> Vec<Case> {
+    let of = |bytes, method: SendMethod| Case::new().with_number(MESSAGE, bytes).with_word(method);
+    if effort == Effort::Quick {
+        return vec![of(4 << 10, SendMethod::Send)];
+    }
+    let sent = [SMALL_MESSAGE, 4 << 10, MAX_MESSAGE, 1 << 20].map(|bytes| of(bytes, SendMethod::Send));
+    let others = SendMethod::ALL.iter().filter(|method| **method != SendMethod::Send);
+    sent.into_iter().chain(others.map(|&method| of(MAX_MESSAGE, method))).collect()
+}
+
+fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
+    let way = sender::send_method(case)?;
+    // One window of a round: there are many cases, and each needs its rounds within the run's time.
+    let wanted =
+        StreamSpec { direction: TestDirection::ToAgent, streams: 1, way, message: message_bytes(case)?, windows: 1 };
+    let streamed = run_streams(bench, wanted)?;
+    streamed.notes.iter().for_each(|note| bench.note(note));
+    bench.record(&PEER_BANDWIDTH_MESSAGE, streamed.rates());
+    Ok(())
+}
+
+fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
+    let bytes = MESSAGE.number_in(case).unwrap_or(1);
+    let link = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
+    let (measured, ends) = (bytes.min(MAX_MESSAGE), EndMetrics::for_protocol(Protocol::Tcp));
+    let of = Case::new().with_number(MESSAGE, measured);
+    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
+    let hosts = measured as f64 * 1e9 / send.value.max(receive.value);
+    let value = link.value.min(hosts);
+    let derivation = format!(
+        "the least of {:.1} MB/s with messages of 128 KiB, and {measured} B / {:.0} ns = {:.1} MB/s",
+        link.value / 1e6,
+        send.value.max(receive.value),
+        hosts / 1e6
+    );
+    let (predicting, name) = if link.value < hosts / 2.0 {
+        (
+            PredictionBuilder::with_range(PredictionBasis::Derived, value, value * 0.9, value * 1.1).ceiling(value),
+            "the link",
+        )
+    } else {
+        (PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0), "link or hosts")
+    };
+    Ok(predicting
+        .formula(
+            name,
+            "the least of net.peer.bandwidth and message / the longer of net.stream.tcp and net.stream.tcp.receive",
+        )
+        .input(link)
+        .input(send)
+        .input(receive)
+        .build_with(derivation))
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_catalogue::net::STREAM_TCP_RECEIVE;
+
+    use super::*;
+    use crate::testing::with_facts;
+
+    #[test]
+    fn stream_is_limited_by_link_or_hosts() {
+        let known = |link: f64| {
+            [
+                (PEER_BANDWIDTH.id.as_str(), Some(link)),
+                (STREAM_TCP.id.as_str(), Some(2000.0)),
+                (STREAM_TCP_RECEIVE.id.as_str(), Some(1000.0)),
+            ]
+        };
+        let of = |bytes| Case::new().with_number(MESSAGE, bytes).with_word(SendMethod::Send);
+        // 4096 bytes in 2 us are 2048 MB/s; a gigabit link has a twentieth of it.
+        with_facts(&known(117e6), |facts| {
+            let slow = predict(facts, &of(4096)).unwrap();
+            assert_eq!((slow.value, slow.low), (117e6, 117e6 * 0.9));
+            let small = predict(facts, &of(64)).unwrap();
+            assert_eq!((small.value, small.low, small.high), (32e6, 16e6, 64e6));
+        });
+        with_facts(&known(1e10), |facts| {
+            assert_eq!(predict(facts, &of(4096)).unwrap().value, 2.048e9);
+            // A message of 1 MiB is sixteen of 64 KiB.
+            assert_eq!(predict(facts, &of(1 << 20)).unwrap().value, predict(facts, &of(MAX_MESSAGE)).unwrap().value);
+        });
+        with_facts(&[(PEER_BANDWIDTH.id.as_str(), Some(1e9))], |facts| assert!(predict(facts, &of(64)).is_err()));
+    }
+
+    #[test]
+    fn send_methods_are_compared_at_one_size() {
+        let all = cases(Effort::Default);
+        let is_sent = |case: &&Case| SendMethod::of(case) == Some(SendMethod::Send);
+        let (sent, others): (Vec<&Case>, _) = all.iter().partition(is_sent);
+        assert!(others.len() == 3 && others.iter().all(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
+        assert!(sent.iter().any(|case| MESSAGE.number_in(case) == Some(MAX_MESSAGE)));
+        assert!(all.contains(&cases(Effort::Quick)[0]));
+    }
+}

@@ -1,0 +1,313 @@
+//! A test counted on both hosts: what was sent, what arrived, how busy either host was.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use kelvin_harness::ProbeError;
+use kelvin_stats::{Burst, burst, sustained_start};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::socket_queues;
+use kelvin_wire::client::{CountedSocket, RunningTest};
+use kelvin_wire::cpu_usage::{CpuUsage, CpuUsageMeter, ThreadClocks};
+use kelvin_wire::message::{TestCounts, TestDirection};
+
+use super::probe_error;
+use crate::net::link::Link;
+use crate::net::steady_state::{per_second, wait_for_level};
+
+/// Shortest time between two counts of a figure: the burst that a shaper saves up while its sender waits for a CPU, some 10 ms
+/// of bytes, is a small share of it.
+const MIN_WINDOW: Duration = Duration::from_millis(200);
+/// Bytes of each stream that a window holds at least, for up to so long: what arrived before the window behind a segment that was lost counts
+/// in it once that one is there, which is up to what the queue before the link holds, most often a tenth of a megabyte.
+const MIN_STREAM_BYTES: f64 = 1e6;
+const MAX_WINDOW: Duration = Duration::from_secs(1);
+/// The same while the rate still rises or falls, and the most of these.
+const SETTLE_WINDOW: Duration = Duration::from_millis(50);
+const MAX_SETTLE_WINDOWS: u32 = 10;
+/// Fewest windows of a round, which is made longer for them, where no other number is given.
+pub(super) const MIN_WINDOWS: u32 = 2;
+/// Windows that a fall of the rate must last, so that it is none of a single window.
+const MIN_WINDOWS_AFTER_FALL: usize = 2;
+/// Windows that are added at most, where the rate falls: two seconds, within which most buckets of shapers are empty.
+const MAX_ADDED_WINDOWS: usize = 10;
+
+/// Shared by the threads that send or receive and the one that watches.
+#[derive(Debug, Default)]
+pub(super) struct TransferState {
+    /// That they are to end.
+    pub is_over: AtomicBool,
+    /// Bytes handed to the kernel.
+    pub bytes: AtomicU64,
+    /// The threads.
+    pub threads: ThreadClocks,
+}
+
+impl TransferState {
+    /// Counts bytes.
+    pub(super) fn add_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// What was known at the end of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RateWindow {
+    /// The agent's counts, and how busy its host was in this window.
+    pub counted: TestCounts,
+    /// Bytes sent by then, by the sender's count.
+    pub sent: u64,
+    /// Bytes that arrived by then, by the receiver's count, and the nanoseconds of its clock.
+    pub arrived: u64,
+    pub at: u64,
+    /// How busy this host was in this window.
+    pub here: CpuUsage,
+}
+
+impl RateWindow {
+    /// Bytes per second that arrived since an earlier one.
+    pub(super) fn rate_since(&self, earlier: &Self) -> f64 {
+        per_second(self.arrived - earlier.arrived, self.at - earlier.at)
+    }
+
+    /// Bytes per second that were sent since an earlier one.
+    pub(super) fn sent_since(&self, earlier: &Self) -> f64 {
+        per_second(self.sent - earlier.sent, self.at - earlier.at)
+    }
+}
+
+/// A running test.
+pub(super) struct RateWatch<'a, 'client, S> {
+    test: &'a mut RunningTest<'client, S>,
+    moving: &'a TransferState,
+    direction: TestDirection,
+    /// The streams, whose bytes have arrived here when the kernel has them: a thread that waits for a CPU and then reads what has gathered
+    /// would show more than the network carries.
+    streams: &'a [Link],
+    watch: CpuUsageMeter<'a>,
+    /// When it began, by the clock of the end that counts.
+    begun: u64,
+}
+
+/// The windows over which the rate was sustained, the first of which ends where they begin.
+#[derive(Debug)]
+pub(super) struct SustainedWindows {
+    pub windows: Vec<RateWindow>,
+    /// What came before, beyond that rate: the burst of a token bucket.
+    pub burst: Option<Burst>,
+}
+
+impl SustainedWindows {
+    /// Of windows of a test that began at this time.
+    fn from_windows(mut windows: Vec<RateWindow>, begun: u64) -> Self {
+        windows.drain(..sustained_start(&rates(&windows)));
+        let burst = windows.first().zip(windows.last()).and_then(|(first, last)| {
+            let seconds = first.at.saturating_sub(begun) as f64 / 1e9;
+            burst(first.arrived as f64, seconds, last.rate_since(first))
+        });
+        Self { windows, burst }
+    }
+}
+
+/// The length of a window of so many streams at this rate of all of them.
+fn window_length(streams: usize, rate: f64) -> Duration {
+    // One stream alone waits for what it lost and then has all of it.
+    let needed = if streams > 1 { streams as f64 * MIN_STREAM_BYTES / rate.max(1.0) } else { 0.0 };
+    Duration::from_secs_f64(needed.min(MAX_WINDOW.as_secs_f64())).max(MIN_WINDOW)
+}
+
+/// Bytes a second that arrived, window by window.
+pub(super) fn rates(windows: &[RateWindow]) -> Vec<f64> {
+    windows.windows(2).map(|pair| pair[1].rate_since(&pair[0])).collect()
+}
+
+/// Whether these rates are enough, so many of which are wanted: all of one level, or enough after a fall.
+fn are_enough(rates: &[f64], wanted: usize) -> bool {
+    let fallen = sustained_start(rates);
+    let needed = if fallen > 0 { wanted.max(MIN_WINDOWS_AFTER_FALL) } else { wanted };
+    rates.len() >= fallen + needed || rates.len() >= wanted + MAX_ADDED_WINDOWS
+}
+
+/// A burst in words.
+pub(super) fn describe_burst(burst: &Burst) -> String {
+    format!(
+        "a burst of {:.2} MB came first, at {:.1} MB/s on average: a token bucket, of that size if it was full",
+        burst.size / 1e6,
+        burst.rate / 1e6
+    )
+}
+
+impl<'a, 'client, S: CountedSocket> RateWatch<'a, 'client, S> {
+    /// Begins now.
+    pub(super) fn start(
+        test: &'a mut RunningTest<'client, S>,
+        moving: &'a TransferState,
+        direction: TestDirection,
+        streams: &'a [Link],
+    ) -> Self {
+        // The agent counts from the beginning of the test.
+        let begun = match direction {
+            TestDirection::ToAgent => 0,
+            TestDirection::FromAgent => monotonic(),
+        };
+        Self { test, moving, direction, streams, watch: CpuUsageMeter::start(&moving.threads), begun }
+    }
+
+    /// The counts by now.
+    pub(super) fn count_window(&mut self) -> Result<RateWindow, ProbeError> {
+        let counted = self.test.counts().map_err(probe_error)?;
+        let (sent, arrived, at) = match self.direction {
+            TestDirection::ToAgent => (self.moving.bytes.load(Ordering::Relaxed), counted.bytes, counted.at),
+            TestDirection::FromAgent => (counted.bytes, received_bytes(self.streams)?, monotonic()),
+        };
+        Ok(RateWindow { counted, sent, arrived, at, here: self.watch.sample() })
+    }
+
+    /// Waits until the rate neither rises nor falls; the counts by then.
+    pub(super) fn settle(&mut self) -> Result<RateWindow, ProbeError> {
+        Ok(self.settle_with_rate()?.0)
+    }
+
+    /// The same with the rate by then.
+    fn settle_with_rate(&mut self) -> Result<(RateWindow, f64), ProbeError> {
+        let (mut last, mut rate) = (self.count_window()?, 0.0);
+        wait_for_level(MAX_SETTLE_WINDOWS, || {
+            std::thread::sleep(SETTLE_WINDOW);
+            let before = std::mem::replace(&mut last, self.count_window()?);
+            rate = last.rate_since(&before);
+            Ok(rate)
+        })?;
+        Ok((last, rate))
+    }
+
+    /// The counts when the rate had settled, and at the end of each window after that, of which there are so many at least. Where the
+    /// rate falls in between, only those after the fall: what came before was the burst of a token bucket.
+    pub(super) fn measure_windows(&mut self, slice: Duration, fewest: u32) -> Result<SustainedWindows, ProbeError> {
+        let wanted = ((slice.as_secs_f64() / MIN_WINDOW.as_secs_f64()) as usize).max(fewest as usize);
+        let (first, rate) = self.settle_with_rate()?;
+        let (mut windows, length) = (vec![first], window_length(self.streams.len(), rate));
+        while !are_enough(&rates(&windows), wanted) {
+            std::thread::sleep(length);
+            windows.push(self.count_window()?);
+        }
+        Ok(SustainedWindows::from_windows(windows, self.begun))
+    }
+}
+
+/// Bytes that have arrived by streams.
+fn received_bytes(streams: &[Link]) -> Result<u64, ProbeError> {
+    let of = |link: &Link| match link {
+        Link::Tcp(stream) => socket_queues::received_bytes(stream).map_err(|error| ProbeError::fail(error.to_string())),
+        _ => Err(ProbeError::fail("the agent sends over TCP")),
+    };
+    streams.iter().map(of).sum()
+}
+
+/// How busy either host was in the windows after the first one: here, and at the agent.
+pub(super) fn host_busy_shares(windows: &[RateWindow]) -> Option<[CpuUsage; 2]> {
+    let after = windows.get(1..)?;
+    let here: Vec<CpuUsage> = after.iter().map(|window| window.here).collect();
+    let there: Vec<CpuUsage> = after.iter().map(|window| window.counted.busy).collect();
+    Some([CpuUsage::median(&here)?, CpuUsage::median(&there)?])
+}
+
+/// The same in words, which name a limit.
+pub(super) fn describe_busy([here, there]: &[CpuUsage; 2]) -> String {
+    let limit = match (here.is_cpu_bound(), there.is_cpu_bound()) {
+        (false, false) => "",
+        (true, false) => ": CPU-limited by this host",
+        (false, true) => ": CPU-limited by the agent's host",
+        (true, true) => ": CPU-limited by both hosts",
+    };
+    format!("here {here}; at the agent {there}{limit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_wire::cpu_usage::BusiestCpu;
+
+    use super::*;
+
+    fn busy_by(busiest: f64, share: f64) -> CpuUsage {
+        CpuUsage { busiest, threads: busiest, cpu: Some(BusiestCpu { number: 1, share, interrupts: 0.0 }) }
+    }
+
+    #[test]
+    fn rate_uses_receiver_clock() {
+        let of = |arrived, sent, at| RateWindow {
+            arrived,
+            at,
+            sent,
+            counted: TestCounts::default(),
+            here: CpuUsage::default(),
+        };
+        let (from, to) = (of(1000, 1500, 5), of(3000, 5500, 1_000_000_005));
+        assert_eq!((to.rate_since(&from), to.sent_since(&from)), (2000.0, 4000.0));
+    }
+
+    #[test]
+    fn windows_before_fall_are_a_burst() {
+        // Of 4 MB beyond 5 MB/s, at 25 MB/s: 0.2 s; windows of 0.1 s by a clock that was at 7 when it began.
+        let of = |tenths: u64| RateWindow {
+            arrived: if tenths <= 2 { tenths * 2_500_000 } else { 4_000_000 + tenths * 500_000 },
+            at: 7 + tenths * 100_000_000,
+            sent: 0,
+            counted: TestCounts::default(),
+            here: CpuUsage::default(),
+        };
+        let bucket = SustainedWindows::from_windows((0..=6).map(of).collect(), 7);
+        assert_eq!((bucket.windows.len(), bucket.windows[0].at), (5, 200_000_007));
+        let burst = bucket.burst.unwrap();
+        assert!((burst.size - 4e6).abs() < 1.0 && (burst.rate - 25e6).abs() < 1.0, "{burst:?}");
+        assert!(describe_burst(&burst).starts_with("a burst of 4.00 MB came first, at 25.0 MB/s on average"));
+        let after = SustainedWindows::from_windows((3..=6).map(of).collect(), 0);
+        assert_eq!(after.windows.len(), 4);
+        let even = SustainedWindows::from_windows((0..=2).map(of).collect(), 7);
+        assert!(even.windows.len() == 3 && even.burst.is_none(), "{even:?}");
+        assert!(SustainedWindows::from_windows(Vec::new(), 0).burst.is_none());
+    }
+
+    #[test]
+    fn window_holds_megabyte_per_stream() {
+        assert_eq!(window_length(4, 4.4e6), Duration::from_secs_f64(4.0 / 4.4));
+        assert_eq!([window_length(1, 4.4e6), window_length(4, 50e6), window_length(0, 0.0)], [MIN_WINDOW; 3]);
+        assert_eq!([window_length(4, 1e6), window_length(2, 0.0)], [MAX_WINDOW; 2]);
+    }
+
+    #[test]
+    fn windows_extend_until_fall_is_certain() {
+        assert!(are_enough(&[10.0, 10.0], 2) && !are_enough(&[10.0], 2));
+        assert!(!are_enough(&[50.0, 10.0], 2) && are_enough(&[50.0, 10.0, 10.0], 2));
+        assert!(are_enough(&[10.0], 1) && !are_enough(&[50.0, 10.0], 1), "one window is no level");
+        assert!(are_enough(&[10.0, 7.0, 10.0], 2), "a dip");
+        let ever_less: Vec<f64> = (0..12).map(|power| 0.5_f64.powi(power)).collect();
+        assert!(are_enough(&ever_less, 2) && !are_enough(&ever_less[..11], 2), "no level at all");
+    }
+
+    #[test]
+    fn limiting_host_is_named() {
+        let (idle, full) = (busy_by(0.2, 0.3), busy_by(0.99, 1.0));
+        assert_eq!(
+            describe_busy(&[idle, full]),
+            "here its busiest thread took 20 % of a CPU and CPU 1 was 30 % busy; at the agent its busiest thread took 99 % of \
+             a CPU and CPU 1 was 100 % busy: CPU-limited by the agent's host"
+        );
+        assert!(describe_busy(&[full, idle]).ends_with(": CPU-limited by this host"));
+        assert!(describe_busy(&[full, full]).ends_with(": CPU-limited by both hosts"));
+        assert!(!describe_busy(&[idle, idle]).contains("limited"));
+    }
+
+    #[test]
+    fn first_window_ends_the_rise() {
+        let of = |here, there| RateWindow {
+            counted: TestCounts { busy: busy_by(there, there), ..TestCounts::default() },
+            sent: 0,
+            arrived: 0,
+            at: 0,
+            here: busy_by(here, here),
+        };
+        let windows = [of(1.0, 1.0), of(0.2, 0.5), of(0.3, 0.6), of(0.4, 0.7)];
+        assert_eq!(host_busy_shares(&windows), Some([busy_by(0.3, 0.3), busy_by(0.6, 0.6)]));
+        assert_eq!((host_busy_shares(&windows[..1]), host_busy_shares(&[])), (None, None));
+    }
+}

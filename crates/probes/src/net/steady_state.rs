@@ -1,0 +1,82 @@
+//! When the rate of a stream no longer rises, so that slow start and growing buffers can be left out, and when it no longer falls either,
+//! so that the burst of a token bucket can.
+
+use kelvin_harness::ProbeError;
+
+/// A rate that is above the one before it by at most this share has settled,
+const MAX_RISE: f64 = 0.05;
+/// and has not fallen below it by more than this one: a burst is over then.
+const MAX_FALL: f64 = 0.2;
+
+/// Bytes per second.
+pub(super) fn per_second(bytes: u64, nanoseconds: u64) -> f64 {
+    bytes as f64 * 1e9 / nanoseconds.max(1) as f64
+}
+
+/// Measures the rate in successive windows until one is neither above the one before it nor far below; at most so many.
+///
+/// # Errors
+/// An error of a measurement.
+pub(super) fn wait_for_level(most: u32, next_rate: impl FnMut() -> Result<f64, ProbeError>) -> Result<(), ProbeError> {
+    wait_until(most, next_rate, |before, rate| (before * (1.0 - MAX_FALL)..=before * (1.0 + MAX_RISE)).contains(&rate))
+}
+
+/// Measures the rate in successive windows until one is no longer above the one before it; at most so many.
+///
+/// # Errors
+/// An error of a measurement.
+pub(super) fn wait_for_peak(most: u32, next_rate: impl FnMut() -> Result<f64, ProbeError>) -> Result<(), ProbeError> {
+    wait_until(most, next_rate, |before, rate| rate > 0.0 && rate <= before * (1.0 + MAX_RISE))
+}
+
+fn wait_until(
+    most: u32,
+    mut next_rate: impl FnMut() -> Result<f64, ProbeError>,
+    is_settled: impl Fn(f64, f64) -> bool,
+) -> Result<(), ProbeError> {
+    let mut before = 0.0;
+    for _ in 0..most {
+        let rate = next_rate()?;
+        if before > 0.0 && is_settled(before, rate) {
+            return Ok(());
+        }
+        before = rate;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows_until_settled(most: u32, rates: &[f64]) -> usize {
+        let mut left = rates.iter().copied();
+        wait_for_peak(most, || left.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
+        rates.len() - left.count()
+    }
+
+    #[test]
+    fn level_begins_at_steady_rate() {
+        let looks = |rates: &[f64]| {
+            let mut left = rates.iter().copied();
+            wait_for_level(10, || left.next().ok_or_else(|| ProbeError::fail("one look too many"))).unwrap();
+            rates.len() - left.count()
+        };
+        assert_eq!(looks(&[50.0, 12.0, 5.0, 5.1, 1.0]), 4, "a burst");
+        assert_eq!(looks(&[1.0, 2.0, 4.0, 3.9, 1.0]), 4, "a slow beginning");
+        assert_eq!(looks(&[10.0, 8.1, 1.0]), 2, "noise");
+    }
+
+    #[test]
+    fn settling_ends_at_peak_or_limit() {
+        assert_eq!(windows_until_settled(10, &[0.0, 0.0, 10.0, 20.0, 40.0, 41.0, 80.0]), 6);
+        assert_eq!(windows_until_settled(10, &[10.0, 5.0, 1.0]), 2);
+        assert_eq!(
+            windows_until_settled(10, &[10.0, 0.0, 10.0, 10.0]),
+            4,
+            "a stream that stood still for a while has not settled"
+        );
+        assert_eq!(windows_until_settled(3, &[1.0, 2.0, 4.0, 8.0]), 3);
+        assert!(wait_for_peak(2, || Err(ProbeError::fail("no agent"))).is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! The cost to a sender of waking the receiver, which sleeps on another CPU.
+//!
+//! The call alone. It must not be taken for the time until the receiver runs.
+
+use kelvin_catalogue::net::{STACK_TCP, WAKE_TCP};
+use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+
+use super::echo::EchoClient;
+use super::link::Protocol;
+use super::message_sizes::SMALL_MESSAGE;
+use super::rtt::WakeCost;
+use super::stack::message_case;
+use crate::os::switch::cross_cpu;
+use crate::os::switch::pipe::PROCESS_SWITCH;
+use crate::prediction_builder::PredictionBuilder;
+
+pub(super) static PROBE: Probe = Probe {
+    id: WAKE_TCP.id.as_str(),
+    summary: "A send over TCP that wakes its receiver on another CPU",
+    kind: ProbeKind::Measure,
+    method: Method {
+        how: "Round trips of 64 bytes between two processes, each on its own CPU, as in net.rtt.tcp with \
+              placement=two_cpus; only the send call is timed. The receiver sleeps by then: the sender itself had to \
+              be woken for the last answer. The call carries the packet through the stack to the receiver's socket, as \
+              any send does, and issues a remote wake-up; in a virtual machine the hypervisor delivers that, and the \
+              sender waits for it.",
+        prediction: "Half of net.stack.tcp, which sends and receives and wakes nobody, and half of a wake-up (os.switch.cross_cpu \
+                     over pipes less the pipe's own calls): the waker's half, from which the interrupt leaves, the other being \
+                     the sleeper's, where it arrives. Predictions of connecting and closing rest on it.",
+        not_for: "The time until the receiver runs (net.rtt.tcp); a send on one CPU, where waking only queues the \
+                  receiver, which may get the CPU within the call.",
+        pitfalls: &[
+            "A receiver still awake because messages follow each other too fast: the call then wakes nobody. One \
+             message is in flight at a time.",
+            "A figure of bare metal applied to a virtual machine: a remote wake-up is an instruction or two on one, \
+             and may trap into the hypervisor on the other.",
+        ],
+        sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
+    },
+    metrics: &[&WAKE_TCP],
+    inputs: &[STACK_TCP.id.as_str(), cross_cpu::METRIC.id.as_str(), PROCESS_SWITCH.id.as_str()],
+    cases: |_, _| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    let cpu = bench.partner_cpu()?;
+    let mut echo = EchoClient::start(Protocol::Tcp, SMALL_MESSAGE as usize, cpu)?;
+    let proof = echo.warm_up_and_prove(bench, cpu)?;
+    bench.note(proof);
+    bench.time_back_to_back([&WAKE_TCP], |clock| Ok([echo.time_send(clock)?]))?;
+    echo.finish()
+}
+
+fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    let stack = facts.measured(&STACK_TCP, &message_case(SMALL_MESSAGE))?;
+    let waking = WakeCost::cross_cpu(facts)?;
+    let value = stack.value / 2.0 + waking.nanoseconds / 2.0;
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, waking.factor)
+        .formula("half of stack and wake", format!("half of {} + half of {}", stack.name, waking.name))
+        .input(stack.clone());
+    Ok(predicting.inputs(waking.inputs).build_with(format!(
+        "({:.0} ns {} + {:.0} ns {}) / 2 = {value:.0} ns",
+        stack.value, stack.name, waking.nanoseconds, waking.name
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::switch::pipe::PROCESS_OWN;
+    use crate::testing::with_facts;
+
+    #[test]
+    fn sender_pays_half_of_stack_and_wake() {
+        let known = [
+            (STACK_TCP.id.as_str(), Some(1400.0)),
+            (cross_cpu::METRIC.id.as_str(), Some(4300.0)),
+            (PROCESS_OWN.id.as_str(), Some(300.0)),
+        ];
+        with_facts(&known, |facts| {
+            assert_eq!(predict(facts, &WAKE_TCP, &Case::new()).unwrap().value, 2700.0);
+        });
+        with_facts(&known[..1], |facts| assert!(predict(facts, &WAKE_TCP, &Case::new()).is_err()));
+    }
+}

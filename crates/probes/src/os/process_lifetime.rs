@@ -1,0 +1,87 @@
+//! Shared by the process probes: the programs that they start, and the loop.
+
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_model::Metric;
+use kelvin_sys::fork_image::{self, ForkCopy, SmallImage};
+use kelvin_sys::process::{Child, SpawnProgram};
+
+/// Possible paths of the distribution's `true`.
+pub(crate) const TRUE_PROGRAMS: [SpawnProgram; 2] =
+    [SpawnProgram::new(c"/bin/true", [None, None]), SpawnProgram::new(c"/usr/bin/true", [None, None])];
+
+/// The shell told to run `true`.
+pub(crate) const SHELL_TRUE_PROGRAMS: [SpawnProgram; 2] = [
+    SpawnProgram::new(c"/bin/sh", [Some(c"-c"), Some(c"/bin/true")]),
+    SpawnProgram::new(c"/bin/sh", [Some(c"-c"), Some(c"/usr/bin/true")]),
+];
+
+/// The path of `true` on this machine, as an index into [`TRUE_PROGRAMS`] and [`SHELL_TRUE_PROGRAMS`].
+pub(crate) fn true_program_index() -> Result<usize, ProbeError> {
+    TRUE_PROGRAMS
+        .iter()
+        .position(SpawnProgram::is_executable)
+        .ok_or_else(|| ProbeError::skip("needs /bin/true or /usr/bin/true, and there is neither"))
+}
+
+/// Times processes one by one: from before the child is created until it is reaped; it must have succeeded.
+pub(crate) fn time_lifetimes(
+    bench: &mut Bench<'_>,
+    metric: &Metric,
+    mut make: impl FnMut() -> kelvin_sys::Result<Child>,
+) -> Result<(), ProbeError> {
+    bench.time_each([metric], |clock| {
+        let begun = clock.start();
+        make()?.wait_for_success()?;
+        Ok([clock.stop().wrapping_sub(begun)])
+    })
+}
+
+/// The same from a process whose forkable image is that of a small C program.
+pub(crate) fn time_lifetimes_from_small_image(
+    bench: &mut Bench<'_>,
+    metric: &Metric,
+    make: impl FnMut() -> kelvin_sys::Result<Child>,
+) -> Result<(), ProbeError> {
+    let _image = shrink_fork_image(bench)?;
+    time_lifetimes(bench, metric, make)
+}
+
+/// Shrinks the image that fork copies until the result is dropped, and notes what is left. A multi-threaded process, as
+/// where kelvin is embedded, stays as it is, and the note says so.
+pub(crate) fn shrink_fork_image(bench: &mut Bench<'_>) -> Result<Option<SmallImage>, ProbeError> {
+    let threads = fork_image::thread_count()?;
+    let small = if threads == 1 { Some(SmallImage::enter()?) } else { None };
+    bench.note(describe_image(fork_image::fork_copy()?));
+    if small.is_none() {
+        bench.note(format!("degraded: with {threads} threads in the process its image cannot be shrunk"));
+    }
+    Ok(small)
+}
+
+/// The image that a fork copies, in words.
+fn describe_image(copied: ForkCopy) -> String {
+    let kibibytes = copied.resident >> 10;
+    format!("each fork copies {} mappings and the page-table entries of {kibibytes} KiB", copied.mappings)
+}
+
+/// How the image of the forking process is shrunk, for the methods of all probes that fork it.
+macro_rules! small_image_text {
+    () => {
+        "The probe's process first excludes from its children what a small dynamically linked C program would not have \
+         (MADV_DONTFORK on heap, other anonymous memory, libraries other than the C library and its loader, and code \
+         that no child runs), so that the figure does not depend on kelvin's size; a note says what is left."
+    };
+}
+pub(crate) use small_image_text;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_lists_have_same_order() {
+        assert_eq!(TRUE_PROGRAMS.len(), SHELL_TRUE_PROGRAMS.len());
+        let copied = ForkCopy { mappings: 22, resident: 300 << 10 };
+        assert_eq!(describe_image(copied), "each fork copies 22 mappings and the page-table entries of 300 KiB");
+    }
+}

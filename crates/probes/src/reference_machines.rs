@@ -1,0 +1,218 @@
+//! Machines whose figures are kept, and which metric moves with which from one machine to another.
+//!
+//! A machine is one file of `machines/`, with its facts and the figures of default runs: `kelvin other-machine` makes it from stored runs.
+//! Predictions of those machines are made anew from them, with the formulas of today.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use kelvin_catalogue::{file, mem, net, os};
+use kelvin_harness::{
+    HeadlineTable, Plan, Proxy, ProxyCases, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
+};
+use kelvin_model::{Case, Machine, Metric, Name, NoPrediction, PlannedMeasurement};
+
+static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
+    [
+        include_str!("../machines/emerald-rapids-guest.json"),
+        include_str!("../machines/intel-guest.json"),
+        include_str!("../machines/zen-4-guest.json"),
+    ]
+    .map(parse_record)
+    .into()
+});
+
+/// The machines whose figures are kept.
+pub fn reference_records() -> &'static [ReferenceRecord] {
+    &REFERENCE_RECORDS
+}
+
+/// What other machines tell of the figures that are planned.
+pub fn reference_machines(here: &Machine, plan: &[PlannedMeasurement]) -> ReferenceMachines {
+    ReferenceMachines::new(&crate::all(), reference_records(), &REFERENCE_RULES, (here, plan))
+}
+
+/// The headlines of a machine that is kept, at its own sizes or those that a default run of today would measure there.
+pub fn headline_table(machine: &ReferenceRecord) -> HeadlineTable {
+    HeadlineTable::new(machine, SizedCases::from_default_run(&crate::all(), &REFERENCE_RULES, &machine.machine))
+}
+
+/// A figure that no formula predicts from what is simpler.
+#[derive(Clone, Debug)]
+pub struct Primitive {
+    /// Its metric.
+    pub metric: &'static Metric,
+    /// The case at which it is measured.
+    pub case: Case,
+    /// Why no formula tells of it.
+    pub reason: NoPrediction,
+    /// What does the same kind of work, and is measured on other machines as here.
+    pub proxy: Option<Name>,
+    /// The same figure on other machines: their names and its values, in the metric's unit. None where it says something about a
+    /// device or a system's settings alone.
+    pub on_references: Vec<(String, f64)>,
+}
+
+/// What a plan measures and no formula predicts on a machine, whatever else is measured; in the order of the plan.
+pub fn primitive_metrics(here: &Machine, plan: &Plan) -> Vec<Primitive> {
+    let probes = crate::all();
+    let elsewhere = reference_machines(here, &plan.planned());
+    let mut reasons: HashMap<(Name, Case), NoPrediction> = plan
+        .without_formula(&probes, here)
+        .into_iter()
+        .map(|(metric, case, because)| ((metric.id, case), because))
+        .collect();
+    let rests_on_one = || NoPrediction::new("its formula rests on the published figure of one machine");
+    let mut of = |metric: &'static Metric, case: &Case| {
+        let because = reasons.remove(&(metric.id, case.clone()));
+        let because = because.or_else(|| elsewhere.prefers_proxy(metric).then(rests_on_one))?;
+        let by =
+            PROXIES.iter().find(|yardstick| yardstick.metric.id == metric.id).map(|yardstick| yardstick.scales_with);
+        // What says something of a device or of settings is not told by other machines.
+        let others = if by == Some(None) { Vec::new() } else { elsewhere.values_on_references(here, metric, case) };
+        let others = others.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let yardstick = by.flatten().map(|(metric, _)| metric.id);
+        Some(Primitive { metric, case: case.clone(), reason: because, proxy: yardstick, on_references: others })
+    };
+    let units = plan.units.iter().filter(|unit| !unit.only_input);
+    let figures = units.flat_map(|unit| unit.probe.metrics.iter().map(|metric| (*metric, &unit.case)));
+    figures.filter(|(metric, case)| metric.is_measured_at(case)).filter_map(|(metric, case)| of(metric, case)).collect()
+}
+
+const REFERENCE_RULES: ReferenceRules<'_> = ReferenceRules {
+    proxies: PROXIES,
+    sized_metrics: SIZED_METRICS,
+    part_metrics: PART_METRICS,
+    takes_all_cpus,
+    has_modes,
+};
+
+/// Bandwidth of all CPUs, or of several threads or streams at once.
+fn takes_all_cpus(metric: &Metric, case: &Case) -> bool {
+    metric.id == mem::LOADED_BANDWIDTH.id
+        || mem::MemoryCpus::of(case) == Some(mem::MemoryCpus::All)
+        || [file::THREAD_COUNT, net::STREAMS].iter().any(|axis| axis.number_in(case).is_some_and(|several| several > 1))
+}
+
+/// Increments that are handed from the store buffer to the next load: some cores do that at rename, in no time, or as if from a cache, and
+/// change between the two from one millisecond to the next.
+fn has_modes(metric: &Metric, case: &Case) -> bool {
+    metric.id == mem::FALSE_SHARING.id && mem::IncrementKind::of(case) == Some(mem::IncrementKind::NonAtomic)
+}
+
+fn parse_record(text: &str) -> ReferenceRecord {
+    match serde_json::from_str(text) {
+        Ok(machine) => machine,
+        Err(error) => panic!("a built-in machine is wrong: {error}"),
+    }
+}
+
+/// Where no formula tells: what does the same kind of work, and so moves with it.
+const PROXIES: &[Proxy] = &[
+    // Path lookup and inodes.
+    mean_ratio(&os::SYSCALL_STAT, &os::SYSCALL_FSTAT),
+    mean_ratio(&os::SYSCALL_OPEN_CLOSE, &os::SYSCALL_STAT),
+    mean_ratio(&file::ENTRY_CREATE, &file::METADATA_OPEN),
+    mean_ratio(&file::ENTRY_FREE, &file::METADATA_OPEN),
+    mean_ratio(&file::ENTRY_ADD, &file::METADATA_OPEN),
+    // Entering the kernel for a little work.
+    mean_ratio(&file::METADATA_LIST, &os::SYSCALL_READ),
+    mean_ratio(&os::SYSCALL_SELECT, &os::SYSCALL_READ),
+    mean_ratio(&os::SIGNAL_DELIVER, &os::SIGNAL_INSTALL),
+    preferred(&os::SYSCALL_READ, &os::SYSCALL_NULL),
+    // The scheduler's work for a pipe, and the pipe's.
+    preferred(&os::SWITCH_PROCESS_PIPE, &os::SWITCH_PROCESS_PIPE_CALLS),
+    preferred(&os::SWITCH_PROCESS_PIPE_ROUND_TRIP, &os::SWITCH_PROCESS_PIPE_CALLS),
+    // Address spaces.
+    mean_ratio(&os::SYSCALL_MMAP_MUNMAP, &mem::FAULT_MINOR),
+    mean_ratio(&os::PROCESS_VFORK, &os::SWITCH_PROCESS_PIPE),
+    preferred(&os::PROCESS_FORK, &os::PROCESS_VFORK),
+    preferred(&os::PROCESS_FORK_CHILD, &os::PROCESS_FORK),
+    mean_ratio(&os::PROCESS_FORK_RSS, &os::PROCESS_VFORK),
+    preferred(&os::THREAD_CREATE, &os::PROCESS_VFORK),
+    // Lines between a core and memory pass through the same buffers.
+    mean_ratio(&mem::BANDWIDTH_READ, &mem::BANDWIDTH_NTWRITE),
+    // The page cache, and a device behind it.
+    mean_ratio(&file::PAGE_WRITE, &os::SYSCALL_READ),
+    same_case(&file::READ_ORDER_P99, &file::READ_ORDER),
+    mean_ratio(&file::SYNC_WRITE, &file::PAGE_WRITE),
+    // Protocols of the local network: like path lookup, much of it is calls through tables of functions.
+    mean_ratio(&net::STACK_TCP, &os::SYSCALL_STAT),
+    same_case(&net::STACK_UDP, &net::STACK_TCP),
+    same_case(&net::STACK_UNIX, &net::STACK_TCP),
+    mean_ratio(&net::STREAM_TCP, &net::STACK_TCP),
+    mean_ratio(&net::STREAM_UDP, &net::STACK_UDP),
+    mean_ratio(&net::STREAM_UNIX, &net::STACK_UNIX),
+    same_case(&net::STREAM_TCP_RECEIVE, &net::STREAM_TCP),
+    same_case(&net::STREAM_UDP_RECEIVE, &net::STREAM_UDP),
+    same_case(&net::STREAM_UNIX_RECEIVE, &net::STREAM_UNIX),
+    mean_ratio(&net::LOADED_ROUND_TRIP, &net::RTT_TCP),
+    // Properties of this device, and of this system's settings.
+    no_proxy(&file::DEVICE_READ),
+    no_proxy(&file::DEVICE_REPEAT_READ),
+    no_proxy(&file::DEVICE_LATENCY),
+    no_proxy(&file::DEVICE_MEAN_LATENCY),
+    no_proxy(&file::DEVICE_REQUESTS),
+    no_proxy(&file::DEVICE_WRITE),
+    no_proxy(&file::DEVICE_ACCEPT_LATENCY),
+    no_proxy(&file::DEVICE_WRITE_LATENCY),
+    no_proxy(&file::READ_AHEAD),
+    no_proxy(&net::BANDWIDTH_UDP_LOST),
+    no_proxy(&net::BANDWIDTH_UDP_REORDERED),
+];
+
+/// What is measured at sizes that follow the machine's caches.
+const SIZED_METRICS: &[&Metric] = &[
+    &mem::BANDWIDTH_READ,
+    &mem::BANDWIDTH_WRITE,
+    &mem::BANDWIDTH_COPY,
+    &mem::BANDWIDTH_FILL,
+    &mem::BANDWIDTH_ZERO,
+    &mem::BANDWIDTH_NTWRITE,
+    &mem::BANDWIDTH_TRIAD,
+    &mem::BANDWIDTH_CORE_TO_CORE,
+    &mem::BANDWIDTH_MEMCPY,
+    &mem::LATENCY_PARALLEL,
+    &mem::LATENCY_STRIDE,
+    &mem::LOADED_LATENCY,
+    &mem::LOADED_BANDWIDTH,
+];
+
+/// What is measured between CPUs that the case names.
+const PART_METRICS: &[&Metric] = &[&mem::CORE_TO_CORE];
+
+const fn mean_ratio(metric: &'static Metric, by: &'static Metric) -> Proxy {
+    Proxy { metric, scales_with: Some((by, ProxyCases::AllCases)), is_preferred: false }
+}
+
+const fn same_case(metric: &'static Metric, by: &'static Metric) -> Proxy {
+    Proxy { metric, scales_with: Some((by, ProxyCases::SameCase)), is_preferred: false }
+}
+
+/// Rather than the published figure of one machine.
+const fn preferred(metric: &'static Metric, by: &'static Metric) -> Proxy {
+    Proxy { is_preferred: true, ..mean_ratio(metric, by) }
+}
+
+const fn no_proxy(metric: &'static Metric) -> Proxy {
+    Proxy { metric, scales_with: None, is_preferred: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_metric_has_one_measured_proxy() {
+        let mut met = BTreeSet::new();
+        let is_known = |metric: &Metric| {
+            reference_records().iter().any(|machine| machine.figures.iter().any(|figure| figure.metric == metric.id))
+        };
+        for Proxy { metric, scales_with: by, .. } in PROXIES {
+            assert!(met.insert(metric.id), "{} has two yardsticks", metric.id);
+            assert!(by.is_none_or(|(by, _)| by.id != metric.id && is_known(by)), "{}", metric.id);
+        }
+    }
+}

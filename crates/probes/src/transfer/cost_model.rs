@@ -1,0 +1,319 @@
+//! The expected time of a transfer from what its calls, copies and pages cost: a model of both ends, pure.
+//!
+//! Each end makes one call after another, and both work at the same time: the busier one decides. To that comes what cannot
+//! overlap: connecting, waking the receiver, and what one end does with the first segment or the other with the last.
+
+use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::raw_protocol::{ConnectionLifetime, RawReceiveOptions, RawSendOptions};
+
+use crate::memory::core_to_core::extra_line_time;
+
+/// Bytes of a full segment over loopback: the most that IP can count, less the headers of IP and TCP with timestamps.
+pub(super) const SEGMENT_BYTES: f64 = 65_483.0;
+/// Bytes that one fault maps of a file in memory (fault-around).
+const FAULT_AROUND_BYTES: f64 = 65_536.0;
+/// Either end's part of a stream whose bytes are referred to: from a quarter of it to all, which is a factor of two either way.
+const BY_REFERENCE_SHARE: f64 = 0.5;
+
+/// A cost in nanoseconds, measured at a few sizes in bytes, the smallest first. Between them it lies on straight lines; below the
+/// first it is that of the first, beyond the last it grows as before it.
+#[derive(Clone, Debug)]
+pub(super) struct CostCurve(Vec<(f64, f64)>);
+
+impl CostCurve {
+    /// Through at least two points.
+    pub(super) fn new(points: Vec<(f64, f64)>) -> Self {
+        debug_assert!(points.len() > 1 && points.is_sorted_by(|one, other| one.0 < other.0), "{points:?}");
+        Self(points)
+    }
+
+    /// The cost at so many bytes.
+    pub(super) fn cost_at(&self, bytes: f64) -> f64 {
+        let after = self.0.iter().position(|point| point.0 >= bytes).unwrap_or(self.0.len() - 1).max(1);
+        let ((left, low), (right, high)) = (self.0[after - 1], self.0[after]);
+        low + (high - low) * (bytes.max(left) - left) / (right - left)
+    }
+
+    /// The cost of all bytes of a file, so many by a call.
+    fn calls_cost(&self, bytes: f64, each: f64) -> f64 {
+        calls_cost(bytes, each, |bytes| self.cost_at(bytes))
+    }
+}
+
+/// What blocks of a long file take longer than those of a short one, whose pages the caches hold when they are used again.
+#[derive(Clone, Debug)]
+pub(super) struct LongFileCost {
+    /// Bytes of a short file, and of a long one.
+    pub lengths: [f64; 2],
+    /// By the size of the block.
+    pub more: CostCurve,
+}
+
+impl LongFileCost {
+    /// For all blocks of a file.
+    fn file_cost(&self, bytes: f64, each: f64) -> f64 {
+        let [short, long] = self.lengths;
+        ((bytes - short) / (long - short)).clamp(0.0, 1.0) * self.more.calls_cost(bytes, each)
+    }
+}
+
+/// What all bytes of a file cost, so many by a call.
+fn calls_cost(bytes: f64, each: f64, at: impl Fn(f64) -> f64) -> f64 {
+    let rest = bytes % each;
+    (bytes / each).floor() * at(each) + if rest > 0.0 { at(rest) } else { 0.0 }
+}
+
+/// What things cost one by one, in nanoseconds.
+#[derive(Clone, Debug)]
+pub(super) struct TransferCosts {
+    /// Connecting to a process that sleeps on another CPU.
+    pub connect: f64,
+    /// Connecting, and closing, where that wakes nobody: what accepting and closing take too.
+    pub reconnect: f64,
+    /// From a wake-up until the process runs on another CPU.
+    pub wake: f64,
+    /// What a send takes longer that wakes the receiver.
+    pub waking: f64,
+    /// A message and its answer between two CPUs.
+    pub round_trip: f64,
+    /// Opening a file to read it, and closing it.
+    pub open: f64,
+    /// A packet through the stack.
+    pub packet: f64,
+    /// Sending and receiving a message of so many bytes.
+    pub send: CostCurve,
+    pub receive: CostCurve,
+    /// A cache line from another CPU, which has read or written it.
+    pub line: f64,
+    /// Reading so many bytes of a file in memory by a call.
+    pub read: CostCurve,
+    /// A byte that comes from memory, where no call reads it into a buffer before.
+    pub from_memory: f64,
+    /// Mapping a window in the place of another, and the same of a window of 16 pages that were written to.
+    pub window: f64,
+    pub written_window: f64,
+    /// A fault that maps pages of a file in memory.
+    pub fault: f64,
+    /// Creating a file and closing it; a block of so many bytes written to its end, and what it takes longer for each byte by
+    /// which the file is longer than the caches.
+    pub create: f64,
+    pub block: CostCurve,
+    pub grown: LongFileCost,
+    /// A byte of a buffer that is cleared when it is made.
+    pub cleared: f64,
+    /// A new file of so many bytes written through a mapping, from its creation to its end, and the window of that.
+    pub mapped: CostCurve,
+    pub mapped_window: f64,
+    /// A byte of a stream that is sent by reference, or without a copy, if it is: what sending and receiving it take together, at most.
+    pub referred: Option<f64>,
+    /// What a request of a ring takes longer than a call, if there is a ring.
+    pub request: Option<f64>,
+}
+
+/// What is transferred, and how.
+#[derive(Clone, Debug)]
+pub(super) struct TransferShape<'a> {
+    /// Bytes of each file.
+    pub lengths: &'a [u64],
+    pub sending: &'a RawSendOptions,
+    pub receiving: &'a RawReceiveOptions,
+}
+
+/// The expected times of a transfer, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ExpectedTransfer {
+    /// What the sender does, and the receiver.
+    pub sender: f64,
+    pub receiver: f64,
+    /// How often the sender wakes the receiver within the stream, because that is the faster of the two.
+    pub wakes: f64,
+    /// What does not overlap.
+    pub alone: f64,
+    /// All.
+    pub time: f64,
+}
+
+impl TransferCosts {
+    /// How long a call that copies so many bytes waits for lines from the other CPU.
+    fn cross_cpu_time(&self, bytes: f64) -> f64 {
+        self.line + extra_line_time(self.line, bytes)
+    }
+
+    /// Either end's part of a byte that is sent by reference, or without a copy.
+    fn by_reference_time(&self) -> f64 {
+        BY_REFERENCE_SHARE * self.referred.unwrap_or(0.0)
+    }
+
+    /// From the connection until the receiver may take what the sender sends: both make their buffers meanwhile, and a receiver that
+    /// is ready first sleeps again.
+    fn setup_time(&self, sender: usize, receiver: usize) -> f64 {
+        let [sender, receiver] = [sender, receiver].map(|bytes| bytes as f64 * self.cleared);
+        if sender > self.wake + receiver { sender + self.wake } else { self.wake + receiver }
+    }
+}
+
+impl TransferShape<'_> {
+    /// The expected times.
+    pub(super) fn expected_transfer(&self, costs: &TransferCosts) -> ExpectedTransfer {
+        let lengths = || self.lengths.iter().map(|&bytes| bytes as f64);
+        let files = self.lengths.len() as f64;
+        let reconnecting = if self.sending.connection == ConnectionLifetime::PerFile { costs.reconnect } else { 0.0 };
+        let again = reconnecting * (files - 1.0);
+        let sender = lengths().map(|bytes| sender_time(&self.sending.setup, bytes, costs)).sum::<f64>() + again;
+        let lines = lengths().map(|bytes| line_transfer_time(&self.sending.setup, bytes, costs)).sum::<f64>();
+        let received =
+            |bytes| receiver_time(&self.receiving.setup, bytes, costs) + bytes * self.arrival_copy_time(costs);
+        let receiver = lengths().map(received).sum::<f64>() + again;
+        // A sender that is ahead waits with its buffer full, so that a page comes back to it long after the other CPU has read it: no
+        // cache of that CPU holds its lines any more.
+        let sender = if sender + lines > receiver { sender + lines } else { sender };
+        let segments = lengths().map(|bytes| (bytes / SEGMENT_BYTES).ceil().max(1.0)).sum::<f64>();
+        let (each_sent, each_received) = (sender / segments, receiver / segments);
+        // A receiver that is faster sleeps when it has all that there is; while it is being woken, more arrives.
+        let wakes = segments * ((each_sent - each_received) / costs.wake).clamp(0.0, 1.0);
+        let sender = sender + wakes * costs.waking;
+        // With replies nothing of a file overlaps the next one.
+        let turns = if self.sending.reply { files } else { 1.0 };
+        let between = if self.sending.reply { files * costs.round_trip } else { 0.0 };
+        let first_or_last = if sender > receiver { each_received } else { each_sent };
+        let ready = costs.setup_time(self.sending.setup.memory_bytes(), self.receiving.setup.memory_bytes());
+        let alone = costs.connect + ready + turns * first_or_last + between;
+        ExpectedTransfer { sender, receiver, wakes, alone, time: alone + sender.max(receiver) }
+    }
+
+    /// What a byte costs the receiver beside its own calls: over loopback the kernel copies what is sent without a copy when it
+    /// arrives (skb_orphan_frags_rx), which the sender's call does, or the receiver's that acknowledges and so has the next segment
+    /// delivered.
+    fn arrival_copy_time(&self, costs: &TransferCosts) -> f64 {
+        if self.sending.setup.method == SendMethod::ZeroCopy { costs.by_reference_time() } else { 0.0 }
+    }
+
+    /// System calls of the sender as its path counts them, where its method fixes them.
+    pub(super) fn sender_calls(&self) -> Option<f64> {
+        let SendSetup { method, mode, buffer, window, .. } = self.sending.setup;
+        let (framing, per_file) = (1.0, if self.sending.reply { 2.0 } else { 1.0 });
+        let of_file = |bytes: u64| match method {
+            SendMethod::ReadWrite => Some(2.0 * call_count(bytes, buffer)),
+            SendMethod::Mmap => Some(3.0 * call_count(bytes, window * kelvin_sys::mapping::page_bytes())),
+            SendMethod::Sendfile => Some(call_count(bytes, buffer)),
+            SendMethod::Splice | SendMethod::ZeroCopy | SendMethod::Uring => None,
+        };
+        let calls = self.lengths.iter().map(|&bytes| of_file(bytes)).sum::<Option<f64>>()?;
+        (mode == Mode::Blocking).then_some(framing + per_file * self.lengths.len() as f64 + calls)
+    }
+
+    /// Fewest and most system calls of the receiver, where its method bounds them: a call that finds less than it asks for, at the
+    /// end of a segment, leaves the rest to another. One that asks for more of a long
+    /// file than a sender sends at a time finds what has arrived.
+    pub(super) fn receiver_calls(&self) -> Option<(f64, f64)> {
+        let ReceiveSetup { method, mode, buffer, window, .. } = self.receiving.setup;
+        let asked = if method == ReceiveMethod::Mmap { window * kelvin_sys::mapping::page_bytes() } else { buffer };
+        let SendSetup { method: sent_by, buffer: sent, .. } = self.sending.setup;
+        let is_long = self.lengths.iter().any(|&bytes| bytes as f64 > SEGMENT_BYTES);
+        if is_long && sent_by != SendMethod::Mmap && sent < asked && (sent as f64) < SEGMENT_BYTES {
+            return None;
+        }
+        let files = self.lengths.len() as f64;
+        // Header and name; a reply; the end of each connection, but for the last, on which the end marker is read.
+        let reply = if self.sending.reply { 1.0 } else { 0.0 };
+        let ends = if self.sending.connection == ConnectionLifetime::PerFile { files - 1.0 } else { 0.0 };
+        let framing = 1.0 + (2.0 + reply) * files + ends;
+        let of_file = |bytes: u64| {
+            let segments = (bytes as f64 / SEGMENT_BYTES).ceil();
+            match method {
+                ReceiveMethod::ReadWrite => {
+                    let calls = 2.0 * call_count(bytes, buffer);
+                    Some((calls, calls + 2.0 * segments))
+                }
+                ReceiveMethod::Mmap => {
+                    // Its length, a mapping, advice on it, and a receive.
+                    let calls = 4.0 * call_count(bytes, window * kelvin_sys::mapping::page_bytes());
+                    Some((calls, calls + segments))
+                }
+                ReceiveMethod::Splice | ReceiveMethod::Uring => None,
+            }
+        };
+        let both = |sum: (f64, f64), more: (f64, f64)| (sum.0 + more.0, sum.1 + more.1);
+        let of_files = self.lengths.iter().map(|&bytes| of_file(bytes));
+        let calls = of_files.collect::<Option<Vec<_>>>()?.into_iter().fold((framing, framing), both);
+        (mode == Mode::Blocking).then_some(calls)
+    }
+
+    /// Fewest and most faults of the sender, if it maps files: one for what a window shows, or one for each 16 pages of it.
+    pub(super) fn sender_faults(&self) -> Option<(f64, f64)> {
+        let SendSetup { method, window, .. } = self.sending.setup;
+        let window = window * kelvin_sys::mapping::page_bytes();
+        let windows = || self.lengths.iter().map(move |&bytes| call_count(bytes, window)).sum::<f64>();
+        let most = self.lengths.iter().map(|&bytes| call_count(bytes, FAULT_AROUND_BYTES as usize)).sum::<f64>();
+        (method == SendMethod::Mmap).then(|| (windows().min(most), most))
+    }
+
+    /// Pages of the receiver's mappings, if it maps files: each is written to for the first time.
+    pub(super) fn receiver_pages(&self) -> Option<f64> {
+        let pages = || self.lengths.iter().map(|&bytes| call_count(bytes, kelvin_sys::mapping::page_bytes())).sum();
+        (self.receiving.setup.method == ReceiveMethod::Mmap).then(pages)
+    }
+}
+
+/// How many parts of so many bytes there are.
+fn call_count(bytes: u64, each: usize) -> f64 {
+    bytes.div_ceil(each as u64) as f64
+}
+
+/// What the sender does for a file of so many bytes.
+fn sender_time(setup: &SendSetup, bytes: f64, costs: &TransferCosts) -> f64 {
+    let each = setup.buffer as f64;
+    let (calls, moved) = match setup.method {
+        SendMethod::ReadWrite | SendMethod::Uring => {
+            (2.0, costs.read.calls_cost(bytes, each) + costs.send.calls_cost(bytes, each))
+        }
+        SendMethod::Mmap => {
+            // The last one is mapped away.
+            let windows =
+                ((bytes / each).ceil() + 1.0) * costs.window + (bytes / FAULT_AROUND_BYTES).ceil() * costs.fault;
+            (1.0, windows + costs.send.calls_cost(bytes, each) + bytes * costs.from_memory)
+        }
+        SendMethod::Sendfile | SendMethod::Splice => (1.0, bytes * costs.by_reference_time()),
+        SendMethod::ZeroCopy => (2.0, costs.read.calls_cost(bytes, each) + bytes * costs.by_reference_time()),
+    };
+    // The header gathers with the file's bytes; the last of them leave at once.
+    costs.open + costs.send.cost_at(0.0) + costs.packet + moved + ring_request_time(calls, bytes / each, costs)
+}
+
+/// How long the sender waits for lines of its socket's buffers, which the other CPU has read before, where its calls copy into them.
+fn line_transfer_time(setup: &SendSetup, bytes: f64, costs: &TransferCosts) -> f64 {
+    match setup.method {
+        SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring => {
+            calls_cost(bytes, setup.buffer as f64, |part| costs.cross_cpu_time(part))
+        }
+        SendMethod::Sendfile | SendMethod::Splice | SendMethod::ZeroCopy => 0.0,
+    }
+}
+
+/// What the receiver does for a file of so many bytes.
+fn receiver_time(setup: &ReceiveSetup, bytes: f64, costs: &TransferCosts) -> f64 {
+    let each = setup.buffer as f64;
+    let lines = calls_cost(bytes, each.min(SEGMENT_BYTES), |part| costs.cross_cpu_time(part));
+    let framing = 2.0 * costs.receive.cost_at(0.0);
+    let moved = match setup.method {
+        ReceiveMethod::Mmap => {
+            let more = (bytes / each).ceil() - (bytes / costs.mapped_window).ceil();
+            let received = costs.receive.calls_cost(bytes, each.min(SEGMENT_BYTES));
+            costs.mapped.cost_at(bytes) + more.max(0.0) * costs.written_window + received
+        }
+        // What has arrived is copied into the file, wherever it was before.
+        ReceiveMethod::ReadWrite | ReceiveMethod::Splice | ReceiveMethod::Uring => {
+            let written = costs.create + costs.block.calls_cost(bytes, each) + costs.grown.file_cost(bytes, each);
+            written + costs.receive.calls_cost(bytes, each)
+        }
+    };
+    framing + lines + moved + ring_request_time(2.0, bytes / each, costs)
+}
+
+/// What requests of a ring take longer than calls, of so many for each buffer.
+fn ring_request_time(each: f64, buffers: f64, costs: &TransferCosts) -> f64 {
+    costs.request.map_or(0.0, |more| more * each * buffers.ceil())
+}
+
+#[cfg(test)]
+mod tests;

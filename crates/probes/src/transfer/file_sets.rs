@@ -1,0 +1,139 @@
+//! The files that are transferred: of the sizes of a published study, made once a run, and what arrived compared with them.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use kelvin_catalogue::transfer::TransferFiles;
+use kelvin_file::cache::{PageCacheState, set_cache_state};
+use kelvin_file::{Target, random_data};
+use kelvin_harness::{Bench, ProbeError};
+use kelvin_sys::fs::kind;
+use kelvin_sys::mapping::{page_bytes, unwritten_pages};
+use kelvin_wire::{Hash, Hasher};
+
+use crate::room::has_room;
+
+/// Free space that the scratch directory must have, as a multiple of a set: the files, what arrives, and as much again.
+const FREE_SPACE_FACTOR: u64 = 3;
+/// Seed of the first file of a set.
+const FIRST_SEED: u64 = 500;
+
+/// The bytes of each file of a set: as equal as whole bytes allow, the longer ones first.
+pub(super) fn file_lengths(set: TransferFiles) -> Vec<u64> {
+    let (files, bytes) = set.count_and_bytes();
+    (0..files).map(|number| bytes / files + u64::from(number < bytes % files)).collect()
+}
+
+/// A set of files to be sent.
+#[derive(Debug)]
+pub(super) struct ReadyFileSet {
+    /// Where they are.
+    pub paths: Vec<PathBuf>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    digests: Vec<Hash>,
+}
+
+impl ReadyFileSet {
+    /// Finds it in the scratch directory, where the first round makes it.
+    pub(super) fn open(bench: &Bench<'_>, set: TransferFiles) -> Result<Self, ProbeError> {
+        let directory = bench.scratch().join(format!("kelvin-transfer-{}", set.name()));
+        let lengths = file_lengths(set);
+        let paths: Vec<PathBuf> = (0..lengths.len()).map(|number| directory.join(format!("file-{number}"))).collect();
+        let listed = directory.join("digests");
+        if !listed.exists() {
+            create_files(bench, &directory, &paths, &lengths)?;
+            let digests: Result<Vec<String>, ProbeError> =
+                paths.iter().map(|path| Ok(digest(path)?.to_hex().to_string())).collect();
+            fs::write(&listed, digests?.join("\n")).map_err(|error| io_failure("write", &listed, &error))?;
+        }
+        let text = fs::read_to_string(&listed).map_err(|error| io_failure("read", &listed, &error))?;
+        let digests: Result<Vec<Hash>, _> = text.lines().map(Hash::from_hex).collect();
+        let digests = digests.map_err(|_| ProbeError::fail(format!("{} does not hold digests", listed.display())))?;
+        Ok(Self { paths, bytes: lengths.iter().sum(), digests })
+    }
+
+    /// Has it in memory, or not in memory.
+    pub(super) fn set_cache_state(&self, state: PageCacheState) -> Result<(), ProbeError> {
+        let in_memory = |path| Ok::<_, ProbeError>(kind(path)?.is_in_memory());
+        for path in &self.paths {
+            if state == PageCacheState::Uncached && in_memory(path)? {
+                return Err(ProbeError::skip(
+                    "needs a scratch directory on a device: files here live in memory; choose another by --dir",
+                ));
+            }
+            let target = Target::find(path).map_err(|error| ProbeError::fail(error.to_string()))?;
+            set_cache_state(&target, state).map_err(|error| ProbeError::fail(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Compares what has arrived in a directory with it, and removes it.
+    pub(super) fn compare(&self, directory: &Path) -> Result<(), ProbeError> {
+        for (sent, expected) in self.paths.iter().zip(&self.digests) {
+            let arrived = directory.join(sent.file_name().unwrap_or_default());
+            if digest(&arrived)? != *expected {
+                return Err(ProbeError::fail(format!("{} arrived with other bytes than were sent", arrived.display())));
+            }
+            fs::remove_file(&arrived).map_err(|error| io_failure("remove", &arrived, &error))?;
+        }
+        let left = fs::read_dir(directory).map_err(|error| io_failure("read", directory, &error))?.count();
+        if left == 0 { Ok(()) } else { Err(ProbeError::fail(format!("{left} files arrived that were not sent"))) }
+    }
+
+    /// Bytes of what has arrived in a directory that have been written to its device by now.
+    pub(super) fn written_back_bytes(&self, directory: &Path) -> Result<u64, ProbeError> {
+        if kind(directory)?.is_in_memory() {
+            return Ok(0);
+        }
+        let mut written = 0;
+        for sent in &self.paths {
+            let arrived = directory.join(sent.file_name().unwrap_or_default());
+            let file = File::open(&arrived).map_err(|error| io_failure("open", &arrived, &error))?;
+            let bytes = file.metadata()?.len();
+            let unwritten = unwritten_pages(&file, bytes as usize)?.unwrap_or(0) * page_bytes() as u64;
+            written += bytes.saturating_sub(unwritten);
+        }
+        Ok(written)
+    }
+}
+
+fn create_files(bench: &Bench<'_>, directory: &Path, paths: &[PathBuf], lengths: &[u64]) -> Result<(), ProbeError> {
+    let bytes: u64 = lengths.iter().sum();
+    has_room(bench.scratch(), FREE_SPACE_FACTOR * bytes)?;
+    bench.reserve_write(bytes)?;
+    fs::create_dir_all(directory).map_err(|error| io_failure("make", directory, &error))?;
+    for (number, (path, &length)) in paths.iter().zip(lengths).enumerate() {
+        random_data::write_file(path, length, FIRST_SEED + number as u64)
+            .map_err(|error| io_failure("write", path, &error))?;
+    }
+    Ok(())
+}
+
+fn digest(path: &Path) -> Result<Hash, ProbeError> {
+    let mut hasher = Hasher::new();
+    let read = File::open(path).and_then(|file| hasher.update_reader(file).map(drop));
+    read.map_err(|error| io_failure("read", path, &error))?;
+    Ok(hasher.finalize())
+}
+
+#[cold]
+fn io_failure(doing: &str, path: &Path, error: &std::io::Error) -> ProbeError {
+    ProbeError::fail(format!("cannot {doing} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sets_have_the_published_sizes() {
+        let sum = |set| file_lengths(set).iter().sum::<u64>();
+        assert_eq!(
+            TransferFiles::ALL.iter().map(|&set| sum(set)).collect::<Vec<_>>(),
+            [24_114, 12_022_885, 364_344_508]
+        );
+        assert_eq!(file_lengths(TransferFiles::Small), [2412, 2412, 2412, 2412, 2411, 2411, 2411, 2411, 2411, 2411]);
+        assert_eq!(file_lengths(TransferFiles::Large), [182_172_254; 2]);
+    }
+}

@@ -1,0 +1,415 @@
+//! The predictions of a transfer: the unit costs of [`super::cost_model`] as this run measured them, and words for the result.
+
+use kelvin_catalogue::PairPlacement;
+use kelvin_catalogue::file::{BLOCK, DirectoryCount, ENGINES, FILES, FillMethod, METADATA_OPEN, NEW_FILE, ReadEngine};
+use kelvin_catalogue::mem::{CORE_TO_CORE, FAULT_MINOR, FaultPage};
+use kelvin_catalogue::net::{
+    self, BANDWIDTH_TCP_METHOD, CLOSE, CONNECT, MESSAGE, RTT_TCP, STACK_TCP, STREAM_TCP, STREAM_TCP_RECEIVE, WAKE_TCP,
+};
+use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SYSCALL_MMAP_MUNMAP, TokenChannel};
+use kelvin_catalogue::transfer::{
+    RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_FAULTS, SENDER_CALLS, SENDER_CPU, SENDER_FAULTS, TIME,
+};
+use kelvin_harness::PredictionInputs;
+use kelvin_model::units::value_text;
+use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_transfer::datapath::{Mode, ReceiveMethod, SendMethod};
+
+use super::cells::Cell;
+use super::cost_model::{CostCurve, ExpectedTransfer, LongFileCost, TransferCosts, TransferShape};
+use super::file_sets::file_lengths;
+use crate::file::new_file::{self, filled_case};
+use crate::memory::{core_to_core, fault};
+use crate::prediction_builder::PredictionBuilder;
+
+/// The probes that measure the costs.
+pub(super) const INPUT_METRICS: &[&str] = &[
+    CONNECT.id.as_str(),
+    SWITCH_CROSS_CPU.id.as_str(),
+    WAKE_TCP.id.as_str(),
+    RTT_TCP.id.as_str(),
+    STACK_TCP.id.as_str(),
+    STREAM_TCP.id.as_str(),
+    BANDWIDTH_TCP_METHOD.id.as_str(),
+    CORE_TO_CORE.id.as_str(),
+    FAULT_MINOR.id.as_str(),
+    SYSCALL_MMAP_MUNMAP.id.as_str(),
+    kelvin_catalogue::file::METADATA.as_str(),
+    ENGINES.id.as_str(),
+    NEW_FILE.id.as_str(),
+];
+
+/// The predicted range as a factor either way: of transfers each of whose steps is measured, of the CPU time of one end of those (of
+/// which more depends on which end does the kernel's work), and of others: methods that are
+/// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds, and a
+/// wake-up or two more make half of the time.
+const TIME_RANGE_FACTOR: f64 = 1.35;
+const CPU_RANGE_FACTOR: f64 = 1.5;
+const OTHER_RANGE_FACTOR: f64 = 2.0;
+const SHORT_NANOSECONDS: f64 = 1e6;
+const FILL_BUFFERS_TEXT: &str =
+    "Intel 64 and IA-32 Architectures Optimization Reference Manual: 10 line fill buffers, from Nehalem to Skylake";
+/// What the kernel knows of CPU time between two of its timer ticks is too little for less than some of them.
+const MIN_CPU_NANOSECONDS: f64 = 10e6;
+/// Tolerance of a count, for what is not the transfer's own: a page that is faulted in twice, an interrupted call.
+const COUNT_RANGE_FACTOR: f64 = 1.1;
+
+/// Why there is none for an end in the kernel.
+const KERNEL_END_REASON: &str = "what a call of the kernel module costs is in no lower metric";
+
+/// Message sizes of net.stream.tcp.
+const MESSAGE_SIZES: [u64; 3] = [64, 4 << 10, 64 << 10];
+/// Requests of file.engines that show the cost of a call and of a byte.
+const REQUEST_SIZES: [u64; 5] = [100, 1000, 4096, 64 << 10, 1 << 20];
+/// The request of file.engines that every run measures for all engines.
+const BETWEEN_SIZE: u64 = 10_000;
+/// The message of net.bandwidth.tcp.way that every run measures.
+const SEND_METHOD_MESSAGE: u64 = 64 << 10;
+
+/// The prediction of a metric of a cell.
+pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    let cell =
+        Cell::from_case(case).map_err(|_| NoPrediction::new(format!("there is no formula for the case {case}")))?;
+    let lengths = file_lengths(cell.set);
+    let (sending, receiving) = cell.process_ends().ok_or_else(|| NoPrediction::new(KERNEL_END_REASON))?;
+    let transfer = TransferShape { lengths: &lengths, sending, receiving };
+    if let Some(counted) = predict_count(&transfer, metric) {
+        return counted;
+    }
+    let (costs, inputs) = CostInputs::collect(facts, &transfer)?;
+    let expected = transfer.expected_transfer(&costs);
+    let bytes: u64 = lengths.iter().sum();
+    let (value, unit) = match () {
+        () if *metric == TIME => (expected.time, Unit::Nanoseconds),
+        () if *metric == RATE => (bytes as f64 * 1e9 / expected.time, Unit::BytesPerSecond),
+        () if *metric == SENDER_CPU => (check_cpu_time(expected.sender)?, Unit::Nanoseconds),
+        () if *metric == RECEIVER_CPU => (check_cpu_time(expected.receiver)?, Unit::Nanoseconds),
+        () => {
+            return Err(NoPrediction::new(
+                "when the scheduler switches, and what is written back meanwhile, is in no lower metric",
+            ));
+        }
+    };
+    let is_time = [TIME, RATE].contains(metric);
+    let (factor, name) = match is_measured_step_by_step(&transfer) && expected.time >= SHORT_NANOSECONDS {
+        true if is_time => (TIME_RANGE_FACTOR, "measured steps"),
+        true => (CPU_RANGE_FACTOR, "measured steps"),
+        false => (OTHER_RANGE_FACTOR, "other steps"),
+    };
+    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, factor)
+        .formula(name, FORMULA)
+        .source(FILL_BUFFERS_TEXT);
+    let derivation = format!("{}; {}", derivation(&expected), value_text(value, unit));
+    Ok(predicting.inputs(inputs).build_with(derivation))
+}
+
+const FORMULA: &str = "connecting + waking the receiver and clearing buffers + the longer of (sender: files x (open + packet) + calls x (read + send), or \
+                       windows + faults + bytes; and a wake for each segment where it is the slower end) and (receiver: new files \
+                       + calls x receive), either with cache lines from the other CPU + the other end's part of a segment";
+
+fn derivation(expected: &ExpectedTransfer) -> String {
+    let time = |nanoseconds| value_text(nanoseconds, Unit::Nanoseconds);
+    let ExpectedTransfer { sender, receiver, wakes, alone, time: all } = *expected;
+    format!(
+        "{} that do not overlap + the longer of {} at the sender, with {wakes:.0} wakes within the stream, and {} at the receiver = {}",
+        time(alone),
+        time(sender),
+        time(receiver),
+        time(all)
+    )
+}
+
+/// A CPU time that the kernel's accounting can show.
+fn check_cpu_time(nanoseconds: f64) -> Result<f64, NoPrediction> {
+    if nanoseconds >= MIN_CPU_NANOSECONDS {
+        return Ok(nanoseconds);
+    }
+    Err(NoPrediction::new("it is shorter than a few of the timer ticks by which the kernel accounts for CPU time"))
+}
+
+/// The prediction of a count; `None` for another metric.
+fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Result<Prediction, NoPrediction>> {
+    let unknown = "how many calls it takes is not fixed by this method in this mode";
+    let unmapped = "the method maps no file: there should be none";
+    let (range, none, formula) = match () {
+        () if *metric == SENDER_CALLS => (
+            transfer.sender_calls().map(|calls| (calls, calls)),
+            unknown,
+            "the calls of the method for the bytes of each file, and framing",
+        ),
+        () if *metric == RECEIVER_CALLS => {
+            (transfer.receiver_calls(), unknown, "the calls of the method, and more for what is left of a segment")
+        }
+        () if *metric == SENDER_FAULTS => {
+            (transfer.sender_faults(), unmapped, "between one for each window and one for each 16 pages")
+        }
+        () if *metric == RECEIVER_FAULTS => (
+            transfer.receiver_pages().map(|pages| (pages / 2.0, pages)),
+            unmapped,
+            "one for each page, or fewer where the kernel maps its neighbours too",
+        ),
+        () => return None,
+    };
+    Some(range.map(|range| count_prediction(transfer, range, formula)).ok_or_else(|| NoPrediction::new(none)))
+}
+
+/// A count between two, the one that the method fixes first.
+fn count_prediction(transfer: &TransferShape<'_>, (least, most): (f64, f64), formula: &'static str) -> Prediction {
+    let (files, bytes) = (transfer.lengths.len(), transfer.lengths.iter().sum::<u64>());
+    let value = if formula.starts_with("one") { most } else { least };
+    PredictionBuilder::with_range(
+        PredictionBasis::Derived,
+        value,
+        least - 0.5,
+        (most + 0.5).max(most * if least < most { COUNT_RANGE_FACTOR } else { 1.0 }),
+    )
+    .formula(formula, formula)
+    .constant("files", files as f64, Unit::Count, "the data set")
+    .constant("bytes", bytes as f64, Unit::Bytes, "the data set")
+    .build_with(format!("{least:.0} to {most:.0} for {files} files of {bytes} B together"))
+}
+
+/// Whether each step of both ends is measured by itself.
+fn is_measured_step_by_step(transfer: &TransferShape<'_>) -> bool {
+    let (sending, receiving) = (transfer.sending.setup, transfer.receiving.setup);
+    let is_ring = sending.mode == Mode::Uring || receiving.mode == Mode::Uring;
+    matches!(sending.method, SendMethod::ReadWrite | SendMethod::Mmap)
+        && receiving.method != ReceiveMethod::Uring
+        && !is_ring
+}
+
+/// Inputs that were asked for, each once.
+struct CostInputs<'a, 'f> {
+    facts: &'a PredictionInputs<'f>,
+    inputs: Vec<Input>,
+}
+
+impl<'a, 'f> CostInputs<'a, 'f> {
+    /// The costs that a transfer may meet, and the inputs that they rest on.
+    fn collect(
+        facts: &'a PredictionInputs<'f>,
+        transfer: &TransferShape<'_>,
+    ) -> Result<(TransferCosts, Vec<Input>), NoPrediction> {
+        let mut asked = Self { facts, inputs: Vec::new() };
+        let costs = asked.costs(transfer)?;
+        Ok((costs, asked.inputs))
+    }
+
+    fn get(&mut self, metric: &Metric, case: Case) -> Result<f64, NoPrediction> {
+        let input = self.facts.measured(metric, &case)?;
+        let value = input.value;
+        if self.inputs.iter().all(|known| known.name != input.name) {
+            self.inputs.push(input);
+        }
+        Ok(value)
+    }
+
+    fn costs(&mut self, transfer: &TransferShape<'_>) -> Result<TransferCosts, NoPrediction> {
+        let small = || Case::new().with_number(MESSAGE, MESSAGE_SIZES[0]);
+        let one_cpu = || Case::new().with_word(PairPlacement::SameCpu);
+        let send = self.message_curve(&STREAM_TCP)?;
+        let (create, block) = self.block_times()?;
+        Ok(TransferCosts {
+            connect: self.get(&CONNECT, Case::new().with_word(PairPlacement::TwoCpus))?,
+            reconnect: self.get(&CONNECT, one_cpu())? + self.get(&CLOSE, one_cpu())?,
+            wake: self.get(&SWITCH_CROSS_CPU, Case::new().with_word(TokenChannel::Futex))?,
+            waking: (self.get(&WAKE_TCP, Case::new())? - send.cost_at(0.0)).max(0.0),
+            round_trip: self.get(&RTT_TCP, small().with_word(PairPlacement::TwoCpus))?,
+            open: self.get(&METADATA_OPEN, Case::new().with_number(FILES, 1000).with_word(DirectoryCount::One))?,
+            packet: self.get(&STACK_TCP, small())?,
+            receive: self.message_curve(&STREAM_TCP_RECEIVE)?,
+            line: self.line_time()?,
+            read: self.read_curve()?,
+            from_memory: self.engine_time(ReadEngine::Mmap, BETWEEN_SIZE)? / BETWEEN_SIZE as f64,
+            window: self.get(&SYSCALL_MMAP_MUNMAP, Case::new())?,
+            fault: self.get(&FAULT_MINOR, Case::new().with_word(FaultPage::FileAround))?,
+            written_window: self.window_write_time()?,
+            grown: self.long_file_cost()?,
+            cleared: self.clearing_time()?,
+            mapped: self.mapping_curve()?,
+            mapped_window: new_file::MMAP_WINDOW as f64,
+            referred: self.by_reference_time(transfer.sending.setup.method)?,
+            request: self.request_time(transfer.sending.setup.mode)?,
+            send,
+            create,
+            block,
+        })
+    }
+
+    fn message_curve(&mut self, metric: &Metric) -> Result<CostCurve, NoPrediction> {
+        let of = |&bytes: &u64| Ok((bytes as f64, self.get(metric, Case::new().with_number(MESSAGE, bytes))?));
+        Ok(CostCurve::new(MESSAGE_SIZES.iter().map(of).collect::<Result<_, NoPrediction>>()?))
+    }
+
+    /// A line from the other CPU.
+    fn line_time(&mut self) -> Result<f64, NoPrediction> {
+        self.get(&CORE_TO_CORE, core_to_core::default_pair(self.facts.machine()))
+    }
+
+    /// A byte of a buffer that is cleared: by the kernel when it is first touched, or by the allocator when it is used again.
+    fn clearing_time(&mut self) -> Result<f64, NoPrediction> {
+        let (page, bytes) = fault::largest_anonymous_case(self.facts.machine());
+        Ok(self.get(&FAULT_MINOR, page)? / bytes as f64)
+    }
+
+    /// What each window of 64 KiB of a new file takes longer than its part of one of 1 MiB.
+    fn window_write_time(&mut self) -> Result<f64, NoPrediction> {
+        let of = |window: u64| (new_file::MIDDLE_FILE / window) as f64;
+        let small = self.new_file_time(FillMethod::MmapRandom, new_file::SMALL_MMAP_WINDOW, new_file::MIDDLE_FILE)?;
+        let large = self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, new_file::MIDDLE_FILE)?;
+        Ok((small - large).max(0.0) / (of(new_file::SMALL_MMAP_WINDOW) - of(new_file::MMAP_WINDOW)))
+    }
+
+    fn engine_time(&mut self, engine: ReadEngine, bytes: u64) -> Result<f64, NoPrediction> {
+        self.get(&ENGINES, Case::new().with_word(engine).with_number(BLOCK, bytes))
+    }
+
+    fn read_curve(&mut self) -> Result<CostCurve, NoPrediction> {
+        let of = |&bytes: &u64| Ok((bytes as f64, self.engine_time(ReadEngine::Pread, bytes)?));
+        Ok(CostCurve::new(REQUEST_SIZES.iter().map(of).collect::<Result<_, NoPrediction>>()?))
+    }
+
+    fn new_file_time(&mut self, by: FillMethod, block: u64, bytes: u64) -> Result<f64, NoPrediction> {
+        self.get(&NEW_FILE, filled_case(by, block, bytes))
+    }
+
+    /// Creating and closing a file, which is what a small one takes beyond its block; and blocks.
+    fn block_times(&mut self) -> Result<(f64, CostCurve), NoPrediction> {
+        let small = self.new_file_time(FillMethod::Write, new_file::SMALL_FILE, new_file::SMALL_FILE)?;
+        let of = |&block: &u64| {
+            let blocks = new_file::MIDDLE_FILE / block;
+            Ok((block as f64, self.new_file_time(FillMethod::Write, block, new_file::MIDDLE_FILE)? / blocks as f64))
+        };
+        let block = CostCurve::new(new_file::WRITE_BLOCKS.iter().map(of).collect::<Result<_, NoPrediction>>()?);
+        Ok(((small - block.cost_at(new_file::SMALL_FILE as f64)).max(0.0), block))
+    }
+
+    /// What blocks of a long file take longer; one of no bytes takes no longer.
+    fn long_file_cost(&mut self) -> Result<LongFileCost, NoPrediction> {
+        let mut more = vec![(0.0, 0.0)];
+        for block in new_file::LARGE_FILE_BLOCKS {
+            let mut each =
+                |bytes: u64| Ok(self.new_file_time(FillMethod::Write, block, bytes)? * block as f64 / bytes as f64);
+            let (short, long) = (each(new_file::MIDDLE_FILE)?, each(new_file::LARGE_FILE)?);
+            more.push((block as f64, (long - short).max(0.0)));
+        }
+        Ok(LongFileCost {
+            lengths: [new_file::MIDDLE_FILE, new_file::LARGE_FILE].map(|bytes| bytes as f64),
+            more: CostCurve::new(more),
+        })
+    }
+
+    fn mapping_curve(&mut self) -> Result<CostCurve, NoPrediction> {
+        let of =
+            |bytes: u64| Ok((bytes as f64, self.new_file_time(FillMethod::MmapRandom, new_file::MMAP_WINDOW, bytes)?));
+        Ok(CostCurve::new(
+            [new_file::SMALL_FILE, new_file::MIDDLE_FILE, new_file::LARGE_FILE]
+                .map(of)
+                .into_iter()
+                .collect::<Result<_, NoPrediction>>()?,
+        ))
+    }
+
+    /// A byte of a stream that is sent so, which a receiver takes too.
+    fn by_reference_time(&mut self, method: SendMethod) -> Result<Option<f64>, NoPrediction> {
+        let way = match method {
+            SendMethod::Sendfile => net::SendMethod::Sendfile,
+            SendMethod::Splice => net::SendMethod::Splice,
+            SendMethod::ZeroCopy => net::SendMethod::ZeroCopy,
+            SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Uring => return Ok(None),
+        };
+        let case =
+            Case::new().with_number(MESSAGE, SEND_METHOD_MESSAGE).with_word(way).with_word(PairPlacement::TwoCpus);
+        Ok(Some(1e9 / self.get(&BANDWIDTH_TCP_METHOD, case)?))
+    }
+
+    /// What a request of a ring takes longer than the same call.
+    fn request_time(&mut self, mode: Mode) -> Result<Option<f64>, NoPrediction> {
+        if mode != Mode::Uring {
+            return Ok(None);
+        }
+        let (ring, call) =
+            (self.engine_time(ReadEngine::Uring1, BETWEEN_SIZE)?, self.engine_time(ReadEngine::Pread, BETWEEN_SIZE)?);
+        Ok(Some((ring - call).max(0.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_catalogue::transfer::{ReceiverMethod, SENDER_SWITCHES, SenderMethod, TransferFiles, has_kernel_end};
+    use kelvin_harness::{Effort, MeasuredValue};
+    use kelvin_model::Fact;
+
+    use super::*;
+    use crate::testing::machine;
+    use crate::transfer::cells::hot_cells;
+
+    /// The cells without an end in the kernel.
+    fn of_processes(effort: Effort) -> Vec<Case> {
+        hot_cells(effort).into_iter().filter(|case| !has_kernel_end(case)).collect()
+    }
+
+    #[test]
+    fn kernel_end_has_reason_without_prediction() {
+        with_facts(|facts| {
+            for case in hot_cells(Effort::Quick).iter().filter(|case| has_kernel_end(case)) {
+                let metrics = [&TIME, &RATE, &SENDER_CPU, &SENDER_CALLS, &RECEIVER_FAULTS];
+                let none = |metric| predict(facts, metric, case).unwrap_err().0;
+                assert!(metrics.into_iter().map(none).all(|why| why.contains("kernel module")), "{case}");
+            }
+        });
+    }
+
+    /// Facts in which every time is 100 ns, and every rate 10 GB/s.
+    fn with_facts<R>(look: impl FnOnce(&PredictionInputs<'_>) -> R) -> R {
+        let mut machine = machine();
+        machine.topology.allowed = Fact::known(vec![0, 1], "a test");
+        let measured = |id: &str, _: &Case| {
+            let value = if BANDWIDTH_TCP_METHOD.id == *id { 10e9 } else { 100.0 };
+            Some(MeasuredValue { value, half_width: 0.0 })
+        };
+        look(&PredictionInputs::new(&machine, &measured))
+    }
+
+    #[test]
+    fn every_cell_has_time_and_rate() {
+        with_facts(|facts| {
+            for case in of_processes(Effort::Thorough) {
+                let [time, rate] = [&TIME, &RATE].map(|metric| predict(facts, metric, &case).unwrap());
+                let bytes: u64 = file_lengths(Cell::from_case(&case).unwrap().set).iter().sum();
+                assert!((time.value * rate.value / 1e9 / bytes as f64 - 1.0).abs() < 1e-9, "{case}");
+                let factor = time.high / time.value;
+                assert!(
+                    (factor - rate.high / rate.value).abs() < 1e-9
+                        && [TIME_RANGE_FACTOR, OTHER_RANGE_FACTOR].iter().any(|one| (factor - one).abs() < 1e-9)
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn counts_need_no_inputs() {
+        let nothing = machine();
+        let facts = PredictionInputs::new(&nothing, &|_, _| None);
+        let published = of_processes(Effort::Quick);
+        for case in &published {
+            let calls = predict(&facts, &SENDER_CALLS, case).unwrap();
+            assert_eq!((calls.value - calls.low, calls.high - calls.value), (0.5, 0.5), "{case}");
+            let is_mapped = SenderMethod::of(case) == Some(SenderMethod::Mmap);
+            let finds_what_arrived = !is_mapped
+                && ReceiverMethod::of(case) == Some(ReceiverMethod::Mmap)
+                && TransferFiles::of(case) != Some(TransferFiles::Small);
+            let received = predict(&facts, &RECEIVER_CALLS, case).map(|calls| calls.low > 0.0);
+            assert_eq!(received.ok(), (!finds_what_arrived).then_some(true), "{case}");
+            assert_eq!(predict(&facts, &SENDER_FAULTS, case).is_ok(), is_mapped, "{case}");
+            assert!(predict(&facts, &TIME, case).is_err(), "{case}");
+        }
+        with_facts(|facts| assert!(predict(facts, &SENDER_SWITCHES, &published[0]).is_err()));
+    }
+
+    #[test]
+    fn few_ticks_have_no_cpu_prediction() {
+        assert_eq!(check_cpu_time(20e6), Ok(20e6));
+        assert!(check_cpu_time(1e6).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! A wait of known length: it ends by the kernel's clock and is timed by kelvin's.
+
+use kelvin_catalogue::truth::WAIT;
+use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
+use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
+use kelvin_sys::clock::monotonic;
+
+/// Nanoseconds of one wait.
+const WAIT_NANOSECONDS: u64 = 10_000;
+
+pub(super) static PROBE: Probe = Probe {
+    id: WAIT.id.as_str(),
+    summary: "Waits of 10 us by CLOCK_MONOTONIC, timed in batches with kelvin's clock",
+    kind: ProbeKind::Truth,
+    method: super::method(
+        "Spins until CLOCK_MONOTONIC has advanced by 10 us per iteration. Deadlines count from the start of the batch, \
+         so that overshoot does not accumulate.",
+    ),
+    metrics: &[&WAIT],
+    inputs: &[],
+    cases: |_: &Machine, _: Effort| vec![Case::new()],
+    run,
+    predict,
+};
+
+fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
+    bench.time(&WAIT, |iterations| {
+        let end = monotonic() + iterations * WAIT_NANOSECONDS;
+        while monotonic() < end {}
+        Ok(())
+    })
+}
+
+fn predict(_: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
+    // A batch of at least 50 us ends at most one reading of the kernel's clock, some 50 ns, late.
+    Ok(super::known_prediction(
+        WAIT_NANOSECONDS as f64,
+        0.002,
+        Unit::Nanoseconds,
+        "10 us of CLOCK_MONOTONIC per iteration",
+    ))
+}

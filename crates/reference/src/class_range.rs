@@ -1,0 +1,159 @@
+//! Where a figure of one more machine of a class lies, by those that are known.
+//!
+//! Figures are taken as logarithms, normal within a class and between the classes of one kind of machine. A class with few members is drawn
+//! to the mean of its kind, by as much as the classes are known to differ (partial pooling; Gelman and Hill, Data Analysis Using Regression
+//! and Multilevel/Hierarchical Models, 2007, chapter 12). Both variances are estimated by their moments: that within classes from all
+//! classes with two members or more, that between them by DerSimonian and Laird's estimate (Meta-analysis in clinical trials, Controlled
+//! Clinical Trials 7, 1986). Ranges are those of Student's t.
+//!
+//! Machines measured by one method share its bias, which more of them do not average out: the bias of a class's mean is that of its
+//! methods, each weighted by its share of the members.
+
+use kelvin_model::{Case, Name};
+use kelvin_stats::{normal_quantile, t_quantile};
+
+use crate::class::{MachineClass, MetricArea};
+use crate::library::ReferenceLibrary;
+use crate::machine::{LibraryMachine, PublishedFigure};
+
+/// With fewer members a class is said to be known by few machines.
+pub const MIN_KNOWN_MEMBERS: usize = 5;
+/// Share of figures within the factor of a method.
+const METHOD_FACTOR_LEVEL: f64 = 0.9;
+/// Variance within classes where no class tells of it: a factor of 1.3 either way for one in three.
+pub(crate) const ASSUMED_WITHIN_VARIANCE: f64 = 0.07;
+/// What [`ASSUMED_WITHIN_VARIANCE`] counts for beside what is known, in degrees of freedom: two more machines.
+const ASSUMED_WITHIN_DEGREES: f64 = 2.0;
+
+/// Where a figure of one more machine of a class lies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassRange<'a> {
+    /// The members whose figure is known.
+    pub members: Vec<&'a LibraryMachine>,
+    /// Machines of the same kind, of other classes, that the range also rests on.
+    pub related: usize,
+    /// Low end, in base units of the SI.
+    pub low: f64,
+    /// Middle.
+    pub center: f64,
+    /// High end.
+    pub high: f64,
+}
+
+impl ClassRange<'_> {
+    /// Whether few machines of the class are known.
+    pub fn is_of_few_members(&self) -> bool {
+        self.members.len() < MIN_KNOWN_MEMBERS
+    }
+}
+
+/// The logarithms of one class.
+struct ClassGroup<'a> {
+    class: MachineClass,
+    members: Vec<(&'a LibraryMachine, &'a PublishedFigure)>,
+}
+
+impl ClassGroup<'_> {
+    fn member_count(&self) -> f64 {
+        self.members.len() as f64
+    }
+
+    fn mean(&self) -> f64 {
+        self.members.iter().map(|(_, row)| row.value.ln()).sum::<f64>() / self.member_count()
+    }
+
+    fn sum_of_squares(&self) -> f64 {
+        let mean = self.mean();
+        self.members.iter().map(|(_, row)| (row.value.ln() - mean).powi(2)).sum()
+    }
+
+    /// Variance of the mean that comes from methods.
+    fn bias_variance(&self) -> f64 {
+        let mut methods: Vec<(Name, Name, f64, f64)> = Vec::new();
+        for (machine, row) in &self.members {
+            let (source, method) = (machine.source.id, row.method.id);
+            match methods.iter_mut().find(|known| (known.0, known.1) == (source, method)) {
+                Some(known) => known.3 += 1.0,
+                None => methods.push((source, method, method_bias_variance(row), 1.0)),
+            }
+        }
+        methods.iter().map(|(_, _, bias, count)| bias * (count / self.member_count()).powi(2)).sum()
+    }
+}
+
+/// Variance of a method's bias: its factor holds a share of [`METHOD_FACTOR_LEVEL`].
+pub(crate) fn method_bias_variance(row: &PublishedFigure) -> f64 {
+    (row.method.factor.ln() / normal_quantile(f64::midpoint(1.0, METHOD_FACTOR_LEVEL))).powi(2)
+}
+
+impl ReferenceLibrary {
+    /// Where this share of the figures of further machines of a class lies; `None` without a machine of its kind whose figure is known.
+    pub fn class_range(&self, class: &MachineClass, metric: Name, case: &Case, share: f64) -> Option<ClassRange<'_>> {
+        let groups = self.class_groups(class, metric, case);
+        let own = groups.iter().find(|group| group.class == *class);
+        let (within, degrees) = within_variance(&groups);
+        let between = between_variance(&groups, within);
+        let spread = |group: &ClassGroup<'_>| within / group.member_count() + between + group.bias_variance();
+        let total: f64 = groups.iter().map(|group| 1.0 / spread(group)).sum();
+        if groups.is_empty() {
+            return None;
+        }
+        let of_kind = groups.iter().map(|group| group.mean() / spread(group)).sum::<f64>() / total;
+        let of_kind_variance = 1.0 / total;
+        let (middle, variance) = match own {
+            None => (of_kind, of_kind_variance + between + within),
+            Some(own) => {
+                let of_mean = within / own.member_count() + own.bias_variance();
+                let drawn = if between > 0.0 { of_mean / (of_mean + between) } else { 1.0 };
+                let middle = drawn * of_kind + (1.0 - drawn) * own.mean();
+                let of_middle = drawn * drawn * of_kind_variance + (1.0 - drawn) * of_mean;
+                (middle, of_middle + within)
+            }
+        };
+        let half = t_quantile(f64::midpoint(1.0, share), degrees) * variance.sqrt();
+        let members = own.map(|own| own.members.iter().map(|(machine, _)| *machine).collect()).unwrap_or_default();
+        let all: usize = groups.iter().map(|group| group.members.len()).sum();
+        let akin = all - own.map_or(0, |own| own.members.len());
+        Some(ClassRange {
+            members,
+            related: akin,
+            low: (middle - half).exp(),
+            center: middle.exp(),
+            high: (middle + half).exp(),
+        })
+    }
+
+    /// The figure of all machines of the kind, class by class.
+    fn class_groups(&self, class: &MachineClass, metric: Name, case: &Case) -> Vec<ClassGroup<'_>> {
+        let area = MetricArea::from_metric(metric);
+        let mut groups: Vec<ClassGroup<'_>> = Vec::new();
+        for machine in self.machines().iter().filter(|machine| class.is_related(machine)) {
+            let Some(row) = machine.figure(metric, case) else { continue };
+            let of = MachineClass::from_machine(machine, area);
+            match groups.iter_mut().find(|group| group.class == of) {
+                Some(group) => group.members.push((machine, row)),
+                None => groups.push(ClassGroup { class: of, members: vec![(machine, row)] }),
+            }
+        }
+        groups
+    }
+}
+
+/// Variance within classes, and its degrees of freedom.
+fn within_variance(groups: &[ClassGroup<'_>]) -> (f64, f64) {
+    let squares: f64 = groups.iter().map(ClassGroup::sum_of_squares).sum();
+    let degrees: f64 = groups.iter().map(|group| group.member_count() - 1.0).sum();
+    let degrees_with_assumed = degrees + ASSUMED_WITHIN_DEGREES;
+    ((squares + ASSUMED_WITHIN_DEGREES * ASSUMED_WITHIN_VARIANCE) / degrees_with_assumed, degrees_with_assumed)
+}
+
+/// Variance between classes; 0 where they differ by no more than their members do.
+fn between_variance(groups: &[ClassGroup<'_>], within: f64) -> f64 {
+    let weights: Vec<f64> = groups.iter().map(|group| group.member_count() / within).collect();
+    let total: f64 = weights.iter().sum();
+    let mean = groups.iter().zip(&weights).map(|(group, weight)| weight * group.mean()).sum::<f64>() / total;
+    let heterogeneity: f64 =
+        groups.iter().zip(&weights).map(|(group, weight)| weight * (group.mean() - mean).powi(2)).sum();
+    let scale = total - weights.iter().map(|weight| weight * weight).sum::<f64>() / total;
+    if scale > 0.0 { ((heterogeneity - (groups.len() as f64 - 1.0)) / scale).max(0.0) } else { 0.0 }
+}

@@ -1,0 +1,314 @@
+//! The back of the page: studies, published machines, how it was measured, and the glossary.
+
+use kelvin_analysis::wording::compare::program_text;
+use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyTable};
+use kelvin_model::Foreign;
+
+use super::{definition_list, detail, figure, heading, list, scrollable, summary};
+use crate::escape::{Markup, html};
+use crate::figures::{Figure, safe_file_name};
+use crate::terminal::{is_study, leading_conclusions, study_title};
+use crate::{Report, labels, rivals, study_tables as tables, svg, units};
+
+/// Studies with their conclusions and the test of each.
+pub(super) fn studies(report: &Report<'_>, figures: &[Figure]) -> Markup {
+    let mut page = heading("studies", "Studies");
+    for study in &report.analysis.studies {
+        page.push(html!("<h3><code>{}</code></h3>", study.id));
+        page.push(study.answers.iter().map(answer).collect());
+        page.push(html!("<p class=\"lead\">{}</p>", study.design));
+        page.push(conclusions(study));
+        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
+        page.push(figure_links(&study.id, figures));
+    }
+    page
+}
+
+/// The beginning of the page of a study: its answer, its figures as tables and pictures, then its conclusions and its method.
+pub(super) fn study(report: &Report<'_>, figures: &[Figure]) -> Markup {
+    let mut page = html!("<h1 id=\"studies-title\">{}</h1>{}", study_title(report), summary::partial_notice(report));
+    for study in &report.analysis.studies {
+        page.push(study.answers.iter().map(answer).collect());
+        if study.answers.is_empty() {
+            page.push(conclusions(study));
+        }
+        page.push(study.tables.iter().map(|table| study_table(report, table)).collect());
+        for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_of_study(&study.id, figure)) {
+            page.push(figure::figure(figure, index));
+        }
+        if !study.answers.is_empty() {
+            page.push(conclusions(study));
+        }
+        page.push(html!("<p class=\"lead\">{}</p>", study.design));
+    }
+    page
+}
+
+/// Whether a figure stands in the part of a study, and so not among those of its area.
+pub(super) fn is_in_study(report: &Report<'_>, figure: &Figure) -> bool {
+    is_study(report) && report.analysis.studies.iter().any(|study| is_of_study(&study.id, figure))
+}
+
+/// Conclusions with the test of each: the first ones, and the rest folded below them.
+fn conclusions(study: &Study) -> Markup {
+    let line = |conclusion: &StatedConclusion| {
+        let class = match conclusion.holds {
+            Some(true) => "good",
+            Some(false) => "odd",
+            None => "quiet",
+        };
+        html!(
+            "<span class=\"pill {}\">{}</span> {} <span class=\"why\">{}</span>",
+            class,
+            tables::verdict(conclusion),
+            conclusion.text,
+            conclusion.test
+        )
+    };
+    let leading = leading_conclusions(study);
+    let rest: Vec<&StatedConclusion> =
+        study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).collect();
+    let folded = (!rest.is_empty()).then(|| {
+        html!(
+            "<details class=\"folded\"><summary>{}</summary>{}</details>",
+            labels::plural(rest.len() as u64, "more conclusion"),
+            list("findings", rest.iter().map(|conclusion| line(conclusion)))
+        )
+    });
+    html!("{}{}", list("findings", leading.iter().map(|conclusion| line(conclusion))), folded)
+}
+
+/// What a study answers, and what that rests on.
+fn answer(answer: &StudyAnswer) -> Markup {
+    html!(
+        "<div class=\"answer\"><p><strong>{}</strong></p>{}</div>",
+        answer.says,
+        list("because", answer.because.iter().map(String::as_str))
+    )
+}
+
+/// A table of a study with its bars, where no curve is drawn of them: its main columns, and all of them to be opened.
+fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
+    let is_curve = report.analysis.model_lines.iter().any(|line| table.metrics.contains(&line.metric));
+    let [main, all] = [true, false].map(|is_narrow| tables::columns(table, is_narrow));
+    if all.is_empty() {
+        return Markup::new();
+    }
+    let folded = (main.len() < all.len()).then(|| {
+        let what = labels::plural(all.len() as u64, "column");
+        let whole = grid(table, &format!("{}, all columns", table.title), &all);
+        html!("<details class=\"data\"><summary>All {}</summary>{}</details>", what, whole)
+    });
+    html!(
+        "<h4 id=\"study-{}\">{}</h4>{}{}{}",
+        safe_file_name(&table.id),
+        table.title,
+        (!is_curve).then(|| svg::bars::inline(table)),
+        (!main.is_empty()).then(|| grid(table, &table.title, &main)),
+        folded
+    )
+}
+
+/// Some columns of a table of a study, with a title of their own.
+fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> Markup {
+    let titles: Markup = columns.iter().map(|(_, column)| html!("<th>{}</th>", column.label)).collect();
+    let cells =
+        |row| columns.iter().map(|&column| html!("<td>{}</td>", tables::cell_text(row, column))).collect::<Markup>();
+    let rows: Markup = table.rows.iter().map(|row| html!("<tr><th>{}</th>{}</tr>", row.label, cells(row))).collect();
+    let all = html!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th></th>{}</tr></thead>\
+         <tbody>{}</tbody></table>",
+        title,
+        titles,
+        rows
+    );
+    scrollable(title, all)
+}
+
+/// Whether a figure is of a study: of a metric whose id begins with that of the study.
+fn is_of_study(study: &str, figure: &Figure) -> bool {
+    figure.id.strip_prefix(study).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
+/// Links to the figures of a study.
+fn figure_links(study: &str, figures: &[Figure]) -> Markup {
+    let belongs = |figure: &&Figure| is_of_study(study, figure);
+    let link = |figure: &Figure| html!("<a href=\"#figure-{}\">{0}</a>", figure.id);
+    let links: Vec<Markup> = figures.iter().filter(belongs).map(link).collect();
+    if links.is_empty() { Markup::new() } else { html!("<p>Figures: {}.</p>", Markup::joined(links, ", ")) }
+}
+
+/// Rival programs, with how each side was timed and verified.
+pub(super) fn rivals(report: &Report<'_>) -> Markup {
+    let rows = rivals::rows(report);
+    let columns: Markup = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"]
+        .iter()
+        .map(|name| html!("<th>{}</th>", name))
+        .collect();
+    let cells = |row: &rivals::RivalRow<'_>| match &row.sides {
+        Ok(sides) => {
+            let pill = if sides.is_gap { "odd" } else { "good" };
+            let verdict = match sides.verdict {
+                "" => Markup::new(),
+                word => html!("<span class=\"pill {}\">{}</span>", pill, word),
+            };
+            let proof = list("notes", sides.notes);
+            html!(
+                "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">\
+                 <details><summary>how it was timed</summary>{}</details></td>",
+                sides.kelvin,
+                sides.other,
+                sides.ratio,
+                sides.expected,
+                verdict,
+                proof
+            )
+        }
+        Err((word, reason)) => {
+            html!("<td class=\"text\" colspan=\"6\"><span class=\"pill quiet\">{}</span> {}</td>", word, reason)
+        }
+    };
+    let body: Markup = rows
+        .iter()
+        .map(|row| html!("<tr><th>{}</th><td class=\"text\">{}</td>{}</tr>", row.what, row.program, cells(row)))
+        .collect();
+    let table = html!(
+        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr>{}</tr></thead>\
+         <tbody>{}</tbody></table>",
+        rivals::TITLE,
+        columns,
+        body
+    );
+    let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
+        html!("{} <span class=\"pill quiet\">{}</span> <span class=\"why\">{}</span>", which.join("; "), word, reason)
+    };
+    let shown = match rows.iter().any(|row| row.sides.is_ok()) {
+        true => scrollable(rivals::TITLE, table),
+        false => list("missing", rivals::missing(&rows).into_iter().map(missing)),
+    };
+    html!("{}<p class=\"lead\">{}</p>{}", heading("rivals", rivals::TITLE), rivals::INTRODUCTION, shown)
+}
+
+/// The published machines, and what their authors found.
+pub(super) fn references(report: &Report<'_>) -> Markup {
+    let mut page = heading("published", "Published machines");
+    page.push(html!(
+        "<p class=\"lead\">Means, deviations and counts as published, without samples. Their values are shown with the metrics \
+                   above.</p>"
+    ));
+    for reference in report.references {
+        let facts = reference.machine.iter().map(|(label, text)| format!("{label}: {text}"));
+        let findings = reference.findings.iter().cloned();
+        page.push(html!("<h3>{}</h3>{}", reference.title, list("notes", facts.chain(findings))));
+    }
+    page
+}
+
+/// Settings, clock, rounds and command: what it takes to repeat the run.
+pub(super) fn method(report: &Report<'_>) -> Markup {
+    let outline = &report.run.outline;
+    if let Some(foreign) = &outline.foreign {
+        return foreign_program(report, foreign);
+    }
+    let (settings, clock) = (&outline.settings, &outline.clock);
+    let rounds: usize = report.run.measurements.iter().map(|measurement| measurement.rounds.len()).sum();
+    let failed: usize = report.run.measurements.iter().map(|measurement| measurement.failures().count()).sum();
+    let pairs = settings.partner_cpu.map(|cpu| html!(", pairs with CPU {}", cpu));
+    let yes = |on: bool| Markup::from(if on { "yes" } else { "no" });
+    let command = outline.command.join(" ");
+    let source = match (&clock.source_before, &clock.source_after) {
+        (Some(before), Some(after)) if report.run.has_clock_changed() => {
+            html!("<span class=\"pill bad\">changed</span> from {} to {}", before, after)
+        }
+        (Some(before), _) => before.into(),
+        _ => "not known".into(),
+    };
+    let mut page = heading("method", "How it was measured");
+    page.push(definition_list([
+        ("Command", html!("<code>{}</code>", command)),
+        ("Started", Markup::from(&outline.started)),
+        (
+            "Took",
+            Markup::from(format!(
+                "{} of {}",
+                units::seconds(report.run.seconds),
+                units::seconds(settings.budget_seconds)
+            )),
+        ),
+        ("Mode", Markup::from(settings.mode.as_str())),
+        (
+            "Rounds",
+            html!("{}, {} failed; at least {} of each case, each in a fresh process", rounds, failed, settings.rounds),
+        ),
+        ("Target", html!("half-width of the 95 % interval at most {} of the value", units::share(settings.target))),
+        ("CPU", html!("{}{}", settings.cpu, pairs)),
+        ("Canaries", yes(settings.canaries)),
+        ("Real-time scheduling", yes(settings.realtime)),
+        ("Seed", html!("{}", settings.seed)),
+        (
+            "Clock",
+            html!(
+                "{}, {}, accurate to {}; an empty pair costs {}",
+                labels::clock(clock.kind),
+                units::value_text(clock.hertz, kelvin_model::Unit::Hertz),
+                format!("{:.1e}", clock.relative_error),
+                units::value_text(clock.pair_nanoseconds, kelvin_model::Unit::Nanoseconds)
+            ),
+        ),
+        ("Kernel's clock source", source),
+    ]));
+    page.push(list("notes", clock.note.iter().chain(&report.run.notes)));
+    page.push(html!(
+        "<p>Raw readings: <code>kelvin report --format json</code> has every sample, <code>csv</code> a row for each.</p>"
+    ));
+    page
+}
+
+/// The same of a foreign run: of settings that kelvin did not make, nothing is said.
+fn foreign_program(report: &Report<'_>, foreign: &Foreign) -> Markup {
+    let outline = &report.run.outline;
+    let mut page = heading("method", "How it was measured");
+    page.push(definition_list([
+        ("Program", Markup::from(program_text(foreign))),
+        ("Measured", Markup::from(&outline.started)),
+        ("Imported by", html!("kelvin {}", outline.kelvin)),
+        ("Clock", Markup::from(labels::clock(outline.clock.kind))),
+    ]));
+    page.push(list("notes", outline.clock.note.iter().chain(&report.run.notes)));
+    page
+}
+
+/// The method of each probe, its pitfalls and its sources.
+pub(super) fn methods(report: &Report<'_>) -> Markup {
+    html!(
+        "{}<p class=\"lead\">Each probe of this run: what it does, its pitfalls and how it avoids them, and its sources; the same \
+         texts as <code>kelvin explain</code>.</p>{}",
+        heading("methods", "Methods of the probes"),
+        detail::methods(report)
+    )
+}
+
+/// The terms of this page, a line each.
+pub(super) fn glossary() -> Markup {
+    let words = [
+        ("metric", "one quantity with a name, a unit and a better direction"),
+        (
+            "batch",
+            "operations timed together, so that the clock's cost is negligible; a sample is the mean of one batch",
+        ),
+        ("round", "one fresh process that measures one metric once"),
+        ("± interval", "95 % of repeats of the whole run give a value inside it; with too few rounds, their range"),
+        ("undisturbed", "samples whose neighbouring canaries were at their reference: the machine left alone"),
+        ("as found", "all samples except the warm-up: what a user of this machine gets"),
+        ("canary", "a short fixed piece of work timed between batches, which shows disturbance that no counter shows"),
+        (
+            "prediction",
+            "the value expected from hardware facts and lower metrics of the same run; never adjusted afterwards",
+        ),
+        ("ratio", "measured over predicted; the shaded part of its bar is the predicted range"),
+        ("cycles", "core clock cycles at the measured frequency of the core, not ticks of the time-stamp counter"),
+        ("hazard", "something about the machine or its state that can spoil a number"),
+        ("invalid", "physically impossible, so never a headline"),
+    ];
+    html!("{}{}", heading("glossary", "Words"), definition_list(words.map(|(term, text)| (term, Markup::from(text)))))
+}

@@ -1,0 +1,182 @@
+//! The first screen of the page: the ladder, the rates, what stands out, and what to do first.
+
+use kelvin_model::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
+
+use super::{anchor, definition_list, list, scrollable};
+use crate::escape::{Markup, html};
+use crate::ladder::{compared_reference, label, published_seconds};
+use crate::sections::Section;
+use crate::svg::ladder::Ladder;
+use crate::{Report, labels};
+
+/// What the screen is drawn from.
+pub(super) struct OverviewSection<'a> {
+    pub report: &'a Report<'a>,
+    pub screen: &'a Overview,
+    /// The sections of the page, to which figures lead.
+    pub sections: &'a [Section<'a>],
+}
+
+impl OverviewSection<'_> {
+    /// The screen, below the title of the page.
+    pub(super) fn markup(&self) -> Markup {
+        let cautions = self.screen.cautions.iter().map(|caution| html!("<p class=\"notice\">{}</p>", caution));
+        html!(
+            "{}<div class=\"first\"><div>{}{}</div><div>{}{}{}</div></div>",
+            cautions.collect::<Markup>(),
+            self.ladder(),
+            self.rates(),
+            self.stand_outs(),
+            self.remedies(),
+            precision_and_missing(self.report, self.screen)
+        )
+    }
+
+    /// The section of an area, if the page has it.
+    fn section(&self, metric: &str) -> Option<&Section<'_>> {
+        self.sections.iter().find(|section| metric.split('.').next() == Some(section.area))
+    }
+
+    /// The element to which a figure leads.
+    fn target(&self, figure: &OverviewFigure) -> Option<String> {
+        Some(anchor("area", self.section(figure.place.as_ref()?.metric.as_str())?.area))
+    }
+
+    fn ladder(&self) -> Markup {
+        let drawing = Ladder::for_report(self.report).map(|ladder| ladder.inline(|rung| self.target(&rung.figure)));
+        html!(
+            "<h2>How long it takes</h2><div class=\"static ladder\">{}</div><details class=\"data\"><summary>The ladder as a \
+             table</summary>{}</details>",
+            drawing,
+            self.table()
+        )
+    }
+
+    /// The ladder for who does not see it.
+    fn table(&self) -> Markup {
+        let (screen, there) = (self.screen, compared_reference(self.report));
+        let row = |(index, rung): (usize, &Rung)| {
+            let what = match rung.continues {
+                true => format!("{}, {}", rung_heading(&screen.rungs, index), rung.what),
+                false => label(rung),
+            };
+            let what = match self.target(&rung.figure) {
+                Some(target) => html!("<a href=\"#{}\">{}</a>", target, what),
+                None => html!("{}", what),
+            };
+            let there = there.map(|(machine, _)| {
+                html!("<td>{}</td>", published_seconds(rung, machine).map(labels::time_text).unwrap_or_default())
+            });
+            let predicted = rung.figure.predicted.as_ref().map(labels::predicted_time_text);
+            html!(
+                "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
+                what,
+                labels::figure(&rung.figure),
+                predicted,
+                labels::against_prediction(rung.figure.against),
+                there
+            )
+        };
+        let rows: Markup = screen.rungs.iter().enumerate().map(row).collect();
+        let there = there.map(|(_, title)| html!("<th>{}</th>", title));
+        let table = html!(
+            "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>Measured</th>\
+         <th>Predicted</th><th>Verdict</th>{}</tr></thead><tbody>{}</tbody></table>",
+            there,
+            rows
+        );
+        scrollable("The ladder", table)
+    }
+
+    fn rates(&self) -> Markup {
+        let screen = self.screen;
+        let line = |line: &RateRow| match labels::missing_rates(line) {
+            Some(why) => html!("{}", why),
+            None => {
+                let rates = Markup::joined(line.rates.iter().map(|rate| self.rate(rate)), ", ");
+                let but = line.but.as_ref().map(|but| html!(" <span class=\"why\">{}</span>", but));
+                html!("{}{}", rates, but)
+            }
+        };
+        let lines: Vec<Markup> = screen.rates.iter().map(line).collect();
+        if lines.is_empty() {
+            return Markup::new();
+        }
+        html!("<h2>Rates</h2>{}", definition_list(screen.rates.iter().map(|line| line.what.as_str()).zip(lines)))
+    }
+
+    /// A rate that leads to its section, with its prediction for a pointer that rests on it.
+    fn rate(&self, rate: &Rate) -> Markup {
+        let figure = &rate.figure;
+        let class = match figure.against {
+            PredictionVerdict::Slower => "odd",
+            PredictionVerdict::Faster => "good",
+            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
+        };
+        let text = match &figure.as_found {
+            Some(found) => format!("{} as found", found.text),
+            None => figure.text.clone(),
+        };
+        let verdict = match figure.against {
+            PredictionVerdict::Slower | PredictionVerdict::Faster => {
+                format!(" ({} than predicted)", labels::against_prediction(figure.against))
+            }
+            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => String::new(),
+        };
+        let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
+        let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
+        let shown = match self.target(figure) {
+            Some(target) => html!("<a href=\"#{}\" title=\"{}\">{}</a>", target, why, shown),
+            None => shown,
+        };
+        html!("{} {}{}", shown, rate.of, verdict)
+    }
+
+    fn stand_outs(&self) -> Markup {
+        let sentence = |one: &StandOut| {
+            let mut sections: Vec<&Section<'_>> =
+                one.sides.iter().filter_map(|side| self.section(side.metric.as_str())).collect();
+            sections.dedup_by_key(|section| section.area);
+            let link =
+                |section: &Section<'_>| html!("<a href=\"#{}\">{}</a>", anchor("area", section.area), section.title);
+            let links = sections.into_iter().map(link);
+            html!("<li>{} <span class=\"why\">{}</span></li>", one.text, Markup::joined(links, ", "))
+        };
+        let sentences: Markup = self.screen.stand_outs.iter().map(sentence).collect();
+        if sentences.is_empty() {
+            return sentences;
+        }
+        html!("<h2>What stands out</h2><ol class=\"stand-outs\">{}</ol>", sentences)
+    }
+
+    fn remedies(&self) -> Markup {
+        let is_known = |id: &Name| self.report.run.outline.hazards.iter().any(|hazard| hazard.id == *id);
+        let against = |(summary, id): (&String, &Name)| match is_known(id) {
+            true => html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), summary),
+            false => html!("{}", summary),
+        };
+        let remedy = |remedy: &Remedy| {
+            let all = remedy.against.iter().zip(&remedy.hazards).map(against);
+            let against = Markup::joined(all, "; ");
+            match remedy.is_command {
+                true => html!("{}: <code>{}</code>", against, remedy.command),
+                false => html!("{}: {}", against, remedy.command),
+            }
+        };
+        let remedies = list("do-first", self.screen.do_first.iter().map(remedy));
+        if remedies.is_empty() { remedies } else { html!("<h2>Do first</h2>{}", remedies) }
+    }
+}
+
+/// The name that a rung continues.
+fn rung_heading(rungs: &[Rung], at: usize) -> &str {
+    rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.what)
+}
+
+/// How precise the run is, and what has no figure.
+fn precision_and_missing(report: &Report<'_>, screen: &Overview) -> Markup {
+    let precision = labels::precision(report.analysis).map(|text| html!("<p>Precision: {}.</p>", text));
+    let missing: Vec<String> = screen.missing.iter().map(labels::missing_figure).collect();
+    let missing = (!missing.is_empty()).then(|| html!("<p>No figure: {}.</p>", missing.join("; ")));
+    html!("<div class=\"sure\">{}{}</div>", precision, missing)
+}

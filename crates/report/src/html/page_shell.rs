@@ -1,0 +1,39 @@
+//! A page without scripts: one style, beside which no other takes effect, and what it says.
+
+use std::io;
+
+use super::{csp, without_implied_ends};
+use crate::escape::{Markup, html};
+use crate::{palette, svg};
+
+const STYLE: &str = include_str!("../../assets/page.css");
+
+/// A page without scripts.
+pub(crate) struct PageShell<'a> {
+    /// What it is of, for the name of its window: `history`.
+    pub of: &'a str,
+    pub title: &'a str,
+    /// The style of what only this page has.
+    pub style: &'a str,
+    /// Inside of its main element.
+    pub body: Markup,
+}
+
+impl PageShell<'_> {
+    /// Writes it.
+    pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let style = format!("{}{}{STYLE}{}", palette::css_properties(), svg::style_sheet(), self.style);
+        let head = html!(
+            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
+             <meta name=\"color-scheme\" content=\"light dark\"><title>kelvin {}: {}</title>",
+            csp::style_only_policy(&style),
+            self.of,
+            self.title
+        );
+        write!(out, "{}<style>{style}</style></head>", head.as_str())?;
+        let body = html!("<body><main>{}</main></body></html>\n", self.body);
+        out.write_all(without_implied_ends(body.as_str()).as_bytes())
+    }
+}

@@ -1,0 +1,182 @@
+//! The front of the page: verdict, hazards, machine, and how quiet it was.
+
+use kelvin_analysis::wording::hazards::measured_cost;
+use kelvin_analysis::{Outcome, RangeVerdict};
+use kelvin_model::{FactRow, RunStatus, Severity};
+
+use super::findings::findings;
+use super::overview::OverviewSection;
+use super::{anchor, figure, heading, scrollable};
+use crate::escape::{Markup, html};
+use crate::figures::Figure;
+use crate::sections::Section;
+use crate::terminal::is_study;
+use crate::{Report, labels, units};
+
+/// What the first part of the page is called.
+pub(super) fn title(report: &Report<'_>) -> &'static str {
+    if report.analysis.screen.is_some() { "Overview" } else { "Verdict" }
+}
+
+/// The first part: what the machine is, and its first screen; where it has none, what is odd and why.
+pub(super) fn verdict(report: &Report<'_>, sections: &[Section<'_>]) -> Markup {
+    let machine = labels::machine_line(report.run);
+    // A study has its own title, and its page begins with that.
+    let mut page = match is_study(report) {
+        true => heading("verdict", &machine),
+        false => html!("<h1 id=\"verdict-title\">{}</h1>{}", machine, partial_notice(report)),
+    };
+    if let Some(screen) = &report.analysis.screen {
+        page.push(OverviewSection { report, screen, sections }.markup());
+        page.push(tiles(report));
+        return page;
+    }
+    page.push(tiles(report));
+    if report.analysis.results.is_empty() {
+        page.push(html!("<p>Nothing was measured.</p>"));
+    }
+    page.push(html!("<h2>Findings</h2>{}", findings(report)));
+    page
+}
+
+/// That a run was not finished.
+pub(super) fn partial_notice(report: &Report<'_>) -> Markup {
+    match &report.run.status {
+        RunStatus::Partial(why) => html!("<p class=\"notice\"><strong>This run is partial:</strong> {}</p>", why),
+        RunStatus::Complete => Markup::new(),
+    }
+}
+
+/// The findings, where the first screen has their place.
+pub(super) fn findings_section(report: &Report<'_>) -> Markup {
+    html!("{}{}", heading("findings", "Findings"), findings(report))
+}
+
+/// Four figures on how far to trust the run.
+fn tiles(report: &Report<'_>) -> Markup {
+    let results = &report.analysis.results;
+    let compared = results.iter().filter(|result| result.ratio.is_some()).count();
+    let expected = results.iter().filter(|result| result.verdict == RangeVerdict::AsPredicted).count();
+    let measured = results.iter().filter(|result| result.outcome.summary().is_some()).count();
+    let skipped = results.iter().filter(|result| matches!(result.outcome, Outcome::Skipped(_))).count();
+    let left_out = |count: usize| if count == 0 { String::new() } else { format!(", {count} were skipped") };
+    let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious).count();
+    let quiet = report.analysis.undisturbed_share.map_or_else(|| "not known".into(), units::share);
+    let tile = |value: String, label: String| html!("<li><strong>{}</strong> <span>{}</span></li>", value, label);
+    html!(
+        "<ul class=\"tiles\">{}{}{}{}</ul>",
+        tile(format!("{expected} of {compared}"), "predicted figures are within their range".into()),
+        tile(quiet, "of the batches were undisturbed".into()),
+        tile(format!("{measured} of {}", results.len()), format!("planned figures were measured{}", left_out(skipped))),
+        tile(
+            report.run.outline.hazards.len().to_string(),
+            format!(
+                "hazards found, {}",
+                if serious == 0 { "none serious".into() } else { format!("{serious} serious") }
+            )
+        )
+    )
+}
+
+/// Hazards, the most severe first.
+pub(super) fn hazards(report: &Report<'_>) -> Markup {
+    let mut page = heading("hazards", "Hazards");
+    let mut hazards: Vec<_> = report.run.outline.hazards.iter().collect();
+    hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+    if hazards.is_empty() {
+        page.push(html!("<p>None found.</p>"));
+    }
+    page.push(html!("<ul class=\"hazards\">"));
+    for hazard in hazards {
+        let class = match hazard.severity {
+            Severity::Serious => "bad",
+            Severity::Warning => "odd",
+            Severity::Note => "quiet",
+        };
+        let affects: Vec<Markup> =
+            hazard.affects.iter().map(|prefix| html!("<code>{}</code>", prefix.trim_end_matches('.'))).collect();
+        let affects = if affects.is_empty() { "everything".into() } else { Markup::joined(affects, ", ") };
+        let remedy = hazard.remedy.as_ref().map(|remedy| match hazard.remedy_is_command {
+            true => html!("<p>Remedy: <code>{}</code></p>", remedy),
+            false => html!("<p>Remedy: {}.</p>", remedy),
+        });
+        let cost = measured_cost(&hazard.id, report.analysis).map(|cost| html!(" ({})", cost));
+        page.push(html!(
+            "<li id=\"{}\" class=\"{}\"><p><span class=\"pill {1}\">{}</span> <strong>{}</strong></p>\
+             <p>{}{}. Affects {}. <span class=\"why\">{}</span></p>{}</li>",
+            anchor("hazard", &hazard.id),
+            class,
+            hazard.severity.name(),
+            hazard.summary,
+            hazard.effect.trim_end_matches('.'),
+            cost,
+            affects,
+            hazard.source,
+            remedy
+        ));
+    }
+    page.push(html!("</ul>"));
+    page
+}
+
+/// Machine facts by group, each with its source or the reason why it is unknown.
+pub(super) fn machine(report: &Report<'_>) -> Markup {
+    let rows = report.run.outline.machine.rows();
+    let mut groups: Vec<(&'static str, Vec<&FactRow>)> = Vec::new();
+    for row in &rows {
+        match groups.iter_mut().find(|(group, _)| *group == row.group) {
+            Some((_, rows)) => rows.push(row),
+            None => groups.push((row.group, vec![row])),
+        }
+    }
+    let mut page = heading("machine", "Machine");
+    page.push(html!(
+        "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p>",
+        report.run.outline.machine.identity
+    ));
+    let facts: Markup = groups.into_iter().map(|(group, rows)| facts(group, &rows)).collect();
+    page.push(html!("<div class=\"facts\">{}</div>", facts));
+    page
+}
+
+fn facts(group: &str, rows: &[&FactRow]) -> Markup {
+    let unknown = rows.iter().filter(|row| row.text.is_none()).count();
+    let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
+    let lines: Markup = rows.iter().map(|row| fact(row)).collect();
+    let table = html!(
+        "<table class=\"plain\"><caption class=\"unseen\">{}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
+         <th>Value</th><th>Source</th></tr></thead><tbody>{}</tbody></table>",
+        group,
+        lines
+    );
+    html!(
+        "<details><summary>{} <span class=\"why\">{}{}</span></summary>{}</details>",
+        group,
+        labels::plural(rows.len() as u64, "fact"),
+        count,
+        scrollable(&format!("{group}, facts"), table)
+    )
+}
+
+fn fact(row: &FactRow) -> Markup {
+    let value = match &row.text {
+        Some(text) => html!("<td>{}</td><td class=\"why\">{}</td>", text, row.source),
+        None => html!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", row.source),
+    };
+    html!("<tr><th>{}</th>{}</tr>", row.label, value)
+}
+
+/// The canaries over the run.
+pub(super) fn canary_section(report: &Report<'_>, canaries: &Figure) -> Markup {
+    let share = report
+        .analysis
+        .undisturbed_share
+        .map_or_else(String::new, |share| format!(" {} of all batches were undisturbed.", units::share(share)));
+    html!(
+        "{}<p class=\"lead\">A canary is a short fixed piece of work, timed between batches. On a quiet machine its time does \
+         not change: a flat line at 1.{}</p>{}",
+        heading("quiet", "How quiet the machine was"),
+        share,
+        figure::figure(canaries, 0)
+    )
+}

@@ -1,0 +1,352 @@
+//! The words of every format: areas, verdicts, severities, reasons.
+
+use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
+use kelvin_model::{
+    Better, Canary, ClockKind, HeadlineSamples, MissingFigures, MissingReason, OverviewFigure, PredictedRange,
+    PredictionBasis, PredictionVerdict, RateRow, Run, RunStatus, Unit, UsualRange,
+};
+
+pub use kelvin_model::units::plural;
+
+use crate::{Report, units};
+
+/// The title of an area, by its id; an unknown area is its own title.
+pub fn area(id: &str) -> String {
+    match id {
+        "cpu" => "CPU".into(),
+        "os" => "Operating system services".into(),
+        "mem" => "Memory".into(),
+        "file" => "Files and disks".into(),
+        "net" => "Network".into(),
+        "transfer" => "File transfer".into(),
+        "load" => "Server under load".into(),
+        other => other.into(),
+    }
+}
+
+/// The areas in the order of reports.
+pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "load"];
+
+/// A measurement against its prediction, in one word.
+pub use kelvin_analysis::wording::verdict_word;
+
+/// Whether a verdict is a gap that needs an explanation.
+pub fn is_gap(verdict: RangeVerdict) -> bool {
+    matches!(verdict, RangeVerdict::Above | RangeVerdict::Below)
+}
+
+/// The best sample of a result in bytes per second of which more is better: `best 23.3 GB/s`.
+///
+/// A rate's median is what a program gets, its best what the machine can do: with the median alone, a simple tool that
+/// keeps its best of many would seem to move more bytes than the machine can.
+pub fn best(result: &MetricResult) -> Option<String> {
+    best_span(&[result])
+}
+
+/// The same for several results, from the lowest best to the highest: `best 8.9 to 131 GB/s`.
+pub fn best_span(results: &[&MetricResult]) -> Option<String> {
+    let of = |result: &MetricResult| (result.metric.unit, result.metric.better);
+    let rates = results.iter().filter(|result| of(result) == (Unit::BytesPerSecond, Better::Higher));
+    let best: Vec<f64> = rates.filter_map(|result| Some(result.outcome.summary()?.distribution.best)).collect();
+    let least = best.iter().copied().reduce(f64::min)?;
+    let most = best.iter().copied().reduce(f64::max)?;
+    Some(format!("best {}", units::span(least, most, Unit::BytesPerSecond)))
+}
+
+/// Why a metric has no number: one or two words, and the reason.
+pub fn missing_reason(outcome: &Outcome, metric_unit: Unit) -> Option<(&'static str, String)> {
+    match outcome {
+        Outcome::Measured(_) => None,
+        Outcome::NotKnown(summary) => Some((
+            "not known",
+            format!(
+                "only {} of the samples were undisturbed, too few; as found {}",
+                units::share(summary.kept_share),
+                units::figure_text(&summary.as_found, metric_unit)
+            ),
+        )),
+        Outcome::Invalid(ceiling) => Some((
+            "invalid",
+            format!(
+                "{} is beyond what is possible ({}{}); likely cause: {}",
+                units::value_text(ceiling.value, metric_unit),
+                units::value_text(ceiling.bound, metric_unit),
+                ceiling.derivation.as_ref().map_or_else(String::new, |derivation| format!(", as {derivation}")),
+                ceiling.likely_cause
+            ),
+        )),
+        Outcome::Skipped(reason) => Some(("skipped", reason.to_string())),
+        Outcome::Failed(reason) => Some(("failed", reason.clone())),
+        Outcome::NotReached => Some(("not reached", "the run ended first".into())),
+    }
+}
+
+/// Stable word for an outcome, for data.
+pub fn status(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Measured(_) => "measured",
+        Outcome::NotKnown(_) => "not_known",
+        Outcome::Invalid(_) => "invalid",
+        Outcome::Skipped(_) => "skipped",
+        Outcome::Failed(_) => "failed",
+        Outcome::NotReached => "not_reached",
+    }
+}
+
+/// Stable word for a verdict, for data.
+pub fn verdict_id(verdict: RangeVerdict) -> &'static str {
+    match verdict {
+        RangeVerdict::AsPredicted => "as_predicted",
+        RangeVerdict::Above => "above",
+        RangeVerdict::Below => "below",
+        RangeVerdict::NotPredicted => "not_predicted",
+        RangeVerdict::NotMeasured => "not_measured",
+    }
+}
+
+/// Which samples made a headline.
+pub fn treatment(treatment: HeadlineSamples) -> &'static str {
+    match treatment {
+        HeadlineSamples::AsFound => "as found",
+        HeadlineSamples::Undisturbed => "undisturbed",
+        HeadlineSamples::CycleNormalised => "undisturbed, normalised to the measured frequency",
+    }
+}
+
+/// Stable word for a treatment, for data.
+pub fn treatment_id(treatment: HeadlineSamples) -> &'static str {
+    match treatment {
+        HeadlineSamples::AsFound => "as_found",
+        HeadlineSamples::Undisturbed => "undisturbed",
+        HeadlineSamples::CycleNormalised => "cycle_normalised",
+    }
+}
+
+/// The basis of a prediction.
+pub fn basis(basis: PredictionBasis) -> &'static str {
+    match basis {
+        PredictionBasis::Spec => "hardware specification",
+        PredictionBasis::Derived => "derived from lower metrics of this run",
+        PredictionBasis::Published => "published figures",
+        PredictionBasis::Elsewhere => "the same on other machines",
+    }
+}
+
+/// What a canary watches.
+pub fn canary(canary: Canary) -> &'static str {
+    match canary {
+        Canary::Chain => "core frequency (dependent multiplies)",
+        Canary::Block => "core throughput (independent adds)",
+        Canary::Cache => "level-2 cache (pointer chase)",
+        Canary::Kernel => "kernel entry (null system call)",
+    }
+}
+
+/// The clock in words.
+pub fn clock(kind: ClockKind) -> &'static str {
+    match kind {
+        ClockKind::Tsc => "invariant time-stamp counter",
+        ClockKind::VirtualCounter => "virtual counter (cntvct_el0)",
+        ClockKind::MonotonicRaw => "clock_gettime(CLOCK_MONOTONIC_RAW)",
+        ClockKind::Scripted => "scripted",
+        ClockKind::Foreign => "another program's, unknown",
+    }
+}
+
+/// An interval in words: `95 % interval`, `range of rounds`.
+pub fn interval(interval: Interval) -> String {
+    match interval.kind {
+        IntervalKind::Confidence => format!("{} interval", units::share(interval.level)),
+        IntervalKind::Range => "range of the rounds, too few for an interval".into(),
+    }
+}
+
+/// One line about a run: when, how long, which mode.
+pub fn run_line(run: &Run) -> String {
+    if let Some(foreign) = &run.outline.foreign {
+        let program = kelvin_analysis::wording::compare::program_text(foreign);
+        return format!(
+            "foreign run {} of {}, measured by {program}, not by kelvin",
+            run.outline.id, run.outline.started
+        );
+    }
+    let settings = &run.outline.settings;
+    let status = match &run.status {
+        RunStatus::Complete => String::new(),
+        RunStatus::Partial(why) => format!("; PARTIAL: {why}"),
+    };
+    let causes: f64 = run.explanations.iter().map(|explanation| explanation.seconds).sum();
+    let causes = if causes > 0.0 { format!(", and {} for causes,", units::seconds(causes)) } else { String::new() };
+    format!(
+        "run {} started {}, {} mode, took {}{causes} {}{status}",
+        run.outline.id,
+        run.outline.started,
+        settings.mode,
+        units::seconds(run.seconds),
+        budget_text(run.seconds, settings.budget_seconds),
+    )
+}
+
+/// Share of a budget by which a run may end late and still be within it.
+const BUDGET_TOLERANCE: f64 = 1.05;
+
+/// A budget, after the time that a run took: `of 2 min 30 s`, or that it was too short.
+fn budget_text(took: f64, budget: f64) -> String {
+    let budget_in_words = units::seconds(budget);
+    match took > BUDGET_TOLERANCE * budget {
+        false => format!("of {budget_in_words}"),
+        true => format!("where {budget_in_words} were expected: its rounds took longer"),
+    }
+}
+
+/// How much a run measured, in which time, and how quiet it was: `563 figures, 8 rounds, 2 min 24 s, 68 % undisturbed`.
+pub fn run_extent(report: &Report<'_>) -> String {
+    let run = report.run;
+    let figures = report.analysis.results.iter().filter(|result| result.outcome.summary().is_some()).count() as u64;
+    let mode = match run.outline.settings.mode.as_str() {
+        "default" => String::new(),
+        mode => format!(", {mode}"),
+    };
+    let quiet = report.analysis.undisturbed_share.map(units::share);
+    let quiet = quiet.map_or_else(String::new, |share| format!(", {share} undisturbed"));
+    format!(
+        "{}, {}, {}{mode}{quiet}",
+        plural(figures, "figure"),
+        plural(run.outline.settings.rounds.into(), "round"),
+        units::seconds(run.seconds)
+    )
+}
+
+/// How precise the figures of a run are; nothing where none has an interval.
+pub fn precision(analysis: &Analysis) -> Option<String> {
+    let precision = analysis.screen.as_ref()?.precision?;
+    let (half, most) = (units::share(precision.half), units::share(precision.nine_of_ten));
+    Some(format!("another run within {half} for half of the figures, {most} for 9 of 10"))
+}
+
+/// A time in seconds, to three digits.
+pub fn time_text(seconds: f64) -> String {
+    units::value_text(seconds * 1e9, Unit::Nanoseconds)
+}
+
+/// The range of a predicted time.
+pub fn predicted_time_text(predicted: &PredictedRange) -> String {
+    units::span(predicted.low * 1e9, predicted.high * 1e9, Unit::Nanoseconds)
+}
+
+/// What the range of a class is in a legend.
+pub const CLASS_LABEL: &str = "its class";
+
+/// The range of a time on the machines of its class.
+pub fn class_time_text(class: &UsualRange) -> String {
+    let machines = if class.machines == 1 { "machine" } else { "machines" };
+    let span = units::span(class.low * 1e9, class.high * 1e9, Unit::Nanoseconds);
+    format!("its class {span} ({} {machines})", class.machines)
+}
+
+/// A figure of the first screen against its prediction, in one word; nothing without one.
+pub fn against_prediction(against: PredictionVerdict) -> &'static str {
+    match against {
+        PredictionVerdict::Slower => "slower",
+        PredictionVerdict::Faster => "faster",
+        PredictionVerdict::AsPredicted => "expected",
+        PredictionVerdict::NotCompared => "",
+    }
+}
+
+/// What stands behind a figure that is not as predicted, or only as found. A word means the same for a time and a rate, where an arrow
+/// would point the other way.
+pub fn as_found_suffix(figure: &OverviewFigure) -> &'static str {
+    match figure.against {
+        PredictionVerdict::Slower | PredictionVerdict::Faster => against_prediction(figure.against),
+        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared if figure.as_found.is_some() => "◇",
+        PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
+    }
+}
+
+/// A figure of the first screen in words alone: `2.91 ns`, `not known, 3.4 ns as found`.
+pub fn figure(figure: &OverviewFigure) -> String {
+    match &figure.as_found {
+        Some(found) => format!("{}, {} as found", figure.text, found.text),
+        None => figure.text.clone(),
+    }
+}
+
+/// Why rates of one thing have no figure, where none has one and all for one reason: `skipped: needs two CPUs`.
+pub fn missing_rates(line: &RateRow) -> Option<String> {
+    let first = &line.rates.first()?.figure;
+    let is_alike = |figure: &OverviewFigure| {
+        figure.drawn_value().is_none() && (&figure.text, &figure.why_not) == (&first.text, &first.why_not)
+    };
+    let why_not = first.why_not.as_ref().filter(|_| line.rates.iter().all(|rate| is_alike(&rate.figure)))?;
+    Some(format!("{}: {why_not}", first.text))
+}
+
+/// What a figure is that is only as found, in a legend.
+pub const AS_FOUND_LABEL: &str = "as found";
+
+/// Metrics without a figure, named: `7 not known: net.rtt.tcp, os.process.fork_rss`. Of what was skipped, on purpose or for lack of
+/// something, the tables say more: it is counted.
+pub fn missing_figure(missing: &MissingFigures) -> String {
+    let why = match missing.why {
+        MissingReason::Failed => "failed",
+        MissingReason::Invalid => "invalid",
+        MissingReason::NotKnown => "not known",
+        MissingReason::NotReached => "not reached",
+        MissingReason::Skipped => return format!("{} skipped", units::count(missing.figures as u64)),
+    };
+    let names: Vec<&str> = missing.metrics.iter().map(|id| id.as_str()).collect();
+    format!("{} {why}: {}", units::count(missing.figures as u64), names.join(", "))
+}
+
+/// The machine in one line: processor, CPUs, memory, kernel, hypervisor or container; unknown facts are left out.
+pub fn machine_line(run: &Run) -> String {
+    let machine = &run.outline.machine;
+    let mut parts = Vec::new();
+    if let Some(model) = machine.cpu.model_name.get() {
+        parts.push(model.clone());
+    }
+    parts.extend(kelvin_analysis::wording::core_name(&machine.cpu));
+    if let Some(allowed) = machine.topology.allowed.get() {
+        parts.push(format!("{} CPU{}", allowed.len(), if allowed.len() == 1 { "" } else { "s" }));
+    }
+    if let Some(&total) = machine.memory.total_bytes.get() {
+        parts.push(units::value_text(total as f64, Unit::Bytes));
+    }
+    if let Some(release) = machine.kernel.release.get() {
+        parts.push(format!("Linux {release}"));
+    }
+    if let Some(Some(hypervisor)) = machine.platform.hypervisor.get() {
+        parts.push(format!("under {hypervisor}"));
+    }
+    if let Some(Some(container)) = machine.platform.container.get() {
+        parts.push(format!("in {container}"));
+    }
+    if parts.is_empty() { format!("{} machine", machine.architecture) } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contradicted_cpu_model_is_a_claim() {
+        let mut run = kelvin_analysis::testing::guest::guest_run();
+        let cpu = &mut run.outline.machine.cpu;
+        cpu.vendor = kelvin_model::Fact::known("GenuineIntel".into(), "a test");
+        cpu.microarchitecture = kelvin_model::Fact::known("Rocket Lake".into(), "a test");
+        cpu.flags = kelvin_model::Fact::known(vec!["avx512f".into()], "a test");
+        assert!(machine_line(&run).contains("Processor, Rocket Lake, 2 CPUs"), "{}", machine_line(&run));
+        let cpu = &mut run.outline.machine.cpu;
+        cpu.flags = kelvin_model::Fact::known(vec!["amx_tile".into()], "a test");
+        let line = machine_line(&run);
+        assert!(line.contains(", CPUID claims Rocket Lake but amx_tile contradicts it, "), "{line}");
+    }
+
+    #[test]
+    fn overlong_run_names_both_times() {
+        assert_eq!(budget_text(148.0, 150.0), "of 2 min 30 s");
+        assert_eq!(budget_text(157.0, 150.0), "of 2 min 30 s");
+        assert_eq!(budget_text(286.0, 60.0), "where 1 min 0 s were expected: its rounds took longer");
+    }
+}

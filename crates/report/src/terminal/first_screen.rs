@@ -1,0 +1,488 @@
+//! The first screen: at most 60 lines of 80 columns that say what the machine is, how long it takes for what, what stands out, and
+//! what to do first.
+
+use std::io;
+
+use kelvin_model::{
+    Estimate, MissingReason, Overview, OverviewFigure, PredictionVerdict, RateRow, Remedy, RunStatus, Rung,
+};
+
+use super::study_screen::StudyScreen;
+use super::{PROMPT, Terminal, TextStyle, is_study};
+use crate::ladder::{LadderAxis, compared_reference, label};
+use crate::sections::{Section, SectionEntry, sections};
+use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use crate::{Render, Report, labels};
+
+/// Lines of the screen, at most.
+pub const MAX_SCREEN_LINES: usize = 60;
+/// Widest screen: in a wider one the eye loses the line between a name and its figure.
+const MAX_WIDTH: usize = 100;
+
+/// Most lines of what could otherwise fill the screen: the machine's description, remedies, names without figures.
+const MAX_HEADER_LINES: usize = 4;
+const MAX_REMEDY_LINES: usize = 4;
+const MAX_MISSING_LINES: usize = 2;
+/// Most cautions, of two lines each; of more the number is said.
+const MAX_CAUTIONS: usize = 2;
+
+/// Characters of the name of a published machine: with them all marks are explained in 80 columns.
+const MAX_TITLE_CHARS: usize = 18;
+
+/// Columns of the word behind a figure that is not as predicted.
+const VERDICT_WIDTH: usize = 6;
+
+/// Columns of the words before the last paragraphs.
+const WORD_WIDTH: usize = 13;
+/// Fewest columns of an axis.
+const MIN_AXIS_WIDTH: usize = 20;
+/// Columns of the name of a rate.
+const RATE_WIDTH: usize = 18;
+
+/// The first screen of a run; of a run that has none, all its tables.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstScreen<'a> {
+    /// Its width and colours.
+    pub terminal: Terminal,
+    /// Whether characters other than ASCII are shown.
+    pub unicode: bool,
+    /// Whether the tables of what was measured follow.
+    pub tables: bool,
+    /// Where more is: a command or a file, and what it has.
+    pub more: &'a [(String, String)],
+}
+
+/// The marks of a ladder.
+#[derive(Clone, Copy, Debug)]
+struct MarkSet {
+    grid: char,
+    class: char,
+    predicted: char,
+    interval: char,
+    measured: char,
+    as_found: char,
+    published: char,
+}
+
+const UNICODE_MARKS: MarkSet =
+    MarkSet {
+        grid: '┊', class: '┄', predicted: '━', interval: '─', measured: '●', as_found: '◇', published: '○'
+    };
+
+const ASCII_MARKS: MarkSet =
+    MarkSet { grid: ':', class: '.', predicted: '=', interval: '-', measured: 'o', as_found: '~', published: '*' };
+
+impl Render for FirstScreen<'_> {
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let lines = match &report.analysis.screen {
+            Some(screen) => ScreenDrawing { options: *self, report, screen }.lines(),
+            None if is_study(report) => StudyScreen { options: *self, report }.lines()?,
+            None => return self.terminal.render(report, out),
+        };
+        let page: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
+        let page = self.terminal.without_foreign_controls(&page);
+        out.write_all(if self.unicode { page } else { to_ascii(&page) }.as_bytes())?;
+        if self.tables && report.analysis.screen.is_some() { self.requested_tables(report, out) } else { Ok(()) }
+    }
+}
+
+impl FirstScreen<'_> {
+    /// Where more is, a line each.
+    pub(super) fn more_lines(&self) -> Vec<String> {
+        let widest = self.more.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
+        let line = |(command, what): &(String, String)| {
+            let both = format!("{}   {}", pad_right(&clean(command), widest), clean(what));
+            if display_width(&both) > self.terminal.width().min(MAX_WIDTH) { clean(command) } else { both }
+        };
+        self.more.iter().map(line).collect()
+    }
+
+    /// The tables of what was measured for its own sake.
+    fn requested_tables(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let mut page = Vec::new();
+        for section in sections(report) {
+            let asked = |entry: &&SectionEntry<'_>| !entry.only_input();
+            let entries: Vec<SectionEntry<'_>> = section.entries.iter().filter(asked).cloned().collect();
+            if !entries.is_empty() {
+                self.terminal.section(&Section { entries, ..section }, &mut page)?;
+            }
+        }
+        out.write_all(self.terminal.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
+    }
+}
+
+/// Text in ASCII, character by character, so that columns stay in place; what has no likeness is a question mark.
+pub(crate) fn to_ascii(text: &str) -> String {
+    let like = |c: char| match c {
+        _ if c.is_ascii() => c,
+        'µ' => 'u',
+        '×' => 'x',
+        '±' => '~',
+        '–' | '—' | '─' => '-',
+        '\u{a0}' | '\u{202f}' => ' ',
+        '…' => '.',
+        _ => '?',
+    };
+    text.chars().map(like).collect()
+}
+
+/// The ladder and the rates in lines of 80 columns, for formats of text.
+pub(crate) fn ladder_lines(report: &Report<'_>, screen: &Overview) -> Vec<String> {
+    let of = FirstScreen { terminal: Terminal::default(), unicode: true, tables: false, more: &[] };
+    let drawing = ScreenDrawing { options: of, report, screen };
+    let lines = [drawing.ladder(&drawing.rungs(usize::MAX)), vec![String::new()], drawing.rates()].concat();
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// A screen that is drawn.
+struct ScreenDrawing<'a> {
+    options: FirstScreen<'a>,
+    report: &'a Report<'a>,
+    screen: &'a Overview,
+}
+
+impl ScreenDrawing<'_> {
+    fn width(&self) -> usize {
+        self.options.terminal.width().min(MAX_WIDTH)
+    }
+
+    fn marks(&self) -> MarkSet {
+        if self.options.unicode { UNICODE_MARKS } else { ASCII_MARKS }
+    }
+
+    fn paint(&self, paint: TextStyle, text: &str) -> String {
+        self.options.terminal.paint(paint, text)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let (head, rates) = (self.head(), self.rates());
+        let mut after = self.remedies();
+        after.extend(self.precision());
+        after.extend(self.missing());
+        let more = self.options.more_lines();
+        if !more.is_empty() {
+            after.push(String::new());
+            after.extend(more);
+        }
+        // The blank lines around ladder and rates, the axis and the legend.
+        let beside_rungs = head.len() + 1 + 2 + 1 + rates.len() + 1 + after.len();
+        let sentences = self.stand_outs(MAX_SCREEN_LINES).len();
+        let rungs = self.rungs(MAX_SCREEN_LINES.saturating_sub(beside_rungs + sentences));
+        let mut before = [head, vec![String::new()], self.ladder(&rungs), vec![String::new()], rates].concat();
+        // Blank lines and the title around what stands out.
+        let room = MAX_SCREEN_LINES.saturating_sub(before.len() + after.len() + 3);
+        let stand_outs = self.stand_outs(room);
+        before.extend(stand_outs);
+        before.push(String::new());
+        before.extend(after);
+        before
+    }
+
+    /// So many rungs, or all that are not to spare.
+    fn rungs(&self, room: usize) -> Vec<&Rung> {
+        let mut rungs: Vec<&Rung> = self.screen.rungs.iter().collect();
+        while rungs.len() > room
+            && let Some(last) = rungs.iter().rposition(|rung| rung.is_spare)
+        {
+            rungs.remove(last);
+        }
+        rungs
+    }
+
+    /// A paragraph that hangs behind a word, in so many lines at most.
+    fn hanging(&self, (paint, word): (TextStyle, &str), indent: usize, text: &str, most: usize) -> Vec<String> {
+        let room = self.width() - indent;
+        let mut lines = wrap(text, room);
+        if lines.len() > most {
+            lines.truncate(most);
+            if let Some(last) = lines.last_mut() {
+                let cut: String = last.chars().take(room - 4).collect();
+                *last = format!("{} ...", cut.trim_end());
+            }
+        }
+        let head = format!("{}{}", self.paint(paint, word), " ".repeat(indent.saturating_sub(display_width(word))));
+        let begin = |index: usize| if index == 0 { head.clone() } else { " ".repeat(indent) };
+        lines.into_iter().enumerate().map(|(index, line)| format!("{}{line}", begin(index))).collect()
+    }
+
+    /// What the machine is, how the run went, and what changes how to read it.
+    fn head(&self) -> Vec<String> {
+        let run = self.report.run;
+        let name = clean(&format!("kelvin {}", run.outline.kelvin));
+        let text = format!("{}. {}", labels::machine_line(run), labels::run_extent(self.report));
+        let mut lines = self.hanging((TextStyle::Title, &name), display_width(&name) + 3, &text, MAX_HEADER_LINES);
+        if let RunStatus::Partial(why) = &run.status {
+            lines.extend(self.hanging((TextStyle::Bad, "partial"), WORD_WIDTH, why, 1));
+        }
+        let cautions = &self.screen.cautions;
+        lines.extend(cautions.iter().take(MAX_CAUTIONS).flat_map(|one| self.hanging((TextStyle::Bad, "!"), 2, one, 2)));
+        if let Some(more) = cautions.len().checked_sub(MAX_CAUTIONS).filter(|more| *more > 0) {
+            lines.push(self.paint(TextStyle::Bad, &format!("! {more} more among the findings")));
+        }
+        lines
+    }
+
+    fn ladder(&self, rungs: &[&Rung]) -> Vec<String> {
+        let named = rungs.iter().map(|&rung| display_width(&label(rung))).max().unwrap_or(0) + 3;
+        let known = rungs.iter().filter(|rung| is_short(&rung.figure));
+        let figures = known.map(|rung| display_width(rung.figure.drawn_text())).max().unwrap_or(0);
+        let behind = rungs.iter().map(|rung| display_width(&self.trailing_text(&rung.figure))).max().unwrap_or(0);
+        let plot = self.width().saturating_sub(named + figures + 1 + behind).max(MIN_AXIS_WIDTH);
+        let axis = LadderAxis::for_rungs(&self.screen.rungs);
+        let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(TextStyle::Faint, &axis_line(&axis, plot)))];
+        for rung in rungs {
+            let name = pad_right(&format!("  {}", clean(&label(rung))), named);
+            if !is_short(&rung.figure) {
+                let text = pad_left(&clean(rung.figure.drawn_text()), plot + 1 + figures);
+                lines.push(format!("{name}{}", self.painted(&rung.figure, &text)));
+                continue;
+            }
+            lines.push(format!(
+                "{name}{} {}",
+                self.track(rung, &axis, plot),
+                self.painted(
+                    &rung.figure,
+                    &format!(
+                        "{}{}",
+                        pad_left(&clean(rung.figure.drawn_text()), figures),
+                        self.trailing_text(&rung.figure)
+                    )
+                )
+            ));
+        }
+        lines.push(self.legend(named));
+        lines
+    }
+
+    /// What stands behind a figure of the ladder: a word where it is not as predicted, a mark where it is only as found. The word is the
+    /// same for a time and a rate, where an arrow would point the other way.
+    fn trailing_text(&self, figure: &OverviewFigure) -> String {
+        match figure.against {
+            against @ (PredictionVerdict::Slower | PredictionVerdict::Faster) => {
+                format!(" {}", pad_right(labels::against_prediction(against), VERDICT_WIDTH))
+            }
+            _ if figure.as_found.is_some() => format!(" {}", self.marks().as_found),
+            _ => String::new(),
+        }
+    }
+
+    /// A text of a figure in the colour of its verdict.
+    fn painted(&self, figure: &OverviewFigure, text: &str) -> String {
+        match figure.against {
+            PredictionVerdict::Slower => self.paint(TextStyle::Odd, text),
+            PredictionVerdict::Faster => self.paint(TextStyle::Good, text),
+            _ if figure.measured.is_some() => text.to_owned(),
+            _ => self.paint(TextStyle::Faint, text),
+        }
+    }
+
+    /// The line of a rung between name and figure.
+    fn track(&self, rung: &Rung, axis: &LadderAxis, width: usize) -> String {
+        let marks = self.marks();
+        let at = |seconds: f64| column_of(axis.share(seconds), width);
+        let mut cells = vec![(' ', TextStyle::Faint); width];
+        axis.labels().for_each(|(share, _)| cells[column_of(share, width)].0 = marks.grid);
+        let mut fill = |from: f64, to: f64, cell: (char, TextStyle)| cells[at(from)..=at(to)].fill(cell);
+        if let Some(class) = &rung.figure.of_class {
+            fill(class.low, class.high, (marks.class, TextStyle::Faint));
+        }
+        if let Some(predicted) = &rung.figure.predicted {
+            fill(predicted.low, predicted.high, (marks.predicted, TextStyle::Faint));
+        }
+        let published =
+            compared_reference(self.report).and_then(|(machine, _)| crate::ladder::published_seconds(rung, machine));
+        if let Some(seconds) = published {
+            fill(seconds, seconds, (marks.published, TextStyle::Faint));
+        }
+        if let Some(Estimate { value, low, high, .. }) = rung.figure.drawn_value() {
+            let mark = if rung.figure.measured.is_some() { marks.measured } else { marks.as_found };
+            fill(low, high, (marks.interval, TextStyle::Title));
+            fill(value, value, (mark, TextStyle::Title));
+        }
+        let same = |a: &(char, TextStyle), b: &(char, TextStyle)| a.1 == b.1;
+        let painted = cells.chunk_by(same).map(|cells| {
+            let text: String = cells.iter().map(|(mark, _)| *mark).collect();
+            if text.trim().is_empty() { text } else { self.paint(cells[0].1, &text) }
+        });
+        painted.collect()
+    }
+
+    /// What the marks mean, below the axis if there is room.
+    fn legend(&self, named: usize) -> String {
+        let marks = self.marks();
+        let mut parts = vec![format!("{} predicted", marks.predicted), format!("{} measured", marks.measured)];
+        if self.screen.rungs.iter().any(|rung| rung.figure.of_class.is_some()) {
+            parts.push(format!("{} {}", marks.class, labels::CLASS_LABEL));
+        }
+        if let Some((_, title)) = compared_reference(self.report) {
+            let machine: String = title.chars().take(MAX_TITLE_CHARS).collect();
+            parts.push(format!("{} {}", marks.published, clean(&machine)));
+        }
+        let words = [PredictionVerdict::Slower, PredictionVerdict::Faster];
+        let words: Vec<&str> = words
+            .into_iter()
+            .filter(|against| self.figures().any(|figure| figure.against == *against))
+            .map(labels::against_prediction)
+            .collect();
+        if self.figures().any(|figure| figure.as_found.is_some()) {
+            parts.push(format!("{} {}", marks.as_found, labels::AS_FOUND_LABEL));
+        }
+        // A word is clear without the legend, which has it if there is room.
+        let words = if words.is_empty() { String::new() } else { format!("  {}: than predicted", words.join(", ")) };
+        let legend = parts.join("  ");
+        let legend =
+            if display_width(&legend) + display_width(&words) <= self.width() { legend + &words } else { legend };
+        let indent = named.min(self.width().saturating_sub(display_width(&legend)));
+        format!("{}{}", " ".repeat(indent), self.paint(TextStyle::Faint, &legend))
+    }
+
+    /// All figures of the screen.
+    fn figures(&self) -> impl Iterator<Item = &OverviewFigure> {
+        let rates = self.screen.rates.iter().flat_map(|line| &line.rates).map(|rate| &rate.figure);
+        self.screen.rungs.iter().map(|rung| &rung.figure).chain(rates)
+    }
+
+    fn rates(&self) -> Vec<String> {
+        self.screen.rates.iter().flat_map(|line| self.rate(line)).collect()
+    }
+
+    /// `41.9 GB/s read (slower), 55.6 copy, 40.8 fill`: a unit is said once. What does not fit goes on in the next line.
+    fn rate(&self, line: &RateRow) -> Vec<String> {
+        const INDENT: usize = 2 + RATE_WIDTH;
+        let what = format!("  {}", pad_right(&clean(&line.what), RATE_WIDTH));
+        if let Some(why) = labels::missing_rates(line) {
+            return self.hanging((TextStyle::Faint, &what), INDENT, &why, 1);
+        }
+        let mut lines = vec![what];
+        let (mut said, mut used) = ("", INDENT);
+        let but = line.but.as_ref().map(|but| self.hanging((TextStyle::Faint, ""), INDENT, but, 2));
+        for (index, rate) in line.rates.iter().enumerate() {
+            let (text, has_value) = (rate.figure.drawn_text(), rate.figure.drawn_value().is_some());
+            let (value, unit) = text.rsplit_once(' ').unwrap_or((text, ""));
+            let text = clean(if has_value && unit == said { value } else { text });
+            said = if has_value { unit } else { "" };
+            let of = clean(&rate.of);
+            let text = if has_value { format!("{text} {of}") } else { format!("{of} {text}") };
+            let text = match self.trailing_text(&rate.figure).trim() {
+                "" => text,
+                word if rate.figure.measured.is_none() => format!("{text} {word}"),
+                word => format!("{text} ({word})"),
+            };
+            let comma = if index + 1 < line.rates.len() { "," } else { "" };
+            let width = display_width(&text) + comma.len();
+            if used > INDENT && used + 1 + width > self.width() {
+                lines.push(" ".repeat(INDENT));
+                used = INDENT;
+            }
+            let gap = if used > INDENT { " " } else { "" };
+            used += gap.len() + width;
+            if let Some(last) = lines.last_mut() {
+                *last = format!("{last}{gap}{}{comma}", self.painted(&rate.figure, &text));
+            }
+        }
+        lines.extend(but.into_iter().flatten());
+        lines
+    }
+
+    /// As many sentences as there is room for, the first ones.
+    fn stand_outs(&self, room: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (index, one) in self.screen.stand_outs.iter().enumerate() {
+            let sentence = self.hanging((TextStyle::Faint, &format!("  {}", index + 1)), 4, &one.text, room);
+            // A shorter one behind it would leave a gap in the numbers.
+            if lines.len() + sentence.len() > room {
+                break;
+            }
+            lines.extend(sentence);
+        }
+        if lines.is_empty() {
+            return lines;
+        }
+        [vec![String::new(), self.paint(TextStyle::Title, "What stands out")], lines].concat()
+    }
+
+    /// As many remedies as there is room for, whole ones.
+    fn remedies(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for remedy in &self.screen.do_first {
+            let word = if lines.is_empty() { "Do first" } else { "" };
+            let remedy = self.remedy(remedy, word);
+            if lines.len() + remedy.len() <= MAX_REMEDY_LINES {
+                lines.extend(remedy);
+            }
+        }
+        lines
+    }
+
+    /// A command stands on a line of its own, beside what it removes if there is room; advice goes on from that.
+    fn remedy(&self, remedy: &Remedy, word: &str) -> Vec<String> {
+        let against = remedy.against.join("; ");
+        if !remedy.is_command {
+            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{against}: {}", remedy.command), 3);
+        }
+        let command = format!("{PROMPT}{}", clean(&remedy.command));
+        if WORD_WIDTH + display_width(&command) + 3 + display_width(&against) <= self.width() {
+            return self.hanging((TextStyle::Title, word), WORD_WIDTH, &format!("{command} \u{a0} {against}"), 1);
+        }
+        let mut lines = self.hanging((TextStyle::Title, word), WORD_WIDTH, &command, 2);
+        lines.extend(self.hanging((TextStyle::Title, ""), WORD_WIDTH, &against, 2));
+        lines
+    }
+
+    fn precision(&self) -> Vec<String> {
+        let Some(text) = labels::precision(self.report.analysis) else { return Vec::new() };
+        self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, &text, 1)
+    }
+
+    /// What has no figure: how many, and which metrics.
+    fn missing(&self) -> Vec<String> {
+        let all: Vec<String> = self.screen.missing.iter().map(labels::missing_figure).collect();
+        if all.is_empty() {
+            return Vec::new();
+        }
+        let is_bad = |why| matches!(why, MissingReason::Failed | MissingReason::Invalid);
+        let paint =
+            if self.screen.missing.iter().any(|one| is_bad(one.why)) { TextStyle::Bad } else { TextStyle::Title };
+        self.hanging((paint, "No figure"), WORD_WIDTH, &all.join("; "), MAX_MISSING_LINES)
+    }
+}
+
+/// Most columns of a reason that stands where figures do; a longer one takes the place of the axis.
+const MAX_SHORT_TEXT: usize = 12;
+
+/// Whether a figure, or why there is none, stands behind the axis.
+fn is_short(figure: &OverviewFigure) -> bool {
+    figure.drawn_value().is_some() || display_width(&figure.text) <= MAX_SHORT_TEXT
+}
+
+/// The times along the axis, each centred on its place.
+fn axis_line(axis: &LadderAxis, width: usize) -> String {
+    let mut line: Vec<char> = vec![' '; width];
+    let mut free_from = 0;
+    for (share, text) in axis.labels() {
+        let size = display_width(&text);
+        let from = column_of(share, width).saturating_sub(size / 2).min(width - size);
+        if from >= free_from {
+            text.chars().enumerate().for_each(|(index, c)| line[from + index] = c);
+            free_from = from + size + 1;
+        }
+    }
+    line.into_iter().collect()
+}
+
+/// Which of so many columns a share of the axis is.
+fn column_of(share: f64, width: usize) -> usize {
+    (share.clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascii_keeps_columns() {
+        let text = "29 µs ± 1 \u{202f}● é";
+        assert_eq!(to_ascii(text), "29 us ~ 1  ? ?");
+        assert_eq!(to_ascii(text).chars().count(), text.chars().count());
+    }
+}

@@ -1,0 +1,356 @@
+//! The points of a curve as a table: a row for each position, a column for each line, and beside them a picture of both.
+
+use std::collections::BTreeSet;
+
+use kelvin_analysis::wording::verdict_word;
+use kelvin_model::{AxisScale, Case, Value};
+
+use super::{Terminal, TextStyle};
+use crate::figures::needs_log_axis;
+use crate::sections::{CommonAxes, Curve, CurveSeries};
+use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use crate::{labels, units};
+
+/// Between columns.
+const COLUMN_GAP: usize = 2;
+/// Points that are shown at least, whatever room there is.
+const LEAST_ROWS: usize = 4;
+/// Columns of the picture.
+const MIN_PLOT_WIDTH: usize = 16;
+const MAX_PLOT_WIDTH: usize = 40;
+/// Marks of lines in the picture: with more lines it is not drawn.
+const UNICODE_MARKS: [char; 4] = ['●', '○', '◆', '◇'];
+const ASCII_MARKS: [char; 4] = ['o', '*', '#', 'x'];
+
+/// The points of one curve.
+pub(super) struct PointTable<'a> {
+    curve: &'a Curve<'a>,
+    title: String,
+    /// The lines of which a point was measured.
+    lines: Vec<&'a CurveSeries<'a>>,
+    /// Their names.
+    names: Vec<String>,
+    positions: Vec<u64>,
+}
+
+/// Text in columns: the first one is the label of a row.
+type TextGrid = Vec<Vec<String>>;
+
+impl<'a> PointTable<'a> {
+    /// The table of a curve.
+    pub fn new(curve: &'a Curve<'a>) -> Self {
+        // What has no figure at all is said below the table.
+        let measured = |line: &&CurveSeries<'a>| line.points.iter().any(|point| point.1.outcome.summary().is_some());
+        let lines: Vec<&CurveSeries<'a>> = curve.series.iter().filter(measured).collect();
+        let known = lines.iter().flat_map(|line| &line.points).filter(|point| point.1.outcome.summary().is_some());
+        let positions: BTreeSet<u64> = known.map(|point| point.0).collect();
+        let alike = CommonAxes::of_cases(curve.metric, lines.iter().map(|line| &line.held));
+        let held = lines.first().map(|line| line_name(curve, &alike.common_of(&line.held))).unwrap_or_default();
+        let summary = curve.metric.summary.trim_end_matches('.');
+        Self {
+            title: if held.is_empty() { clean(summary) } else { clean(&format!("{summary}, {held}")) },
+            names: lines.iter().map(|line| clean(&line_name(curve, &alike.rest_of(&line.held)))).collect(),
+            positions: positions.into_iter().collect(),
+            curve,
+            lines,
+        }
+    }
+
+    /// The table in at most so many rows.
+    pub fn lines(&self, terminal: &Terminal, unicode: bool, most: usize) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        lines.extend(wrap(&self.title, terminal.width()));
+        if self.positions.is_empty() {
+            return lines;
+        }
+        let room = most.saturating_sub(lines.len() + 3);
+        let rows = |parts: usize| {
+            evenly_spaced(&self.positions, (room / parts).saturating_sub(usize::from(parts > 1)).max(LEAST_ROWS))
+        };
+        let mut shown = rows(1);
+        let upright = self.grid(&shown);
+        let turned = transposed(&self.grid(&self.positions));
+        if width(&upright) <= terminal.width() {
+            lines.extend(self.with_plot(&upright, &shown, (terminal, unicode)));
+        } else if width(&turned) <= terminal.width() {
+            shown.clone_from(&self.positions);
+            lines.extend(aligned(&turned, terminal));
+        } else {
+            // Each part has a row for each point, and a title.
+            shown = rows(split_columns(&upright, terminal.width()).len());
+            let parts = split_columns(&self.grid(&shown), terminal.width());
+            lines.extend(parts.iter().flat_map(|part| aligned(part, terminal)));
+        }
+        if shown.len() < self.positions.len() {
+            let text = format!("{} of {} points; all in the full report", shown.len(), self.positions.len());
+            lines.push(terminal.paint(TextStyle::Faint, &text));
+        }
+        let against = self.against_predictions().map(|text| wrap(&text, terminal.width()));
+        lines.extend(against.into_iter().flatten().map(|text| terminal.paint(TextStyle::Faint, &text)));
+        lines
+    }
+
+    /// Titles, then a row for each position.
+    fn grid(&self, positions: &[u64]) -> TextGrid {
+        let first = axis_label(self.curve);
+        let lone = || vec!["measured".to_owned()];
+        let names = if self.names.iter().all(String::is_empty) { lone() } else { self.names.clone() };
+        let titles = std::iter::once(first).chain(names).collect();
+        let row = |&at: &u64| {
+            let label = units::axis_value(Value::Integer(at), self.curve.axis.scale);
+            std::iter::once(label).chain(self.lines.iter().map(|line| cell(line, at, self.curve))).collect()
+        };
+        std::iter::once(titles).chain(positions.iter().map(row)).collect()
+    }
+
+    /// The table with its picture to the right, if there is room.
+    fn with_plot(&self, grid: &TextGrid, shown: &[u64], (terminal, unicode): (&Terminal, bool)) -> Vec<String> {
+        let table = aligned(grid, terminal);
+        let room = terminal.width().saturating_sub(width(grid) + 2 * COLUMN_GAP).min(MAX_PLOT_WIDTH);
+        let marks = if unicode { UNICODE_MARKS } else { ASCII_MARKS };
+        let Some(scale) =
+            TrackScale::for_curve(self.curve).filter(|_| self.names.len() <= marks.len() && room >= MIN_PLOT_WIDTH)
+        else {
+            return table;
+        };
+        let mut lines = Vec::new();
+        for (index, line) in table.into_iter().enumerate() {
+            let picture = match index.checked_sub(1) {
+                None => scale.title(room, self.curve),
+                Some(row) => self.track(shown[row], &scale, (room, marks, unicode)),
+            };
+            lines.push(
+                format!("{}{}{}", pad_styled(&line, width(grid)), " ".repeat(2 * COLUMN_GAP), picture)
+                    .trim_end()
+                    .to_owned(),
+            );
+        }
+        lines.push(terminal.paint(TextStyle::Faint, &self.legend(marks, unicode)));
+        lines
+    }
+
+    /// The marks of all lines at one position; of a line alone also the range that was predicted.
+    fn track(&self, at: u64, scale: &TrackScale, (width, marks, unicode): (usize, [char; 4], bool)) -> String {
+        let mut cells = vec![' '; width];
+        let place = |value: f64| (scale.share(value) * (width - 1) as f64).round() as usize;
+        let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == at).map(|point| point.1);
+        if let [line] = self.lines[..]
+            && let Some(range) = result(line).and_then(|result| result.prediction.as_ref())
+        {
+            cells[place(range.low)..=place(range.high)].fill(predicted_mark(unicode));
+        }
+        for (line, mark) in self.lines.iter().copied().zip(marks) {
+            if let Some(summary) = result(line).and_then(|result| result.outcome.summary()) {
+                cells[place(summary.headline)] = mark;
+            }
+        }
+        cells.into_iter().collect()
+    }
+
+    fn legend(&self, marks: [char; 4], unicode: bool) -> String {
+        let named =
+            |(name, mark): (&String, char)| format!("{mark} {}", if name.is_empty() { "measured" } else { name });
+        let mut parts: Vec<String> = self.names.iter().zip(marks).map(named).collect();
+        let is_predicted = self.curve.results().any(|result| result.prediction.is_some());
+        if self.names.len() == 1 && is_predicted {
+            parts.insert(0, format!("{} predicted", predicted_mark(unicode)));
+        }
+        parts.join("  ")
+    }
+
+    /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
+    fn against_predictions(&self) -> Option<String> {
+        let of_line = |(line, name): (&&'a CurveSeries<'a>, &'_ String)| {
+            let compared = line.points.iter().filter(|(_, result)| result.ratio.is_some());
+            let name = name.clone();
+            compared
+                .map(move |(at, result)| (*at, name.clone(), verdict_side(verdict_word(result))))
+                .collect::<Vec<_>>()
+        };
+        let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
+        let all = labels::plural(compared.len() as u64, "point");
+        let mut sides: Vec<(&str, Vec<String>)> = Vec::new();
+        for (at, line, side) in compared.iter().filter(|(.., side)| !side.is_empty()) {
+            let point = format!("{} {line}", units::axis_value(Value::Integer(*at), self.curve.axis.scale));
+            let point = point.trim_end().to_owned();
+            match sides.iter_mut().find(|(known, _)| known == side) {
+                Some((_, points)) => points.push(point),
+                None => sides.push((side, vec![point])),
+            }
+        }
+        match (compared.is_empty(), sides.is_empty()) {
+            (true, _) => None,
+            (_, true) => Some(format!("all as predicted: {all}")),
+            _ => {
+                let each =
+                    sides.iter().map(|(side, points)| format!("{} {side} ({})", points.len(), point_list(points)));
+                Some(format!("of {all} {}", each.collect::<Vec<_>>().join(", ")))
+            }
+        }
+    }
+}
+
+/// Points that are named at most.
+const MAX_NAMED: usize = 4;
+
+/// Points by name, and how many there are beyond these.
+fn point_list(points: &[String]) -> String {
+    let named = points.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match points.len().saturating_sub(MAX_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// A verdict behind a number of points; nothing of those within their range.
+fn verdict_side(verdict: &str) -> &'static str {
+    match verdict {
+        "slower" => "slower than predicted",
+        "faster" => "faster than predicted",
+        "above" => "above the prediction",
+        "below" => "below the prediction",
+        _ => "",
+    }
+}
+
+fn predicted_mark(unicode: bool) -> char {
+    if unicode { '━' } else { '=' }
+}
+
+/// A case in words: words alone, numbers with their names.
+fn line_name(curve: &Curve<'_>, case: &Case) -> String {
+    let is_word = |axis: &str| matches!(case.iter().find(|(name, _)| name.as_str() == axis), Some((_, Value::Word(_))));
+    let pairs = units::case_pairs(curve.metric, case);
+    // One size alone needs no name: its unit says what it is.
+    let numbers = pairs.iter().filter(|(axis, _)| !is_word(axis)).count();
+    let is_size = |axis: &str| curve.metric.axes().any(|one| one.name == *axis && one.scale == AxisScale::Bytes);
+    let is_bare = |axis: &str| is_word(axis) || (numbers == 1 && is_size(axis));
+    let each = pairs.into_iter().map(|(axis, value)| if is_bare(axis) { value } else { format!("{axis} {value}") });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// The axis without its unit, which its values have.
+fn axis_label(curve: &Curve<'_>) -> String {
+    clean(curve.axis.label.split(',').next().unwrap_or(&curve.axis.label))
+}
+
+fn cell(line: &CurveSeries<'_>, at: u64, curve: &Curve<'_>) -> String {
+    let Some((_, result)) = line.points.iter().find(|point| point.0 == at) else { return String::new() };
+    result
+        .outcome
+        .summary()
+        .map_or_else(|| "-".to_owned(), |summary| units::value_text(summary.headline, curve.metric.unit))
+}
+
+/// So many of some positions, evenly spread, the first and the last among them.
+fn evenly_spaced(positions: &[u64], most: usize) -> Vec<u64> {
+    if positions.len() <= most {
+        return positions.to_vec();
+    }
+    (0..most).map(|index| positions[index * (positions.len() - 1) / (most - 1)]).collect()
+}
+
+fn transposed(grid: &TextGrid) -> TextGrid {
+    let cells = grid.first().map_or(0, Vec::len);
+    (0..cells).map(|column| grid.iter().map(|row| row[column].clone()).collect()).collect()
+}
+
+/// The widths of the columns of a grid.
+fn widths(grid: &TextGrid) -> Vec<usize> {
+    let cells = grid.first().map_or(0, Vec::len);
+    (0..cells).map(|column| grid.iter().map(|row| display_width(&row[column])).max().unwrap_or(0)).collect()
+}
+
+fn width(grid: &TextGrid) -> usize {
+    let widths = widths(grid);
+    widths.iter().sum::<usize>() + COLUMN_GAP * widths.len().saturating_sub(1) + COLUMN_GAP
+}
+
+/// A grid in lines: labels and figures end at the same place of each column.
+fn aligned(grid: &TextGrid, terminal: &Terminal) -> Vec<String> {
+    let widths = widths(grid);
+    let line = |(index, row): (usize, &Vec<String>)| {
+        let cells = row.iter().zip(&widths).enumerate();
+        let text: String = cells
+            .map(|(column, (cell, &width))| {
+                if column == 0 {
+                    format!("  {}", pad_right(cell, width))
+                } else {
+                    format!("  {}", pad_left(cell, width))
+                }
+            })
+            .collect();
+        if index == 0 { terminal.paint(TextStyle::Faint, &text) } else { text }
+    };
+    grid.iter().enumerate().map(line).collect()
+}
+
+/// A grid in parts of as many columns as fit, each with the labels.
+fn split_columns(grid: &TextGrid, most: usize) -> Vec<TextGrid> {
+    let mut parts = Vec::new();
+    let mut columns = 1..grid.first().map_or(0, Vec::len);
+    let part = |from: usize, to: usize| -> TextGrid {
+        grid.iter().map(|row| std::iter::once(&row[0]).chain(&row[from..to]).cloned().collect()).collect()
+    };
+    while !columns.is_empty() {
+        let fits = |to: &usize| width(&part(columns.start, *to)) <= most;
+        let to = (columns.start + 1..=columns.end).take_while(fits).last().unwrap_or(columns.start + 1);
+        parts.push(part(columns.start, to));
+        columns.start = to;
+    }
+    parts
+}
+
+/// A line with styles, padded to the columns that it shows.
+fn pad_styled(line: &str, width: usize) -> String {
+    let plain = without_styles(line);
+    format!("{line}{}", " ".repeat(width.saturating_sub(display_width(&plain))))
+}
+
+/// A line without its styles.
+fn without_styles(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
+}
+
+/// The axis of the picture: linear from zero, or logarithmic where values are of many magnitudes.
+struct TrackScale {
+    low: f64,
+    high: f64,
+    is_log: bool,
+}
+
+impl TrackScale {
+    /// That of all points of a curve; `None` where there is nothing to draw.
+    fn for_curve(curve: &Curve<'_>) -> Option<Self> {
+        let values: Vec<f64> = curve.results().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
+        let high = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::max)?;
+        let least = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::min)?;
+        let is_log = needs_log_axis(values.iter().copied());
+        let low = if is_log { least } else { least.min(0.0) };
+        (high > low).then_some(Self { low, high, is_log })
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        let share = match self.is_log {
+            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Its ends above the picture.
+    fn title(&self, width: usize, curve: &Curve<'_>) -> String {
+        let text = |value: f64| if value == 0.0 { "0".to_owned() } else { units::value_text(value, curve.metric.unit) };
+        let (low, high) = (text(self.low), text(self.high));
+        let kind = if self.is_log { " log " } else { "" };
+        let between = width.saturating_sub(display_width(&low) + display_width(&high));
+        let half = between.saturating_sub(display_width(kind)) / 2;
+        format!(
+            "{low}{}{kind}{}{high}",
+            " ".repeat(half),
+            " ".repeat(between.saturating_sub(display_width(kind) + half))
+        )
+    }
+}

@@ -1,0 +1,151 @@
+//! A plot in characters: lines of markers between two axes.
+
+use crate::figures::Plot;
+use crate::plot_layout::{PlotLayout, PlotLine};
+use crate::scale::AxisScaling;
+use crate::text::{clean, display_width, pad_left};
+
+/// Lines of text between the axes.
+const PLOT_ROWS: usize = 15;
+
+/// Fewest columns between the axes.
+const MIN_WIDTH: usize = 20;
+
+/// Markers of the lines of a plot, and what leads from one to the next.
+const MARKERS: [char; 6] = ['o', 'x', '+', '#', '@', '%'];
+const CONNECTING_DOT: char = '·';
+
+/// A plot in lines of so many columns.
+pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
+    let picture = PlotLayout::new(plot);
+    let ticks = picture.y.scale().ticks();
+    let beside = ticks.iter().map(|tick| display_width(&clean(&tick.label))).max().unwrap_or(0);
+    let mut ground = CharGrid::new(width.saturating_sub(beside + 2).max(MIN_WIDTH));
+    picture.lines.iter().for_each(|line| ground.connect(&picture, line));
+    picture.lines.iter().zip(MARKERS.iter().cycle()).for_each(|(line, marker)| ground.mark(&picture, line, *marker));
+    let mut lines = vec![clean(picture.y.label)];
+    for (number, row) in ground.0.iter().enumerate() {
+        let at = ticks.iter().find(|tick| row_of(picture.y.scale().share(tick.position)) == number);
+        let (label, edge) = at.map_or((String::new(), '│'), |tick| (clean(&tick.label), '┤'));
+        lines.push(
+            format!("{} {edge}{}", pad_left(&label, beside), row.iter().collect::<String>()).trim_end().to_owned(),
+        );
+    }
+    let indent = " ".repeat(beside + 1);
+    let (edge, labels) = x_axis_lines(picture.x.scale(), ground.width());
+    lines.extend([format!("{indent}└{edge}"), format!("{indent} {labels}")]);
+    lines.push(format!("{indent} {}", clean(picture.x.label)));
+    let legend = picture.lines.iter().zip(MARKERS.iter().cycle());
+    let legend: Vec<String> = legend.map(|(line, marker)| format!("{marker} {}", clean(line.label))).collect();
+    lines.push(format!("{indent} {}", legend.join("   ")));
+    lines
+}
+
+/// The axis below with its ticks, and their labels as far as there is room.
+fn x_axis_lines(scale: &AxisScaling, width: usize) -> (String, String) {
+    let (mut edge, mut labels) = (vec!['─'; width], String::new());
+    for tick in scale.ticks() {
+        let column = column_of(scale.share(tick.position), width);
+        edge[column] = '┬';
+        let label = clean(&tick.label);
+        let from = column.saturating_sub(display_width(&label) / 2);
+        if labels.is_empty() || from > display_width(&labels) {
+            labels.push_str(&" ".repeat(from - display_width(&labels)));
+            labels.push_str(&label);
+        }
+    }
+    (edge.into_iter().collect(), labels)
+}
+
+/// Which column of so many a place along an axis has.
+fn column_of(share: f64, width: usize) -> usize {
+    (share * (width - 1) as f64).round() as usize
+}
+
+/// Which row a place up an axis has, from the top.
+fn row_of(share: f64) -> usize {
+    ((1.0 - share) * (PLOT_ROWS - 1) as f64).round() as usize
+}
+
+/// The characters between the axes.
+struct CharGrid(Vec<Vec<char>>);
+
+impl CharGrid {
+    fn new(width: usize) -> Self {
+        Self(vec![vec![' '; width]; PLOT_ROWS])
+    }
+
+    fn width(&self) -> usize {
+        self.0[0].len()
+    }
+
+    /// Shares of both axes at which the points of a line are.
+    fn positions(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Vec<(f64, f64)> {
+        line.points
+            .iter()
+            .map(|point| (picture.x.scale().share_of_value(point.x), picture.y.scale().share_of_value(point.y)))
+            .collect()
+    }
+
+    fn put(&mut self, (across, up): (f64, f64), character: char) {
+        let column = column_of(across, self.width());
+        self.0[row_of(up)][column] = character;
+    }
+
+    fn mark(&mut self, picture: &PlotLayout<'_>, line: &PlotLine<'_>, marker: char) {
+        Self::positions(picture, line).into_iter().for_each(|place| self.put(place, marker));
+    }
+
+    /// Dots from each point to the next.
+    fn connect(&mut self, picture: &PlotLayout<'_>, line: &PlotLine<'_>) {
+        let steps = self.width() * 2;
+        for pair in Self::positions(picture, line).windows(2) {
+            let [from, to] = [pair[0], pair[1]];
+            for step in 0..=steps {
+                let share = step as f64 / steps as f64;
+                self.put((from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1)), CONNECTING_DOT);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::{AxisKind, FigureAxis, Point, Series, SeriesRole};
+
+    fn plot(points: &[(f64, f64)]) -> Plot {
+        let axis = |label: &str| FigureAxis {
+            label: label.into(),
+            kind: AxisKind::Number,
+            logarithmic: false,
+            from_zero: true,
+        };
+        let points = points.iter().map(|&(x, y)| Point { x, y, low: y, high: y }).collect();
+        let line = Series { label: "line".into(), role: SeriesRole::Measured, style: 0, points };
+        Plot { x: axis("across"), y: axis("up"), guides: Vec::new(), marks: Vec::new(), series: vec![line] }
+    }
+
+    #[test]
+    fn points_match_their_axes() {
+        let lines = plot_lines(&plot(&[(0.0, 0.0), (10.0, 5.0)]), 40);
+        assert!(lines.iter().all(|line| display_width(line) <= 40), "{lines:#?}");
+        let marked = |line: &String| line.chars().position(|c| c == 'o');
+        let rows: Vec<usize> = (1..=PLOT_ROWS).filter(|&row| marked(&lines[row]).is_some()).collect();
+        assert_eq!(rows.len(), 2, "{lines:#?}");
+        assert!(marked(&lines[rows[0]]) > marked(&lines[rows[1]]), "the upper one is to the right: {lines:#?}");
+        // Between them a dot in each row.
+        assert!((rows[0] + 1..rows[1]).all(|row| lines[row].contains(CONNECTING_DOT)), "{lines:#?}");
+        let axis = |text: &str| lines.iter().any(|line| line.split_whitespace().eq(text.split(' ')));
+        assert!(axis("0 2 4 6 8 10") && axis("o line"), "{lines:#?}");
+        assert!(lines[rows[1]].starts_with("0 ┤"), "{lines:#?}");
+    }
+
+    #[test]
+    fn one_or_no_point_has_axes() {
+        for points in [&[(3.0, 7.0)][..], &[]] {
+            let lines = plot_lines(&plot(points), 10);
+            assert_eq!(lines.len(), PLOT_ROWS + 5, "{lines:#?}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Paths of targets, decoded: what a client may name below the root, and nothing else.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A path below the root, decoded: names joined by single slashes, none of which is `.` or `..`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecodedPath {
+    /// The names; empty for the root itself.
+    path: Vec<u8>,
+    /// Whether the client meant a directory: the path ended with a slash.
+    pub is_directory: bool,
+}
+
+/// A path that names nothing: a name that no file has, or an attempt to leave the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidPath;
+
+impl DecodedPath {
+    /// Decodes a path that begins with a slash. Each name is decoded once, after the path was taken apart at its slashes, so that
+    /// an encoded slash, dot or percent sign never means anything but a byte of a name.
+    ///
+    /// # Errors
+    /// A wrong encoding; a name with a slash or a zero byte, `.` or `..`.
+    pub fn decode(path: &str) -> Result<Self, InvalidPath> {
+        let mut target = Self { path: Vec::with_capacity(path.len()), is_directory: path.ends_with('/') };
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            if !target.path.is_empty() {
+                target.path.push(b'/');
+            }
+            let begin = target.path.len();
+            percent_decode(part.as_bytes(), &mut target.path)?;
+            check_name(&target.path[begin..])?;
+        }
+        Ok(target)
+    }
+
+    /// Relative to the root; `.` for the root itself.
+    pub fn path(&self) -> &Path {
+        let path: &[u8] = if self.path.is_empty() { b"." } else { &self.path };
+        Path::new(OsStr::from_bytes(path))
+    }
+
+    /// The last name.
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Whether its first name is this one.
+    pub fn begins_with(&self, name: &[u8]) -> bool {
+        self.path.split(|&byte| byte == b'/').next() == Some(name)
+    }
+
+    /// The same with a name below it.
+    pub fn join(&self, name: &str) -> Self {
+        let mut path = self.path.clone();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name.as_bytes());
+        Self { path, is_directory: false }
+    }
+
+    /// As the path of a directory in a header field: encoded, with one slash at either end, so that it leads to this server
+    /// whatever the names in it are.
+    pub fn location(&self) -> String {
+        let mut location = String::from("/");
+        for name in self.path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            percent_encode(name, &mut location);
+            location.push('/');
+        }
+        location
+    }
+}
+
+/// Appends what a name stands for (RFC 3986, section 2.1).
+fn percent_decode(part: &[u8], to: &mut Vec<u8>) -> Result<(), InvalidPath> {
+    let mut bytes = part.iter();
+    while let Some(&byte) = bytes.next() {
+        if byte != b'%' {
+            to.push(byte);
+            continue;
+        }
+        let mut digit = || bytes.next().and_then(|&digit| char::from(digit).to_digit(16)).ok_or(InvalidPath);
+        to.push((digit()? << 4 | digit()?) as u8);
+    }
+    Ok(())
+}
+
+fn check_name(name: &[u8]) -> Result<(), InvalidPath> {
+    let is_improper = name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/');
+    if is_improper { Err(InvalidPath) } else { Ok(()) }
+}
+
+/// Appends a name with all but unreserved characters encoded (RFC 3986, section 2.3).
+pub fn percent_encode(name: &[u8], to: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in name {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            to.push(char::from(byte));
+        } else {
+            to.extend(['%', char::from(DIGITS[usize::from(byte >> 4)]), char::from(DIGITS[usize::from(byte & 15)])]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn decoded(path: &str) -> Option<String> {
+        DecodedPath::decode(path).ok().map(|target| target.path().to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn path_is_decoded_once_and_merged() {
+        for (path, expected) in [
+            ("/", "."),
+            ("///", "."),
+            ("/a", "a"),
+            ("//a//b/", "a/b"),
+            ("/a%20b", "a b"),
+            ("/%252e%252e", "%2e%2e"),
+            ("/a+b", "a+b"),
+            ("/...", "..."),
+            ("/..a", "..a"),
+            ("/%c3%a9", "é"),
+            (r"/a\..\b", r"a\..\b"),
+        ] {
+            assert_eq!(decoded(path).as_deref(), Some(expected), "{path}");
+        }
+        assert!(DecodedPath::decode("/a/").unwrap().is_directory && !DecodedPath::decode("/a").unwrap().is_directory);
+    }
+
+    #[test]
+    fn unservable_path_is_invalid() {
+        for path in [
+            "/..",
+            "/../",
+            "/a/../b",
+            "/.",
+            "/./a",
+            "/%2e%2e/a",
+            "/.%2E/a",
+            "/%2e",
+            "/a%2fb",
+            "/..%2fa",
+            "/a%00",
+            "/%",
+            "/%4",
+            "/%zz",
+            "/%+1",
+            "/a/%2E%2e",
+        ] {
+            assert_eq!(decoded(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn location_stays_on_server() {
+        let location = |path| DecodedPath::decode(path).unwrap().location();
+        assert_eq!(location("/"), "/");
+        assert_eq!(location("//evil.example/a b"), "/evil.example/a%20b/");
+        assert_eq!(location("/a%0d%0ab"), "/a%0D%0Ab/");
+        assert_eq!(location(r"/\evil.example"), "/%5Cevil.example/");
+    }
+
+    proptest! {
+        #[test]
+        fn decoded_path_stays_below_root(path in "(/|\\.|%2e|%2f|%5c|%00|%25|a|%)*") {
+            if let Ok(target) = DecodedPath::decode(&format!("/{path}")) {
+                let mut names = target.path().components();
+                prop_assert!(names.all(|name| matches!(name, std::path::Component::Normal(_) | std::path::Component::CurDir)));
+                prop_assert!(!target.path().to_string_lossy().contains('\0'));
+            }
+        }
+
+        #[test]
+        fn percent_encoding_round_trips(name in "[^/\0]+") {
+            prop_assume!(name != "." && name != "..");
+            let mut path = String::from("/");
+            percent_encode(name.as_bytes(), &mut path);
+            prop_assert_eq!(decoded(&path), Some(name));
+        }
+    }
+}

@@ -1,0 +1,868 @@
+//! The course of a figure over many runs: steps from one level to another, drifts, and neither.
+//!
+//! A run is one value, few and far between, and nobody waits for thirty of them before a step is told. So a step is judged by how far it
+//! goes, not by ranks alone, which three runs after it cannot make convincing among hundreds of figures; and what makes that safe is done
+//! first: outliers are set aside, lasting states of the machine widen the error, and a level that comes and goes is no new one.
+
+use crate::{mad, mean, median, median_in_place, normal_quantile, t_upper_tail};
+
+/// Fewest values of a level: two in a row may both be outliers.
+pub const MIN_LEVEL_VALUES: usize = 3;
+/// Chance of a step in a sequence without one, up to which a step is looked into.
+pub const STEP_ALPHA: f64 = 0.01;
+/// Share of the possible places of a step that its interval holds.
+pub const STEP_INDEX_LEVEL: f64 = 0.95;
+/// Values around one that tell whether it is an outlier: three of five are its neighbours on either side of a step.
+const OUTLIER_WINDOW: usize = 5;
+/// Deviations from the median of its window beyond which a value is replaced by it (Hampel 1974), for many values; more the fewer there
+/// are, since the deviation is then uncertain. The usual 3 would smooth so much of normal noise away that the rarest chances come out
+/// three times as small as they are.
+const OUTLIER_STDS: f64 = 5.0;
+const OUTLIER_STDS_FEW_VALUES: f64 = 6.0;
+/// A step of more than so many deviations may be another state of the machine, which came before and went.
+const STATE_STEP_STDS: f64 = 3.0;
+/// How far on the way to the new level a value of that state lies, at least.
+const MIN_STATE_FRACTION: f64 = 0.7;
+/// Places that the ends of a drift are tried at.
+const DRIFT_END_CANDIDATES: usize = 14;
+/// The shortest stretch that is looked at apart: two levels of twice the least.
+const MIN_STRETCH_VALUES: f64 = 4.0 * MIN_LEVEL_VALUES as f64;
+/// Fewest values whose differences tell how long what differs lasts.
+const MIN_CORRELATION_VALUES: usize = 12;
+/// By how much Schwarz's criterion must speak for a drift: positive evidence (Kass and Raftery 1995).
+const MIN_BIC_GAIN: f64 = 2.0;
+/// Fewest runs over which a drift goes: a faster one is a step that a run fell into.
+const MIN_DRIFT_RUNS: usize = 5;
+
+/// What a sequence does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangePoints {
+    /// Its steps, in their order.
+    pub steps: Vec<Step>,
+    /// Its drifts, in their order; they overlap no step.
+    pub drifts: Vec<Drift>,
+    /// Without either: the chance of the most conspicuous split; 1 where nothing could be tested.
+    pub p_value: f64,
+}
+
+/// A step from one level to another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Index of the first value at the new level.
+    pub index: usize,
+    /// The first and the last index that it may have instead: at [`STEP_INDEX_LEVEL`].
+    pub index_interval: [usize; 2],
+    /// Median of the level before it.
+    pub before: f64,
+    /// Median of the level that begins with it.
+    pub after: f64,
+    /// Chance of so large a step anywhere between its neighbours by accident.
+    pub p_value: f64,
+}
+
+/// A rise or fall over many values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Index of the last value at the level before it.
+    pub from: usize,
+    /// Index of the first value at the level after it; the last value of all where it goes on.
+    pub to: usize,
+    /// Where it begins.
+    pub before: f64,
+    /// Where it ends.
+    pub after: f64,
+    /// Chance of it by accident: that of the most certain of the steps that it would be otherwise.
+    pub p_value: f64,
+}
+
+/// The course of values, which must be finite.
+///
+/// Steps are found by binary segmentation (Vostrikova 1981) with the likelihood ratio test of Worsley (1979) for a shift of the mean at an
+/// unknown place, and looked at again between their neighbours. Steps in one direction whose values are fitted better, by the criterion of
+/// Schwarz (1978), by two levels and a line from one to the other are one drift.
+pub fn detect_change_points(values: &[f64]) -> ChangePoints {
+    let cleaned = hampel_filter(values);
+    let mut sequence =
+        Sequence { values, cleaned: &cleaned, sums: PrefixSums::from_values(&cleaned), variance_inflation: 1.0 };
+    // What is left after the steps tells how long states of the machine last; then the steps are asked again.
+    let found = sequence.find_splits();
+    sequence.variance_inflation =
+        variance_inflation(lag_one_correlation(&residuals(&cleaned, &found)).max(lag_one_from_differences(&cleaned)));
+    let found = if sequence.variance_inflation > 1.0 { sequence.find_splits() } else { found };
+    sequence.to_change_points(&found)
+}
+
+/// A part of a sequence: from the first index to before the second.
+type Segment = [usize; 2];
+
+/// A split of a part.
+#[derive(Clone, Copy)]
+struct Split {
+    index: usize,
+    /// Chance of it, counted as often as there were looks.
+    p_value: f64,
+    /// Among how many stretches it was looked for.
+    candidates: f64,
+}
+
+impl Split {
+    /// The same as the best of so many looks (Bonferroni).
+    fn bonferroni(self, looks: f64) -> Self {
+        Self { p_value: (self.p_value * looks).min(1.0), candidates: looks, ..self }
+    }
+
+    fn cmp_p_value(&self, other: &Self) -> std::cmp::Ordering {
+        self.p_value.total_cmp(&other.p_value)
+    }
+}
+
+struct Sequence<'a> {
+    values: &'a [f64],
+    cleaned: &'a [f64],
+    /// Of the cleaned values.
+    sums: PrefixSums,
+    /// How many times as large the variance of a mean is as that of independent values.
+    variance_inflation: f64,
+}
+
+impl Sequence<'_> {
+    /// The splits that count, in their order.
+    fn find_splits(&self) -> Vec<Split> {
+        let mut found = Vec::new();
+        let mut parts = vec![[0, self.values.len()]];
+        while let Some(part) = parts.pop() {
+            let Some(split) = self.best_split_within(part).filter(|split| split.p_value <= STEP_ALPHA) else {
+                continue;
+            };
+            parts.extend([[part[0], split.index], [split.index, part[1]]]);
+            found.push(split);
+        }
+        found.sort_unstable_by_key(|split| split.index);
+        self.refine_splits(found)
+    }
+
+    /// Each split between its neighbours, until none moves; those that no longer count are left out, the least certain first.
+    fn refine_splits(&self, mut splits: Vec<Split>) -> Vec<Split> {
+        // Each pass either moves a split to where it fits better or leaves one out; the bound is against two that push each other about.
+        for _ in 0..2 * splits.len() + 4 {
+            let again: Vec<Option<Split>> = (0..splits.len()).map(|at| self.refit_split(&splits, at)).collect();
+            let chance = |split: &Option<Split>| split.map_or(1.0, |split| split.p_value);
+            let least = (0..again.len()).max_by(|&one, &other| chance(&again[one]).total_cmp(&chance(&again[other])));
+            if let Some(at) = least.filter(|&at| chance(&again[at]) > STEP_ALPHA) {
+                splits.remove(at);
+                continue;
+            }
+            // One after the other: two neighbours that moved at once could pass each other.
+            let mut has_moved = false;
+            for at in 0..splits.len() {
+                let Some(moved) = self.refit_split(&splits, at) else { continue };
+                has_moved |= moved.index != splits[at].index;
+                splits[at] = moved;
+            }
+            if !has_moved {
+                break;
+            }
+        }
+        splits
+    }
+
+    /// One of several splits, where it fits best between its neighbours.
+    fn refit_split(&self, splits: &[Split], at: usize) -> Option<Split> {
+        Some(self.best_split(self.neighbour_segment(splits, at))?.bonferroni(splits[at].candidates))
+    }
+
+    /// What lies between the neighbours of a split.
+    fn neighbour_segment(&self, splits: &[Split], at: usize) -> Segment {
+        let before = if at == 0 { 0 } else { splits[at - 1].index };
+        [before, splits.get(at + 1).map_or(self.values.len(), |next| next.index)]
+    }
+
+    /// The most certain split of a part, or else of one of its stretches: a level that comes and goes splits the whole badly. The stretches
+    /// are those of seeded binary segmentation (Kovács, Buehlmann, Li and Munk 2023), and its chance counts as often as there are some.
+    fn best_split_within(&self, part: Segment) -> Option<Split> {
+        let whole = self.best_split(part)?;
+        if whole.p_value <= STEP_ALPHA {
+            return Some(whole);
+        }
+        let layers = seeded_intervals(part);
+        let looks = (layers.iter().map(Vec::len).sum::<usize>() + 1) as f64;
+        let sought = SignificanceBound::new(STEP_ALPHA / looks);
+        let of_layer = |layer: &Vec<Segment>| {
+            let weights = SplitWeights::for_length(layer.first().map_or(0, |[from, to]| to - from));
+            let may_count = layer.iter().filter(|&&stretch| self.is_promising(stretch, &sought, &weights));
+            may_count
+                .filter_map(|&stretch| Some(self.best_split(stretch)?.bonferroni(looks)))
+                .min_by(Split::cmp_p_value)
+        };
+        let best = layers.iter().filter_map(of_layer).min_by(Split::cmp_p_value);
+        best.filter(|best| best.p_value < whole.p_value).or(Some(whole))
+    }
+
+    /// Whether the best split of a stretch may be as certain as this: of most it is not, and the sums of the beginnings soon tell.
+    fn is_promising(&self, stretch @ [from, to]: Segment, sought: &SignificanceBound, weights: &SplitWeights) -> bool {
+        let n = (to - from) as f64;
+        let share = self.sums.best_share(stretch, weights);
+        sought.is_reachable(share, n - 2.0, self.variance_inflation)
+    }
+
+    /// The best split of a part and its chance; `None` where the part is too short, or all alike.
+    fn best_split(&self, [from, to]: Segment) -> Option<Split> {
+        let squares = SplitSquares::from_values(&self.cleaned[from..to])?;
+        let index = squares.best_index();
+        let split = self.values[from..to].split_at(index);
+        let chance = squares.p_value(index, self.variance_inflation).max(recurring_state_p_value(split));
+        Some(Split { index: from + index, p_value: chance, candidates: 1.0 })
+    }
+
+    fn to_change_points(&self, splits: &[Split]) -> ChangePoints {
+        let steps: Vec<Step> = (0..splits.len()).map(|at| self.step(splits, at)).collect();
+        let mut course = ChangePoints { p_value: 1.0, ..ChangePoints::default() };
+        if steps.is_empty() {
+            course.p_value = self.best_split([0, self.values.len()]).map_or(1.0, |split| split.p_value);
+        }
+        let mut begin = 0;
+        for group in steps.chunk_by(|one, other| (one.after > one.before) == (other.after > other.before)) {
+            let bounds: Vec<usize> = group.iter().map(|step| step.index).collect();
+            let end = begin + group.len();
+            let part = [self.neighbour_segment(splits, begin)[0], self.neighbour_segment(splits, end - 1)[1]];
+            match self.drift(part, &bounds) {
+                Some(drift) => {
+                    let chance = group.iter().map(|step| step.p_value).fold(1.0, f64::min);
+                    course.drifts.push(Drift { p_value: chance, ..drift });
+                }
+                None => course.steps.extend(group),
+            }
+            begin = end;
+        }
+        course
+    }
+
+    fn step(&self, splits: &[Split], at: usize) -> Step {
+        let [from, to] = self.neighbour_segment(splits, at);
+        let Split { index, p_value: chance, .. } = splits[at];
+        let places = SplitSquares::from_values(&self.cleaned[from..to])
+            .map_or([index; 2], |squares| squares.index_interval(self.variance_inflation).map(|place| from + place));
+        Step {
+            index,
+            index_interval: [places[0].min(index), places[1].max(index)],
+            before: median(&self.values[from..index]),
+            after: median(&self.values[index..to]),
+            p_value: chance,
+        }
+    }
+
+    /// The drift that a part is, if that says more than the steps within it.
+    fn drift(&self, [from, to]: Segment, steps: &[usize]) -> Option<Drift> {
+        let values = &self.cleaned[from..to];
+        let n = values.len() as f64;
+        let bounds: Vec<usize> = steps.iter().map(|step| step - from).collect();
+        let levels = residuals(
+            values,
+            &bounds.iter().map(|&index| Split { index, p_value: 0.0, candidates: 1.0 }).collect::<Vec<Split>>(),
+        );
+        let of_steps: f64 = levels.iter().map(|residual| residual * residual).sum();
+        let ramp = Ramp::best_fit(values)?;
+        // Rounding is no fit.
+        let least = 1e-18 * values.iter().map(|value| value * value).sum::<f64>();
+        // Not widened: what a drift leaves beside steps looks like lasting states, and would speak against itself.
+        let criterion = |squares: f64, parameters: usize| n * ((squares + least) / n).ln() + parameters as f64 * n.ln();
+        // A level and a place for each step, and the first level; two levels, and the places of ends that are not those of the part.
+        let ends = usize::from(ramp.from > 0) + usize::from(from + ramp.to + 1 < to);
+        let is_drift = criterion(ramp.squares, 2 + ends) + MIN_BIC_GAIN < criterion(of_steps, 2 * steps.len() + 1);
+        is_drift.then(|| Drift {
+            from: from + ramp.from,
+            to: from + ramp.to,
+            before: ramp.before,
+            after: ramp.after,
+            p_value: 1.0,
+        })
+    }
+}
+
+/// The sums of a part that tell its best split.
+struct SplitSquares {
+    /// For each index: the sum of squares between the levels before it and from it on.
+    between_levels: Vec<f64>,
+    /// The sum of squares around the mean of all.
+    total: f64,
+}
+
+impl SplitSquares {
+    fn from_values(values: &[f64]) -> Option<Self> {
+        let n = values.len();
+        if n < 2 * MIN_LEVEL_VALUES || values.iter().all(|value| *value == values[0]) {
+            return None;
+        }
+        let center = mean(values);
+        let total: f64 = values.iter().map(|value| (value - center).powi(2)).sum();
+        let mut sum = 0.0;
+        let mut between = vec![0.0; n];
+        for (index, value) in values.iter().enumerate().take(n - MIN_LEVEL_VALUES) {
+            sum += value - center;
+            let before = index + 1;
+            if before >= MIN_LEVEL_VALUES {
+                between[before] = sum * sum * n as f64 / (before as f64 * (n - before) as f64);
+            }
+        }
+        Some(Self { between_levels: between, total })
+    }
+
+    /// The indices that it may split at.
+    fn indices(&self) -> std::ops::RangeInclusive<usize> {
+        MIN_LEVEL_VALUES..=self.between_levels.len() - MIN_LEVEL_VALUES
+    }
+
+    fn best_index(&self) -> usize {
+        let place = |index: &usize| self.between_levels[*index];
+        self.indices().max_by(|one, other| place(one).total_cmp(&place(other))).unwrap_or(MIN_LEVEL_VALUES)
+    }
+
+    /// Chance of a split at least as good as this one anywhere in independent normal values.
+    fn p_value(&self, index: usize, widening: f64) -> f64 {
+        let (alone, r) = self.p_value_at(index, widening);
+        any_index_p_value(self.between_levels.len(), r, alone)
+    }
+
+    /// Chance of a split at least as good at this very place, and its correlation with the values.
+    fn p_value_at(&self, index: usize, widening: f64) -> (f64, f64) {
+        known_index_p_value(self.between_levels[index] / self.total, self.between_levels.len() as f64 - 2.0, widening)
+    }
+
+    /// The first and last place of a split that are as good as certain, from the posterior of the place with nothing known of levels
+    /// and variance (Smith 1975): the most probable places that together reach [`STEP_INDEX_LEVEL`].
+    fn index_interval(&self, widening: f64) -> [usize; 2] {
+        let n = self.between_levels.len() as f64;
+        let least = 1e-18 * self.total;
+        let logarithm = |index: usize| {
+            let within = (self.total - self.between_levels[index]).max(0.0) + least;
+            let weight = index as f64 * (n - index as f64);
+            -(n - 2.0) / 2.0 / widening * within.ln() - 0.5 * weight.ln()
+        };
+        let best = self.indices().map(logarithm).fold(f64::NEG_INFINITY, f64::max);
+        let mut places: Vec<(usize, f64)> =
+            self.indices().map(|index| (index, (logarithm(index) - best).exp())).collect();
+        places.sort_unstable_by(|one, other| other.1.total_cmp(&one.1));
+        let all: f64 = places.iter().map(|place| place.1).sum();
+        let mut reached = 0.0;
+        let probable = places.iter().take_while(|place| {
+            let goes_on = reached < STEP_INDEX_LEVEL * all;
+            reached += place.1;
+            goes_on
+        });
+        let mut ends = [usize::MAX, 0];
+        probable.for_each(|&(index, _)| ends = [ends[0].min(index), ends[1].max(index)]);
+        ends
+    }
+}
+
+/// Chance that a split at a known place takes so large a share of the squares, and its correlation with the values: of its t with so many
+/// degrees of freedom, smaller by what the variance of a mean is larger.
+fn known_index_p_value(share: f64, degrees: f64, widening: f64) -> (f64, f64) {
+    let ratio = t_squared(share, widening);
+    if !ratio.is_finite() {
+        return (0.0, 1.0);
+    }
+    (2.0 * t_upper_tail((ratio * degrees).sqrt(), degrees), (ratio / (1.0 + ratio)).sqrt())
+}
+
+/// The square of the t of a split that takes a share of the squares, per degree of freedom.
+fn t_squared(share: f64, widening: f64) -> f64 {
+    let share = share.clamp(0.0, 1.0);
+    share / (1.0 - share) / widening
+}
+
+/// How certain a split must be.
+struct SignificanceBound {
+    p_value: f64,
+    /// The square of a normal value that is exceeded with this chance, in either direction.
+    normal: f64,
+}
+
+impl SignificanceBound {
+    fn new(chance: f64) -> Self {
+        Self { p_value: chance, normal: normal_quantile(chance / 2.0).powi(2) }
+    }
+
+    /// Whether a split at a known place, which takes so large a share of the squares, is as certain.
+    fn is_reachable(&self, share: f64, degrees: f64, widening: f64) -> bool {
+        // Student's t exceeds any bound more often than a normal value does: what is too likely for that needs no closer look.
+        let is_too_likely = t_squared(share, widening) * degrees < self.normal;
+        !is_too_likely && known_index_p_value(share, degrees, widening).0 <= self.p_value
+    }
+}
+
+/// The sums of each beginning of values, the empty one first.
+struct PrefixSums {
+    /// Of the distances from the mean of all.
+    deviations: Vec<f64>,
+    /// Of their squares.
+    squares: Vec<f64>,
+}
+
+impl PrefixSums {
+    fn from_values(values: &[f64]) -> Self {
+        let center = mean(values);
+        let mut sums = Self { deviations: vec![0.0], squares: vec![0.0] };
+        let mut so_far = [0.0; 2];
+        for value in values {
+            let away = value - center;
+            so_far = [so_far[0] + away, so_far[1] + away * away];
+            sums.deviations.push(so_far[0]);
+            sums.squares.push(so_far[1]);
+        }
+        sums
+    }
+
+    /// The largest share of the squares of a stretch that lies between the two levels of any of its splits.
+    fn best_share(&self, [from, to]: Segment, weights: &SplitWeights) -> f64 {
+        let n = (to - from) as f64;
+        let (away, before) = (&self.deviations[from..=to], self.deviations[from]);
+        let (all, squares) = (self.deviations[to] - before, self.squares[to] - self.squares[from]);
+        let slope = all / n;
+        let splits = MIN_LEVEL_VALUES..=to - from - MIN_LEVEL_VALUES;
+        let [away, counts, weights] = [away, &weights.counts, &weights.weights].map(|values| &values[splits.clone()]);
+        let between = |away: f64, count: f64, weight: f64| {
+            let beyond = away - before - slope * count;
+            beyond * beyond * weight
+        };
+        // Several at a time: one after the other, each comparison would wait for the last.
+        let ((away, rest), (counts, of_counts), (weights, of_weights)) =
+            (away.as_chunks::<SPLIT_LANES>(), counts.as_chunks::<SPLIT_LANES>(), weights.as_chunks::<SPLIT_LANES>());
+        let mut best = [0.0_f64; SPLIT_LANES];
+        for ((away, counts), weights) in away.iter().zip(counts).zip(weights) {
+            for lane in 0..SPLIT_LANES {
+                let between = between(away[lane], counts[lane], weights[lane]);
+                best[lane] = if between > best[lane] { between } else { best[lane] };
+            }
+        }
+        let rest = rest.iter().zip(of_counts).zip(of_weights);
+        let best = rest.map(|((&away, &count), &weight)| between(away, count, weight)).chain(best).fold(0.0, f64::max);
+        best / (squares - all * slope)
+    }
+}
+
+/// Numbers that a sum takes one by one: of 1 / sqrt(x), which the sum is like, the midpoint rule is then off by less than one in 10,000.
+const EXACT_SUM_TERMS: usize = 32;
+/// Steps of the integral over all others: few, since over the logarithm hardly anything bends.
+const SUM_INTEGRAL_STEPS: usize = 32;
+/// Splits that are looked at together.
+const SPLIT_LANES: usize = 4;
+
+/// What the splits of stretches of one length have in common.
+struct SplitWeights {
+    /// How many values are before each.
+    counts: Vec<f64>,
+    /// By how much the square of their sum weighs: n / (count (n - count)).
+    weights: Vec<f64>,
+}
+
+impl SplitWeights {
+    fn for_length(length: usize) -> Self {
+        let n = length as f64;
+        let counts: Vec<f64> = (0..=length).map(|count| count as f64).collect();
+        let weights = counts.iter().map(|count| n / (count * (n - count))).collect();
+        Self { counts, weights }
+    }
+}
+
+/// Chance that any split of `n` independent normal values, with at least [`MIN_LEVEL_VALUES`] on either side, has a correlation with the
+/// values of at least `r` in either direction, which one of them `alone` has with a known chance: the improved Bonferroni inequality of
+/// Worsley (1979, "On the likelihood ratio test for a shift in location of normal populations", JASA 74), which is never too small.
+///
+/// Values less their mean, scaled to length 1, are a point on a sphere in n - 1 dimensions, and every split is a direction; the part of
+/// the sphere near one direction and not near the next one has a closed form up to one integral over the angle between them.
+fn any_index_p_value(n: usize, r: f64, alone: f64) -> f64 {
+    if r >= 1.0 {
+        return alone;
+    }
+    // To the power of (n - 3) / 2, a whole number or one half more: several times as fast as any other power.
+    let whole = i32::try_from((n - 3) / 2).unwrap_or(i32::MAX);
+    let has_half = n.is_multiple_of(2);
+    let density = |angle: f64| {
+        let base = (1.0 - (r / angle.cos()).powi(2)).max(0.0);
+        base.powi(whole) * if has_half { base.sqrt() } else { 1.0 }
+    };
+    let beyond = |before: f64| {
+        let after = n as f64 - before;
+        let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
+        let end = (correlation.clamp(-1.0, 1.0).acos() / 2.0).min(r.acos());
+        let steps = if end < 0.1 { 2 } else { 12 };
+        simpson(density, end, steps) * std::f64::consts::FRAC_2_PI
+    };
+    // The angle between a split and the next one is that of their mirror images.
+    (alone + symmetric_sum(beyond, MIN_LEVEL_VALUES, n - 1 - MIN_LEVEL_VALUES)).min(1.0)
+}
+
+/// The sum of a smooth function over the whole numbers from one to another, which is the same on either side of the middle. Beyond the first
+/// [`EXACT_SUM_TERMS`] it is the integral whose midpoint rule it is, by Simpson's rule over the logarithm.
+fn symmetric_sum(of: impl Fn(f64) -> f64, first: usize, last: usize) -> f64 {
+    let twice_middle = first + last;
+    let weight = |at: usize| if 2 * at == twice_middle { 1.0 } else { 2.0 };
+    let apart = (first..first + EXACT_SUM_TERMS).take_while(|&at| 2 * at <= twice_middle);
+    let one_by_one: f64 = apart.map(|at| weight(at) * of(at as f64)).sum();
+    let (from, to) = ((first + EXACT_SUM_TERMS) as f64 - 0.5, twice_middle as f64 / 2.0);
+    if to <= from {
+        return one_by_one;
+    }
+    let on_scale = |logarithm: f64| {
+        let at = from * logarithm.exp();
+        at * of(at)
+    };
+    one_by_one + 2.0 * simpson(on_scale, (to / from).ln(), SUM_INTEGRAL_STEPS)
+}
+
+/// The stretches of a part in layers, each shorter by a factor of the square root of two than the last, and overlapping by half. Those of a
+/// layer are equally long.
+fn seeded_intervals([from, to]: Segment) -> Vec<Vec<Segment>> {
+    let n = to - from;
+    let mut layers = Vec::new();
+    let mut exact = n as f64 / std::f64::consts::SQRT_2;
+    while exact >= MIN_STRETCH_VALUES {
+        let length = exact.ceil() as usize;
+        let count = 2.0 * (n as f64 / exact).ceil() - 1.0;
+        let shift = (n as f64 - exact) / (count - 1.0);
+        let begins = (0..count as usize).map(|at| (from + (at as f64 * shift) as usize).min(to - length));
+        layers.push(begins.map(|begin| [begin, begin + length]).collect());
+        exact /= std::f64::consts::SQRT_2;
+    }
+    layers
+}
+
+/// The integral from 0 to `end` by Simpson's rule, with an even number of steps.
+fn simpson(of: impl Fn(f64) -> f64, end: f64, steps: usize) -> f64 {
+    let step = end / steps as f64;
+    let weight = |index: usize| match index {
+        0 => 1.0,
+        _ if index == steps => 1.0,
+        _ if index % 2 == 1 => 4.0,
+        _ => 2.0,
+    };
+    (0..=steps).map(|index| weight(index) * of(index as f64 * step)).sum::<f64>() * step / 3.0
+}
+
+/// The values, with the median of its neighbourhood in place of each that lies far from it, as a single outlier does, or two.
+fn hampel_filter(values: &[f64]) -> Vec<f64> {
+    if values.len() < OUTLIER_WINDOW {
+        return values.to_vec();
+    }
+    let far = OUTLIER_STDS * (1.0 + OUTLIER_STDS_FEW_VALUES / values.len() as f64) * noise_std(values);
+    let pulled = |(index, &value): (usize, &f64)| {
+        let begin = index.saturating_sub(OUTLIER_WINDOW / 2).min(values.len() - OUTLIER_WINDOW);
+        let mut window = [0.0; OUTLIER_WINDOW];
+        window.copy_from_slice(&values[begin..begin + OUTLIER_WINDOW]);
+        // Near all of them it is near their median: so are most, and no median is needed.
+        if window.iter().all(|other| (value - other).abs() <= far) {
+            return value;
+        }
+        let middle = median_in_place(&mut window);
+        if (value - middle).abs() > far { middle } else { value }
+    };
+    values.iter().enumerate().map(pulled).collect()
+}
+
+/// Standard deviation of values around their levels, from the differences of neighbours, few of which are at a step.
+fn noise_std(values: &[f64]) -> f64 {
+    let mut differences: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    crate::MAD_TO_STD * median_in_place(&mut differences) / std::f64::consts::SQRT_2
+}
+
+/// What is left of values after the mean of each level.
+fn residuals(values: &[f64], splits: &[Split]) -> Vec<f64> {
+    let ends = splits.iter().map(|split| split.index).chain([values.len()]);
+    let mut begin = 0;
+    let mut left = Vec::with_capacity(values.len());
+    for end in ends {
+        let level = &values[begin..end];
+        let center = mean(level);
+        left.extend(level.iter().map(|value| value - center));
+        begin = end;
+    }
+    left
+}
+
+/// How many times as large the variance of a mean is as that of independent values, by the correlation of neighbours: that of a first
+/// order autoregression, (1 + c) / (1 - c).
+fn variance_inflation(correlation: f64) -> f64 {
+    let correlation = correlation.clamp(0.0, 0.9);
+    (1.0 + correlation) / (1.0 - correlation)
+}
+
+/// The correlation of neighbours in what is left after steps, corrected for its bias in short sequences (Kendall 1954). It counts only as
+/// far as it is beyond one standard error, so that independent values are hardly widened.
+fn lag_one_correlation(residuals: &[f64]) -> f64 {
+    let n = residuals.len() as f64;
+    let squares: f64 = residuals.iter().map(|value| value * value).sum();
+    if residuals.len() < 2 * OUTLIER_WINDOW || squares <= 0.0 {
+        return 0.0;
+    }
+    let raw = residuals.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / squares;
+    raw + (1.0 + 3.0 * raw) / n - 1.0 / n.sqrt()
+}
+
+/// The same without knowing the steps, which may be too many and then leave nothing that lasts: from how much further values that are two
+/// apart lie from each other than neighbours do, by 2 (1 - c^2) and 2 (1 - c) times the variance. Few of either have a step between them, and
+/// no difference counts as more than noise. It counts beyond two standard errors, so that it takes next to no power where nothing lasts.
+fn lag_one_from_differences(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    if values.len() < MIN_CORRELATION_VALUES {
+        return 0.0;
+    }
+    let [near, far] = [1, 2].map(|apart| {
+        let away: Vec<f64> = values.iter().zip(&values[apart..]).map(|(one, other)| other - one).collect();
+        let (middle, most) = (median(&away), STATE_STEP_STDS * crate::MAD_TO_STD * mad(&away));
+        away.iter().map(|away| (away - middle).abs().min(most).powi(2)).sum::<f64>() / away.len() as f64
+    });
+    if near <= 0.0 {
+        return 0.0;
+    }
+    far / near - 1.0 - 2.0 * (2.0 / n).sqrt()
+}
+
+/// Chance that the shorter side of a split is but a state of the machine that the longer side has shown too: that so many values in a row
+/// fall into it, anywhere. 0 where it has not been seen, or the step is no larger than spread.
+fn recurring_state_p_value((before, after): (&[f64], &[f64])) -> f64 {
+    let (short, long) = if after.len() <= before.len() { (after, before) } else { (before, after) };
+    let (there, here) = (median(short), median(long));
+    if (there - here).abs() <= STATE_STEP_STDS * crate::MAD_TO_STD * mad(long) {
+        return 0.0;
+    }
+    let bound = here + MIN_STATE_FRACTION * (there - here);
+    let count = |values: &[f64]| values.iter().filter(|&&value| (value > bound) == (there > here)).count();
+    let share = count(long) as f64 / long.len() as f64;
+    let positions = (short.len() + long.len()) as f64;
+    (positions * binomial_upper_tail(short.len(), count(short), share)).min(1.0)
+}
+
+/// Chance of at least `least` of `n` independent events that each have a chance of `share`.
+fn binomial_upper_tail(n: usize, least: usize, share: f64) -> f64 {
+    if least == 0 || share >= 1.0 {
+        return 1.0;
+    }
+    if share <= 0.0 {
+        return 0.0;
+    }
+    let (mut term, mut tail) = (n as f64 * (-share).ln_1p(), 0.0);
+    for events in 0..=n {
+        if events >= least {
+            tail += term.exp();
+        }
+        term += ((n - events) as f64 / (events + 1) as f64).ln() + share.ln() - (-share).ln_1p();
+    }
+    tail.min(1.0)
+}
+
+/// Two levels, and a line from one to the other.
+struct Ramp {
+    from: usize,
+    to: usize,
+    before: f64,
+    after: f64,
+    squares: f64,
+}
+
+impl Ramp {
+    /// The one with the least squares, of some.
+    fn best_fit(values: &[f64]) -> Option<Self> {
+        let last = values.len().checked_sub(1).filter(|&last| last >= MIN_DRIFT_RUNS)?;
+        let places = DRIFT_END_CANDIDATES.min(last);
+        let at = |place: usize| place * last / places;
+        let ends = (0..places).flat_map(|from| (from + 1..=places).map(move |to| (at(from), at(to))));
+        let long = ends.filter(|(from, to)| to - from >= MIN_DRIFT_RUNS);
+        let ramps = long.filter_map(|(from, to)| Self::fit(values, from, to));
+        ramps.min_by(|one, other| one.squares.total_cmp(&other.squares))
+    }
+
+    /// The least squares fit of the levels.
+    fn fit(values: &[f64], from: usize, to: usize) -> Option<Self> {
+        let share = |index: usize| ((index as f64 - from as f64) / (to - from) as f64).clamp(0.0, 1.0);
+        let n = values.len() as f64;
+        let [mut x, mut y, mut xx, mut xy, mut yy] = [0.0; 5];
+        let center = mean(values);
+        for (index, value) in values.iter().enumerate() {
+            let (share, value) = (share(index), value - center);
+            x += share;
+            y += value;
+            xx += share * share;
+            xy += share * value;
+            yy += value * value;
+        }
+        let spread = xx - x * x / n;
+        if spread <= 0.0 {
+            return None;
+        }
+        let slope = (xy - x * y / n) / spread;
+        let before = center + (y - slope * x) / n;
+        let squares = (yy - y * y / n - slope * slope * spread).max(0.0);
+        Some(Self { from, to, before, after: before + slope, squares })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Random;
+
+    /// Annual flow of the Nile at Aswan 1871-1970 (Cobb 1978); every published analysis finds the change after 1898.
+    const NILE: [f64; 100] = [
+        1120., 1160., 963., 1210., 1160., 1160., 813., 1230., 1370., 1140., 995., 935., 1110., 994., 1020., 960.,
+        1180., 799., 958., 1140., 1100., 1210., 1150., 1250., 1260., 1220., 1030., 1100., 774., 840., 874., 694., 940.,
+        833., 701., 916., 692., 1020., 1050., 969., 831., 726., 456., 824., 702., 1120., 1100., 832., 764., 821., 768.,
+        845., 864., 862., 698., 845., 744., 796., 1040., 759., 781., 865., 845., 944., 984., 897., 822., 1010., 771.,
+        676., 649., 846., 812., 742., 801., 1040., 860., 874., 848., 890., 744., 749., 838., 1050., 918., 986., 797.,
+        923., 975., 815., 1020., 906., 901., 1170., 912., 746., 919., 718., 714., 740.,
+    ];
+
+    #[test]
+    fn the_nile_changed_once_in_1899() {
+        let course = detect_change_points(&NILE);
+        let [step] = &course.steps[..] else { panic!("{course:?}") };
+        assert_eq!((step.index + 1871, course.drifts.len()), (1899, 0));
+        assert!(step.before > 1050.0 && step.after < 860.0 && step.p_value < 1e-6, "{step:?}");
+        assert!(step.index_interval[0] + 1871 >= 1890 && step.index_interval[1] + 1871 <= 1905, "{step:?}");
+    }
+
+    /// Where what differs lasts, many steps seem to be near each other, and find better places at the same time.
+    #[test]
+    fn refined_steps_keep_their_order() {
+        let mut random = Random::new(0);
+        for _ in 0..600 {
+            let mut away = 0.0;
+            let mut lasting = || {
+                away = 0.5 * away + random.normal();
+                away
+            };
+            let values: Vec<f64> = (0..150).map(|_| lasting()).collect();
+            let found = detect_change_points(&values);
+            let bounds: Vec<usize> = found.steps.iter().map(|step| step.index).chain([values.len()]).collect();
+            assert!(bounds.windows(2).all(|pair| pair[0] + MIN_LEVEL_VALUES <= pair[1]), "{found:?}");
+        }
+    }
+
+    /// The exact chance by simulation: the bound is never below it, and near where it matters.
+    #[test]
+    fn split_p_value_bounds_exact_tightly() {
+        for n in [8, 20, 60] {
+            let mut random = Random::new(2);
+            let mut largest: Vec<f64> = (0..8000)
+                .map(|_| {
+                    let values: Vec<f64> = (0..n).map(|_| random.normal()).collect();
+                    let squares = SplitSquares::from_values(&values).unwrap();
+                    squares.p_value_at(squares.best_index(), 1.0).1
+                })
+                .collect();
+            largest.sort_unstable_by(|one, other| other.total_cmp(one));
+            for (rank, true_chance) in [(80, 0.01), (400, 0.05)] {
+                let r = largest[rank];
+                let degrees = n as f64 - 2.0;
+                let alone = 2.0 * t_upper_tail(r * (degrees / (1.0 - r * r)).sqrt(), degrees);
+                let bound = any_index_p_value(n, r, alone);
+                assert!((0.8..=1.6).contains(&(bound / true_chance)), "{n}: {bound} for {true_chance}");
+            }
+        }
+    }
+
+    #[test]
+    fn pruning_keeps_significant_splits() {
+        for chance in [0.01, 1e-3, 1e-5] {
+            let sought = SignificanceBound::new(chance);
+            for degrees in [4.0, 10.0, 100.0, 10_000.0] {
+                let may_be = |share: f64| {
+                    (sought.is_reachable(share, degrees, 1.5), known_index_p_value(share, degrees, 1.5).0 <= chance)
+                };
+                let all: Vec<(bool, bool)> = (0..=2000).map(|step| may_be(f64::from(step) / 2000.0)).collect();
+                assert!(all.iter().all(|(short, exact)| short == exact), "{chance} {degrees}");
+                assert_eq!((all[0].0, all[2000].0), (false, true));
+            }
+        }
+    }
+
+    /// The sum over half of the splits, and whole powers, are what the formula says.
+    #[test]
+    fn split_bound_matches_formula() {
+        for n in [6_usize, 7, 20, 61, 70, 71, 72, 73, 300, 5000] {
+            for r in [0.02_f64, 0.05, 0.2, 0.5, 0.9] {
+                let beyond = |index: usize| {
+                    let (before, after) = (index as f64, (n - index) as f64);
+                    let correlation = (before * (after - 1.0) / ((before + 1.0) * after)).sqrt();
+                    let end = (correlation.acos() / 2.0).min(r.acos());
+                    let density = |angle: f64| (1.0 - (r / angle.cos()).powi(2)).max(0.0).powf((n as f64 - 3.0) / 2.0);
+                    simpson(density, end, 200) * std::f64::consts::FRAC_2_PI
+                };
+                let all: f64 = (MIN_LEVEL_VALUES..n - MIN_LEVEL_VALUES).map(beyond).sum();
+                let found = any_index_p_value(n, r, 0.0);
+                // Beyond one in 10^30 nobody asks for a digit.
+                assert!((found - all.min(1.0)).abs() <= 1e-3 * all.max(1e-30), "{n} {r}: {found}, not {all}");
+            }
+        }
+    }
+
+    /// Steps hide nothing of how long noise lasts, nor do they pass for it.
+    #[test]
+    fn noise_correlation_estimated_despite_steps() {
+        let mut random = Random::new(4);
+        for lasting in [0.0, 0.4, 0.8] {
+            let mut away = 0.0;
+            let mut noise = || {
+                away = lasting * away + random.normal();
+                away
+            };
+            let values: Vec<f64> = (0..4000).map(|run| noise() + f64::from(run / 500 % 3) * 20.0).collect();
+            let found = lag_one_from_differences(&values) + 2.0 * (2.0 / 4000.0_f64).sqrt();
+            assert!((found - lasting).abs() < 0.1, "{found}, not {lasting}");
+        }
+        assert_eq!([&[][..], &[1.0; 40], &[1.0, 2.0]].map(lag_one_from_differences), [0.0; 3]);
+    }
+
+    #[test]
+    fn binomial_upper_tail_matches_known_values() {
+        // 5 coins: P(X >= 4) = 6/32. R: pbinom(2, 10, 0.2, lower.tail = FALSE) = 0.3222005.
+        assert!((binomial_upper_tail(5, 4, 0.5) - 6.0 / 32.0).abs() < 1e-12);
+        assert!((binomial_upper_tail(10, 3, 0.2) - 0.322_200_5).abs() < 1e-7);
+        assert_eq!([binomial_upper_tail(3, 0, 0.0), binomial_upper_tail(3, 1, 0.0)], [1.0, 0.0]);
+        assert_eq!(binomial_upper_tail(3, 3, 1.0), 1.0);
+    }
+
+    #[test]
+    fn outliers_are_not_steps() {
+        let mut values: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 5)).collect();
+        (values[11], values[12], values[18], values[19]) = (1e9, 1e9, 1e9, 1e9);
+        let found = detect_change_points(&values);
+        assert_eq!((found.steps.len(), found.drifts.len()), (0, 0), "{found:?}");
+    }
+
+    #[test]
+    fn noiseless_step_is_located_exactly() {
+        let steps: Vec<f64> = (0..36).map(|i| [10.0, 30.0, 20.0][i / 12] + (i * 7 % 5) as f64 / 10.0).collect();
+        assert_eq!(detect_change_points(&steps).steps.iter().map(|step| step.index).collect::<Vec<usize>>(), [12, 24]);
+        let without_noise: Vec<f64> = (0..12).map(|i| if i < 7 { 1.0 } else { 2.0 }).collect();
+        let [step] = detect_change_points(&without_noise).steps[..] else { panic!() };
+        assert_eq!((step.index, step.index_interval, step.p_value), (7, [7, 7], 0.0));
+        for nothing in [&[][..], &[1.0], &[1.0; 50], &[1.0, 1.0, 1.0, 2.0, 2.0]] {
+            assert_eq!(detect_change_points(nothing), ChangePoints { p_value: 1.0, ..ChangePoints::default() });
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_accepted_scale_irrelevant(
+            values in prop::collection::vec(-50i32..50, 0..70), factor in 1i32..1000
+        ) {
+            let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+            let found = detect_change_points(&values);
+            let scaled: Vec<f64> = values.iter().map(|value| value * f64::from(factor) * 0.125).collect();
+            let again = detect_change_points(&scaled);
+            let places = |course: &ChangePoints| course.steps.iter().map(|step| step.index).collect::<Vec<usize>>();
+            prop_assert_eq!(places(&found), places(&again));
+            for step in &found.steps {
+                prop_assert!(step.index_interval[0] <= step.index && step.index <= step.index_interval[1]);
+                prop_assert!((MIN_LEVEL_VALUES..=values.len() - MIN_LEVEL_VALUES).contains(&step.index));
+                prop_assert!((0.0..=STEP_ALPHA).contains(&step.p_value));
+            }
+            for drift in &found.drifts {
+                prop_assert!(drift.from + MIN_DRIFT_RUNS <= drift.to && drift.to < values.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! A connection to a PostgreSQL server that is not believed: what it sends is bounded before the client library keeps it, and no
+//! password goes out in clear text where others can read it.
+
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_postgres::Socket;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Maximum bytes of a row: the largest round comes to a fraction of it.
+const MAX_ROW_BYTES: u32 = 256 << 20;
+
+/// Maximum bytes of any other message: errors, notices, descriptions of columns.
+const MAX_MESSAGE_BYTES: u32 = 1 << 20;
+
+/// Maximum bytes of a message before the server has let the client in.
+const MAX_STARTUP_MESSAGE_BYTES: u32 = 64 << 10;
+
+/// Maximum messages that are no rows in answer to what was sent last: a batch of statements has a few hundred.
+const MAX_MESSAGES: u32 = 100_000;
+
+/// Maximum parameters that a server reports, which are kept for as long as the connection lasts. PostgreSQL reports some fifteen.
+const MAX_PARAMETERS: u32 = 1_000;
+
+/// The request of TLS, which a server answers by one byte: its length and its code, by the protocol.
+const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+
+/// When TLS is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsUse {
+    Never,
+    IfOffered,
+    Always,
+}
+
+/// Makes guarded connections; the client library takes each for one by TLS.
+#[derive(Clone)]
+pub(crate) struct MakeBoundedConnect {
+    pub(crate) tls: MakeRustlsConnect,
+    pub(crate) encrypt: TlsUse,
+    /// Whether nobody else can read what goes to the server: it is on this host.
+    pub(crate) is_local: bool,
+}
+
+/// One to a named host.
+pub(crate) struct BoundedConnect {
+    tls: <MakeRustlsConnect as MakeTlsConnect<Socket>>::TlsConnect,
+    encrypt: TlsUse,
+    is_local: bool,
+}
+
+type Encrypted = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+impl MakeTlsConnect<Socket> for MakeBoundedConnect {
+    type Stream = BoundedStream<MaybeTlsStream>;
+    type TlsConnect = BoundedConnect;
+    type Error = std::convert::Infallible;
+
+    fn make_tls_connect(&mut self, host: &str) -> Result<BoundedConnect, Self::Error> {
+        let tls = MakeTlsConnect::<Socket>::make_tls_connect(&mut self.tls, host)?;
+        Ok(BoundedConnect { tls, encrypt: self.encrypt, is_local: self.is_local })
+    }
+}
+
+impl TlsConnect<Socket> for BoundedConnect {
+    type Stream = BoundedStream<MaybeTlsStream>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<BoundedStream<MaybeTlsStream>>>>>;
+
+    fn connect(self, mut socket: Socket) -> Self::Future {
+        Box::pin(async move {
+            let offers_tls = self.encrypt != TlsUse::Never && {
+                socket.write_all(&TLS_REQUEST).await?;
+                socket.read_u8().await? == b'S'
+            };
+            if offers_tls {
+                return Ok(BoundedStream::new(
+                    MaybeTlsStream::Encrypted(Box::new(self.tls.connect(socket).await?)),
+                    true,
+                ));
+            }
+            match self.encrypt {
+                TlsUse::Always => Err(io::Error::other("server does not support TLS")),
+                _ => Ok(BoundedStream::new(MaybeTlsStream::Plain(socket), self.is_local)),
+            }
+        })
+    }
+}
+
+/// A connection with or without TLS.
+pub(crate) enum MaybeTlsStream {
+    Plain(Socket),
+    Encrypted(Box<Encrypted>),
+}
+
+/// Has a stream do something, whichever it is.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $work:expr) => {
+        match $stream {
+            MaybeTlsStream::Plain($inner) => $work,
+            MaybeTlsStream::Encrypted($inner) => $work,
+        }
+    };
+}
+
+impl AsyncRead for MaybeTlsStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), inner => Pin::new(inner).poll_read(cx, into))
+    }
+}
+
+impl AsyncWrite for MaybeTlsStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), inner => Pin::new(inner).poll_write(cx, from))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), inner => Pin::new(inner).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), inner => Pin::new(inner).poll_shutdown(cx))
+    }
+}
+
+/// A stream of messages of a server, which ends with an error where one is not as it may be.
+pub(crate) struct BoundedStream<S> {
+    inner: S,
+    messages: MessageLimits,
+}
+
+impl<S> BoundedStream<S> {
+    /// `is_private`: nobody else can read what is sent.
+    pub(crate) fn new(inner: S, is_private: bool) -> Self {
+        Self { inner, messages: MessageLimits { is_private, ..MessageLimits::default() } }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for BoundedStream<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = into.filled().len();
+        ready!(Pin::new(&mut this.inner).poll_read(cx, into))?;
+        Poll::Ready(this.messages.check(&into.filled()[before..]))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.messages.unsolicited = 0;
+        Pin::new(&mut this.inner).poll_write(cx, from)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
+
+impl TlsStream for BoundedStream<MaybeTlsStream> {
+    fn channel_binding(&self) -> ChannelBinding {
+        match &self.inner {
+            MaybeTlsStream::Plain(_) => ChannelBinding::none(),
+            MaybeTlsStream::Encrypted(inner) => inner.channel_binding(),
+        }
+    }
+}
+
+/// How far into a message the bytes are: a byte of its type, four of its length, which counts itself, then the rest.
+#[derive(Debug, Default)]
+struct MessageLimits {
+    is_private: bool,
+    is_ready: bool,
+    /// The beginning of a message, as far as it is looked at.
+    head: [u8; 9],
+    header_bytes: usize,
+    /// Bytes of the message beyond its beginning.
+    left: u32,
+    /// Messages that are no rows since something was sent.
+    unsolicited: u32,
+    parameters: u32,
+}
+
+impl MessageLimits {
+    /// Takes note of bytes that came.
+    ///
+    /// # Errors
+    /// If they are of a message that is too long, one too many, or asks for a password that others would read.
+    fn check(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let skipped = bytes.len().min(self.left as usize);
+            self.left -= skipped as u32;
+            bytes = &bytes[skipped..];
+            let Some((&byte, rest)) = bytes.split_first() else { return Ok(()) };
+            bytes = rest;
+            self.head[self.header_bytes] = byte;
+            self.header_bytes += 1;
+            match self.header_bytes {
+                5 => self.check_header()?,
+                9 => self.check_authentication()?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Type and length are known.
+    fn check_header(&mut self) -> io::Result<()> {
+        let kind = self.head[0];
+        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
+        let body = length.checked_sub(4).ok_or_else(|| protocol_error("a message without a length"))?;
+        let most = match kind {
+            _ if !self.is_ready => MAX_STARTUP_MESSAGE_BYTES,
+            b'D' => MAX_ROW_BYTES,
+            _ => MAX_MESSAGE_BYTES,
+        };
+        if body > most {
+            return Err(protocol_error(&format!(
+                "a message of {body} bytes, of which {most} are the most that is read"
+            )));
+        }
+        self.is_ready |= kind == b'Z';
+        self.unsolicited += u32::from(kind != b'D');
+        self.parameters += u32::from(kind == b'S');
+        if self.unsolicited > MAX_MESSAGES || self.parameters > MAX_PARAMETERS {
+            return Err(protocol_error("messages without end"));
+        }
+        // How a server asks for a password stands in the first four bytes.
+        if kind == b'R' && body >= 4 {
+            self.left = 0;
+        } else {
+            (self.left, self.header_bytes) = (body, 0);
+        }
+        Ok(())
+    }
+
+    /// How the server wants to know who this is.
+    fn check_authentication(&mut self) -> io::Result<()> {
+        const CLEAR_TEXT: [u8; 4] = [0, 0, 0, 3];
+        if self.head[5..] == CLEAR_TEXT && !self.is_private {
+            let told = "the server asks for the password in clear text, without TLS: others could read it; sslmode=require wants TLS";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, told));
+        }
+        let length = u32::from_be_bytes([self.head[1], self.head[2], self.head[3], self.head[4]]);
+        (self.left, self.header_bytes) = (length - 8, 0);
+        Ok(())
+    }
+}
+
+fn protocol_error(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("the server sends {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut all = vec![kind];
+        all.extend((body.len() as u32 + 4).to_be_bytes());
+        all.extend(body);
+        all
+    }
+
+    /// What becomes of bytes that come in pieces of this many.
+    fn check_in_pieces(bytes: &[u8], piece: usize, is_private: bool) -> Result<(), String> {
+        let mut messages = MessageLimits { is_private, ..MessageLimits::default() };
+        bytes.chunks(piece).try_for_each(|some| messages.check(some)).map_err(|error| error.to_string())
+    }
+
+    fn greeting() -> Vec<u8> {
+        [message(b'R', &[0; 4]), message(b'S', b"a\0b\0"), message(b'Z', b"I")].concat()
+    }
+
+    #[test]
+    fn ordinary_session_passes_in_any_pieces() {
+        let rows = message(b'D', &[7; 100_000]);
+        let talk = [greeting(), rows.clone(), rows, message(b'R', b""), message(b'C', b"SELECT 2\0")].concat();
+        for piece in [1, 2, 3, 7, 4096, talk.len()] {
+            assert_eq!(check_in_pieces(&talk, piece, false), Ok(()), "{piece}");
+        }
+    }
+
+    #[test]
+    fn clear_text_password_needs_private_connection() {
+        let asks = message(b'R', &[0, 0, 0, 3]);
+        for piece in [1, 4, 100] {
+            assert_eq!(check_in_pieces(&asks, piece, true), Ok(()));
+            assert!(check_in_pieces(&asks, piece, false).unwrap_err().contains("in clear text, without TLS"));
+            // MD5 and SASL.
+            assert_eq!(check_in_pieces(&message(b'R', &[0, 0, 0, 5, 1, 2, 3, 4]), piece, false), Ok(()));
+            assert_eq!(check_in_pieces(&message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"), piece, false), Ok(()));
+        }
+    }
+
+    #[test]
+    fn endless_messages_are_refused() {
+        let long = |kind: u8, bytes: u32| [&[kind][..], &bytes.to_be_bytes()].concat();
+        let after = |more: Vec<u8>| check_in_pieces(&[greeting(), more].concat(), 1000, false);
+        assert!(check_in_pieces(&long(b'E', 0x7fff_ffff), 5, false).unwrap_err().contains("2147483643 bytes"));
+        assert!(check_in_pieces(&long(b'R', MAX_STARTUP_MESSAGE_BYTES + 5), 5, false).is_err());
+        assert!(check_in_pieces(&long(b'R', 3), 5, false).unwrap_err().contains("without a length"));
+        assert_eq!(after(long(b'D', MAX_ROW_BYTES + 4)), Ok(()));
+        assert!(after(long(b'D', MAX_ROW_BYTES + 5)).is_err() && after(long(b'N', MAX_MESSAGE_BYTES + 5)).is_err());
+        assert!(after(message(b'N', b"x").repeat(MAX_MESSAGES as usize)).unwrap_err().contains("without end"));
+        assert!(after(message(b'S', b"a\0b\0").repeat(MAX_PARAMETERS as usize)).unwrap_err().contains("without end"));
+    }
+}

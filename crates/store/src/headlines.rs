@@ -1,0 +1,194 @@
+//! What later runs of a machine learn from: one headline of each series and run, read without any sample.
+
+use std::collections::HashSet;
+
+use kelvin_model::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadline};
+
+use crate::Store;
+use crate::check::{InvalidField, check_finite, check_not_negative};
+use crate::error::{AppendError, LoadError};
+use crate::query::sql_limit;
+use crate::recorder::{RunConclusion, key_of, parameters};
+use crate::sql::{SqlConnection, SqlResult, SqlValue, values};
+
+/// Whose runs teach a run: those of its machine, in its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryFilter<'a> {
+    /// Identity of the machine.
+    pub machine: &'a str,
+    /// `quick`, `default`, `thorough`, `study`, `watch`; `None` for what does not depend on it.
+    pub mode: Option<&'a str>,
+    /// Ids of runs that do not teach.
+    pub excluded: &'a [&'a str],
+}
+
+impl Store {
+    /// Stores the headlines of a run, in place of those stored for it before.
+    ///
+    /// # Errors
+    /// If there is no such run, a figure is not finite, a series comes twice, or the store fails.
+    pub fn record_headlines(&self, run_id: &str, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
+        let mut seen = HashSet::new();
+        for (i, headline) in headlines.iter().enumerate() {
+            check_finite(&format!("headlines[{i}].value"), headline.value)?;
+            check_not_negative(&format!("headlines[{i}].within_variance"), headline.within_variance)?;
+            if !seen.insert((headline.metric, headline.version, &headline.case)) {
+                let problem = format!("{} {} comes twice", headline.metric, headline.case);
+                return Err(InvalidField { field: format!("headlines[{i}]"), problem }.into());
+            }
+        }
+        let replaced = self.in_transaction(|engine| {
+            let Some(run) = key_of(engine, run_id)? else { return Ok(false) };
+            engine.execute("DELETE FROM headline WHERE run = $1", values![run])?;
+            put_headlines(engine, run, headlines)?;
+            Ok(true)
+        });
+        match replaced.map_err(|trouble| self.database_error(trouble))? {
+            true => Ok(()),
+            false => Err(AppendError::Gone { id: run_id.to_owned() }),
+        }
+    }
+
+    /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from,
+    /// those of a complete run only.
+    ///
+    /// # Errors
+    /// As of [`Store::replace_header`], [`Store::store_conclusion`] and [`Store::record_headlines`].
+    pub fn store_results(&self, run: &Run, headlines: &[StoredHeadline]) -> Result<(), AppendError> {
+        self.replace_header(&run.outline)?;
+        self.store_conclusion(&run.outline.id, &RunConclusion::from_run(run))?;
+        if run.status == RunStatus::Complete { self.record_headlines(&run.outline.id, headlines) } else { Ok(()) }
+    }
+
+    /// The headlines of these metrics in complete runs of a machine in one mode, made by the same version of the method: for each
+    /// metric and case the newest ones, at most `limit`, oldest first. A metric without any is left out. A quick run has fewer and
+    /// shorter rounds than a default one, so that its headlines spread more.
+    ///
+    /// # Errors
+    /// If the store fails, or a row of it is damaged.
+    pub fn spread_history(
+        &self,
+        of: &HistoryFilter<'_>,
+        metrics: &[Metric],
+        limit: usize,
+    ) -> Result<Vec<SpreadHistory>, LoadError> {
+        self.query_spread_history(of, metrics, None, limit)
+    }
+
+    /// As [`Store::spread_history`], with each headline over that of another metric, without parameters, in the same run: runs that have none are
+    /// left out.
+    ///
+    /// # Errors
+    /// As of [`Store::spread_history`].
+    pub fn spread_history_over(
+        &self,
+        of: &HistoryFilter<'_>,
+        metrics: &[Metric],
+        over: &Metric,
+        limit: usize,
+    ) -> Result<Vec<SpreadHistory>, LoadError> {
+        self.query_spread_history(of, metrics, Some(over), limit)
+    }
+
+    fn query_spread_history(
+        &self,
+        of: &HistoryFilter<'_>,
+        metrics: &[Metric],
+        over: Option<&Metric>,
+        limit: usize,
+    ) -> Result<Vec<SpreadHistory>, LoadError> {
+        let HistoryFilter { machine, mode, excluded: but } = *of;
+        let newest = newest_headlines_sql(but.len(), over.is_some());
+        let but = but.iter().map(|&id| SqlValue::from(id));
+        let over = over.map(|over| values![over.id.as_str(), over.version, parameters(&Case::new())].to_vec());
+        let which: Vec<SqlValue> = but.chain(over.into_iter().flatten()).collect();
+        let mut learned = Vec::new();
+        for metric in metrics {
+            let of_metric = values![metric.id.as_str(), metric.id.deprecated_id().unwrap_or_default(), metric.version];
+            for parameters in self.rows(SELECT_CASES, of_metric, |row| row.take::<String>(0))? {
+                let case = serde_json::from_str(&parameters).map_err(|error| LoadError::Damaged {
+                    id: format!("series {} {parameters}", metric.id),
+                    part: "the case".into(),
+                    problem: error.to_string(),
+                })?;
+                let of_case = values![parameters, machine, mode, sql_limit(Some(limit))];
+                let of = [&of_metric[..], of_case, &which].concat();
+                let pairs: Vec<(f64, f64)> = self.rows(&newest, &of, |row| Ok((row.take(0)?, row.take(1)?)))?;
+                let (headlines, within): (Vec<f64>, Vec<f64>) = pairs.into_iter().rev().unzip();
+                if !headlines.is_empty() {
+                    learned.push(SpreadHistory { metric: metric.id, case, headlines, within });
+                }
+            }
+        }
+        Ok(learned)
+    }
+}
+
+/// The cases with stored headlines of a metric, under its present or former id.
+const SELECT_CASES: &str =
+    "SELECT DISTINCT parameters FROM series WHERE metric IN ($1, $2) AND version = $3 ORDER BY parameters";
+
+/// Headline and variance of a metric at a case in the newest complete runs of a machine in a mode, newest first, but for so many
+/// runs; over the headline of another metric or as they are. The order of the join is fixed: of a series there are far more headlines than
+/// runs of one machine.
+fn newest_headlines_sql(but: usize, is_over: bool) -> String {
+    let others: Vec<String> = (8..8 + but).map(|number| format!(" AND run.id <> ${number}")).collect();
+    let (what, and_base) = match is_over {
+        false => ("headline.value, headline.within_variance", String::new()),
+        true => (
+            "headline.value / base.value, headline.within_variance / (base.value * base.value)",
+            format!(
+                "JOIN headline AS base ON base.run = run.key AND base.value > 0 AND base.series IN
+                 (SELECT key FROM series WHERE metric = ${} AND version = ${} AND parameters = ${})",
+                8 + but,
+                9 + but,
+                10 + but
+            ),
+        ),
+    };
+    format!(
+        "SELECT {what} FROM run CROSS JOIN headline {and_base} WHERE headline.run = run.key
+         AND headline.series IN (SELECT key FROM series WHERE metric IN ($1, $2) AND version = $3 AND parameters = $4)
+         AND machine = $5 AND (CAST($6 AS TEXT) IS NULL OR mode = $6) AND status = 'complete'{}
+         ORDER BY started_us DESC, run.id DESC LIMIT $7",
+        others.concat()
+    )
+}
+
+/// The headlines of a run, by its row.
+pub(crate) fn headlines_of(store: &Store, run: i64) -> Result<Vec<StoredHeadline>, LoadError> {
+    let select =
+        "SELECT metric, version, parameters, value, within_variance FROM headline JOIN series ON series.key = series
+                  WHERE run = $1 ORDER BY series.key";
+    let select: Vec<(String, i64, String, f64, f64)> = store
+        .rows(select, values![run], |row| Ok((row.take(0)?, row.take(1)?, row.take(2)?, row.take(3)?, row.take(4)?)))?;
+    let headline = |(metric, version, parameters, value, within_variance): (String, i64, String, f64, f64)| {
+        let damaged = |problem: String| LoadError::Damaged {
+            id: format!("series {metric} {parameters}"),
+            part: "the case".into(),
+            problem,
+        };
+        let case = serde_json::from_str(&parameters).map_err(|error| damaged(error.to_string()))?;
+        let version = u32::try_from(version).map_err(|error| damaged(error.to_string()))?;
+        Ok(StoredHeadline { metric: Name::intern(&metric), version, case, value, within_variance })
+    };
+    select.into_iter().map(headline).collect()
+}
+
+/// Stores headlines of a run that has none yet.
+pub(crate) fn put_headlines(engine: &dyn SqlConnection, run: i64, headlines: &[StoredHeadline]) -> SqlResult<()> {
+    let of = |headline: &StoredHeadline| {
+        values![headline.metric.as_str(), headline.version, parameters(&headline.case)].to_vec()
+    };
+    let add = "INSERT INTO series (metric, version, parameters) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+    // In one order, so that of two that add the same ones at once none waits for the other in turn.
+    let mut series: Vec<Vec<SqlValue>> = headlines.iter().map(of).collect();
+    series.sort_by_key(|values| format!("{values:?}"));
+    engine.execute_each(add, &mut series.into_iter())?;
+    let put = "INSERT INTO headline (series, run, value, within_variance)
+               SELECT key, CAST($4 AS BIGINT), CAST($5 AS DOUBLE PRECISION), CAST($6 AS DOUBLE PRECISION) FROM series WHERE metric = $1 AND version = $2 AND parameters = $3";
+    let values = |headline: &StoredHeadline| {
+        [of(headline), values![run, headline.value, headline.within_variance].to_vec()].concat()
+    };
+    engine.execute_each(put, &mut headlines.iter().map(values))
+}

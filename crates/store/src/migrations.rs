@@ -1,0 +1,226 @@
+//! The layout of the database, as the sequence of steps that led to it.
+//!
+//! A step that has been released is never edited, only followed by the next one; `schema.md` describes the outcome.
+
+use rusqlite::{Connection, Result, Transaction, TransactionBehavior};
+
+/// Marks a SQLite file as ours: "kelv" in ASCII, kept in the file's header.
+pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
+
+/// The newest layout that this program knows: the number of steps.
+pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { sqlite: SQLITE_V1, postgres: POSTGRES_V1 }, Migration { sqlite: SQLITE_V2, postgres: POSTGRES_V2 }];
+
+/// One step, in the dialect of each database: the same tables and columns, which a test holds.
+struct Migration {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+
+const SQLITE_V1: &str = "
+CREATE TABLE run (
+    key           INTEGER PRIMARY KEY,
+    id            TEXT    NOT NULL UNIQUE,
+    format        INTEGER NOT NULL,
+    started       TEXT    NOT NULL,
+    started_us    INTEGER NOT NULL,
+    machine       TEXT    NOT NULL,
+    cpu_model     TEXT,
+    mode          TEXT    NOT NULL,
+    kelvin        TEXT    NOT NULL,
+    outline       BLOB    NOT NULL,
+    status        TEXT    CHECK (status IN ('complete', 'partial')),
+    partial_why   TEXT    CHECK ((partial_why IS NOT NULL) = (status IS 'partial')),
+    seconds       REAL    CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
+    notes         TEXT    CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
+) STRICT;
+CREATE INDEX run_by_time ON run (started_us, id);
+CREATE INDEX run_by_machine ON run (machine, status, started_us, id);
+
+CREATE TABLE round (
+    key           INTEGER PRIMARY KEY,
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      INTEGER NOT NULL,
+    probe         TEXT    NOT NULL,
+    parameters    TEXT    NOT NULL,
+    round         INTEGER NOT NULL,
+    at            REAL    NOT NULL,
+    outcome       TEXT    NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
+    payload       BLOB    NOT NULL,
+    UNIQUE (run, sequence)
+) STRICT;
+
+CREATE TABLE skip (
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      INTEGER NOT NULL,
+    probe         TEXT    NOT NULL,
+    parameters    TEXT    NOT NULL,
+    reason        TEXT    NOT NULL,
+    PRIMARY KEY (run, sequence)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE conclusion (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    payload       BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE series (
+    key           INTEGER PRIMARY KEY,
+    metric        TEXT    NOT NULL,
+    version       INTEGER NOT NULL,
+    parameters    TEXT    NOT NULL,
+    UNIQUE (metric, version, parameters)
+) STRICT;
+
+CREATE TABLE headline (
+    series        INTEGER NOT NULL REFERENCES series (key),
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    value         REAL    NOT NULL,
+    within_variance REAL  NOT NULL CHECK (within_variance >= 0),
+    PRIMARY KEY (series, run)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX headline_by_run ON headline (run);
+";
+
+/// What people say of runs, and which runs a server is yet to get.
+const SQLITE_V2: &str = "
+CREATE TABLE tag (
+    run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    name          TEXT    NOT NULL,
+    value         TEXT    NOT NULL,
+    PRIMARY KEY (run, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tag_by_value ON tag (name, value);
+
+CREATE TABLE note (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    text          TEXT    NOT NULL
+) STRICT;
+
+CREATE TABLE owed (
+    run           INTEGER PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    server        TEXT    NOT NULL
+) STRICT;
+";
+
+/// The first layout at a server. Texts are ordered by their bytes, as SQLite orders them, whatever the language of the database.
+const POSTGRES_V1: &str = r#"
+CREATE SCHEMA IF NOT EXISTS kelvin;
+CREATE TABLE layout (version BIGINT NOT NULL);
+INSERT INTO layout VALUES (0);
+
+CREATE TABLE run (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id            TEXT COLLATE "C" NOT NULL UNIQUE,
+    format        BIGINT NOT NULL,
+    started       TEXT COLLATE "C" NOT NULL,
+    started_us    BIGINT NOT NULL,
+    machine       TEXT COLLATE "C" NOT NULL,
+    cpu_model     TEXT COLLATE "C",
+    mode          TEXT COLLATE "C" NOT NULL,
+    kelvin        TEXT COLLATE "C" NOT NULL,
+    outline       BYTEA NOT NULL,
+    status        TEXT COLLATE "C" CHECK (status IN ('complete', 'partial')),
+    partial_why   TEXT COLLATE "C" CHECK ((partial_why IS NOT NULL) = (status IS NOT DISTINCT FROM 'partial')),
+    seconds       DOUBLE PRECISION CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
+    notes         TEXT COLLATE "C" CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
+);
+CREATE INDEX run_by_time ON run (started_us, id);
+CREATE INDEX run_by_machine ON run (machine, status, started_us, id);
+
+CREATE TABLE round (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      BIGINT NOT NULL,
+    probe         TEXT COLLATE "C" NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    round         BIGINT NOT NULL,
+    at            DOUBLE PRECISION NOT NULL,
+    outcome       TEXT COLLATE "C" NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
+    payload       BYTEA NOT NULL,
+    UNIQUE (run, sequence)
+);
+
+CREATE TABLE skip (
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    sequence      BIGINT NOT NULL,
+    probe         TEXT COLLATE "C" NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    reason        TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, sequence)
+);
+
+CREATE TABLE conclusion (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    payload       BYTEA NOT NULL
+);
+
+CREATE TABLE series (
+    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    metric        TEXT COLLATE "C" NOT NULL,
+    version       BIGINT NOT NULL,
+    parameters    TEXT COLLATE "C" NOT NULL,
+    UNIQUE (metric, version, parameters)
+);
+
+CREATE TABLE headline (
+    series        BIGINT NOT NULL REFERENCES series (key),
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    value         DOUBLE PRECISION NOT NULL,
+    within_variance DOUBLE PRECISION NOT NULL CHECK (within_variance >= 0),
+    PRIMARY KEY (series, run)
+);
+CREATE INDEX headline_by_run ON headline (run);
+"#;
+
+/// The second layout at a server.
+const POSTGRES_V2: &str = r#"
+CREATE TABLE tag (
+    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
+    name          TEXT COLLATE "C" NOT NULL,
+    value         TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (run, name)
+);
+CREATE INDEX tag_by_value ON tag (name, value);
+
+CREATE TABLE note (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    text          TEXT COLLATE "C" NOT NULL
+);
+
+CREATE TABLE owed (
+    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
+    server        TEXT COLLATE "C" NOT NULL
+);
+"#;
+
+/// The steps of a server from this version on, each with the note that it was done.
+pub(crate) fn postgres_migrations(found: i64) -> impl Iterator<Item = String> {
+    let done = usize::try_from(found).unwrap_or(MIGRATIONS.len());
+    let step =
+        |(place, step): (usize, &Migration)| format!("{}; UPDATE layout SET version = {}", step.postgres, place + 1);
+    MIGRATIONS.iter().enumerate().skip(done).map(step)
+}
+
+/// The layout version of a database; 0 is an empty one.
+pub(crate) fn schema_version(connection: &Connection) -> Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Brings the database to [`SCHEMA_VERSION`] in one transaction. A database that is newer already stays as it is.
+pub(crate) fn migrate(connection: &Connection) -> Result<()> {
+    let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
+    // Read again under the lock: another process may have done it meanwhile.
+    let found = schema_version(&transaction)?;
+    let done = usize::try_from(found).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
+    for step in &MIGRATIONS[done..] {
+        transaction.execute_batch(step.sqlite)?;
+    }
+    if done < MIGRATIONS.len() {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    transaction.commit()
+}

@@ -1,0 +1,532 @@
+//! A store in a database of a PostgreSQL server.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt;
+use futures_util::future::try_join_all;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
+use tokio_postgres::{Client, Config, NoTls, RowStream, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::bounded_stream::{BoundedStream, MakeBoundedConnect, TlsUse};
+use crate::error::{BoxError, DatabaseError, OpenError};
+use crate::location::{DEFAULT_PORT, ServerAddress, TlsMode};
+use crate::migrations::{APPLICATION_ID, SCHEMA_VERSION, postgres_migrations};
+use crate::sql::{
+    RowReader, SqlConnection, SqlError, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values,
+};
+use crate::tls;
+
+/// How long an answer may take: far longer than any statement, so that a server that is gone is not waited for.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long all rows of an answer may take, each of which may take as long as [`ANSWER_TIMEOUT`].
+const ALL_ROWS_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum rows and bytes of an answer: a history of ten thousand runs has a tenth of them. What a server sends beyond is no answer.
+const MAX_ROWS: u64 = 50_000_000;
+const MAX_ANSWER_BYTES: u64 = 1 << 30;
+
+/// Maximum bytes of rows that are kept, of which each takes several times as much memory.
+const MAX_KEPT_BYTES: u64 = 256 << 20;
+
+/// Maximum bytes that are awaited behind a row that is none, until the connection is given up.
+const MAX_DRAINED_BYTES: u64 = 16 << 20;
+
+/// How long giving space back may take.
+const VACUUM_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// How long to part may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Statements in flight at once: as many as hide the way to another continent, as few as are no burden to memory.
+const MAX_PIPELINED: usize = 64;
+
+/// What every connection begins with. A program that was stopped must not hold up others for ever.
+const SESSION_SETUP: &str = "SET search_path TO kelvin; SET lock_timeout TO '10s';
+    SET idle_in_transaction_session_timeout TO '5min'; SET bytea_output TO 'hex'";
+
+/// A connection to a server.
+pub(crate) struct PostgresConnection {
+    runtime: Runtime,
+    client: Option<Client>,
+    connection: Option<JoinHandle<()>>,
+    /// Why the connection ended, once it has: who waits for an answer is only told that it is closed.
+    ended: Arc<OnceLock<String>>,
+    name: String,
+    prepared: RefCell<HashMap<String, Statement>>,
+}
+
+impl std::fmt::Debug for PostgresConnection {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Server").field(&self.name).finish()
+    }
+}
+
+impl PostgresConnection {
+    /// Connects, and brings the layout of the database up to date.
+    ///
+    /// # Errors
+    /// What keeps it from being reached, in one line.
+    pub(crate) fn connect(address: &ServerAddress) -> Result<Self, OpenError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
+        let config = resolve_host(address)?;
+        // Each address of the host is tried for so long.
+        let tries = u32::try_from(config.get_hostaddrs().len().max(1)).unwrap_or(1);
+        let limit = config.get_connect_timeout().copied().unwrap_or(ANSWER_TIMEOUT).saturating_mul(tries);
+        let reached = runtime.block_on(async { timeout(limit, connect_any(address, &config)).await });
+        let silent = |_| OpenError::Unreachable {
+            store: address.name().to_owned(),
+            problem: format!("the server does not answer within {} s", limit.as_secs()),
+        };
+        let PostgresClient { client, connection, ended } = reached.map_err(silent)??;
+        let server = Self {
+            runtime,
+            client: Some(client),
+            connection: Some(connection),
+            ended,
+            name: address.name().to_owned(),
+            prepared: RefCell::default(),
+        };
+        server.batch_execute(SESSION_SETUP).map_err(|trouble| server.open_error(trouble))?;
+        server.migrate()?;
+        Ok(server)
+    }
+
+    /// Brings the layout up to date, under a lock that only one program at a time can have.
+    fn migrate(&self) -> Result<(), OpenError> {
+        if self.schema_version()? == SCHEMA_VERSION {
+            return Ok(());
+        }
+        let transaction = crate::sql::Transaction::begin(self, TransactionMode::Write);
+        let transaction = transaction.map_err(|trouble| self.open_error(trouble))?;
+        let lock = "SELECT pg_advisory_xact_lock($1)";
+        self.execute(lock, values![APPLICATION_ID]).map_err(|trouble| self.open_error(trouble))?;
+        // Read again under the lock: another program may have done it meanwhile.
+        let found = self.schema_version()?;
+        for step in postgres_migrations(found) {
+            self.batch_execute(&step).map_err(|trouble| self.open_error(trouble))?;
+        }
+        transaction.commit().map_err(|trouble| self.open_error(trouble))
+    }
+
+    /// The layout version of the database; 0 if it has none. An error if it is newer, or of something else.
+    fn schema_version(&self) -> Result<i64, OpenError> {
+        // One statement, which sees one moment: another program may be making the tables.
+        let select =
+            "SELECT count(*), count(*) FILTER (WHERE tablename = 'layout') FROM pg_tables WHERE schemaname = 'kelvin'";
+        let first =
+            |sql: &str| self.query(sql, &[]).map(|mut rows| rows.pop()).map_err(|trouble| self.open_error(trouble));
+        let tables = first(select)?.and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
+        let foreign = || OpenError::ForeignSchema { store: self.name.clone() };
+        match tables {
+            Some((0, 0)) => return Ok(0),
+            Some((_, 1)) => {}
+            _ => return Err(foreign()),
+        }
+        let version = first("SELECT version FROM kelvin.layout")?;
+        let found = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
+        match found > SCHEMA_VERSION {
+            true => Err(OpenError::Newer { store: self.name.clone(), found, known: SCHEMA_VERSION }),
+            false => Ok(found),
+        }
+    }
+
+    fn open_error(&self, trouble: SqlError) -> OpenError {
+        OpenError::Database(trouble.into_database_error(&self.name))
+    }
+
+    /// Statements without values.
+    fn batch_execute(&self, sql: &str) -> SqlResult<()> {
+        self.block_on(ANSWER_TIMEOUT, async {
+            self.client()?.batch_execute(sql).await.map_err(|error| self.sql_error(&error))
+        })
+    }
+
+    fn client(&self) -> SqlResult<&Client> {
+        self.client.as_ref().ok_or_else(|| self.lost_error("the connection is closed".into()).into())
+    }
+
+    /// Waits for an answer, but not for ever.
+    fn block_on<T>(&self, limit: Duration, answer: impl Future<Output = SqlResult<T>>) -> SqlResult<T> {
+        let waited = self.runtime.block_on(async { timeout(limit, answer).await });
+        waited.unwrap_or_else(|_| Err(self.timeout_error(limit)))
+    }
+
+    fn timeout_error(&self, limit: Duration) -> SqlError {
+        self.lost_error(format!("no answer in {} s", limit.as_secs()).into()).into()
+    }
+
+    /// A statement, prepared once.
+    async fn prepared(&self, sql: &str) -> SqlResult<Statement> {
+        let known = self.prepared.borrow().get(sql).cloned();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = self.client()?.prepare(sql).await.map_err(|error| self.sql_error(&error))?;
+        self.prepared.borrow_mut().insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    /// Gives each row of a statement to `read`, as it comes. After its first error the rest is awaited and not read, so that the
+    /// connection can be used for the next statement.
+    fn stream_rows(
+        &self,
+        sql: &str,
+        values: &[SqlValue],
+        most_bytes: u64,
+        read: &mut dyn FnMut(&tokio_postgres::Row) -> SqlResult<()>,
+    ) -> SqlResult<()> {
+        check_storable(values)?;
+        let rows: RowStream = self.block_on(ANSWER_TIMEOUT, async {
+            let statement = self.prepared(sql).await?;
+            self.client()?.query_raw(&statement, values.to_vec()).await.map_err(|error| self.sql_error(&error))
+        })?;
+        let (mut count, mut bytes, mut beyond) = (0, 0, 0);
+        let mut outcome = Ok(());
+        let deadline = Instant::now() + ALL_ROWS_TIMEOUT;
+        self.block_on(ALL_ROWS_TIMEOUT, async {
+            let mut rows = pin!(rows);
+            loop {
+                let next =
+                    timeout(ANSWER_TIMEOUT, rows.try_next()).await.map_err(|_| self.timeout_error(ANSWER_TIMEOUT))?;
+                let Some(row) = next.map_err(|error| self.sql_error(&error))? else { return Ok(()) };
+                let size = row.raw_size_bytes() as u64;
+                (count, bytes) = (count + 1, bytes + size);
+                if count > MAX_ROWS || bytes > most_bytes || beyond > MAX_DRAINED_BYTES || Instant::now() > deadline {
+                    self.abort_connection();
+                    let told = format!("it sends rows without end: {count} of {bytes} bytes so far");
+                    return Err(DatabaseError::Damaged { store: self.name.clone(), source: told.into() }.into());
+                }
+                match outcome {
+                    Ok(()) => outcome = read(&row),
+                    Err(_) => beyond += size,
+                }
+            }
+        })?;
+        outcome
+    }
+
+    /// Ends a connection whose server does not keep to the protocol: what waits for it fails at once.
+    fn abort_connection(&self) {
+        self.connection.iter().for_each(JoinHandle::abort);
+    }
+
+    fn lost_error(&self, source: BoxError) -> DatabaseError {
+        DatabaseError::Lost { store: self.name.clone(), source }
+    }
+
+    fn sql_error(&self, error: &tokio_postgres::Error) -> SqlError {
+        let store = self.name.clone();
+        let ended = self.ended.get().filter(|_| error.is_closed()).cloned();
+        let source: BoxError = ended.unwrap_or_else(|| error_text(error)).into();
+        let Some(code) = error.code() else {
+            let fault = if is_lost(error) {
+                DatabaseError::Lost { store, source }
+            } else {
+                DatabaseError::Other { store, source }
+            };
+            return fault.into();
+        };
+        // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
+        let fault = match (code, code.code().get(..2)) {
+            (code, _) if *code == SqlState::UNIQUE_VIOLATION => return SqlError::Duplicate,
+            (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => return SqlError::Orphan,
+            (code, _) if *code == SqlState::DISK_FULL => DatabaseError::Full { store },
+            (code, _) if *code == SqlState::IO_ERROR => DatabaseError::Io { store, source },
+            (code, _) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
+                DatabaseError::Locked { store }
+            }
+            (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
+                DatabaseError::Denied { store, source }
+            }
+            // Data that this database cannot hold, or a limit of it: the next row may fare better.
+            (_, Some("22" | "23" | "54")) => return SqlError::NotStorable(error_text(error)),
+            (_, Some("08" | "57")) => DatabaseError::Lost { store, source },
+            (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged { store, source },
+            _ => DatabaseError::Other { store, source },
+        };
+        fault.into()
+    }
+}
+
+impl Drop for PostgresConnection {
+    fn drop(&mut self) {
+        // The server is told that this is the end, if it still listens.
+        drop(self.client.take());
+        if let Some(connection) = self.connection.take() {
+            let _ = self.runtime.block_on(async { timeout(CLOSE_TIMEOUT, connection).await });
+        }
+    }
+}
+
+impl SqlConnection for PostgresConnection {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()> {
+        self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |found| {
+            let value = |column| found.try_get::<_, SqlValue>(column).map_err(|error| self.sql_error(&error));
+            let mut one = (0..found.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
+            row(&mut one).map_err(SqlError::WrongColumn)
+        })
+    }
+
+    fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
+        self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |found| {
+            let wrong = |column| move |_| SqlError::WrongColumn(WrongColumn(column));
+            pair(found.try_get(0).map_err(wrong(0))?, found.try_get(1).map_err(wrong(1))?);
+            Ok(())
+        })
+    }
+
+    fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64> {
+        check_storable(values)?;
+        self.block_on(ANSWER_TIMEOUT, async {
+            let statement = self.prepared(sql).await?;
+            let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
+            self.client()?.execute(&statement, &values).await.map_err(|error| self.sql_error(&error))
+        })
+    }
+
+    fn execute_each(&self, sql: &str, each: &mut dyn Iterator<Item = Vec<SqlValue>>) -> SqlResult<()> {
+        loop {
+            let some: Vec<Vec<SqlValue>> = each.take(MAX_PIPELINED).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            some.iter().try_for_each(|values| check_storable(values))?;
+            self.block_on(ANSWER_TIMEOUT, async {
+                let (statement, client) = (self.prepared(sql).await?, self.client()?);
+                let run = |values: &Vec<SqlValue>| client.execute_raw(&statement, values.clone());
+                let done = try_join_all(some.iter().map(run)).await;
+                done.map(drop).map_err(|error| self.sql_error(&error))
+            })?;
+        }
+    }
+
+    fn begin(&self, access: TransactionMode) -> SqlResult<()> {
+        self.batch_execute(match access {
+            TransactionMode::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            TransactionMode::Write => "BEGIN",
+        })
+    }
+
+    fn commit(&self) -> SqlResult<()> {
+        self.batch_execute("COMMIT")
+    }
+
+    fn roll_back(&self) {
+        // What fails here is undone when the connection ends.
+        let _ = self.batch_execute("ROLLBACK");
+    }
+
+    fn reclaim(&self) -> SqlResult<()> {
+        let vacuum = "VACUUM run, round, skip, conclusion, headline";
+        self.block_on(VACUUM_TIMEOUT, async {
+            self.client()?.batch_execute(vacuum).await.map_err(|error| self.sql_error(&error))
+        })
+    }
+}
+
+/// The configuration with the addresses of its host. The client library would start a thread to look them up, and panic where a limit
+/// forbids it; nor does it tell from other faults that there is no such host.
+fn resolve_host(address: &ServerAddress) -> Result<Config, OpenError> {
+    let mut config = address.config.clone();
+    let Some((host, port)) = address.host() else { return Ok(config) };
+    let found: Vec<IpAddr> =
+        (host.as_str(), port).to_socket_addrs().map_or_else(|_| Vec::new(), |all| all.map(|one| one.ip()).collect());
+    let Some((first, rest)) = found.split_first() else {
+        return Err(OpenError::NoSuchHost { store: address.name().to_owned(), host });
+    };
+    if config.get_hosts().len() == 1 && config.get_hostaddrs().is_empty() {
+        config.hostaddr(*first);
+        rest.iter().for_each(|&one| {
+            config.host(&host).hostaddr(one);
+        });
+    }
+    Ok(config)
+}
+
+/// A connection, which works while an answer is waited for.
+struct PostgresClient {
+    client: Client,
+    connection: JoinHandle<()>,
+    ended: Arc<OnceLock<String>>,
+}
+
+async fn connect_any(address: &ServerAddress, config: &Config) -> Result<PostgresClient, OpenError> {
+    match address.tls.mode {
+        TlsMode::Disable => connect_tcp(address, config, TlsUse::Never).await,
+        TlsMode::Allow => match connect_tcp(address, config, TlsUse::Never).await {
+            Ok(reached) => Ok(reached),
+            Err(_) => connect_tcp(address, config, TlsUse::Always).await,
+        },
+        TlsMode::Prefer => connect_tcp(address, config, TlsUse::IfOffered).await,
+        TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => {
+            connect_tcp(address, config, TlsUse::Always).await
+        }
+    }
+}
+
+async fn connect_tcp(address: &ServerAddress, config: &Config, encrypt: TlsUse) -> Result<PostgresClient, OpenError> {
+    let refusal = |error: tokio_postgres::Error| connect_error(address, &error);
+    if let Some(Host::Unix(directory)) = address.config.get_hosts().first() {
+        return connect_unix(address, directory).await;
+    }
+    let wrong = |problem| OpenError::Tls { store: address.name().to_owned(), problem };
+    let tls = MakeRustlsConnect::new(tls::client_config(&address.tls).map_err(wrong)?);
+    let (addresses, mut config) = (config.get_hostaddrs(), config.clone());
+    let is_local = !addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback);
+    // The connector asks for TLS itself, so that it has every connection in its hands.
+    config.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct);
+    let (client, connection) = config.connect(MakeBoundedConnect { tls, encrypt, is_local }).await.map_err(refusal)?;
+    Ok(PostgresClient::new(client, connection))
+}
+
+/// By a socket of this machine, which nobody else can read.
+async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<PostgresClient, OpenError> {
+    let port = address.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+    let socket = UnixStream::connect(directory.join(format!(".s.PGSQL.{port}"))).await;
+    let socket =
+        socket.map_err(|error| unreachable_error(address.name().to_owned(), error.kind(), error.to_string()))?;
+    let mut config = address.config.clone();
+    config.ssl_mode(SslMode::Disable);
+    let connected = config.connect_raw(BoundedStream::new(socket, true), NoTls).await;
+    let (client, connection) = connected.map_err(|error| connect_error(address, &error))?;
+    Ok(PostgresClient::new(client, connection))
+}
+
+fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenError {
+    match kind {
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => OpenError::Refused { store },
+        _ => OpenError::Unreachable { store, problem },
+    }
+}
+
+/// Refuses what no database of a server can hold, of one run alone.
+fn check_storable(values: &[SqlValue]) -> SqlResult<()> {
+    let has_nul = |value: &&SqlValue| matches!(value, SqlValue::Text(text) if text.contains('\0'));
+    match values.iter().find(has_nul) {
+        Some(SqlValue::Text(text)) => {
+            let shown: String = text.chars().take(60).collect();
+            Err(SqlError::NotStorable(format!("the text {shown:?} has a NUL, which PostgreSQL cannot store")))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl PostgresClient {
+    fn new(
+        client: Client,
+        connection: impl Future<Output = Result<(), tokio_postgres::Error>> + Send + 'static,
+    ) -> Self {
+        let ended = Arc::new(OnceLock::new());
+        let why = ended.clone();
+        let work = async move {
+            if let Err(error) = connection.await {
+                let _ = why.set(error_text(&error));
+            }
+        };
+        Self { client, connection: tokio::spawn(work), ended }
+    }
+}
+
+/// Why a server was not reached.
+fn connect_error(address: &ServerAddress, error: &tokio_postgres::Error) -> OpenError {
+    let store = address.name().to_owned();
+    let problem = error_text(error);
+    let user = || address.config.get_user().unwrap_or_default().to_owned();
+    let database = || address.config.get_dbname().unwrap_or_default().to_owned();
+    match error.code() {
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => {
+            OpenError::NoSuchDatabase { store, database: database() }
+        }
+        Some(code) if code.code().starts_with("28") => OpenError::Authentication { store, user: user(), problem },
+        Some(_) => OpenError::Unreachable { store, problem },
+        None if problem.contains("password missing") => {
+            let problem = "the server wants a password: set PGPASSWORD, or write it into ~/.pgpass".into();
+            OpenError::Authentication { store, user: user(), problem }
+        }
+        None => match find_cause::<io::Error>(error).map(io::Error::kind) {
+            Some(ErrorKind::PermissionDenied) => OpenError::Authentication { store, user: user(), problem },
+            kind => unreachable_error(store, kind.unwrap_or(ErrorKind::Other), problem),
+        },
+    }
+}
+
+/// The first cause of this type.
+fn find_cause<E: std::error::Error + 'static>(error: &tokio_postgres::Error) -> Option<&E> {
+    std::iter::successors(error.source(), |error| (*error).source()).find_map(|error| error.downcast_ref())
+}
+
+fn is_lost(error: &tokio_postgres::Error) -> bool {
+    error.is_closed() || find_cause::<io::Error>(error).is_some()
+}
+
+/// The message of the server, or that of the first cause: the library's own sentence says only in which step it failed.
+fn error_text(error: &tokio_postgres::Error) -> String {
+    if let Some(told) = error.as_db_error() {
+        let detail = told.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        return format!("{}{detail}", told.message());
+    }
+    let root = std::iter::successors(error.source(), |error| (*error).source()).last();
+    root.map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+impl ToSql for SqlValue {
+    fn to_sql(&self, of: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        match self {
+            Self::Null => Ok(IsNull::Yes),
+            Self::Integer(number) if *of == Type::INT4 => i32::try_from(*number)?.to_sql(of, out),
+            Self::Integer(number) => number.to_sql(of, out),
+            Self::Real(number) => number.to_sql(of, out),
+            Self::Text(text) => text.to_sql(of, out),
+            Self::Bytes(bytes) => bytes.to_sql(of, out),
+        }
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for SqlValue {
+    fn from_sql(of: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        Ok(match *of {
+            Type::INT8 => Self::Integer(i64::from_sql(of, raw)?),
+            Type::INT4 => Self::Integer(i32::from_sql(of, raw)?.into()),
+            Type::FLOAT8 => Self::Real(f64::from_sql(of, raw)?),
+            Type::BYTEA => Self::Bytes(raw.to_vec()),
+            _ => Self::Text(String::from_sql(of, raw)?),
+        })
+    }
+
+    fn from_sql_null(_: &Type) -> Result<Self, BoxError> {
+        Ok(Self::Null)
+    }
+
+    fn accepts(of: &Type) -> bool {
+        [Type::INT8, Type::INT4, Type::FLOAT8, Type::BYTEA, Type::TEXT, Type::NAME, Type::UNKNOWN].contains(of)
+    }
+}

@@ -1,0 +1,454 @@
+//! Storing a run: event by event while it is measured, or whole when it is imported.
+
+use std::collections::HashSet;
+
+use kelvin_model::{
+    Case, Event, Explanation, Fact, Labels, Name, PredictionRecord, Round, RoundOutcome, Run, RunHeader, RunStatus,
+    SkipReason, StoredHeadline, WordedStudy,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{AppendError, FindError, InsertError, LoadError};
+use crate::headlines::put_headlines;
+use crate::labels;
+use crate::payload::pack;
+use crate::sql::{SqlConnection, SqlError, SqlResult, SqlValue, Transaction, TransactionMode, values};
+use crate::{Store, check};
+
+/// Appends the events of one run. An event is on the disk when [`event`](Self::event) returns.
+#[derive(Debug)]
+pub struct Recorder<'a> {
+    store: &'a Store,
+    labels: Labels,
+    /// The server that is to get the run when it has ended.
+    pending_server: Option<String>,
+    started: Option<StartedRun>,
+}
+
+/// A run that has a row.
+#[derive(Debug)]
+struct StartedRun {
+    key: i64,
+    id: String,
+    next_sequence: i64,
+    metrics: HashSet<Name>,
+}
+
+/// The outcome of storing a whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsertOutcome {
+    /// It is stored now.
+    New,
+    /// The same run was stored already.
+    AlreadyThere,
+}
+
+/// What is known of a run after its last round.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunConclusion {
+    /// Its predictions.
+    pub predictions: Vec<PredictionRecord>,
+    /// Its studies.
+    pub studies: Vec<WordedStudy>,
+    /// What was found of the causes of its gaps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub explanations: Vec<Explanation>,
+    /// Notes that follow those of the [`Event::Finished`].
+    pub notes: Vec<String>,
+}
+
+impl RunConclusion {
+    /// That of a run, without the notes that it ended with.
+    pub fn from_run(run: &Run) -> Self {
+        Self {
+            predictions: run.predictions.clone(),
+            studies: run.studies.clone(),
+            explanations: run.explanations.clone(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl Store {
+    /// A recorder for one run.
+    pub fn recorder(&self) -> Recorder<'_> {
+        Recorder { store: self, labels: Labels::default(), pending_server: None, started: None }
+    }
+
+    /// Stores the end that a run without one is read with.
+    pub(crate) fn store_partial_end(&self, run: &Run) -> Result<(), AppendError> {
+        let id = &run.outline.id;
+        let ended = self.in_transaction(|engine| {
+            let key = key_of(engine, id)?.ok_or(SqlError::Orphan)?;
+            store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &[] })
+        });
+        ended.map_err(|trouble| self.append_error(trouble, id))
+    }
+
+    /// Stores what is known after the last round. A second call replaces what the first one stored.
+    ///
+    /// # Errors
+    /// If there is no such run, the data is inconsistent, or the store fails.
+    pub fn store_conclusion(&self, run_id: &str, conclusion: &RunConclusion) -> Result<(), AppendError> {
+        let outline = self.stored_header(run_id)?;
+        let RunConclusion { predictions, studies, explanations, .. } = conclusion;
+        check::check_conclusion((predictions, studies, explanations), &check::defined_metrics(&outline.metrics))?;
+        self.in_transaction(|engine| {
+            let key = key_of(engine, run_id)?.ok_or(SqlError::Orphan)?;
+            upsert_conclusion(engine, key, conclusion)
+        })
+        .map_err(|error| self.append_error(error, run_id))
+    }
+
+    /// Replaces the outline of a stored run by a more complete one: with the clock source after the last round, a
+    /// frequency measured meanwhile. The plan must be the same.
+    ///
+    /// # Errors
+    /// If there is no such run, the plan differs, the outline is inconsistent, or the store fails.
+    pub fn replace_header(&self, outline: &RunHeader) -> Result<(), AppendError> {
+        check::check_header(outline)?;
+        if self.stored_header(&outline.id)?.plan != outline.plan {
+            return Err(AppendError::OtherPlan { id: outline.id.clone() });
+        }
+        let update = "UPDATE run SET outline = $2, machine = $3, cpu_model = $4 WHERE id = $1";
+        let values = values![&outline.id, pack(outline), &outline.machine.identity, cpu_model(outline)];
+        let changed = self.execute(update, values)?;
+        if changed == 0 { Err(AppendError::Gone { id: outline.id.clone() }) } else { Ok(()) }
+    }
+
+    /// Stores a whole run, as it was imported. A run that is stored already is left alone.
+    ///
+    /// # Errors
+    /// If another run has its id, the run is inconsistent, or the store fails; then nothing of it is stored.
+    pub fn insert(&self, run: &Run) -> Result<InsertOutcome, InsertError> {
+        self.insert_all(&WholeRun { run, headlines: &[] })
+    }
+
+    /// Stores a whole run and what belongs to it, in one transaction. Of a run that is stored already only labels are added.
+    pub(crate) fn insert_all(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
+        check::check(all.run).map_err(AppendError::Invalid)?;
+        let id = &all.run.outline.id;
+        match self.in_transaction(|engine| insert_whole(engine, all)) {
+            Ok(()) => Ok(InsertOutcome::New),
+            Err(SqlError::Duplicate) => self.compare_with_stored(all),
+            Err(trouble) => Err(self.append_error(trouble, id).into()),
+        }
+    }
+
+    /// Holds a run against the stored one with its id.
+    fn compare_with_stored(&self, all: &WholeRun<'_>) -> Result<InsertOutcome, InsertError> {
+        let id = &all.run.outline.id;
+        // What people say of it is no part of it.
+        let stored = self.load(id).map(|stored| Run { labels: all.run.labels.clone(), ..stored });
+        match stored {
+            Ok(stored) if stored == *all.run => {
+                self.add_labels(id, &all.run.labels)?;
+                Ok(InsertOutcome::AlreadyThere)
+            }
+            Ok(_) => Err(InsertError::Differs { id: id.clone() }),
+            Err(LoadError::Find(FindError::Database(fault))) => Err(fault.into()),
+            Err(source) => Err(InsertError::Incomparable { id: id.clone(), source: Box::new(source) }),
+        }
+    }
+
+    /// Adds labels to a stored run, unless there are none to add.
+    pub(crate) fn add_labels(&self, id: &str, labels: &Labels) -> Result<(), AppendError> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        let added = self.in_transaction(|engine| {
+            let run = key_of(engine, id)?.ok_or(SqlError::Orphan)?;
+            labels::add_labels(labels, engine, run)
+        });
+        added.map_err(|trouble| self.append_error(trouble, id))
+    }
+
+    /// Runs statements in a transaction: all of them or none.
+    pub(crate) fn in_transaction<T>(&self, work: impl FnOnce(&dyn SqlConnection) -> SqlResult<T>) -> SqlResult<T> {
+        let transaction = Transaction::begin(self.connection(), TransactionMode::Write)?;
+        let result = work(self.connection())?;
+        transaction.commit()?;
+        Ok(result)
+    }
+
+    /// What went wrong while parts of this run were stored.
+    pub(crate) fn append_error(&self, trouble: SqlError, id: &str) -> AppendError {
+        match trouble {
+            SqlError::Duplicate => AppendError::Duplicate { id: id.to_owned() },
+            SqlError::Orphan => AppendError::Gone { id: id.to_owned() },
+            SqlError::NotStorable(problem) => AppendError::NotStorable { id: id.to_owned(), problem },
+            trouble => AppendError::Database(self.database_error(trouble)),
+        }
+    }
+
+    /// The stored outline of a run.
+    fn stored_header(&self, id: &str) -> Result<RunHeader, AppendError> {
+        let select = "SELECT outline FROM run WHERE id = $1";
+        let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.take(0))?.pop();
+        let packed = packed.ok_or_else(|| AppendError::Gone { id: id.to_owned() })?;
+        crate::payload::unpack(&packed).map_err(|problem| {
+            let field = format!("outline of stored run {id}");
+            AppendError::Invalid(check::InvalidField { field, problem })
+        })
+    }
+}
+
+impl Recorder<'_> {
+    /// The run has these labels from its beginning.
+    #[must_use]
+    pub fn with_labels(self, labels: Labels) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// The run is kept here until that server has it; see [`Store::upload_pending`].
+    #[must_use]
+    pub fn for_server(self, server: &str) -> Self {
+        Self { pending_server: Some(server.to_owned()), ..self }
+    }
+
+    /// Stores one event; those of progress are ignored.
+    ///
+    /// # Errors
+    /// If the event is inconsistent in itself or with earlier ones, or the store fails. Events stored before stay.
+    pub fn event(&mut self, event: &Event) -> Result<(), AppendError> {
+        match event {
+            Event::Started(outline) => self.start(outline),
+            Event::RoundStarted { .. } | Event::Lengthened { .. } => Ok(()),
+            Event::RoundFinished { probe, case, round } => {
+                let begun = self.started_run()?;
+                check::check_round(round, &begun.metrics, &format!("{probe} {case} round {}", round.index))?;
+                self.append(|engine, run, sequence| {
+                    engine.execute(INSERT_ROUND, &round_values(run, sequence, (*probe, case), round)).map(drop)
+                })
+            }
+            Event::CaseSkipped { probe, case, reason } => self.append(|engine, run, sequence| {
+                engine.execute(INSERT_SKIP, &skip_values(run, sequence, (*probe, case), reason)).map(drop)
+            }),
+            Event::Finished { status, seconds, notes } => {
+                check::check_not_negative("seconds", *seconds)?;
+                self.append(|engine, run, _| store_end(engine, run, &RunEnd { status, seconds: *seconds, notes }))
+            }
+        }
+    }
+
+    fn started_run(&self) -> Result<&StartedRun, AppendError> {
+        self.started.as_ref().ok_or(AppendError::NotStarted)
+    }
+
+    fn start(&mut self, outline: &RunHeader) -> Result<(), AppendError> {
+        if let Some(begun) = &self.started {
+            return Err(AppendError::AlreadyStarted { id: begun.id.clone() });
+        }
+        check::check_header(outline)?;
+        let inserted = self.store.in_transaction(|engine| {
+            let key = insert_header(engine, outline)?;
+            labels::put_labels(&self.labels, engine, key)?;
+            let owe = "INSERT INTO owed (run, server) VALUES ($1, $2)";
+            self.pending_server.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
+            Ok(key)
+        });
+        let key = inserted.map_err(|error| self.store.append_error(error, &outline.id))?;
+        let metrics = check::defined_metrics(&outline.metrics);
+        self.started = Some(StartedRun { key, id: outline.id.clone(), next_sequence: 0, metrics });
+        Ok(())
+    }
+
+    /// One transaction for one event; the sequence advances only if it was committed.
+    fn append(
+        &mut self,
+        insert: impl FnOnce(&dyn SqlConnection, i64, i64) -> SqlResult<()>,
+    ) -> Result<(), AppendError> {
+        let begun = self.started_run()?;
+        let stored = self.store.in_transaction(|engine| insert(engine, begun.key, begun.next_sequence));
+        stored.map_err(|error| self.store.append_error(error, &begun.id))?;
+        if let Some(begun) = &mut self.started {
+            begun.next_sequence += 1;
+        }
+        Ok(())
+    }
+}
+
+/// How a run ended.
+struct RunEnd<'a> {
+    status: &'a RunStatus,
+    seconds: f64,
+    notes: &'a [String],
+}
+
+/// A whole run, and what belongs to it.
+pub(crate) struct WholeRun<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) headlines: &'a [StoredHeadline],
+}
+
+const INSERT_ROUND: &str = "INSERT INTO round (run, sequence, probe, parameters, round, at, outcome, payload)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+const INSERT_SKIP: &str = "INSERT INTO skip (run, sequence, probe, parameters, reason) VALUES ($1, $2, $3, $4, $5)";
+
+fn insert_header(engine: &dyn SqlConnection, outline: &RunHeader) -> SqlResult<i64> {
+    let insert = "INSERT INTO run (id, format, started, started_us, machine, cpu_model, mode, kelvin, outline)
+                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING key";
+    let values = values![
+        &outline.id,
+        outline.format,
+        &outline.started,
+        check::parse_started(&outline.started),
+        &outline.machine.identity,
+        cpu_model(outline),
+        outline.settings.mode.as_str(),
+        &outline.kelvin,
+        pack(outline),
+    ];
+    let key = engine.query(insert, values)?.pop();
+    key.ok_or(SqlError::Orphan)?.take(0).map_err(SqlError::WrongColumn)
+}
+
+fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &Round) -> Vec<SqlValue> {
+    let outcome = match round.attempt {
+        RoundOutcome::Measured(_) => "measured",
+        RoundOutcome::Skipped(_) => "skipped",
+        RoundOutcome::Failed(_) => "failed",
+    };
+    values![run, sequence, probe.as_str(), parameters(case), round.index, round.at, outcome, pack(round)].to_vec()
+}
+
+fn skip_values(run: i64, sequence: i64, (probe, case): (Name, &Case), reason: &SkipReason) -> Vec<SqlValue> {
+    values![run, sequence, probe.as_str(), parameters(case), &reason.0].to_vec()
+}
+
+fn store_end(engine: &dyn SqlConnection, run: i64, ending: &RunEnd<'_>) -> SqlResult<()> {
+    let (status, why) = match ending.status {
+        RunStatus::Complete => ("complete", None),
+        RunStatus::Partial(why) => ("partial", Some(why)),
+    };
+    let notes = serde_json::to_string(ending.notes).expect("words are JSON");
+    let update = "UPDATE run SET status = $2, partial_why = $3, seconds = $4, notes = $5 WHERE key = $1";
+    match engine.execute(update, values![run, status, why, ending.seconds, notes])? {
+        0 => Err(SqlError::Orphan),
+        _ => Ok(()),
+    }
+}
+
+fn upsert_conclusion(engine: &dyn SqlConnection, run: i64, conclusion: &RunConclusion) -> SqlResult<()> {
+    let upsert = "INSERT INTO conclusion (run, payload) VALUES ($1, $2)
+                  ON CONFLICT (run) DO UPDATE SET payload = excluded.payload";
+    engine.execute(upsert, values![run, pack(conclusion)]).map(drop)
+}
+
+/// All rows of a run, measurement after measurement, so that it loads as it was.
+fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeRun<'_>) -> SqlResult<()> {
+    let key = insert_header(engine, &run.outline)?;
+    let (mut rounds, mut skips, mut sequence) = (Vec::new(), Vec::new(), 0..);
+    for measurement in &run.measurements {
+        let of = (measurement.planned.probe, &measurement.planned.case);
+        rounds.extend(measurement.rounds.iter().zip(&mut sequence).map(|(round, place)| (place, of, round)));
+        skips.extend(measurement.skipped.iter().zip(&mut sequence).map(|(reason, place)| (place, of, reason)));
+    }
+    engine.execute_each(
+        INSERT_ROUND,
+        &mut rounds.iter().map(|&(place, of, round)| round_values(key, place, of, round)),
+    )?;
+    engine
+        .execute_each(INSERT_SKIP, &mut skips.iter().map(|&(place, of, reason)| skip_values(key, place, of, reason)))?;
+    store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
+    upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
+    put_headlines(engine, key, headlines)?;
+    labels::put_labels(&run.labels, engine, key)
+}
+
+/// The row of a run.
+pub(crate) fn key_of(engine: &dyn SqlConnection, id: &str) -> SqlResult<Option<i64>> {
+    let row = engine.query("SELECT key FROM run WHERE id = $1", values![id])?.pop();
+    row.map(|mut row| row.take(0).map_err(SqlError::WrongColumn)).transpose()
+}
+
+/// A case as the text that identifies it: JSON with its axes in the order of their names.
+pub(crate) fn parameters(case: &Case) -> String {
+    serde_json::to_string(case).expect("a case is JSON")
+}
+
+fn cpu_model(outline: &RunHeader) -> Option<&str> {
+    match &outline.machine.cpu.model_name {
+        Fact::Known { value, .. } => Some(value),
+        Fact::Unknown { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_model::{Case, Event, Name, Round};
+
+    use super::*;
+    use crate::common::{sample_events, sample_outline, sample_round};
+    use crate::error::DatabaseError;
+
+    /// What a PRAGMA of SQLite says.
+    fn pragma(store: &Store, pragma: &str) -> i64 {
+        store.rows(&format!("PRAGMA {pragma}"), &[], |row| row.take(0)).unwrap()[0]
+    }
+
+    #[test]
+    fn full_disk_is_named_and_keeps_stored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.sqlite");
+        let store = Store::open(&path).unwrap();
+        // SQLite reports a file that may not grow exactly as it reports a disk without space.
+        let pages = pragma(&store, "page_count");
+        pragma(&store, &format!("max_page_count = {}", pages + 8));
+
+        let mut recorder = store.recorder();
+        recorder.event(&Event::Started(Box::new(sample_outline("full")))).unwrap();
+        let round = |index| Event::RoundFinished {
+            probe: Name::new("os.syscall.null"),
+            case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+            round: Box::new(sample_round(index)),
+        };
+        let mut stored = 0;
+        let error = loop {
+            match recorder.event(&round(stored)) {
+                Ok(()) => stored += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(stored > 0);
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the disk that holds {} is full: `kelvin runs prune` deletes old runs there, or name another place by --store",
+                path.display()
+            )
+        );
+        assert!(matches!(error, AppendError::Database(DatabaseError::Full { .. })));
+        assert_eq!(store.load("full").unwrap().measurements[0].rounds.len(), stored as usize);
+
+        // With space again it continues where it stopped.
+        pragma(&store, "max_page_count = 1000000");
+        recorder.event(&round(stored)).unwrap();
+        let rounds: Vec<Round> = store.load("full").unwrap().measurements.remove(0).rounds;
+        assert_eq!(rounds.last().unwrap().index, stored);
+    }
+
+    #[test]
+    fn locked_store_is_reported_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.sqlite");
+        let (one, other) = (Store::open(&path).unwrap(), Store::open(&path).unwrap());
+        pragma(&other, "busy_timeout = 20");
+        let held = Transaction::begin(one.connection(), TransactionMode::Write).unwrap();
+        let error = other.recorder().event(&sample_events()[0]).unwrap_err();
+        assert!(matches!(error, AppendError::Database(DatabaseError::Locked { .. })), "{error}");
+        drop(held);
+        other.recorder().event(&sample_events()[0]).unwrap();
+    }
+
+    #[test]
+    fn commits_are_durable_with_foreign_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path().join("runs.sqlite")).unwrap();
+        let ask = |name: &str| pragma(&store, name);
+        assert_eq!(ask("synchronous"), 2, "FULL: the log is flushed at each commit");
+        assert_eq!(ask("foreign_keys"), 1);
+        assert_eq!(ask("auto_vacuum"), 2, "incremental");
+    }
+}

@@ -1,0 +1,191 @@
+//! A run as one file: JSON in the published format, out and in.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+
+use kelvin_model::{Explanation, Measurement, PredictionRecord, RUN_FORMAT, Run, RunHeader, RunStatus, WordedStudy};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::check::{InvalidField, check};
+use crate::error::{ExportError, ImportError};
+use crate::json_limits::LimitedJson;
+
+/// Maximum bytes of the file of a run: 1 GiB. The longest studies stay far below; a larger file is a
+/// mistake, and reading it would take the machine's memory.
+pub const IMPORT_LIMIT: u64 = 1 << 30;
+
+/// Writes a run as one JSON object and a line feed.
+///
+/// # Errors
+/// If the run is inconsistent or has a text that is too long, so that it could not be read back, or it cannot be written.
+pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
+    check(run)?;
+    let mut json = kelvin_model::json::to_string(run).map_err(io::Error::from)?;
+    if let Some((field, problem)) = first_field_error::<LimitedJson>(json.as_bytes()) {
+        return Err(InvalidField { field, problem }.into());
+    }
+    json.push('\n');
+    to.write_all(json.as_bytes())?;
+    to.flush()?;
+    Ok(())
+}
+
+/// Reads a run from a file that [`export`] wrote, or from a report in JSON with samples, which has the run in it, and checks it with
+/// [`check`](crate::check()).
+///
+/// Fields that this program does not know are ignored: a format gains fields without becoming another one, but never
+/// loses one or changes its meaning. A format that is newer than [`RUN_FORMAT`] is refused.
+///
+/// # Errors
+/// If the file cannot be read, is too large, is no run, or an inconsistent one; the error names the field.
+pub fn import(from: impl Read) -> Result<Run, ImportError> {
+    import_limited(from, IMPORT_LIMIT)
+}
+
+fn import_limited(from: impl Read, limit: u64) -> Result<Run, ImportError> {
+    let mut json = Vec::new();
+    from.take(limit.saturating_add(1)).read_to_end(&mut json)?;
+    if json.len() as u64 > limit {
+        return Err(ImportError::TooLarge { limit });
+    }
+    let json = match check_format(&json) {
+        // A report has no format of a run, but the run in it has.
+        Err(ImportError::NotARun) => {
+            let json = embedded_run(&json).ok_or(ImportError::NotARun)?;
+            check_format(json)?;
+            json
+        }
+        found => found.map(|()| json.as_slice())?,
+    };
+    let run: Run = serde_json::from_slice(json).map_err(|error| field_error::<RunHeader>(json, &error))?;
+    check(&run)?;
+    if run.lacks_samples() { Err(ImportError::WithoutSamples) } else { Ok(run) }
+}
+
+/// The part of a report that is its run; `None` of any other file.
+fn embedded_run(json: &[u8]) -> Option<&[u8]> {
+    #[derive(Deserialize)]
+    struct Report<'a> {
+        #[expect(dead_code, reason = "it tells a report from other files")]
+        report_format: u64,
+        #[serde(borrow)]
+        run: &'a RawValue,
+    }
+    let Report { run, .. } = serde_json::from_slice(json).ok().filter(|_| is_object(json))?;
+    Some(run.get().as_bytes())
+}
+
+/// Whether it is an object: a struct may also be read from an array.
+fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().first() == Some(&b'{')
+}
+
+/// Refuses what is no run of a known format, before reading anything else.
+fn check_format(json: &[u8]) -> Result<(), ImportError> {
+    #[derive(Deserialize)]
+    struct FormatHeader {
+        format: u64,
+    }
+    serde_json::from_slice::<LimitedJson>(json).map_err(|error| match error.classify() {
+        Category::Data => field_error::<LimitedJson>(json, &error),
+        _ => ImportError::NotJson(error),
+    })?;
+    if !is_object(json) {
+        return Err(ImportError::NotARun);
+    }
+    match serde_json::from_slice::<FormatHeader>(json) {
+        Ok(FormatHeader { format: 0 }) => Err(ImportError::UnknownFormat { found: 0 }),
+        Ok(FormatHeader { format }) if format > u64::from(RUN_FORMAT) => Err(ImportError::Newer { found: format }),
+        Ok(_) => Ok(()),
+        Err(_) => Err(ImportError::NotARun),
+    }
+}
+
+/// The parts of a [`Run`] that are not in its [`RunHeader`].
+#[derive(Deserialize)]
+#[expect(dead_code, reason = "read only to find the field that cannot be")]
+struct RunBody {
+    measurements: Vec<Measurement>,
+    predictions: Vec<PredictionRecord>,
+    studies: Vec<WordedStudy>,
+    #[serde(default)]
+    explanations: Vec<Explanation>,
+    status: RunStatus,
+    seconds: f64,
+    notes: Vec<String>,
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
+    note: Option<String>,
+}
+
+/// Reads an invalid run once more, slowly, to find the field.
+fn field_error<T: DeserializeOwned>(json: &[u8], error: &serde_json::Error) -> ImportError {
+    let (field, problem) = first_field_error::<T>(json)
+        .or_else(|| first_field_error::<RunBody>(json))
+        .unwrap_or_else(|| (format!("at line {} column {}", error.line(), error.column()), error.to_string()));
+    ImportError::Field { field, problem }
+}
+
+/// Path and problem of the first field of a `T` that cannot be read.
+fn first_field_error<T: DeserializeOwned>(json: &[u8]) -> Option<(String, String)> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let error = serde_path_to_error::deserialize::<_, T>(&mut reader).err()?;
+    Some((error.path().to_string(), error.inner().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_is_read_from_report() {
+        let run = crate::common::sample_run();
+        let mut file = Vec::new();
+        export(&run, &mut file).unwrap();
+        let text = String::from_utf8(file).unwrap();
+        let import = |text: &str| super::import(text.as_bytes());
+        let analysis = r#""analysis": {"run": 1, "results": []}"#;
+        assert_eq!(import(&format!(r#"{{"report_format": 1, "run": {text}, {analysis}}}"#)).unwrap(), run);
+        assert_eq!(import(&format!(r#"{{{analysis}, "run": {text}, "report_format": 7}}"#)).unwrap(), run);
+        // Neither as a report nor cut out of one.
+        let without = serde_json::to_string(&run.without_samples()).unwrap();
+        for file in [format!(r#"{{"report_format": 2, "samples": false, "run": {without}}}"#), without] {
+            let error = import(&file).unwrap_err();
+            assert!(matches!(error, ImportError::WithoutSamples), "{error}");
+            let said = error.to_string();
+            assert!(said.contains("`kelvin runs export`") && said.contains("--with-samples"), "{said}");
+        }
+        // Where nothing was measured, nothing is lost.
+        let mut none = run.without_samples();
+        none.measurements.iter_mut().for_each(|one| one.rounds.clear());
+        assert_eq!(import(&serde_json::to_string(&none).unwrap()).unwrap(), none);
+        for other in [
+            format!(r#"{{"run": {text}}}"#),
+            r#"{"report_format": 1}"#.to_owned(),
+            r#"{"report_format": 1, "run": [1]}"#.to_owned(),
+            format!(r#"[1, {text}]"#),
+        ] {
+            assert!(matches!(import(&other), Err(ImportError::NotARun)), "{other}");
+        }
+        let newer = text.replacen(&format!(r#""format":{RUN_FORMAT}"#), r#""format":99"#, 1);
+        let error = import(&format!(r#"{{"report_format": 1, "run": {newer}}}"#)).unwrap_err();
+        assert!(matches!(error, ImportError::Newer { found: 99 }), "{error}");
+        let without = text.replacen(r#""status":"#, r#""state":"#, 1);
+        let error = import(&format!(r#"{{"report_format": 1, "run": {without}}}"#)).unwrap_err();
+        assert!(error.to_string().contains("status"), "{error}");
+    }
+
+    #[test]
+    fn import_limit_is_exact() {
+        let run = crate::common::sample_run();
+        let mut file = Vec::new();
+        export(&run, &mut file).unwrap();
+        let size = file.len() as u64;
+        assert_eq!(import_limited(file.as_slice(), size).unwrap(), run);
+        let error = import_limited(file.as_slice(), size - 1).unwrap_err();
+        assert!(matches!(error, ImportError::TooLarge { limit } if limit == size - 1), "{error}");
+    }
+}

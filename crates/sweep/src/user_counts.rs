@@ -1,0 +1,162 @@
+//! Which numbers of users are visited, and in which order.
+
+use kelvin_stats::Random;
+
+/// The numbers of users that are visited, in a study that is not told, to at least this.
+const MIN_TOP_USERS: u64 = 20;
+/// A sweep goes on to this many times the knee that is expected: what more users bring is seen only beyond it.
+const KNEE_MULTIPLE: u64 = 3;
+/// Numbers of users of a sweep that show a knee, at least.
+const MIN_COUNTS: usize = 4;
+/// No more users are visited than this, unless told: each has a connection.
+const MAX_USERS: u64 = 1000;
+/// Visits to a server with more workers: their errors are told by those of all visits to as many users.
+pub(crate) const WORKER_TEST_STEPS: u32 = 3;
+/// The first numbers.
+const FIRST_COUNTS: [u64; 7] = [1, 2, 3, 4, 6, 8, 10];
+/// Each step after them adds this part, a fifth if there is time for so many numbers.
+const STEP_DIVISORS: [u64; 5] = [5, 4, 3, 2, 1];
+
+/// The numbers of users of a sweep whose knee is expected at so many; no more than there is time for, where wider steps allow that.
+pub(crate) fn user_grid(knee: u64, time_for: usize) -> Vec<u64> {
+    let grids = STEP_DIVISORS.map(|step| grid_with_step(knee, step));
+    let coarsest = STEP_DIVISORS.len() - 1;
+    let chosen = grids.iter().position(|users| users.len() <= time_for).unwrap_or(coarsest);
+    grids.into_iter().nth(chosen).unwrap_or_default()
+}
+
+fn grid_with_step(knee: u64, part: u64) -> Vec<u64> {
+    let most = (KNEE_MULTIPLE * knee).clamp(MIN_TOP_USERS, MAX_USERS);
+    let mut users = FIRST_COUNTS.to_vec();
+    while users[users.len() - 1] < most {
+        let last = users[users.len() - 1];
+        users.push((last + (last / part).max(2)).min(most.max(last + 1)));
+    }
+    users
+}
+
+/// The place of the number of users that a sweep misses least: the largest while another one is as far beyond the expected knee as the
+/// sweep is to go; else the one whose neighbours are nearest to each other, but for the fewest, the most, and the one at the knee. `None`
+/// where no other is left.
+pub(crate) fn least_missed(users: &[u64], knee: u64) -> Option<usize> {
+    let last = users.len().checked_sub(1)?;
+    let is_far = |&&users: &&u64| users >= KNEE_MULTIPLE * knee;
+    if users.iter().filter(is_far).count() > 1 && last >= MIN_COUNTS {
+        return Some(last);
+    }
+    let at_knee = users.iter().enumerate().min_by_key(|(_, users)| users.abs_diff(knee)).map(|(at, _)| at);
+    let gap = |&at: &usize| users[at + 1] as f64 / users[at - 1] as f64;
+    (1..last).filter(|at| Some(*at) != at_knee).min_by(|one, other| gap(one).total_cmp(&gap(other)))
+}
+
+/// One visit: which sweep, how many users, and the number of the visit to these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedStep {
+    pub sweep: usize,
+    pub users: u64,
+    pub repetition: u32,
+    /// Whether it is to the server with more workers.
+    pub more_workers: bool,
+}
+
+/// The order of all visits: passes over all numbers of users of all sweeps, each in a random order of its own, so that what changes
+/// over time falls on all alike; and at the end a return to the fewest users, which shows whether the server is what it was.
+/// Before it are the visits to servers with more workers, for each sweep that has any.
+pub(crate) fn step_order(sweeps: &[Vec<u64>], tested: &[bool], visits: u32, seed: u64) -> Vec<PlannedStep> {
+    let mut random = Random::new(seed);
+    let mut order = Vec::new();
+    for visit in 0..visits {
+        let mut pass: Vec<PlannedStep> = sweeps
+            .iter()
+            .enumerate()
+            .flat_map(|(sweep, users)| {
+                users.iter().map(move |&users| PlannedStep { sweep, users, repetition: visit, more_workers: false })
+            })
+            .collect();
+        random.shuffle(&mut pass);
+        order.extend(pass);
+    }
+    let most = |(sweep, users): (usize, &Vec<u64>)| users.iter().max().map(|&users| (sweep, users));
+    let of_tested = sweeps.iter().enumerate().filter(|(sweep, _)| tested.get(*sweep) == Some(&true)).filter_map(most);
+    let with_more = |(sweep, users): (usize, u64)| {
+        (0..WORKER_TEST_STEPS).map(move |visit| PlannedStep { sweep, users, repetition: visit, more_workers: true })
+    };
+    order.extend(of_tested.flat_map(with_more));
+    let fewest = |(sweep, users): (usize, &Vec<u64>)| {
+        Some(PlannedStep { sweep, users: *users.iter().min()?, repetition: visits, more_workers: false })
+    };
+    order.extend(sweeps.iter().enumerate().filter_map(fewest));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn sweep_covers_three_knees_and_twenty_users() {
+        assert_eq!(user_grid(2, 12), [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
+        assert_eq!(*user_grid(10, 100).last().unwrap(), 30);
+        assert_eq!(*user_grid(100_000, 100).last().unwrap(), 1000);
+        for (knee, time_for) in (1..400).flat_map(|knee| [(knee, 0), (knee, 16), (knee, 100)]) {
+            let users = user_grid(knee, time_for);
+            assert!(users.windows(2).all(|pair| pair[0] < pair[1]), "{knee}");
+            assert_eq!(*users.last().unwrap(), (3 * knee).clamp(20, 1000));
+        }
+    }
+
+    #[test]
+    fn grid_step_follows_time() {
+        let far = [user_grid(40, 22), user_grid(40, 15), user_grid(40, 12), user_grid(40, 1)];
+        assert_eq!(far.clone().map(|users| users.len()), [22, 14, 11, 11]);
+        assert_eq!(far[2], [1, 2, 3, 4, 6, 8, 10, 20, 40, 80, 120]);
+    }
+
+    /// What is left of a sweep after so many numbers of users less.
+    fn drop_counts(mut users: Vec<u64>, knee: u64, fewer: usize) -> Vec<u64> {
+        for _ in 0..fewer {
+            let Some(at) = least_missed(&users, knee) else { break };
+            users.remove(at);
+        }
+        users
+    }
+
+    #[test]
+    fn shortened_sweep_still_passes_knee() {
+        let users = user_grid(1, 12);
+        assert_eq!(users, [1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 19, 20]);
+        assert_eq!(drop_counts(users.clone(), 1, 8), [1, 2, 3, 4]);
+        assert_eq!(drop_counts(users.clone(), 2, 7), [1, 2, 3, 4, 6]);
+        assert_eq!(drop_counts(users.clone(), 2, 8), [1, 2, 4, 6]);
+        assert_eq!(drop_counts(users, 2, 100), [1, 2, 6]);
+        assert_eq!(drop_counts(vec![1, 2, 4, 8, 16, 32], 8, 2), [1, 4, 8, 32]);
+        assert_eq!(drop_counts(vec![5], 1, 100), [5]);
+        assert_eq!(drop_counts(vec![1, 40], 1, 100), [1, 40]);
+    }
+
+    #[test]
+    fn every_user_count_runs_equally_often() {
+        let sweeps = [vec![1, 2, 5], vec![3, 4]];
+        let order = step_order(&sweeps, &[], 3, 7);
+        assert_eq!(order.len(), 3 * 5 + 2);
+        let stop = |sweep, users| PlannedStep { sweep, users, repetition: 3, more_workers: false };
+        let distinct: BTreeSet<(usize, u64, u32)> =
+            order.iter().map(|one| (one.sweep, one.users, one.repetition)).collect();
+        assert_eq!(distinct.len(), order.len());
+        assert!(order[..5].iter().all(|one| one.repetition == 0), "a pass is whole before the next begins");
+        assert_eq!(order[15..], [stop(0, 1), stop(1, 3)]);
+        assert_ne!(order[..5].iter().map(|one| one.users).collect::<Vec<_>>(), [1, 2, 5, 3, 4], "at random");
+    }
+
+    #[test]
+    fn worker_test_precedes_final_step() {
+        let order = step_order(&[vec![1, 2, 5], vec![3, 4]], &[true, false], 3, 7);
+        let tests: Vec<&PlannedStep> = order.iter().filter(|stop| stop.more_workers).collect();
+        let stop = |visit| PlannedStep { sweep: 0, users: 5, repetition: visit, more_workers: true };
+        assert_eq!(tests, [&stop(0), &stop(1), &stop(2)]);
+        assert_eq!(order[15..18], [stop(0), stop(1), stop(2)]);
+        assert!(!order[18].more_workers && order.len() == 20);
+    }
+}

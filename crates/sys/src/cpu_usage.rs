@@ -1,0 +1,154 @@
+//! Utilisation of threads and CPUs, seen from another thread: CPU time of a thread, idle time of each CPU.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::usage::clock_ticks;
+use crate::{Error, Result, check};
+
+unsafe extern "C" {
+    /// pthread_getcpuclockid(3), which the crate `libc` does not declare for Linux.
+    fn pthread_getcpuclockid(thread: libc::pthread_t, clock: *mut libc::clockid_t) -> libc::c_int;
+}
+
+/// The clock of a thread's CPU time, which all threads of the process can read while it lives.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// That of the calling thread.
+    ///
+    /// # Errors
+    /// `ENOENT` of a system without such clocks.
+    pub fn current() -> Result<Self> {
+        let mut clock = 0;
+        // SAFETY: the calling thread lives, and the pointer is valid to be written.
+        match unsafe { pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } {
+            0 => Ok(Self(clock)),
+            error => Err(Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// CPU time that the thread has used.
+    ///
+    /// # Errors
+    /// `EINVAL` of a thread that has ended.
+    pub fn cpu_time(self) -> Result<Duration> {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is valid to be written.
+        check(unsafe { libc::clock_gettime(self.0, &raw mut time) })?;
+        Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+}
+
+/// CPU times since boot, in nanoseconds; the kernel's resolution is 10 ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuCounters {
+    /// Number of the CPU.
+    pub cpu: u32,
+    /// Idle time.
+    pub idle: u64,
+    /// Time in interrupts and softirqs, such as received packets.
+    pub interrupts: u64,
+}
+
+/// Its source.
+const PROC_STAT: &str = "/proc/stat";
+/// Fields of a CPU's line: idle and iowait; interrupts and softirqs.
+const IDLE: [usize; 2] = [3, 4];
+const INTERRUPTS: [usize; 2] = [5, 6];
+/// Enough bytes for the lines of more CPUs than any machine has.
+const MAX_STAT_BYTES: usize = 1 << 20;
+
+/// All CPUs of the machine, including those that this process may not use.
+#[derive(Debug)]
+pub struct CpuCountersReader {
+    file: File,
+    text: Vec<u8>,
+    nanoseconds_per_tick: u64,
+}
+
+impl CpuCountersReader {
+    /// Opens the source.
+    ///
+    /// # Errors
+    /// `NotFound` where it is not shown, as in some containers.
+    pub fn open() -> Result<Self> {
+        let nanoseconds_per_tick = 1_000_000_000 / clock_ticks().max(1);
+        Ok(Self { file: File::open(PROC_STAT)?, text: vec![0; 16 << 10], nanoseconds_per_tick })
+    }
+
+    /// The current times of each.
+    ///
+    /// # Errors
+    /// What the system call says.
+    pub fn read(&mut self) -> Result<Vec<CpuCounters>> {
+        loop {
+            let length = self.file.read_at(&mut self.text, 0)?;
+            // The lines of the CPUs come first.
+            let text = String::from_utf8_lossy(&self.text[..length]);
+            if length < self.text.len() || text.contains("\nintr") || self.text.len() >= MAX_STAT_BYTES {
+                return Ok(text.lines().filter_map(|line| parse_cpu_line(line, self.nanoseconds_per_tick)).collect());
+            }
+            self.text.resize(self.text.len() * 2, 0);
+        }
+    }
+}
+
+/// A CPU's line; the total has no number.
+fn parse_cpu_line(line: &str, nanoseconds_per_tick: u64) -> Option<CpuCounters> {
+    let (name, rest) = line.split_once(' ')?;
+    let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+    let ticks: Vec<u64> = rest.split_whitespace().map_while(|tick| tick.parse().ok()).collect();
+    let of = |places: [usize; 2]| -> Option<u64> {
+        Some((ticks.get(places[0])? + ticks.get(places[1])?) * nanoseconds_per_tick)
+    };
+    Some(CpuCounters { cpu, idle: of(IDLE)?, interrupts: of(INTERRUPTS)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn thread_time_is_readable_until_it_ends() {
+        let (tell, told) = channel();
+        let (go_on, wait) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let own = ThreadClock::current().unwrap();
+            while own.cpu_time().unwrap() < Duration::from_millis(5) {
+                std::hint::spin_loop();
+            }
+            tell.send((own, own.cpu_time().unwrap())).unwrap();
+            wait.recv().unwrap_err();
+            own.cpu_time().unwrap()
+        });
+        let (clock, itself) = told.recv().unwrap();
+        let used = clock.cpu_time().unwrap();
+        assert!(used >= itself && itself >= Duration::from_millis(5), "{used:?} {itself:?}");
+        drop(go_on);
+        let whole = thread.join().unwrap();
+        assert!(used <= whole, "{used:?} {whole:?}");
+    }
+
+    #[test]
+    fn cpu_line_parses() {
+        let of = |line| parse_cpu_line(line, 10_000_000);
+        let expected = CpuCounters { cpu: 12, idle: 450_000_000, interrupts: 130_000_000 };
+        assert_eq!(of("cpu12 1 2 3 40 5 6 7 8 9 10"), Some(expected));
+        assert_eq!(
+            (of("cpu  1 2 3 40 5 6 7"), of("intr 1 2 3 4 5 6 7"), of("cpu0 1 2 3"), of("")),
+            (None, None, None, None)
+        );
+    }
+
+    #[test]
+    fn every_cpu_is_listed() {
+        let told = CpuCountersReader::open().unwrap().read().unwrap();
+        let allowed = crate::cpu::allowed().unwrap();
+        assert!(allowed.iter().all(|cpu| told.iter().any(|one| one.cpu == *cpu)), "{told:?}");
+    }
+}

@@ -1,0 +1,470 @@
+//! The image that a fork of this process copies, and its reduction to that of a small program.
+
+use std::sync::atomic::Ordering;
+
+use crate::{Error, Result, check, process};
+
+/// What fork copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForkCopy {
+    /// Mappings.
+    pub mappings: usize,
+    /// Bytes behind the page-table entries: the resident pages of private mappings that hold at least one private page.
+    /// Of other mappings fork copies no page tables, because a fault finds their pages again (`vma_needs_copy` in
+    /// mm/memory.c).
+    pub resident: u64,
+}
+
+/// While it exists, fork excludes from the child what a small dynamically linked C program would not have: heap, other
+/// anonymous memory, libraries other than the C library and its loader, and most of the executable's larger data and
+/// code (MADV_DONTFORK). What stays: the executable's constants, the code that children run, the pages of its data
+/// through which it calls the C library, the C library, the loader, this thread's own data, the stack, shared memory.
+///
+/// The code matters because a child's first step in it is a page fault, which maps the pages around as well: of a small
+/// program one or two, of this one sixteen, at as much as a third of a fault each.
+///
+/// Children forked meanwhile may touch only what stays, so only those of [`crate::process`] may be forked.
+#[derive(Debug)]
+pub struct SmallImage {
+    hidden: Vec<(usize, usize)>,
+}
+
+impl SmallImage {
+    /// Marks what to exclude. The caller's thread must be the only one.
+    ///
+    /// # Errors
+    /// A second thread, a second image at the same time, or a /proc/self/smaps that cannot be read.
+    pub fn enter() -> Result<Self> {
+        // The C library's fork goes through the heaps of all threads in the child.
+        if thread_count()? != 1 {
+            return Err(Error::other("a small image needs a single-threaded process"));
+        }
+        if process::SMALL_IMAGE.swap(true, Ordering::AcqRel) {
+            return Err(Error::other("a small image is already in force"));
+        }
+        let mut image = Self { hidden: Vec::new() };
+        let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+        let mappings = mappings(&smaps);
+        for (from, to) in ranges_to_hide(&mappings, &kept_addresses(), &|mapping, code| kept_calls(mapping, code)) {
+            // SAFETY: only decides what fork copies; this process's own memory stays as it is. The children that are
+            // forked meanwhile touch none of it, as the type promises.
+            check(unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DONTFORK) })?;
+            image.hidden.push((from, to));
+        }
+        release_unused_stack(&mappings)?;
+        Ok(image)
+    }
+}
+
+/// Bytes below this function's frame that stay: the red zone, and the frames of the calls made from here.
+const KEPT_STACK_BYTES: usize = 8 << 10;
+
+/// Frees the stack pages that earlier, deeper calls have touched and nothing uses now: a fork would copy them.
+fn release_unused_stack(mappings: &[SmapsMapping<'_>]) -> Result<()> {
+    let mark = 0u8;
+    let here = std::ptr::from_ref(&mark) as usize;
+    let Some(stack) = mappings.iter().find(|mapping| mapping.name == "[stack]" && mapping.holds(here)) else {
+        // A thread's stack is other anonymous memory, which is left out of the child or not as it is.
+        return Ok(());
+    };
+    let to = (here - KEPT_STACK_BYTES) & !4095;
+    if to <= stack.from {
+        return Ok(());
+    }
+    // SAFETY: the range lies in this thread's stack, wholly below the frames in use and what the call itself needs; what
+    // is there is dead, and a later, deeper call finds fresh pages.
+    check(unsafe { libc::madvise(stack.from as *mut _, to - stack.from, libc::MADV_DONTNEED) }).map(drop)
+}
+
+impl Drop for SmallImage {
+    fn drop(&mut self) {
+        for &(from, to) in &self.hidden {
+            // SAFETY: as in `enter`. What was unmapped meanwhile is an error without effect.
+            unsafe { libc::madvise(from as *mut _, to - from, libc::MADV_DOFORK) };
+        }
+        process::SMALL_IMAGE.store(false, Ordering::Release);
+    }
+}
+
+/// Threads of this process.
+///
+/// # Errors
+/// A /proc/self/task that cannot be read.
+pub fn thread_count() -> Result<usize> {
+    Ok(std::fs::read_dir("/proc/self/task")?.count())
+}
+
+/// What a fork of this process would copy now.
+///
+/// # Errors
+/// A /proc/self/smaps that cannot be read.
+pub fn fork_copy() -> Result<ForkCopy> {
+    Ok(sum_fork_copy(&std::fs::read_to_string("/proc/self/smaps")?))
+}
+
+/// Bytes of base and of huge pages that are resident in the mapping around an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResidentBytes {
+    /// All of it.
+    pub bytes: u64,
+    /// The part in transparent huge pages.
+    pub huge: u64,
+}
+
+/// The resident bytes of the mapping (or its merged neighbours) that holds an address.
+///
+/// # Errors
+/// A /proc/self/smaps that cannot be read, or an address that is not mapped.
+pub fn resident_around(address: usize) -> Result<ResidentBytes> {
+    resident_in(&std::fs::read_to_string("/proc/self/smaps")?, address)
+        .ok_or_else(|| Error::other(format!("/proc/self/smaps has no mapping at {address:#x}")))
+}
+
+/// One mapping of /proc/self/smaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SmapsMapping<'a> {
+    from: usize,
+    to: usize,
+    shared: bool,
+    code: bool,
+    /// Whether it holds private pages, of which fork copies the page tables.
+    has_private_pages: bool,
+    /// Path, `[stack]` and the like, or nothing.
+    name: &'a str,
+}
+
+impl<'a> SmapsMapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let mut fields = rest.splitn(5, ' ');
+        let permissions = fields.next()?;
+        // offset, device, inode; then the name after any number of spaces
+        let name = fields.nth(3).unwrap_or("").trim();
+        Some(Self {
+            from: usize::from_str_radix(from, 16).ok()?,
+            to: usize::from_str_radix(to, 16).ok()?,
+            shared: permissions.ends_with('s'),
+            code: permissions.contains('x'),
+            has_private_pages: false,
+            name,
+        })
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        (self.from..self.to).contains(&address)
+    }
+}
+
+fn mappings(smaps: &str) -> Vec<SmapsMapping<'_>> {
+    let mut all = Vec::new();
+    each_mapping(smaps, |mapping, fields| {
+        all.push(SmapsMapping { has_private_pages: kibibytes(fields, "Anonymous") > 0, ..mapping })
+    });
+    all
+}
+
+/// Addresses whose mappings stay, with everything else of the same file.
+#[derive(Clone, Copy, Debug)]
+struct KeptAddresses {
+    executable: usize,
+    library: usize,
+    loader: usize,
+    /// This thread's own data, and its stack.
+    thread: [usize; 2],
+    /// The pages of the executable's code that children run, if nothing else of it is needed.
+    children: Option<(usize, usize)>,
+}
+
+fn kept_addresses() -> KeptAddresses {
+    let on_stack = 0u8;
+    // SAFETY: neither call has requirements; the addresses are only compared.
+    let (loader, thread) = unsafe { (libc::getauxval(libc::AT_BASE) as usize, libc::__errno_location() as usize) };
+    KeptAddresses {
+        executable: kept_addresses as *const () as usize,
+        library: libc::fork as *const () as usize,
+        loader,
+        thread: [thread, &raw const on_stack as usize],
+        // Without optimisation the routines call helpers that lie anywhere in the code: all of it stays.
+        children: if cfg!(debug_assertions) { None } else { Some(pages_of(&process::child_routines())) },
+    }
+}
+
+/// Bytes of a routine whose children run this program's code, at most.
+const MAX_ROUTINE_BYTES: usize = 512;
+
+/// The pages of some routines that lie side by side.
+fn pages_of(routines: &[usize]) -> (usize, usize) {
+    let first = routines.iter().copied().min().unwrap_or(0);
+    let last = routines.iter().copied().max().unwrap_or(0);
+    (first & !(KEPT_DATA_BYTES - 1), (last + MAX_ROUTINE_BYTES).next_multiple_of(KEPT_DATA_BYTES))
+}
+
+/// Bytes that stay of each part of the executable's data: a small program has a page of each.
+const KEPT_DATA_BYTES: usize = 4096;
+
+/// Minimum bytes of the executable's data worth excluding: excluding a range splits its mapping, which costs a fork as
+/// much as copying some 20 pages.
+const MIN_HIDDEN_BYTES: usize = 20 * 4096;
+
+/// The part of a mapping of the executable's data that must stay so that it can call the given code.
+type KeptCalls<'f> = &'f dyn Fn(&SmapsMapping<'_>, &[(usize, usize)]) -> Option<(usize, usize)>;
+
+/// The ranges to exclude: everything that is neither shared, nor special, nor of a file that a landmark lies in, nor
+/// the zero-initialised data right behind one; and most of the executable's own data and code, unless the C library is
+/// linked into it.
+fn ranges_to_hide(
+    mappings: &[SmapsMapping<'_>],
+    landmarks: &KeptAddresses,
+    kept_calls: KeptCalls<'_>,
+) -> Vec<(usize, usize)> {
+    let name_at = |address: usize| mappings.iter().find(|mapping| mapping.holds(address)).map(|mapping| mapping.name);
+    let (executable, library) = (name_at(landmarks.executable), name_at(landmarks.library));
+    let files = [executable, library, name_at(landmarks.loader)];
+    let of_library = |mapping: &&SmapsMapping<'_>| mapping.code && files[1..].contains(&Some(mapping.name));
+    let code: Vec<_> = mappings.iter().filter(of_library).map(|mapping| (mapping.from, mapping.to)).collect();
+    let mut hidden = Vec::new();
+    // Where the data behind the last file that stays must begin, and whether that file is the executable.
+    let mut behind = (0, false);
+    for mapping in mappings {
+        // Where the C library is linked in, children run that code too.
+        let children = landmarks.children.filter(|_| executable != library);
+        if let Some((from, to)) = children.filter(|&(from, to)| mapping.from <= from && to <= mapping.to) {
+            let parts = [(mapping.from, from), (to, mapping.to)];
+            hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES));
+        }
+        let file = !mapping.name.is_empty() && files.contains(&Some(mapping.name));
+        let zeroed = mapping.name.is_empty() && mapping.from == behind.0;
+        let special = mapping.name.starts_with('[') && mapping.name != "[heap]";
+        let of_executable = file && executable == Some(mapping.name) || zeroed && behind.1;
+        if file || zeroed {
+            if of_executable && mapping.has_private_pages && executable != library {
+                let calls = if file { kept_calls(mapping, &code) } else { None };
+                let (from, to) = calls.unwrap_or((mapping.to - KEPT_DATA_BYTES, mapping.to));
+                let parts = [(mapping.from, from), (to, mapping.to)];
+                hidden.extend(parts.into_iter().filter(|(from, to)| to - from >= MIN_HIDDEN_BYTES));
+            }
+        } else if !(mapping.shared || special || landmarks.thread.iter().any(|&address| mapping.holds(address))) {
+            hidden.push((mapping.from, mapping.to));
+        }
+        behind = if file { (mapping.to, of_executable) } else { (0, false) };
+    }
+    hidden
+}
+
+/// The pages of a mapping of this executable's data from the first to the last that holds an address in `code`: its
+/// table of the C library's functions, all of them bound at the start, as Rust links by default.
+fn kept_calls(mapping: &SmapsMapping<'_>, code: &[(usize, usize)]) -> Option<(usize, usize)> {
+    let words = mapping.from as *const usize;
+    let count = (mapping.to - mapping.from) / size_of::<usize>();
+    let calls = |at: &usize| {
+        // SAFETY: the mapping is data of this executable, which stays mapped and readable; the word lies in it, aligned.
+        // Volatile, because other code may own it.
+        let word = unsafe { std::ptr::read_volatile(words.add(*at)) };
+        code.iter().any(|&(from, to)| (from..to).contains(&word))
+    };
+    let page_of = |at: usize| mapping.from + at * size_of::<usize>() / KEPT_DATA_BYTES * KEPT_DATA_BYTES;
+    let (first, last) = ((0..count).find(calls)?, (0..count).rfind(calls)?);
+    Some((page_of(first), page_of(last) + KEPT_DATA_BYTES))
+}
+
+/// Adds up what fork copies of the mappings of /proc/self/smaps; those marked with MADV_DONTFORK show `dc`.
+fn sum_fork_copy(smaps: &str) -> ForkCopy {
+    let mut all = ForkCopy::default();
+    each_mapping(smaps, |mapping, fields| {
+        let left_out = fields.iter().any(|(key, value)| *key == "VmFlags" && value.split(' ').any(|flag| flag == "dc"));
+        if left_out {
+            return;
+        }
+        all.mappings += 1;
+        if !mapping.shared && kibibytes(fields, "Anonymous") > 0 {
+            all.resident += kibibytes(fields, "Rss") << 10;
+        }
+    });
+    all
+}
+
+fn resident_in(smaps: &str, address: usize) -> Option<ResidentBytes> {
+    let mut found = None;
+    each_mapping(smaps, |mapping, fields| {
+        if mapping.holds(address) {
+            let bytes = kibibytes(fields, "Rss") << 10;
+            found = Some(ResidentBytes { bytes, huge: kibibytes(fields, "AnonHugePages") << 10 });
+        }
+    });
+    found
+}
+
+/// Calls `visit` with each mapping and its fields.
+fn each_mapping<'a>(smaps: &'a str, mut visit: impl FnMut(SmapsMapping<'a>, &[(&'a str, &'a str)])) {
+    let mut current = None;
+    let mut fields = Vec::new();
+    for line in smaps.lines() {
+        match line.split_once(':') {
+            Some((key, value)) if !key.contains(['-', ' ']) => fields.push((key, value.trim())),
+            _ => {
+                if let Some(mapping) = current.replace(SmapsMapping::parse(line)).flatten() {
+                    visit(mapping, &fields);
+                }
+                fields.clear();
+            }
+        }
+    }
+    if let Some(mapping) = current.flatten() {
+        visit(mapping, &fields);
+    }
+}
+
+fn kibibytes(fields: &[(&str, &str)], key: &str) -> u64 {
+    let value = fields.iter().find(|(name, _)| *name == key).and_then(|(_, value)| value.strip_suffix(" kB"));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranges, permissions, KiB of own pages and names, as smaps has them.
+    const MAPS: [(&str, u32, &str); 15] = [
+        ("1000-2000 r--p", 0, "/usr/bin/probe"),
+        ("2000-3000 r-xp", 0, "/usr/bin/probe"),
+        ("3000-1f000 r--p", 12, "/usr/bin/probe"),
+        ("1f000-20000 rw-p", 0, ""),
+        ("20000-21000 rw-p", 4, "[heap]"),
+        ("22000-30000 rw-p", 4, ""),
+        ("30000-31000 r-xp", 0, "/usr/lib/libgcc_s.so.1"),
+        ("31000-32000 rw-p", 4, "/usr/lib/libgcc_s.so.1"),
+        ("40000-41000 rw-p", 4, ""),
+        ("50000-51000 r-xp", 0, "/usr/lib/libc.so.6"),
+        ("51000-54000 rw-p", 4, "/usr/lib/libc.so.6"),
+        ("54000-55000 rw-p", 4, ""),
+        ("55000-56000 rw-p", 4, ""),
+        ("60000-61000 rw-s", 4, "/dev/zero (deleted)"),
+        ("70000-71000 rw-p", 4, "[stack]"),
+    ];
+
+    fn smaps() -> String {
+        let entry = |&(range, own, name): &(&str, u32, &str)| {
+            format!("{range} 00001000 fe:00 42                         {name}\nAnonymous: {own:14} kB\n")
+        };
+        MAPS.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn small_program_mappings_are_kept() {
+        let smaps = smaps();
+        let mappings = mappings(&smaps);
+        assert_eq!(mappings.len(), MAPS.len());
+        let zero = SmapsMapping {
+            from: 0x60000,
+            to: 0x61000,
+            shared: true,
+            code: false,
+            has_private_pages: true,
+            name: "/dev/zero (deleted)",
+        };
+        assert_eq!(mappings[13], zero);
+        let landmarks = KeptAddresses {
+            executable: 0x2010,
+            library: 0x50010,
+            loader: 0,
+            thread: [0x40010, 0x70010],
+            children: None,
+        };
+        let others =
+            [(0x20000, 0x21000), (0x22000, 0x30000), (0x30000, 0x31000), (0x31000, 0x32000), (0x55000, 0x56000)];
+        let mut expected = vec![(0x3000, 0x1e000)];
+        expected.extend(others);
+        assert_eq!(ranges_to_hide(&mappings, &landmarks, &|_, _| None), expected);
+        // Where a page in the middle holds the calls, it stays instead of the last one, with the little before it.
+        let calls = |mapping: &SmapsMapping<'_>, code: &[(usize, usize)]| {
+            assert_eq!(code, [(0x50000, 0x51000)]);
+            (mapping.from == 0x3000).then_some((0x4000, 0x5000))
+        };
+        expected.splice(..1, [(0x5000, 0x1f000)]);
+        assert_eq!(ranges_to_hide(&mappings, &landmarks, &calls), expected);
+        // With the C library linked in, the executable's data is the library's too, and stays.
+        let linked_in = KeptAddresses { library: 0x2020, ..landmarks };
+        let hidden = ranges_to_hide(&mappings, &linked_in, &|_, _| None);
+        assert!(hidden.contains(&(0x50000, 0x51000)) && !hidden.contains(&(0x3000, 0x1e000)), "{hidden:x?}");
+    }
+
+    #[test]
+    fn only_child_code_is_kept() {
+        let code = |to| SmapsMapping {
+            from: 0x1000,
+            to,
+            shared: false,
+            code: true,
+            has_private_pages: false,
+            name: "/usr/bin/probe",
+        };
+        let landmarks = KeptAddresses {
+            executable: 0x2010,
+            library: 0,
+            loader: 0,
+            thread: [0; 2],
+            children: Some(pages_of(&[0x40ff0, 0x40020])),
+        };
+        assert_eq!(landmarks.children, Some((0x40000, 0x42000)));
+        // Before and behind it, where that is worth a separate mapping.
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &landmarks, &|_, _| None), [(0x1000, 0x40000), (0x42000, 0x80000)]);
+        assert_eq!(ranges_to_hide(&[code(0x50000)], &landmarks, &|_, _| None), [(0x1000, 0x40000)]);
+        // Not where children need all of it, or the routines lie elsewhere.
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { children: None, ..landmarks }, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x41000)], &landmarks, &|_, _| None), []);
+        assert_eq!(ranges_to_hide(&[code(0x80000)], &KeptAddresses { library: 0x2020, ..landmarks }, &|_, _| None), []);
+    }
+
+    static CALLED: unsafe extern "C" fn() -> libc::pid_t = libc::fork;
+
+    #[test]
+    fn page_of_call_is_found() {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mappings = mappings(&smaps);
+        let holder = |address: usize| *mappings.iter().find(|mapping| mapping.holds(address)).unwrap();
+        let (slot, called) = (&raw const CALLED as usize, CALLED as *const () as usize);
+        let (data, code) = (holder(slot), holder(called));
+        let (from, to) = kept_calls(&data, &[(code.from, code.to)]).unwrap();
+        assert!((from..to).contains(&slot), "{slot:#x} in {from:#x}-{to:#x}");
+        assert!(from >= data.from && to <= data.to && from % KEPT_DATA_BYTES == 0);
+        assert_eq!(kept_calls(&data, &[(usize::MAX - 1, usize::MAX)]), None);
+    }
+
+    const SMAPS: &str = "\
+1000-2000 r-xp 00001000 fe:00 42                         /usr/bin/a-b: c
+Rss:                  40 kB
+Anonymous:             0 kB
+AnonHugePages:         0 kB
+VmFlags: rd ex mr mw me 
+3000-9000 rw-p 00002000 fe:00 42                         /usr/bin/probe
+Rss:                  24 kB
+Anonymous:             4 kB
+AnonHugePages:         0 kB
+VmFlags: rd wr mr mw me ac 
+200000-400000 rw-p 00000000 00:00 0 
+Rss:                2048 kB
+Anonymous:          2048 kB
+AnonHugePages:      2048 kB
+VmFlags: rd wr mr mw me dc ac hg 
+";
+
+    #[test]
+    fn fork_copy_counts_private_mappings() {
+        assert_eq!(sum_fork_copy(SMAPS), ForkCopy { mappings: 2, resident: 24 << 10 });
+        assert_eq!(resident_in(SMAPS, 0x210000), Some(ResidentBytes { bytes: 2 << 20, huge: 2 << 20 }));
+        assert_eq!(resident_in(SMAPS, 0x1800), Some(ResidentBytes { bytes: 40 << 10, huge: 0 }));
+        assert_eq!(resident_in(SMAPS, 0x900000), None);
+    }
+
+    #[test]
+    fn small_image_requires_single_thread() {
+        let all = fork_copy().unwrap();
+        assert!(all.mappings > 3 && all.resident > 4096, "{all:?}");
+        let here = resident_around(SMAPS.as_ptr() as usize).unwrap();
+        assert!(here.bytes > 0);
+        // The test harness runs this test on a thread beside the main one.
+        assert!(thread_count().unwrap() > 1 && SmallImage::enter().is_err());
+        assert!(!process::SMALL_IMAGE.load(Ordering::Acquire));
+    }
+}

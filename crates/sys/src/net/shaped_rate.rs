@@ -1,0 +1,177 @@
+//! The rate to which queueing disciplines hold a network interface (rtnetlink).
+
+use super::interface;
+use super::netlink::{self, find_attribute, u32_at};
+use super::traffic_control::{
+    BUFFER_BYTES, CLASSES, DISCIPLINES, TC_H_ROOT, TcNode, TcQuery, for_each_node, kind_name,
+};
+use crate::Result;
+
+/// `TCA_OPTIONS`.
+const OPTIONS: u16 = 2;
+/// Of `linux/pkt_sched.h`: `TCA_TBF_PARMS`, `TCA_TBF_RATE64`; `TCA_HTB_PARMS`, `TCA_HTB_CEIL64`; `TCA_NETEM_RATE`,
+/// `TCA_NETEM_RATE64`; `TCA_CAKE_BASE_RATE64`.
+const TBF: (u16, u16) = (1, 4);
+const HTB: (u16, u16) = (1, 7);
+const NETEM: (u16, u16) = (6, 8);
+const CAKE: u16 = 2;
+/// Where `struct tc_ratespec` has the rate, in bytes a second; `struct tc_htb_opt` has a second one, of the ceiling, behind a first.
+const RATE_OFFSET: usize = 8;
+const CEILING_OFFSET: usize = 12 + RATE_OFFSET;
+/// Bytes of `struct tc_netem_qopt`, which comes before netem's attributes.
+const NETEM_HEAD_BYTES: usize = 24;
+
+/// Bits a second to which the disciplines of an interface hold what it sends; `None` where none does, or not for all that it sends.
+/// The interface is that of this name in the network namespace of the calling thread. A token bucket (tbf), cake and netem with a rate
+/// count where they are the root or below one of these; of a hierarchy of token buckets (htb) the largest ceiling of a leaf, and no more
+/// than that of the root's only class.
+///
+/// # Errors
+/// An interface that is not there; a kernel without rtnetlink.
+pub fn interface_rate(interface: &str) -> Result<Option<f64>> {
+    let index = interface::number(interface)?;
+    let disciplines = read_nodes(DISCIPLINES, index)?;
+    let is_tree = disciplines.iter().any(|one| one.parent == TC_H_ROOT && one.kind == "htb");
+    let classes = if is_tree { read_nodes(CLASSES, index)? } else { Vec::new() };
+    Ok(shaped_rate(&disciplines, &classes).map(|bytes| bytes * 8.0))
+}
+
+/// A discipline or a class.
+#[derive(Clone, Debug, PartialEq)]
+struct QueueNode {
+    kind: String,
+    handle: u32,
+    parent: u32,
+    /// Bytes a second.
+    rate: Option<f64>,
+}
+
+/// Bytes a second of all that is sent.
+fn shaped_rate(disciplines: &[QueueNode], classes: &[QueueNode]) -> Option<f64> {
+    let root = disciplines.iter().find(|one| one.parent == TC_H_ROOT)?;
+    if root.kind == "htb" {
+        return class_ceiling(classes);
+    }
+    // Of those below each other, the slowest. The major number of a parent's class is that of the parent.
+    let (mut at, mut least) = (root, None::<f64>);
+    for _ in 0..disciplines.len() {
+        if !covers_interface(&at.kind) {
+            return least;
+        }
+        least = least.into_iter().chain(at.rate).reduce(f64::min);
+        let below = |one: &&QueueNode| one.parent != TC_H_ROOT && one.parent >> 16 == at.handle >> 16;
+        let Some(next) = disciplines.iter().find(below) else { break };
+        at = next;
+    }
+    least
+}
+
+/// Whether all that passes an interface passes one queue of such a discipline.
+fn covers_interface(kind: &str) -> bool {
+    matches!(kind, "tbf" | "netem" | "cake")
+}
+
+fn class_ceiling(classes: &[QueueNode]) -> Option<f64> {
+    let is_leaf = |one: &&QueueNode| classes.iter().all(|other| other.parent != one.handle);
+    let leaves = classes.iter().filter(is_leaf).map(|one| one.rate);
+    let most = leaves.reduce(|one, other| Some(one?.max(other?)))??;
+    let mut tops = classes.iter().filter(|one| one.parent == TC_H_ROOT || one.parent & 0xffff == 0);
+    let top = match (tops.next(), tops.next()) {
+        (Some(top), None) => top.rate,
+        _ => None,
+    };
+    Some(top.map_or(most, |top| most.min(top)))
+}
+
+/// All disciplines, or classes, of an interface.
+fn read_nodes(question: TcQuery, interface: u32) -> Result<Vec<QueueNode>> {
+    let mut found = Vec::new();
+    for_each_node(&mut netlink::open()?, &mut vec![0; BUFFER_BYTES], (question, interface), |told| {
+        found.extend(parse_node(told))
+    })?;
+    Ok(found)
+}
+
+fn parse_node(TcNode { handle, parent, attributes }: TcNode<'_>) -> Option<QueueNode> {
+    let kind = kind_name(attributes)?;
+    let rate =
+        find_attribute(attributes, OPTIONS).and_then(|options| rate_of(&kind, options)).filter(|&rate| rate > 0.0);
+    Some(QueueNode { kind, handle, parent, rate })
+}
+
+/// Bytes a second among the options of a discipline or a class. The kernel tells the wide figure where the narrow one cannot hold it.
+fn rate_of(kind: &str, options: &[u8]) -> Option<f64> {
+    let wide = |options: &[u8], number: u16| {
+        find_attribute(options, number).and_then(|one| Some(u64::from_ne_bytes(*one.first_chunk()?) as f64))
+    };
+    let either = |options: &[u8], (narrow, broad): (u16, u16), at: usize| {
+        wide(options, broad).or_else(|| find_attribute(options, narrow).and_then(|one| u32_at(one, at)).map(f64::from))
+    };
+    match kind {
+        "tbf" => either(options, TBF, RATE_OFFSET),
+        "htb" => either(options, HTB, CEILING_OFFSET),
+        "netem" => either(options.get(NETEM_HEAD_BYTES..)?, NETEM, 0),
+        "cake" => wide(options, CAKE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::iproute::{configure, limit_rate};
+    use crate::net::namespace::Namespace;
+
+    fn node(kind: &str, [handle, parent]: [u32; 2], rate: Option<f64>) -> QueueNode {
+        QueueNode { kind: kind.into(), handle, parent, rate }
+    }
+
+    #[test]
+    fn only_whole_interface_shapers_count() {
+        let fair = node("fq_codel", [0, TC_H_ROOT], None);
+        assert_eq!(shaped_rate(&[fair], &[]), None);
+        let delayed = [node("netem", [0x1_0000, TC_H_ROOT], None), node("tbf", [0x2_0000, 0x1_0001], Some(1e6))];
+        assert_eq!(shaped_rate(&delayed, &[]), Some(1e6));
+        // A bucket of one band of several is not of all.
+        let bands = [node("prio", [0x1_0000, TC_H_ROOT], None), node("tbf", [0x2_0000, 0x1_0001], Some(1e6))];
+        assert_eq!(shaped_rate(&bands, &[]), None);
+        let tree = [node("htb", [0x1_0000, TC_H_ROOT], None)];
+        let classes = [
+            node("htb", [0x1_0001, TC_H_ROOT], Some(3e6)),
+            node("htb", [0x1_0010, 0x1_0001], Some(1e6)),
+            node("htb", [0x1_0020, 0x1_0001], Some(2e6)),
+        ];
+        assert_eq!(shaped_rate(&tree, &classes), Some(2e6));
+        assert_eq!(shaped_rate(&tree, &[]), None);
+    }
+
+    #[test]
+    fn kernel_reports_configured_rate() {
+        let done = std::thread::spawn(|| {
+            let Ok(_apart) = Namespace::enter_new() else { return Err("no right to make a namespace") };
+            let tc = |words: &str| configure("tc", &words.split(' ').collect::<Vec<_>>());
+            assert_eq!(interface_rate("lo").unwrap(), None);
+            assert!(interface_rate("nosuchif0").is_err());
+            configure("ip", &["link", "set", "lo", "up"]).map_err(|_| "no iproute2")?;
+            limit_rate("lo", 20_000_000).map_err(|_| "no token bucket filter")?;
+            assert_eq!(interface_rate("lo").unwrap(), Some(20e6));
+            tc("qdisc del dev lo root").map_err(|_| "no tc")?;
+            tc("qdisc add dev lo root handle 1: htb default 10").map_err(|_| "no htb")?;
+            tc("class add dev lo parent 1: classid 1:10 htb rate 5mbit ceil 7mbit").map_err(|_| "no htb")?;
+            assert_eq!(interface_rate("lo").unwrap(), Some(7e6));
+            tc("qdisc del dev lo root").map_err(|_| "no tc")?;
+            tc("qdisc add dev lo root netem rate 9mbit").map_err(|_| "no netem")?;
+            assert_eq!(interface_rate("lo").unwrap(), Some(9e6));
+            tc("qdisc change dev lo root netem rate 50gbit").map_err(|_| "no netem")?;
+            assert_eq!(interface_rate("lo").unwrap(), Some(50e9));
+            Ok(())
+        });
+        match done.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(missing)) => {
+                kelvin_testing::MissingRequirement::machine(missing).report_skip("the rates of some shapers")
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What waits in the buffers of a TCP connection or in the queue of a listening socket, and what kept a connection from sending.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use super::get_option;
+use crate::{Error, Result, check};
+
+/// Bytes of `struct tcp_info` (linux/tcp.h) up to and with `tcpi_snd_wnd`, and of them those up to and with `tcpi_sndbuf_limited`, which
+/// Linux has had since 5.4 and 4.10; the C library's structure ends before them.
+pub(super) const TCP_INFO_BYTES: usize = 232;
+const MIN_TCP_INFO_BYTES: usize = 192;
+/// Where in it `tcpi_unacked` and `tcpi_sacked` are, which of a listening socket are its queue and the most that it holds.
+const QUEUED_OFFSET: usize = 24;
+const QUEUE_OFFSET: usize = 28;
+/// Where `tcpi_lost` and `tcpi_retrans` are, in segments, `tcpi_last_data_sent` in milliseconds, `tcpi_notsent_bytes` and, in
+/// microseconds, `tcpi_min_rtt`.
+const LOST_OFFSET: usize = 32;
+const RETRANSMITTED_OFFSET: usize = 36;
+const LAST_SENT_OFFSET: usize = 44;
+const NOT_SENT_OFFSET: usize = 144;
+/// Where `tcpi_bytes_received` is.
+const RECEIVED_OFFSET: usize = 128;
+const MIN_ROUND_TRIP_OFFSET: usize = 148;
+/// Where `tcpi_bytes_acked` and, in microseconds, `tcpi_busy_time` are.
+const ACKNOWLEDGED_OFFSET: usize = 120;
+const BUSY_OFFSET: usize = 168;
+/// Where `tcpi_total_retrans` and `tcpi_data_segs_out` are, in segments, and, in microseconds, `tcpi_rtt`.
+const TOTAL_RETRANSMITTED_OFFSET: usize = 100;
+const TOTAL_SENT_OFFSET: usize = 156;
+const ROUND_TRIP_OFFSET: usize = 68;
+/// Where `tcpi_rwnd_limited` and `tcpi_sndbuf_limited` are, in microseconds.
+const WINDOW_LIMITED_OFFSET: usize = 176;
+const BUFFER_LIMITED_OFFSET: usize = 184;
+/// Where `tcpi_snd_wnd` is, in bytes.
+const WINDOW_OFFSET: usize = 228;
+
+/// Nanoseconds for which a connection could not send what it had, since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitedTime {
+    /// The other end's receive window was full.
+    pub by_window: u64,
+    /// The send buffer was, with more to be sent behind it.
+    pub by_buffer: u64,
+}
+
+/// Nanoseconds for which a connection had something to send since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendTime {
+    /// Some was to be sent, or was not acknowledged.
+    pub busy: u64,
+    /// Of these, when it could not send it.
+    pub limited: LimitedTime,
+}
+
+/// What a connection has carried from this end since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Bytes that the other end has acknowledged.
+    pub bytes: u64,
+    /// Nanoseconds for which some were to be sent, or were not acknowledged.
+    pub busy: u64,
+    /// Of these, when it could not send them.
+    pub limited: LimitedTime,
+    /// Bytes that were not sent yet.
+    pub not_sent: u32,
+    /// Segments with data that were sent, and those that were sent again.
+    pub segments: u32,
+    /// See `segments`.
+    pub retransmitted: u32,
+    /// The shortest round trip so far, in nanoseconds, and the smoothed one.
+    pub min_round_trip: u64,
+    /// See `least_round_trip`.
+    pub round_trip: u64,
+    /// Bytes of the other end's receive window now; 0 where the kernel does not say.
+    pub window: u32,
+    /// Bytes in the send buffer now: that were not sent, or are not acknowledged.
+    pub in_buffer: u32,
+}
+
+/// What of a connection is on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InTransit {
+    /// Bytes that were not sent yet.
+    pub not_sent: u32,
+    /// Segments that were sent and are not acknowledged.
+    pub segments: u32,
+    /// Whether some of them are lost, or were sent again.
+    pub is_recovering: bool,
+    /// The shortest round trip so far, in nanoseconds.
+    pub min_round_trip: u64,
+    /// Nanoseconds since its last bytes were sent, to a tick of the kernel.
+    pub since_sent: u64,
+}
+
+/// The connections that wait to be accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenQueue {
+    /// How many there are.
+    pub length: u32,
+    /// At most.
+    pub capacity: u32,
+}
+
+/// Bytes that were given to a connection and the other end has not acknowledged (SIOCOUTQ).
+///
+/// # Errors
+/// `EINVAL` of a listening socket.
+pub fn unacknowledged_bytes(socket: &impl AsFd) -> Result<u32> {
+    ioctl_bytes(socket, libc::TIOCOUTQ)
+}
+
+/// Bytes that have arrived and were not read (SIOCINQ).
+///
+/// # Errors
+/// `EINVAL` of a listening socket.
+pub fn unread_bytes(socket: &impl AsFd) -> Result<u32> {
+    ioctl_bytes(socket, libc::FIONREAD)
+}
+
+/// Bytes that have arrived in order since the connection was made, whether they were read or not: a reader that waits for a CPU does
+/// not delay them.
+///
+/// # Errors
+/// As [`send_time`].
+pub fn received_bytes(socket: &impl AsFd) -> Result<u64> {
+    Ok(u64::from_ne_bytes(bytes_at(&tcp_info_bytes(socket)?, RECEIVED_OFFSET)))
+}
+
+/// What is on its way.
+///
+/// # Errors
+/// As [`send_time`].
+pub fn in_transit(socket: &impl AsFd) -> Result<InTransit> {
+    let info = tcp_info_bytes(socket)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    Ok(InTransit {
+        not_sent: number(NOT_SENT_OFFSET),
+        segments: number(QUEUED_OFFSET),
+        is_recovering: number(LOST_OFFSET) > 0 || number(RETRANSMITTED_OFFSET) > 0,
+        min_round_trip: u64::from(number(MIN_ROUND_TRIP_OFFSET)) * 1000,
+        since_sent: u64::from(number(LAST_SENT_OFFSET)) * 1_000_000,
+    })
+}
+
+/// What it has carried.
+///
+/// # Errors
+/// As [`send_time`].
+pub fn send_counters(socket: &impl AsFd) -> Result<SendCounters> {
+    let info = tcp_info_bytes(socket)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    let large = |at: usize| u64::from_ne_bytes(bytes_at(&info, at));
+    Ok(SendCounters {
+        bytes: large(ACKNOWLEDGED_OFFSET),
+        busy: busy_time(&info),
+        limited: limited_time(&info),
+        not_sent: number(NOT_SENT_OFFSET),
+        segments: number(TOTAL_SENT_OFFSET),
+        retransmitted: number(TOTAL_RETRANSMITTED_OFFSET),
+        min_round_trip: u64::from(number(MIN_ROUND_TRIP_OFFSET)) * 1000,
+        round_trip: u64::from(number(ROUND_TRIP_OFFSET)) * 1000,
+        window: number(WINDOW_OFFSET),
+        in_buffer: unacknowledged_bytes(socket)?,
+    })
+}
+
+/// For how long it had something to send, and what kept it from that.
+///
+/// # Errors
+/// A kernel before 4.10.
+pub fn send_time(socket: &impl AsFd) -> Result<SendTime> {
+    let info = tcp_info_bytes(socket)?;
+    Ok(SendTime { busy: busy_time(&info), limited: limited_time(&info) })
+}
+
+fn busy_time(info: &[u8; TCP_INFO_BYTES]) -> u64 {
+    u64::from_ne_bytes(bytes_at(info, BUSY_OFFSET)).saturating_mul(1000)
+}
+
+fn limited_time(info: &[u8; TCP_INFO_BYTES]) -> LimitedTime {
+    let nanoseconds = |at: usize| u64::from_ne_bytes(bytes_at(info, at)).saturating_mul(1000);
+    LimitedTime { by_window: nanoseconds(WINDOW_LIMITED_OFFSET), by_buffer: nanoseconds(BUFFER_LIMITED_OFFSET) }
+}
+
+/// The queue of a listening socket.
+///
+/// # Errors
+/// As [`send_time`].
+pub fn accept_queue(listener: &impl AsFd) -> Result<ListenQueue> {
+    let info = tcp_info_bytes(listener)?;
+    let number = |at: usize| u32::from_ne_bytes(bytes_at(&info, at));
+    Ok(ListenQueue { length: number(QUEUED_OFFSET), capacity: number(QUEUE_OFFSET) })
+}
+
+fn tcp_info_bytes(socket: &impl AsFd) -> Result<[u8; TCP_INFO_BYTES]> {
+    match get_option::<[u8; TCP_INFO_BYTES]>(socket, libc::IPPROTO_TCP, libc::TCP_INFO)? {
+        (info, MIN_TCP_INFO_BYTES..) => Ok(info),
+        (_, length) => Err(Error::other(format!(
+            "the kernel returned {length} bytes of TCP_INFO, but {MIN_TCP_INFO_BYTES} are needed"
+        ))),
+    }
+}
+
+fn bytes_at<const N: usize>(info: &[u8; TCP_INFO_BYTES], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| info[at + index])
+}
+
+fn ioctl_bytes(socket: &impl AsFd, request: libc::Ioctl) -> Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: either request writes one integer, and `bytes` is one.
+    check(unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), request, &raw mut bytes) })?;
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn queued_bytes_are_counted_at_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        super::super::set_backlog(&listener, 7).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(accept_queue(&listener).unwrap(), ListenQueue { length: 1, capacity: 7 });
+        let mut far = listener.accept().unwrap().0;
+        assert_eq!(accept_queue(&listener).unwrap().length, 0);
+        (&near).write_all(&[1; 1000]).unwrap();
+        far.peek(&mut [0]).unwrap();
+        assert_eq!((unread_bytes(&far).unwrap(), received_bytes(&far).unwrap()), (1000, 1000));
+        far.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!((unread_bytes(&far).unwrap(), received_bytes(&far).unwrap()), (0, 1000));
+        assert_eq!(received_bytes(&near).unwrap(), 0);
+    }
+
+    #[test]
+    fn nonreading_end_fills_window() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        near.set_nonblocking(true).unwrap();
+        assert_eq!(send_time(&near).unwrap().limited.by_window, 0);
+        let mut written = 0;
+        // Both buffers, each of which may grow while it is filled.
+        while let Ok(some) = near.write(&[1; 1 << 20]) {
+            written += some;
+        }
+        let waits = unacknowledged_bytes(&near).unwrap();
+        assert!(waits > 0 && waits as usize <= written);
+        let carried_before = send_counters(&near).unwrap();
+        let way = in_transit(&near).unwrap();
+        assert!(way.not_sent > 0 && way.not_sent <= waits && !way.is_recovering && way.min_round_trip > 0, "{way:?}");
+        // The kernel counts in ticks of its clock, one of which may have passed before.
+        while send_time(&near).unwrap().limited.by_window == 0
+            || send_counters(&near).unwrap().busy <= carried_before.busy
+        {}
+        let waited = send_counters(&near).unwrap();
+        assert!(waited.busy >= waited.limited.by_window && waited.busy > carried_before.busy, "{waited:?}");
+        assert!(waited.not_sent > 0 && waited.bytes < written as u64 && waited.min_round_trip > 0, "{waited:?}");
+        assert!(waited.segments > 0 && waited.retransmitted <= waited.segments, "{waited:?}");
+        assert!(waited.round_trip >= waited.min_round_trip, "{waited:?}");
+        assert!(waited.in_buffer >= waited.not_sent && waited.in_buffer as usize <= written, "{waited:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.read_exact(&mut vec![0; written]).unwrap());
+        });
+        while unacknowledged_bytes(&near).unwrap() > 0 {}
+        let after = in_transit(&near).unwrap();
+        assert_eq!((after.not_sent, after.segments, after.is_recovering), (0, 0, false));
+        let carried = send_counters(&near).unwrap();
+        // The kernel may count what opened the connection as well.
+        assert!((written as u64..=written as u64 + 1).contains(&carried.bytes), "{carried:?} of {written}");
+    }
+}

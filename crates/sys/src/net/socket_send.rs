@@ -1,0 +1,303 @@
+//! Sending bytes other than with a plain send: from a file, through a pipe, zero-copy.
+
+use std::fs::File;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
+
+use super::set_option;
+use crate::handoff::Pipe;
+use crate::{Error, Result, check};
+
+/// `SO_EE_ORIGIN_ZEROCOPY` and `SO_EE_CODE_ZEROCOPY_COPIED` of `linux/errqueue.h`.
+const ORIGIN_ZERO_COPY: u8 = 5;
+const ZEROCOPY_COPIED: u8 = 1;
+
+/// An unnamed file in memory with these bytes.
+pub fn memory_file_with(bytes: &[u8]) -> Result<File> {
+    use std::os::unix::fs::FileExt;
+    // SAFETY: the name is a C string; the descriptor is new and owned by nobody else.
+    let file = unsafe { File::from_raw_fd(check(libc::memfd_create(c"kelvin".as_ptr(), libc::MFD_CLOEXEC))?) };
+    file.write_all_at(bytes, 0)?;
+    Ok(file)
+}
+
+/// Sends the first `bytes` of a file by sendfile(2).
+///
+/// # Errors
+/// What the call says; a file that is shorter.
+pub fn send_file(to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
+    let mut offset: libc::off_t = 0;
+    while (offset as usize) < bytes {
+        // SAFETY: the offset is valid to read and write; the kernel moves it on by what was sent.
+        let sent = unsafe {
+            let (to, from) = (to.as_fd().as_raw_fd(), from.as_raw_fd());
+            libc::sendfile(to, from, &raw mut offset, bytes - offset as usize)
+        };
+        byte_count(sent, "the file ended before all of it was sent")?;
+    }
+    Ok(())
+}
+
+/// A pipe through which bytes go from a file to a socket by reference, by splice(2).
+#[derive(Debug)]
+pub struct Splicer {
+    pipe: Pipe,
+}
+
+impl Splicer {
+    /// With a pipe that holds so many bytes, as far as the kernel grants it.
+    pub fn new(bytes: usize) -> Result<Self> {
+        let pipe = Pipe::new()?;
+        let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
+        // SAFETY: takes no pointers. A user's limit on pipes (EPERM) leaves it as it is, which costs calls and no bytes.
+        match check(unsafe { libc::fcntl(pipe.writer(), libc::F_SETPIPE_SZ, bytes) }) {
+            Err(error) if error.raw_os_error() != Some(libc::EPERM) => Err(error),
+            _ => Ok(Self { pipe }),
+        }
+    }
+
+    /// Bytes that the pipe holds.
+    pub fn capacity(&self) -> Result<usize> {
+        // SAFETY: takes no pointers.
+        check(unsafe { libc::fcntl(self.pipe.writer(), libc::F_GETPIPE_SZ) }).map(|bytes| bytes as usize)
+    }
+
+    /// The end of the pipe that is read.
+    pub(super) fn reader(&self) -> RawFd {
+        self.pipe.reader()
+    }
+
+    /// The end of the pipe that is written.
+    pub(super) fn writer(&self) -> RawFd {
+        self.pipe.writer()
+    }
+
+    /// Sends the first `bytes` of a file.
+    ///
+    /// # Errors
+    /// What the calls say; a file that is shorter.
+    pub fn send(&self, to: &impl AsFd, from: &File, bytes: usize) -> Result<()> {
+        let mut offset: libc::loff_t = 0;
+        while (offset as usize) < bytes {
+            // SAFETY: the offset is valid to read and write; null is allowed for a pipe and for a socket.
+            let mut held = byte_count(
+                unsafe {
+                    let left = bytes - offset as usize;
+                    libc::splice(from.as_raw_fd(), &raw mut offset, self.pipe.writer(), std::ptr::null_mut(), left, 0)
+                },
+                "the file ended before all of it was sent",
+            )?;
+            let more = if (offset as usize) < bytes { libc::SPLICE_F_MORE } else { 0 };
+            while held > 0 {
+                // SAFETY: null is allowed for a pipe and for a socket.
+                let sent = unsafe {
+                    let to = to.as_fd().as_raw_fd();
+                    libc::splice(self.pipe.reader(), std::ptr::null_mut(), to, std::ptr::null_mut(), held, more)
+                };
+                held -= byte_count(sent, "the pipe gave nothing of what it holds")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a whole message with MSG_MORE, so that no packet leaves before it is full or something is sent without it.
+///
+/// # Errors
+/// What the call says.
+#[inline(always)]
+pub fn send_with_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
+    while !message.is_empty() {
+        // SAFETY: the slice is valid for its length.
+        let sent = unsafe {
+            libc::send(
+                to.as_fd().as_raw_fd(),
+                message.as_ptr().cast(),
+                message.len(),
+                libc::MSG_MORE | libc::MSG_NOSIGNAL,
+            )
+        };
+        match usize::try_from(sent) {
+            Ok(sent) => message = &message[sent..],
+            Err(_) => return Err(Error::last_os_error()),
+        }
+    }
+    Ok(())
+}
+
+/// Enables zero-copy sends on this socket; see [`send_without_copy`].
+pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+}
+
+/// Sends a message by MSG_ZEROCOPY, and returns how many calls were made of it, each of which will be completed. The
+/// bytes must not change until then.
+///
+/// # Errors
+/// What the call says; `ENOBUFS` before any byte was sent if too many calls are not completed.
+pub fn send_without_copy(to: &impl AsFd, message: &[u8]) -> Result<u32> {
+    let (mut sent, mut calls) = (0, 0);
+    while sent < message.len() {
+        let rest = &message[sent..];
+        // SAFETY: the slice is valid for its length.
+        let done = unsafe {
+            let flags = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
+            libc::send(to.as_fd().as_raw_fd(), rest.as_ptr().cast(), rest.len(), flags)
+        };
+        match byte_count(done, "nothing of the message was sent") {
+            // A message that has begun must be ended; one more copy does no harm.
+            Err(error) if is_queue_full(&error) && sent > 0 => {
+                // SAFETY: as above.
+                let done =
+                    unsafe { libc::send(to.as_fd().as_raw_fd(), rest.as_ptr().cast(), rest.len(), libc::MSG_NOSIGNAL) };
+                sent += byte_count(done, "nothing of the message was sent")?;
+            }
+            other => {
+                sent += other?;
+                calls += 1;
+            }
+        }
+    }
+    Ok(calls)
+}
+
+/// Whether an error of [`send_without_copy`] says that too many calls are not completed.
+pub fn is_queue_full(error: &Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Calls of [`send_without_copy`] completed since the last query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ZeroCopyCompletions {
+    /// All of them.
+    pub calls: u32,
+    /// Those that the kernel copied after all.
+    pub copied: u32,
+}
+
+/// Asks how many calls were completed, without waiting.
+pub fn take_completions(socket: &impl AsFd) -> Result<ZeroCopyCompletions> {
+    let mut all = ZeroCopyCompletions::default();
+    while let Some((numbers, copied)) = next_completion(socket)? {
+        let calls = numbers.end().wrapping_sub(*numbers.start()).wrapping_add(1);
+        all.calls += calls;
+        if copied {
+            all.copied += calls;
+        }
+    }
+    Ok(all)
+}
+
+/// The next calls to be completed, without waiting: the numbers of the first and the last of them, counted from 0 on this socket
+/// and from 0 again after `u32::MAX`; and whether the kernel copied them after all.
+///
+/// # Errors
+/// Those of recvmsg; another error in the socket's queue of errors.
+pub fn next_completion(socket: &impl AsFd) -> Result<Option<(RangeInclusive<u32>, bool)>> {
+    let Some(report) = next_error_report(socket)? else { return Ok(None) };
+    if report.ee_origin != ORIGIN_ZERO_COPY || report.ee_errno != 0 {
+        return Err(Error::from_raw_os_error(report.ee_errno as i32));
+    }
+    Ok(Some((report.ee_info..=report.ee_data, report.ee_code & ZEROCOPY_COPIED != 0)))
+}
+
+/// The next entry of a socket's error queue.
+fn next_error_report(socket: &impl AsFd) -> Result<Option<libc::sock_extended_err>> {
+    #[repr(C, align(8))]
+    struct Control([u8; 128]);
+    let mut control = Control([0; 128]);
+    // SAFETY: an all-zero header is valid; the control buffer is valid for its length and aligned for its headers, which
+    // are looked through by the C library's macros.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = size_of::<Control>() as _;
+        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+        if libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) == -1 {
+            let error = Error::last_os_error();
+            return if error.raw_os_error() == Some(libc::EAGAIN) { Ok(None) } else { Err(error) };
+        }
+        let mut found = libc::CMSG_FIRSTHDR(&raw const header);
+        while !found.is_null() {
+            if matches!(
+                ((*found).cmsg_level, (*found).cmsg_type),
+                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+            ) {
+                return Ok(Some(std::ptr::read_unaligned(libc::CMSG_DATA(found).cast())));
+            }
+            found = libc::CMSG_NXTHDR(&raw const header, found);
+        }
+    }
+    Err(Error::other("the socket's error queue holds something other than an error"))
+}
+
+/// How many bytes a call moved, at least one.
+fn byte_count(result: libc::ssize_t, none: &'static str) -> Result<usize> {
+    match usize::try_from(result) {
+        Err(_) => Err(Error::last_os_error()),
+        Ok(0) => Err(Error::other(none)),
+        Ok(bytes) => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+
+    const BYTES: usize = 300_000;
+
+    fn random_bytes() -> Vec<u8> {
+        (0..BYTES as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+    }
+
+    /// Sends noise over a connection, and whether it arrived.
+    fn arrives(send: impl FnOnce(&TcpStream, &[u8])) -> bool {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let receiving = std::thread::spawn(move || {
+            let mut arrived = Vec::new();
+            far.read_to_end(&mut arrived).unwrap();
+            arrived
+        });
+        let noise = random_bytes();
+        send(&near, &noise);
+        near.shutdown(std::net::Shutdown::Write).unwrap();
+        receiving.join().unwrap() == noise
+    }
+
+    #[test]
+    fn file_arrives_by_sendfile_and_splice() {
+        let file = memory_file_with(&random_bytes()).unwrap();
+        assert!(arrives(|near, _| send_file(near, &file, BYTES).unwrap()));
+        let splicer = Splicer::new(64 << 10).unwrap();
+        assert!(splicer.capacity().unwrap() >= 4096);
+        assert!(arrives(|near, _| splicer.send(near, &file, BYTES).unwrap()));
+    }
+
+    #[test]
+    fn short_file_is_an_error() {
+        let file = memory_file_with(&[1; 100]).unwrap();
+        assert!(!arrives(|near, _| assert!(send_file(near, &file, 101).is_err())));
+        assert!(!arrives(|near, _| assert!(Splicer::new(4096).unwrap().send(near, &file, 101).is_err())));
+    }
+
+    #[test]
+    fn zero_copy_send_arrives_and_completes() {
+        assert!(arrives(|near, noise| {
+            set_zero_copy(near).unwrap();
+            let calls = send_without_copy(near, noise).unwrap();
+            let mut done = ZeroCopyCompletions::default();
+            while done.calls < calls {
+                let more = take_completions(near).unwrap();
+                done = ZeroCopyCompletions { calls: done.calls + more.calls, copied: done.copied + more.copied };
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            assert_eq!(done.calls, calls);
+            // Loopback delivers the bytes to the receiver's socket, so it must copy them.
+            assert_eq!(done.copied, calls);
+        }));
+    }
+}

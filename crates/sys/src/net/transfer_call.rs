@@ -1,0 +1,243 @@
+//! Calls that move bytes between a file and a connected socket, each made once: as a system call, or as a request of a ring.
+
+mod file_window;
+mod socket_wait;
+mod transfer_ring;
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use io_uring::{opcode, squeue, types};
+
+pub use file_window::{FileWindow, PageAccess};
+pub use socket_wait::{SocketEvent, SocketWaitMode, WaitingSocket};
+pub use transfer_ring::{BufferRequest, Completion, RingScope, TransferRing, is_cancelled};
+
+use super::socket_send::Splicer;
+use crate::{Error, Result};
+
+/// Whether more follows at once, so that a segment that is not full may wait for it (MSG_MORE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoreFollows {
+    /// More does.
+    Yes,
+    /// Nothing does: what was held back goes out.
+    No,
+}
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileSlice<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: usize,
+}
+
+/// A call that moves bytes; fewer than asked for is normal.
+#[derive(Debug)]
+pub enum TransferCall<'a> {
+    /// From memory to the socket (send).
+    Send(&'a [u8], MoreFollows),
+    /// From memory to the socket without a copy (MSG_ZEROCOPY): the bytes must stay as they are until the error queue says that
+    /// they are no longer used.
+    SendZeroCopy(&'a [u8], MoreFollows),
+    /// From a mapping to the socket (send): EFAULT where the file has become shorter.
+    SendWindow(&'a FileWindow, Range<usize>, MoreFollows),
+    /// From a file to the socket (sendfile).
+    SendFile(FileSlice<'a>),
+    /// From a file into a pipe by reference (splice).
+    FileToPipe(FileSlice<'a>, &'a Splicer),
+    /// From a pipe to the socket by reference (splice).
+    PipeToSocket(&'a Splicer, usize, MoreFollows),
+    /// From the socket to memory (recv).
+    Receive(&'a mut [u8]),
+    /// From the socket to a mapping (recv): EFAULT where the file has become shorter or a page of it cannot be made.
+    ReceiveWindow(&'a mut FileWindow, Range<usize>),
+    /// From the socket into a pipe by reference (splice).
+    SocketToPipe(&'a Splicer, usize),
+    /// From a pipe to a file (splice).
+    PipeToFile(&'a Splicer, FileSlice<'a>),
+    /// From a file to memory (pread).
+    Read(&'a File, u64, &'a mut [u8]),
+    /// From memory to a file (pwrite).
+    Write(&'a File, u64, &'a [u8]),
+}
+
+/// What holds bytes back only for what follows.
+fn flags(follows: MoreFollows) -> libc::c_int {
+    libc::MSG_NOSIGNAL | if follows == MoreFollows::Yes { libc::MSG_MORE } else { 0 }
+}
+
+fn splice_flags(follows: MoreFollows) -> libc::c_uint {
+    libc::SPLICE_F_MOVE | if follows == MoreFollows::Yes { libc::SPLICE_F_MORE } else { 0 }
+}
+
+/// Bytes that one request of a ring can move: it counts them in 32 bits.
+fn ring_length(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+impl TransferCall<'_> {
+    /// What the socket must be for it; `None` if it does not touch the socket.
+    pub fn awaited(&self) -> Option<SocketEvent> {
+        match self {
+            Self::Send(..)
+            | Self::SendZeroCopy(..)
+            | Self::SendWindow(..)
+            | Self::SendFile(..)
+            | Self::PipeToSocket(..) => Some(SocketEvent::Writable),
+            Self::Receive(..) | Self::ReceiveWindow(..) | Self::SocketToPipe(..) => Some(SocketEvent::Readable),
+            Self::FileToPipe(..) | Self::PipeToFile(..) | Self::Read(..) | Self::Write(..) => None,
+        }
+    }
+
+    /// Makes it as a system call, once, and returns how many bytes were moved.
+    ///
+    /// # Errors
+    /// What the call says: `WouldBlock` where the socket is non-blocking, or its time is over. A peer that is gone is an error
+    /// (EPIPE): the Rust runtime ignores SIGPIPE, which sendfile and splice would raise.
+    #[inline]
+    pub fn execute(&mut self, socket: &impl AsFd) -> Result<usize> {
+        let socket = socket.as_fd().as_raw_fd();
+        match self {
+            Self::Send(bytes, follows) => send(socket, bytes, flags(*follows)),
+            Self::SendZeroCopy(bytes, follows) => send(socket, bytes, flags(*follows) | libc::MSG_ZEROCOPY),
+            Self::SendWindow(window, part, follows) => {
+                // SAFETY: the part lies in the mapping, which is borrowed through the call; a page that is not to be had is EFAULT.
+                byte_count(unsafe { libc::send(socket, window.part_ptr(part).cast(), part.len(), flags(*follows)) })
+            }
+            Self::SendFile(part) => {
+                let mut offset = part.offset as libc::off_t;
+                // SAFETY: the offset is valid to read and write.
+                byte_count(unsafe { libc::sendfile(socket, part.file.as_raw_fd(), &raw mut offset, part.bytes) })
+            }
+            Self::FileToPipe(part, pipe) => {
+                splice(part.splice_end(), (pipe.writer(), None), part.bytes, libc::SPLICE_F_MOVE)
+            }
+            Self::PipeToSocket(pipe, bytes, follows) => {
+                splice((pipe.reader(), None), (socket, None), *bytes, splice_flags(*follows))
+            }
+            Self::Receive(buffer) => {
+                // SAFETY: the buffer is valid to write for its length.
+                byte_count(unsafe { libc::recv(socket, buffer.as_mut_ptr().cast(), buffer.len(), 0) })
+            }
+            Self::ReceiveWindow(window, part) => {
+                // SAFETY: the part lies in the mapping, which is borrowed exclusively; a page that is not to be had is EFAULT.
+                byte_count(unsafe { libc::recv(socket, window.part_ptr(part).cast(), part.len(), 0) })
+            }
+            Self::SocketToPipe(pipe, bytes) => {
+                splice((socket, None), (pipe.writer(), None), *bytes, libc::SPLICE_F_MOVE)
+            }
+            Self::PipeToFile(pipe, part) => {
+                splice((pipe.reader(), None), part.splice_end(), part.bytes, libc::SPLICE_F_MOVE)
+            }
+            Self::Read(file, offset, buffer) => file.read_at(buffer, *offset),
+            Self::Write(file, offset, bytes) => file.write_at(bytes, *offset),
+        }
+    }
+
+    /// The same as a request of a ring; `None` for what a ring cannot do, or only with memory of its own.
+    fn submission_entry(&mut self, socket: &impl AsFd) -> Option<squeue::Entry> {
+        let socket = types::Fd(socket.as_fd().as_raw_fd());
+        let pipe_to = |pipe: &Splicer| types::Fd(pipe.writer());
+        let pipe_from = |pipe: &Splicer| types::Fd(pipe.reader());
+        Some(match self {
+            Self::Send(bytes, follows) => {
+                opcode::Send::new(socket, bytes.as_ptr(), ring_length(bytes.len())).flags(flags(*follows)).build()
+            }
+            Self::SendWindow(window, part, follows) => {
+                opcode::Send::new(socket, window.part_ptr(part), ring_length(part.len())).flags(flags(*follows)).build()
+            }
+            Self::FileToPipe(part, pipe) => part.splice_from(pipe_to(pipe)),
+            Self::PipeToSocket(pipe, bytes, follows) => {
+                let entry = opcode::Splice::new(pipe_from(pipe), NO_OFFSET, socket, NO_OFFSET, ring_length(*bytes));
+                entry.flags(splice_flags(*follows)).build()
+            }
+            Self::Receive(buffer) => opcode::Recv::new(socket, buffer.as_mut_ptr(), ring_length(buffer.len())).build(),
+            Self::ReceiveWindow(window, part) => {
+                opcode::Recv::new(socket, window.part_ptr(part), ring_length(part.len())).build()
+            }
+            Self::SocketToPipe(pipe, bytes) => {
+                let entry = opcode::Splice::new(socket, NO_OFFSET, pipe_to(pipe), NO_OFFSET, ring_length(*bytes));
+                entry.flags(libc::SPLICE_F_MOVE).build()
+            }
+            Self::PipeToFile(pipe, part) => part.splice_to(pipe_from(pipe)),
+            Self::Read(file, offset, buffer) => {
+                let file = types::Fd(file.as_raw_fd());
+                opcode::Read::new(file, buffer.as_mut_ptr(), ring_length(buffer.len())).offset(*offset).build()
+            }
+            Self::Write(file, offset, bytes) => {
+                let file = types::Fd(file.as_raw_fd());
+                opcode::Write::new(file, bytes.as_ptr(), ring_length(bytes.len())).offset(*offset).build()
+            }
+            Self::SendZeroCopy(..) | Self::SendFile(..) => return None,
+        })
+    }
+}
+
+/// The offset of an end of a splice that has none.
+const NO_OFFSET: i64 = -1;
+
+impl FileSlice<'_> {
+    /// As an end of a splice.
+    fn splice_end(&self) -> (RawFd, Option<u64>) {
+        (self.file.as_raw_fd(), Some(self.offset))
+    }
+
+    fn splice_from(&self, pipe: types::Fd) -> squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::Splice::new(file, self.offset as i64, pipe, NO_OFFSET, ring_length(self.bytes));
+        entry.flags(libc::SPLICE_F_MOVE).build()
+    }
+
+    fn splice_to(&self, pipe: types::Fd) -> squeue::Entry {
+        let file = types::Fd(self.file.as_raw_fd());
+        let entry = opcode::Splice::new(pipe, NO_OFFSET, file, self.offset as i64, ring_length(self.bytes));
+        entry.flags(libc::SPLICE_F_MOVE).build()
+    }
+}
+
+/// Sends several pieces of memory as one message, once.
+///
+/// # Errors
+/// As [`TransferCall::execute`].
+pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], follows: MoreFollows) -> Result<usize> {
+    // The kernel takes no more of them (UIO_MAXIOV); the rest is for the next call.
+    const MOST: usize = 1024;
+    let pieces = &pieces[..pieces.len().min(MOST)];
+    // SAFETY: an all-zero header is valid; an IoSlice is laid out as an iovec, and sendmsg only reads what they say.
+    byte_count(unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = pieces.as_ptr().cast_mut().cast();
+        header.msg_iovlen = pieces.len() as _;
+        libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const header, flags(follows))
+    })
+}
+
+fn send(socket: RawFd, bytes: &[u8], flags: libc::c_int) -> Result<usize> {
+    // SAFETY: the slice is valid for its length.
+    byte_count(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+/// Moves bytes from one end to the other, each a descriptor and, of a file, an offset.
+fn splice(from: (RawFd, Option<u64>), to: (RawFd, Option<u64>), bytes: usize, flags: libc::c_uint) -> Result<usize> {
+    let mut offsets = [from.1, to.1].map(|offset| offset.map(|offset| offset as libc::loff_t));
+    let [from_offset, to_offset] =
+        offsets.each_mut().map(|offset| offset.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut));
+    // SAFETY: each offset is null, or valid to read and write.
+    byte_count(unsafe { libc::splice(from.0, from_offset, to.0, to_offset, bytes, flags) })
+}
+
+/// How many bytes a call moved.
+fn byte_count(result: libc::ssize_t) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests;

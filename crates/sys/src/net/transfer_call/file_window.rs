@@ -1,0 +1,182 @@
+//! A window of addresses through which a file is seen, one part after another.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+
+use crate::mapping::page_bytes;
+use crate::{Error, Result};
+
+/// What may be done with the pages of a [`FileWindow`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageAccess {
+    /// They are read.
+    Read,
+    /// They are written too, by the kernel or by [`FileWindow::copy_in`]: the file must be open for reading and writing.
+    Write,
+}
+
+/// Addresses for so many pages, in which parts of files are mapped shared, one at a time; unmapped when dropped.
+///
+/// A file that becomes shorter under it is an EFAULT for a system call, and a SIGBUS for who reads it here: see
+/// [`crate::sigbus::SigbusGuard`].
+#[derive(Debug)]
+pub struct FileWindow {
+    start: NonNull<u8>,
+    bytes: usize,
+    access: PageAccess,
+    reads_ahead: bool,
+    /// Bytes from the start that show a file.
+    mapped_bytes: usize,
+}
+
+// SAFETY: it owns its addresses, which are the same in every thread.
+unsafe impl Send for FileWindow {}
+
+impl FileWindow {
+    /// Reserves the addresses.
+    ///
+    /// # Errors
+    /// Those of mmap; none at all or too many pages.
+    pub fn reserve(pages: usize, access: PageAccess) -> Result<Self> {
+        let bytes = pages.checked_mul(page_bytes()).filter(|&bytes| bytes > 0);
+        let bytes = bytes.ok_or_else(|| Error::from_raw_os_error(libc::EINVAL))?;
+        let start = map_fixed(std::ptr::null_mut(), bytes, None, access)?;
+        Ok(Self { start, bytes, access, reads_ahead: true, mapped_bytes: 0 })
+    }
+
+    /// Has the kernel read only pages that are accessed, and not ahead of them (MADV_RANDOM).
+    ///
+    /// For a file that is written for the first time there is nothing to read but zeros; and reading ahead makes folios that grow up to
+    /// 2 MiB, all of whose blocks a file system with buffer heads (ext4) walks at the first write to each page: 12 to 23 us a page of
+    /// a file beyond some 40 MiB, where 3 us are enough.
+    #[must_use]
+    pub fn without_readahead(mut self) -> Self {
+        self.reads_ahead = false;
+        self
+    }
+
+    /// System calls that [`Self::map_part`] makes.
+    pub fn map_calls(&self) -> u64 {
+        if self.reads_ahead { 1 } else { 2 }
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its first address.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    /// Shows as many bytes of a file as fit of the `wanted` ones that begin at `offset`, a multiple of the page, and returns how
+    /// many that are.
+    ///
+    /// # Errors
+    /// Those of mmap: EINVAL for another offset, EACCES for a file that is not open for it; those of madvise.
+    pub fn map_part(&mut self, file: &File, offset: u64, wanted: u64) -> Result<usize> {
+        let bytes = usize::try_from(wanted).unwrap_or(usize::MAX).min(self.bytes);
+        self.mapped_bytes = 0;
+        if bytes > 0 {
+            map_fixed(self.start.as_ptr(), bytes, Some((file, offset)), self.access)?;
+            self.mapped_bytes = bytes;
+            if !self.reads_ahead {
+                self.advise(libc::MADV_RANDOM)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Tells the kernel how what is shown will be accessed.
+    fn advise(&self, advice: libc::c_int) -> Result<()> {
+        // SAFETY: the addresses are ours, and advice on accesses changes nothing of what they show.
+        match unsafe { libc::madvise(self.start.as_ptr().cast(), self.mapped_bytes, advice) } {
+            0 => Ok(()),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
+    /// Shows nothing any more, and so keeps no file in use.
+    ///
+    /// # Errors
+    /// Those of mmap.
+    pub fn unmap(&mut self) -> Result<()> {
+        self.mapped_bytes = 0;
+        map_fixed(self.start.as_ptr(), self.bytes, None, self.access).map(drop)
+    }
+
+    /// Reads the next bytes of another file into a part, and returns how many came. The pages are made by the kernel within the
+    /// call, as for [`super::TransferCall::ReceiveWindow`].
+    ///
+    /// # Errors
+    /// Those of read: EFAULT where the file shown is shorter, or a page of it cannot be made.
+    ///
+    /// # Panics
+    /// If they are not shown.
+    pub fn fill(&mut self, part: Range<usize>, from: &File) -> Result<usize> {
+        let place = self.part_ptr(&part);
+        // SAFETY: the part lies in the mapping, which is borrowed exclusively; a page that is not to be had is EFAULT.
+        super::byte_count(unsafe { libc::read(from.as_raw_fd(), place.cast(), part.len()) })
+    }
+
+    /// The bytes of a part, in place. If somebody else writes the file meanwhile, they are a mixture of old and new; the caller
+    /// guards against a file that becomes shorter.
+    ///
+    /// # Panics
+    /// If they are not shown.
+    pub fn part(&self, part: Range<usize>) -> &[u8] {
+        // SAFETY: inside what is mapped, as `place` checks, readable, and mapped for as long as it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.part_ptr(&part), part.len()) }
+    }
+
+    /// Copies bytes into it from this place on. The caller guards against a page that cannot be made.
+    ///
+    /// # Panics
+    /// If they leave what is shown, or it is only to be read.
+    pub fn copy_in(&mut self, at: usize, bytes: &[u8]) {
+        assert!(self.access == PageAccess::Write, "a window that is only to be read");
+        let place = self.part_ptr(&(at..at.saturating_add(bytes.len())));
+        // SAFETY: the place lies in the mapping, which is writable and borrowed exclusively, and so is no part of `bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
+    }
+
+    /// Where a part begins, all of which is shown.
+    pub(super) fn part_ptr(&self, part: &Range<usize>) -> *mut u8 {
+        assert!(
+            part.start <= part.end && part.end <= self.mapped_bytes,
+            "{part:?} leaves the {} bytes shown",
+            self.mapped_bytes
+        );
+        self.start.as_ptr().wrapping_add(part.start)
+    }
+}
+
+impl Drop for FileWindow {
+    fn drop(&mut self) {
+        // SAFETY: the addresses are ours, and nothing borrows what they show any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// Maps a part of a file, or nothing, at addresses of ours; at new ones for null.
+fn map_fixed(at: *mut u8, bytes: usize, shown: Option<(&File, u64)>, access: PageAccess) -> Result<NonNull<u8>> {
+    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
+    let reserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let (file, offset, flags, protection) = match (shown, access) {
+        (None, _) => (-1, 0, reserved, libc::PROT_NONE),
+        (Some((file, offset)), PageAccess::Read) => (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ),
+        (Some((file, offset)), PageAccess::Write) => {
+            (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE)
+        }
+    };
+    // SAFETY: either at addresses of the kernel's choice, or in the place of a reservation of the caller's at least as long, which
+    // it has borrowed exclusively.
+    let mapped = unsafe { libc::mmap(at.cast(), bytes, protection, flags | fixed, file, offset as libc::off_t) };
+    if mapped == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    NonNull::new(mapped.cast()).ok_or_else(|| Error::other("mmap returned address zero"))
+}

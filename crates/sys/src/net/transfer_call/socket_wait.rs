@@ -1,0 +1,279 @@
+//! A connected socket, and how to wait until it can go on: in the call itself, by epoll, or by a signal.
+
+use std::cell::Cell;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use crate::{Error, Result, check};
+
+/// How to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketWaitMode {
+    /// In the call itself, which gives up after the patience (SO_RCVTIMEO, SO_SNDTIMEO).
+    InCall,
+    /// By epoll; calls do not block.
+    Epoll,
+    /// For a signal that the socket sends (O_ASYNC); calls do not block.
+    Signal,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketEvent {
+    /// Bytes have arrived, or the peer has gone.
+    Readable,
+    /// There is room for bytes to send, or the peer has gone.
+    Writable,
+    /// The error queue says something, such as that bytes sent without a copy are no longer used.
+    ErrorQueue,
+}
+
+/// A connected socket in its way of waiting, which all its users share. One of [`SocketWaitMode::Signal`] belongs to the thread that made
+/// it: that thread gets the signals.
+#[derive(Debug)]
+pub struct WaitingSocket {
+    /// Dropped before the stream, which it may have to change back.
+    waiter: Waiter,
+    stream: TcpStream,
+    /// Not `Send`.
+    _of_this_thread: std::marker::PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+enum Waiter {
+    InCall,
+    Epoll { set: OwnedFd, interest: u32 },
+    Signal(SignalBlock),
+}
+
+impl WaitingSocket {
+    /// Sets the socket's options and flags; calls that block give up after the patience.
+    ///
+    /// # Errors
+    /// Those of the calls; no patience at all.
+    pub fn new(stream: TcpStream, waiting: SocketWaitMode, patience: Duration) -> Result<Self> {
+        stream.set_nonblocking(waiting != SocketWaitMode::InCall)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
+        let waiter = match waiting {
+            SocketWaitMode::InCall => Waiter::InCall,
+            SocketWaitMode::Epoll => Waiter::Epoll { set: epoll(stream.as_fd())?, interest: 0 },
+            SocketWaitMode::Signal => {
+                // Held first, so that no signal can end the process.
+                let held = SignalBlock::new()?;
+                enable_signals(stream.as_raw_fd())?;
+                Waiter::Signal(held)
+            }
+        };
+        Ok(Self { waiter, stream, _of_this_thread: std::marker::PhantomData })
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Waits until the socket may be as wanted, to be called only after it was found not to be: `false` if it was not within this
+    /// time. It may return early, also for a signal; what was waited for is then to be tried again.
+    ///
+    /// # Errors
+    /// Those of the calls, an interruption not among them.
+    pub fn wait(&mut self, awaited: SocketEvent, within: Duration) -> Result<bool> {
+        let woken = match &mut self.waiter {
+            Waiter::InCall => poll(self.stream.as_fd(), awaited, within),
+            Waiter::Epoll { set, interest } => {
+                epoll_wait_for(set, (interest, epoll_interest(awaited)), self.stream.as_raw_fd(), within)
+            }
+            Waiter::Signal(held) => held.wait(within),
+        };
+        match woken {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(true),
+            other => other,
+        }
+    }
+}
+
+impl Drop for WaitingSocket {
+    fn drop(&mut self) {
+        if matches!(self.waiter, Waiter::Signal(_)) {
+            // Before the signal is let through again. It cannot fail for a descriptor that is open.
+            let _ = change_flags(self.stream.as_raw_fd(), |flags| flags & !libc::O_ASYNC);
+        }
+    }
+}
+
+/// Whole milliseconds, rounded up, so that the rest of a time is not a busy loop of zero waits.
+fn milliseconds(within: Duration) -> libc::c_int {
+    within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int
+}
+
+fn poll(socket: BorrowedFd<'_>, awaited: SocketEvent, within: Duration) -> Result<bool> {
+    let events = match awaited {
+        SocketEvent::Readable => libc::POLLIN | libc::POLLRDHUP,
+        SocketEvent::Writable => libc::POLLOUT,
+        // Errors are always reported.
+        SocketEvent::ErrorQueue => 0,
+    };
+    let mut wanted = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
+    // SAFETY: one pollfd, which outlives the call.
+    check(unsafe { libc::poll(&raw mut wanted, 1, milliseconds(within)) }).map(|ready| ready > 0)
+}
+
+/// The interest of an epoll that is as wanted.
+fn epoll_interest(awaited: SocketEvent) -> u32 {
+    let events = match awaited {
+        SocketEvent::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
+        SocketEvent::Writable => libc::EPOLLOUT,
+        // Errors are always reported.
+        SocketEvent::ErrorQueue => 0,
+    };
+    events as u32
+}
+
+/// An epoll that holds a socket.
+fn epoll(socket: BorrowedFd<'_>) -> Result<OwnedFd> {
+    // SAFETY: takes no pointers; the descriptor is new and owned by nobody else.
+    let set = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
+    control(&set, libc::EPOLL_CTL_ADD, socket.as_raw_fd(), 0)?;
+    Ok(set)
+}
+
+fn control(set: &OwnedFd, operation: libc::c_int, socket: RawFd, events: u32) -> Result<()> {
+    let mut event = libc::epoll_event { events, u64: 0 };
+    // SAFETY: the event outlives the call.
+    check(unsafe { libc::epoll_ctl(set.as_raw_fd(), operation, socket, &raw mut event) }).map(drop)
+}
+
+/// Waits for the second interest, which becomes the first.
+fn epoll_wait_for(set: &OwnedFd, interest: (&mut u32, u32), socket: RawFd, within: Duration) -> Result<bool> {
+    if *interest.0 != interest.1 {
+        control(set, libc::EPOLL_CTL_MOD, socket, interest.1)?;
+        *interest.0 = interest.1;
+    }
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: room for one event, which outlives the call.
+    let ready = check(unsafe { libc::epoll_wait(set.as_raw_fd(), &raw mut event, 1, milliseconds(within)) })?;
+    Ok(ready > 0)
+}
+
+/// `F_SETSIG`, `F_SETOWN_EX` and `struct f_owner_ex` of `linux/fcntl.h`, and its `F_OWNER_TID`.
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const F_OWNER_TID: libc::c_int = 0;
+
+#[repr(C)]
+struct SignalOwner {
+    kind: libc::c_int,
+    id: libc::pid_t,
+}
+
+/// Signals taken at a time that had queued up while nobody waited: as many as a user may have pending on most machines.
+const MAX_STALE_SIGNALS: usize = 1 << 16;
+
+/// The signal of a socket: the first of the real-time ones, which say each event. Where too many are pending, the kernel sends
+/// SIGIO instead.
+fn socket_signals() -> libc::sigset_t {
+    // SAFETY: all zeros are a set, which the calls fill.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGRTMIN());
+        libc::sigaddset(&raw mut set, libc::SIGIO);
+        set
+    }
+}
+
+/// Has a socket send its signal to this thread whenever something happens to it.
+fn enable_signals(socket: RawFd) -> Result<()> {
+    // SAFETY: takes no pointers.
+    let owner = SignalOwner { kind: F_OWNER_TID, id: unsafe { libc::gettid() } };
+    // SAFETY: the owner is laid out as the call has it, and outlives it.
+    check(unsafe { libc::fcntl(socket, F_SETOWN_EX, &raw const owner) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::fcntl(socket, F_SETSIG, libc::SIGRTMIN()) })?;
+    change_flags(socket, |flags| flags | libc::O_ASYNC)
+}
+
+fn change_flags(socket: RawFd, change: impl FnOnce(libc::c_int) -> libc::c_int) -> Result<()> {
+    // SAFETY: takes no pointers.
+    let flags = check(unsafe { libc::fcntl(socket, libc::F_GETFL) })?;
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::fcntl(socket, libc::F_SETFL, change(flags)) }).map(drop)
+}
+
+thread_local! {
+    /// How many sockets of this thread need the signals held back, and which were held back before the first.
+    static HELD: Cell<(usize, Option<libc::sigset_t>)> = const { Cell::new((0, None)) };
+}
+
+/// Holds the signals of sockets back in this thread, so that they can be waited for: let through, they would end the process. The
+/// last one to be dropped takes what is pending, and lets them through again as before.
+#[derive(Debug)]
+struct SignalBlock;
+
+impl SignalBlock {
+    fn new() -> Result<Self> {
+        let (count, mut before) = HELD.get();
+        if count == 0 {
+            // SAFETY: all zeros are a set, which the call fills; both sets outlive it.
+            before = Some(unsafe {
+                let mut before: libc::sigset_t = std::mem::zeroed();
+                let set = socket_signals();
+                match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
+                    0 => before,
+                    error => return Err(Error::from_raw_os_error(error)),
+                }
+            });
+        }
+        HELD.set((count + 1, before));
+        Ok(Self)
+    }
+
+    /// Waits for a signal, and takes the others that have queued up: whatever they told is seen by the next call that is tried.
+    fn wait(&self, within: Duration) -> Result<bool> {
+        if !take_signal(within)? {
+            return Ok(false);
+        }
+        for _ in 0..MAX_STALE_SIGNALS {
+            if !take_signal(Duration::ZERO)? {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for SignalBlock {
+    fn drop(&mut self) {
+        let (count, before) = HELD.get();
+        HELD.set((count - 1, before));
+        let (1, Some(before)) = (count, before) else { return };
+        while take_signal(Duration::ZERO).is_ok_and(|taken| taken) {}
+        // SAFETY: both sets are valid and outlive the calls; only what was not held back before is let through.
+        unsafe {
+            let mut own = socket_signals();
+            for signal in [libc::SIGRTMIN(), libc::SIGIO] {
+                if libc::sigismember(&raw const before, signal) == 1 {
+                    libc::sigdelset(&raw mut own, signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const own, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Takes one signal, if there is one within this time.
+fn take_signal(within: Duration) -> Result<bool> {
+    let set = socket_signals();
+    let within = libc::timespec {
+        tv_sec: libc::time_t::try_from(within.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: within.subsec_nanos() as _,
+    };
+    // SAFETY: set and time outlive the call, and null is allowed for what it tells about the signal.
+    match check(unsafe { libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const within) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,479 @@
+//! A ring whose requests move bytes between a file and a socket: one at a time with the caller's memory, or many in flight with
+//! buffers of its own.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+
+use super::{MoreFollows, TransferCall, flags, ring_length};
+use crate::mapping::page_bytes;
+use crate::memory::Arena;
+use crate::{Error, Result, stop_signals};
+
+/// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` of `linux/io_uring.h`.
+const REPORT_USAGE: u16 = 8;
+const USAGE_COPIED: u32 = 1 << 31;
+
+/// The name of the one request that has no buffer of the ring's.
+const CALL_NAME: u64 = u64::MAX;
+/// What the names of requests are multiples of, apart from their buffers: more than there are buffers.
+const NAME_STEP: u64 = 1 << 16;
+
+/// A request with a buffer of the ring's.
+#[derive(Clone, Copy, Debug)]
+pub enum BufferRequest<'a> {
+    /// Fills it from a file, from this offset on.
+    Read(&'a File, u64),
+    /// Writes it to a file, from this offset on.
+    Write(&'a File, u64),
+    /// Sends all of it.
+    Send(BorrowedFd<'a>, MoreFollows),
+    /// The same without a copy; how it went is told apart from whether the buffer is still used.
+    SendZeroCopy(BorrowedFd<'a>, MoreFollows),
+    /// Fills it with what has arrived.
+    Receive(BorrowedFd<'a>),
+}
+
+/// What happened to a request.
+#[derive(Debug)]
+pub enum Completion {
+    /// It ended: so many bytes were moved.
+    Moved {
+        /// Its buffer.
+        slot: usize,
+        /// How many, or why none.
+        bytes: Result<usize>,
+    },
+    /// The bytes of a [`BufferRequest::SendZeroCopy`] are no longer used.
+    Released {
+        /// Their buffer.
+        slot: usize,
+        /// Whether the kernel copied them after all.
+        copied: bool,
+    },
+}
+
+/// What the kernel does with a buffer.
+#[derive(Clone, Debug, Default)]
+struct BufferUse {
+    /// Requests in flight.
+    requests: u32,
+    /// Whether one of them writes into it.
+    fills: bool,
+    /// Sends without a copy that have ended, but still use it: their names, and whether they sent anything.
+    kept: Vec<(u64, bool)>,
+}
+
+/// A ring and its buffers.
+pub struct TransferRing {
+    ring: IoUring,
+    /// Bytes of a buffer.
+    bytes: usize,
+    buffers: Option<Arena>,
+    uses: Vec<BufferUse>,
+    /// Requests that are queued or submitted, and not yet done. Bytes sent without a copy may be used for longer; they lie in pages
+    /// that the kernel holds.
+    in_flight: usize,
+    /// What was taken from the ring and is not yet told.
+    ended: VecDeque<cqueue::Entry>,
+    /// The name of the next request, to which its buffer is added: the kernel may tell of a send without a copy that was cancelled
+    /// when its buffer is already used for another.
+    next: u64,
+}
+
+impl TransferRing {
+    /// A ring with so many buffers of so many bytes, which may be none.
+    ///
+    /// # Errors
+    /// Those of [`crate::uring::FileRing::new`]; `Unsupported` for a kernel before 6.0, which cannot wait for what it cancels.
+    pub fn new(slots: usize, bytes: usize) -> Result<Self> {
+        let (ring, _) = crate::uring::new_io_uring(ring_length(slots.next_power_of_two().max(2)))?;
+        let mut known = Probe::new();
+        ring.submitter().register_probe(&mut known)?;
+        if !known.is_supported(opcode::SendZc::CODE) {
+            return Err(Error::new(ErrorKind::Unsupported, "io_uring with sockets needs Linux 6.0"));
+        }
+        let buffers = if slots == 0 { None } else { Some(Arena::io_buffer(buffer_stride(bytes) * slots)?) };
+        Ok(Self {
+            ring,
+            bytes,
+            buffers,
+            uses: vec![BufferUse::default(); slots],
+            in_flight: 0,
+            ended: VecDeque::new(),
+            next: 0,
+        })
+    }
+
+    /// How many buffers it has.
+    pub fn slots(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Bytes of a buffer.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Requests that are queued or submitted, and not yet done.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Those that have ended and are yet to be told.
+    #[cfg(test)]
+    pub(super) fn ended(&self) -> usize {
+        self.ended.len()
+    }
+
+    /// Whether the kernel uses a buffer: for a request, or because bytes in it were sent without a copy.
+    pub fn is_in_use(&self, slot: usize) -> bool {
+        self.uses[slot].requests > 0 || !self.uses[slot].kept.is_empty()
+    }
+
+    /// A buffer, which the kernel may read at the same time.
+    ///
+    /// # Panics
+    /// If a request fills it just now.
+    pub fn buffer(&self, slot: usize) -> &[u8] {
+        assert!(!self.uses[slot].fills, "buffer {slot} is being filled");
+        let buffers = self.buffers.as_ref().expect("a slot has a buffer");
+        &buffers.as_slice()[slot * buffer_stride(self.bytes)..][..self.bytes]
+    }
+
+    /// Where a part of a buffer begins.
+    fn buffer_ptr(&mut self, slot: usize, within: &Range<usize>) -> *mut u8 {
+        assert!(within.start <= within.end && within.end <= self.bytes, "{within:?} leaves a buffer");
+        // As an address of the arena, so that no reference covers what the kernel fills.
+        let first = self.buffers.as_ref().map_or(0, Arena::address);
+        std::ptr::with_exposed_provenance_mut(first + slot * buffer_stride(self.bytes) + within.start)
+    }
+
+    /// Has `work` queue requests on files and sockets that live longer than this call: none of them is queued or in flight when it
+    /// returns, however it ends.
+    pub fn scope<'env, T>(&mut self, work: impl FnOnce(&mut RingScope<'_, 'env>) -> T) -> T {
+        let mut ended = ScopeEnd(RingScope { requests: self, files: PhantomData });
+        work(&mut ended.0)
+    }
+
+    /// Queues a request for the bytes `within` a buffer, which the next submission submits. One that is linked ends
+    /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
+    ///
+    /// # Panics
+    /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
+    fn queue(&mut self, request: BufferRequest<'_>, slot: usize, within: Range<usize>, linked: bool) {
+        let fills = matches!(request, BufferRequest::Read(..) | BufferRequest::Receive(_));
+        assert!(!self.uses[slot].fills && (!fills || !self.is_in_use(slot)), "buffer {slot} is in use");
+        let (place, bytes) = (self.buffer_ptr(slot, &within), ring_length(within.len()));
+        let entry = match request {
+            BufferRequest::Read(file, offset) => {
+                opcode::Read::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build()
+            }
+            BufferRequest::Write(file, offset) => {
+                opcode::Write::new(Fd(file.as_raw_fd()), place, bytes).offset(offset).build()
+            }
+            BufferRequest::Send(socket, follows) => {
+                let flags = flags(follows) | libc::MSG_WAITALL;
+                opcode::Send::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).build()
+            }
+            BufferRequest::SendZeroCopy(socket, follows) => {
+                let flags = flags(follows) | libc::MSG_WAITALL;
+                opcode::SendZc::new(Fd(socket.as_raw_fd()), place, bytes).flags(flags).zc_flags(REPORT_USAGE).build()
+            }
+            BufferRequest::Receive(socket) => opcode::Recv::new(Fd(socket.as_raw_fd()), place, bytes).build(),
+        };
+        let link = if linked { squeue::Flags::IO_LINK } else { squeue::Flags::empty() };
+        // SAFETY: the buffer belongs to this ring, which waits for its requests before it frees it, and nobody gets a reference
+        // that this use excludes. File and socket are open until it is done: they outlive the scope, which ends what is in flight.
+        unsafe { self.push(&entry.flags(link).user_data(self.next | slot as u64)) };
+        self.next = self.next.wrapping_add(NAME_STEP);
+        self.uses[slot].requests += 1;
+        self.uses[slot].fills = fills;
+    }
+
+    /// # Safety
+    /// What the request uses must be left to the kernel until it is done.
+    unsafe fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: as the caller promises.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        assert!(pushed.is_ok(), "the queue has a place for each buffer");
+        self.in_flight += 1;
+    }
+
+    /// Submits what is queued, without waiting; what the kernel does not take just now, the next one submits.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub fn submit(&mut self) -> Result<()> {
+        match self.ring.submit() {
+            Err(error) if !is_transient(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Submits what is queued, and waits until a request is done: `false` if none was within this time.
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
+    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
+        if !self.ended.is_empty() {
+            return self.submit().map(|()| true);
+        }
+        let begun = Instant::now();
+        loop {
+            if stop_signals::stop_signal().is_some() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            let left = within.map(|within| within.saturating_sub(begun.elapsed()));
+            let entered = self.enter(left);
+            // What a call submitted hides that its time was over, or that a signal came.
+            if !self.ring.completion().is_empty() {
+                return Ok(true);
+            }
+            match entered {
+                Err(error) if !is_transient(&error) => return Err(error),
+                _ if left.is_some_and(|left| left.is_zero()) => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+
+    /// Submits what is queued, and waits for one request, at most this time.
+    fn enter(&mut self, within: Option<Duration>) -> Result<usize> {
+        let Some(within) = within else { return self.ring.submit_and_wait(1) };
+        let within = Timespec::from(within);
+        self.ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&within))
+    }
+
+    /// What became of a request.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        loop {
+            let entry = self.ended.pop_front().or_else(|| self.ring.completion().next())?;
+            if let Some(done) = self.record_completion(&entry) {
+                return Some(done);
+            }
+        }
+    }
+
+    fn record_completion(&mut self, entry: &cqueue::Entry) -> Option<Completion> {
+        let name = entry.user_data();
+        let slot = (name % NAME_STEP) as usize;
+        let used = &mut self.uses[slot];
+        if cqueue::notif(entry.flags()) {
+            // One that was cancelled in a chain is told without having been announced.
+            let place = used.kept.iter().position(|kept| kept.0 == name)?;
+            let (_, has_sent) = used.kept.swap_remove(place);
+            return has_sent
+                .then_some(Completion::Released { slot, copied: entry.result() as u32 & USAGE_COPIED != 0 });
+        }
+        self.in_flight -= 1;
+        used.requests -= 1;
+        used.fills = false;
+        if cqueue::more(entry.flags()) {
+            used.kept.push((name, entry.result() > 0));
+        }
+        Some(Completion::Moved { slot, bytes: byte_count(entry.result()) })
+    }
+
+    /// Makes a call as a request, and waits until it is done: for a file however long it takes, for the socket at most this time.
+    /// One that a signal ended before it moved anything is made again.
+    ///
+    /// # Errors
+    /// What the request says; `TimedOut`; `Interrupted` if a signal asked to stop; `Unsupported` for a call that is no request.
+    ///
+    /// # Panics
+    /// If other requests are in flight.
+    pub fn execute(&mut self, mut call: TransferCall<'_>, socket: &impl AsFd, patience: Duration) -> Result<usize> {
+        assert_eq!(self.in_flight, 0, "other requests are in flight");
+        let begun = Instant::now();
+        loop {
+            let left = call.awaited().map(|_| patience.saturating_sub(begun.elapsed()));
+            let entry = call.submission_entry(socket).ok_or(ErrorKind::Unsupported)?;
+            // SAFETY: what the call borrows is borrowed until this function returns, and the request is done before that.
+            unsafe { self.push(&entry.user_data(CALL_NAME)) };
+            let (moved, waited) = self.wait_for_call(left);
+            self.in_flight -= 1;
+            match (moved, waited) {
+                // Work that the kernel has for this thread counts as a signal too.
+                (Err(error), Ok(true)) if is_cancelled(&error) => {}
+                (Err(error), Ok(false)) if is_cancelled(&error) => return Err(ErrorKind::TimedOut.into()),
+                (Err(error), Err(why)) if is_cancelled(&error) => return Err(why),
+                (moved, _) => return moved,
+            }
+        }
+    }
+
+    /// Waits until the one call is done, called back if need be: what it moved, and whether it was in time.
+    fn wait_for_call(&mut self, patience: Option<Duration>) -> (Result<usize>, Result<bool>) {
+        let begun = Instant::now();
+        let mut told = std::mem::take(&mut self.ended);
+        let mut waited = Ok(true);
+        let moved = loop {
+            if let Some(entry) = self.ended.pop_front().or_else(|| self.ring.completion().next()) {
+                if entry.user_data() == CALL_NAME {
+                    break byte_count(entry.result());
+                }
+                told.push_back(entry);
+                continue;
+            }
+            waited = self.wait(patience.map(|patience| patience.saturating_sub(begun.elapsed())));
+            if !matches!(waited, Ok(true)) {
+                self.cancel_all();
+            }
+        };
+        told.append(&mut self.ended);
+        self.ended = told;
+        (moved, waited)
+    }
+
+    /// Ends what is in flight: cancels it where that is possible, waits for the rest, and leaves what became of all to
+    /// [`Self::next_completion`].
+    pub fn cancel_all(&mut self) {
+        let is_end = |entry: &cqueue::Entry| !cqueue::notif(entry.flags());
+        let mut left = self.in_flight - self.ended.iter().filter(|entry| is_end(entry)).count();
+        loop {
+            for entry in self.ring.completion() {
+                left -= usize::from(is_end(&entry));
+                self.ended.push_back(entry);
+            }
+            if left == 0 {
+                return;
+            }
+            // That nothing is found to be cancelled is no error: it may just be ending. It is cancelled again where a request was
+            // between two steps.
+            let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+            match self.enter(Some(Duration::from_millis(10))) {
+                // The kernel may still write into memory that is about to be used otherwise.
+                Err(error) if !is_transient(&error) => std::process::abort(),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Queues requests on files and sockets that are open for at least `'env`.
+///
+/// It gives no way to the ring itself: who exchanged that for another one would take requests beyond the lives of their files.
+pub struct RingScope<'ring, 'env> {
+    requests: &'ring mut TransferRing,
+    files: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'env> RingScope<'_, 'env> {
+    /// Queues a request for the bytes `within` a buffer, which [`Self::submit`] or [`Self::wait`] submits. One that is linked ends
+    /// before the next one begins, which is cancelled if it moves fewer bytes than asked for.
+    ///
+    /// # Panics
+    /// If the buffer is used in a way that excludes this one, or the bytes are not inside it.
+    pub fn queue(&mut self, request: BufferRequest<'env>, slot: usize, within: Range<usize>, linked: bool) {
+        self.requests.queue(request, slot, within, linked);
+    }
+
+    /// How many buffers there are.
+    pub fn slots(&self) -> usize {
+        self.requests.slots()
+    }
+
+    /// Bytes of a buffer.
+    pub fn bytes(&self) -> usize {
+        self.requests.bytes()
+    }
+
+    /// As [`TransferRing::in_flight`].
+    pub fn in_flight(&self) -> usize {
+        self.requests.in_flight()
+    }
+
+    /// As [`TransferRing::is_in_use`].
+    pub fn is_in_use(&self, slot: usize) -> bool {
+        self.requests.is_in_use(slot)
+    }
+
+    /// As [`TransferRing::buffer`].
+    ///
+    /// # Panics
+    /// If a request fills it just now.
+    pub fn buffer(&self, slot: usize) -> &[u8] {
+        self.requests.buffer(slot)
+    }
+
+    /// As [`TransferRing::submit`].
+    ///
+    /// # Errors
+    /// Those of io_uring_enter.
+    pub fn submit(&mut self) -> Result<()> {
+        self.requests.submit()
+    }
+
+    /// As [`TransferRing::wait`].
+    ///
+    /// # Errors
+    /// Those of io_uring_enter; `Interrupted` if a signal asked to stop.
+    pub fn wait(&mut self, within: Option<Duration>) -> Result<bool> {
+        self.requests.wait(within)
+    }
+
+    /// As [`TransferRing::next_completion`].
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        self.requests.next_completion()
+    }
+
+    /// As [`TransferRing::cancel_all`].
+    pub fn cancel_all(&mut self) {
+        self.requests.cancel_all();
+    }
+}
+
+/// Ends what a scope has left in flight, also where it panics.
+struct ScopeEnd<'ring, 'env>(RingScope<'ring, 'env>);
+
+impl Drop for ScopeEnd<'_, '_> {
+    fn drop(&mut self) {
+        self.0.cancel_all();
+    }
+}
+
+impl std::fmt::Debug for RingScope<'_, '_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_tuple("Scope").field(&self.requests).finish()
+    }
+}
+
+impl std::fmt::Debug for TransferRing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Requests").field("slots", &self.uses.len()).field("in_flight", &self.in_flight).finish()
+    }
+}
+
+impl Drop for TransferRing {
+    fn drop(&mut self) {
+        self.cancel_all();
+    }
+}
+
+/// Whether an error of io_uring_enter says nothing about the requests: a signal, a time that is over, too little memory or too many
+/// completions just now.
+fn is_transient(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
+}
+
+/// Whether a request was ended before it moved anything, by [`TransferRing::cancel_all`] or a signal.
+pub fn is_cancelled(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EINTR))
+}
+
+fn byte_count(result: i32) -> Result<usize> {
+    usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))
+}
+
+/// Bytes from one buffer to the next: whole pages.
+fn buffer_stride(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(page_bytes())
+}

@@ -1,0 +1,121 @@
+//! Waiting for input with a time-out: poll(2).
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::{Result, check};
+
+/// Whether a descriptor becomes readable, or its other end is closed, within a time; a signal ends the wait early.
+///
+/// # Errors
+/// What the system call says.
+pub fn wait_readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
+    let mut wanted = [read_pollfd(descriptor)];
+    poll_all(&mut wanted, within)?;
+    Ok(wanted[0].revents != 0)
+}
+
+/// Whether a descriptor takes bytes, or its other end is closed, within a time; a signal ends the wait early.
+///
+/// # Errors
+/// What the system call says.
+pub fn wait_writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
+    let mut wanted = [libc::pollfd { events: libc::POLLOUT, ..read_pollfd(descriptor) }];
+    poll_all(&mut wanted, within)?;
+    Ok(wanted[0].revents != 0)
+}
+
+/// Whether there is something to read within a time, as much as the socket has a receiver wait for, or the end. A socket that has only
+/// reports of what was sent without a copy has neither, though poll calls it ready, and ends the wait: a read would wait.
+///
+/// # Errors
+/// What the system call says.
+pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
+    let mut wanted = [read_pollfd(descriptor)];
+    poll_all(&mut wanted, within)?;
+    Ok(wanted[0].revents & (libc::POLLIN | libc::POLLHUP) != 0)
+}
+
+/// Which of several become readable, as soon as one is.
+///
+/// # Errors
+/// What the system call says.
+pub fn wait_any_readable(descriptors: &[BorrowedFd<'_>], within: Duration) -> Result<Vec<bool>> {
+    let mut wanted: Vec<libc::pollfd> = descriptors.iter().copied().map(read_pollfd).collect();
+    poll_all(&mut wanted, within)?;
+    Ok(wanted.iter().map(|one| one.revents != 0).collect())
+}
+
+fn read_pollfd(descriptor: BorrowedFd<'_>) -> libc::pollfd {
+    libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+fn poll_all(wanted: &mut [libc::pollfd], within: Duration) -> Result<()> {
+    // Rounded up to a millisecond, so that the rest of a time-out is not a busy loop of zero waits.
+    let milliseconds = within.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as libc::c_int;
+    // SAFETY: so many pollfds, which outlive the call.
+    match check(unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) }) {
+        Err(error) if error.kind() != std::io::ErrorKind::Interrupted => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn zero_copy_reports_are_no_input() {
+        use std::net::{TcpListener, TcpStream};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        crate::net::socket_send::set_zero_copy(&near).unwrap();
+        let content = vec![7; 4096];
+        let mut call =
+            crate::net::transfer_call::TransferCall::SendZeroCopy(&content, crate::net::transfer_call::MoreFollows::No);
+        assert_eq!(call.execute(&near).unwrap(), content.len());
+        std::io::Read::read_exact(&mut far, &mut vec![0; 4096]).unwrap();
+        far.write_all(b"x").unwrap();
+        // Both have come: the report makes it ready, the byte is input.
+        while !wait_input(near.as_fd(), Duration::ZERO).unwrap() {}
+        std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
+        assert!(!wait_input(near.as_fd(), Duration::ZERO).unwrap());
+        drop(far);
+        while !wait_input(near.as_fd(), Duration::ZERO).unwrap() {}
+    }
+
+    #[test]
+    fn written_descriptor_is_readable() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        assert!(!wait_readable(reader.as_fd(), Duration::from_micros(1)).unwrap());
+        writer.write_all(b"a").unwrap();
+        assert!(wait_readable(reader.as_fd(), Duration::ZERO).unwrap());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(writer);
+        assert!(wait_readable(reader.as_fd(), Duration::from_secs(10)).unwrap(), "an end is readable");
+    }
+
+    #[test]
+    fn full_descriptor_is_not_writable() {
+        let (mut one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(wait_writable(one.as_fd(), Duration::ZERO).unwrap());
+        one.set_nonblocking(true).unwrap();
+        while one.write(&[0; 65_536]).is_ok() {}
+        assert!(!wait_writable(one.as_fd(), Duration::from_micros(1)).unwrap());
+        drop(other);
+        assert!(wait_writable(one.as_fd(), Duration::from_secs(10)).unwrap(), "an end is told at once");
+    }
+
+    #[test]
+    fn readable_descriptors_are_returned() {
+        let pipes = [(); 3].map(|()| std::io::pipe().unwrap());
+        let readers = pipes.each_ref().map(|(reader, _)| reader.as_fd());
+        assert_eq!(wait_any_readable(&readers, Duration::from_micros(1)).unwrap(), [false; 3]);
+        (&pipes[1].1).write_all(b"a").unwrap();
+        assert_eq!(wait_any_readable(&readers, Duration::from_secs(10)).unwrap(), [false, true, false]);
+    }
+}

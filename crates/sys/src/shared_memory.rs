@@ -1,0 +1,189 @@
+//! Memory that a forked child shares with its parent, and the calls to wait for a word in it.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::{Error, Result};
+
+/// Who shares a word; the kernel finds a futex of threads faster, because no other address space can hold it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FutexScope {
+    /// Threads of one process.
+    Threads,
+    /// Processes that share the memory by inheritance.
+    Processes,
+}
+
+/// A type of which all bytes zero is a valid value, and that may be used by several processes at once.
+///
+/// # Safety
+/// Both must be true.
+pub(crate) unsafe trait Zeroed: Sync {}
+
+// SAFETY: a zero.
+unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: zeros.
+unsafe impl<const N: usize> Zeroed for [AtomicU64; N] {}
+
+/// A value in memory that a forked child shares with its parent; zero at first, unmapped when dropped.
+#[derive(Debug)]
+pub struct Shared<T> {
+    address: NonNull<T>,
+}
+
+// SAFETY: it owns its mapping and hands out shared references to a `Sync` value only.
+unsafe impl<T: Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    /// Fresh zeros, touched.
+    #[allow(private_bounds, reason = "only types of this crate may lie in shared memory")]
+    pub fn new() -> Result<Self>
+    where
+        T: Zeroed,
+    {
+        let address = map(size_of::<T>(), libc::MAP_POPULATE)?.cast();
+        Ok(Self { address })
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: mapped and valid as long as `self`; zero is a valid `T`.
+        unsafe { self.address.as_ref() }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// A fresh mapping of so many bytes of zeros, aligned for every type there is here.
+fn map(bytes: usize, flags: libc::c_int) -> Result<NonNull<libc::c_void>> {
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a fresh anonymous mapping touches nothing that exists.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(Error::last_os_error());
+    }
+    NonNull::new(address).ok_or_else(|| Error::other("mmap returned address zero"))
+}
+
+/// Words in memory that a forked child shares with its parent; zero at first, unmapped when dropped. A page of them takes memory once
+/// it is written.
+#[derive(Debug)]
+pub struct SharedWords {
+    address: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: it owns its mapping and hands out shared references to atomic words only.
+unsafe impl Send for SharedWords {}
+// SAFETY: as above.
+unsafe impl Sync for SharedWords {}
+
+impl SharedWords {
+    /// So many, all zero.
+    ///
+    /// # Errors
+    /// None, or more than there is room for.
+    pub fn new(count: usize) -> Result<Self> {
+        let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or_else(|| Error::from_raw_os_error(libc::ENOMEM))?;
+        // Nothing is reserved for those that may never be written.
+        Ok(Self { address: map(bytes, libc::MAP_NORESERVE)?.cast(), count })
+    }
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many words are mapped as long as `self`; zero is a valid one.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing borrows it any more.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+    }
+}
+
+/// Wakes one task that waits for a word.
+#[inline(always)]
+pub(crate) fn futex_wake(word: &AtomicU32, scope: FutexScope) -> Result<()> {
+    let operation = libc::FUTEX_WAKE | futex_flag(scope);
+    // SAFETY: the word is valid; the kernel reads no other argument of this operation.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
+    if woken >= 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Sleeps while a word has this value; returns at once if it has another one, and may wake spuriously.
+#[inline(always)]
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, scope: FutexScope) -> Result<()> {
+    let operation = libc::FUTEX_WAIT | futex_flag(scope);
+    // SAFETY: the word is valid, and a null timeout means none.
+    let result =
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, std::ptr::null::<libc::timespec>()) };
+    if result == 0 { Ok(()) } else { ignore_benign(Error::last_os_error()) }
+}
+
+/// A futex that changed before the wait (EAGAIN), or a signal (EINTR), is no error: the caller looks at the word again.
+#[inline(always)]
+fn ignore_benign(error: Error) -> Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[inline(always)]
+fn futex_flag(scope: FutexScope) -> libc::c_int {
+    if scope == FutexScope::Threads { libc::FUTEX_PRIVATE_FLAG } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn shared_memory_starts_zero_and_keeps_writes() {
+        let word = Shared::<AtomicU32>::new().unwrap();
+        assert_eq!(word.load(Ordering::Relaxed), 0);
+        word.store(7, Ordering::Relaxed);
+        assert_eq!(word.load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn child_and_parent_share_words() {
+        let words = SharedWords::new(100_000).unwrap();
+        assert!(words.len() == 100_000 && words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        let child = crate::process::fork_worker(|| {
+            words[99_999].store(7, Ordering::Release);
+            0
+        });
+        child.unwrap().wait_for_success().unwrap();
+        assert_eq!(words[99_999].load(Ordering::Acquire), 7);
+        assert!(SharedWords::new(0).is_err() && SharedWords::new(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn stale_value_wait_returns_at_once() {
+        let word = Shared::<AtomicU32>::new().unwrap();
+        for scope in [FutexScope::Threads, FutexScope::Processes] {
+            futex_wait(&word, 1, scope).unwrap();
+            futex_wake(&word, scope).unwrap();
+        }
+    }
+}

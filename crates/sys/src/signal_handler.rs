@@ -1,0 +1,108 @@
+//! Installing a signal handler, and signals that a thread sends to itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::kernels::system_call;
+use crate::{Error, Result, check};
+
+/// Signals that the handler has counted.
+static HANDLED: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_signal(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The handler that counts, installed for SIGUSR1; dropped, it puts back what was there before. At most one at a time.
+#[derive(Debug)]
+pub struct CountingHandler {
+    before: libc::sigaction,
+}
+
+impl CountingHandler {
+    /// Installs the handler and lets the signal through to this thread.
+    pub fn install() -> Result<Self> {
+        // SAFETY: all-zero actions and sets are valid ones; every pointer is to a local that lives through its call,
+        // and the handler only counts.
+        unsafe {
+            let wanted = counting_action();
+            let mut before: libc::sigaction = std::mem::zeroed();
+            check(libc::sigaction(libc::SIGUSR1, &raw const wanted, &raw mut before))?;
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGUSR1);
+            match libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) {
+                0 => Ok(Self { before }),
+                error => Err(Error::from_raw_os_error(error)),
+            }
+        }
+    }
+
+    /// `calls` times: installs the handler again, by sigaction.
+    #[inline(always)]
+    pub fn reinstall(&self, calls: u64) -> Result<()> {
+        let action = counting_action();
+        for _ in 0..calls {
+            // SAFETY: the action lives through the call, and its handler only counts.
+            check(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) })?;
+        }
+        Ok(())
+    }
+
+    /// `signals` times: sends itself the signal, by a bare `tgkill`, and has handled it when the call returns.
+    ///
+    /// # Errors
+    /// Those of tgkill; signals that were not handled.
+    #[inline(always)]
+    pub fn send_to_self(&self, signals: u64) -> Result<()> {
+        // SAFETY: takes no pointers.
+        let thread = unsafe { system_call(libc::SYS_gettid, [0; 6]) } as usize;
+        let arguments = [std::process::id() as usize, thread, libc::SIGUSR1 as usize, 0, 0, 0];
+        let before = HANDLED.load(Ordering::Relaxed);
+        for _ in 0..signals {
+            // SAFETY: takes no pointers; the signal goes to this very thread, whose handler only counts.
+            let result = unsafe { system_call(libc::SYS_tgkill, arguments) };
+            if result != 0 {
+                return Err(Error::from_raw_os_error(-result as i32));
+            }
+        }
+        match HANDLED.load(Ordering::Relaxed) - before {
+            handled if handled == signals => Ok(()),
+            handled => Err(Error::other(format!("of {signals} signals {handled} were handled"))),
+        }
+    }
+}
+
+impl Drop for CountingHandler {
+    fn drop(&mut self) {
+        // SAFETY: the action is the one that the kernel gave when ours was installed.
+        unsafe { libc::sigaction(libc::SIGUSR1, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// The action that counts.
+fn counting_action() -> libc::sigaction {
+    // SAFETY: an all-zero action is valid.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = count_signal as extern "C" fn(libc::c_int) as usize;
+    action
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_counted_and_old_action_restored() {
+        let counting = CountingHandler::install().unwrap();
+        counting.reinstall(3).unwrap();
+        counting.send_to_self(1000).unwrap();
+        drop(counting);
+        // SAFETY: an all-zero action is valid, and the call fills it.
+        let now = unsafe {
+            let mut now: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGUSR1, std::ptr::null(), &raw mut now);
+            now
+        };
+        assert_eq!(now.sa_sigaction, libc::SIG_DFL);
+    }
+}

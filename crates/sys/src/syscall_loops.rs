@@ -1,0 +1,434 @@
+//! Loops of bare system calls, every one checked: a failing call is fast, and would look like a record.
+//!
+//! Each loop takes the number of calls (or pairs of calls), so the caller times a batch.
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::kernels::{system_call, system_calls};
+use crate::{Error, Result, check};
+
+/// The result of a bare call: what it returned, or its error.
+#[inline(always)]
+fn check_result(result: isize) -> Result<isize> {
+    if result < 0 { Err(Error::from_raw_os_error(-result as i32)) } else { Ok(result) }
+}
+
+/// The error of a call that moved the wrong number of bytes.
+#[cold]
+fn wrong_length(bytes: isize, of: usize) -> Error {
+    Error::other(format!("it moved {bytes} bytes of {of}"))
+}
+
+/// `calls` bare `gettid` calls; the value of the last one.
+#[inline(always)]
+pub fn gettid_loop(calls: u64) -> i64 {
+    // SAFETY: gettid takes no arguments, and cannot fail.
+    unsafe { system_calls(libc::SYS_gettid, calls) as i64 }
+}
+
+/// `calls` calls of the C library's `getpid`, whatever it does; the value of the last one.
+#[inline(always)]
+pub fn libc_getpid_loop(calls: u64) -> i64 {
+    let mut id = 0;
+    for _ in 0..calls.max(1) {
+        // SAFETY: takes no pointers. The compiler does not know the function, so it makes every call.
+        id = unsafe { libc::getpid() };
+    }
+    i64::from(id)
+}
+
+/// `calls` calls of the C library's `getppid`; the value of the last one.
+#[inline(always)]
+pub fn libc_getppid_loop(calls: u64) -> i64 {
+    let mut id = 0;
+    for _ in 0..calls.max(1) {
+        // SAFETY: takes no pointers. The compiler does not know the function, so it makes every call.
+        id = unsafe { libc::getppid() };
+    }
+    i64::from(id)
+}
+
+/// A clock of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelClock {
+    /// `CLOCK_MONOTONIC`: time since boot, slewed by NTP.
+    Monotonic,
+    /// `CLOCK_MONOTONIC_RAW`: the same, not slewed.
+    MonotonicRaw,
+    /// `CLOCK_MONOTONIC_COARSE`: the same as of the last timer tick.
+    MonotonicCoarse,
+    /// `CLOCK_THREAD_CPUTIME_ID`: CPU time of the calling thread.
+    ThreadCpu,
+}
+
+impl KernelClock {
+    fn id(self) -> libc::clockid_t {
+        match self {
+            Self::Monotonic => libc::CLOCK_MONOTONIC,
+            Self::MonotonicRaw => libc::CLOCK_MONOTONIC_RAW,
+            Self::MonotonicCoarse => libc::CLOCK_MONOTONIC_COARSE,
+            Self::ThreadCpu => libc::CLOCK_THREAD_CPUTIME_ID,
+        }
+    }
+}
+
+/// `calls` bare `clock_gettime` calls, past the vDSO.
+#[inline(always)]
+pub fn clock_gettime_loop(clock: KernelClock, calls: u64) -> Result<()> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [clock.id() as usize, (&raw mut time) as usize, 0, 0, 0, 0];
+    for _ in 0..calls {
+        // SAFETY: the second argument points to a timespec that lives to the end of the loop.
+        check_result(unsafe { system_call(libc::SYS_clock_gettime, arguments) })?;
+    }
+    Ok(())
+}
+
+/// `calls` calls of the C library's `clock_gettime`, which goes through the vDSO where it can.
+#[inline(always)]
+pub fn libc_clock_gettime_loop(clock: KernelClock, calls: u64) -> Result<()> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let clock = clock.id();
+    for _ in 0..calls {
+        // SAFETY: the second argument points to a timespec that lives to the end of the loop.
+        check(unsafe { libc::clock_gettime(clock, std::hint::black_box(&raw mut time)) })?;
+    }
+    Ok(())
+}
+
+/// `calls` reads of one byte.
+#[inline(always)]
+pub fn read_loop(from: BorrowedFd<'_>, calls: u64) -> Result<()> {
+    let mut byte = 0u8;
+    let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
+    for _ in 0..calls {
+        // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
+        match check_result(unsafe { system_call(libc::SYS_read, [from, address, 1, 0, 0, 0]) })? {
+            1 => {}
+            bytes => return Err(wrong_length(bytes, 1)),
+        }
+    }
+    Ok(())
+}
+
+/// Reads one byte at each of these offsets of a file (pread).
+#[inline(always)]
+pub fn pread_loop(from: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
+    let mut byte = 0u8;
+    let (from, address) = (from.as_raw_fd() as usize, (&raw mut byte) as usize);
+    for place in places {
+        // SAFETY: the second argument points to one writable byte that lives to the end of the loop.
+        match check_result(unsafe { system_call(libc::SYS_pread64, [from, address, 1, place as usize, 0, 0]) })? {
+            1 => {}
+            bytes => return Err(wrong_length(bytes, 1)),
+        }
+    }
+    Ok(())
+}
+
+/// Seeks to each of these offsets of a file, without reading (lseek).
+#[inline(always)]
+pub fn lseek_loop(within: BorrowedFd<'_>, places: impl Iterator<Item = u64>) -> Result<()> {
+    let within = within.as_raw_fd() as usize;
+    for place in places {
+        // SAFETY: lseek takes no pointers.
+        let found = check_result(unsafe {
+            system_call(libc::SYS_lseek, [within, place as usize, libc::SEEK_SET as usize, 0, 0, 0])
+        })?;
+        if found as u64 != place {
+            return Err(Error::other(format!("it seeked to {found} instead of {place}")));
+        }
+    }
+    Ok(())
+}
+
+/// `calls` writes of one byte.
+#[inline(always)]
+pub fn write_loop(to: BorrowedFd<'_>, calls: u64) -> Result<()> {
+    let byte = 0u8;
+    let (to, address) = (to.as_raw_fd() as usize, (&raw const byte) as usize);
+    for _ in 0..calls {
+        // SAFETY: the second argument points to one byte that lives to the end of the loop.
+        match check_result(unsafe { system_call(libc::SYS_write, [to, address, 1, 0, 0, 0]) })? {
+            1 => {}
+            bytes => return Err(wrong_length(bytes, 1)),
+        }
+    }
+    Ok(())
+}
+
+/// `calls` calls of stat by path (`newfstatat`, which stat(3) uses).
+#[inline(always)]
+pub fn stat_loop(path: &CStr, calls: u64) -> Result<()> {
+    // SAFETY: an all-zero stat is valid; the call fills it.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let arguments = [libc::AT_FDCWD as usize, path.as_ptr() as usize, (&raw mut status) as usize, 0, 0, 0];
+    for _ in 0..calls {
+        // SAFETY: path and status live to the end of the loop, and a stat is what the call fills.
+        check_result(unsafe { system_call(libc::SYS_newfstatat, arguments) })?;
+    }
+    Ok(())
+}
+
+/// `calls` calls of fstat.
+#[inline(always)]
+pub fn fstat_loop(of: BorrowedFd<'_>, calls: u64) -> Result<()> {
+    // SAFETY: an all-zero stat is valid; the call fills it.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let arguments = [of.as_raw_fd() as usize, (&raw mut status) as usize, 0, 0, 0, 0];
+    for _ in 0..calls {
+        // SAFETY: the status lives to the end of the loop, and a stat is what the call fills.
+        check_result(unsafe { system_call(libc::SYS_fstat, arguments) })?;
+    }
+    Ok(())
+}
+
+/// `pairs` times: opens a file for reading (`openat`) and closes it.
+#[inline(always)]
+pub fn open_close_loop(path: &CStr, pairs: u64) -> Result<()> {
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let open = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0];
+    for _ in 0..pairs {
+        // SAFETY: the path lives to the end of the loop; the descriptor closed is the one just opened.
+        unsafe {
+            let opened = check_result(system_call(libc::SYS_openat, open))? as usize;
+            check_result(system_call(libc::SYS_close, [opened, 0, 0, 0, 0, 0]))?;
+        }
+    }
+    Ok(())
+}
+
+/// `pairs` times: maps `bytes` of anonymous private memory and unmaps them, without touching a page.
+#[inline(always)]
+pub fn mmap_munmap_loop(bytes: usize, pairs: u64) -> Result<()> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let map = [0, bytes, protection, flags, usize::MAX, 0];
+    for _ in 0..pairs {
+        // SAFETY: a fresh mapping at an address of the kernel's choice; only that mapping is unmapped.
+        unsafe {
+            let address = check_result(system_call(libc::SYS_mmap, map))? as usize;
+            check_result(system_call(libc::SYS_munmap, [address, bytes, 0, 0, 0, 0]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Descriptors that are never ready, for select.
+#[derive(Debug)]
+pub struct SelectSet {
+    /// Keeps the descriptors open.
+    _pipes: Vec<OwnedFd>,
+    set: libc::fd_set,
+    highest: i32,
+}
+
+impl SelectSet {
+    /// `count` duplicates of the read end of an empty pipe.
+    ///
+    /// # Errors
+    /// Those of pipe and dup; too many descriptors for a set (1024).
+    pub fn new(count: usize) -> Result<Self> {
+        let fits = |descriptor: usize| match descriptor < libc::FD_SETSIZE {
+            true => Ok(()),
+            false => Err(Error::other(format!("descriptor {descriptor} does not fit a set of {}", libc::FD_SETSIZE))),
+        };
+        fits(count)?;
+        let mut ends = [0; 2];
+        // SAFETY: the array takes two descriptors, which from then on belong to the owned ones made of them.
+        let pipe = unsafe {
+            check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+            ends.map(|end| OwnedFd::from_raw_fd(end))
+        };
+        let copies: Vec<OwnedFd> = (0..count).map(|_| pipe[0].try_clone()).collect::<Result<_>>()?;
+        let highest = copies.iter().map(AsRawFd::as_raw_fd).max().unwrap_or(-1);
+        fits(highest.max(0) as usize)?;
+        // SAFETY: an all-zero set is the empty one, and every descriptor is below its size.
+        let set = unsafe {
+            let mut set: libc::fd_set = std::mem::zeroed();
+            copies.iter().for_each(|copy| libc::FD_SET(copy.as_raw_fd(), &raw mut set));
+            set
+        };
+        Ok(Self { _pipes: pipe.into_iter().chain(copies).collect(), set, highest })
+    }
+
+    /// `calls` polls of all of them (`pselect6` with a zero time-out). The set is copied before each call, because the
+    /// call clears it.
+    #[inline(always)]
+    pub fn select_loop(&self, calls: u64) -> Result<()> {
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        for _ in 0..calls {
+            let mut set = self.set;
+            let mut time = at_once;
+            let sets = [self.highest as usize + 1, (&raw mut set) as usize, 0, 0, (&raw mut time) as usize, 0];
+            // SAFETY: set and time are valid for the call, and the set reaches beyond the highest descriptor.
+            match check_result(unsafe { system_call(libc::SYS_pselect6, sets) })? {
+                0 => {}
+                ready => return Err(Error::other(format!("select found {ready} descriptors of an empty pipe ready"))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps until CLOCK_MONOTONIC reaches `deadline` nanoseconds.
+///
+/// # Errors
+/// Those of clock_nanosleep; `EINTR` if a signal ended it early.
+pub fn sleep_until(deadline: u64) -> Result<()> {
+    let time = libc::timespec { tv_sec: (deadline / 1_000_000_000) as i64, tv_nsec: (deadline % 1_000_000_000) as i64 };
+    // SAFETY: the time is valid; an absolute sleep writes nothing to the fourth argument.
+    let result = unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &raw const time, std::ptr::null_mut())
+    };
+    if result == 0 { Ok(()) } else { Err(Error::from_raw_os_error(result)) }
+}
+
+/// How many nanoseconds the kernel may delay this thread's timers to coalesce them (PR_SET_TIMERSLACK); the default is
+/// 50,000.
+pub fn timer_slack() -> Result<u64> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) }).map(|slack| slack as u64)
+}
+
+/// Sets it.
+pub fn set_timer_slack(nanoseconds: u64) -> Result<()> {
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds as libc::c_ulong) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::io::Seek;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static TRAPPED: AtomicU64 = AtomicU64::new(0);
+
+    extern "C" fn count(_: libc::c_int) {
+        TRAPPED.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs `calls` in a thread in which seccomp traps every system call `number`; returns their count.
+    fn syscall_entries<R: 'static>(number: libc::c_long, calls: fn() -> R) -> u64 {
+        let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+        let mut filter = [
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+            libc::sock_filter {
+                code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+                jt: 0,
+                jf: 1,
+                k: number as u32,
+            },
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_TRAP),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        ];
+        let before = TRAPPED.load(Ordering::Relaxed);
+        std::thread::spawn(move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            // SAFETY: a handler that only counts; a filter that lives through the call that copies it, and that holds
+            // for this thread alone.
+            unsafe {
+                assert_ne!(libc::signal(libc::SIGSYS, count as extern "C" fn(libc::c_int) as usize), libc::SIG_ERR);
+                assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+                let installed = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+                assert_eq!(installed, 0, "{}", Error::last_os_error());
+            }
+            std::hint::black_box(calls());
+        })
+        .join()
+        .unwrap();
+        TRAPPED.load(Ordering::Relaxed) - before
+    }
+
+    #[test]
+    fn every_null_call_enters_the_kernel_once() {
+        assert_eq!(syscall_entries(libc::SYS_getppid, || crate::kernels::null_system_calls(7)), 7);
+        assert_eq!(syscall_entries(libc::SYS_gettid, || gettid_loop(11)), 11);
+        assert_eq!(syscall_entries(libc::SYS_getppid, || libc_getppid_loop(3)), 3);
+        // The library's clock uses the vDSO where there is one, without entering the kernel; ours never does.
+        assert_eq!(
+            syscall_entries(libc::SYS_clock_gettime, || clock_gettime_loop(KernelClock::Monotonic, 5).unwrap()),
+            5
+        );
+        // A C library either calls the kernel every time or caches the first answer.
+        let asked = syscall_entries(libc::SYS_getpid, || libc_getpid_loop(13));
+        assert!(asked == 13 || asked <= 1, "{asked}");
+    }
+
+    #[test]
+    fn ids_are_correct() {
+        // SAFETY: takes no pointers.
+        assert_eq!(gettid_loop(2), unsafe { libc::syscall(libc::SYS_gettid) });
+        assert_eq!(libc_getpid_loop(2), i64::from(std::process::id()));
+        assert_eq!(libc_getppid_loop(2), i64::from(std::os::unix::process::parent_id()));
+    }
+
+    #[test]
+    fn failing_calls_are_errors() {
+        let zero = File::open("/dev/zero").unwrap();
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        read_loop(zero.as_fd(), 3).unwrap();
+        write_loop(null.as_fd(), 3).unwrap();
+        fstat_loop(null.as_fd(), 3).unwrap();
+        stat_loop(c"/dev/null", 3).unwrap();
+        open_close_loop(c"/dev/null", 3).unwrap();
+        mmap_munmap_loop(64 << 10, 3).unwrap();
+        for clock in
+            [KernelClock::Monotonic, KernelClock::MonotonicRaw, KernelClock::MonotonicCoarse, KernelClock::ThreadCpu]
+        {
+            clock_gettime_loop(clock, 3).unwrap();
+            libc_clock_gettime_loop(clock, 3).unwrap();
+        }
+        assert_eq!(read_loop(null.as_fd(), 1).unwrap_err().to_string(), "it moved 0 bytes of 1");
+        let file = crate::mapping::memory_file().unwrap();
+        file.set_len(3).unwrap();
+        pread_loop(file.as_fd(), 0..3).unwrap();
+        lseek_loop(file.as_fd(), [2, 0, 1].into_iter()).unwrap();
+        assert_eq!((&file).stream_position().unwrap(), 1);
+        assert_eq!(pread_loop(file.as_fd(), 2..4).unwrap_err().to_string(), "it moved 0 bytes of 1");
+        assert_eq!(lseek_loop(file.as_fd(), std::iter::once(u64::MAX)).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(write_loop(zero.as_fd(), 1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+        assert_eq!(stat_loop(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(open_close_loop(c"/nowhere", 1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(mmap_munmap_loop(0, 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn open_and_map_loops_leak_nothing() {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = descriptors();
+        open_close_loop(c"/dev/null", 10_000).unwrap();
+        for _ in 0..10 {
+            SelectSet::new(100).unwrap();
+        }
+        // Other tests of this process open some hundred of their own meanwhile.
+        assert!(descriptors() < before + 900);
+        // Far more than the largest number of mappings that a process may have (65,530 by default).
+        mmap_munmap_loop(64 << 10, 100_000).unwrap();
+    }
+
+    #[test]
+    fn select_polls_given_descriptors() {
+        let selected = SelectSet::new(10).unwrap();
+        selected.select_loop(3).unwrap();
+        drop(selected);
+        assert!(SelectSet::new(5000).is_err());
+    }
+
+    #[test]
+    fn sleep_ends_after_deadline() {
+        std::thread::spawn(|| {
+            set_timer_slack(1).unwrap();
+            assert_eq!(timer_slack().unwrap(), 1);
+            let deadline = crate::clock::monotonic() + 1_000_000;
+            sleep_until(deadline).unwrap();
+            assert!(crate::clock::monotonic() >= deadline);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,151 @@
+//! Directories and files that only root and the user of this process can have created, changed or replaced.
+//!
+//! Each directory of a path is checked through an open descriptor, from the root down, without following symbolic
+//! links. Nobody else can replace the contents of a checked directory: so the result stays true, and the path may be
+//! used.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::fs::effective_user;
+
+/// Write permission of group and others, and the sticky bit.
+const OTHERS_WRITE: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// Flags of open(2) for a name in such a directory: no symbolic links, no blocking.
+pub const NOFOLLOW_FLAGS: libc::c_int = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
+/// Why a check failed.
+#[derive(Debug)]
+pub enum TrustError {
+    /// It cannot be checked.
+    Call(Error),
+    /// Somebody else could have written there.
+    WritableByOthers {
+        /// What it is.
+        path: PathBuf,
+        /// What is wrong with it, to follow its name.
+        why: String,
+    },
+}
+
+impl From<Error> for TrustError {
+    fn from(error: Error) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// Checks a directory, given by an absolute path, and all above it. Ancestors may be writable by others if sticky, as
+/// /tmp: only the owner can replace an entry.
+///
+/// # Errors
+/// [`TrustError`].
+pub fn check_directory(path: &Path) -> Result<(), TrustError> {
+    let mut above: Vec<&Path> = path.ancestors().collect();
+    above.reverse();
+    for part in above {
+        let opened = open(part, NOFOLLOW_FLAGS | libc::O_PATH | libc::O_DIRECTORY).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::ENOTDIR) => writable_by_others(part, "is not a directory, or a symbolic link".into()),
+                _ => TrustError::Call(error),
+            }
+        })?;
+        let facts = opened.metadata()?;
+        let may_be_shared = part != path && facts.mode() & STICKY != 0;
+        check_owner(part, &facts, may_be_shared)?;
+    }
+    Ok(())
+}
+
+/// Opens a regular file for reading, in a checked directory.
+///
+/// # Errors
+/// [`TrustError`].
+pub fn open_file(path: &Path) -> Result<File, TrustError> {
+    let opened = open(path, NOFOLLOW_FLAGS).map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => writable_by_others(path, "is a symbolic link".into()),
+        _ => TrustError::Call(error),
+    })?;
+    let facts = opened.metadata()?;
+    if !facts.is_file() {
+        return Err(writable_by_others(path, "is not a regular file".into()));
+    }
+    check_owner(path, &facts, false)?;
+    Ok(opened)
+}
+
+fn open(path: &Path, flags: libc::c_int) -> crate::Result<File> {
+    File::options().read(true).custom_flags(flags).open(path)
+}
+
+fn check_owner(path: &Path, facts: &Metadata, may_be_shared: bool) -> Result<(), TrustError> {
+    if ![0, effective_user()].contains(&facts.uid()) {
+        return Err(writable_by_others(path, format!("belongs to user {}", facts.uid())));
+    }
+    if facts.mode() & OTHERS_WRITE != 0 && !may_be_shared {
+        return Err(writable_by_others(path, format!("may be written by others (mode {:03o})", facts.mode() & 0o777)));
+    }
+    Ok(())
+}
+
+fn writable_by_others(path: &Path, why: String) -> TrustError {
+    TrustError::WritableByOthers { path: path.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn why(outcome: Result<impl Sized, TrustError>) -> String {
+        match outcome {
+            Ok(_) => "nothing".into(),
+            Err(TrustError::Call(error)) => error.to_string(),
+            Err(TrustError::WritableByOthers { path, why }) => {
+                format!("{} {why}", path.file_name().unwrap().to_string_lossy())
+            }
+        }
+    }
+
+    #[test]
+    fn writable_or_replaceable_path_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let (shared, own) = (top.path().join("shared"), top.path().join("shared/own"));
+        fs::create_dir_all(&own).unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        for (above, mode, expected) in [
+            (0o755, 0o700, "nothing"),
+            (0o1777, 0o755, "nothing"),
+            (0o777, 0o755, "shared may be written by others (mode 777)"),
+            (0o755, 0o770, "own may be written by others (mode 770)"),
+            (0o755, 0o1777, "own may be written by others (mode 777)"),
+        ] {
+            set(&shared, above);
+            set(&own, mode);
+            assert_eq!(why(check_directory(&own)), expected);
+        }
+        symlink(&shared, top.path().join("link")).unwrap();
+        assert_eq!(why(check_directory(&top.path().join("link/own"))), "link is not a directory, or a symbolic link");
+        assert!(why(check_directory(&top.path().join("none"))).contains("No such file"));
+    }
+
+    #[test]
+    fn trusted_regular_file_is_opened() {
+        let top = tempfile::tempdir().unwrap();
+        let file = top.path().join("file");
+        fs::write(&file, "").unwrap();
+        let set = |mode| fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        set(0o600);
+        assert_eq!(why(open_file(&file)), "nothing");
+        set(0o602);
+        assert_eq!(why(open_file(&file)), "file may be written by others (mode 602)");
+        symlink(&file, top.path().join("link")).unwrap();
+        assert_eq!(why(open_file(&top.path().join("link"))), "link is a symbolic link");
+        assert!(why(open_file(top.path())).ends_with("is not a regular file"));
+    }
+}

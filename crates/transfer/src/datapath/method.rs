@@ -1,0 +1,135 @@
+//! The methods and modes, and their words.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An enum whose variants have words: one table for both directions, and an error that lists them.
+macro_rules! words {
+    ($what:literal, $(#[$about:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+        pub enum $name { $($(#[$text])* $variant,)+ }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Its word on the command line and in reports.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.pad(self.word())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, String> {
+                Self::ALL.iter().copied().find(|one| one.word() == word).ok_or_else(|| {
+                    format!(concat!("no such ", $what, "; there is: {}"), [$($word),+].join(", "))
+                })
+            }
+        }
+    };
+}
+
+words! { "method of sending",
+    /// How bytes get from a file to the socket.
+    SendMethod {
+        /// pread(2) into a buffer, send(2) from it: two calls and two copies for each buffer. The one that is seen to win for small
+        /// files and for cached ones, because the buffer stays in the processor's cache and nothing has to be set up; it loses
+        /// where memory bandwidth or the CPU is the limit. With a small buffer (512 bytes) it is all calls.
+        ReadWrite = "rw",
+        /// The file mapped a window at a time (mmap(2)), sent from there: one copy, but a page fault for every 16 pages or so, and a
+        /// change of mappings for each window, which other threads of the process feel. It wins over small buffers, whose calls it
+        /// saves, at most over large ones. A file that becomes shorter meanwhile may send zeros up to the end of its last page.
+        Mmap = "mmap",
+        /// sendfile(2): the socket refers to the pages of the page cache; no copy at the sender, and no byte in this process. It
+        /// wins for large files and where the sender's CPU is the limit; for a small one its call costs more than a copy. On
+        /// loopback the receiver copies from the same pages. A file that is written meanwhile may send its new bytes.
+        Sendfile = "sendfile",
+        /// splice(2) from the file into a pipe and from there to the socket: as sendfile, which does the same inside, with two calls
+        /// and a pipe whose size bounds each of them. A user's limit on pipes may refuse a larger one.
+        Splice = "splice",
+        /// pread(2) into one of several buffers, send(2) with MSG_ZEROCOPY: one copy, of which the kernel says later when the
+        /// buffer is free. It wins where a network device sends large buffers from memory by itself; pinning pages and asking
+        /// for completions cost more than copying up to about 10 KiB. Where the kernel copies after all, as on loopback, that
+        /// cost comes on top of the copy: see [`super::IoCounts::copied`].
+        ZeroCopy = "zerocopy",
+        /// io_uring with many requests in flight: the file is read ahead into several buffers while others are sent, in order, as
+        /// a chain of linked requests. As many copies as `rw`, fewer calls; reading from a disk and sending overlap.
+        Uring = "uring",
+    }
+}
+
+words! { "method of receiving",
+    /// How bytes get from the socket to a file.
+    ReceiveMethod {
+        /// recv(2) into a buffer, pwrite(2) from it: two calls and two copies for each buffer, which stays in the processor's
+        /// cache. The write finds or makes the pages of the file many at a time, which is why it is hard to beat.
+        ReadWrite = "rw",
+        /// recv(2) into the file, mapped a window at a time: one copy, but a page fault for each page, which also clears it or reads
+        /// it. The file must be open for reading and writing and as long as what arrives (sparse if need be); a page for
+        /// which there is no room is an error of the call.
+        Mmap = "mmap",
+        /// splice(2) from the socket into a pipe and from there to the file: no byte in this process. What has arrived does not lie
+        /// as the pages of a file do, so most file systems copy it into them all the same, a segment at a time.
+        Splice = "splice",
+        /// io_uring: the next bytes are received while those before are written, into several buffers. It wins where writing waits,
+        /// as for a file system that commits; it makes about half of the calls of `rw`.
+        Uring = "uring",
+    }
+}
+
+words! { "mode",
+    /// How a call waits until the socket can go on.
+    Mode {
+        /// In the call itself.
+        Blocking = "blocking",
+        /// Calls do not block, and epoll(7) waits: two calls more for each wait, and none for what is ready.
+        Nonblocking = "nonblocking",
+        /// Calls do not block, and the socket sends a real-time signal (O_ASYNC, F_SETSIG) that is waited for. It is sent for each
+        /// event whether anybody waits or not; where too many are pending, the kernel sends SIGIO instead.
+        Signal = "signal",
+        /// Each call is a request of an io_uring that is waited for, which for the method `uring` means many at a time. There is
+        /// no request for sendfile. A splice is done by a thread of the kernel, which makes it slow.
+        Uring = "uring",
+    }
+}
+
+impl SendMethod {
+    /// Whether bytes pass through this process, where they can be seen.
+    pub const fn shows_bytes(self) -> bool {
+        !matches!(self, Self::Sendfile | Self::Splice)
+    }
+
+    /// An error with the reason if it cannot be used in a mode.
+    pub(super) fn check(self, mode: Mode) -> Result<(), String> {
+        match (self, mode) {
+            (Self::Sendfile, Mode::Uring) => {
+                Err("io_uring has no sendfile: use another method, or another mode".into())
+            }
+            (Self::Uring, Mode::Blocking | Mode::Nonblocking | Mode::Signal) => Err(URING_ONLY.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ReceiveMethod {
+    /// Whether bytes pass through this process, where they can be seen.
+    pub const fn shows_bytes(self) -> bool {
+        !matches!(self, Self::Splice)
+    }
+
+    /// An error with the reason if it cannot be used in a mode.
+    pub(super) fn check(self, mode: Mode) -> Result<(), String> {
+        if self == Self::Uring && mode != Mode::Uring { Err(URING_ONLY.into()) } else { Ok(()) }
+    }
+}
+
+const URING_ONLY: &str = "the method uring waits in its ring: use it in the mode uring";

@@ -1,0 +1,27 @@
+//! The bytes of files through a connected socket, by every method and in every mode, without framing or encryption.
+//!
+//! A [`SendPath`] or a [`ReceivePath`] owns one connected socket and what its method needs: a buffer, a window of addresses, a
+//! pipe, a ring. It moves ranges of files, and the few bytes of framing between them in the same mode; both ends may use any
+//! method, since the same bytes are on the wire.
+//!
+//! A method says how bytes get from the file to the socket, a mode how a call waits for the socket. The setups refuse what makes
+//! no sense ([`SendSetup::check`], [`ReceiveSetup::check`]). What was asked for is not always what is achieved: [`IoCounts`].
+//!
+//! After an error the connection has lost its place and is of no more use, with one exception: where [`ReceivePath::receive`]
+//! failed because of the file, [`ReceivePath::moved`] says how many bytes have left the socket, and the rest can be discarded.
+
+mod method;
+mod range_cursor;
+mod receive;
+mod send;
+mod setup;
+mod socket_io;
+#[cfg(test)]
+mod tests;
+
+pub use method::{Mode, ReceiveMethod, SendMethod};
+pub use range_cursor::ByteObserver;
+pub use receive::ReceivePath;
+pub use send::SendPath;
+pub use setup::{ReceiveSetup, SendSetup};
+pub use socket_io::IoCounts;

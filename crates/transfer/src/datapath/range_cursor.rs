@@ -1,0 +1,89 @@
+//! How far one range of a file has been moved.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+
+use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows};
+
+/// Who wants to see the bytes that are moved, in order, after each call. The methods that show none do not call it.
+pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
+
+/// A range of a file on its way.
+pub(super) struct RangeCursor<'a, 'seen> {
+    pub file: &'a File,
+    /// Where the next byte is in the file.
+    pub offset: u64,
+    pub end: u64,
+    /// Bytes that have gone into the socket, or come out of it.
+    pub moved: u64,
+    observer: ByteObserver<'seen>,
+}
+
+impl<'a, 'seen> RangeCursor<'a, 'seen> {
+    pub fn new(file: &'a File, range: Range<u64>, seen: ByteObserver<'seen>) -> Self {
+        Self { file, offset: range.start, end: range.end.max(range.start), moved: 0, observer: seen }
+    }
+
+    /// Bytes that are still to be moved.
+    pub fn remaining(&self) -> u64 {
+        self.end - self.offset
+    }
+
+    /// The same, but at most so many.
+    pub fn remaining_up_to(&self, bytes: usize) -> usize {
+        usize::try_from(self.remaining()).unwrap_or(usize::MAX).min(bytes)
+    }
+
+    /// The next bytes, as many of these as are left.
+    pub fn next_part(&self, bytes: usize) -> FileSlice<'a> {
+        FileSlice { file: self.file, offset: self.offset, bytes: self.remaining_up_to(bytes) }
+    }
+
+    /// Whether more follows the next so many bytes.
+    pub fn more_follows(&self, bytes: usize) -> MoreFollows {
+        self.more_follows_at(self.offset + bytes as u64)
+    }
+
+    /// Whether more follows what ends at this place in the file.
+    pub fn more_follows_at(&self, place: u64) -> MoreFollows {
+        if place < self.end { MoreFollows::Yes } else { MoreFollows::No }
+    }
+
+    /// So many bytes have gone from the file into the socket.
+    pub fn mark_sent(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+        self.moved += bytes as u64;
+    }
+
+    /// So many bytes have come out of the socket.
+    pub fn mark_received(&mut self, bytes: usize) {
+        self.moved += bytes as u64;
+    }
+
+    /// So many bytes have gone into the file.
+    pub fn mark_written(&mut self, bytes: usize) {
+        self.offset += bytes as u64;
+    }
+
+    pub fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    pub fn observe(&mut self, bytes: &[u8]) {
+        if let Some(seen) = &mut self.observer {
+            seen(bytes);
+        }
+    }
+}
+
+/// EFAULT of errno(3) on Linux: what is mapped there is not to be had.
+pub(super) fn is_fault(error: &Error) -> bool {
+    const FAULT: i32 = 14;
+    error.raw_os_error() == Some(FAULT)
+}
+
+/// A call that moves at least one byte.
+pub(super) fn nonzero(moved: usize) -> Result<usize> {
+    if moved == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(moved) }
+}

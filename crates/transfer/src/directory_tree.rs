@@ -1,0 +1,459 @@
+//! The receiver's directories: the one that it serves, which is held open, and those that were offered below it.
+//!
+//! Each is found from the one above by its name alone, and no link is followed, whatever others do to the names meanwhile.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin_file::Error as FileError;
+use kelvin_file::temporary_files::{HIDDEN_PREFIXES, TemporaryFiles, descriptor_path, remove_left_over};
+use kelvin_sys::fs::flush_directory;
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+
+use crate::datapath::ReceiveSetup;
+use crate::file_name::FileName;
+use crate::message::{FileEntry, Mtime};
+use crate::rate_prediction;
+use crate::staging::Staging;
+use crate::{Error, Result};
+
+/// Directories that are held open at one time.
+const MAX_OPEN_DIRECTORIES: usize = 32;
+/// Most directories of a session, and most bytes of their names: they cost memory until its end.
+pub const MAX_DIRECTORIES: usize = 100_000;
+/// See [`MAX_DIRECTORIES`].
+pub const MAX_NAME_BYTES: usize = 8 << 20;
+/// Most components of a path: no path of 4096 bytes, by which a sender finds a directory, has more.
+const MAX_DEPTH: u16 = 2048;
+/// The beginning of the name of a file of which a part arrived.
+pub const PART_PREFIX: &str = ".kelvin-part-";
+/// How long a part is kept.
+pub const PART_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Permissions of a directory until all is in it: so that it is found to be unfinished when its transfer was interrupted. For a
+/// directory of its owner alone the sticky bit changes nothing, and hardly anybody sets it; no sender can ([`PERMISSION_BITS`]).
+const UNFINISHED_MODE: Mode = Mode::RWXU.union(Mode::SVTX);
+/// Permissions that are kept.
+pub(crate) const PERMISSION_BITS: u32 = 0o777;
+
+/// A directory that is held open.
+#[derive(Debug)]
+pub struct OpenDirectory {
+    /// The directory (O_PATH).
+    pub directory: Arc<File>,
+    /// Where files are made.
+    pub files: TemporaryFiles,
+    /// Whether parts of files were there when it was opened.
+    has_parts: bool,
+}
+
+impl OpenDirectory {
+    /// With nothing in it that the dead left.
+    fn new_swept(directory: File) -> Arc<Self> {
+        let parts = remove_left_over(&descriptor_path(&directory), PART_PREFIX.as_bytes(), PART_LIFETIME);
+        Self::new(directory, parts > 0)
+    }
+
+    fn new(directory: File, has_parts: bool) -> Arc<Self> {
+        let files = TemporaryFiles::in_swept_directory(&descriptor_path(&directory));
+        Arc::new(Self { directory: Arc::new(directory), files, has_parts })
+    }
+}
+
+/// The directory that a receiver serves.
+#[derive(Clone, Debug)]
+pub struct DestinationRoot {
+    held: Arc<OpenDirectory>,
+}
+
+impl DestinationRoot {
+    /// Opens it, makes sure that files can be made there, and removes what a killed receiver left behind.
+    ///
+    /// # Errors
+    /// A path that is no directory, or one that takes no files.
+    pub fn open(path: &Path) -> std::result::Result<Self, FileError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = rustix::fs::open(path, flags, Mode::empty());
+        let held = File::from(found.map_err(|error| FileError::call("open", path, error.into()))?);
+        if !held.metadata().is_ok_and(|found| found.is_dir()) {
+            return Err(FileError::call("receive into", path, ErrorKind::NotADirectory.into()));
+        }
+        let held = OpenDirectory::new_swept(held);
+        held.files.create(0o600).map_err(|error| FileError::call("make files in", path, error))?;
+        Ok(Self { held })
+    }
+}
+
+/// A directory that was offered.
+#[derive(Debug)]
+struct OfferedDirectory {
+    parent: u32,
+    name: FileName,
+    mode: u32,
+    modified: Mtime,
+    depth: u16,
+    found: ExistingDirectory,
+    /// Whether it gets the sender's permissions and time in the end.
+    is_to_be_set: bool,
+    /// Whether something in it got a name.
+    has_new_names: bool,
+    /// Whether nothing of the dead is in it: a large directory is listed once, however often it is opened.
+    is_swept: bool,
+}
+
+/// What was under the name of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExistingDirectory {
+    /// Nothing: it was made by this session.
+    Nothing,
+    /// A directory that a transfer made and did not finish.
+    Unfinished,
+    /// Another one, which is the user's.
+    Foreign,
+}
+
+/// The directories of a session.
+#[derive(Debug)]
+pub struct DirectoryTree {
+    root: DestinationRoot,
+    root_has_new_names: bool,
+    offered: Vec<OfferedDirectory>,
+    /// Bytes of their names.
+    names: usize,
+    open: VecDeque<(u32, Arc<OpenDirectory>)>,
+    staging: VecDeque<(u32, Arc<Staging>)>,
+    /// The directory whose path was asked for last, and that: most files follow one of the same directory.
+    last_path: RefCell<(u32, PathBuf)>,
+}
+
+impl DirectoryTree {
+    /// With none but the one that is served.
+    pub fn new(root: DestinationRoot) -> Self {
+        let (offered, open, staging) = (Vec::new(), VecDeque::new(), VecDeque::new());
+        Self { root, root_has_new_names: false, offered, names: 0, open, staging, last_path: RefCell::default() }
+    }
+
+    /// Adds a directory, and makes it unless it is there, or nothing is to be written.
+    ///
+    /// # Errors
+    /// Those of making it; something else under its name. What no sender offers: too many, or too deep.
+    pub fn add(&mut self, entry: &FileEntry, (is_dry, overwrite): (bool, bool)) -> Result<()> {
+        let depth = match entry.parent {
+            0 => 1,
+            parent => self.directory(parent)?.depth + 1,
+        };
+        self.names += entry.name.as_os_str().len();
+        // To refuse one of them alone would leave both ends with other numbers for those that follow.
+        if self.offered.len() >= MAX_DIRECTORIES || self.names > MAX_NAME_BYTES || depth > MAX_DEPTH {
+            return Err(Error::ProtocolViolation("it offers more directories than one transfer can have"));
+        }
+        let FileEntry { parent, mode, modified, .. } = *entry;
+        let name = entry.name.clone();
+        self.offered.push(OfferedDirectory {
+            parent,
+            name,
+            mode: mode & PERMISSION_BITS,
+            modified,
+            depth,
+            found: ExistingDirectory::Foreign,
+            is_to_be_set: false,
+            has_new_names: false,
+            is_swept: false,
+        });
+        if is_reserved_name(&entry.name) {
+            return Err(Error::ReservedName { path: self.path(entry) });
+        }
+        if is_dry {
+            return Ok(());
+        }
+        let found = self.make(entry)?;
+        let is_to_be_set = found != ExistingDirectory::Foreign || overwrite;
+        if let Some(last) = self.offered.last_mut() {
+            (last.found, last.is_to_be_set) = (found, is_to_be_set);
+        }
+        if !is_to_be_set {
+            return Ok(());
+        }
+        let number = self.offered.len() as u32;
+        let held = self.open_directory(number)?;
+        set_metadata(&held.directory, entry)
+            .map_err(|error| self.failed("keep owner and extended attributes of", number, error))
+    }
+
+    /// Makes a directory, and says what was there.
+    fn make(&mut self, entry: &FileEntry) -> Result<ExistingDirectory> {
+        let above = self.open_directory(entry.parent)?;
+        let made = rustix::fs::mkdirat(&*above.directory, entry.name.as_os_str(), UNFINISHED_MODE);
+        let number = self.offered.len() as u32;
+        match made {
+            Ok(()) => {
+                self.mark_new_name(entry.parent);
+                if let Some(new) = self.offered.last_mut() {
+                    new.is_swept = true;
+                }
+                self.open_directory(number).map(|_| ExistingDirectory::Nothing)
+            }
+            Err(rustix::io::Errno::EXIST) => {
+                let held = self.open_directory(number)?;
+                let found = is_unfinished(&held.directory, entry);
+                let found = found.map_err(|error| self.failed("query the directory", number, error))?;
+                Ok(if found { ExistingDirectory::Unfinished } else { ExistingDirectory::Foreign })
+            }
+            Err(error) => Err(FileError::call("make the directory", &self.path(entry), error.into()).into()),
+        }
+    }
+
+    /// A directory by its number.
+    ///
+    /// # Errors
+    /// One that was not offered, is no directory, or cannot be opened.
+    pub fn open_directory(&mut self, number: u32) -> Result<Arc<OpenDirectory>> {
+        if number == 0 {
+            return Ok(Arc::clone(&self.root.held));
+        }
+        if let Some((_, held)) = self.open.iter().find(|(open, _)| *open == number) {
+            return Ok(Arc::clone(held));
+        }
+        let directory = self.open_by_path(number)?;
+        let is_swept = self.directory_mut(number).is_none_or(|offered| std::mem::replace(&mut offered.is_swept, true));
+        let held = if is_swept { OpenDirectory::new(directory, false) } else { OpenDirectory::new_swept(directory) };
+        self.open.truncate(MAX_OPEN_DIRECTORIES - 1);
+        self.open.push_front((number, Arc::clone(&held)));
+        Ok(held)
+    }
+
+    /// Something in a directory gets a name: where names are to be flushed, this one's are.
+    pub fn mark_new_name(&mut self, number: u32) {
+        match self.directory_mut(number) {
+            Some(offered) => offered.has_new_names = true,
+            None => self.root_has_new_names = true,
+        }
+    }
+
+    /// Whether a directory was made by this session, so that nothing is in it that it did not bring.
+    pub fn is_new(&self, number: u32) -> bool {
+        self.directory(number).is_ok_and(|offered| offered.found == ExistingDirectory::Nothing)
+    }
+
+    /// Where the small files of a directory are made.
+    ///
+    /// # Errors
+    /// As for [`DirectoryTree::open_directory`].
+    pub fn staging(&mut self, number: u32) -> Result<Arc<Staging>> {
+        if let Some((_, staging)) = self.staging.iter().find(|(open, _)| *open == number) {
+            return Ok(Arc::clone(staging));
+        }
+        let made = Arc::new(Staging::for_directory(&self.open_directory(number)?));
+        self.staging.truncate(MAX_OPEN_DIRECTORIES - 1);
+        self.staging.push_front((number, Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// Opens a directory from the one that is served, name by name.
+    fn open_by_path(&self, number: u32) -> Result<File> {
+        let mut names = Vec::new();
+        let mut below = number;
+        while below != 0 {
+            let offered = self.directory(below)?;
+            names.push(&offered.name);
+            below = offered.parent;
+        }
+        let mut held: Option<File> = None;
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        for name in names.iter().rev() {
+            // It was refused, and something else may be there.
+            if is_reserved_name(name) {
+                return Err(Error::ReservedName { path: self.path_of(number) });
+            }
+            let above = held.as_ref().unwrap_or(&self.root.held.directory);
+            let opened = rustix::fs::openat(above, name.as_os_str(), flags, Mode::empty());
+            let failed =
+                |error: rustix::io::Errno| FileError::call("open the directory", &self.path_of(number), error.into());
+            held = Some(opened.map_err(failed)?.into());
+        }
+        held.ok_or(Error::ProtocolViolation(UNKNOWN))
+    }
+
+    fn directory(&self, number: u32) -> Result<&OfferedDirectory> {
+        self.offered.get((number as usize).wrapping_sub(1)).ok_or(Error::ProtocolViolation(UNKNOWN))
+    }
+
+    fn directory_mut(&mut self, number: u32) -> Option<&mut OfferedDirectory> {
+        self.offered.get_mut((number as usize).wrapping_sub(1))
+    }
+
+    /// Free bytes of the file system of the directory that is served, if known.
+    ///
+    /// # Errors
+    /// Those of statfs.
+    pub fn free_bytes(&self) -> Result<Option<u64>> {
+        let path = descriptor_path(&self.root.held.directory);
+        let found = kelvin_sys::fs::space(&path);
+        let room = found.map_err(|error| FileError::call("query the file system of", Path::new("."), error))?;
+        let free = if kelvin_sys::fs::effective_user() == 0 { room.free_bytes } else { room.available_bytes };
+        Ok((room.total_bytes > 0).then_some(free))
+    }
+
+    /// The path by which the directory that is served is reached.
+    pub fn root_path(&self) -> PathBuf {
+        descriptor_path(&self.root.held.directory)
+    }
+
+    /// What writing a file in it costs, in picoseconds a byte.
+    ///
+    /// # Errors
+    /// Those of writing one, which is removed.
+    pub fn cost_of_writing(&self) -> std::io::Result<u64> {
+        rate_prediction::writing_cost(self.root.held.files.create(0o600)?.as_file())
+    }
+
+    /// What receiving into a file in it by a method of its own costs, in picoseconds a byte, for what is verified or not.
+    ///
+    /// # Errors
+    /// Those of receiving into one, which is removed.
+    pub fn cost_of_receiving(&self, (setup, verify): (ReceiveSetup, bool)) -> std::io::Result<u64> {
+        rate_prediction::receive_method_cost(self.root.held.files.create(0o600)?.as_file(), setup, verify)
+    }
+
+    /// What making a small file in it costs beside its bytes, in nanoseconds. Nothing is left when it is known.
+    ///
+    /// # Errors
+    /// Those of making some, which are removed.
+    pub fn cost_of_making(&self) -> Result<u64> {
+        Staging::for_directory(&self.root.held).measure_cost()
+    }
+
+    /// Whether there are parts in the directory that is served.
+    pub fn has_parts(&self) -> bool {
+        self.root.held.has_parts
+    }
+
+    /// Where an entry is, from the directory that is served.
+    pub fn path(&self, entry: &FileEntry) -> PathBuf {
+        let mut last = self.last_path.borrow_mut();
+        // One that was not offered may be yet.
+        if last.0 != entry.parent || self.directory(entry.parent).is_err() {
+            *last = (entry.parent, self.path_of(entry.parent));
+        }
+        let (above, name) = (&last.1, entry.name.as_os_str());
+        let mut path = PathBuf::with_capacity(above.as_os_str().len() + 1 + name.len());
+        path.extend([above.as_os_str(), name]);
+        path
+    }
+
+    fn path_of(&self, mut number: u32) -> PathBuf {
+        let mut names = Vec::new();
+        while let Ok(offered) = self.directory(number) {
+            names.push(offered.name.as_os_str());
+            number = offered.parent;
+        }
+        names.iter().rev().collect()
+    }
+
+    /// Gives the directories their permissions and times, the deepest first, and flushes them if asked to: those that it sets, and those
+    /// in which something got a name, also where they were there before.
+    ///
+    /// # Errors
+    /// The first failure; the others are still done.
+    pub fn finish(&mut self, sync: bool) -> Result<()> {
+        self.staging.clear();
+        let mut failure = None;
+        for number in (1..=self.offered.len() as u32).rev() {
+            if let Err(error) = self.finish_one(number, sync) {
+                failure.get_or_insert(error);
+            }
+        }
+        if sync && self.root_has_new_names && failure.is_none() {
+            let flushed = reopen(&self.root.held.directory).and_then(|root| flush_directory(&root));
+            failure = flushed.err().map(|error| self.failed("flush", 0, error));
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn finish_one(&mut self, number: u32, sync: bool) -> Result<()> {
+        let &OfferedDirectory { is_to_be_set, has_new_names, mode, modified, .. } = self.directory(number)?;
+        let is_to_be_flushed = sync && (is_to_be_set || has_new_names);
+        if !is_to_be_set && !is_to_be_flushed {
+            return Ok(());
+        }
+        let held = self.open_directory(number)?;
+        // Opened first: its permissions may not let it be read.
+        let opened = is_to_be_flushed.then(|| reopen(&held.directory)).transpose();
+        let opened = opened.map_err(|error| self.failed("flush the directory", number, error))?;
+        if is_to_be_set {
+            let set = set_permissions(&held.directory, mode).and_then(|()| set_mtime(&held.directory, modified));
+            set.map_err(|error| self.failed("keep time and permissions of", number, error))?;
+        }
+        let flushed = opened.as_ref().map_or(Ok(()), flush_directory);
+        flushed.map_err(|error| self.failed("flush the directory", number, error))
+    }
+
+    fn failed(&self, doing: &str, number: u32, error: std::io::Error) -> Error {
+        FileError::call(doing, &self.path_of(number), error).into()
+    }
+}
+
+/// What a sender did wrong.
+const UNKNOWN: &str = "it names a directory that it did not offer";
+
+/// Gives a directory its owner and attributes, which no file that comes into it depends on.
+fn set_metadata(directory: &File, entry: &FileEntry) -> std::io::Result<()> {
+    let path = descriptor_path(directory);
+    if let Some((user, group)) = entry.owner {
+        std::os::unix::fs::chown(&path, Some(user), Some(group))?;
+    }
+    for attribute in &entry.attributes {
+        rustix::fs::setxattr(&path, attribute.full_name(), &attribute.value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+/// Whether a transfer made the directory of an entry, and did not finish it. Its owner may have been set already.
+fn is_unfinished(directory: &File, entry: &FileEntry) -> std::io::Result<bool> {
+    let found = directory.metadata()?;
+    // A group that is inherited has a bit of its own.
+    let mode = found.mode() & (Mode::SVTX.bits() | PERMISSION_BITS);
+    let owners = [Some(kelvin_sys::fs::effective_user()), entry.owner.map(|(user, _)| user)];
+    Ok(mode == UNFINISHED_MODE.bits() && owners.contains(&Some(found.uid())))
+}
+
+/// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
+fn reopen(directory: &File) -> std::io::Result<File> {
+    File::open(descriptor_path(directory))
+}
+
+fn set_permissions(directory: &File, mode: u32) -> std::io::Result<()> {
+    Ok(rustix::fs::chmod(descriptor_path(directory), Mode::from_raw_mode(mode))?)
+}
+
+fn set_mtime(directory: &File, modified: Mtime) -> std::io::Result<()> {
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, descriptor_path(directory), &utimens(modified), AtFlags::empty())?)
+}
+
+/// For utimensat: the time of modification, and the time of access as it is.
+pub(crate) fn utimens(modified: Mtime) -> Timestamps {
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = Timespec { tv_sec: modified.seconds, tv_nsec: modified.nanoseconds.into() };
+    Timestamps { last_access, last_modification }
+}
+
+/// Whether a name begins as those of what a receiver makes and has not finished: it removes what it finds under them.
+pub(crate) fn is_reserved_name(name: &FileName) -> bool {
+    let name = name.as_os_str().as_bytes();
+    name.starts_with(PART_PREFIX.as_bytes()) || HIDDEN_PREFIXES.iter().any(|own| name.starts_with(own.as_bytes()))
+}
+
+/// The name under which a part of a file arrives: the same whenever the same file is sent again.
+pub(crate) fn part_name(entry: &FileEntry, bytes: u64) -> String {
+    let mut identity = kelvin_wire::Hasher::new();
+    identity.update(entry.name.as_os_str().as_bytes()).update(&[0]).update(&bytes.to_le_bytes());
+    identity.update(&entry.modified.seconds.to_le_bytes()).update(&entry.modified.nanoseconds.to_le_bytes());
+    let hex = identity.finalize().to_hex();
+    format!("{PART_PREFIX}{}", &hex[..32])
+}

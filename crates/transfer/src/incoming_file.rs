@@ -1,0 +1,521 @@
+//! A file that is arriving: under another name until it is whole, or to where nothing is kept.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kelvin_file::Error as FileError;
+use kelvin_file::atomic_file::{AtomicFile, PinnedPath};
+use rustix::fs::{FallocateFlags, Gid, Uid, XattrFlags};
+
+use crate::blocks::{self, BLOCK_BYTES, BlockMap};
+use crate::directory_tree::{OpenDirectory, part_name, utimens};
+use crate::message::{Blake3Digest, EntryKind, FileEntry, FilePiece};
+use crate::secure_channel::PART_BYTES;
+use crate::summary::ByteCounts;
+use crate::{Error, Result};
+
+/// How much of a file may wait to be flushed where it shall be: so that no flush takes longer than the sender waits.
+const MAX_UNFLUSHED: u64 = 64 * BLOCK_BYTES;
+/// Bytes of a block in stat(2).
+const STAT_BLOCK: u64 = 512;
+/// Zeros are written where no hole can be made.
+const ZERO_BUFFER_BYTES: usize = 64 << 10;
+
+/// Where the bytes of a file go.
+#[derive(Debug)]
+enum Sink {
+    /// A file, which has its name in the end.
+    File(AtomicFile),
+    /// Standard output, in order.
+    Output(File),
+    /// Nowhere.
+    Nothing,
+}
+
+/// The files of a session that have their names, by device and inode: where others are replaced, none of these may be.
+#[derive(Clone, Debug, Default)]
+pub struct PlacedFiles(Arc<Mutex<HashSet<(u64, u64)>>>);
+
+impl PlacedFiles {
+    /// Whether a file is one of them.
+    pub fn contains(&self, identity: (u64, u64)) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&identity)
+    }
+
+    fn add(&self, identity: (u64, u64)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(identity);
+    }
+}
+
+/// A file that is arriving. Dropped before it is kept, it is removed.
+#[derive(Debug)]
+pub struct IncomingFile {
+    sink: Sink,
+    path: PathBuf,
+    /// Those that it must not replace, where it may replace any.
+    placed: Option<PlacedFiles>,
+    arrivals: Arc<Mutex<ArrivalState>>,
+    /// Whether a part is kept if the connection ends, and whether it had one at the beginning.
+    is_part: bool,
+    is_resumed: bool,
+    unflushed: u64,
+    reservation: SpaceReservation,
+    /// Its bytes so far.
+    pub amount: ByteCounts,
+}
+
+/// What has arrived of a file, over all streams.
+#[derive(Debug)]
+struct ArrivalState {
+    blocks: BlockMap,
+    /// Bytes that came over other streams than the first, and are not counted yet.
+    uncounted: u64,
+    /// Why a block of another stream was not written.
+    failed: Option<Error>,
+}
+
+impl ArrivalState {
+    fn new(bytes: Option<u64>) -> Result<Arc<Mutex<Self>>> {
+        let blocks = BlockMap::new(bytes)?;
+        Ok(Arc::new(Mutex::new(Self { blocks, uncounted: 0, failed: None })))
+    }
+}
+
+fn lock_arrivals(arrivals: &Mutex<ArrivalState>) -> MutexGuard<'_, ArrivalState> {
+    arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is arriving, for a stream that has joined its session.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedIncomingFile {
+    /// None where nothing is kept.
+    file: Option<Arc<File>>,
+    path: PathBuf,
+    arrivals: Arc<Mutex<ArrivalState>>,
+}
+
+impl SharedIncomingFile {
+    /// A whole block is to arrive.
+    ///
+    /// # Errors
+    /// That it must not.
+    pub(crate) fn claim(&self, piece: &FilePiece) -> Result<()> {
+        lock_arrivals(&self.arrivals).blocks.claim(piece)
+    }
+
+    /// Writes bytes of a claimed block.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        Ok(file.write_all_at(bytes, offset).map_err(|error| FileError::call("write", &self.path, error))?)
+    }
+
+    /// A claimed block is there; the file is let go before another thread may find it whole.
+    pub(crate) fn complete(self, piece: &FilePiece) {
+        drop(self.file);
+        let mut arrivals = lock_arrivals(&self.arrivals);
+        arrivals.blocks.complete_claim(piece);
+        arrivals.uncounted += u64::from(piece.bytes);
+    }
+
+    /// A claimed block will not be there.
+    pub(crate) fn fail(self, why: Error) {
+        lock_arrivals(&self.arrivals).failed.get_or_insert(why);
+    }
+}
+
+/// The room that a file has taken of what it was promised, summed over all files of a session while they arrive: it is no
+/// longer among what is free.
+#[derive(Debug, Default)]
+pub struct SpaceReservation {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+    promised: u64,
+}
+
+impl SpaceReservation {
+    /// None yet.
+    pub fn new(entry: &FileEntry, all: &Arc<AtomicU64>) -> Self {
+        Self { all: Arc::clone(all), bytes: 0, promised: entry_size(entry).1 }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        let more = bytes.min(self.promised - self.bytes);
+        self.bytes += more;
+        self.all.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SpaceReservation {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl IncomingFile {
+    /// Makes a file in a directory, where there is room.
+    ///
+    /// # Errors
+    /// A file there that may not be replaced, or anything else there; no room; a part that somebody else is writing.
+    pub fn create(held: &OpenDirectory, path: PathBuf, entry: &FileEntry, overwrite: bool) -> Result<Self> {
+        let place = Arc::new(PinnedPath::in_directory(&held.directory, path.clone()));
+        let (bytes, stored) = entry_size(entry);
+        let is_part = bytes.is_some_and(|bytes| bytes > BLOCK_BYTES);
+        let file = if is_part {
+            let left = part_name(entry, bytes.unwrap_or_default());
+            AtomicFile::resume(&place, OsStr::new(&left), overwrite)?
+        } else {
+            AtomicFile::create_among(&held.files, &place, overwrite)?
+        };
+        // Of a part that was mapped, more is missing than is behind its end.
+        let there = file.file().metadata().map_or((0, 0), |found| (found.len(), found.blocks() * STAT_BLOCK));
+        let (length, there) = if is_part { there } else { (0, 0) };
+        file.check_size(bytes.unwrap_or_default())?;
+        file.check_free_space(stored.saturating_sub(there.min(length)), true)?;
+        let arrivals = ArrivalState::new(bytes)?;
+        Ok(Self {
+            sink: Sink::File(file),
+            path,
+            placed: None,
+            arrivals,
+            is_part,
+            is_resumed: length > 0,
+            unflushed: 0,
+            reservation: SpaceReservation::default(),
+            amount: ByteCounts::default(),
+        })
+    }
+
+    /// Has a file go to standard output.
+    ///
+    /// # Errors
+    /// Those of duplicating a descriptor; a file of too many blocks.
+    pub fn to_output(output: &File, path: PathBuf, entry: &FileEntry) -> Result<Self> {
+        let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
+        Self::unnamed(Sink::Output(output), path, entry)
+    }
+
+    /// Has a file go nowhere.
+    ///
+    /// # Errors
+    /// A file of too many blocks.
+    pub fn to_nothing(path: PathBuf, entry: &FileEntry) -> Result<Self> {
+        Self::unnamed(Sink::Nothing, path, entry)
+    }
+
+    fn unnamed(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
+        let arrivals = ArrivalState::new(entry_size(entry).0)?;
+        let (taken, amount) = (SpaceReservation::default(), ByteCounts::default());
+        Ok(Self {
+            sink,
+            path,
+            placed: None,
+            arrivals,
+            is_part: false,
+            is_resumed: false,
+            unflushed: 0,
+            reservation: taken,
+            amount,
+        })
+    }
+
+    /// Has it replace none of these, and be one of them.
+    pub fn with_placed(self, placed: &PlacedFiles) -> Self {
+        Self { placed: Some(placed.clone()), ..self }
+    }
+
+    /// Has the room that it takes be counted.
+    pub fn with_reservation(self, taken: SpaceReservation) -> Self {
+        Self { reservation: taken, ..self }
+    }
+
+    /// Where it will be.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The part that arrived earlier, if there is one.
+    pub fn resumed_part(&self) -> Option<&File> {
+        match &self.sink {
+            Sink::File(file) if self.is_resumed => Some(file.file()),
+            _ => None,
+        }
+    }
+
+    /// These blocks of the part are right.
+    pub fn mark_blocks_present(&mut self, bits: &[u8]) {
+        self.amount.resumed += lock_arrivals(&self.arrivals).blocks.mark_present(bits);
+    }
+
+    /// The file for streams that have joined.
+    ///
+    /// # Errors
+    /// A file that must come in order.
+    pub(crate) fn shared(&self) -> Result<SharedIncomingFile> {
+        let file = match &self.sink {
+            Sink::File(file) => Some(file.shared_file()),
+            Sink::Nothing => None,
+            Sink::Output(_) => return Err(Error::ProtocolViolation("it splits a file that must come in order")),
+        };
+        Ok(SharedIncomingFile { file, path: self.path.clone(), arrivals: Arc::clone(&self.arrivals) })
+    }
+
+    /// Why a block of another stream was not written, if one was not.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        lock_arrivals(&self.arrivals).failed.take()
+    }
+
+    /// That a piece is in its turn.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub fn record_piece(&mut self, piece: &FilePiece) -> Result<()> {
+        let uncounted = {
+            let mut arrivals = lock_arrivals(&self.arrivals);
+            arrivals.blocks.record_piece(piece)?;
+            std::mem::take(&mut arrivals.uncounted)
+        };
+        self.add_arrived(uncounted);
+        Ok(())
+    }
+
+    /// Writes bytes of it.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn write(&mut self, bytes: &[u8], offset: u64) -> Result<()> {
+        let written = match &mut self.sink {
+            Sink::File(file) => file.file().write_all_at(bytes, offset),
+            Sink::Output(output) => output.write_all(bytes),
+            Sink::Nothing => Ok(()),
+        };
+        self.add_arrived(bytes.len() as u64);
+        Ok(written.map_err(|error| FileError::call("write", &self.path, error))?)
+    }
+
+    /// The file, to receive a piece into; if it is to be mapped, as long as it will be, or as the piece needs it.
+    ///
+    /// # Errors
+    /// Those of ftruncate.
+    pub(crate) fn file_for(&self, piece: &FilePiece, is_mapped: bool) -> Result<Option<&File>> {
+        let Sink::File(file) = &self.sink else { return Ok(None) };
+        let file = file.file();
+        let end = piece.offset + u64::from(piece.bytes);
+        let whole = lock_arrivals(&self.arrivals).blocks.bytes().unwrap_or(end);
+        let lengthen = || if file.metadata()?.len() < whole { file.set_len(whole) } else { Ok(()) };
+        let lengthened = if is_mapped { lengthen() } else { Ok(()) };
+        lengthened.map_err(|error| FileError::call("lengthen", &self.path, error))?;
+        Ok(Some(file))
+    }
+
+    /// The digest of a piece, as it can be read from the file.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub(crate) fn digest_from_disk(&self, piece: &FilePiece, buffer: &mut Vec<u8>) -> Result<Blake3Digest> {
+        let failed = |error| FileError::call("read", &self.path, error);
+        let Sink::File(file) = &self.sink else { return Err(Error::ProtocolViolation("a file that is none is read")) };
+        Ok(range_digest(file.file(), (piece.offset, piece.bytes.into()), buffer).map_err(failed)?)
+    }
+
+    /// Whether nothing of it is kept.
+    pub(crate) fn is_discarded(&self) -> bool {
+        matches!(self.sink, Sink::Nothing)
+    }
+
+    /// So many more bytes have arrived.
+    pub(crate) fn add_arrived(&mut self, bytes: u64) {
+        self.unflushed += bytes;
+        self.reservation.add(bytes);
+        self.amount.moved += bytes;
+    }
+
+    /// Makes a hole, or what reads like one.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub fn hole(&mut self, piece: &FilePiece) -> Result<()> {
+        let (offset, length) = (piece.offset, u64::from(piece.bytes));
+        let moved = self.amount.moved;
+        self.amount.holes += length;
+        match &self.sink {
+            Sink::Nothing => return Ok(()),
+            Sink::File(_) if !self.is_resumed => return Ok(()),
+            Sink::File(file) => {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                if rustix::fs::fallocate(file.file(), flags, offset, length).is_ok() {
+                    return Ok(());
+                }
+            }
+            Sink::Output(_) => {}
+        }
+        let zeros = [0; ZERO_BUFFER_BYTES];
+        let mut done = 0;
+        while done < length {
+            let part = (length - done).min(ZERO_BUFFER_BYTES as u64);
+            self.write(&zeros[..part as usize], offset + done)?;
+            done += part;
+        }
+        self.amount.moved = moved;
+        Ok(())
+    }
+
+    /// Flushes what was written since the last time, if that is much.
+    ///
+    /// # Errors
+    /// Those of flushing.
+    pub fn flush_if_due(&mut self) -> Result<()> {
+        if self.unflushed < MAX_UNFLUSHED {
+            return Ok(());
+        }
+        self.unflushed = 0;
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        Ok(file.file().sync_all().map_err(|error| FileError::call("flush", &self.path, error))?)
+    }
+
+    /// Flushes all of it.
+    ///
+    /// # Errors
+    /// Those of flushing.
+    pub fn flush(&mut self) -> Result<()> {
+        if let Sink::File(file) = &mut self.sink { Ok(file.flush()?) } else { Ok(()) }
+    }
+
+    /// Whether another file goes when it gets its name.
+    pub fn replaces_existing(&self) -> bool {
+        matches!(&self.sink, Sink::File(file) if file.will_replace())
+    }
+
+    /// Whether all of it is there.
+    pub fn is_whole(&self) -> bool {
+        lock_arrivals(&self.arrivals).blocks.is_whole()
+    }
+
+    /// Gives it its size: holes at its end have none.
+    ///
+    /// # Errors
+    /// Those of ftruncate.
+    pub fn set_length(&self, bytes: u64) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        let cut = || match file.file().metadata()?.len() {
+            length if length == bytes => Ok(()),
+            _ => file.file().set_len(bytes),
+        };
+        Ok(cut().map_err(|error| FileError::call("cut to its size", &self.path, error))?)
+    }
+
+    /// Gives it its owner, attributes and time.
+    ///
+    /// # Errors
+    /// Those of setting them.
+    pub fn set_metadata(&self, entry: &FileEntry) -> Result<()> {
+        let Sink::File(file) = &self.sink else { return Ok(()) };
+        set_metadata(file.file(), &|| self.path.clone(), entry)
+    }
+
+    /// Gives it its permissions, closes it, and gives it its name.
+    ///
+    /// # Errors
+    /// Those of closing and renaming; something that has come there meanwhile, or another file of this session. Then it is removed.
+    pub fn commit(self, entry: &FileEntry) -> Result<()> {
+        match self.sink {
+            Sink::File(mut file) => {
+                file.set_mode(entry.mode);
+                let Some(placed) = self.placed else { return Ok(file.commit()?) };
+                let identity = |of: &Metadata| (of.dev(), of.ino());
+                let own = file.file().metadata().map_err(|error| FileError::call("look at", &self.path, error))?;
+                if file.replaced_file()?.is_some_and(|going| placed.contains(identity(&going))) {
+                    return Err(Error::NameCollision { path: self.path });
+                }
+                file.commit()?;
+                placed.add(identity(&own));
+                Ok(())
+            }
+            Sink::Output(output) => {
+                Ok(kelvin_sys::fs::close(output).map_err(|error| FileError::call("close", &self.path, error))?)
+            }
+            Sink::Nothing => Ok(()),
+        }
+    }
+
+    /// The connection has ended: a part of a large file is left, to be gone on with; anything else is removed. Returns whether
+    /// it is left.
+    pub fn keep_part(self) -> bool {
+        let is_left = self.is_part && (self.is_resumed || lock_arrivals(&self.arrivals).blocks.has_any());
+        match self.sink {
+            Sink::File(file) if is_left => file.keep_partial(),
+            _ => {}
+        }
+        is_left
+    }
+}
+
+/// Gives a file its owner, attributes and time; an error says where it will be.
+///
+/// # Errors
+/// Those of setting them.
+pub(crate) fn set_metadata(file: &File, path: &dyn Fn() -> PathBuf, entry: &FileEntry) -> Result<()> {
+    let failed = |doing| move |error: rustix::io::Errno| FileError::call(doing, &path(), error.into());
+    if let Some((user, group)) = entry.owner {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        rustix::fs::fchown(file, user, group).map_err(failed("keep the owner of"))?;
+    }
+    for attribute in &entry.attributes {
+        let set = rustix::fs::fsetxattr(file, attribute.full_name(), &attribute.value, XattrFlags::empty());
+        set.map_err(failed("keep an extended attribute of"))?;
+    }
+    let modified = entry.modified.to_system_time().ok_or(rustix::io::Errno::INVAL);
+    let set = modified.and_then(|_| rustix::fs::futimens(file, &utimens(entry.modified)));
+    Ok(set.map_err(failed("keep the time of"))?)
+}
+
+/// The size of a file, if it is known, and the bytes that it takes.
+fn entry_size(entry: &FileEntry) -> (Option<u64>, u64) {
+    match entry.kind {
+        EntryKind::File { bytes, stored } => (Some(bytes), stored.min(bytes)),
+        _ => (None, 0),
+    }
+}
+
+/// The digests of the blocks of a part.
+pub fn block_digests(part: &File) -> impl Iterator<Item = std::io::Result<Blake3Digest>> + '_ {
+    let bytes = part.metadata().map_or(0, |found| found.len());
+    let mut buffer = Vec::new();
+    (0..blocks::block_count(bytes)).map(move |block| {
+        range_digest(part, (block * BLOCK_BYTES, (bytes - block * BLOCK_BYTES).min(BLOCK_BYTES)), &mut buffer)
+    })
+}
+
+/// The digest of so many bytes of a file from an offset on.
+pub(crate) fn range_digest(
+    file: &File,
+    (offset, bytes): (u64, u64),
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<Blake3Digest> {
+    if buffer.len() < PART_BYTES {
+        *buffer = vec![0; PART_BYTES];
+    }
+    let mut hasher = kelvin_wire::Hasher::new();
+    let mut done = 0;
+    while done < bytes {
+        let room = PART_BYTES.min((bytes - done) as usize);
+        match file.read_at(&mut buffer[..room], offset + done) {
+            Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                done += read as u64;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(*hasher.finalize().as_bytes())
+}

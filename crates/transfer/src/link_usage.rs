@@ -1,0 +1,292 @@
+//! What a sender's connection carried, against what it can: whether a link that both ends waited for was full, or idle.
+//!
+//! The rate of a link is taken from moments in which nothing but the link held the connection back: at the beginning and at the end
+//! of each, bytes waited to be sent, and neither a window nor a buffer was full for long in between. What the connection carried in
+//! both of two such moments in a row, the best of them, is what the link can: a connection that still starts carries more in the second.
+//! Where any other moment carried more, it can more than was seen.
+//!
+//! The kernel counts for how long a window or a buffer kept a connection from sending, and counts little where acknowledgements come one
+//! by one. But a window of W bytes lets W through in a round trip (Little's law): what a moment carried tells for how long it was full.
+//!
+//! A link that is full has a queue before it, which makes round trips longer than the shortest one. Where segments are lost and round trips
+//! stay short, losses hold the connection back, or something on the way that drops what is above a rate.
+
+use std::time::{Duration, Instant};
+
+use kelvin_sys::net::socket_queues;
+use serde::{Deserialize, Serialize};
+
+/// A moment takes at least so long, and so many round trips: what is acknowledged comes in bursts.
+const MIN_MOMENT: Duration = Duration::from_millis(100);
+const MIN_ROUND_TRIPS: u32 = 4;
+/// The share of a moment for which a window or a buffer may be full.
+const MAX_LIMITED_SHARE: f64 = 0.1;
+/// By which factor another moment may have carried more than those of the link: acknowledgements come in bursts.
+const MAX_EXCESS: f64 = 1.1;
+
+/// What the connections of a sender carried, over which its files went. Times are in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkUsage {
+    /// Bytes that were acknowledged.
+    pub bytes: u64,
+    /// For how long some were to be sent, or were not acknowledged.
+    pub busy: u64,
+    /// For how long the receiver's window was full, by the kernel's count or by what was carried.
+    pub by_window: u64,
+    /// For how long the send buffer was.
+    pub by_buffer: u64,
+    /// Bytes of the receiver's window, and in the send buffer, while each held the connection back for longest; 0 where that is not known.
+    pub window: u64,
+    /// See `window`.
+    pub buffer: u64,
+    /// Bytes a second in the best two moments in a row in which nothing but the link held them back; none where there were no such moments.
+    pub most: Option<u64>,
+    /// The shortest round trip; 0 where there was none.
+    pub round_trip: u64,
+    /// The mean of the smoothed round trip at the ends of moments of the link; 0 where there were none.
+    pub of_link: u64,
+    /// Segments with data that were sent, and those that were sent again.
+    pub segments: u64,
+    /// See `segments`.
+    pub retransmitted: u64,
+    /// How often the sender waited for an answer, and for how long.
+    pub answers: u64,
+    /// See `answers`.
+    pub waited: u64,
+}
+
+impl LinkUsage {
+    /// Whether it was the send buffer that held it back for longest, not the receiver's window.
+    pub(crate) fn is_buffer_limited(&self) -> bool {
+        self.by_buffer > self.by_window
+    }
+
+    /// Adds what another connection carried.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { bytes, busy, by_window, by_buffer, window, buffer, most, .. } = *other;
+        let Self { round_trip, of_link, segments, retransmitted, answers, waited, .. } = *other;
+        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
+        sum(&mut self.bytes, bytes);
+        sum(&mut self.busy, busy);
+        sum(&mut self.by_window, by_window);
+        sum(&mut self.by_buffer, by_buffer);
+        sum(&mut self.segments, segments);
+        sum(&mut self.retransmitted, retransmitted);
+        sum(&mut self.answers, answers);
+        sum(&mut self.waited, waited);
+        self.window = self.window.max(window);
+        self.buffer = self.buffer.max(buffer);
+        self.most = self.most.max(most);
+        // A queue that one of them met is one.
+        self.of_link = self.of_link.max(of_link);
+        self.round_trip = [self.round_trip, round_trip].into_iter().filter(|&trip| trip > 0).min().unwrap_or_default();
+    }
+}
+
+/// Watches a connection while something is sent over it.
+#[derive(Debug, Default)]
+pub(crate) struct LinkMeter {
+    begun: Option<(Instant, socket_queues::SendCounters)>,
+    best_rate: Option<u64>,
+    /// Bytes a second in the last moment if it was one of the link, and in the fastest one of whatever kind.
+    last_rate: Option<u64>,
+    fastest_rate: u64,
+    /// Smoothed round trips at the ends of moments of the link, added up, and how many.
+    link_round_trips: (u64, u64),
+    window: FullTime,
+    buffer: FullTime,
+}
+
+/// For how long a window or a buffer was full.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FullTime {
+    pub(crate) nanoseconds: u64,
+    /// Its bytes, at the end of the moment in which it was so for longest.
+    pub(crate) bytes: u64,
+    longest: u64,
+}
+
+/// A moment of a connection.
+#[derive(Clone, Copy, Debug)]
+struct LinkMoment {
+    nanoseconds: u64,
+    /// Bytes that were acknowledged, and the shortest round trip.
+    bytes: u64,
+    round_trip: u64,
+}
+
+impl FullTime {
+    /// Of one more moment, in which it kept the connection from sending for so long by the kernel's count, and at the end of which it had
+    /// so many bytes.
+    fn add_moment(&mut self, moment: LinkMoment, counted: u64, bytes: u32) {
+        if counted == 0 {
+            return;
+        }
+        let trips = moment.bytes as f64 / f64::from(bytes.max(1));
+        let filled = if bytes == 0 { 0 } else { (trips * moment.round_trip as f64) as u64 };
+        let full = counted.max(filled).min(moment.nanoseconds);
+        self.nanoseconds += full;
+        if full >= self.longest {
+            (self.longest, self.bytes) = (full, bytes.into());
+        }
+    }
+}
+
+impl LinkMeter {
+    /// When it is worth looking at the connection again.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.begun.is_none_or(|(begun, before)| {
+            let trips = Duration::from_nanos(before.min_round_trip).saturating_mul(MIN_ROUND_TRIPS);
+            now.duration_since(begun) >= MIN_MOMENT.max(trips)
+        })
+    }
+
+    /// What it carries from now on tells nothing of the link, until it is looked at again.
+    pub(crate) fn reset(&mut self) {
+        (self.begun, self.last_rate) = (None, None);
+    }
+
+    /// Looks at it.
+    pub(crate) fn sample(&mut self, now: Instant, known: socket_queues::SendCounters) {
+        if let Some((begun, before)) = self.begun.replace((now, known)) {
+            let time = now.duration_since(begun);
+            let bytes = known.bytes.saturating_sub(before.bytes);
+            let rate = (bytes as f64 / time.as_secs_f64().max(1e-9)) as u64;
+            let of_link = Some(rate).filter(|&rate| rate > 0 && is_link_limited(&before, &known, time));
+            if of_link.is_some() {
+                self.link_round_trips =
+                    (self.link_round_trips.0.saturating_add(known.round_trip), self.link_round_trips.1 + 1);
+            }
+            // None is less than any.
+            self.best_rate = self.best_rate.max(self.last_rate.min(of_link));
+            (self.last_rate, self.fastest_rate) = (of_link, self.fastest_rate.max(rate));
+            let nanoseconds = time.as_nanos() as u64;
+            let moment = LinkMoment { nanoseconds, bytes, round_trip: known.min_round_trip };
+            let more =
+                |of: fn(&socket_queues::LimitedTime) -> u64| of(&known.limited).saturating_sub(of(&before.limited));
+            self.window.add_moment(moment, more(|limited| limited.by_window), known.window);
+            self.buffer.add_moment(moment, more(|limited| limited.by_buffer), known.in_buffer);
+        }
+    }
+
+    /// Bytes a second in the best two moments in a row in which nothing but the link held the connection back, unless it carried more in
+    /// another one.
+    pub(crate) fn link_rate(&self) -> Option<u64> {
+        self.best_rate.filter(|&most| self.fastest_rate as f64 <= MAX_EXCESS * most as f64)
+    }
+
+    /// The mean of the smoothed round trip at the ends of moments of the link, in nanoseconds; 0 where there were none.
+    pub(crate) fn round_trip(&self) -> u64 {
+        self.link_round_trips.0 / self.link_round_trips.1.max(1)
+    }
+
+    /// For how long the receiver's window was full, and the send buffer.
+    pub(crate) fn full_times(&self) -> [FullTime; 2] {
+        [self.window, self.buffer]
+    }
+}
+
+/// Whether nothing but the link held back what was sent in a moment.
+fn is_link_limited(before: &socket_queues::SendCounters, after: &socket_queues::SendCounters, time: Duration) -> bool {
+    let held = |known: &socket_queues::SendCounters| known.limited.by_window.saturating_add(known.limited.by_buffer);
+    let held = held(after).saturating_sub(held(before)) as f64 / time.as_nanos().max(1) as f64;
+    before.not_sent > 0 && after.not_sent > 0 && held <= MAX_LIMITED_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn snapshot(bytes: u64, not_sent: u32, by_window: u64) -> socket_queues::SendCounters {
+        let limited = socket_queues::LimitedTime { by_window, by_buffer: by_window / 2 };
+        socket_queues::SendCounters { bytes, not_sent, limited, ..socket_queues::SendCounters::default() }
+    }
+
+    #[test]
+    fn only_unlimited_moments_show_link_rate() {
+        let tells = |before, after| is_link_limited(&before, &after, SECOND);
+        assert!(tells(snapshot(1000, 1, 0), snapshot(5000, 1, 60_000_000)));
+        // The sender had nothing to send; the receiver took nothing.
+        assert!(!tells(snapshot(1000, 0, 0), snapshot(5000, 1, 0)));
+        assert!(!tells(snapshot(1000, 1, 0), snapshot(5000, 0, 0)));
+        assert!(!tells(snapshot(1000, 1, 0), snapshot(5000, 1, 200_000_000)));
+    }
+
+    #[test]
+    fn best_two_consecutive_moments_count() {
+        let (begun, mut meter) = (Instant::now(), LinkMeter::default());
+        assert!(meter.is_due(begun));
+        let trip = socket_queues::SendCounters { min_round_trip: 50_000_000, ..snapshot(0, 9, 0) };
+        meter.sample(begun, trip);
+        assert!(!meter.is_due(begun + MIN_MOMENT) && meter.is_due(begun + 2 * MIN_MOMENT));
+        meter.sample(begun + SECOND, snapshot(100, 9, 0));
+        assert_eq!(meter.link_rate(), None, "it may still start");
+        meter.sample(begun + 2 * SECOND, snapshot(800, 9, 0));
+        meter.sample(begun + 3 * SECOND, snapshot(1480, 9, 0));
+        meter.sample(begun + 4 * SECOND, snapshot(1900, 9, 0));
+        assert_eq!(meter.link_rate(), Some(680));
+        // Others took a share of it meanwhile.
+        meter.reset();
+        assert!(meter.is_due(begun + 4 * SECOND));
+        meter.sample(begun + 5 * SECOND, snapshot(9000, 9, 0));
+        assert_eq!(meter.link_rate(), Some(680));
+    }
+
+    #[test]
+    fn faster_limited_moment_hides_link_rate() {
+        let (begun, mut meter) = (Instant::now(), LinkMeter::default());
+        let seen = [snapshot(0, 9, 0), snapshot(1000, 9, 0), snapshot(2000, 9, 0), snapshot(6000, 9, 300_000_000)];
+        (0..).zip(seen).for_each(|(second, known)| meter.sample(begun + second * SECOND, known));
+        assert_eq!(meter.link_rate(), None, "it started");
+    }
+
+    #[test]
+    fn window_full_time_follows_carried_bytes() {
+        let of = |by_window: u64, bytes: u64, window: u32| socket_queues::SendCounters {
+            window,
+            in_buffer: 2 * window,
+            min_round_trip: 100_000_000,
+            ..snapshot(bytes, 1, by_window)
+        };
+        let full = |seen: &[socket_queues::SendCounters]| {
+            let (begun, mut meter) = (Instant::now(), LinkMeter::default());
+            (0..).zip(seen).for_each(|(second, &known)| meter.sample(begun + second * SECOND, known));
+            meter.full_times().map(|full| (full.nanoseconds, full.bytes))
+        };
+        // Ten round trips a second: 80 bytes of a window of 10 are eight of them; of twice the buffer half as many. The kernel's count is
+        // the least, and no moment is full for longer than it lasts.
+        let seen = [of(0, 0, 10), of(100_000_000, 80, 10)];
+        assert_eq!(full(&seen), [(800_000_000, 10), (400_000_000, 20)]);
+        let seen = [of(0, 0, 10), of(900_000_000, 80, 10), of(1_000_000_000, 1000, 20)];
+        assert_eq!(full(&seen)[0], (1_900_000_000, 20));
+        // One that keeps nothing from being sent is not full; of one whose size is not known the count tells.
+        assert_eq!(full(&[of(5, 0, 10), of(5, 80, 10)]), [(0, 0); 2]);
+        assert_eq!(full(&[of(0, 0, 0), of(500, 80, 0)])[0], (500, 0));
+    }
+
+    #[test]
+    fn link_round_trips_are_from_moment_ends() {
+        let (begun, mut meter) = (Instant::now(), LinkMeter::default());
+        assert_eq!(meter.round_trip(), 0);
+        let of =
+            |bytes, not_sent, round_trip| socket_queues::SendCounters { round_trip, ..snapshot(bytes, not_sent, 0) };
+        let seen = [of(0, 9, 900), of(1000, 9, 10), of(2000, 9, 30), of(3000, 0, 7000)];
+        (0..).zip(seen).for_each(|(second, known)| meter.sample(begun + second * SECOND, known));
+        assert_eq!(meter.round_trip(), 20);
+    }
+
+    #[test]
+    fn usage_of_connections_is_summed() {
+        let one = LinkUsage { bytes: 5, busy: 7, most: Some(3), round_trip: 9, of_link: 12, ..LinkUsage::default() };
+        let one = LinkUsage { segments: 6, retransmitted: 1, answers: 1, waited: 4, ..one };
+        let mut all = LinkUsage::default();
+        all.add(&one);
+        all.add(&LinkUsage::default());
+        all.add(&LinkUsage { most: None, round_trip: 4, of_link: 11, ..one });
+        let sum = LinkUsage { bytes: 10, busy: 14, round_trip: 4, segments: 12, retransmitted: 2, ..one };
+        let sum = LinkUsage { answers: 2, waited: 8, ..sum };
+        assert_eq!(all, sum);
+    }
+}

@@ -1,0 +1,407 @@
+//! What becomes of what is offered: where it would go, and whether it may.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kelvin_file::Error as FileError;
+use kelvin_file::rename_noreplace::{self, PathAt};
+use rustix::fs::{AtFlags, FileType, Gid, Stat, Uid};
+
+use crate::blocks::BLOCK_BYTES;
+use crate::datapath::ReceiveSetup;
+use crate::directory_tree::{DestinationRoot, DirectoryTree, OpenDirectory, is_reserved_name, part_name, utimens};
+use crate::incoming_file::{IncomingFile, PlacedFiles, SpaceReservation};
+use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
+use crate::stage_times::StorageKind;
+use crate::staging::StagedFile;
+use crate::timestamp_probe::TimestampProbe;
+use crate::{Error, Result};
+
+/// Most bytes of a link's path (PATH_MAX of limits.h).
+const MAX_LINK_TARGET: usize = 4095;
+
+/// Where a receiver's files go.
+#[derive(Debug)]
+pub enum Destination {
+    /// Into a directory.
+    Directory(DestinationRoot),
+    /// One file, to standard output.
+    Output(File),
+    /// Nowhere: to measure what is before.
+    Nothing,
+}
+
+/// The same for one session.
+#[derive(Debug)]
+enum SessionDestination {
+    Directory(DirectoryTree),
+    /// And whether it has its file.
+    Output(File, bool),
+    Nothing,
+}
+
+/// Decides for one session.
+#[derive(Debug)]
+pub(crate) struct OfferPolicy {
+    destination: SessionDestination,
+    /// What file systems keep of times, where files may be there already.
+    timestamp_probe: TimestampProbe,
+    overwrite: bool,
+    /// Files that have their names, where others are replaced.
+    placed: PlacedFiles,
+    /// Bytes of room that were promised to none, where known, when it looked last.
+    free_bytes: Cell<Option<Option<u64>>>,
+    /// Bytes that were promised room, of files that did not arrive yet.
+    reserved_bytes: u64,
+    /// Those of them that are there already.
+    written_bytes: Arc<AtomicU64>,
+}
+
+impl OfferPolicy {
+    /// For a destination.
+    ///
+    /// # Errors
+    /// Those of duplicating a descriptor.
+    pub(crate) fn new(destination: &Destination, overwrite: bool) -> Result<Self> {
+        let place = match destination {
+            Destination::Directory(root) => SessionDestination::Directory(DirectoryTree::new(root.clone())),
+            Destination::Output(file) => {
+                let file = file.try_clone().map_err(|error| FileError::call("write", Path::new("-"), error))?;
+                SessionDestination::Output(file, false)
+            }
+            Destination::Nothing => SessionDestination::Nothing,
+        };
+        let times = TimestampProbe::default();
+        let placed = PlacedFiles::default();
+        Ok(Self {
+            destination: place,
+            timestamp_probe: times,
+            overwrite,
+            placed,
+            free_bytes: Cell::default(),
+            reserved_bytes: 0,
+            written_bytes: Arc::default(),
+        })
+    }
+
+    /// Whether the bytes of a file may come in any order.
+    pub(crate) fn accepts_any_order(&self) -> bool {
+        !matches!(self.destination, SessionDestination::Output(..))
+    }
+
+    /// That there is room for all, where all of it is to come.
+    ///
+    /// # Errors
+    /// That there is not.
+    pub(crate) fn check_total_space(&self, settings: &SessionSettings) -> Result<()> {
+        let (Some(bytes), SessionDestination::Directory(tree)) = (settings.bytes, &self.destination) else {
+            return Ok(());
+        };
+        // What is there already need not come, and is not known yet.
+        let is_all_new = !settings.update && !settings.dry_run && !tree.has_parts();
+        if !is_all_new {
+            return Ok(());
+        }
+        self.check_space(bytes)
+    }
+
+    /// Looks again how much room there is, before the next file is decided on.
+    pub(crate) fn refresh_space(&self) {
+        self.free_bytes.set(None);
+    }
+
+    /// That there is room for so many bytes beside those that were promised it; remembered until it looks again.
+    fn check_space(&self, bytes: u64) -> Result<()> {
+        let SessionDestination::Directory(tree) = &self.destination else { return Ok(()) };
+        let room = match self.free_bytes.get() {
+            Some(seen) => seen,
+            None => {
+                let promised = self.reserved_bytes.saturating_sub(self.written_bytes.load(Ordering::Relaxed));
+                tree.free_bytes()?.map(|room| room.saturating_sub(promised))
+            }
+        };
+        self.free_bytes.set(Some(room));
+        match room {
+            Some(room) if bytes > room => Err(Error::NoSpace { bytes, room }),
+            _ => Ok(()),
+        }
+    }
+
+    fn reserve(&mut self, bytes: u64) {
+        self.reserved_bytes = self.reserved_bytes.saturating_add(bytes);
+        let less = |room: Option<u64>| room.map(|room| room.saturating_sub(bytes));
+        self.free_bytes.set(self.free_bytes.get().map(less));
+    }
+
+    /// Decides on an entry; for a file of which a part is there, with the part, if one more may be held open.
+    ///
+    /// # Errors
+    /// Why it is refused; an entry that no honest sender offers.
+    pub(crate) fn decide(
+        &mut self,
+        entry: &FileEntry,
+        settings: &SessionSettings,
+        may_resume: bool,
+    ) -> Result<(EntryDecision, Option<IncomingFile>)> {
+        match (&mut self.destination, &entry.kind) {
+            (SessionDestination::Nothing, EntryKind::File { .. } | EntryKind::Stream) => {
+                Ok((EntryDecision::Wanted, None))
+            }
+            (SessionDestination::Nothing, _) => Ok((EntryDecision::Made, None)),
+            (SessionDestination::Output(_, has_file @ false), EntryKind::File { .. } | EntryKind::Stream) => {
+                *has_file = true;
+                Ok((EntryDecision::Wanted, None))
+            }
+            (SessionDestination::Output(..), _) => {
+                Err(Error::Refused("only one file goes to its standard output".into()))
+            }
+            (SessionDestination::Directory(tree), EntryKind::Directory) => {
+                tree.add(entry, (settings.dry_run, self.overwrite))?;
+                Ok((EntryDecision::Made, None))
+            }
+            (SessionDestination::Directory(tree), _) if is_reserved_name(&entry.name) => {
+                Err(Error::ReservedName { path: tree.path(entry) })
+            }
+            (SessionDestination::Directory(tree), EntryKind::Link { target }) => {
+                let made = if settings.dry_run { Ok(()) } else { make_link(tree, entry, target, self.overwrite) };
+                made.map(|()| (EntryDecision::Made, None))
+            }
+            (SessionDestination::Directory(_), _) => self.decide_file(entry, settings, may_resume),
+        }
+    }
+
+    fn decide_file(
+        &mut self,
+        entry: &FileEntry,
+        settings: &SessionSettings,
+        may_resume: bool,
+    ) -> Result<(EntryDecision, Option<IncomingFile>)> {
+        let SessionDestination::Directory(tree) = &mut self.destination else {
+            return Ok((EntryDecision::Wanted, None));
+        };
+        let held = match tree.open_directory(entry.parent) {
+            // A directory that is not there yet, and would have been made.
+            Err(Error::File(_)) if settings.dry_run => return Ok((EntryDecision::Wanted, None)),
+            held => held?,
+        };
+        // Where nothing is, nobody asks for the path.
+        let found = if tree.is_new(entry.parent) { None } else { stat_entry(&held, entry, &tree.path(entry))? };
+        if let Some(found) = found {
+            let (path, served) = (tree.path(entry), tree.open_directory(0)?);
+            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+                return Err(FileError::NotRegular { path, kind: kind_name(&found) }.into());
+            }
+            if self.placed.contains((found.st_dev, found.st_ino)) {
+                return Err(Error::NameCollision { path });
+            }
+            if settings.update
+                && is_unchanged(entry, &found, |modified| self.timestamp_probe.stored_time((&served, &held), modified))
+            {
+                return Ok((EntryDecision::Unchanged, None));
+            }
+            if !self.overwrite {
+                return Err(FileError::AlreadyExists { path }.into());
+            }
+        }
+        let EntryKind::File { bytes, stored } = entry.kind else { return Ok((EntryDecision::Wanted, None)) };
+        let has_part = bytes > BLOCK_BYTES
+            && rustix::fs::statat(&*held.directory, part_name(entry, bytes), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if settings.dry_run {
+            return Ok((if has_part { EntryDecision::Resumed } else { EntryDecision::Wanted }, None));
+        }
+        if has_part && may_resume {
+            let deposit = IncomingFile::create(&held, tree.path(entry), entry, self.overwrite)?;
+            let deposit = if self.overwrite { deposit.with_placed(&self.placed) } else { deposit };
+            tree.mark_new_name(entry.parent);
+            // A receiver that was killed before it wrote anything left an empty one, of which there is nothing to say.
+            let decision =
+                if deposit.resumed_part().is_some() { EntryDecision::Resumed } else { EntryDecision::Wanted };
+            return Ok((decision, Some(deposit)));
+        }
+        self.check_space(stored)?;
+        self.reserve(stored);
+        Ok((EntryDecision::Wanted, None))
+    }
+
+    /// Makes the file of an entry that is wanted.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn create_incoming(&mut self, entry: &FileEntry) -> Result<IncomingFile> {
+        let path = self.path(entry);
+        match &mut self.destination {
+            SessionDestination::Directory(tree) => {
+                let made = IncomingFile::create(&*tree.open_directory(entry.parent)?, path, entry, self.overwrite)?;
+                tree.mark_new_name(entry.parent);
+                let made = if self.overwrite { made.with_placed(&self.placed) } else { made };
+                Ok(made.with_reservation(SpaceReservation::new(entry, &self.written_bytes)))
+            }
+            SessionDestination::Output(output, _) => IncomingFile::to_output(output, path, entry),
+            SessionDestination::Nothing => IncomingFile::to_nothing(path, entry),
+        }
+    }
+
+    /// Makes a small file of an entry that is wanted.
+    ///
+    /// # Errors
+    /// Why it cannot be made.
+    pub(crate) fn write_small(&mut self, entry: &FileEntry, content: &[u8], sync: bool) -> Result<()> {
+        match &mut self.destination {
+            // What may be replaced is looked at closely first.
+            SessionDestination::Directory(tree) if !self.overwrite => {
+                let staging = tree.staging(entry.parent)?;
+                tree.mark_new_name(entry.parent);
+                staging.publish(&StagedFile { entry, content, path: &|| tree.path(entry), sync })
+            }
+            _ => {
+                let mut deposit = self.create_incoming(entry)?;
+                deposit.write(content, 0)?;
+                deposit.set_metadata(entry)?;
+                if sync {
+                    deposit.flush()?;
+                }
+                deposit.commit(entry)
+            }
+        }
+    }
+
+    /// A wanted file has come, or failed: what it takes, it has taken.
+    pub(crate) fn release(&mut self, entry: &FileEntry) {
+        if let EntryKind::File { stored, .. } = entry.kind {
+            self.reserved_bytes = self.reserved_bytes.saturating_sub(stored);
+        }
+    }
+
+    /// What lies under what arrives.
+    pub(crate) fn storage(&self) -> StorageKind {
+        match &self.destination {
+            SessionDestination::Directory(tree) => StorageKind::of_path(&tree.root_path()),
+            SessionDestination::Output(..) => StorageKind::Pipe,
+            SessionDestination::Nothing => StorageKind::Nothing,
+        }
+    }
+
+    /// What writing costs here, in picoseconds a byte, receiving included where that was by a method of its own, for what is verified or
+    /// not; and what a small file costs, in nanoseconds, if there were any.
+    ///
+    /// # Errors
+    /// Those of writing; files of which it is not known, since others are replaced.
+    pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> Result<(u64, u64)> {
+        let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
+        let failed = |error| FileError::call("write in", Path::new("."), error);
+        let file = by.map_or_else(|| tree.cost_of_writing(), |by| tree.cost_of_receiving(by)).map_err(failed)?;
+        let each = match small {
+            0 => 0,
+            _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),
+            _ => tree.cost_of_making()?,
+        };
+        Ok((file, each))
+    }
+
+    /// Where an entry goes, in words.
+    pub(crate) fn path(&self, entry: &FileEntry) -> PathBuf {
+        match &self.destination {
+            SessionDestination::Directory(tree) => tree.path(entry),
+            _ => PathBuf::from(entry.name.as_os_str()),
+        }
+    }
+
+    /// Finishes the directories.
+    ///
+    /// # Errors
+    /// Those of finishing them.
+    pub(crate) fn finish(&mut self, settings: &SessionSettings) -> Result<()> {
+        match &mut self.destination {
+            SessionDestination::Directory(tree) if !settings.dry_run => tree.finish(settings.sync),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What is under a name, if anything. A link is not followed.
+fn stat_entry(held: &OpenDirectory, entry: &FileEntry, path: &Path) -> Result<Option<Stat>> {
+    match rustix::fs::statat(&*held.directory, entry.name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(found)),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(FileError::call("find", path, error.into()).into()),
+    }
+}
+
+/// Whether a file is there already, by its size and its time, or what its file system keeps of that.
+fn is_unchanged(entry: &FileEntry, found: &Stat, kept: impl FnOnce(Mtime) -> std::io::Result<Mtime>) -> bool {
+    let EntryKind::File { bytes, .. } = entry.kind else { return false };
+    let there = Mtime { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 };
+    u64::try_from(found.st_size) == Ok(bytes)
+        && (there == entry.modified || kept(entry.modified).is_ok_and(|kept| kept == there))
+}
+
+fn kind_name(found: &Stat) -> &'static str {
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        FileType::BlockDevice => "a block device",
+        FileType::CharacterDevice => "a character device",
+        _ => "no regular file",
+    }
+}
+
+/// Makes a symbolic link, at once and whole, where nothing is, or a link that may be replaced.
+fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwrite: bool) -> Result<()> {
+    let path = tree.path(entry);
+    let held = tree.open_directory(entry.parent)?;
+    let directory = &*held.directory;
+    let failed = |error: rustix::io::Errno| FileError::call("make the link", &path, error.into());
+    if target.is_empty() || target.len() > MAX_LINK_TARGET || target.contains(&0) {
+        return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
+    }
+    if let Some(found) = stat_entry(&held, entry, &path)? {
+        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
+            return Err(FileError::NotRegular { path, kind: kind_name(&found) }.into());
+        }
+        let there = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
+        if there.as_bytes() == target {
+            return Ok(());
+        }
+        if !overwrite {
+            return Err(FileError::AlreadyExists { path }.into());
+        }
+    }
+    let other = part_name(entry, 0);
+    // One that a killed receiver left.
+    let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
+    rustix::fs::symlinkat(std::ffi::OsStr::from_bytes(target), directory, &other).map_err(failed)?;
+    let put = set_link_metadata(directory, &other, entry).and_then(|()| {
+        let (from, to) = (Path::new(&other), entry.name.as_os_str());
+        match overwrite {
+            true => rustix::fs::renameat(directory, from, directory, to),
+            false => rename_noreplace::rename_noreplace(
+                PathAt::in_directory(directory.as_fd(), from),
+                PathAt::in_directory(directory.as_fd(), to),
+            ),
+        }
+    });
+    put.map_err(|error| {
+        let _ = rustix::fs::unlinkat(directory, &other, AtFlags::empty());
+        failed(error)
+    })?;
+    tree.mark_new_name(entry.parent);
+    Ok(())
+}
+
+/// Gives a link its time and owner.
+fn set_link_metadata(directory: &File, name: &str, entry: &FileEntry) -> rustix::io::Result<()> {
+    rustix::fs::utimensat(directory, name, &utimens(entry.modified), AtFlags::SYMLINK_NOFOLLOW)?;
+    if let Some((user, group)) = entry.owner {
+        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+        rustix::fs::chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}

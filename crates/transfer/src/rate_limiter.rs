@@ -1,0 +1,74 @@
+//! A limit on the rate at which a sender sends.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often a limited sender sends something, at least: in parts of this time.
+const PART_SECONDS: f64 = 0.02;
+/// Least bytes at once, however low the limit.
+const MIN_BURST: u64 = 512;
+/// How much may be made up for at once after something else was slower than the limit.
+const MAX_CATCH_UP: Duration = Duration::from_millis(100);
+
+/// So many bytes a second at most, of all threads together and on average from the beginning; or as many as there can be.
+#[derive(Debug)]
+pub struct RateLimiter {
+    limit: Option<u64>,
+    /// When the next byte is due.
+    due: Mutex<Instant>,
+}
+
+impl RateLimiter {
+    /// Begins now.
+    pub fn new(limit: Option<u64>) -> Self {
+        Self { limit, due: Mutex::new(Instant::now()) }
+    }
+
+    /// Most bytes at once, if they are no more than these.
+    pub fn max_burst(&self, bytes: u64) -> u64 {
+        self.limit.map_or(bytes, |limit| bytes.min(((limit as f64 * PART_SECONDS) as u64).max(MIN_BURST)))
+    }
+
+    /// Waits until more may be sent after these.
+    pub fn wait_after(&self, bytes: u64) {
+        let now = Instant::now();
+        if let Some(left) = self.due_after(bytes, now).checked_duration_since(now) {
+            std::thread::sleep(left);
+        }
+    }
+
+    /// When more may be sent.
+    fn due_after(&self, bytes: u64, now: Instant) -> Instant {
+        let Some(limit) = self.limit else { return now };
+        let earliest = now.checked_sub(MAX_CATCH_UP).unwrap_or(now);
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        *due = (*due).max(earliest) + Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
+        *due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_time_by_rate() {
+        let pace = RateLimiter::new(Some(1000));
+        let begun = *pace.due.lock().unwrap();
+        assert_eq!(pace.due_after(500, begun) - begun, Duration::from_millis(500));
+        assert_eq!(pace.due_after(250, begun) - begun, Duration::from_millis(750));
+        // What was lost to something else is made up for only a little.
+        let later = begun + Duration::from_secs(10);
+        assert_eq!(pace.due_after(1000, later) - begun, Duration::from_millis(10_900));
+        let free = RateLimiter::new(None);
+        assert_eq!(free.due_after(1 << 40, later), later);
+    }
+
+    #[test]
+    fn low_limit_makes_small_bursts() {
+        assert_eq!(RateLimiter::new(None).max_burst(1 << 20), 1 << 20);
+        assert_eq!(RateLimiter::new(Some(1_000_000)).max_burst(1 << 20), 20_000);
+        assert_eq!(RateLimiter::new(Some(10)).max_burst(1 << 20), MIN_BURST);
+        assert_eq!(RateLimiter::new(Some(1_000_000)).max_burst(100), 100);
+    }
+}

@@ -1,0 +1,837 @@
+//! The encrypted channel after the handshake: messages, and the bytes of files that they announce.
+//!
+//! A message is a length of four bytes, the least significant first, and so many encrypted bytes. The bytes of files have no
+//! frame of their own: plain, they follow as they are, as many as a message announced; encrypted, in frames like those of
+//! messages. Noise numbers what it encrypts, so a frame that is changed, dropped, repeated or reordered is noticed; plain bytes
+//! are noticed by their digest, which goes encrypted.
+
+use std::io::{ErrorKind, IoSlice};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use kelvin_sys::net::socket_queues;
+use kelvin_sys::stop_signals;
+use kelvin_wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
+use kelvin_wire::deadline::TimedStream;
+use kelvin_wire::{Error as WireError, Hasher};
+use rustix::net::{RecvFlags, recv};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::link_usage::{LinkMeter, LinkUsage};
+use crate::message::{Blake3Digest, FilePiece};
+use crate::progress::{MinProgress, ProgressMeter, Shortfall};
+use crate::stage_times::{StageTimes, add_elapsed};
+use crate::{Error, Result};
+
+/// Most bytes of a file that are read or written at once: fewer calls than by pages, and several of them fit into a core's own
+/// cache.
+pub const PART_BYTES: usize = 64 << 10;
+/// Bytes of a file in an encrypted frame: so many that a part is made of whole ones.
+pub(crate) const FRAME_CONTENT_BYTES: usize = 32 << 10;
+/// Bytes of a frame's length.
+const LENGTH_BYTES: usize = 4;
+/// What was received and not looked at.
+const INPUT_BYTES: usize = 256 << 10;
+/// Bytes of files that come with a message are copied once more where they are plain: so with one come hardly more than it may have.
+const READ_AHEAD_BYTES: usize = 4 << 10;
+/// A read of bytes of a file waits for at most so many of them, and for no more than one if there are fewer than these.
+const MAX_LOW_WATER: usize = 64 << 10;
+const MIN_LOW_WATER: usize = 32 << 10;
+/// Bytes of a window in which waiting for so many does not have the sender wait.
+const WIDE_WINDOW: usize = 4 * MAX_LOW_WATER;
+/// How long an end looks for the next bytes before it sleeps: about what it costs the other end to wake it, where that means
+/// interrupting another processor.
+const SPIN_TIME: Duration = Duration::from_micros(60);
+/// After looking in vain, most waits without looking.
+const MAX_SKIPPED_SPINS: u32 = 64;
+/// How often an end that waits checks whether it is to stop.
+pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// What is done, and what is waited for.
+const POLL_STEP: &str = "look for an answer";
+pub(crate) const TAKE_STEP: &str = "take what was sent";
+pub(crate) const SEND_STEP: &str = "send anything";
+
+/// A connection of which can be seen whether something has come.
+pub trait TransferStream: TimedStream {
+    /// Whether as many bytes as are waited for have come, or the stream has ended, within this time.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool>;
+
+    /// From now on so many bytes are waited for; a read that waits is sure to return with them only if it is one.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()>;
+
+    /// Reads what has come, and does not wait where a connection can tell.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn read_available(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.read(buffer)
+    }
+
+    /// Most bytes that may come before any is read.
+    ///
+    /// # Errors
+    /// A failed call.
+    fn receive_window(&self) -> std::io::Result<usize>;
+
+    /// Drops at most so many bytes of what has come, which are not to be seen, as [`Self::read_available`] reads them.
+    ///
+    /// # Errors
+    /// Those of reading.
+    fn skip_available(&mut self, bytes: usize, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let room = bytes.min(buffer.len());
+        self.read_available(&mut buffer[..room])
+    }
+
+    /// Another descriptor of its socket, if it is one by which files can be sent.
+    ///
+    /// # Errors
+    /// Those of making one.
+    fn try_clone_socket(&self) -> std::io::Result<Option<TcpStream>> {
+        Ok(None)
+    }
+
+    /// What the kernel says that it has carried; nothing where none does.
+    fn send_counters(&self) -> Option<socket_queues::SendCounters> {
+        None
+    }
+}
+
+impl TransferStream for TcpStream {
+    fn is_readable(&self, within: Duration) -> std::io::Result<bool> {
+        kelvin_sys::poll::wait_input(self.as_fd(), within)
+    }
+
+    fn set_low_water(&mut self, bytes: usize) -> std::io::Result<()> {
+        kelvin_sys::net::set_receive_low_water(self, bytes as u32)
+    }
+
+    fn receive_window(&self) -> std::io::Result<usize> {
+        Ok(kelvin_sys::net::tcp_info(self)?.receive_window as usize)
+    }
+
+    fn read_available(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        Ok(recv(self, buffer, RecvFlags::DONTWAIT)?.0)
+    }
+
+    fn skip_available(&mut self, bytes: usize, _: &mut [u8]) -> std::io::Result<usize> {
+        kelvin_sys::net::drop_received(self, bytes)
+    }
+
+    fn try_clone_socket(&self) -> std::io::Result<Option<TcpStream>> {
+        self.try_clone().map(Some)
+    }
+
+    fn send_counters(&self) -> Option<socket_queues::SendCounters> {
+        socket_queues::send_counters(self).ok()
+    }
+}
+
+/// One end.
+pub struct SecureChannel<S = TcpStream> {
+    stream: S,
+    sealer: Sealer,
+    opener: Opener,
+    /// Whether the bytes of files go plain.
+    plain: bool,
+    /// Frames that are to be sent.
+    output: Vec<u8>,
+    /// What came and was not looked at.
+    input: InputBuffer,
+    /// Decrypted bytes that were not looked at.
+    content: InputBuffer,
+    /// How many bytes are waited for.
+    low_water: usize,
+    /// Whether the window was found to be wide.
+    has_wide_window: bool,
+    spin_policy: SpinPolicy,
+    /// What has come, and what was taken, while this end waited for that.
+    incoming: ProgressMeter,
+    outgoing: ProgressMeter,
+    /// Whether each wait for a message or for bytes of a file has its own time.
+    resets_wait: bool,
+    /// How long this end was at its stages.
+    pub times: StageTimes,
+    /// Waits that a tick ended although all that was waited for had come: the kernel had not woken this end.
+    missed_wakeups: u32,
+    link_meter: LinkMeter,
+    /// How often a message was waited for, and for how many nanoseconds.
+    responses_awaited: u64,
+    response_wait: u64,
+}
+
+impl<S: TransferStream> SecureChannel<S> {
+    /// Over a connection, after the handshake.
+    ///
+    /// # Errors
+    /// Those of setting a time to wait.
+    pub fn new(mut stream: S, (sealer, opener): (Sealer, Opener)) -> Result<Self> {
+        stream.set_io_timeout(STOP_POLL_INTERVAL).map_err(WireError::call("set the time to wait"))?;
+        let (output, times) = (Vec::new(), StageTimes::default());
+        let (input, content) = (InputBuffer::new(INPUT_BYTES), InputBuffer::new(MAX_SEALED_BYTES));
+        let looking = SpinPolicy::new();
+        Ok(Self {
+            stream,
+            sealer,
+            opener,
+            plain: false,
+            output,
+            input,
+            content,
+            low_water: 1,
+            has_wide_window: false,
+            spin_policy: looking,
+            incoming: ProgressMeter::default(),
+            outgoing: ProgressMeter::default(),
+            resets_wait: true,
+            times,
+            missed_wakeups: 0,
+            link_meter: LinkMeter::default(),
+            responses_awaited: 0,
+            response_wait: 0,
+        })
+    }
+
+    /// From now on the other side must move so much whenever this end waits for it, and not only within a message or the bytes of a
+    /// piece: those may be one byte each.
+    pub(crate) fn set_min_progress(&mut self, least: MinProgress) {
+        (self.incoming, self.outgoing) = (ProgressMeter::new(least), ProgressMeter::new(least));
+        self.resets_wait = false;
+    }
+
+    /// What has come while this end waited, as other calls for the same connection go on measuring it.
+    pub(crate) fn incoming(&mut self) -> &mut ProgressMeter {
+        &mut self.incoming
+    }
+
+    /// Goes on from there with the progress of another connection in the place of its own.
+    fn take_progress(&mut self, other: &mut Self) {
+        (self.incoming, self.outgoing) = (std::mem::take(&mut other.incoming), std::mem::take(&mut other.outgoing));
+        self.resets_wait = other.resets_wait;
+    }
+
+    /// The other side may be silent before the next message however long it was before.
+    pub(crate) fn reset_wait(&mut self) {
+        self.incoming.restart();
+    }
+
+    /// Waits that a tick ended although all that was waited for had come: none, unless a reader sleeps beside what it reads.
+    pub fn missed_wakeups(&self) -> u32 {
+        self.missed_wakeups
+    }
+
+    /// Looks at what the connection carries, where some is being sent, now and then: alone, or beside other streams, which take a share of
+    /// what the link can.
+    pub(crate) fn sample_link(&mut self, is_alone: bool) {
+        if !is_alone {
+            return self.link_meter.reset();
+        }
+        let now = Instant::now();
+        if self.link_meter.is_due(now)
+            && let Some(known) = self.stream.send_counters()
+        {
+            self.link_meter.sample(now, known);
+        }
+    }
+
+    /// What the connection has carried from this end, where the kernel says.
+    pub(crate) fn link_usage(&self) -> Option<LinkUsage> {
+        let known = self.stream.send_counters()?;
+        let [window, buffer] = self.link_meter.full_times();
+        Some(LinkUsage {
+            bytes: known.bytes,
+            busy: known.busy,
+            by_window: known.limited.by_window.max(window.nanoseconds),
+            by_buffer: known.limited.by_buffer.max(buffer.nanoseconds),
+            window: window.bytes,
+            buffer: buffer.bytes,
+            most: self.link_meter.link_rate(),
+            round_trip: known.min_round_trip,
+            of_link: self.link_meter.round_trip(),
+            segments: known.segments.into(),
+            retransmitted: known.retransmitted.into(),
+            answers: self.responses_awaited,
+            waited: self.response_wait,
+        })
+    }
+
+    /// From now on the bytes of files go plain, or not.
+    pub fn set_plain(&mut self, plain: bool) {
+        self.plain = plain;
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// Another side that is gone or does not read.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<()> {
+        self.queue(message)?;
+        self.flush()
+    }
+
+    /// Adds a message to what is sent next.
+    ///
+    /// # Errors
+    /// A message that is too long, which is a mistake of this program.
+    pub fn queue(&mut self, message: &impl Serialize) -> Result<()> {
+        let text =
+            postcard::to_stdvec(message).map_err(|_| Error::ProtocolViolation("a message that cannot be written"))?;
+        self.seal(&text)
+    }
+
+    /// Tells the other side why the connection ends, as far as it takes that at once.
+    pub(crate) fn try_send_last(&mut self, message: &impl Serialize) {
+        if self.queue(message).is_ok() {
+            // It may be gone, or have taken nothing for long.
+            let _ = self.stream.write(&self.output);
+            self.output.clear();
+        }
+    }
+
+    /// Sends what was queued.
+    ///
+    /// # Errors
+    /// Another side that is gone or does not read.
+    pub fn flush(&mut self) -> Result<()> {
+        self.write_queued_with(&[])
+    }
+
+    /// Another descriptor of its socket, if it is one by which files can be sent.
+    ///
+    /// # Errors
+    /// Those of making one.
+    pub fn socket(&self) -> std::io::Result<Option<TcpStream>> {
+        self.stream.try_clone_socket()
+    }
+
+    /// Sends what was queued, and bytes of files.
+    ///
+    /// # Errors
+    /// Another side that is gone or does not read.
+    pub fn send_data(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.plain {
+            return self.write_queued_with(bytes);
+        }
+        let begun = Instant::now();
+        bytes.chunks(FRAME_CONTENT_BYTES).try_for_each(|chunk| self.seal(chunk))?;
+        self.times.cipher += begun.elapsed().as_nanos() as u64;
+        self.flush()
+    }
+
+    /// Sends what was queued and more bytes; what comes meanwhile is kept, so that no two ends wait for each other to read.
+    fn write_queued_with(&mut self, more: &[u8]) -> Result<()> {
+        let output = std::mem::take(&mut self.output);
+        let begun = Instant::now();
+        let written = self.write_all(&output, more);
+        self.times.connection += begun.elapsed().as_nanos() as u64;
+        self.output = output;
+        self.output.clear();
+        written
+    }
+
+    fn write_all(&mut self, mut head: &[u8], mut more: &[u8]) -> Result<()> {
+        if self.resets_wait {
+            self.outgoing.restart();
+        }
+        let mut begun = Instant::now();
+        while !head.is_empty() || !more.is_empty() {
+            let written = self.stream.write_vectored(&[IoSlice::new(head), IoSlice::new(more)]);
+            let now = Instant::now();
+            let waited = now - std::mem::replace(&mut begun, now);
+            let short = |shortfall: Shortfall| shortfall.to_error(TAKE_STEP);
+            self.outgoing.record(waited, *written.as_ref().unwrap_or(&0)).map_err(short)?;
+            match written {
+                Ok(0) => return Err(WireError::Closed.into()),
+                Ok(count) => {
+                    let of_head = count.min(head.len());
+                    (head, more) = (&head[of_head..], &more[count - of_head..]);
+                }
+                Err(error) => {
+                    pass_interrupted(error, TAKE_STEP)?;
+                    self.fill_input()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a message.
+    ///
+    /// # Errors
+    /// Another side that is gone, silent, or breaks the protocol.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let before = self.times.connection;
+        let length = self.wait_for_frame()?;
+        let waited = self.times.connection - before;
+        self.responses_awaited += u64::from(waited > 0);
+        self.response_wait += waited;
+        self.parse_message(length)
+    }
+
+    /// A message, if one has come.
+    ///
+    /// # Errors
+    /// Another side that is gone, or breaks the protocol.
+    pub fn try_receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+        self.fill_input()?;
+        match self.next_frame_length()? {
+            Some(length) if self.input.len() >= LENGTH_BYTES + length => self.parse_message(length).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether some of what comes next has come already.
+    ///
+    /// # Errors
+    /// A failed call.
+    pub(crate) fn is_input_available(&self) -> Result<bool> {
+        let is_readable = || self.stream.is_readable(Duration::ZERO).map_err(WireError::call(POLL_STEP));
+        Ok(self.input.len() > 0 || is_readable()?)
+    }
+
+    /// Fills the first bytes of a buffer with those of files, which a message announced. Encrypted ones come without a copy where
+    /// there is room for a tag behind them.
+    ///
+    /// # Errors
+    /// Another side that is gone, silent, or breaks the protocol.
+    pub fn receive_data(&mut self, buffer: &mut [u8], bytes: usize) -> Result<()> {
+        let mut filled = 0;
+        self.begin_wait();
+        while filled < bytes {
+            // What has come need not come again, encrypted or not.
+            self.set_expected((bytes - filled).saturating_sub(self.input.len() + self.content.len()))?;
+            let (room, wanted) = (&mut buffer[filled..], bytes - filled);
+            filled += match self.plain {
+                true => self.receive_plain(&mut room[..wanted])?,
+                false => self.receive_sealed(room, wanted)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Receives the bytes of a piece part by part, and writes them until that fails; says their digest, and whether all were written.
+    ///
+    /// # Errors
+    /// As [`SecureChannel::receive_data`].
+    pub fn receive_content(
+        &mut self,
+        (piece, verify): (&FilePiece, bool),
+        buffer: &mut [u8],
+        mut write: impl FnMut(&[u8], u64) -> Result<()>,
+    ) -> Result<(Blake3Digest, Result<()>)> {
+        let (mut done, mut written, mut hasher) = (0, Ok(()), Hasher::new());
+        while done < piece.bytes {
+            let bytes = PART_BYTES.min((piece.bytes - done) as usize);
+            self.receive_data(buffer, bytes)?;
+            let part = &buffer[..bytes];
+            if verify {
+                add_elapsed(&mut self.times.verify, || hasher.update(part));
+            }
+            if written.is_ok() {
+                written = self.times.time_file(|| write(part, piece.offset + u64::from(done)));
+            }
+            done += bytes as u32;
+        }
+        Ok((*hasher.finalize().as_bytes(), written))
+    }
+
+    /// Has this end wait for all of so many bytes, if they are many: to be woken for each segment costs the sender more than to send
+    /// it, where that means waking another processor.
+    ///
+    /// A read that waits for many first takes what has come, and is then woken only when as many come again: at the end of what is
+    /// sent, that is never. So it is polled for many, and then read without waiting.
+    ///
+    /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
+    /// widens a window that is read in less than a round trip, lets it be for ever.
+    fn set_expected(&mut self, bytes: usize) -> Result<()> {
+        let failed = || WireError::call("set up the connection");
+        let mut least = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
+        if least > 1 && !self.has_wide_window {
+            self.has_wide_window = self.stream.receive_window().map_err(failed())? >= WIDE_WINDOW;
+            least = if self.has_wide_window { least } else { 1 };
+        }
+        if self.low_water != least {
+            self.low_water = least;
+            self.stream.set_low_water(least).map_err(failed())?;
+        }
+        Ok(())
+    }
+
+    /// What came already, or what comes next.
+    fn receive_plain(&mut self, room: &mut [u8]) -> Result<usize> {
+        if self.input.len() > 0 {
+            let came = self.input.take(room.len());
+            room[..came.len()].copy_from_slice(came);
+            return Ok(came.len());
+        }
+        self.wait_and_read(|channel, reading| reading.read_into(&mut channel.stream, room))
+    }
+
+    /// Waits until something can be done with the bytes that come next; as many as it says.
+    fn wait_and_read(&mut self, mut take: impl FnMut(&mut Self, ReadMode) -> std::io::Result<usize>) -> Result<usize> {
+        let mut begun = Instant::now();
+        loop {
+            let (reading, is_late) = self.wait()?;
+            let taken = take(self, reading);
+            let now = Instant::now();
+            let waited = now - std::mem::replace(&mut begun, now);
+            self.times.connection += waited.as_nanos() as u64;
+            let short = |shortfall: Shortfall| shortfall.to_error(SEND_STEP);
+            self.incoming.record(waited, *taken.as_ref().unwrap_or(&0)).map_err(short)?;
+            match taken {
+                Ok(0) => return Err(WireError::Closed.into()),
+                Ok(count) => {
+                    self.missed_wakeups += u32::from(is_late && count >= self.low_water);
+                    return Ok(count);
+                }
+                Err(error) => pass_interrupted(error, SEND_STEP)?,
+            }
+        }
+    }
+
+    /// This end begins to wait for a message, or for bytes of a file.
+    fn begin_wait(&mut self) {
+        if self.resets_wait {
+            self.incoming.restart();
+        }
+    }
+
+    /// Waits until as many bytes have come as are expected, a tick at most, if they are more than a read can wait for; how they are
+    /// to be read then, and whether the tick was over first.
+    fn wait(&mut self) -> Result<(ReadMode, bool)> {
+        let has_come = self.spin()?;
+        if self.low_water == 1 {
+            return Ok((ReadMode::Blocking, false));
+        }
+        let has_come = has_come || self.stream.is_readable(STOP_POLL_INTERVAL).map_err(WireError::call(POLL_STEP))?;
+        Ok((ReadMode::Available, !has_come))
+    }
+
+    /// What has come of the next plain bytes; those behind them may be received past this channel.
+    ///
+    /// # Errors
+    /// Those of setting up the connection.
+    pub(crate) fn available(&mut self, most: usize) -> Result<&[u8]> {
+        self.set_expected(1)?;
+        Ok(self.input.take(most))
+    }
+
+    /// Drops bytes of files, which a message announced and nobody looks at: plain ones without a copy, where a connection can.
+    ///
+    /// # Errors
+    /// As [`SecureChannel::receive_data`].
+    pub(crate) fn skip_data(&mut self, mut bytes: usize, buffer: &mut [u8]) -> Result<()> {
+        self.begin_wait();
+        while bytes > 0 {
+            bytes -= if self.plain {
+                self.set_expected(bytes.saturating_sub(self.input.len()))?;
+                match self.input.take(bytes).len() {
+                    0 => self.wait_and_read(|channel, reading| match reading {
+                        ReadMode::Available => channel.stream.skip_available(bytes, buffer),
+                        ReadMode::Blocking => {
+                            let room = bytes.min(buffer.len());
+                            channel.stream.read(&mut buffer[..room])
+                        }
+                    })?,
+                    came => came,
+                }
+            } else {
+                let part = bytes.min(PART_BYTES);
+                self.receive_data(buffer, part)?;
+                part
+            };
+        }
+        Ok(())
+    }
+
+    fn receive_sealed(&mut self, room: &mut [u8], wanted: usize) -> Result<usize> {
+        if self.content.len() == 0 {
+            let length = self.receive_frame()?;
+            if length <= room.len() && length.saturating_sub(TAG_BYTES) <= wanted {
+                let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
+                let opener = &mut self.opener;
+                let opened = add_elapsed(&mut self.times.cipher, || opener.open(sealed, room))?;
+                return if opened == 0 { Err(Error::ProtocolViolation(NO_BYTES)) } else { Ok(opened) };
+            }
+            self.decrypt(length)?;
+        }
+        let came = self.content.take(wanted);
+        room[..came.len()].copy_from_slice(came);
+        if came.is_empty() { Err(Error::ProtocolViolation(NO_BYTES)) } else { Ok(came.len()) }
+    }
+
+    /// Waits for a whole frame, and returns the length of its content.
+    fn wait_for_frame(&mut self) -> Result<usize> {
+        self.set_expected(1)?;
+        self.begin_wait();
+        self.receive_frame()
+    }
+
+    fn receive_frame(&mut self) -> Result<usize> {
+        if self.content.len() > 0 {
+            return Err(Error::ProtocolViolation("it sent more bytes of a file than it had announced"));
+        }
+        self.wait_for(LENGTH_BYTES)?;
+        let length = self.next_frame_length()?.unwrap_or_default();
+        self.wait_for(LENGTH_BYTES + length)?;
+        Ok(length)
+    }
+
+    /// The length of the next frame, if so much has come.
+    fn next_frame_length(&self) -> Result<Option<usize>> {
+        let Some(head) = self.input.bytes().first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        match u32::from_le_bytes(*head) as usize {
+            claimed if claimed > MAX_SEALED_BYTES => {
+                Err(WireError::FrameTooLong { claimed, most: MAX_SEALED_BYTES }.into())
+            }
+            length => Ok(Some(length)),
+        }
+    }
+
+    fn parse_message<T: DeserializeOwned>(&mut self, length: usize) -> Result<T> {
+        self.decrypt(length)?;
+        let text = self.content.take(MAX_SEALED_BYTES);
+        let read = postcard::take_from_bytes(text);
+        let (message, rest) = read.map_err(|error| Error::Wire(WireError::malformed(error)))?;
+        if rest.is_empty() { Ok(message) } else { Err(Error::ProtocolViolation("a message that is too long")) }
+    }
+
+    /// Decrypts the next frame, which is there.
+    fn decrypt(&mut self, length: usize) -> Result<()> {
+        let sealed = &self.input.take(LENGTH_BYTES + length)[LENGTH_BYTES..];
+        let (opener, content) = (&mut self.opener, &mut self.content);
+        let open = || content.fill(|room| opener.open(sealed, room));
+        Ok(add_elapsed(&mut self.times.cipher, open).map(drop)?)
+    }
+
+    /// Waits until so many bytes are there that were not looked at.
+    fn wait_for(&mut self, bytes: usize) -> Result<()> {
+        while self.input.len() < bytes {
+            self.wait_and_read(|channel, reading| channel.read_some(bytes, reading))?;
+        }
+        Ok(())
+    }
+
+    /// Reads what has come, if anything has, and if there is room for it.
+    fn fill_input(&mut self) -> Result<()> {
+        let failed = WireError::call(POLL_STEP);
+        if self.input.len() < INPUT_BYTES / 2 && self.stream.is_readable(Duration::ZERO).map_err(failed)? {
+            match self.read_some(INPUT_BYTES, ReadMode::Available) {
+                Ok(0) => return Err(WireError::Closed.into()),
+                Ok(_) => {}
+                Err(error) => pass_interrupted(error, SEND_STEP)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for a moment whether what is waited for has come, where that is likely, before a call that would sleep.
+    fn spin(&mut self) -> Result<bool> {
+        if !self.spin_policy.is_due() {
+            return Ok(false);
+        }
+        let begun = Instant::now();
+        loop {
+            if self.stream.is_readable(Duration::ZERO).map_err(WireError::call(POLL_STEP))? {
+                self.spin_policy.on_success();
+                return Ok(true);
+            }
+            if begun.elapsed() > SPIN_TIME {
+                self.spin_policy.on_failure();
+                return Ok(false);
+            }
+            // Whoever else wants this processor has it, the other end maybe.
+            std::thread::yield_now();
+        }
+    }
+
+    /// Reads what has come: of plain bytes not many more than are waited for.
+    fn read_some(&mut self, wanted: usize, reading: ReadMode) -> std::io::Result<usize> {
+        let most = if self.plain { wanted.saturating_sub(self.input.len()).max(READ_AHEAD_BYTES) } else { INPUT_BYTES };
+        let stream = &mut self.stream;
+        self.input.fill(|room| {
+            let most = most.min(room.len());
+            reading.read_into(stream, &mut room[..most])
+        })
+    }
+
+    /// Adds an encrypted frame to those to be sent.
+    fn seal(&mut self, content: &[u8]) -> Result<()> {
+        self.output.extend_from_slice(&((content.len() + TAG_BYTES) as u32).to_le_bytes());
+        Ok(self.sealer.seal(content, &mut self.output)?)
+    }
+}
+
+/// Which bytes a read takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadMode {
+    /// Those that come next: it waits for one.
+    Blocking,
+    /// Those that have come: it does not wait.
+    Available,
+}
+
+impl ReadMode {
+    fn read_into(self, stream: &mut impl TransferStream, room: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Blocking => stream.read(room),
+            Self::Available => stream.read_available(room),
+        }
+    }
+}
+
+/// The connection of the file that is being moved, if it has one of its own.
+pub(crate) struct FileConnection<S> {
+    channel: Option<SecureChannel<S>>,
+    /// What those that have ended carried.
+    carried: LinkUsage,
+}
+
+impl<S: TransferStream> FileConnection<S> {
+    /// It has none.
+    pub(crate) fn new() -> Self {
+        Self { channel: None, carried: LinkUsage::default() }
+    }
+
+    /// What all connections carried, this first one of the session included; nothing where the kernel does not say.
+    pub(crate) fn link_usage(&self, first: &SecureChannel<S>) -> Option<LinkUsage> {
+        let mut all = first.link_usage()?;
+        all.add(&self.carried);
+        Some(all)
+    }
+
+    /// That over which the file goes: its own, else the first one of the session.
+    pub(crate) fn channel_or<'c>(&'c mut self, first: &'c mut SecureChannel<S>) -> &'c mut SecureChannel<S> {
+        self.channel.as_mut().unwrap_or(first)
+    }
+
+    /// From now on files go over this one.
+    pub(crate) fn open(&mut self, mut own: SecureChannel<S>, first: &mut SecureChannel<S>) {
+        own.take_progress(first);
+        self.channel = Some(own);
+    }
+
+    /// They go over the first one again, which takes over what was measured.
+    pub(crate) fn close(&mut self, first: &mut SecureChannel<S>) -> Option<SecureChannel<S>> {
+        let mut own = self.channel.take()?;
+        first.take_progress(&mut own);
+        first.times.add(&own.times);
+        self.carried.add(&own.link_usage().unwrap_or_default());
+        Some(own)
+    }
+}
+
+/// An encrypted frame without content where bytes of a file were announced.
+const NO_BYTES: &str = "it sent fewer bytes of a file than it had announced";
+
+/// Whether it is worth looking for bytes before sleeping: not where they take long to come, and not on one processor, which the
+/// other end may need to send them.
+struct SpinPolicy {
+    is_enabled: bool,
+    /// Waits that pass without looking, and how many passed.
+    to_skip: u32,
+    skipped: u32,
+}
+
+impl SpinPolicy {
+    fn new() -> Self {
+        Self {
+            is_enabled: std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1),
+            to_skip: 0,
+            skipped: 0,
+        }
+    }
+
+    fn is_due(&mut self) -> bool {
+        let is_due = self.is_enabled && self.skipped >= self.to_skip;
+        self.skipped = if is_due { 0 } else { self.skipped + 1 };
+        is_due
+    }
+
+    fn on_success(&mut self) {
+        self.to_skip = 0;
+    }
+
+    fn on_failure(&mut self) {
+        self.to_skip = (2 * self.to_skip).clamp(1, MAX_SKIPPED_SPINS);
+    }
+}
+
+/// A buffer whose bytes come at its end and are taken at its beginning.
+struct InputBuffer {
+    buffer: Box<[u8]>,
+    first: usize,
+    end: usize,
+}
+
+impl InputBuffer {
+    fn new(bytes: usize) -> Self {
+        Self { buffer: vec![0; bytes].into(), first: 0, end: 0 }
+    }
+
+    /// Bytes that were not taken.
+    fn len(&self) -> usize {
+        self.end - self.first
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.first..self.end]
+    }
+
+    /// Takes at most so many bytes.
+    fn take(&mut self, most: usize) -> &[u8] {
+        let first = self.first;
+        self.first += self.len().min(most);
+        &self.buffer[first..self.first]
+    }
+
+    /// Adds what `read` writes into the room that there is.
+    fn fill<E>(
+        &mut self,
+        read: impl FnOnce(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<usize, E> {
+        self.buffer.copy_within(self.first..self.end, 0);
+        (self.first, self.end) = (0, self.len());
+        let count = read(&mut self.buffer[self.end..])?;
+        self.end += count;
+        Ok(count)
+    }
+}
+
+/// Passes over a call that was interrupted or had to wait, unless this process is asked to stop.
+fn pass_interrupted(error: std::io::Error, doing: &'static str) -> Result<()> {
+    if let Some(signal) = stop_signals::stop_signal() {
+        return Err(Error::Interrupted(signal));
+    }
+    match error.kind() {
+        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(()),
+        _ => Err(WireError::call(doing)(error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_spins_back_off() {
+        let mut looking = SpinPolicy { is_enabled: true, to_skip: 0, skipped: 0 };
+        let mut waits_until_due = || {
+            let waits = (1..).find(|_| looking.is_due());
+            looking.on_failure();
+            waits
+        };
+        let all: Vec<u32> = std::iter::from_fn(&mut waits_until_due).take(9).collect();
+        assert_eq!(all, [1, 2, 3, 5, 9, 17, 33, 65, 65]);
+        looking.on_success();
+        assert!(looking.is_due() && looking.is_due());
+        assert!(!SpinPolicy { is_enabled: false, to_skip: 0, skipped: 0 }.is_due());
+    }
+}

@@ -1,0 +1,366 @@
+//! A file whose blocks are sent over several streams.
+//!
+//! All streams take blocks of it from one place, the first one too, and the last block is left to the first one: when it goes,
+//! the receiver has said of all others that it has them. Between two pieces of its own the first one has others begin and stop.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Teller, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use super::extra_streams::JoinedSendStream;
+use super::stream_tuner::{StreamTuner, TunerAction, TunerInput};
+use super::{SendSession, WantedFile};
+use crate::Result;
+use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
+use crate::message::{EntryNumber, FilePiece, SenderMessage};
+use crate::rate_limiter::RateLimiter;
+use crate::secure_channel::TransferStream;
+use crate::source::SourceEntry;
+use kelvin_sys::thread_spawn::ThreadBuilder;
+
+/// How often the first stream says something while it waits for the others, so that the receiver does not take it for gone, and
+/// looks whether it is to stop.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(100);
+/// What the first stream sends at once while its number is chosen, at least; and where several methods are tried, which are told apart
+/// by pieces of this length.
+const MIN_FIRST_STREAM_BYTES: u64 = 64 << 10;
+const MIN_TIMED_PIECE_BYTES: u64 = 1 << 20;
+
+/// A file whose blocks are sent over several streams, and which of them are next.
+pub(super) struct BlockQueue<'a> {
+    pub(super) source: &'a SourceEntry,
+    pub(super) file: &'a File,
+    number: EntryNumber,
+    valid_blocks: &'a [u8],
+    next: Mutex<NextBlock>,
+    /// The last block, which is not among them.
+    last: u64,
+    pub(super) limiter: &'a RateLimiter,
+    pub(super) verify: bool,
+}
+
+/// The first block that may be next, and how many there are.
+struct NextBlock {
+    block: u64,
+    left: u64,
+}
+
+impl BlockQueue<'_> {
+    fn lock(&self) -> MutexGuard<'_, NextBlock> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next block.
+    pub(super) fn next_block(&self) -> Option<FilePiece> {
+        let mut next = self.lock();
+        let block = (next.block..self.last).find(|block| !is_bit_set(self.valid_blocks, *block))?;
+        *next = NextBlock { block: block + 1, left: next.left.saturating_sub(1) };
+        Some(FilePiece { file: self.number, offset: block * BLOCK_BYTES, bytes: BLOCK_BYTES as u32, is_last: false })
+    }
+
+    /// Bytes that are left to be taken.
+    fn remaining_bytes(&self) -> u64 {
+        self.lock().left * BLOCK_BYTES
+    }
+
+    /// No more of it is to be sent.
+    pub(super) fn clear(&self) {
+        *self.lock() = NextBlock { block: self.last, left: 0 };
+    }
+}
+
+/// What a stream that carries blocks is told, and what it tells.
+pub(super) struct StreamHandle {
+    is_to_stop: Arc<AtomicBool>,
+    /// Nobody hears of it any more when it ends.
+    progress: Teller<u64>,
+}
+
+impl StreamHandle {
+    /// Whether it is to send one more block.
+    pub(super) fn should_continue(&self) -> bool {
+        !self.is_to_stop.load(Ordering::Relaxed)
+    }
+
+    /// A block of so many bytes has gone.
+    pub(super) fn report_sent(&self, bytes: u32) {
+        // Whoever would hear of it may have given up.
+        let _ = self.progress.send(bytes.into());
+    }
+}
+
+/// A stream that carries blocks.
+struct RunningStream<'scope> {
+    is_to_stop: Arc<AtomicBool>,
+    thread: ScopedJoinHandle<'scope, (JoinedSendStream, Result<()>)>,
+}
+
+impl RunningStream<'_> {
+    fn end(self) -> (JoinedSendStream, Result<()>) {
+        self.thread.join().unwrap_or_else(|why| std::panic::resume_unwind(why))
+    }
+}
+
+/// The streams that carry blocks of a file beside the first one.
+struct ParallelStreams<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    split: &'env BlockQueue<'env>,
+    progress: Option<Teller<u64>>,
+    running: Vec<RunningStream<'scope>>,
+    /// Those that were told to stop.
+    stopping: Vec<RunningStream<'scope>>,
+    ended: Vec<Result<()>>,
+    /// Since when these are at work, and no others but those that are stopping.
+    since: Instant,
+    /// Whether the receiver knows that others carry blocks of it.
+    is_announced: bool,
+}
+
+impl<'scope, 'env> ParallelStreams<'scope, 'env> {
+    fn new(scope: &'scope Scope<'scope, 'env>, split: &'env BlockQueue<'env>, told: Teller<u64>) -> Self {
+        let (running, stopping, ended) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            scope,
+            split,
+            progress: Some(told),
+            running,
+            stopping,
+            ended,
+            since: Instant::now(),
+            is_announced: false,
+        }
+    }
+
+    fn in_use(&self) -> u32 {
+        1 + self.running.len() as u32
+    }
+
+    /// For how long those that are in use have been at work, and no others.
+    fn stable_for(&self) -> Duration {
+        if self.stopping.is_empty() { self.since.elapsed() } else { Duration::ZERO }
+    }
+
+    fn start(&mut self, mut joined: JoinedSendStream) -> std::io::Result<()> {
+        let Some(told) = self.progress.clone() else { return Ok(()) };
+        let (is_to_stop, split) = (Arc::new(AtomicBool::new(false)), self.split);
+        let leg = StreamHandle { is_to_stop: Arc::clone(&is_to_stop), progress: told };
+        let work = move || {
+            let sent = joined.send(split, &leg);
+            (joined, sent)
+        };
+        let thread = ThreadBuilder::named("stream").start_in(self.scope, work)?;
+        self.running.push(RunningStream { is_to_stop, thread });
+        self.since = Instant::now();
+        Ok(())
+    }
+
+    /// Has all but so many stop after their blocks.
+    fn reduce_to(&mut self, most: usize) {
+        let rest = self.running.split_off(most.min(self.running.len()));
+        rest.iter().for_each(|one| one.is_to_stop.store(true, Ordering::Relaxed));
+        self.stopping.extend(rest);
+    }
+
+    /// Those of them that have stopped.
+    fn take_stopped(&mut self) -> Vec<JoinedSendStream> {
+        let all = std::mem::take(&mut self.stopping).into_iter();
+        let (ended, stopping): (Vec<_>, Vec<_>) = all.partition(|one| one.thread.is_finished());
+        self.stopping = stopping;
+        if !ended.is_empty() {
+            self.since = Instant::now();
+        }
+        self.collect(ended)
+    }
+
+    /// All of them, when they have ended.
+    fn join_all(mut self) -> (Vec<JoinedSendStream>, Vec<Result<()>>) {
+        let all: Vec<_> = self.running.drain(..).chain(self.stopping.drain(..)).collect();
+        let joined = self.collect(all);
+        (joined, self.ended)
+    }
+
+    fn collect(&mut self, ended: Vec<RunningStream<'_>>) -> Vec<JoinedSendStream> {
+        let (joined, ended): (Vec<_>, Vec<_>) = ended.into_iter().map(RunningStream::end).unzip();
+        self.ended.extend(ended);
+        joined
+    }
+}
+
+impl<S: TransferStream> SendSession<'_, S> {
+    /// Whether there is one stream, and will be.
+    fn is_alone(&self) -> bool {
+        self.extra_streams.idle.is_empty() && self.tuner.as_ref().is_none_or(|choosing| choosing.max_useful() == 1)
+    }
+
+    /// Sends all blocks of a file but the last one over all streams, if there are several streams and blocks; returns the first
+    /// block that was not sent, or nothing if the file is not wanted any more.
+    pub(super) fn send_parallel(
+        &mut self,
+        source: &SourceEntry,
+        wanted: &WantedFile,
+        file: &File,
+    ) -> Result<Option<u64>> {
+        let is_missing = |block: &u64| !is_bit_set(&wanted.valid_blocks, *block);
+        let last = (0..blocks::block_count(source.bytes())).rfind(is_missing).unwrap_or_default();
+        // Where the holes are is said in order.
+        if self.is_alone() || source.has_holes || (0..last).find(is_missing).is_none() {
+            return Ok(Some(0));
+        }
+        let (number, pace) = (wanted.number as EntryNumber, self.limiter.clone());
+        let (kept, verify) = (&wanted.valid_blocks, self.options.settings.verify);
+        let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
+        let split = BlockQueue { source, file, number, valid_blocks: kept, next, last, limiter: &pace, verify };
+        Ok(self.send_queue(&split)?.then_some(last))
+    }
+
+    /// Sends the blocks of a split file; says whether it is still wanted.
+    fn send_queue(&mut self, split: &BlockQueue<'_>) -> Result<bool> {
+        let (told, news) = channel();
+        std::thread::scope(|scope| {
+            let mut team = ParallelStreams::new(scope, split, told);
+            let own = self.send_own_share(&mut team, &news);
+            split.clear();
+            let (joined, ended) = team.join_all();
+            self.has_parallel_streams = false;
+            self.extra_streams.idle.extend(joined);
+            self.tuner.as_mut().map(StreamTuner::end_file);
+            ended.into_iter().fold(own, merge_results)
+        })
+    }
+
+    /// Sends blocks over the first stream while there are any, and waits until the others have none.
+    fn send_own_share(&mut self, team: &mut ParallelStreams<'_, '_>, news: &Receiver<u64>) -> Result<bool> {
+        if self.tuner.is_none() {
+            self.set_stream_count(team, 1 + self.extra_streams.idle.len())?;
+        }
+        while let Some(block) = team.split.next_block() {
+            if !self.send_own_block(team, block, news)? {
+                return Ok(false);
+            }
+        }
+        self.channel.flush()?;
+        team.progress = None;
+        let split = team.split;
+        loop {
+            match news.recv_timeout(KEEPALIVE_INTERVAL) {
+                Ok(bytes) => self.count_sent(split, bytes),
+                Err(RecvTimeoutError::Disconnected) => return Ok(true),
+                Err(RecvTimeoutError::Timeout) if self.is_still_wanted(split.number as usize)? => {
+                    self.channel.send(&SenderMessage::Digests(Vec::new()))?;
+                }
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+            }
+        }
+    }
+
+    /// Sends a block, and looks after the others; says whether the file is still wanted.
+    fn send_own_block(
+        &mut self,
+        team: &mut ParallelStreams<'_, '_>,
+        block: FilePiece,
+        news: &Receiver<u64>,
+    ) -> Result<bool> {
+        let split = team.split;
+        let mut done = 0;
+        while done < block.bytes {
+            self.apply_tuning(team)?;
+            let bytes = self.bytes_at_once().min((block.bytes - done).into()) as u32;
+            self.send_piece(
+                split.source,
+                split.file,
+                FilePiece { offset: block.offset + u64::from(done), bytes, ..block },
+            )?;
+            done += bytes;
+            news.try_iter().for_each(|bytes| self.count_sent(split, bytes));
+            if !self.is_still_wanted(split.number as usize)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// How much the first stream sends before others may have to begin or stop.
+    fn bytes_at_once(&self) -> u64 {
+        let least = if self.options.settings.plain { MIN_TIMED_PIECE_BYTES } else { MIN_FIRST_STREAM_BYTES };
+        let most = self.tuner.as_ref().and_then(StreamTuner::bytes_at_once);
+        most.map_or(BLOCK_BYTES, |most| most.clamp(least, BLOCK_BYTES))
+    }
+
+    /// Has as many streams at work as are to be now, where that is chosen.
+    fn apply_tuning(&mut self, team: &mut ParallelStreams<'_, '_>) -> Result<()> {
+        self.extra_streams.idle.extend(team.take_stopped());
+        self.has_parallel_streams = team.in_use() > 1 || !team.stopping.is_empty();
+        let Some(choosing) = &mut self.tuner else { return Ok(()) };
+        let (in_use, settled) = (team.in_use(), team.stable_for());
+        let now = TunerInput {
+            at: Instant::now(),
+            in_use,
+            stable_for: settled,
+            settled_bytes: self.settled_bytes,
+            left: team.split.remaining_bytes(),
+        };
+        match choosing.next_action(&now) {
+            TunerAction::QueryJoin => self.channel.send(&SenderMessage::QueryJoin),
+            TunerAction::QueryArrived => self.channel.send(&SenderMessage::QueryArrived),
+            TunerAction::UseStreams(streams) => self.set_stream_count(team, streams as usize),
+            TunerAction::Nothing if choosing.max_useful() == in_use => {
+                // They were no faster.
+                self.extra_streams.idle.clear();
+                Ok(())
+            }
+            TunerAction::Nothing => Ok(()),
+        }
+    }
+
+    /// Has so many streams at work, the first one included, as soon as there are so many.
+    fn set_stream_count(&mut self, team: &mut ParallelStreams<'_, '_>, streams: usize) -> Result<()> {
+        team.reduce_to(streams - 1);
+        let (has_failed, more) = (self.extra_streams.take_new(), streams - 1 - team.running.len());
+        let missing = more.saturating_sub(self.extra_streams.idle.len());
+        // Those that are stopping come back.
+        if missing > 0 && team.stopping.is_empty() && (has_failed || !self.open_extra_streams(missing)) {
+            self.tuner.as_mut().map(StreamTuner::stop);
+        }
+        if more == 0 || more > self.extra_streams.idle.len() {
+            return Ok(());
+        }
+        if !std::mem::replace(&mut team.is_announced, true) {
+            self.channel.send(&SenderMessage::Split { file: team.split.number })?;
+        }
+        self.has_parallel_streams = true;
+        let started = self.extra_streams.idle.drain(..more).try_for_each(|joined| team.start(joined));
+        match (started, &mut self.tuner) {
+            // Those that could be started are enough where none were asked for.
+            (Err(_), Some(choosing)) => choosing.stop(),
+            (Err(error), None) => return Err(kelvin_wire::Error::Thread(error).into()),
+            (Ok(()), _) => {}
+        }
+        Ok(())
+    }
+
+    /// Has so many others join, unless some are on their way; says whether they may come.
+    fn open_extra_streams(&mut self, missing: usize) -> bool {
+        let invitation = self.tuner.as_ref().and_then(StreamTuner::invitation);
+        invitation.is_some_and(|invitation| self.extra_streams.open(missing, invitation.session).is_ok())
+    }
+
+    /// So many bytes went over another stream.
+    fn count_sent(&mut self, split: &BlockQueue<'_>, bytes: u64) {
+        self.count_unacked(split.number as usize, |amount| amount.moved += bytes);
+        self.advance(bytes);
+    }
+}
+
+/// How a file has gone over two streams: what ended the connection counts for more than what became of the file.
+fn merge_results(one: Result<bool>, other: Result<()>) -> Result<bool> {
+    match (one, other) {
+        (one, Ok(())) => one,
+        (Err(one), Err(_)) if !one.is_per_file() => Err(one),
+        // It has failed at the receiver already.
+        (Ok(false), Err(other)) if other.is_per_file() => Ok(false),
+        (_, Err(other)) => Err(other),
+    }
+}

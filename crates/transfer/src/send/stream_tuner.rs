@@ -1,0 +1,573 @@
+//! How many streams a sender goes on with: twice as many as are in use are tried for a moment, and kept where the receiver has taken at
+//! least 5 % more by them.
+//!
+//! What counts is what the receiver has written, by its clock: what fits into the buffers of sockets would make more of them look
+//! faster. Few streams and many are timed in turn (few, many, many, few), so that what changes slowly meets both alike, and again
+//! where not each moment of the first turn shows half as much more. A transfer of about a second is over before anything is asked.
+
+use std::time::{Duration, Instant};
+
+use crate::message::{ArrivedBytes, JoinInvitation};
+use crate::session_streams::MAX_STREAMS;
+use crate::stream_choice::StreamChoice;
+use crate::{Error, Result};
+
+/// How long the moments are in which numbers of streams are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TuningWindow {
+    /// How long a file is sent over as many streams as were chosen so far before more are tried, at least.
+    pub settle: Duration,
+    /// How long each moment of a comparison is, at least: some round trips of any network.
+    pub sample: Duration,
+    /// How long the rest of the file would take, at least.
+    pub min_remaining: Duration,
+}
+
+impl TuningWindow {
+    /// What a user waits for without noticing.
+    pub const DEFAULT: Self = Self {
+        settle: Duration::from_millis(250),
+        sample: Duration::from_millis(250),
+        min_remaining: Duration::from_secs(1),
+    };
+}
+
+impl TuningWindow {
+    /// Those of a network with this round trip.
+    pub(super) fn for_round_trip(self, trip: Duration) -> Self {
+        Self { sample: self.sample.max(trip.saturating_mul(ROUND_TRIPS_PER_MOMENT).min(MAX_MOMENT)), ..self }
+    }
+}
+
+/// How much faster more streams must be, to be kept.
+const MIN_SPEEDUP: f64 = 1.05;
+/// How much faster they must be in each moment, to be kept without another turn.
+const CLEAR_SPEEDUP: f64 = 1.5;
+/// A moment is at least so many round trips: by each a new stream doubles what it has in flight, and as long as a moment it is at work
+/// before one begins. No longer than a second, whatever is said of a round trip.
+const ROUND_TRIPS_PER_MOMENT: u32 = 5;
+const MAX_MOMENT: Duration = Duration::from_secs(1);
+/// So often a moment is looked at whether it is over.
+const CHECKS_PER_MOMENT: u32 = 4;
+/// What goes at once before a rate is known.
+const INITIAL_BYTES: u64 = 1 << 20;
+/// Whether the larger number is in use, moment by moment of a turn.
+const MOMENT_ORDER: [bool; 4] = [false, true, true, false];
+/// A limit that so much of is used leaves nothing to be won.
+const LIMIT_USED_SHARE: f64 = 0.9;
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TunerAction {
+    /// Nothing but sending.
+    Nothing,
+    /// Ask whether others may join.
+    QueryJoin,
+    /// Ask how much has arrived.
+    QueryArrived,
+    /// Use so many streams.
+    UseStreams(u32),
+}
+
+/// How far the sending of a file is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TunerInput {
+    /// When that is.
+    pub at: Instant,
+    /// Streams that are in use.
+    pub in_use: u32,
+    /// For how long these have been at work, and no others.
+    pub stable_for: Duration,
+    /// Bytes that were sent.
+    pub settled_bytes: u64,
+    /// Bytes that can be sent over any stream.
+    pub left: u64,
+}
+
+/// Chooses the number of streams.
+#[derive(Debug)]
+pub(super) struct StreamTuner {
+    window: TuningWindow,
+    limit: Option<u64>,
+    invitation: Option<JoinInvitation>,
+    stage: TunerStage,
+    choice: StreamChoice,
+    is_compared: bool,
+    /// When the sending of this file began, and what was sent before it; and its bytes a second so far.
+    file: Option<(Instant, u64)>,
+    rate: Option<f64>,
+    /// Questions how much has arrived that have no answer.
+    unanswered: u32,
+}
+
+#[derive(Debug)]
+enum TunerStage {
+    /// Before more are tried: since when, and after how many bytes.
+    Before(Option<(Instant, u64)>),
+    /// It was asked whether others may join.
+    Asked,
+    /// As many are to be at work as the next moment wants.
+    Settling(StreamCountComparison),
+    /// A moment: what had arrived when it began, and when that was heard; and whether its end was asked for.
+    Moment(StreamCountComparison, Option<(ArrivedBytes, Instant)>, bool),
+    /// Nothing more is tried.
+    Over,
+}
+
+impl StreamTuner {
+    /// For a transfer of at most so many bytes a second.
+    pub(super) fn new(moments: TuningWindow, limit: Option<u64>) -> Self {
+        let (stage, chosen) =
+            (TunerStage::Before(None), StreamChoice { streams: 1, thousandths: 1000, no_faster: None });
+        let (invitation, is_compared, file, rate, unanswered) = (None, false, None, None, 0);
+        Self { window: moments, limit, invitation, stage, choice: chosen, is_compared, file, rate, unanswered }
+    }
+
+    /// What was chosen, if anything was compared.
+    pub(super) fn choice(&self) -> Option<StreamChoice> {
+        self.is_compared.then_some(self.choice)
+    }
+
+    /// Most streams that are of use from now on.
+    pub(super) fn max_useful(&self) -> u32 {
+        if matches!(self.stage, TunerStage::Over) { self.choice.streams } else { self.max_allowed() }
+    }
+
+    /// Most streams that the receiver allows, as far as is known.
+    fn max_allowed(&self) -> u32 {
+        self.invitation.map_or(MAX_STREAMS, |invitation| invitation.most.clamp(1, MAX_STREAMS))
+    }
+
+    /// By what others can join, once that is known.
+    pub(super) fn invitation(&self) -> Option<JoinInvitation> {
+        self.invitation
+    }
+
+    /// How much goes by the first stream until this is to be asked again what is to be done: nothing beyond that once all is chosen.
+    pub(super) fn bytes_at_once(&self) -> Option<u64> {
+        let part = |rate: f64| (rate * self.window.sample.as_secs_f64() / f64::from(CHECKS_PER_MOMENT)) as u64;
+        (!matches!(self.stage, TunerStage::Over)).then(|| self.rate.map_or(INITIAL_BYTES, part))
+    }
+
+    /// What is to be done now.
+    pub(super) fn next_action(&mut self, now: &TunerInput) -> TunerAction {
+        let (begun, passed) = *self.file.get_or_insert((now.at, now.settled_bytes));
+        let time = now.at - begun;
+        self.rate = (!time.is_zero()).then(|| now.settled_bytes.saturating_sub(passed) as f64 / time.as_secs_f64());
+        let TuningWindow { sample: each, .. } = self.window;
+        match &mut self.stage {
+            TunerStage::Settling(comparison) if now.in_use != comparison.streams() => {
+                TunerAction::UseStreams(comparison.streams())
+            }
+            TunerStage::Settling(_) if now.stable_for < each => TunerAction::Nothing,
+            TunerStage::Settling(_) => self.begin_moment(),
+            TunerStage::Moment(_, Some((_, heard)), is_ending @ false) if now.at - *heard >= each => {
+                *is_ending = true;
+                self.query_arrived()
+            }
+            TunerStage::Moment(..) => TunerAction::Nothing,
+            _ if now.in_use != self.choice.streams => TunerAction::UseStreams(self.choice.streams),
+            TunerStage::Before(since) => {
+                let (begun, passed) = *since.get_or_insert((now.at, now.settled_bytes));
+                self.begin_if_worth_it(now, (now.at - begun, now.settled_bytes.saturating_sub(passed)))
+            }
+            TunerStage::Asked | TunerStage::Over => TunerAction::Nothing,
+        }
+    }
+
+    fn query_arrived(&mut self) -> TunerAction {
+        self.unanswered += 1;
+        TunerAction::QueryArrived
+    }
+
+    fn begin_moment(&mut self) -> TunerAction {
+        let TunerStage::Settling(comparison) = std::mem::replace(&mut self.stage, TunerStage::Over) else {
+            return TunerAction::Nothing;
+        };
+        self.stage = TunerStage::Moment(comparison, None, false);
+        self.query_arrived()
+    }
+
+    /// Begins to try more, if enough of the file is left at the rate of the time before.
+    fn begin_if_worth_it(&mut self, now: &TunerInput, (time, bytes): (Duration, u64)) -> TunerAction {
+        if time < self.window.settle {
+            return TunerAction::Nothing;
+        }
+        let rate = bytes as f64 / time.as_secs_f64().max(1e-9);
+        let is_limited = self.limit.is_some_and(|limit| rate >= LIMIT_USED_SHARE * limit as f64);
+        if is_limited || rate * self.window.min_remaining.as_secs_f64() > now.left as f64 {
+            return TunerAction::Nothing;
+        }
+        if self.invitation.is_none() {
+            self.stage = TunerStage::Asked;
+            return TunerAction::QueryJoin;
+        }
+        self.try_more();
+        TunerAction::Nothing
+    }
+
+    /// Tries twice as many, if so many can be had.
+    fn try_more(&mut self) {
+        let few = self.choice.streams;
+        let many = (2 * few).min(self.max_allowed());
+        self.stage =
+            if many > few { TunerStage::Settling(StreamCountComparison::new(few, many)) } else { TunerStage::Over };
+    }
+
+    /// By what others can join, if they can.
+    ///
+    /// # Errors
+    /// An answer to no question.
+    pub(super) fn on_invitation(&mut self, invitation: Option<JoinInvitation>) -> Result<()> {
+        if !matches!(self.stage, TunerStage::Asked) {
+            return Err(Error::ProtocolViolation(UNREQUESTED_ANSWER));
+        }
+        self.invitation = invitation;
+        match (invitation, self.file) {
+            (None, _) => self.stage = TunerStage::Over,
+            (Some(_), Some(_)) => self.try_more(),
+            // The next file may be short.
+            (Some(_), None) => self.stage = TunerStage::Before(None),
+        }
+        Ok(())
+    }
+
+    /// No others can be had.
+    pub(super) fn stop(&mut self) {
+        self.stage = TunerStage::Over;
+    }
+
+    /// A file has ended, and with it what was being compared.
+    pub(super) fn end_file(&mut self) {
+        self.file = None;
+        if !matches!(self.stage, TunerStage::Asked | TunerStage::Over) {
+            self.stage = TunerStage::Before(None);
+        }
+    }
+
+    /// So much has arrived, heard now.
+    ///
+    /// # Errors
+    /// An answer to no question.
+    pub(super) fn on_arrived(&mut self, arrived: ArrivedBytes, at: Instant) -> Result<()> {
+        self.unanswered = self.unanswered.checked_sub(1).ok_or(Error::ProtocolViolation(UNREQUESTED_ANSWER))?;
+        // What was asked before a file ended means nothing in the next one.
+        if self.unanswered > 0 || !matches!(self.stage, TunerStage::Moment(..)) {
+            return Ok(());
+        }
+        self.stage = match std::mem::replace(&mut self.stage, TunerStage::Over) {
+            TunerStage::Moment(comparison, None, _) => TunerStage::Moment(comparison, Some((arrived, at)), false),
+            TunerStage::Moment(comparison, Some((first, _)), _) => {
+                self.end_moment(comparison, RateSample::between(first, arrived), (arrived, at))
+            }
+            other => other,
+        };
+        Ok(())
+    }
+
+    fn end_moment(
+        &mut self,
+        mut comparison: StreamCountComparison,
+        moment: RateSample,
+        end: (ArrivedBytes, Instant),
+    ) -> TunerStage {
+        let before = comparison.streams();
+        match comparison.add(moment) {
+            None if comparison.streams() == before => TunerStage::Moment(comparison, Some(end), false),
+            None => TunerStage::Settling(comparison),
+            Some(times) => self.conclude(comparison.many, times),
+        }
+    }
+
+    /// So many streams are so much faster.
+    fn conclude(&mut self, many: u32, times: f64) -> TunerStage {
+        self.is_compared = true;
+        if times < MIN_SPEEDUP {
+            self.choice.no_faster = Some(many);
+            return TunerStage::Over;
+        }
+        let thousandths = (self.choice.thousandths as f64 * times) as u64;
+        self.choice = StreamChoice { streams: many, thousandths, no_faster: None };
+        if many < self.max_allowed() { TunerStage::Before(None) } else { TunerStage::Over }
+    }
+}
+
+/// What a receiver did wrong.
+const UNREQUESTED_ANSWER: &str = "it answers what it was not asked";
+
+/// What arrived in how long.
+#[derive(Clone, Copy, Debug, Default)]
+struct RateSample {
+    bytes: u64,
+    nanoseconds: u64,
+}
+
+impl RateSample {
+    fn between(first: ArrivedBytes, last: ArrivedBytes) -> Self {
+        let bytes = last.bytes.saturating_sub(first.bytes);
+        Self { bytes, nanoseconds: last.nanoseconds.saturating_sub(first.nanoseconds) }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.nanoseconds = self.nanoseconds.saturating_add(other.nanoseconds);
+    }
+
+    fn rate(&self) -> f64 {
+        self.bytes as f64 / self.nanoseconds.max(1) as f64
+    }
+}
+
+/// Two numbers of streams, and what arrived by them.
+#[derive(Debug)]
+struct StreamCountComparison {
+    few: u32,
+    many: u32,
+    /// The moments of this turn.
+    moments: Vec<RateSample>,
+    /// How much faster many were in the turn before.
+    before: Option<f64>,
+}
+
+impl StreamCountComparison {
+    fn new(few: u32, many: u32) -> Self {
+        Self { few, many, moments: Vec::new(), before: None }
+    }
+
+    /// How many are in use in the next moment.
+    fn streams(&self) -> u32 {
+        if MOMENT_ORDER[self.moments.len()] { self.many } else { self.few }
+    }
+
+    /// A moment has passed; how much faster many are, once that is clear: at least so much in each turn.
+    fn add(&mut self, moment: RateSample) -> Option<f64> {
+        self.moments.push(moment);
+        if self.moments.len() < MOMENT_ORDER.len() {
+            return None;
+        }
+        let turn = ComparisonRound::from_samples(&std::mem::take(&mut self.moments));
+        if turn.times < MIN_SPEEDUP || turn.at_least >= CLEAR_SPEEDUP || self.before.is_some() {
+            return Some(self.before.map_or(turn.times, |before| before.min(turn.times)));
+        }
+        self.before = Some(turn.times);
+        None
+    }
+}
+
+/// How much faster many were in a turn.
+struct ComparisonRound {
+    /// In all; not at all where a moment of theirs was slower than one of few: that is noise.
+    times: f64,
+    /// In their slowest moment against the fastest one of few.
+    at_least: f64,
+}
+
+impl ComparisonRound {
+    fn from_samples(moments: &[RateSample]) -> Self {
+        let of = |is_many: bool| MOMENT_ORDER.into_iter().zip(moments).filter(move |(many, _)| *many == is_many);
+        let rate = |is_many| {
+            let mut all = RateSample::default();
+            of(is_many).for_each(|(_, moment)| all.add(*moment));
+            all.rate()
+        };
+        let slowest = of(true).map(|(_, moment)| moment.rate()).fold(f64::INFINITY, f64::min);
+        let fastest = of(false).map(|(_, moment)| moment.rate()).fold(f64::MIN_POSITIVE, f64::max);
+        let times = if slowest > fastest { rate(true) / rate(false).max(f64::MIN_POSITIVE) } else { 1.0 };
+        Self { times, at_least: slowest / fastest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INVITATION: JoinInvitation = JoinInvitation { session: [7; 32], most: 8 };
+    const MIB: u64 = 1 << 20;
+
+    /// A link that is asked every 10 ms, with bytes a second by the number of streams and the turn of the clock.
+    struct SimulatedLink<R> {
+        rate: R,
+        begun: Instant,
+        at: Duration,
+        in_use: u32,
+        passed: u64,
+        left: u64,
+        /// All numbers that were in use.
+        used: Vec<u32>,
+        asked: u32,
+    }
+
+    impl<R: Fn(u32, Duration) -> u64> SimulatedLink<R> {
+        fn new(left: u64, rate: R) -> Self {
+            let begun = Instant::now();
+            Self { rate, begun, at: Duration::ZERO, in_use: 1, passed: 0, left, used: vec![1], asked: 0 }
+        }
+
+        /// Sends all that is left of a file.
+        fn send(&mut self, choosing: &mut StreamTuner) {
+            while self.left > 0 {
+                self.at += Duration::from_millis(10);
+                let bytes = ((self.rate)(self.in_use, self.at) / 100).min(self.left);
+                (self.passed, self.left) = (self.passed + bytes, self.left - bytes);
+                self.act(choosing);
+            }
+            choosing.end_file();
+        }
+
+        fn act(&mut self, choosing: &mut StreamTuner) {
+            let at = self.begun + self.at;
+            let progress = TunerInput {
+                at,
+                in_use: self.in_use,
+                stable_for: Duration::MAX,
+                settled_bytes: self.passed,
+                left: self.left,
+            };
+            match choosing.next_action(&progress) {
+                TunerAction::Nothing => {}
+                TunerAction::QueryJoin => {
+                    self.asked += 1;
+                    choosing.on_invitation(Some(INVITATION)).unwrap();
+                }
+                TunerAction::QueryArrived => {
+                    let arrived = ArrivedBytes { bytes: self.passed, nanoseconds: self.at.as_nanos() as u64 };
+                    choosing.on_arrived(arrived, at).unwrap();
+                }
+                TunerAction::UseStreams(streams) => {
+                    self.in_use = streams;
+                    self.used.push(streams);
+                }
+            }
+        }
+    }
+
+    fn run_tuner(left: u64, rate: impl Fn(u32, Duration) -> u64) -> (Option<StreamChoice>, Vec<u32>) {
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut link = SimulatedLink::new(left, rate);
+        link.send(&mut choosing);
+        (choosing.choice(), link.used)
+    }
+
+    #[test]
+    fn per_stream_limit_uses_max_streams() {
+        let (chosen, used) = run_tuner(400 * MIB, |streams, _| u64::from(streams) * 5 * MIB);
+        let StreamChoice { streams, no_faster, .. } = chosen.unwrap();
+        assert_eq!((streams, no_faster, *used.last().unwrap()), (8, None, 8), "{used:?}");
+        let times = chosen.unwrap().speedup();
+        assert!((7.9..8.1).contains(&times), "{times}");
+    }
+
+    #[test]
+    fn tuner_stops_at_four_streams() {
+        let (chosen, used) = run_tuner(400 * MIB, |streams, _| (u64::from(streams) * 5 * MIB).min(18 * MIB));
+        assert_eq!(chosen.map(|chosen| (chosen.streams, chosen.no_faster)), Some((4, Some(8))));
+        assert_eq!(used, [1, 2, 1, 2, 4, 2, 4, 8, 4], "{used:?}");
+    }
+
+    #[test]
+    fn saturating_single_stream_is_kept() {
+        for gain in [0, 4] {
+            let (chosen, used) =
+                run_tuner(100 * MIB, |streams, _| 10 * MIB + u64::from(streams.min(2) - 1) * MIB * gain / 10);
+            assert_eq!(chosen.map(|chosen| (chosen.streams, chosen.no_faster)), Some((1, Some(2))));
+            assert_eq!(used, [1, 2, 1]);
+        }
+    }
+
+    #[test]
+    fn moment_scales_with_round_trip() {
+        let each = |trip| TuningWindow::DEFAULT.for_round_trip(trip).sample.as_millis();
+        let trips = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(100), Duration::MAX];
+        assert_eq!(trips.map(each), [250, 250, 500, 1000]);
+    }
+
+    #[test]
+    fn link_speed_drift_does_not_bias_choice() {
+        let grows = |_, at: Duration| 10 * MIB + at.as_millis() as u64 * 5000;
+        assert_eq!(run_tuner(200 * MIB, grows).0.map(|chosen| chosen.streams), Some(1));
+        // A gain that one turn shows and another does not is none.
+        let once = |streams, at: Duration| if streams == 2 && at.as_millis() < 1200 { 12 * MIB } else { 10 * MIB };
+        assert_eq!(run_tuner(200 * MIB, once).0.map(|chosen| chosen.streams), Some(1));
+    }
+
+    #[test]
+    fn short_or_limited_transfer_is_not_tuned() {
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut link = SimulatedLink::new(10 * MIB, |_, _| 9 * MIB);
+        link.send(&mut choosing);
+        assert_eq!((link.asked, link.used, choosing.choice()), (0, vec![1], None));
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, Some(9 * MIB));
+        let mut link = SimulatedLink::new(100 * MIB, |_, _| 9 * MIB);
+        link.send(&mut choosing);
+        assert_eq!((link.asked, choosing.choice()), (0, None));
+    }
+
+    #[test]
+    fn file_end_resets_comparison() {
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        let mut link = SimulatedLink::new(13 * MIB, |streams, _| u64::from(streams) * 10 * MIB);
+        link.send(&mut choosing);
+        assert!(link.asked == 1 && choosing.choice().is_none() && link.in_use == 2, "{:?}", link.used);
+        (link.in_use, link.left) = (1, 300 * MIB);
+        link.send(&mut choosing);
+        assert_eq!((link.asked, choosing.choice().unwrap().streams), (1, 8));
+        // A third one goes over as many from its beginning.
+        (link.in_use, link.left) = (1, MIB);
+        link.send(&mut choosing);
+        assert_eq!(link.in_use, 8);
+    }
+
+    #[test]
+    fn refused_or_unrequested_invitation_is_handled() {
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        assert!(
+            choosing.on_invitation(None).is_err()
+                && choosing.on_arrived(ArrivedBytes::default(), Instant::now()).is_err()
+        );
+        choosing.stage = TunerStage::Asked;
+        choosing.on_invitation(None).unwrap();
+        assert_eq!((choosing.max_useful(), choosing.choice()), (1, None));
+        for most in [0, 1, u32::MAX] {
+            let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+            (choosing.stage, choosing.file) = (TunerStage::Asked, Some((Instant::now(), 0)));
+            choosing.on_invitation(Some(JoinInvitation { most, ..INVITATION })).unwrap();
+            assert_eq!(choosing.max_useful(), most.clamp(1, MAX_STREAMS));
+            assert_eq!(matches!(choosing.stage, TunerStage::Over), most < 2);
+        }
+        // After the file for which it was asked, nothing is tried before the next one is seen to be long.
+        let mut choosing = StreamTuner::new(TuningWindow::DEFAULT, None);
+        choosing.stage = TunerStage::Asked;
+        choosing.end_file();
+        choosing.on_invitation(Some(INVITATION)).unwrap();
+        assert!(matches!(choosing.stage, TunerStage::Before(None)));
+    }
+
+    #[test]
+    fn inconsistent_moments_are_noise() {
+        let times = |rates: &[u64]| {
+            let mut comparison = StreamCountComparison::new(1, 2);
+            rates.iter().find_map(|bytes| comparison.add(RateSample { bytes: *bytes, nanoseconds: 1 }))
+        };
+        assert_eq!(times(&[10, 20, 20, 10]), Some(2.0));
+        // Three times as fast together, and no faster in one of two moments.
+        assert_eq!(times(&[2, 20, 10, 10]), Some(1.0));
+        // Not clear at once: the smaller gain of two turns.
+        assert_eq!(times(&[8, 11, 11, 8]), None);
+        assert_eq!(times(&[8, 11, 11, 8, 8, 10, 10, 8]), Some(1.25));
+        assert_eq!(times(&[8, 11, 11, 8, 8, 10, 7, 8]), Some(1.0));
+        assert_eq!(times(&[4, 20, 20, 16, 10, 20, 20, 10]), Some(2.0));
+    }
+
+    /// Its figures may be anything.
+    #[test]
+    fn extreme_figures_are_handled() {
+        let all = [0, 1, u64::MAX];
+        let figures = || all.into_iter().flat_map(|bytes| all.map(|nanoseconds| ArrivedBytes { bytes, nanoseconds }));
+        for first in figures() {
+            for last in figures() {
+                let mut comparison = StreamCountComparison::new(1, 2);
+                while comparison.add(RateSample::between(first, last)).is_none() {}
+            }
+        }
+    }
+}

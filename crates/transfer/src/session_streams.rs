@@ -1,0 +1,328 @@
+//! More connections of a session at the receiver: those that have joined it.
+//!
+//! Over a stream whole blocks of one file at a time come. Or each file has a connection of its own, which the session takes from here
+//! when the file's turn comes.
+//!
+//! The session begins the file and finishes it. A stream that has joined knows what the session has split, and writes blocks of
+//! that alone; each is there when its digest is right.
+
+use std::collections::HashMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use kelvin_wire::Error as WireError;
+use kelvin_wire::cipher::TAG_BYTES;
+use kelvin_wire::secret::{Nonce, new_nonce};
+
+use crate::blocks::BLOCK_BYTES;
+use crate::incoming_file::SharedIncomingFile;
+use crate::message::{
+    Blake3Digest, EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage, SessionSettings,
+};
+use crate::raw_protocol::ConnectionLifetime;
+use crate::secure_channel::{PART_BYTES, SEND_STEP, SecureChannel, TransferStream};
+use crate::{Error, HANDSHAKE, Result};
+
+/// Most connections of a session at one time, the first one included.
+pub const MAX_STREAMS: u32 = 8;
+/// What a session is joined by: random, and told to its sender alone.
+pub type SessionId = Nonce;
+
+/// The sessions that can be joined.
+pub(crate) struct SessionRegistry<S = TcpStream>(Mutex<HashMap<SessionId, Arc<SessionShared<S>>>>);
+
+/// What the connections of a session share.
+struct SessionShared<S> {
+    settings: SessionSettings,
+    /// Bytes that have come over all but the first one, and were written.
+    arrived: AtomicU64,
+    state: Mutex<SessionState<S>>,
+    changed: Condvar,
+}
+
+struct SessionState<S> {
+    /// The file whose blocks may come; without the file itself if it has failed or ended.
+    split: Option<(EntryNumber, Option<SharedIncomingFile>)>,
+    /// The connections of files whose turn has not come, and the files of those that the session has taken.
+    file_channels: HashMap<EntryNumber, Option<SecureChannel<S>>>,
+    /// How many have joined, and those of them that are still there, to be closed in the end.
+    joined_count: u64,
+    serving: HashMap<u64, TcpStream>,
+    is_over: bool,
+}
+
+impl<S> SessionState<S> {
+    fn new() -> Self {
+        Self { split: None, file_channels: HashMap::new(), joined_count: 0, serving: HashMap::new(), is_over: false }
+    }
+
+    /// Whether one more may join.
+    fn can_join(&self, settings: &SessionSettings, file: Option<EntryNumber>) -> bool {
+        match (settings.connection, file) {
+            _ if self.is_over => false,
+            (ConnectionLifetime::Persistent, None) => {
+                self.joined_count < u64::from(settings.streams.min(MAX_STREAMS)) - 1
+            }
+            (ConnectionLifetime::PerFile, Some(file)) => {
+                self.serving.len() < MAX_STREAMS as usize - 1 && !self.file_channels.contains_key(&file)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A session that can be joined until this is dropped, which waits for those that have joined.
+pub(crate) struct OpenSession<'a, S> {
+    sessions: &'a SessionRegistry<S>,
+    id: SessionId,
+    shared: Arc<SessionShared<S>>,
+}
+
+impl<S> SessionRegistry<S> {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionShared<S>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is one.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.lock().is_empty()
+    }
+
+    /// Has a session be joined.
+    ///
+    /// # Errors
+    /// Those of a system that gives no random numbers.
+    pub(crate) fn register(&self, settings: SessionSettings) -> Result<OpenSession<'_, S>> {
+        let id = new_nonce()?;
+        let (arrived, state, changed) = (AtomicU64::new(0), Mutex::new(SessionState::new()), Condvar::new());
+        let shared = Arc::new(SessionShared { settings, arrived, state, changed });
+        self.lock().insert(id, Arc::clone(&shared));
+        Ok(OpenSession { sessions: self, id, shared })
+    }
+
+    /// Has a connection join, by a handle with which it is closed.
+    ///
+    /// # Errors
+    /// A session that is not there, has all the streams that it was to have, or is not to have such ones.
+    pub(crate) fn join(&self, join: &JoinRequest, handle: TcpStream) -> Result<SessionMember<S>> {
+        let shared = self.lock().get(&join.session).map(Arc::clone).ok_or(Error::ProtocolViolation(NO_SESSION))?;
+        let mut state = shared.state();
+        if !state.can_join(&shared.settings, join.file) {
+            return Err(Error::ProtocolViolation(NO_SESSION));
+        }
+        let number = state.joined_count;
+        state.joined_count += 1;
+        state.serving.insert(number, handle);
+        drop(state);
+        Ok(SessionMember { shared, number })
+    }
+}
+
+impl<S> SessionShared<S> {
+    fn state(&self) -> MutexGuard<'_, SessionState<S>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until this file is split; nothing if it has failed, or the session is over.
+    fn wait_for_split(&self, file: EntryNumber) -> Option<SharedIncomingFile> {
+        let waits =
+            |state: &mut SessionState<S>| !state.is_over && state.split.as_ref().is_none_or(|split| split.0 != file);
+        let state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        state.split.as_ref().filter(|_| !state.is_over).and_then(|(_, split)| split.clone())
+    }
+}
+
+impl<S> OpenSession<'_, S> {
+    /// By what it is joined.
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// How many streams there are, the first one included.
+    pub(crate) fn streams(&self) -> u32 {
+        match self.shared.settings.connection {
+            ConnectionLifetime::Persistent => 1 + self.shared.state().joined_count as u32,
+            ConnectionLifetime::PerFile => 1,
+        }
+    }
+
+    /// Bytes that have come over all but the first one, and were written.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.shared.arrived.load(Ordering::Relaxed)
+    }
+
+    /// The connection of a file, which joins before the session hears of it, but may be heard after it.
+    ///
+    /// # Errors
+    /// One that does not come.
+    pub(crate) fn take_file_channel(&self, file: EntryNumber) -> Result<SecureChannel<S>> {
+        let is_missing = |state: &mut SessionState<S>| !state.file_channels.contains_key(&file);
+        let waited = self.shared.changed.wait_timeout_while(self.shared.state(), HANDSHAKE, is_missing);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let late = WireError::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
+        Ok(state.file_channels.get_mut(&file).and_then(Option::take).ok_or(late)?)
+    }
+
+    /// All has come over the connection of a file.
+    pub(crate) fn end_file_channel(&self, file: EntryNumber) {
+        self.shared.state().file_channels.remove(&file);
+        self.shared.changed.notify_all();
+    }
+
+    /// From now on blocks of this file may come, which are dropped if there is none.
+    pub(crate) fn begin_split(&self, number: EntryNumber, file: Option<SharedIncomingFile>) {
+        self.shared.state().split = Some((number, file));
+        self.shared.changed.notify_all();
+    }
+
+    /// What still comes of this file is dropped.
+    pub(crate) fn end_split(&self, number: EntryNumber) {
+        if let Some((_, file)) = self.shared.state().split.as_mut().filter(|split| split.0 == number) {
+            *file = None;
+        }
+    }
+}
+
+impl<S> Drop for OpenSession<'_, S> {
+    fn drop(&mut self) {
+        self.sessions.lock().remove(&self.id);
+        let mut state = self.shared.state();
+        state.is_over = true;
+        state.split = None;
+        state.file_channels.clear();
+        for stream in state.serving.values() {
+            // One that is already closed needs no more.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        self.shared.changed.notify_all();
+        let ended = self.shared.changed.wait_while(state, |state| !state.serving.is_empty());
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// A place in a session, which a connection leaves when this is dropped.
+pub(crate) struct SessionMember<S> {
+    shared: Arc<SessionShared<S>>,
+    /// Where its handle is.
+    number: u64,
+}
+
+impl<S: TransferStream> SessionMember<S> {
+    /// Lets the session have the connection of a file, and waits until all has come over it.
+    pub(crate) fn lend_channel(&self, file: EntryNumber, mut channel: SecureChannel<S>) {
+        channel.set_plain(self.shared.settings.plain);
+        let mut state = self.shared.state();
+        state.file_channels.insert(file, Some(channel));
+        self.shared.changed.notify_all();
+        let waits = |state: &mut SessionState<S>| !state.is_over && state.file_channels.contains_key(&file);
+        drop(self.shared.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl<S> Drop for SessionMember<S> {
+    fn drop(&mut self) {
+        // Other handles would keep it open; one that is already closed needs no more.
+        let _ = self.shared.state().serving.remove(&self.number).map(|stream| stream.shutdown(Shutdown::Both));
+        self.shared.changed.notify_all();
+    }
+}
+
+/// A stream that has joined a session.
+pub(crate) struct JoinedReceiveStream {
+    channel: SecureChannel<TcpStream>,
+    member: SessionMember<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl JoinedReceiveStream {
+    pub(crate) fn new(channel: SecureChannel<TcpStream>, member: SessionMember<TcpStream>) -> Self {
+        Self { channel, member, buffer: vec![0; PART_BYTES + TAG_BYTES] }
+    }
+
+    /// Has blocks arrive until the connection ends.
+    ///
+    /// # Errors
+    /// The end of the connection; a sender that breaks the protocol.
+    pub(crate) fn serve(mut self) -> Result<()> {
+        self.channel.set_plain(self.member.shared.settings.plain);
+        let mut took = None;
+        loop {
+            self.channel.send(&ReceiverMessage::BlockWritten(took))?;
+            let SenderMessage::Block(piece) = self.next_message()? else {
+                return Err(Error::ProtocolViolation(
+                    "it sends something else than blocks over a stream that has joined",
+                ));
+            };
+            took = self.receive_block(&piece)?;
+        }
+    }
+
+    /// The next message. There may be none for long while other files come: a session whose sender is gone ends its streams.
+    fn next_message(&mut self) -> Result<SenderMessage> {
+        loop {
+            self.channel.reset_wait();
+            match self.channel.receive() {
+                Err(Error::Wire(WireError::TimedOut { .. })) => {}
+                next => return next,
+            }
+        }
+    }
+
+    /// Has a block arrive; says why it is not there, if it is not.
+    fn receive_block(&mut self, piece: &FilePiece) -> Result<Option<RefusalReason>> {
+        if u64::from(piece.bytes) > BLOCK_BYTES {
+            return Err(Error::ProtocolViolation("a part of a block that is longer than a block"));
+        }
+        let file = self.member.shared.wait_for_split(piece.file);
+        if let Some(file) = &file {
+            file.claim(piece)?;
+        }
+        let written = self.receive_content(piece, file.as_ref())?;
+        let Some(file) = file else { return Ok(Some(RefusalReason("it is not wanted any more".into()))) };
+        match written {
+            Ok(()) => {
+                file.complete(piece);
+                Ok(None)
+            }
+            Err(why) => {
+                let told = why.wire_text();
+                file.fail(why);
+                Ok(Some(RefusalReason(told)))
+            }
+        }
+    }
+
+    /// Receives the bytes of a block and writes them; whether they were written, and are right.
+    fn receive_content(&mut self, piece: &FilePiece, file: Option<&SharedIncomingFile>) -> Result<Result<()>> {
+        let SessionShared { settings, arrived, .. } = &*self.member.shared;
+        let verify = settings.verify;
+        let write = |part: &[u8], offset| {
+            let Some(file) = file else { return Ok(()) };
+            file.write(part, offset)?;
+            arrived.fetch_add(part.len() as u64, Ordering::Relaxed);
+            Ok(())
+        };
+        let (own, written) = self.channel.receive_content((piece, verify), &mut self.buffer, write)?;
+        if !verify || self.receive_digest()? == own {
+            return Ok(written);
+        }
+        Ok(written.and(Err(Error::DigestMismatch)))
+    }
+
+    /// The digest of the block that came.
+    fn receive_digest(&mut self) -> Result<Blake3Digest> {
+        match self.channel.receive()? {
+            SenderMessage::Digests(one) if one.len() == 1 => Ok(one[0]),
+            _ => Err(Error::ProtocolViolation("it does not say the digest of a block")),
+        }
+    }
+}
+
+/// What a sender did wrong.
+const NO_SESSION: &str = "it joins a session that there is none of, or that has all its connections";

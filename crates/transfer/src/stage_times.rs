@@ -1,0 +1,196 @@
+//! What an end did while files moved, and what kept it from doing more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use kelvin_sys::usage::{UsageScope, read_usage};
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds that one end spent in its stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageTimes {
+    /// Reading or writing files.
+    pub file: u64,
+    /// Of these, in calls that took longer than a processor takes: they waited for a disk, or for whoever serves the file.
+    pub file_wait: u64,
+    /// Hashing.
+    pub verify: u64,
+    /// Encrypting or decrypting.
+    pub cipher: u64,
+    /// Sending or receiving, waiting included.
+    pub connection: u64,
+    /// Flushing to the device.
+    pub sync: u64,
+    /// Waiting so that a limit is kept.
+    pub limit: u64,
+}
+
+/// A call for a file that takes longer has waited for more than a processor, in nanoseconds: to copy 64 KiB from or to memory
+/// takes 5 to 50 us, a disk's answer at least 50 to 100.
+const WAIT_THRESHOLD: u64 = 100_000;
+
+impl StageTimes {
+    /// Adds those of another connection.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { file, file_wait, verify, cipher, connection, sync, limit } = *other;
+        self.file = self.file.saturating_add(file);
+        self.file_wait = self.file_wait.saturating_add(file_wait);
+        self.verify = self.verify.saturating_add(verify);
+        self.cipher = self.cipher.saturating_add(cipher);
+        self.connection = self.connection.saturating_add(connection);
+        self.sync = self.sync.saturating_add(sync);
+        self.limit = self.limit.saturating_add(limit);
+    }
+
+    /// Does something with a file, and adds the time that it took.
+    pub(crate) fn time_file<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = work();
+        self.add_file_time(begun);
+        done
+    }
+
+    /// Adds the time that something with a file took which has just ended; returns when that was.
+    pub(crate) fn add_file_time(&mut self, begun: Instant) -> Instant {
+        let ended = Instant::now();
+        let taken = ended.duration_since(begun).as_nanos() as u64;
+        self.file = self.file.saturating_add(taken);
+        if taken >= WAIT_THRESHOLD {
+            self.file_wait = self.file_wait.saturating_add(taken);
+        }
+        ended
+    }
+}
+
+/// Does something, and adds the time that it took.
+pub(crate) fn add_elapsed<T>(sum: &mut u64, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let done = work();
+    *sum = sum.saturating_add(begun.elapsed().as_nanos() as u64);
+    done
+}
+
+/// What lies under the files of an end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StorageKind {
+    /// A disk.
+    #[default]
+    Disk,
+    /// Memory alone.
+    Memory,
+    /// Another program or machine, which serves the file system.
+    Served,
+    /// A pipe or a terminal.
+    Pipe,
+    /// Nothing: what arrives is dropped.
+    Nothing,
+}
+
+impl StorageKind {
+    /// That of a path; a disk where it cannot be told.
+    pub(crate) fn of_path(path: &Path) -> Self {
+        match kelvin_sys::fs::kind(path) {
+            Ok(kind) if kind.is_in_memory() => Self::Memory,
+            Ok(kind) if kind.is_served() => Self::Served,
+            _ => Self::Disk,
+        }
+    }
+}
+
+/// What one end did, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndLoad {
+    /// Its stages.
+    pub times: StageTimes,
+    /// CPU time.
+    pub cpu: u64,
+    /// Ready to run, and not running.
+    pub ready: u64,
+    /// For how long a quota of CPU time kept its control group from running, summed over processors.
+    pub throttled: u64,
+    /// What lies under its files.
+    pub storage: StorageKind,
+}
+
+/// The counters of the calling thread when it began.
+#[derive(Debug)]
+pub(crate) struct LoadMeter(ThreadCounters);
+
+/// Nanoseconds since the thread began, or since boot.
+#[derive(Clone, Copy, Debug)]
+struct ThreadCounters {
+    cpu: u64,
+    ready: u64,
+    throttled: u64,
+}
+
+/// CPU time and waiting time of the calling thread, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+const SCHEDSTAT_PATH: &str = "/proc/thread-self/schedstat";
+
+/// Where the throttling of this process's control group is counted, if it is: looked for once, since it means reading all mounts.
+static CPU_STAT_PATH: LazyLock<Option<PathBuf>> =
+    LazyLock::new(|| kelvin_machine::throttle_file(Path::new("/")).map(PathBuf::from));
+
+impl ThreadCounters {
+    fn now() -> Self {
+        let scheduled = fs::read_to_string(SCHEDSTAT_PATH).unwrap_or_default();
+        let mut figures = scheduled.split_ascii_whitespace().map_while(|figure| figure.parse().ok());
+        let used = read_usage(UsageScope::Thread);
+        // A kernel without these statistics counts CPU time alone.
+        let cpu = figures.next().filter(|cpu| *cpu > 0).unwrap_or(used.user + used.system);
+        let ready = figures.next().unwrap_or_default();
+        let throttled =
+            CPU_STAT_PATH.as_deref().and_then(kelvin_machine::throttled_time).map_or(0, |time| time.as_nanos() as u64);
+        Self { cpu, ready, throttled }
+    }
+}
+
+impl LoadMeter {
+    pub(crate) fn start() -> Self {
+        Self(ThreadCounters::now())
+    }
+
+    /// What the thread did since, in these stages.
+    pub(crate) fn finish(&self, times: StageTimes, storage: StorageKind) -> EndLoad {
+        let now = ThreadCounters::now();
+        let ThreadCounters { cpu, ready, throttled } = self.0;
+        EndLoad {
+            times,
+            cpu: now.cpu.saturating_sub(cpu),
+            ready: now.ready.saturating_sub(ready),
+            throttled: now.throttled.saturating_sub(throttled),
+            storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_calls_are_counted_apart() {
+        let mut times = StageTimes::default();
+        assert_eq!(times.time_file(|| 5), 5);
+        assert_eq!(times.file_wait, 0);
+        let quick = times.file;
+        times.time_file(|| std::thread::sleep(std::time::Duration::from_nanos(2 * WAIT_THRESHOLD)));
+        assert!(times.file_wait >= 2 * WAIT_THRESHOLD && times.file == quick + times.file_wait, "{times:?}");
+    }
+
+    #[test]
+    fn work_counts_as_cpu_and_sleep_not() {
+        let watch = LoadMeter::start();
+        let begun = Instant::now();
+        while read_usage(UsageScope::Thread).user + read_usage(UsageScope::Thread).system < 20_000_000 {
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let load = watch.finish(StageTimes::default(), StorageKind::of_path(Path::new("/proc")));
+        let elapsed = begun.elapsed().as_nanos() as u64;
+        assert!(load.cpu > 0 && load.cpu + 20_000_000 <= elapsed + 4_000_000, "{load:?} of {elapsed}");
+        assert_eq!(load.storage, StorageKind::Memory);
+    }
+}
