@@ -7,7 +7,7 @@ use std::io::Write;
 use std::{env, fs};
 
 use kelvin_analysis::{Analysis, Outcome, analyse};
-use kelvin_model::{Batches, Readings, RoundOutcome, Run, SampleTags};
+use kelvin_core::{Batches, Readings, RoundOutcome, Run, SampleTags};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = std::io::stdout().lock();

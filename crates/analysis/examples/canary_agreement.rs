@@ -9,7 +9,7 @@ use std::io::Write;
 use std::{env, fs};
 
 use kelvin_analysis::analyse;
-use kelvin_model::{
+use kelvin_core::{
     Batches, Canaries, Canary, HeadlineSamples, Measurement, Metric, Readings, RoundOutcome, Run, SampleTags,
 };
 use kelvin_stats::{Samples, Sorted, dominant_mode};

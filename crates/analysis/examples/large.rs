@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use kelvin_analysis::{Headlines, analyse, testing};
-use kelvin_model::{Canaries, Canary, Case, Metric, Readings, Run, SpreadHistory};
+use kelvin_core::{Canaries, Canary, Case, Metric, Readings, Run, SpreadHistory};
 use kelvin_stats::Random;
 
 const METRIC: Metric = Metric::duration("test.call", "One call").canaries(Canaries::from_canaries(&Canary::ALL));

@@ -1,6 +1,6 @@
 //! The analysis of a run, assembled from its parts.
 
-use kelvin_model::{Measurement, Metric, PredictionRecord, Run, Unit};
+use kelvin_core::{Measurement, Metric, PredictionRecord, Run, Unit};
 use kelvin_reference::ReferenceLibrary;
 
 use crate::bounds::{exceeded_bound, implausible_warning};

@@ -1,7 +1,7 @@
 //! Physically impossible and merely implausible values.
 
-use kelvin_model::units::number;
-use kelvin_model::{Bound, Metric, Unit};
+use kelvin_core::units::number;
+use kelvin_core::{Bound, Metric, Unit};
 
 use crate::result::{ImpossibleValue, Warning};
 

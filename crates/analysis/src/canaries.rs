@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{
+use kelvin_core::{
     Batches, Better, CANARY_CHAIN_MULTIPLIES, Canaries, Canary, CanaryReading, Case, CoreSteadyState, Measurement,
     Metric, Name, Readings, Round, RoundOutcome, Run, SampleTags, SteadyState, Unit,
 };

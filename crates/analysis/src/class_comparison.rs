@@ -1,7 +1,7 @@
 //! The second judgement: figures against machines of the class, published ones and a user's own, independent of everything else in the run.
 
-use kelvin_catalogue::find;
-use kelvin_model::{Better, Machine, Name, StoredHeadline, Unit};
+use kelvin_core::catalogue::find;
+use kelvin_core::{Better, Machine, Name, StoredHeadline, Unit};
 use kelvin_reference::{MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MetricArea, ReferenceLibrary};
 
 use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult, Summary};
@@ -140,7 +140,7 @@ fn class_verdict(summary: &Summary, (low, high): (f64, f64), better: Better) -> 
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
     use kelvin_reference::{
         ActiveMitigation, MachineKind, PublishedFigure, SourceMethod, Virtualisation, built_in_library,
     };
@@ -149,7 +149,7 @@ mod tests {
     use crate::testing::{add_scalars, empty_run};
 
     const MEMBERS: usize = 6;
-    const CALL: Name = kelvin_catalogue::os::SYSCALL_NULL.id;
+    const CALL: Name = kelvin_core::catalogue::os::SYSCALL_NULL.id;
 
     /// A library of a user's own guests, measured by the same method, whose figures of the kernel differ by a few percent.
     fn guest_library() -> ReferenceLibrary {
@@ -183,7 +183,7 @@ mod tests {
         machine.cpu.model_name = fact("AMD EPYC");
         machine.platform.hypervisor = Fact::known(Some("KVM".into()), "a test");
         let vulnerability = "spec_rstack_overflow".to_owned();
-        let mitigation = kelvin_model::Mitigation { vulnerability, status: status.into() };
+        let mitigation = kelvin_core::Mitigation { vulnerability, status: status.into() };
         machine.cpu.mitigations = Fact::known(vec![mitigation], "a test");
         machine
     }

@@ -14,7 +14,7 @@ mod ladder;
 mod series;
 mod verdicts;
 
-use kelvin_model::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Reference, Run, RunStatus, SpreadHistory};
+use kelvin_core::{COMPARE_FORMAT, ComparedRun, ComparedSide, Comparison, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_stats::median;
 
 use self::differences::SideFacts;

@@ -4,12 +4,12 @@
 //! one path to memory, and another when they are in two; core-to-core latency says which. Neither value is wrong, and no
 //! canary separates them: they are named.
 
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES,
 };
-use kelvin_model::units::value_text;
-use kelvin_model::{Case, Metric, Run};
+use kelvin_core::units::value_text;
+use kelvin_core::{Case, Metric, Run};
 use kelvin_stats::median;
 
 use crate::result::{Analysis, FindingData, MetricResult, ModeUnit, MovedCpus, Summary};
@@ -76,7 +76,7 @@ fn name_result_modes(result: &mut MetricResult, ways: &CoreDistance) {
     let centers = [first.center, second.center];
     rename(result, |mode| {
         let place = centers.iter().position(|&center| center == mode.center)?;
-        times[place].map(|time| format!("core-to-core latency {}", value_text(time, kelvin_model::Unit::Nanoseconds)))
+        times[place].map(|time| format!("core-to-core latency {}", value_text(time, kelvin_core::Unit::Nanoseconds)))
     });
 }
 

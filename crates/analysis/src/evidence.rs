@@ -1,6 +1,6 @@
 //! The evidence of conclusions: headlines of the rounds of a metric at a case, and tests between two of them.
 
-use kelvin_model::{
+use kelvin_core::{
     Case, Claim, Conclusion, Equivalence, Estimate, Measurement, Metric, MetricValue, PValue, RatioQuestion, Run,
     ShareQuestion, TestEvidence, TestOutcome,
 };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{
+use kelvin_core::{
     AmountFormula, AmountShare, AmountUnit, CauseResult, CauseTrial, CauseVerdict, EXPLANATION_FORMAT, Estimate,
     Experiment, ExplainedPart, Explanation, FigureDifference, FormulaSize, MeasuredValue, Measurement,
     MechanismEvidence, MechanismTrial, Metric, MetricCase, Name, NegativeControl, PartKind, Prediction, SkipReason,
@@ -205,7 +205,7 @@ impl<'e> ExperimentData<'e> {
 
     fn metric(&self, at: &MetricCase) -> Option<Metric> {
         let is_asked = at.metric == self.experiment.metric.id;
-        if is_asked { Some(self.experiment.metric) } else { kelvin_catalogue::find(at.metric).copied() }
+        if is_asked { Some(self.experiment.metric) } else { kelvin_core::catalogue::find(at.metric).copied() }
     }
 
     /// The same as amounts.

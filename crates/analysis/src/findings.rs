@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
+use kelvin_core::{Better, Hazard, Name, Need, Run, RunStatus, Severity};
 
 use crate::evidence::Evidence;
 use crate::result::{
@@ -239,10 +239,11 @@ fn attempted_figures(analysis: &Analysis) -> usize {
 
 /// The memory hierarchy, where the curve has levels.
 fn memory_levels(_: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
-    let was_asked = requested_results(analysis).any(|result| result.metric.id == kelvin_catalogue::mem::LATENCY.id);
+    let was_asked =
+        requested_results(analysis).any(|result| result.metric.id == kelvin_core::catalogue::mem::LATENCY.id);
     let found = analysis.levels.as_ref().filter(|found| was_asked && found.levels.len() > 1);
     let raw = |_| UnwordedFinding {
-        metrics: vec![kelvin_catalogue::mem::LATENCY.id],
+        metrics: vec![kelvin_core::catalogue::mem::LATENCY.id],
         ..UnwordedFinding::notable(FindingData::MemoryLevels)
     };
     found.map(raw).into_iter().collect()
@@ -267,7 +268,7 @@ fn network_highlights(run: &Run, analysis: &Analysis) -> Vec<UnwordedFinding> {
 }
 
 fn is_to_other_host(result: &MetricResult) -> bool {
-    kelvin_catalogue::find(result.metric.id).is_some_and(|metric| metric.needs == Some(Need::Agent))
+    kelvin_core::catalogue::find(result.metric.id).is_some_and(|metric| metric.needs == Some(Need::Agent))
 }
 
 /// The network to another host.

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_model::units::value_text;
-use kelvin_model::{
+use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::units::value_text;
+use kelvin_core::{
     AsFoundValue, Bound, Case, Estimate, HeadlineSamples, Interval, IntervalKind, MeasuredValue, Measurement, Metric,
     MissingInput, Name, Run, SpreadHistory,
 };
@@ -179,7 +179,7 @@ impl<'r> Baselines<'r> {
 pub(crate) fn metrics_of(run: &Run, measurement: &Measurement) -> Vec<Metric> {
     let mut ids: Vec<Name> = measurement.planned.metrics.clone();
     for round in &measurement.rounds {
-        if let kelvin_model::RoundOutcome::Measured(readings) = &round.attempt {
+        if let kelvin_core::RoundOutcome::Measured(readings) = &round.attempt {
             for reading in readings {
                 if !ids.contains(&reading.metric) {
                     ids.push(reading.metric);

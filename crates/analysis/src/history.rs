@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::thread::Builder;
 
-use kelvin_model::{
+use kelvin_core::{
     Better, Case, FactDifference, HISTORY_FORMAT, History, HistoryChange, HistoryChangeKind, HistoryPoint, HistoryRun,
     MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };

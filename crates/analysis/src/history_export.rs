@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Canary, Case, Metric, Name, Round, RoundOutcome, Run, StoredHeadline};
+use kelvin_core::{Canary, Case, Metric, Name, Round, RoundOutcome, Run, StoredHeadline};
 
 use crate::canaries::{BLOCK_OVER_CHAIN, STEADY_CHAIN};
 use crate::result::{Analysis, MetricResult};

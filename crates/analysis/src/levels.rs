@@ -7,8 +7,8 @@
 //! not buy a level. A step of less than [`MIN_LEVEL_STEP`] is none: the second-level TLB adds up to half to a cache's
 //! latency, while one level of cache to the next is a factor of two or more.
 
-use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
-use kelvin_model::{
+use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, LATENCY_UNFLUSHED_VERSION, PageSize};
+use kelvin_core::{
     Cache, CacheKind, Claim, Conclusion, Estimate, Interval, IntervalKind, Machine, MemoryLevelClaim, TestEvidence,
     TestOutcome,
 };
@@ -491,7 +491,7 @@ pub(crate) fn smaller_cache_level<'f>(found: &'f MemoryLevels, result: &MetricRe
 mod tests {
     use super::*;
     use crate::testing::{add_scalars, empty_run};
-    use kelvin_model::{Axis, AxisScale, Case, Metric};
+    use kelvin_core::{Axis, AxisScale, Case, Metric};
 
     static CURVE: Metric =
         Metric::duration("mem.latency", "A load").with_axes([Axis::new("bytes", "working set", AxisScale::Bytes)]);

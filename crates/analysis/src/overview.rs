@@ -11,7 +11,7 @@ pub(crate) use stand_outs::{MeasuredAmount, SlownessReason, StandOutFacts};
 
 use std::collections::BTreeSet;
 
-use kelvin_model::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Run, Severity};
+use kelvin_core::{Hazard, MissingFigures, MissingReason, Name, Overview, Precision, Remedy, Run, Severity};
 use kelvin_stats::Samples;
 
 use crate::result::{Analysis, Finding, FindingData, Importance, MetricResult, Outcome};

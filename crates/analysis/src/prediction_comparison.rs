@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Case, Hazard, Metric, Name, Prediction, Run};
+use kelvin_core::{Case, Hazard, Metric, Name, Prediction, Run};
 
 use crate::result::{Outcome, RangeVerdict, Summary};
 
@@ -78,7 +78,7 @@ fn affecting_hazards(hazards: &[Hazard], metric: &str) -> Vec<Name> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::PredictionBasis;
+    use kelvin_core::PredictionBasis;
 
     use super::*;
 

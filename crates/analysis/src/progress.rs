@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{Case, CaseStatus, Interval, Measurement, Name, Run};
+use kelvin_core::{Case, CaseStatus, Interval, Measurement, Name, Run};
 use kelvin_stats::Samples;
 
 use crate::canaries::CanaryReferences;

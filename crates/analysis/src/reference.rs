@@ -12,7 +12,7 @@ mod transfer;
 
 use std::sync::LazyLock;
 
-use kelvin_model::{Case, Foreign, Metric, Name, Reference, ReferenceValue, Run};
+use kelvin_core::{Case, Foreign, Metric, Name, Reference, ReferenceValue, Run};
 use serde::de::DeserializeOwned;
 
 use crate::headlines::Headlines;

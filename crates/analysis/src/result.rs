@@ -1,6 +1,6 @@
 //! The analysis of a run: the types that every report is made from.
 
-use kelvin_model::{Canary, CanaryReading, Case, FigureSource, Metric, Name, Overview, Prediction};
+use kelvin_core::{Canary, CanaryReading, Case, FigureSource, Metric, Name, Overview, Prediction};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! The same work by kelvin and by rival programs: from results to the rows of one table.
 
-use kelvin_catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
-use kelvin_model::{HeadlineSamples, Metric, Unit, Value};
+use kelvin_core::catalogue::{RIVAL_COMPARISONS, Rival, RivalComparison};
+use kelvin_core::{HeadlineSamples, Metric, Unit, Value};
 
 use crate::result::{Figure, MetricResult, RivalFigures, RivalOutcome, RivalResult, Summary};
 

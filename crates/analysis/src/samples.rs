@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::{RunVariation, transfer};
-use kelvin_model::{
+use kelvin_core::catalogue::{RunVariation, transfer};
+use kelvin_core::{
     Batches, Canary, Case, HeadlineSamples, Measurement, Metric, MetricReadings, Name, Overhead, OverheadReading,
     Readings, Round, RoundOutcome, SampleTags, SkipReason, Unit,
 };
 
-use kelvin_model::units::percent;
+use kelvin_core::units::percent;
 use kelvin_stats::{ASSUMED_BETWEEN_RUN_STD, ASSUMED_CLOCK_STD, ASSUMED_NEIGHBOUR_STD, UnobservedVariance, spearman};
 
 use crate::canaries::{CanaryReferences, DisturbedBatches};

@@ -2,11 +2,11 @@
 //!
 //! A figure that breaks one is possible, unlike one beyond a ceiling, and so it stays; but it is not believed without a warning.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::file::{self, AccessOrder, CacheState};
-use kelvin_catalogue::mem::{self, FaultPage, INJECTED_LOAD, MemoryCpus, PageSize, ReadAhead};
-use kelvin_catalogue::os::{self, NullCall};
-use kelvin_model::{Axis, AxisWord, Better, Case, Estimate, Metric, Run};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::file::{self, AccessOrder, CacheState};
+use kelvin_core::catalogue::mem::{self, FaultPage, INJECTED_LOAD, MemoryCpus, PageSize, ReadAhead};
+use kelvin_core::catalogue::os::{self, NullCall};
+use kelvin_core::{Axis, AxisWord, Better, Case, Estimate, Metric, Run};
 
 use crate::evidence::{Evidence, RoundHeadlines, ratio_of_rounds};
 use crate::result::{MetricResult, Warning};
@@ -219,7 +219,7 @@ fn rounds_in_seconds<'r>(rounds: &RoundHeadlines<'r>) -> RoundHeadlines<'r> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::file::{BYTES, READ_ORDER};
+    use kelvin_core::catalogue::file::{BYTES, READ_ORDER};
 
     use super::*;
     use crate::analyse;
@@ -236,7 +236,7 @@ mod tests {
         }
         let of_result = |result: &MetricResult| {
             let implausible = result.warnings.iter().filter(|warning| matches!(warning, Warning::Implausible { .. }));
-            let id = kelvin_catalogue::find(result.metric.id).unwrap().id.as_str();
+            let id = kelvin_core::catalogue::find(result.metric.id).unwrap().id.as_str();
             implausible.map(|warning| (id, warning.text().to_owned())).collect::<Vec<_>>()
         };
         analyse(&run).results.iter().flat_map(of_result).collect()

@@ -1,9 +1,9 @@
 //! The rates of streams if their bytes alone cost time, and their calls none.
 
 use crate::result::{LineCeiling, MetricResult};
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
-use kelvin_model::{Case, Metric};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAMS};
+use kelvin_core::{Case, Metric};
 
 /// The ceilings of all lines of TCP streams on this many CPUs.
 pub(crate) fn line_ceilings(results: &[MetricResult], cpus: u64) -> Vec<LineCeiling> {

@@ -1,7 +1,7 @@
 //! The summary of one metric at one case, with its warnings.
 
-use kelvin_model::units::{number, p_value, percent, value_text};
-use kelvin_model::{Better, HeadlineSamples, Metric, Unit};
+use kelvin_core::units::{number, p_value, percent, value_text};
+use kelvin_core::{Better, HeadlineSamples, Metric, Unit};
 use kelvin_stats::{
     BetweenRunVariance, Cluster, ModePattern, Samples, Sorted, Trend, TwoStates, UncertainValue, clusters,
     effective_samples, mode_pattern, trend, two_states,

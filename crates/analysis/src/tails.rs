@@ -2,8 +2,8 @@
 
 use crate::result::{MetricResult, TailGroup};
 use crate::studies::network::CALLS_STUDY;
-use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX};
-use kelvin_model::{Case, Metric};
+use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, RTT_TCP, RTT_UDP, RTT_UNIX};
+use kelvin_core::{Case, Metric};
 
 /// The round trips of this machine.
 static TAIL_METRICS: [&Metric; 4] = [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &RTT_ICMP];

@@ -3,7 +3,7 @@
 pub mod guest;
 pub mod load;
 
-use kelvin_model::{
+use kelvin_core::{
     Batches, Canary, Case, ClockInfo, ClockKind, Fact, Machine, Measurement, Metric, MetricReadings, Name,
     OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunSettings,
     RunStatus, SampleTags,

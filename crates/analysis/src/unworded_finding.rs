@@ -1,6 +1,6 @@
 //! A finding before it is worded.
 
-use kelvin_model::Name;
+use kelvin_core::Name;
 
 use crate::result::{FindingData, Importance, MetricResult};
 

@@ -3,8 +3,8 @@
 
 use kelvin_analysis::testing::{add_scalars, empty_run};
 use kelvin_analysis::{Analysis, ClassVerdict, FindingData, Importance, analyse};
-use kelvin_catalogue::find;
-use kelvin_model::{Better, Case, Machine, Metric, Name, Run};
+use kelvin_core::catalogue::find;
+use kelvin_core::{Better, Case, Machine, Metric, Name, Run};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -4,12 +4,12 @@ use std::slice;
 
 use kelvin_analysis::testing::{add_scalars, empty_run, guest};
 use kelvin_analysis::{ComparisonRequest, ComparisonSubject, SideInput, analyse, references};
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
-use kelvin_catalogue::net::{MESSAGE, RTT_TCP};
-use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel};
-use kelvin_model::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
+use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP};
+use kelvin_core::catalogue::os::{PROCESS_FORK, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel};
+use kelvin_core::{
     Better, Case, CauseFinding, ChangeVerdict, ComparedFigure, ComparedRung, Comparison, Estimate, Fact,
     HeadlineSamples, Metric, Name, NotComparedReason, Run, SpreadHistory, SpreadSource, UndecidedReason, Unit,
     worse_by,
@@ -162,10 +162,10 @@ fn detectable_change_found_with_stated_power() {
     assert!((0.74..0.88).contains(&share), "{share}");
 }
 
-fn scalar(reading: &kelvin_model::MetricReadings) -> f64 {
+fn scalar(reading: &kelvin_core::MetricReadings) -> f64 {
     match &reading.readings {
-        kelvin_model::Readings::Scalars(values) => values[0],
-        kelvin_model::Readings::Batches(_) => panic!("these runs have scalars"),
+        kelvin_core::Readings::Scalars(values) => values[0],
+        kelvin_core::Readings::Batches(_) => panic!("these runs have scalars"),
     }
 }
 
@@ -263,15 +263,15 @@ fn incomparable_figures_have_reasons() {
     add_scalars(&mut base, &TIME, case(1), &rounds_around(1.0));
     add_scalars(&mut other, &TIME, case(2), &[0.0; 8]);
     add_scalars(&mut base, &TIME, case(2), &rounds_around(1.0));
-    base.measurements.push(kelvin_model::Measurement {
-        planned: kelvin_model::PlannedMeasurement {
+    base.measurements.push(kelvin_core::Measurement {
+        planned: kelvin_core::PlannedMeasurement {
             probe: FOUR.id,
             metrics: vec![FOUR.id],
             case: Case::new(),
             only_input: false,
         },
         rounds: Vec::new(),
-        skipped: Some(kelvin_model::SkipReason::new("needs a second CPU")),
+        skipped: Some(kelvin_core::SkipReason::new("needs a second CPU")),
     });
     base.outline.metrics.push(FOUR);
     let comparison = compared(&[base], &[other]);
@@ -541,7 +541,7 @@ fn ladders_match_overview_rungs() {
     guest::replace(&mut other, &PROCESS_FORK, &fork(&base).case, 3.0 * before);
     let (comparison, rungs) = ladder(side("A", slice::from_ref(&base)), side("B", slice::from_ref(&other)));
     let screen = analyse(&base).screen.unwrap();
-    let known = |rung: &&kelvin_model::Rung| rung.figure.measured.is_some();
+    let known = |rung: &&kelvin_core::Rung| rung.figure.measured.is_some();
     let expected: Vec<&str> = screen.rungs.iter().filter(known).map(|rung| rung.what.as_str()).collect();
     assert_eq!(rungs.iter().map(|rung| rung.what.as_str()).collect::<Vec<&str>>(), expected);
     for rung in &rungs {

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{StatedConclusion, analyse};
-use kelvin_model::{AxisWord, Case, HeadlineSamples, Metric, Run, SpreadHistory};
+use kelvin_core::{AxisWord, Case, HeadlineSamples, Metric, Run, SpreadHistory};
 
 const fn time(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the network").headline(HeadlineSamples::AsFound)

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::{add_scalars, empty_run};
 use kelvin_analysis::{Analysis, MetricResult, analyse};
-use kelvin_model::{Axis, AxisScale, Canaries, Case, HeadlineSamples, Metric};
+use kelvin_core::{Axis, AxisScale, Canaries, Case, HeadlineSamples, Metric};
 
 const AXES: [Axis; 2] =
     [Axis::new("bytes", "working set", AxisScale::Bytes), Axis::new("cpus", "CPUs", AxisScale::Category)];
@@ -22,7 +22,7 @@ const FAR_LATENCY: f64 = 226.0;
 fn analysis_of(rates: [f64; 6], ways: [f64; 6]) -> Analysis {
     let mut run = empty_run(&[FILL, CORE_TO_CORE]);
     let case =
-        || Case::new().with_number("bytes", 128 << 20).with_word(kelvin_model::AxisWord::from_names("cpus", "all"));
+        || Case::new().with_number("bytes", 128 << 20).with_word(kelvin_core::AxisWord::from_names("cpus", "all"));
     add_scalars(&mut run, &FILL, case(), &rates.map(|rate| rate * 1e9));
     add_scalars(&mut run, &CORE_TO_CORE, case(), &ways);
     analyse(&run)

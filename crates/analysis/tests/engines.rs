@@ -2,7 +2,7 @@
 
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Axis, AxisScale, Case, HeadlineSamples, Metric, Run};
+use kelvin_core::{Axis, AxisScale, Case, HeadlineSamples, Metric, Run};
 
 const METRIC: Metric = Metric::duration("file.engines", "The time of a request by an engine")
     .headline(HeadlineSamples::AsFound)
@@ -14,7 +14,7 @@ fn run(ways: &[(&'static str, f64, f64)], sizes: &[u64]) -> Run {
     for (way, &(name, fixed, each)) in ways.iter().enumerate() {
         for &block in sizes {
             let case =
-                Case::new().with_word(kelvin_model::AxisWord::from_names("engine", name)).with_number("block", block);
+                Case::new().with_word(kelvin_core::AxisWord::from_names("engine", name)).with_number("block", block);
             let value = fixed + each * block as f64;
             let noise = |round: usize| 0.0025 * ((round * 5 + way * 3 + block as usize) % 6) as f64;
             let rounds: Vec<f64> = (0..6).map(|round| value * (1.0 + noise(round))).collect();

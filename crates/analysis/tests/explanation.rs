@@ -2,10 +2,10 @@
 
 use kelvin_analysis::explain;
 use kelvin_analysis::wording::explanation::word_explanation;
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, RTT_TCP};
-use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
-use kelvin_model::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, RTT_TCP};
+use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+use kelvin_core::{
     AmountFormula, Arm, Case, CauseTrial, CauseVerdict, Experiment, Explanation, Measurement, MechanismTrial, Metric,
     MetricCase, MetricReadings, Name, OverheadReading, PartKind, PlannedMeasurement, Prediction, PredictionBasis,
     PredictionRecord, Readings, Round, RoundOutcome, SkipReason,

@@ -3,7 +3,7 @@
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, HeadlineSamples, Metric, Run, Unit};
+use kelvin_core::{Better, Case, HeadlineSamples, Metric, Run, Unit};
 
 const READ: Metric = Metric::rate("file.blocksize.read", "A rate of blocks").headline(HeadlineSamples::AsFound);
 const DEPTH: Metric = Metric::rate("file.depth.rate", "Requests")
@@ -19,7 +19,7 @@ fn blocks(rates: &[(u64, f64)], noise: f64) -> Run {
     let mut run = testing::empty_run(&[READ]);
     for &(block, rate) in rates {
         let case =
-            Case::new().with_number("block", block).with_word(kelvin_model::AxisWord::from_names("cache", "cached"));
+            Case::new().with_number("block", block).with_word(kelvin_core::AxisWord::from_names("cache", "cached"));
         add_scalars(&mut run, &READ, case, &rounds(rate, noise));
     }
     run
@@ -65,7 +65,7 @@ fn curve_needs_three_points_of_one_state() {
     let mut run = blocks(&[(4096, 3e9), (65_536, 9e9)], 0.01);
     assert!(testing::study(&run, "file.blocksize").is_none());
     let case =
-        Case::new().with_number("block", 1 << 20).with_word(kelvin_model::AxisWord::from_names("cache", "direct"));
+        Case::new().with_number("block", 1 << 20).with_word(kelvin_core::AxisWord::from_names("cache", "direct"));
     add_scalars(&mut run, &READ, case, &rounds(1e9, 0.01));
     assert!(testing::study(&run, "file.blocksize").is_none());
 }
@@ -105,8 +105,8 @@ fn much_faster_later_passes_show_cache() {
 const SEQRAND: Metric = Metric::duration("file.seqrand", "A block").headline(HeadlineSamples::AsFound);
 const CONTENTION: Metric = Metric::duration("file.contention", "A read").headline(HeadlineSamples::AsFound);
 
-fn named_word(axis: &'static str, word: &'static str) -> kelvin_model::AxisWord {
-    kelvin_model::AxisWord::from_names(axis, word)
+fn named_word(axis: &'static str, word: &'static str) -> kelvin_core::AxisWord {
+    kelvin_core::AxisWord::from_names(axis, word)
 }
 
 /// What a study concludes from figures of one metric at cases.

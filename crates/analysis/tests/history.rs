@@ -3,7 +3,7 @@
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, MIN_RANKED_MACHINES, annotate_changes, new_changes,
 };
-use kelvin_model::{
+use kelvin_core::{
     Better, Case, FactDifference, HeadlineSamples, History, HistoryChange, HistoryChangeKind, HistoryPoint, Metric,
     Unit,
 };

@@ -4,8 +4,8 @@ use std::slice;
 
 use kelvin_analysis::testing::guest;
 use kelvin_analysis::{ComparisonRequest, ComparisonSubject, FindingData, RangeVerdict, SideInput, analyse};
-use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_model::{Case, Name, Run};
+use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_core::{Case, Name, Run};
 
 /// A run that was asked for one figure, whose other figures are far outside of what is predicted of them.
 fn run_asked_for(asked: Name) -> Run {

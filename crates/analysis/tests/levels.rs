@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::{add_scalars, empty_run};
 use kelvin_analysis::{CurvePoint, MemoryLevels, Warning, analyse, levels};
-use kelvin_model::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, HeadlineSamples, Metric, Run, Tlb};
+use kelvin_core::{Axis, AxisScale, Cache, CacheKind, Canaries, Case, Fact, HeadlineSamples, Metric, Run, Tlb};
 use kelvin_stats::Random;
 use serde::Deserialize;
 
@@ -362,7 +362,7 @@ fn modes_are_named_by_level() {
     run.outline.machine.topology.caches = Fact::known(vec![unified(1, 32 << 10), unified(2, 4 << 20)], "a test");
     for bytes in (12..=27).map(|power| 1u64 << power) {
         let case =
-            Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "base")).with_number("bytes", bytes);
+            Case::new().with_word(kelvin_core::AxisWord::from_names("pages", "base")).with_number("bytes", bytes);
         let rounds = match bytes {
             0..=0x8000 => [1.0; 6],
             // Held by the second level in some rounds, by memory in others.
@@ -378,7 +378,7 @@ fn modes_are_named_by_level() {
         analysis
             .results
             .iter()
-            .find(|result| kelvin_catalogue::mem::BYTES.number_in(&result.case) == Some(bytes))
+            .find(|result| kelvin_core::catalogue::mem::BYTES.number_in(&result.case) == Some(bytes))
             .unwrap()
     };
     let boundary = at(4 << 20);
@@ -402,8 +402,7 @@ fn with_huge_pages(huge: f64) -> Run {
         _ => 100.0,
     };
     let mut add = |pages, bytes: u64, latency: f64| {
-        let case =
-            Case::new().with_word(kelvin_model::AxisWord::from_names("pages", pages)).with_number("bytes", bytes);
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("pages", pages)).with_number("bytes", bytes);
         add_scalars(&mut run, &METRIC, case, &[0.99 * latency, latency, 1.01 * latency, latency]);
     };
     for bytes in (12..=25).map(|power| 1u64 << power) {

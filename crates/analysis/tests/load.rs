@@ -3,16 +3,18 @@
 use kelvin_analysis::testing::load::{PlantedStudy, SimulatedStation, SimulatedStudy, combined_run, user_grid};
 use kelvin_analysis::testing::study;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, studies};
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::Resource::{self, ClientCpu, Disk, Generator, Link, ServerCpu, ServerThread, Workers};
-use kelvin_catalogue::load::hosts::{
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::Resource::{
+    self, ClientCpu, Disk, Generator, Link, ServerCpu, ServerThread, Workers,
+};
+use kelvin_core::catalogue::load::hosts::{
     CPU_ALLOWED, CPU_STEAL, CPU_THROTTLED, CPU_USER, DISK_WRITES, LISTEN_OVERFLOWS, LoadHost, PRESSURE_IO,
     RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, IN_FLIGHT, LATENESS, RequestPattern, SENT_BYTE_RATE, THROUGHPUT, UTILISATION,
 };
-use kelvin_model::{
+use kelvin_core::{
     Case, Claim, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadFigure, LoadLaw, LoadLimit, LoadVerdict, Metric,
     Name, NextLimitClaim, Readings, RequestLocation, RoundOutcome, Run, UnknownLimit, UnwatchedLimit,
 };
@@ -389,7 +391,7 @@ fn laws_hold_and_violations_are_found() {
     assert_eq!(limit(&miscounted).doubts, [LoadDoubt::Law(LoadLaw::Little)]);
     // At one number of users only.
     let mut once = certain.clone();
-    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.number_in(case) == Some(6));
+    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(6));
     assert_eq!(law(&once, LoadLaw::Little), Some(false));
     let mut lost = certain.clone();
     scale_readings(&mut lost, &SENT_BYTE_RATE, 1.05, |_| true);
@@ -400,8 +402,10 @@ fn laws_hold_and_violations_are_found() {
 fn unreached_saturation_has_no_figure() {
     let run = SimulatedStudy { think: 9_000, ..published() }.run();
     let found = limit(&run);
-    let at_most =
-        run.measurements.iter().filter(|one| kelvin_catalogue::load::USERS.number_in(&one.planned.case) == Some(22));
+    let at_most = run
+        .measurements
+        .iter()
+        .filter(|one| kelvin_core::catalogue::load::USERS.number_in(&one.planned.case) == Some(22));
     let readings = at_most.flat_map(|one| &one.rounds).filter_map(|round| match &round.attempt {
         RoundOutcome::Measured(readings) => readings.iter().find(|one| one.metric == THROUGHPUT.id),
         _ => None,
@@ -603,11 +607,11 @@ fn fits_until(most: u64, mut simulated: SimulatedStudy) -> Run {
     simulated.cache = CacheState::Uncached;
     let mut run = simulated.run();
     scale_readings(&mut run, &DISK_BYTE_RATE, 0.0, |case| {
-        kelvin_catalogue::load::USERS.number_in(case).is_some_and(|users| users <= most)
+        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users <= most)
     });
     scale_readings(&mut run, &DISK_BYTE_RATE, 0.5 / 2.4, |_| true);
     scale_readings(&mut run, &THROUGHPUT, 0.7, |case| {
-        kelvin_catalogue::load::USERS.number_in(case).is_some_and(|users| users > most)
+        kelvin_core::catalogue::load::USERS.number_in(case).is_some_and(|users| users > most)
     });
     run
 }
@@ -736,7 +740,7 @@ fn lateness_below_saturation_is_no_limit() {
         (limit(&run).doubts.contains(&LoadDoubt::LateGenerator), kept_up(&run))
     };
     assert_eq!(late(|_| false), (false, Some(true)));
-    assert_eq!(late(|case| kelvin_catalogue::load::USERS.number_in(case) == Some(1)), (false, Some(true)));
+    assert_eq!(late(|case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(1)), (false, Some(true)));
     assert_eq!(late(|_| true), (true, None), "it may have been");
 }
 
@@ -795,7 +799,7 @@ fn label_matches_claim() {
     let mut run = published().run();
     let [(holds, text)] = labelled_conclusions(&run, reads).try_into().unwrap();
     assert!(holds == Some(true) && text.starts_with("the disk reads more than 1.10 bytes for each byte served: 2.4"));
-    scale_readings(&mut run, &kelvin_catalogue::load::DISK_BYTE_RATE, 1.0 / 2.4, |_| true);
+    scale_readings(&mut run, &kelvin_core::catalogue::load::DISK_BYTE_RATE, 1.0 / 2.4, |_| true);
     let [(holds, text)] = labelled_conclusions(&run, reads).try_into().unwrap();
     assert!(
         holds == Some(false) && (text.contains("served: 0.99") || text.contains("served: 1.00")),
@@ -839,7 +843,7 @@ fn shares_nonnegative_answers_within_file_size() {
     let used = limit(&run).used;
     assert!(used.iter().all(|one| one.utilisation.low >= 0.0), "{used:?}");
     assert_eq!(limit(&published().run()).request_bytes.map(f64::round), Some(2e6));
-    scale_readings(&mut run, &kelvin_catalogue::load::RATE, 1e6, |_| true);
+    scale_readings(&mut run, &kelvin_core::catalogue::load::RATE, 1e6, |_| true);
     assert_eq!(limit(&run).request_bytes, None);
 }
 
@@ -879,7 +883,7 @@ fn answers_match_snapshot() {
     scale_readings(&mut amplified, &UTILISATION, 2.4, at_resource(Disk));
     scale_readings(&mut beyond, &UTILISATION, 1.3, at_resource(Link));
     scale_readings(&mut late, &LATENESS, 1e4, |_| true);
-    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_catalogue::load::USERS.number_in(case) == Some(6));
+    scale_readings(&mut once, &IN_FLIGHT, 1.1, |case| kelvin_core::catalogue::load::USERS.number_in(case) == Some(6));
     let planted = [
         ("a slow link, and a disk that reads more than is served", amplified),
         ("think time", SimulatedStudy { think: 1000, ..published() }.run()),

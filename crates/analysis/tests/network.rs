@@ -3,7 +3,7 @@
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
+use kelvin_core::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
 
 const fn time(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the network").headline(HeadlineSamples::AsFound)
@@ -34,21 +34,21 @@ fn add(run: &mut Run, metric: &Metric, case: Case, value: f64) {
 }
 
 fn placement_case(placement: &'static str) -> Case {
-    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement))
+    Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement))
 }
 
 fn streams(message: u64, streams: u64, placement: &'static str) -> Case {
     Case::new()
         .with_number("message", message)
         .with_number("streams", streams)
-        .with_word(kelvin_model::AxisWord::from_names("placement", placement))
+        .with_word(kelvin_core::AxisWord::from_names("placement", placement))
 }
 
 fn send_method_case(message: u64, way: &'static str) -> Case {
     Case::new()
         .with_number("message", message)
-        .with_word(kelvin_model::AxisWord::from_names("placement", "two_cpus"))
-        .with_word(kelvin_model::AxisWord::from_names("way", way))
+        .with_word(kelvin_core::AxisWord::from_names("placement", "two_cpus"))
+        .with_word(kelvin_core::AxisWord::from_names("way", way))
 }
 
 fn conclusion_with<'c>(conclusions: &'c [StatedConclusion], words: &str) -> &'c StatedConclusion {

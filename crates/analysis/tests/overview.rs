@@ -2,9 +2,9 @@
 
 use kelvin_analysis::testing::{add_measurement, add_scalars, guest, reading, round, round_with_outcome};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_catalogue::PairPlacement::TwoCpus;
-use kelvin_catalogue::{file, mem, net, os};
-use kelvin_model::{
+use kelvin_core::catalogue::PairPlacement::TwoCpus;
+use kelvin_core::catalogue::{file, mem, net, os};
+use kelvin_core::{
     Case, Fact, MissingReason, Name, Overview, PredictionVerdict, Readings, RoundOutcome, Run, RunStatus, SkipReason,
     StandOut, StandOutQuestion,
 };
@@ -30,7 +30,7 @@ fn guest_stand_outs_are_ordered() {
     for text in &sentences {
         assert!(text.split_whitespace().count() <= 25, "{text}");
         assert!(!text.contains(['(', '=', '%', '±']), "{text}");
-        assert!(!kelvin_catalogue::all().any(|metric| text.contains(metric.id.as_str())), "{text}");
+        assert!(!kelvin_core::catalogue::all().any(|metric| text.contains(metric.id.as_str())), "{text}");
     }
     assert!(sentences.len() <= 8);
 }
@@ -86,7 +86,7 @@ fn expected_values_do_not_stand_out() {
     guest::replace(&mut run, &net::BANDWIDTH_TCP, &guest::cases::streams(TwoCpus, 2), 16.0e9);
     guest::replace(&mut run, &file::DEVICE_REPEAT_READ, &Case::new(), 1.25);
     run.predictions.clear();
-    if let kelvin_model::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
+    if let kelvin_core::Fact::Known { value, .. } = &mut run.outline.machine.topology.caches {
         value[2].bytes = 12 << 20;
     }
     assert_eq!(stand_out_questions(&overview_of(&run)), [StandOutQuestion::MemoryShared, StandOutQuestion::Disk]);
@@ -264,7 +264,7 @@ fn never_undisturbed_is_shown_as_found() {
 #[test]
 fn hidden_level_is_not_distinguishable() {
     let mut run = guest::guest_run();
-    let is_l3 = |one: &kelvin_model::Measurement| {
+    let is_l3 = |one: &kelvin_core::Measurement| {
         let bytes = mem::BYTES.number_in(&one.planned.case);
         one.planned.metrics == [mem::LATENCY.id] && bytes.is_some_and(|bytes| (2 << 20..32 << 20).contains(&bytes))
     };
@@ -388,12 +388,12 @@ fn a_quick_run_shows_its_stream_with_the_size_of_its_messages() {
     let usual = |message: u64| {
         Case::new()
             .with_number(net::MESSAGE, message)
-            .with_word(kelvin_catalogue::PairPlacement::SameCpu)
+            .with_word(kelvin_core::catalogue::PairPlacement::SameCpu)
             .with_number(net::STREAMS, 1)
     };
     let line = |run: &Run| overview_of(run).rates.into_iter().find(|line| line.what == "TCP on this host").unwrap();
     assert_eq!(line(&run).but, None);
-    let measured = |one: &&mut kelvin_model::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
+    let measured = |one: &&mut kelvin_core::Measurement| one.planned.probe == net::BANDWIDTH_TCP.id.as_str();
     run.measurements
         .iter_mut()
         .filter(measured)

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, HeadlineSamples, Metric, Unit};
+use kelvin_core::{Better, Case, HeadlineSamples, Metric, Unit};
 
 const fn metric(id: &'static str) -> Metric {
     Metric::duration(id, "A share of pages").unit(Unit::Ratio, Better::Neither).headline(HeadlineSamples::AsFound)
@@ -15,7 +15,7 @@ const EXCLUSIVE: Metric = metric("mem.page.exclusive");
 #[test]
 fn page_claim_follows_agreement_of_rounds() {
     let mut run = testing::empty_run(&[PRESENT, ZERO, EXCLUSIVE]);
-    let kind = |word| Case::new().with_word(kelvin_model::AxisWord::from_names("kind", word));
+    let kind = |word| Case::new().with_word(kelvin_core::AxisWord::from_names("kind", word));
     add_scalars(&mut run, &PRESENT, kind("untouched"), &[0.0, 0.0, 0.002]);
     add_scalars(&mut run, &ZERO, kind("read"), &[0.0, 0.5, 0.9]);
     add_scalars(&mut run, &EXCLUSIVE, kind("written"), &[1.0, 1.0, 0.25]);

@@ -3,7 +3,7 @@
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{
+use kelvin_core::{
     Better, Bound, BoundRecord, Case, HeadlineSamples, Metric, Prediction, PredictionBasis, PredictionRecord, Run, Unit,
 };
 
@@ -136,7 +136,7 @@ fn host_with_saturated_cpu_is_named() {
 fn fastest_stream_count_per_direction_is_used() {
     let mut run = network();
     let directed =
-        |count, direction| streams(count).with_word(kelvin_model::AxisWord::from_names("direction", direction));
+        |count, direction| streams(count).with_word(kelvin_core::AxisWord::from_names("direction", direction));
     add_streams(&mut run, &directed(1, "to_agent"), 1e9, [1.0, 0.5]);
     add_streams(&mut run, &directed(4, "to_agent"), 2e9, [1.0, 1.0]);
     add_streams(&mut run, &directed(1, "from_agent"), 3e9, [0.5, 1.0]);
@@ -158,7 +158,7 @@ fn program_loss_and_queueing_effects_are_sized() {
     let mut run = network();
     let (small, trip) = (
         Case::new().with_number("message", 64),
-        Case::new().with_word(kelvin_model::AxisWord::from_names("protocol", "tcp")).with_number("message", 64),
+        Case::new().with_word(kelvin_core::AxisWord::from_names("protocol", "tcp")).with_number("message", 64),
     );
     add(&mut run, &PING, small, 100_000.0);
     add(&mut run, &ROUND_TRIP, trip, 130_000.0);

@@ -4,7 +4,7 @@ use kelvin_analysis::RunProgress;
 use kelvin_analysis::testing::{
     self, BLOCK_NANOSECONDS, add_measurement, add_rounds, add_scalars, batches, reading, round,
 };
-use kelvin_model::{Canary, Case, CaseStatus, HeadlineSamples, Metric, Name, Readings, Run, SkipReason, SpreadHistory};
+use kelvin_core::{Canary, Case, CaseStatus, HeadlineSamples, Metric, Name, Readings, Run, SkipReason, SpreadHistory};
 use kelvin_stats::Random;
 
 const CALL: Metric = Metric::duration("test.call", "One call");

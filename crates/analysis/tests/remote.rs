@@ -1,10 +1,10 @@
 //! Conclusions on a remote directory.
 
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_catalogue::file::AccessOrder::{self, Random, Sequential};
-use kelvin_catalogue::file::CacheState::{self, Cached, Direct, Uncached};
-use kelvin_catalogue::file::{BYTES, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE as SHARE};
-use kelvin_model::{Case, Claim, Run};
+use kelvin_core::catalogue::file::AccessOrder::{self, Random, Sequential};
+use kelvin_core::catalogue::file::CacheState::{self, Cached, Direct, Uncached};
+use kelvin_core::catalogue::file::{BYTES, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE as SHARE};
+use kelvin_core::{Case, Claim, Run};
 
 const MIB: u64 = 1 << 20;
 

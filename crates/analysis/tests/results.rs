@@ -5,7 +5,7 @@ use kelvin_analysis::{
     Analysis, Headlines, Importance, IntervalKind, MetricResult, ModeUnit, Outcome, RangeVerdict, Summary, Warning,
     analyse,
 };
-use kelvin_model::{
+use kelvin_core::{
     AmountShare, AmountUnit, Axis, AxisScale, Better, Bound, BoundRecord, Case, CauseResult, CauseVerdict,
     EXPLANATION_FORMAT, Estimate, ExplainedPart, Explanation, Fact, Hazard, Metric, Name, NoPrediction, PartKind,
     Prediction, PredictionBasis, PredictionRecord, RoundOutcome, Run, RunStatus, Severity, SkipReason, SpreadHistory,
@@ -275,7 +275,7 @@ fn value_above_hardware_bound_is_invalid() {
     assert!(analysis.results[1].outcome.summary().is_some(), "another case has no such bound");
     assert_eq!(Headlines::from_run(&run).get("test.rate", &at(1)), None);
     assert!(Headlines::from_run(&run).get("test.rate", &at(2)).is_some());
-    let kelvin_model::MissingInput::NoFigure(why) = Headlines::from_run(&run).missing_input("test.rate", &at(1)) else {
+    let kelvin_core::MissingInput::NoFigure(why) = Headlines::from_run(&run).missing_input("test.rate", &at(1)) else {
         panic!("there is something to go by")
     };
     assert_eq!(why, "came out at 130 MB/s, beyond what is possible (119 MB/s)");
@@ -297,14 +297,14 @@ fn cycles_use_measured_frequency_or_chain() {
     add_scalars(
         &mut run,
         &frequency,
-        Case::new().with_word(kelvin_model::AxisWord::from_names("load", "all")),
+        Case::new().with_word(kelvin_core::AxisWord::from_names("load", "all")),
         &[3.0e9; 4],
     );
     assert!((cycles(&run) - 41.28).abs() < 1e-6, "the frequency under full load is not that of one CPU");
     add_scalars(
         &mut run,
         &frequency,
-        Case::new().with_word(kelvin_model::AxisWord::from_names("load", "one")),
+        Case::new().with_word(kelvin_core::AxisWord::from_names("load", "one")),
         &[4.2e9; 4],
     );
     assert!((cycles(&run) - 42.0).abs() < 1e-6);

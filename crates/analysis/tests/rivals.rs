@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::{self, add_measurement, add_scalars};
 use kelvin_analysis::{Outcome, RangeVerdict, RivalOutcome, RivalResult, analyse};
-use kelvin_model::{Better, Case, HeadlineSamples, Metric, RoundOutcome, SkipReason, Unit};
+use kelvin_core::{Better, Case, HeadlineSamples, Metric, RoundOutcome, SkipReason, Unit};
 
 const fn as_found_metric(metric: Metric) -> Metric {
     metric.headline(HeadlineSamples::AsFound)
@@ -14,7 +14,7 @@ const KELVIN: Metric = as_found_metric(Metric::rate("file.rivals.cached.kelvin",
 const OTHER: Metric = as_found_metric(Metric::rate("file.rivals.cached.other", "the other"));
 
 fn case(program: &'static str) -> Case {
-    Case::new().with_word(kelvin_model::AxisWord::from_names("program", program)).with_number("block", 4096)
+    Case::new().with_word(kelvin_core::AxisWord::from_names("program", program)).with_number("block", 4096)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use kelvin_analysis::testing::{
 use kelvin_analysis::{
     Analysis, ComparisonRequest, ComparisonSubject, Headlines, Outcome, SideInput, Summary, Warning, analyse,
 };
-use kelvin_model::{
+use kelvin_core::{
     Axis, AxisScale, Batches, Better, Canaries, Canary, Case, Comparison, HeadlineSamples, Metric, MissingInput,
     Overhead, Readings, RoundOutcome, Run, SampleTags, SkipReason, SpreadHistory, SpreadSource, Unit,
 };
@@ -191,13 +191,13 @@ fn too_few_undisturbed_give_no_headline() {
 #[test]
 fn as_found_case_ignores_canaries() {
     const PLACEMENT: Axis = Axis::new("placement", "placement", AxisScale::Category);
-    let metric = CALL.with_axes([PLACEMENT]).as_found_where(kelvin_model::AxisWord::new(PLACEMENT, "two_cpus"));
+    let metric = CALL.with_axes([PLACEMENT]).as_found_where(kelvin_core::AxisWord::new(PLACEMENT, "two_cpus"));
     let mut noisy = testing::batches(&[100.0; 40]);
     noisy.canaries.get_mut(&Canary::Chain).unwrap().iter_mut().skip(1).step_by(2).for_each(|chain| *chain *= 1.5);
     let mut run = testing::empty_run(&[metric]);
     for placement in ["same_cpu", "two_cpus"] {
         let round = |i| testing::round(i, vec![testing::reading(&metric, Readings::Batches(noisy.clone()))]);
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement));
         testing::add_measurement(&mut run, &metric, case, (0..5).map(round).collect());
     }
     let analysis = analyse(&run);

@@ -2,15 +2,15 @@
 
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{StatedConclusion, Study};
-use kelvin_catalogue::PairPlacement::{SameCpu, TwoCpus};
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
-use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_catalogue::mem::PageSize;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::PairPlacement::{SameCpu, TwoCpus};
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
+use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::catalogue::os::{
     NullCall, ONE_WAY_WAKE_UP, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SWITCH_PROCESS_PIPE, SWITCH_THREAD_PIPE,
     SYSCALL_NULL, THREAD_CREATE, WokenTask,
 };
-use kelvin_model::{Case, Metric, Run};
+use kelvin_core::{Case, Metric, Run};
 
 /// A value at a case of a metric.
 type Row = (&'static Metric, Case, f64);

@@ -3,7 +3,7 @@
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::analyse;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
+use kelvin_core::{Better, Case, Fact, HeadlineSamples, Metric, Run, Unit};
 
 const fn metric(id: &'static str) -> Metric {
     Metric::duration(id, "A time of the tasks study").headline(HeadlineSamples::AsFound)
@@ -18,7 +18,7 @@ fn run(elapsed: &[(&'static str, u64, f64)], invisible_share: f64) -> Run {
     let mut run = testing::empty_run(&[ELAPSED, INVISIBLE, EFFICIENCY]);
     run.outline.machine.topology.allowed = Fact::known(vec![0, 1, 2, 3], "affinity");
     for &(kind, tasks, seconds) in elapsed {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind)).with_number("tasks", tasks);
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind)).with_number("tasks", tasks);
         let rounds: Vec<f64> = (0..6).map(|i| seconds * 1e9 * (1.0 + 0.001 * f64::from(i * 5 % 6 - 2))).collect();
         let invisible: Vec<f64> = rounds.iter().map(|elapsed| invisible_share * 4.0 * elapsed).collect();
         add_scalars(&mut run, &ELAPSED, case.clone(), &rounds);
@@ -84,7 +84,7 @@ fn no_task_metrics_give_no_study() {
 #[test]
 fn conclusion_efficiency_matches_table() {
     let mut run = run(&[("threads", 1, 8.0), ("threads", 4, 3.2)], 0.0);
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "threads")).with_number("tasks", 4);
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", "threads")).with_number("tasks", 4);
     run.measurements.retain(|one| one.planned.metrics != [EFFICIENCY.id]);
     let measured = [0.570, 0.575, 0.573, 0.571, 0.576, 0.574];
     add_scalars(&mut run, &EFFICIENCY, case, &measured);

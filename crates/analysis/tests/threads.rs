@@ -3,8 +3,8 @@
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_catalogue::file::{BLOCK, THREAD_COUNT};
-use kelvin_model::{Case, HeadlineSamples, Metric, Run};
+use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT};
+use kelvin_core::{Case, HeadlineSamples, Metric, Run};
 use kelvin_stats::{Random, Scalability};
 
 const METRIC: Metric = Metric::rate("file.threads", "Bytes read by all threads").headline(HeadlineSamples::AsFound);
@@ -19,7 +19,7 @@ fn run_of(threads: &[u64], blocks: &[u64], rounds: usize, rate: impl Fn(f64, u64
             let case = Case::new()
                 .with_number("threads", count)
                 .with_number("block", block)
-                .with_word(kelvin_model::AxisWord::from_names("cache", "cached"));
+                .with_word(kelvin_core::AxisWord::from_names("cache", "cached"));
             let round = |random: &mut Random| rate(count as f64, block) * (0.01 * random.normal()).exp();
             let values: Vec<f64> = (0..rounds).map(|_| round(&mut random)).collect();
             add_scalars(&mut run, &METRIC, case, &values);
@@ -56,7 +56,9 @@ fn law_with_peak_has_known_coefficients() {
     let Analysis { laws, best_cells, .. } = analyse(&run);
     let [law] = &laws[..] else { panic!("{laws:?}") };
     assert!(
-        law.describes && law.most == 32 && kelvin_catalogue::file::CacheState::Cached.point().is_in_case(&law.held),
+        law.describes
+            && law.most == 32
+            && kelvin_core::catalogue::file::CacheState::Cached.point().is_in_case(&law.held),
         "{law:?}"
     );
     for (found, truth) in [(law.lambda, 1e9), (law.sigma, 0.1), (law.kappa, 0.009)] {

@@ -2,11 +2,11 @@
 
 use kelvin_analysis::testing::{add_measurement, add_scalars, empty_run, reading, round, round_with_outcome, study};
 use kelvin_analysis::{Study, analyse};
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     COLD_TIME, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
     SenderMethod, TIME, TransferFiles, WaitMode, best_cell, cell,
 };
-use kelvin_model::{
+use kelvin_core::{
     Case, Claim, Hazard, Name, Readings, RoundOutcome, Run, Severity, TestEvidence, TimeChange, TransferClaim,
     TransferFactor,
 };

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::StatedConclusion;
 use kelvin_analysis::testing::{self, add_scalars};
-use kelvin_model::{Better, Case, HeadlineSamples, Metric, Run, Unit};
+use kelvin_core::{Better, Case, HeadlineSamples, Metric, Run, Unit};
 
 const fn metric(id: &'static str, unit: Unit) -> Metric {
     Metric::duration(id, "What a search found").unit(unit, Better::Neither).headline(HeadlineSamples::AsFound)
@@ -21,8 +21,8 @@ fn run(ways: &[EngineRate]) -> Run {
     let mut run = testing::empty_run(&[RATE, GAIN, BLOCK, THREADS, DEPTH]);
     for &(cache, engine, rate, gain, blocks) in ways {
         let case = Case::new()
-            .with_word(kelvin_model::AxisWord::from_names("cache", cache))
-            .with_word(kelvin_model::AxisWord::from_names("engine", engine));
+            .with_word(kelvin_core::AxisWord::from_names("cache", cache))
+            .with_word(kelvin_core::AxisWord::from_names("engine", engine));
         let noisy = |value: f64| [0.99, 1.0, 1.01, 1.0, 0.99].map(|noise| value * noise);
         add_scalars(&mut run, &RATE, case.clone(), &noisy(rate));
         add_scalars(&mut run, &GAIN, case.clone(), &noisy(gain));

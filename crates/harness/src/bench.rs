@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use kelvin_model::{
+use kelvin_core::{
     Canaries as Guards, Canary, CoreSteadyState, HeadlineSamples, Metric, MetricReadings, OverheadReading, Readings,
     SampleTags,
 };

@@ -1,6 +1,6 @@
 //! Hardware bounds of metrics: stated by a probe beside its metric, before anything is measured.
 
-use kelvin_model::{Bound, BoundRecord, Case, Machine, Metric, Name, NetworkPath, PlannedMeasurement};
+use kelvin_core::{Bound, BoundRecord, Case, Machine, Metric, Name, NetworkPath, PlannedMeasurement};
 
 /// What a bound may be derived from. No measurement is among it, so that none can justify itself.
 #[derive(Clone, Copy, Debug)]

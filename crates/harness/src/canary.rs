@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{CANARY_CHAIN_MULTIPLIES, Canary};
+use kelvin_core::{CANARY_CHAIN_MULTIPLIES, Canary};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
@@ -30,12 +30,12 @@ impl CanaryReader {
     }
 
     /// Times every canary of `wanted` once and appends to its column.
-    pub(crate) fn read(&self, wanted: kelvin_model::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
+    pub(crate) fn read(&self, wanted: kelvin_core::Canaries, columns: &mut BTreeMap<Canary, Vec<f32>>) {
         self.read_each(wanted, |canary, nanoseconds| columns.entry(canary).or_default().push(nanoseconds));
     }
 
     /// Times every canary of `wanted` once, and gives each reading in nanoseconds to `keep`.
-    pub(crate) fn read_each(&self, wanted: kelvin_model::Canaries, mut keep: impl FnMut(Canary, f32)) {
+    pub(crate) fn read_each(&self, wanted: kelvin_core::Canaries, mut keep: impl FnMut(Canary, f32)) {
         if !self.enabled {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use kelvin_model::{ClockInfo, ClockKind, Fact};
+use kelvin_core::{ClockInfo, ClockKind, Fact};
 use kelvin_sys::clock::{self, Clock, ClockCalibration};
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use kelvin_model::Canary;
+use kelvin_core::Canary;
 use kelvin_stats::{Samples, fastest_mode};
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
@@ -74,7 +74,7 @@ fn sample_canary_ratios(cpus: &[u32], passes: u32, until: Instant) -> io::Result
 fn sample_canaries(canaries: CanaryReader, time: Duration, columns: &mut BTreeMap<Canary, Vec<f32>>) {
     let end = Instant::now() + time;
     while Instant::now() < end {
-        canaries.read(kelvin_model::Canaries::CORE, columns);
+        canaries.read(kelvin_core::Canaries::CORE, columns);
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::cell::RefCell;
 
-use kelvin_model::units::value_text;
-use kelvin_model::{
+use kelvin_core::units::value_text;
+use kelvin_core::{
     AsFoundValue, Better, BoundRecord, Case, Input, Machine, MeasuredValue, Metric, MissingInput, NetworkPath,
     NoPrediction, Prediction,
 };
@@ -262,7 +262,7 @@ impl SampleEnd {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::PredictionBasis;
+    use kelvin_core::PredictionBasis;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Disturbances of a probe's thread while it is timed: preemption, migration, stolen time, throttling, major faults.
 
-use kelvin_model::SampleTags;
+use kelvin_core::SampleTags;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::usage::{CounterFile, Usage, UsageScope, read_usage};

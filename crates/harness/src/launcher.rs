@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Instant;
 
-use kelvin_model::RoundOutcome;
+use kelvin_core::RoundOutcome;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 
 use crate::protocol::{RoundRequest, RoundResponse, decode_response};

@@ -35,7 +35,7 @@ pub use cpu_select::{max_sampled_cpus, undisturbed_shares};
 pub use expected_cost::ExpectedCost;
 pub use facts::PredictionInputs;
 /// The source of [`PredictionInputs`].
-pub use kelvin_model::MeasuredValue;
+pub use kelvin_core::MeasuredValue;
 pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName};
 pub use probe::{Effort, Method, Probe, ProbeKind, prediction_records};
 pub use probe_error::ProbeError;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use kelvin_model::units::seconds;
-use kelvin_model::{
+use kelvin_core::units::seconds;
+use kelvin_core::{
     Case, Machine, MeasuredValue, Metric, Name, NoPrediction, PlannedMeasurement, SkipReason, Unit as Measure,
 };
 use strsim::levenshtein;
@@ -479,7 +479,7 @@ fn nearest_names(name: &str, probes: &[&'static Probe]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Axis, AxisScale};
+    use kelvin_core::{Axis, AxisScale};
 
     use super::*;
 
@@ -488,7 +488,7 @@ mod tests {
     mod inputs {
         use super::*;
         use crate::{Bench, Method, ProbeError};
-        use kelvin_model::{Axis, AxisScale, Metric, Prediction};
+        use kelvin_core::{Axis, AxisScale, Metric, Prediction};
 
         const SIZE: Axis = Axis::new("size", "size", AxisScale::Bytes);
         static BASE: Metric = Metric::duration("test.base", "a base").with_axes([SIZE]);
@@ -714,7 +714,7 @@ mod tests {
             inputs: &[],
             cases: |_, _| Vec::new(),
             run: |_, _| Ok(()),
-            predict: |_, _, _| Err(kelvin_model::NoPrediction::new("a test")),
+            predict: |_, _, _| Err(kelvin_core::NoPrediction::new("a test")),
         };
         let case = |n| Case::new().with_number(N, n);
         let plan = |cases: &[(u64, bool)], left_out: &[u64]| Plan {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_model::{
+use kelvin_core::{
     Case, Machine, Metric, Name, Need, NoPrediction, PlannedMeasurement, Prediction, PredictionRecord, is_dotted_prefix,
 };
 

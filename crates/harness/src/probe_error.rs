@@ -1,6 +1,6 @@
 //! Why a probe stops without readings.
 
-use kelvin_model::SkipReason;
+use kelvin_core::SkipReason;
 
 /// Why a probe stopped without readings. Both are results, shown with their reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

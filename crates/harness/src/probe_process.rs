@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_model::RoundOutcome;
+use kelvin_core::RoundOutcome;
 use kelvin_sys::{child, cpu};
 
 use crate::bench::Bench;

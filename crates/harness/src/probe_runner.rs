@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use kelvin_model::{Case, Round};
+use kelvin_core::{Case, Round};
 use kelvin_stats::Random;
 use kelvin_sys::child;
 use kelvin_sys::child::WaitLimit;

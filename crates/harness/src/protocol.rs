@@ -4,7 +4,7 @@
 //! of bytes that follow, and that many bytes of JSON; anything else on that stream, before or after, is garbage and
 //! fails the round, so a stray print can never pass for a reading.
 
-use kelvin_model::{Case, CoreSteadyState, RoundOutcome};
+use kelvin_core::{Case, CoreSteadyState, RoundOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::setup::Setup;
@@ -89,7 +89,7 @@ fn describe_garbage(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_model::SkipReason;
+    use kelvin_core::SkipReason;
 
     #[test]
     fn response_round_trips() {

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kelvin_model::units::value_text;
-use kelvin_model::{
+use kelvin_core::units::value_text;
+use kelvin_core::{
     Calibration, Case, Input, Machine, Metric, Name, NoPrediction, PlannedMeasurement, Prediction, PredictionBasis,
     Unit,
 };
@@ -519,7 +519,7 @@ fn mean_value(cases: &[(Case, f64)]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Ceiling, Fact, MeasuredValue};
+    use kelvin_core::{Ceiling, Fact, MeasuredValue};
 
     use super::*;
     use crate::probe::{Effort, Method, ProbeKind};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use kelvin_model::CaseStatus;
+use kelvin_core::CaseStatus;
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random, median};
 
 use crate::budget_fit::{UnitCost, over_budget};

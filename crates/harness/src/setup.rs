@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use kelvin_model::ClockInfo;
+use kelvin_core::ClockInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::probe_error::ProbeError;
@@ -88,11 +88,11 @@ impl Setup {
     /// A setup of a test, timed by a script of one tick a nanosecond.
     pub(crate) fn scripted(cpu: u32) -> Self {
         let clock = ClockInfo {
-            kind: kelvin_model::ClockKind::Scripted,
+            kind: kelvin_core::ClockKind::Scripted,
             hertz: 1e9,
             relative_error: 0.0,
             pair_nanoseconds: 0.0,
-            multiply_cycles: kelvin_model::Fact::known(3, "a test"),
+            multiply_cycles: kelvin_core::Fact::known(3, "a test"),
             note: None,
             source_before: None,
             source_after: None,

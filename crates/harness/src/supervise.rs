@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use kelvin_model::units::seconds;
-use kelvin_model::{
+use kelvin_core::units::seconds;
+use kelvin_core::{
     Case, CaseStatus, CoreSteadyState, Event, Name, Round, RoundOutcome, RunHeader, RunSettings, RunStatus, SkipReason,
 };
 use kelvin_stats::Random;

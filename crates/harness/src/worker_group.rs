@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use kelvin_model::Canary;
+use kelvin_core::Canary;
 use kelvin_sys::cpu;
 
 use crate::canary::CanaryReader;
@@ -23,7 +23,7 @@ pub(crate) struct WorkerGroup {
 
 /// The combined canary readings of some workers.
 struct CombinedCanaries {
-    wanted: kelvin_model::Canaries,
+    wanted: kelvin_core::Canaries,
     /// The worker whose turn it is.
     current_worker: usize,
     /// The first worker of the next reading.
@@ -47,7 +47,7 @@ impl WorkerGroup {
             finished: AtomicUsize::new(0),
             failure: Mutex::new(None),
             combined: Mutex::new(CombinedCanaries {
-                wanted: kelvin_model::Canaries::NONE,
+                wanted: kelvin_core::Canaries::NONE,
                 current_worker: 0,
                 next_first_worker: 0,
                 longest: BTreeMap::new(),
@@ -101,10 +101,10 @@ impl WorkerGroup {
     pub(crate) fn read_canaries(
         &self,
         own: CanaryReader,
-        wanted: kelvin_model::Canaries,
+        wanted: kelvin_core::Canaries,
         columns: &mut BTreeMap<Canary, Vec<f32>>,
     ) -> Result<(), ProbeError> {
-        if !own.is_enabled() || wanted == kelvin_model::Canaries::NONE {
+        if !own.is_enabled() || wanted == kelvin_core::Canaries::NONE {
             return Ok(());
         }
         let mut longest = BTreeMap::new();
@@ -181,10 +181,10 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| crew.run_worker(0, here, slow, &|_| panic!("canaries are no work")));
             for _ in 0..3 {
-                crew.read_canaries(canaries(true), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+                crew.read_canaries(canaries(true), kelvin_core::Canaries::CORE, &mut columns).unwrap();
             }
-            crew.read_canaries(canaries(true), kelvin_model::Canaries::NONE, &mut columns).unwrap();
-            crew.read_canaries(canaries(false), kelvin_model::Canaries::CORE, &mut columns).unwrap();
+            crew.read_canaries(canaries(true), kelvin_core::Canaries::NONE, &mut columns).unwrap();
+            crew.read_canaries(canaries(false), kelvin_core::Canaries::CORE, &mut columns).unwrap();
             crew.stop_workers();
         });
         assert_eq!(columns.keys().copied().collect::<Vec<_>>(), [Canary::Chain, Canary::Block]);
@@ -208,7 +208,7 @@ mod tests {
             for _ in 0..2 {
                 crew.read_canaries(
                     canaries(true),
-                    kelvin_model::Canaries::from_canaries(&[Canary::Chain]),
+                    kelvin_core::Canaries::from_canaries(&[Canary::Chain]),
                     &mut columns,
                 )
                 .unwrap();

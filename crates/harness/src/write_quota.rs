@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-use kelvin_model::units;
+use kelvin_core::units;
 
 use crate::probe_error::ProbeError;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use kelvin_core::units::seconds;
 use kelvin_harness::{BudgetLimit, Plan, TimeBudget};
-use kelvin_model::units::seconds;
 
 use crate::cli::MINIMUM_ROUNDS_BUDGET;
 use crate::cli_error::CliError;
@@ -187,8 +187,8 @@ fn cases_by_probe(plan: &Plan) -> BTreeMap<&'static str, usize> {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_core::Case;
     use kelvin_harness::PlanUnit;
-    use kelvin_model::Case;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use kelvin_model::Unit;
+use kelvin_core::Unit;
 use kelvin_report::units;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 

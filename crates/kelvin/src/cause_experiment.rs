@@ -1,12 +1,12 @@
 //! One figure measured with and without each of its possible causes, within a time.
 
 use kelvin_analysis::{explain, measured_with_controls, shown_controls};
-use kelvin_causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
-use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
-use kelvin_model::{
+use kelvin_core::{
     Case, CauseVerdict, Experiment, Machine, Metric, MetricCase, Name, PlannedMeasurement, PredictionBasis,
     PredictionRecord,
 };
+use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
+use kelvin_probes::causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
 
 use crate::output::StatusLine;
 use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
@@ -125,7 +125,7 @@ impl CauseExperiment {
             setup: &prepared.setup,
         };
         let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
-        let mut session = ExperimentRunner::new(question, laboratory, kelvin_causes::all());
+        let mut session = ExperimentRunner::new(question, laboratory, kelvin_probes::causes::all());
         let grounds = self.grounds(machine);
         let stopped = self.run_passes(&mut session, &grounds).err();
         ExperimentResult { experiment: self.experiment(&session, &grounds), stopped }
@@ -246,19 +246,19 @@ fn is_undecided(experiment: &Experiment) -> bool {
 #[cfg(test)]
 mod tests {
     use kelvin_analysis::testing::guest;
-    use kelvin_catalogue::file::SYNC_WRITE;
-    use kelvin_catalogue::net::RTT_TCP;
-    use kelvin_catalogue::os::{
+    use kelvin_core::catalogue::file::SYNC_WRITE;
+    use kelvin_core::catalogue::net::RTT_TCP;
+    use kelvin_core::catalogue::os::{
         IPC_PIPE_BANDWIDTH, IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel,
     };
-    use kelvin_model::{Arm, Run};
+    use kelvin_core::{Arm, Run};
 
     use super::*;
     use crate::predict;
 
     /// The rounds of a run as those of an inquiry: as found.
     fn experiment_of_run(run: &Run, metric: &Metric, case: &Case) -> Experiment {
-        let arm = |one: &kelvin_model::Measurement| Arm { under: Vec::new(), measurement: one.clone() };
+        let arm = |one: &kelvin_core::Measurement| Arm { under: Vec::new(), measurement: one.clone() };
         Experiment {
             probe: find_metric(&metric.id).unwrap().0.id.into(),
             metric: *metric,
@@ -296,7 +296,7 @@ mod tests {
             let found =
                 inquiry.predict(&experiment_of_run(&run, metric, case), &inquiry.grounds(&machine), (&[], case));
             let [there, here] = [record, &found].map(|one| one.prediction.as_ref());
-            let about = |one: Option<&kelvin_model::Prediction>| one.map(|one| (one.basis, one.formula.clone()));
+            let about = |one: Option<&kelvin_core::Prediction>| one.map(|one| (one.basis, one.formula.clone()));
             assert_eq!(about(here), about(there), "{} {case}: {found:?}", metric.id);
             if let (Some(here), Some(there)) = (here, there) {
                 assert!((here.value / there.value).ln().abs() < 0.02, "{} {case}: {here:?} {there:?}", metric.id);

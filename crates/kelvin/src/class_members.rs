@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use kelvin_analysis::{Member, ReferenceLibrary, analyse, built_in_library, class_member};
-use kelvin_model::{Machine, Reference, StoredHeadline};
+use kelvin_core::{Machine, Reference, StoredHeadline};
 use kelvin_store::Store;
 
 use crate::cli_error::CliError;

@@ -24,8 +24,8 @@ use std::time::Duration;
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
-use kelvin_model::Name;
-use kelvin_model::quantity::{parse_bytes, parse_duration_within, parse_percentage};
+use kelvin_core::Name;
+use kelvin_core::quantity::{parse_bytes, parse_duration_within, parse_percentage};
 use kelvin_store::Tag;
 
 pub use ab::{AbArgs, Setting, SettingKind};
@@ -474,7 +474,7 @@ pub struct StudyArgs {
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::parse_address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_transfer::wire::address::parse_address)]
     pub listen: SocketAddr,
     /// File with the secret that clients must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use kelvin_model::text::escape_invisible;
+use kelvin_core::text::escape_invisible;
 use kelvin_store::without_password;
 
 /// A command could not be done: one line that says why, exit status 2.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_analysis::{FIRST_ROUND_COST, ROUND_COST, RoundCost, round_costs};
+use kelvin_core::{Case, Machine, Metric, Name, Run, SpreadHistory, StoredHeadline, Value};
 use kelvin_harness::{ExpectedCost, Plan, Probe};
-use kelvin_model::{Case, Machine, Metric, Name, Run, SpreadHistory, StoredHeadline, Value};
 use kelvin_stats::median;
 use kelvin_store::{HistoryFilter, Store};
 
@@ -137,8 +137,8 @@ fn parse_stored_case(conditions: CostConditions, stored: &Case) -> Option<(Name,
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelvin_core::Fact;
     use kelvin_harness::PlanUnit;
-    use kelvin_model::Fact;
 
     fn machine(quota: Option<f64>) -> Machine {
         let mut machine = Machine::default();

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::{FindingData, PredictionGap, analyse, explain};
+use kelvin_core::{Better, Case, Explanation, Measurement, Metric, Run};
 use kelvin_harness::{Probe, ProbeKind};
-use kelvin_model::{Better, Case, Explanation, Measurement, Metric, Run};
 
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, find_metric};
 use crate::run_context::RunContext;
@@ -96,8 +96,8 @@ fn mean_round_seconds(run: &Run, probe: &Probe, case: &Case) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
-    use kelvin_model::{Round, RoundOutcome};
+    use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+    use kelvin_core::{Round, RoundOutcome};
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kelvin_analysis::{Analysis, BLOCK_OVER_CHAIN, Member, analyse, analyse_with_library};
+use kelvin_core::{Metric, Name, RUN_FORMAT, Run, RunHeader, RunSettings, RunStatus};
 use kelvin_harness::{Effort, Plan, RunObserver, Setup, clock_source};
-use kelvin_model::{Metric, Name, RUN_FORMAT, Run, RunHeader, RunSettings, RunStatus};
 use kelvin_store::{AppendError, HistoryFilter, Store, without_password};
 
 use crate::class_members::build_library;

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use kelvin_file::output_file::OutputFile;
 
-use kelvin_model::json;
-use kelvin_model::text::{escape_invisible, escape_invisible_lines};
+use kelvin_core::json;
+use kelvin_core::text::{escape_invisible, escape_invisible_lines};
 use kelvin_report::text::{display_width, wrap};
 use kelvin_report::{FirstScreen, Terminal};
 use serde::Serialize;

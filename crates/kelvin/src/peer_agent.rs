@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use kelvin_core::{Fact, NetworkPath};
 use kelvin_harness::AgentEndpoint;
-use kelvin_model::{Fact, NetworkPath};
 use kelvin_sys::net::route;
-use kelvin_wire::address::resolve;
-use kelvin_wire::client::{self, AgentClient};
-use kelvin_wire::interface::Interface;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::address::resolve;
+use kelvin_transfer::wire::client::{self, AgentClient};
+use kelvin_transfer::wire::interface::Interface;
+use kelvin_transfer::wire::secret::Secret;
 
 use crate::cli_error::CliError;
 
@@ -78,7 +78,10 @@ mod tests {
     /// Conclusions cannot import the watcher's constant, and must use the same share.
     #[test]
     fn full_cpu_share_equals_that_of_conclusions() {
-        assert_eq!(kelvin_analysis::FULL_CPU_SHARE.to_bits(), kelvin_wire::cpu_usage::SATURATED_SHARE.to_bits());
+        assert_eq!(
+            kelvin_analysis::FULL_CPU_SHARE.to_bits(),
+            kelvin_transfer::wire::cpu_usage::SATURATED_SHARE.to_bits()
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use kelvin_core::{Hazard, Machine};
 use kelvin_harness::{Placement, max_sampled_cpus, undisturbed_shares};
-use kelvin_model::{Hazard, Machine};
 
 use crate::cli_error::CliError;
 

@@ -1,10 +1,10 @@
 //! What is added to a run after its last round: the measured frequency, hardware bounds, and predictions.
 
 use kelvin_analysis::Headlines;
-use kelvin_harness::{HardwareFacts, PredictionInputs, ReferenceMachines, bound_records, prediction_records};
-use kelvin_model::{
+use kelvin_core::{
     BoundRecord, Case, Fact, Machine, MeasuredValue, NetworkPath, PlannedMeasurement, PredictionRecord, Run, RunHeader,
 };
+use kelvin_harness::{HardwareFacts, PredictionInputs, ReferenceMachines, bound_records, prediction_records};
 
 /// Adds what is known only after the last round: the measured frequency, and predictions.
 pub fn complete_run(run: &mut Run) {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::output::{self, ERASE_LINE};
 
+use kelvin_core::units::seconds;
+use kelvin_core::{Case, Event, Name};
 use kelvin_harness::EventSink;
-use kelvin_model::units::seconds;
-use kelvin_model::{Case, Event, Name};
 
 /// Minimum time between two updates.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::{Arg, Command, CommandFactory};
+use kelvin_core::identifiers::MAX_TEXT_CHARS;
+use kelvin_core::{Event, Round, RoundOutcome, Run, RunHeader, RunStatus, SkipReason};
 use kelvin_machine::redact::{REDACTED, redact, redact_machine, redact_value};
-use kelvin_model::identifiers::MAX_TEXT_CHARS;
-use kelvin_model::{Event, Round, RoundOutcome, Run, RunHeader, RunStatus, SkipReason};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -154,7 +154,7 @@ fn option_spellings(argument: &Arg) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Labels;
+    use kelvin_core::Labels;
 
     use super::*;
 

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kelvin_catalogue::file::{BYTES, REMOTE_BLOCK};
+use kelvin_core::catalogue::file::{BYTES, REMOTE_BLOCK};
+use kelvin_core::{Hazard, Machine, NetworkPath, SkipReason, units};
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_harness::{Placement, Plan, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
-use kelvin_model::{Hazard, Machine, NetworkPath, SkipReason, units};
 
 use crate::budget::{self, Budget};
 use crate::cli::{MINIMUM_ROUNDS_BUDGET, MeasureArgs};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use kelvin_analysis::{RunProgress, steady_core};
+use kelvin_core::{Case, CaseStatus, CoreSteadyState, Event, Name, Run};
 use kelvin_harness::{EventSink, RunObserver};
-use kelvin_model::{Case, CaseStatus, CoreSteadyState, Event, Name, Run};
 use kelvin_store::{AppendError, Recorder};
 
 use crate::progress::RunProgressLine;

@@ -1,6 +1,6 @@
 //! Who keeps a run while it is measured, and what its plan learns from.
 
-use kelvin_model::{Labels, Run, StoredHeadline};
+use kelvin_core::{Labels, Run, StoredHeadline};
 use kelvin_store::{AppendError, Recorder, RecordingLock, Store};
 
 use crate::cli_error::CliError;

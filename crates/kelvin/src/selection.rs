@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::file::REMOTE_BLOCK;
+use kelvin_core::catalogue::file::REMOTE_BLOCK;
+use kelvin_core::{Case, Need};
 use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
-use kelvin_model::{Case, Need};
 
 use crate::cli::MeasureArgs;
 use crate::cli_error::CliError;

@@ -4,17 +4,17 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use kelvin_catalogue::net::{
+use kelvin_core::Metric;
+use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_UNIX, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE,
 };
 use kelvin_harness::{AgentEndpoint, Plan, TcpOptions};
-use kelvin_model::Metric;
 use kelvin_sys::net;
-use kelvin_wire::address::DisplayAddr;
-use kelvin_wire::client::AgentClient;
-use kelvin_wire::message::TestDirection;
-use kelvin_wire::secret::Secret;
-use kelvin_wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::address::DisplayAddr;
+use kelvin_transfer::wire::client::AgentClient;
+use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::secret::Secret;
+use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
 use crate::cli::MeasureArgs;
 use crate::cli_error::CliError;
@@ -111,7 +111,7 @@ pub fn check_congestion_control(name: &str) -> Result<(), CliError> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::net::{BANDWIDTH_UDP, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP, PEER_LOADED};
+    use kelvin_core::catalogue::net::{BANDWIDTH_UDP, PEER_BANDWIDTH_BUSY_THERE, PEER_BANDWIDTH_UDP, PEER_LOADED};
 
     use super::*;
 

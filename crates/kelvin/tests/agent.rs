@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use kelvin_testing::MissingRequirement;
-use kelvin_wire::address::resolve;
-use kelvin_wire::client::AgentClient;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::address::resolve;
+use kelvin_transfer::wire::client::AgentClient;
+use kelvin_transfer::wire::secret::Secret;
 use server_process::ServerProcess;
 
 const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");

@@ -6,8 +6,8 @@ mod composed;
 use kelvin_analysis::testing::load::PlantedStudy;
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Study, studies};
+use kelvin_core::{Case, Claim, Estimate, LoadClaim, Metric, Readings, RoundOutcome, Run, Unit};
 use kelvin_harness::Effort;
-use kelvin_model::{Case, Claim, Estimate, LoadClaim, Metric, Readings, RoundOutcome, Run, Unit};
 use kelvin_stats::Random;
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Output;
 use std::sync::LazyLock;
 
-use kelvin_model::{Case, Fact, Metric, Name, Run, RunHeader, RunStatus, StoredHeadline};
+use kelvin_core::{Case, Fact, Metric, Name, Run, RunHeader, RunStatus, StoredHeadline};
 use kelvin_store::Store;
 use kelvin_testing::stored_run;
 use serde_json::Value;

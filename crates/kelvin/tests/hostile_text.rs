@@ -6,7 +6,7 @@ mod test_dir;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use kelvin_model::text::is_visible;
+use kelvin_core::text::is_visible;
 use serde_json::{Value, json};
 use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout};
 
@@ -134,7 +134,7 @@ fn test_run_has_every_text_field() {
     }
 }
 
-fn import(run: &Value) -> Result<kelvin_model::Run, String> {
+fn import(run: &Value) -> Result<kelvin_core::Run, String> {
     kelvin_store::import(run.to_string().as_bytes()).map_err(|error| error.to_string())
 }
 

@@ -6,33 +6,21 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The crates and what each may import of the others. `kelvin` wires everything and may import all.
-///
-/// `model`, `stats`, `reference`, `analysis`, `store`, `foreign` and `report` never import what touches a machine: a run made on one machine is
-/// read on another. `probes` never imports what stores or shows.
-const ALLOWED_IMPORTS: &[(&str, &[&str])] = &[
-    ("model", &[]),
-    ("catalogue", &["model"]),
-    ("stats", &[]),
-    ("sys", &[]),
-    ("machine", &["model", "catalogue", "sys"]),
-    ("harness", &["model", "stats", "sys"]),
-    ("file", &["stats", "sys"]),
-    ("wire", &["model", "sys"]),
-    ("transfer", &["model", "machine", "sys", "file", "wire"]),
-    ("load", &["model", "stats", "sys", "wire"]),
-    ("resources", &["model", "machine", "sys"]),
-    ("serve", &["model", "sys", "resources"]),
-    ("sweep", &["model", "catalogue", "stats", "sys", "file", "harness", "load", "resources"]),
-    ("probes", &["model", "catalogue", "stats", "harness", "sys", "file", "wire", "transfer"]),
-    ("causes", &["model", "catalogue", "harness", "file", "sys"]),
-    ("reference", &["model", "catalogue", "stats"]),
-    ("analysis", &["model", "catalogue", "stats", "reference"]),
-    ("store", &["model"]),
-    ("foreign", &["model", "catalogue"]),
-    ("report", &["model", "stats", "analysis"]),
-    ("testing", &[]),
-];
+/// The crates and what each may import of the others, by the table of the guide. `kelvin` may import all.
+fn allowed_imports() -> BTreeMap<String, Vec<String>> {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../CONTRIBUTING.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let rows = guide.lines().skip_while(|line| *line != TABLE_HEADER).skip(2).take_while(|line| line.starts_with('|'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, _, imports] = cells[..] else { panic!("{line} has three cells") };
+        let imports = imports.split(", ").filter(|name| !["-", "all"].contains(name)).map(str::to_owned);
+        (name.trim_matches('`').to_owned(), imports.collect())
+    };
+    rows.map(row).collect()
+}
+
+const TABLE_HEADER: &str = "| crate | duty | may import |";
 
 /// What only tests may import, those of every crate.
 const TEST_ONLY_CRATE: &str = "kelvin-testing";
@@ -44,8 +32,8 @@ const EXCLUSIVE_DEPENDENCIES: &[(&str, &str)] = &[
     ("tokio-postgres", "kelvin-store"),
     ("io-uring", "kelvin-sys"),
     ("hdrhistogram", "kelvin-stats"),
-    ("blake3", "kelvin-wire"),
-    ("snow", "kelvin-wire"),
+    ("blake3", "kelvin-transfer"),
+    ("snow", "kelvin-transfer"),
     ("postcard", "kelvin-transfer"),
     ("parquet", "kelvin-report"),
 ];
@@ -58,7 +46,7 @@ const UNCHECKED_SPAWNS: &[&str] = &["thread::Builder", "Builder::new().name(", "
 const THREAD_SPAWNING_FILES: &[&str] = &["crates/sys/src/thread_spawn.rs", "crates/analysis/src/history.rs"];
 /// What starts a process: its error must go through what adds the limit.
 const COMMAND_NEW: &str = "Command::new(";
-const PROCESS_ERROR_HELPER: &str = "of_process";
+const PROCESS_ERROR_HELPER: &str = "process_error";
 
 /// The only crate with unsafe code.
 const UNSAFE_CRATE: &str = "kelvin-sys";
@@ -106,7 +94,7 @@ fn text(value: &Value) -> &str {
 
 /// What of a crate's imports (those of its tests included) the table does not allow, one line each.
 fn violations(packages: &[Package]) -> Vec<String> {
-    let table: BTreeMap<&str, &[&str]> = ALLOWED_IMPORTS.iter().copied().collect();
+    let table = allowed_imports();
     let mut violations = Vec::new();
     for package in packages.iter().filter(|package| package.name != "kelvin") {
         let Some(allowed) = package.name.strip_prefix("kelvin-").and_then(|name| table.get(name)) else {
@@ -115,7 +103,7 @@ fn violations(packages: &[Package]) -> Vec<String> {
         };
         for import in &package.dependencies {
             let ours = import.strip_prefix("kelvin-").or_else(|| (import == "kelvin").then_some("kelvin"));
-            if ours.is_some_and(|name| !allowed.contains(&name)) {
+            if ours.is_some_and(|name| !allowed.iter().any(|other| other == name)) {
                 violations.push(format!("{} must not import {import}", package.name));
             }
         }
@@ -126,13 +114,9 @@ fn violations(packages: &[Package]) -> Vec<String> {
 #[test]
 fn crates_import_only_lower_layers() {
     let packages = packages();
-    let known: BTreeSet<String> = packages.iter().map(|package| package.name.clone()).collect();
-    for (name, _) in ALLOWED_IMPORTS {
-        assert!(
-            known.contains(&format!("kelvin-{name}")),
-            "the table names {name}, which is no crate of the workspace"
-        );
-    }
+    let short = |package: &Package| package.name.trim_start_matches("kelvin-").to_owned();
+    let known: BTreeSet<String> = packages.iter().map(short).collect();
+    assert_eq!(allowed_imports().into_keys().collect::<BTreeSet<String>>(), known);
     assert_eq!(violations(&packages), Vec::<String>::new());
 }
 
@@ -212,14 +196,14 @@ fn thread_spawn_failures_are_errors() {
         let forbidden = PANICKING_SPAWNS.iter().chain(UNCHECKED_SPAWNS.iter().filter(|_| !is_allowed));
         wrong.extend(forbidden.filter(|words| code.contains(**words)).map(|words| format!("{path}: {words}")));
     }
-    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::Thread is right");
+    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::thread_spawn::Thread is right");
 }
 
 #[test]
 fn process_spawn_failures_name_the_limit() {
     let starts = |(_, code): &&(String, String)| code.contains(COMMAND_NEW) && !code.contains(PROCESS_ERROR_HELPER);
     let wrong: Vec<String> = sources().iter().filter(starts).map(|(path, _)| path.clone()).collect();
-    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::spawn::of_process is right");
+    assert_eq!(wrong, Vec::<String>::new(), "kelvin_sys::thread_spawn::process_error is right");
 }
 
 #[test]

@@ -6,8 +6,8 @@ mod composed;
 use std::collections::BTreeSet;
 
 use kelvin_analysis::reference::{UnmatchedRow, references, unmatched_rows};
+use kelvin_core::{Case, Name, Reference, ReferenceValue};
 use kelvin_harness::Effort;
-use kelvin_model::{Case, Name, Reference, ReferenceValue};
 
 /// All that a thorough run on the composed machine measures.
 fn measured() -> BTreeSet<(Name, Case)> {
@@ -48,7 +48,7 @@ fn published_values_have_a_probe_case() {
 #[test]
 fn published_values_have_the_metric_unit() {
     for (reference, value) in published().filter(|(reference, value)| listed_as_unmatched(reference, value).is_none()) {
-        let metric = kelvin_catalogue::find(value.metric).unwrap();
+        let metric = kelvin_core::catalogue::find(value.metric).unwrap();
         assert_eq!(value.unit, metric.unit, "{} of {}", metric.id, reference.id);
     }
 }
@@ -57,6 +57,6 @@ fn published_values_have_the_metric_unit() {
 fn baseline_metrics_are_those_of_published_studies() {
     let compared = published().filter(|(reference, value)| listed_as_unmatched(reference, value).is_none());
     let compared: BTreeSet<Name> = compared.map(|(_, value)| value.metric).collect();
-    let baselines = kelvin_catalogue::all().filter(|metric| metric.baseline).map(|metric| metric.id);
+    let baselines = kelvin_core::catalogue::all().filter(|metric| metric.baseline).map(|metric| metric.id);
     assert_eq!(baselines.collect::<BTreeSet<Name>>(), compared);
 }

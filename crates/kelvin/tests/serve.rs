@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use kelvin_model::resources::{ResourceSnapshot, ServerStats};
+use kelvin_core::resources::{ResourceSnapshot, ServerStats};
 use kelvin_testing::MissingRequirement;
 use server_process::ServerProcess;
 

@@ -10,10 +10,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Output, Stdio};
 
-use kelvin_wire::address::resolve;
-use kelvin_wire::client::AgentClient;
-use kelvin_wire::file_server::FileServerOptions;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::address::resolve;
+use kelvin_transfer::wire::client::AgentClient;
+use kelvin_transfer::wire::file_server::FileServerOptions;
+use kelvin_transfer::wire::secret::Secret;
 use link::Link;
 use serde_json::Value;
 use server_process::ServerProcess;

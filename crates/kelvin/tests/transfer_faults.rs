@@ -21,11 +21,11 @@ use kelvin_transfer::message::{
 };
 use kelvin_transfer::secure_channel::SecureChannel;
 use kelvin_transfer::session::MAX_WANTED_FILES;
+use kelvin_transfer::wire::deadline::Deadline;
+use kelvin_transfer::wire::handshake::Handshake;
+use kelvin_transfer::wire::limits_serde::MAX_REASON_BYTES;
+use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::{HANDSHAKE, PROTOCOL};
-use kelvin_wire::deadline::Deadline;
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::limits_serde::MAX_REASON_BYTES;
-use kelvin_wire::secret::Secret;
 use link::Link;
 use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, names, signal, stderr, stdout, wait_for_output, within};
 

@@ -6,8 +6,8 @@ use std::fs::{self, File};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 
-use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_model::{Case, Fact, Run, RunStatus, StoredHeadline};
+use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::{Case, Fact, Run, RunStatus, StoredHeadline};
 use kelvin_store::{RunFilter, RunSummary, Store};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 //! A host runs services called docker or lxcfs, and may have an overlay as its root. So a group names a container only where its path has
 //! what a container manager writes there for each container, and an overlay only where its directories are those of one.
 
-use kelvin_model::Fact;
+use kelvin_core::Fact;
 
 use crate::disks::{self, MountLine};
 use crate::root::FileRoot;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::ModelContradiction;
-use kelvin_model::{Cpu, Fact, Mitigation, Name};
+use kelvin_core::catalogue::ModelContradiction;
+use kelvin_core::{Cpu, Fact, Mitigation, Name};
 
 use crate::cpuid::Cpuid;
 use crate::root::{FileRoot, excerpt, parse_number};
@@ -358,7 +358,7 @@ impl Frequencies<'_> {
     }
 }
 
-fn tlbs(sources: &CpuSources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_model::Tlb>> {
+fn tlbs(sources: &CpuSources<'_>, vendor: &Fact<String>) -> Fact<Vec<kelvin_core::Tlb>> {
     let Some(vendor) = vendor.get() else { return Fact::unknown("the vendor of the processor is unknown") };
     let found = tlb::tlbs(sources.cpuid, vendor);
     if found.is_empty() {

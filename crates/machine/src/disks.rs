@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{BlockDevice, Fact, Mount};
+use kelvin_core::{BlockDevice, Fact, Mount};
 
 use crate::root::{FileRoot, bracketed_word};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kelvin_model::{Hazard, Severity, cpu_ranges};
+use kelvin_core::{Hazard, Severity, cpu_ranges};
 
 use crate::cgroups::ProcessCgroups;
 use crate::counters::{self, CpuStat, CpuThrottling, ratio};

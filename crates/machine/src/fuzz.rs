@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn cpu_lists_round_trip(cpus in proptest::collection::btree_set(0_u32..10_000, 0..50)) {
         let cpus: Vec<u32> = cpus.into_iter().collect();
-        prop_assert_eq!(cpu_list(&kelvin_model::cpu_ranges(&cpus)), Some(cpus));
+        prop_assert_eq!(cpu_list(&kelvin_core::cpu_ranges(&cpus)), Some(cpus));
     }
 }
 

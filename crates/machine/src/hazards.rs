@@ -10,7 +10,7 @@ mod settings;
 
 use std::path::Path;
 
-use kelvin_model::{Hazard, Machine, Name, Severity};
+use kelvin_core::{Hazard, Machine, Name, Severity};
 
 use crate::counters::CpuStat;
 use crate::root::FileRoot;

@@ -1,6 +1,6 @@
 //! The hash that identifies runs of one machine in one configuration.
 
-use kelvin_model::{Cpu, Fact, Kernel, Machine};
+use kelvin_core::{Cpu, Fact, Kernel, Machine};
 
 /// Changes with the list of hashed facts, so that old and new identities never match by accident.
 const IDENTITY_VERSION: &str = "kelvin machine 1";

@@ -1,6 +1,6 @@
 //! Kernel, distribution and C library.
 
-use kelvin_model::{Fact, Kernel};
+use kelvin_core::{Fact, Kernel};
 
 use crate::root::{FileRoot, absolute_name, boot_option, value_of_key};
 

@@ -27,6 +27,7 @@ mod microarchitecture;
 pub mod nics;
 mod platform;
 pub mod redact;
+pub mod resources;
 pub mod root;
 mod smbios;
 mod tlb;
@@ -36,7 +37,7 @@ pub mod tune;
 use std::path::Path;
 use std::time::Duration;
 
-use kelvin_model::Machine;
+use kelvin_core::Machine;
 
 use crate::cpuid::Cpuid;
 use crate::root::FileRoot;

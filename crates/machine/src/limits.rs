@@ -1,6 +1,6 @@
 //! Limits set on this process: quotas of its control groups and its resource limits.
 
-use kelvin_model::{Fact, Limits};
+use kelvin_core::{Fact, Limits};
 
 use crate::cgroups::ProcessCgroups;
 use crate::root::{FileRoot, excerpt};

@@ -3,7 +3,7 @@
 //! A software limit taken for a line rate makes good measurements look impossible; a line rate not taken for one only
 //! costs a check. So in doubt it is not.
 
-use kelvin_model::Fact;
+use kelvin_core::Fact;
 
 use crate::root::FileRoot;
 

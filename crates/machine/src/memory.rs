@@ -1,6 +1,6 @@
 //! Facts of main memory, from /proc/meminfo, sysfs and the firmware's table of modules.
 
-use kelvin_model::{Fact, Memory, Name};
+use kelvin_core::{Fact, Memory, Name};
 
 use crate::root::{FileRoot, absolute_name, bracketed_word, value_of_key};
 use crate::smbios::{MemoryModule, Smbios, TABLE_FILE};

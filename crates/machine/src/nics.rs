@@ -1,6 +1,6 @@
 //! Network interfaces as sysfs and their drivers describe them.
 
-use kelvin_model::{Fact, Nic};
+use kelvin_core::{Fact, Nic};
 
 use crate::line_rate::{self, INTERFACES_DIRECTORY};
 use crate::root::FileRoot;

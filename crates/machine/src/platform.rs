@@ -1,6 +1,6 @@
 //! What is underneath: hardware, hypervisor, container.
 
-use kelvin_model::{Chassis, Fact, Name, Platform};
+use kelvin_core::{Chassis, Fact, Name, Platform};
 
 use crate::container;
 use crate::cpu;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use kelvin_model::{Fact, Machine};
+use kelvin_core::{Fact, Machine};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -287,7 +287,7 @@ fn is_user_at_host(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Mount;
+    use kelvin_core::Mount;
 
     use super::*;
 

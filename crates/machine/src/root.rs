@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_model::Fact;
+use kelvin_core::Fact;
 
 /// Maximum file size; files in /proc and /sys are far smaller, and a C library is about 2 MB.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn cpu_lists_are_parsed() {
         assert_eq!(cpu_list("0-3,8"), Some(vec![0, 1, 2, 3, 8]));
-        assert_eq!(cpu_list("0-3,8\n").map(|cpus| kelvin_model::cpu_ranges(&cpus)).as_deref(), Some("0-3,8"));
+        assert_eq!(cpu_list("0-3,8\n").map(|cpus| kelvin_core::cpu_ranges(&cpus)).as_deref(), Some("0-3,8"));
         assert_eq!(cpu_list(""), Some(vec![]));
         assert_eq!(cpu_list("3-1"), None);
         assert_eq!(cpu_list("0-4294967295"), None);

@@ -4,8 +4,8 @@
 //! Address Translation Parameters" (the same, table "Information Returned by CPUID Instruction").
 //! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E, tables E-3 and E-4).
 
-use kelvin_model::CacheKind::{self, Data, Instruction, Unified};
-use kelvin_model::Tlb;
+use kelvin_core::CacheKind::{self, Data, Instruction, Unified};
+use kelvin_core::Tlb;
 
 use crate::cpuid::Cpuid;
 

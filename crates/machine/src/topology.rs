@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_model::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
+use kelvin_core::{Cache, CacheKind, Fact, NumaNode, Topology, cpu_ranges};
 
 use crate::cpu;
 use crate::root::{FileRoot, cpu_list, cpu_mask, suffixed_size, value_of_key};

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_model::Metric;
+use kelvin_core::Metric;
 use kelvin_sys::trusted_path::NOFOLLOW_FLAGS;
 use serde::{Deserialize, Serialize};
 

@@ -211,7 +211,7 @@ fn namespaced_containers_are_found_by_mounts() {
 }
 
 /// What is found of the root of a process in a mount namespace of its own, and of that of process 1 if that can be read.
-fn in_own_namespace(cgroup: &str, mount: &str, first: Option<&str>) -> kelvin_model::Fact<Option<String>> {
+fn in_own_namespace(cgroup: &str, mount: &str, first: Option<&str>) -> kelvin_core::Fact<Option<String>> {
     let mounts = format!("700 600 {mount}\n");
     let mut files =
         vec![("proc/self/cgroup", cgroup), ("proc/self/mountinfo", &mounts), ("proc/self/uid_map", "0 0 4294967295")];
@@ -252,7 +252,7 @@ fn service_sharing_init_root_is_host() {
 }
 
 /// The limits of a process in these groups, with these mounts and files below /sys/fs/cgroup.
-fn limits(groups: &str, mounts: &str, files: &[(&str, &str)]) -> kelvin_model::Limits {
+fn limits(groups: &str, mounts: &str, files: &[(&str, &str)]) -> kelvin_core::Limits {
     let mut all = vec![("proc/self/cgroup".to_owned(), groups), ("proc/self/mountinfo".to_owned(), mounts)];
     all.extend(files.iter().map(|(name, text)| (format!("sys/fs/cgroup/{name}"), *text)));
     let all: Vec<(&str, &str)> = all.iter().map(|(name, text)| (name.as_str(), *text)).collect();

@@ -5,8 +5,8 @@ mod support;
 use std::fmt::Debug;
 use std::path::Path;
 
+use kelvin_core::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
 use kelvin_machine::{FileCacheBound, file_cache, hazards, read};
-use kelvin_model::{CacheKind, Fact, Hazard, Machine, Severity, Tlb};
 use support::RecordedTree;
 
 /// All recorded or composed machines: the first two are guests, on a Zen 5 and on an Intel server core.
@@ -221,7 +221,7 @@ fn two_socket_server_tree_is_read() {
     assert_known(&machine.kernel.timer_hz, 250_u32);
     assert_known(&machine.kernel.scheduler, "CFS");
     assert_known(&machine.platform.product, "Dell Inc. PowerEdge R750");
-    assert_known(&machine.platform.chassis, kelvin_model::Chassis::Server);
+    assert_known(&machine.platform.chassis, kelvin_core::Chassis::Server);
     assert_known(&machine.platform.hypervisor, None);
     assert_known(&machine.platform.container, None);
     assert_known(&machine.limits.cpu_quota, None);

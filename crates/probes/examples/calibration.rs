@@ -16,8 +16,8 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_core::{Name, Prediction, PredictionBasis};
 use kelvin_harness::{ReferenceHeadline, ReferenceRecord};
-use kelvin_model::{Name, Prediction, PredictionBasis};
 use kelvin_probes::calibration::{CoverageSummary, PredictedFigure, flagged_if_metric_slower, predict_figures};
 use kelvin_stats::median;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use kelvin_core::{Better, Case, Metric, Name, PlannedMeasurement, Prediction, PredictionRecord};
 use kelvin_harness::{PredictionInputs, ReferenceHeadline, ReferenceMachines, ReferenceRecord, prediction_records};
-use kelvin_model::{Better, Case, Metric, Name, PlannedMeasurement, Prediction, PredictionRecord};
 use kelvin_stats::median;
 
 /// A figure beside its prediction.

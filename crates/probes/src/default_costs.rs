@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::{file, mem, net, os};
+use kelvin_core::catalogue::{file, mem, net, os};
+use kelvin_core::{Axis, Case, Metric};
 use kelvin_harness::{DEFAULT_ROUND_COST, Probe};
-use kelvin_model::{Axis, Case, Metric};
 
 use crate::file::whole_file;
 

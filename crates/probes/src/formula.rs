@@ -5,8 +5,8 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 
 /// Nanoseconds in a second.
 const SECOND: f64 = 1e9;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibration;
+pub mod causes;
 mod cpu;
 mod default_costs;
 mod file;
@@ -26,8 +27,8 @@ mod truth;
 
 use std::time::Duration;
 
+use kelvin_core::Case;
 use kelvin_harness::{BoundedMetric, Probe, ProbeError, Setup};
-use kelvin_model::Case;
 pub use reference_machines::{Primitive, headline_table, primitive_metrics, reference_machines, reference_records};
 
 /// All probes, in the order of reports.

@@ -1,6 +1,6 @@
 //! The advertised link speeds of a machine's network interfaces, as inputs of predictions.
 
-use kelvin_model::{Input, Machine, Nic, Unit};
+use kelvin_core::{Input, Machine, Nic, Unit};
 
 /// The fastest advertised link speed, in bytes per second, and its interface; `None` if no interface advertises one.
 pub(crate) fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
@@ -15,7 +15,7 @@ pub(crate) fn fastest_link(machine: &Machine) -> Option<(Input, &Nic)> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     use super::*;
     use crate::testing::{machine, nic};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use kelvin_model::{Ceiling, Input, Prediction, PredictionBasis, Unit, units};
+use kelvin_core::{Ceiling, Input, Prediction, PredictionBasis, Unit, units};
 
 /// A prediction under construction: every step of the derivation is kept.
 pub(crate) struct PredictionBuilder {

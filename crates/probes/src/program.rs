@@ -7,9 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use kelvin_catalogue::Rival;
+use kelvin_core::catalogue::Rival;
+use kelvin_core::{Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::{Prediction, PredictionBasis, Unit};
 
 use crate::prediction_builder::PredictionBuilder;
 use kelvin_sys::thread_spawn::process_error;

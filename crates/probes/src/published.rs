@@ -3,9 +3,9 @@
 //! A figure that no publication gives for a core is absent: never silently borrowed from a related core, and never
 //! measured by us.
 
-use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::{Case, Input, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Input, NoPrediction, Unit};
 
 use crate::formula::{self, Expr};
 
@@ -357,7 +357,7 @@ pub(crate) fn cycles_input(name: &str, value: f64, source: &str) -> Input {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     #[test]
     fn rows_are_plausible_with_unique_names() {
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn unknown_core_uses_table_span() {
         let mut machine = testing::machine();
-        let trap = |machine: &kelvin_model::Machine| {
+        let trap = |machine: &kelvin_core::Machine| {
             let facts = PredictionInputs::new(machine, &|_, _| None);
             published_cycles(&facts, |_| BEHRENS_SOURCE, |core| core.system_call.map(|[entry, exit]| entry + exit))
         };

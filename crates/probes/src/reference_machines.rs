@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use kelvin_catalogue::{file, mem, net, os};
+use kelvin_core::catalogue::{file, mem, net, os};
+use kelvin_core::{Case, Machine, Metric, Name, NoPrediction, PlannedMeasurement};
 use kelvin_harness::{
     HeadlineTable, Plan, Proxy, ProxyCases, ReferenceMachines, ReferenceRecord, ReferenceRules, SizedCases,
 };
-use kelvin_model::{Case, Machine, Metric, Name, NoPrediction, PlannedMeasurement};
 
 static REFERENCE_RECORDS: LazyLock<Vec<ReferenceRecord>> = LazyLock::new(|| {
     [

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use kelvin_core::units;
 use kelvin_harness::ProbeError;
-use kelvin_model::units;
 use kelvin_sys::fs::space;
 
 /// That a directory for test files has room for so many bytes.

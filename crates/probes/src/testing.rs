@@ -1,8 +1,8 @@
 //! Fixtures for tests of predictions: a machine without facts, and measured values of their choice.
 
+use kelvin_core::{Cache, CacheKind, Case, Fact, Machine, Name, Nic};
 use kelvin_harness::MeasuredValue;
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Cache, CacheKind, Case, Fact, Machine, Name, Nic};
 
 /// An x86-64 machine of which nothing else is known.
 pub(crate) fn machine() -> Machine {

@@ -4,10 +4,10 @@ mod headlines;
 
 use std::collections::BTreeMap;
 
+use kelvin_core::{Case, MeasuredValue, Name, PlannedMeasurement, PredictionRecord};
 use kelvin_harness::{
     Effort, Plan, PlanContext, PlanUnit, PredictionInputs, ProbeKind, ReferenceRecord, prediction_records,
 };
-use kelvin_model::{Case, MeasuredValue, Name, PlannedMeasurement, PredictionRecord};
 use kelvin_probes::{all, headline_table as kept, reference_machines, reference_records};
 
 use headlines::plausible;

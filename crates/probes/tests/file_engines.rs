@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{TestDirectories, measure_at, measure_if_possible_at, median, notes, reading_of};
-use kelvin_model::{Case, RoundOutcome};
+use kelvin_core::{Case, RoundOutcome};
 use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 
 /// Milliseconds of the timed part.
@@ -18,7 +18,7 @@ fn every_byte_call_reads_cached_pages() {
     let directories = TestDirectories::with_scratch(disk.path());
     for call in ["read", "pread", "lseek", "pread_anywhere"] {
         let case =
-            Case::new().with_word(kelvin_model::AxisWord::from_names("call", call)).with_number("file_bytes", MIB);
+            Case::new().with_word(kelvin_core::AxisWord::from_names("call", call)).with_number("file_bytes", MIB);
         let readings = measure_at(&directories, "file.byte_calls", &case, SLICE);
         assert_eq!(readings.len(), 1);
         let note = &readings[0].notes[0];
@@ -30,7 +30,7 @@ fn every_byte_call_reads_cached_pages() {
 
 #[test]
 fn unknown_call_fails_with_reason() {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "mmap")).with_number("file_bytes", MIB);
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("call", "mmap")).with_number("file_bytes", MIB);
     let attempt = common::run_probe("file.byte_calls", &case, SLICE);
     assert!(
         matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains("nothing to measure for the case")),
@@ -63,7 +63,7 @@ fn all_engines_read_all_sizes() {
         let is_ring = way.starts_with("io_uring");
         for block in [1, 100, MIB] {
             let case =
-                Case::new().with_word(kelvin_model::AxisWord::from_names("engine", way)).with_number("block", block);
+                Case::new().with_word(kelvin_core::AxisWord::from_names("engine", way)).with_number("block", block);
             let Some(readings) = measure_if_possible_at(&directories, "file.engines", &case, SLICE) else {
                 assert!(is_ring, "{way} is a call of every kernel");
                 continue;
@@ -88,7 +88,7 @@ const COMPARED_CASES: [(&str, &str); 6] = [
 const REMOTE_BYTES: u64 = 8 * MIB;
 
 fn compared_case(cache: &'static str, order: &'static str) -> Case {
-    let named = kelvin_model::AxisWord::from_names;
+    let named = kelvin_core::AxisWord::from_names;
     Case::new().with_word(named("cache", cache)).with_word(named("order", order)).with_number("bytes", REMOTE_BYTES)
 }
 
@@ -96,7 +96,7 @@ fn compared_case(cache: &'static str, order: &'static str) -> Case {
 /// possible.
 fn compared_notes(directories: &TestDirectories) -> Vec<String> {
     for place in ["remote", "local"] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("place", place));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("place", place));
         let readings = measure_at(directories, "file.remote.round_trip", &case, SLICE);
         for metric in ["file.remote.round_trip", "file.remote.attributes"] {
             assert!(median(reading_of(&readings, metric)) > 0.0, "{metric}");
@@ -165,8 +165,8 @@ fn tuning_ends_with_remeasured_setting() {
     let directories = TestDirectories::with_scratch(disk.path());
     for (cache, way) in [("cached", "pread"), ("direct", "io_uring")] {
         let case = Case::new()
-            .with_word(kelvin_model::AxisWord::from_names("cache", cache))
-            .with_word(kelvin_model::AxisWord::from_names("engine", way));
+            .with_word(kelvin_core::AxisWord::from_names("cache", cache))
+            .with_word(kelvin_core::AxisWord::from_names("engine", way));
         let Some(readings) = measure_if_possible_at(&directories, "file.tune", &case, SLICE) else { continue };
         let figure = |id: &str| median(reading_of(&readings, id));
         let [block, threads, depth] = ["file.tune.block", "file.tune.threads", "file.tune.depth"].map(figure);

@@ -6,19 +6,19 @@ mod common;
 use std::path::Path;
 
 use common::{TestDirectories, on_disk as scratch};
-use kelvin_model::{Case, MetricReadings, RoundOutcome};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 20;
 
 fn sync(by: &'static str, place: &'static str) -> Case {
     Case::new()
-        .with_word(kelvin_model::AxisWord::from_names("by", by))
-        .with_word(kelvin_model::AxisWord::from_names("place", place))
+        .with_word(kelvin_core::AxisWord::from_names("by", by))
+        .with_word(kelvin_core::AxisWord::from_names("place", place))
 }
 
 fn tree(files: u64, directories: &'static str) -> Case {
-    Case::new().with_number("files", files).with_word(kelvin_model::AxisWord::from_names("directories", directories))
+    Case::new().with_number("files", files).with_word(kelvin_core::AxisWord::from_names("directories", directories))
 }
 
 /// A probe's readings; `None`, and printed, where this disk lacks what it needs.

@@ -4,16 +4,16 @@
 mod common;
 
 use common::TestDirectories;
-use kelvin_model::{Case, MetricReadings, RoundOutcome};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part, which these measures do not use: their sides last as long as programs need.
 const SLICE: u64 = 10;
 
 fn rival_case(program: &'static str, block: Option<u64>) -> Case {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("program", program));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("program", program));
     match block {
         Some(block) => case.with_number("block", block),
-        None => case.with_word(kelvin_model::AxisWord::from_names("block", "own")),
+        None => case.with_word(kelvin_core::AxisWord::from_names("block", "own")),
     }
 }
 
@@ -65,7 +65,7 @@ fn programs_and_kelvin_read_same_device_bytes() {
         ("fio", 1 << 20, "sequential"),
         ("dd", 1 << 20, "sequential"),
     ] {
-        let case = rival_case(program, Some(block)).with_word(kelvin_model::AxisWord::from_names("order", order));
+        let case = rival_case(program, Some(block)).with_word(kelvin_core::AxisWord::from_names("order", order));
         if let Some(readings) = measured("file.rivals.direct", &case, program) {
             // Where there are counters they have moved; where there are none that is noted.
             let notes = format!("{readings:?}");

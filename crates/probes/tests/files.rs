@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{TestDirectories, median, reading_of};
-use kelvin_model::{AxisWord, Case, MetricReadings, Readings, RoundOutcome};
+use kelvin_core::{AxisWord, Case, MetricReadings, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;

@@ -6,9 +6,9 @@ mod headlines;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_catalogue::{cpu, mem, net};
+use kelvin_core::catalogue::{cpu, mem, net};
+use kelvin_core::{Case, Fact, Machine, Metric, Name, NetworkPath, Nic, PlannedMeasurement, Prediction};
 use kelvin_harness::{Effort, HardwareFacts, PredictionInputs, ProbeKind, bound_records, prediction_records};
-use kelvin_model::{Case, Fact, Machine, Metric, Name, NetworkPath, Nic, PlannedMeasurement, Prediction};
 use kelvin_probes::{all, bounded_metrics, reference_machines, reference_records};
 
 use headlines::plausible;

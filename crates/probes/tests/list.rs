@@ -6,9 +6,9 @@ mod headlines;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::{file, mem, net, os, transfer};
+use kelvin_core::catalogue::{file, mem, net, os, transfer};
+use kelvin_core::{Better, Case, Metric, Need, Prediction, PredictionBasis};
 use kelvin_harness::{Effort, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Better, Case, Metric, Need, Prediction, PredictionBasis};
 use kelvin_probes::{all, bounded_metrics};
 
 use headlines::plausible;
@@ -96,8 +96,8 @@ fn metrics_and_cases_are_unique() {
 
 #[test]
 fn catalogue_order_matches_probes() {
-    let catalogue: Vec<&str> = kelvin_catalogue::all().map(|metric| metric.id.as_str()).collect();
-    let areas: BTreeSet<&str> = kelvin_catalogue::all().map(Metric::area).collect();
+    let catalogue: Vec<&str> = kelvin_core::catalogue::all().map(|metric| metric.id.as_str()).collect();
+    let areas: BTreeSet<&str> = kelvin_core::catalogue::all().map(Metric::area).collect();
     let mut seen = BTreeSet::new();
     let measured = all().into_iter().flat_map(|probe| probe.metrics);
     let of_areas = measured.filter(|metric| areas.contains(metric.area()) && seen.insert(metric.id));

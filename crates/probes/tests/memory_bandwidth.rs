@@ -3,14 +3,14 @@
 mod common;
 
 use common::{measure_if_possible, notes, reading_of};
-use kelvin_model::{Case, Readings, RoundOutcome};
+use kelvin_core::{Case, Readings, RoundOutcome};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 12;
 const METRICS: [&str; 7] = ["read", "write", "copy", "fill", "zero", "ntwrite", "triad"];
 
 fn case(bytes: u64, cpus: &'static str) -> Case {
-    Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("cpus", cpus))
+    Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("cpus", cpus))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{measure_if_possible, reading_of};
-use kelvin_model::{Case, RoundOutcome};
+use kelvin_core::{Case, RoundOutcome};
 use kelvin_sys::cpu;
 
 /// Milliseconds of the timed part.
@@ -43,8 +43,8 @@ fn increments_in_shared_and_separate_lines() {
     for lines in ["same", "apart"] {
         for increment in ["atomic", "plain"] {
             let case = Case::new()
-                .with_word(kelvin_model::AxisWord::from_names("lines", lines))
-                .with_word(kelvin_model::AxisWord::from_names("increment", increment));
+                .with_word(kelvin_core::AxisWord::from_names("lines", lines))
+                .with_word(kelvin_core::AxisWord::from_names("increment", increment));
             if let Some(readings) = measure_if_possible("mem.false_sharing", &case, SLICE) {
                 let note = &reading_of(&readings, "mem.false_sharing").notes[0];
                 let cpus: Vec<&str> = note.split(" and ").collect();

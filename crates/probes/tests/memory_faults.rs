@@ -5,13 +5,13 @@ mod common;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::measure_if_possible;
-use kelvin_model::{Case, MetricReadings, RoundOutcome};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 10;
 
 fn minor(kind: &'static str) -> MetricReadings {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind));
     let mut readings = common::measure("mem.fault.minor", &case, SLICE);
     assert_eq!(readings.len(), 1);
     readings.remove(0)
@@ -33,7 +33,7 @@ fn each_page_faults_once() {
 
 #[test]
 fn a_huge_page_is_one_fault() {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "huge"));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", "huge"));
     if let Some(readings) = measure_if_possible("mem.fault.minor", &case, SLICE) {
         assert_eq!(numbers(&readings[0].notes[0]), (4, 8), "{:?}", readings[0].notes);
     }
@@ -51,7 +51,7 @@ fn fault_around_has_at_most_page_faults() {
 fn unknown_page_kind_fails_with_reason() {
     let attempt = common::run_probe(
         "mem.fault.minor",
-        &Case::new().with_word(kelvin_model::AxisWord::from_names("kind", "leaf")),
+        &Case::new().with_word(kelvin_core::AxisWord::from_names("kind", "leaf")),
         SLICE,
     );
     assert!(matches!(&attempt, RoundOutcome::Failed(reason) if reason.contains("kind=anonymous")), "{attempt:?}");
@@ -78,7 +78,7 @@ impl Drop for ColdFileLock {
 /// The note of a pass over the file; `None`, with a message, where the scratch directory has no disk.
 fn major(read_ahead: &'static str, step: u64) -> Option<String> {
     let case = Case::new()
-        .with_word(kelvin_model::AxisWord::from_names("read_ahead", read_ahead))
+        .with_word(kelvin_core::AxisWord::from_names("read_ahead", read_ahead))
         .with_number("step_bytes", step);
     let readings = measure_if_possible("mem.fault.major", &case, SLICE)?;
     let note = readings[0].notes[0].clone();
@@ -103,7 +103,7 @@ fn read_ahead_reads_more_than_one_page() {
 #[test]
 fn page_flags_match_documentation() {
     let share = |kind: &'static str, metric: &str| {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("kind", kind));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("kind", kind));
         let Some(readings) = measure_if_possible("mem.page", &case, SLICE) else {
             assert_eq!(kind, "huge", "memory may be too fragmented for huge pages only");
             return None;

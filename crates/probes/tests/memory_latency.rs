@@ -3,7 +3,7 @@
 mod common;
 
 use common::{measure, reading_of, report_skip};
-use kelvin_model::{Case, MetricReadings, RoundOutcome};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 10;
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 fn latency(pages: &'static str, bytes: u64) -> RoundOutcome {
     common::run_probe(
         "mem.latency",
-        &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", pages)).with_number("bytes", bytes),
+        &Case::new().with_word(kelvin_core::AxisWord::from_names("pages", pages)).with_number("bytes", bytes),
         SLICE,
     )
 }
@@ -49,7 +49,7 @@ fn requested_and_obtained_pages_are_noted() {
             assert!(reason.0.starts_with("needs 4194304 bytes in huge pages"), "{reason}");
             report_skip(
                 "mem.latency",
-                &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "huge")),
+                &Case::new().with_word(kelvin_core::AxisWord::from_names("pages", "huge")),
                 &reason,
             );
         }
@@ -65,7 +65,7 @@ fn invalid_cases_fail_with_reason() {
     );
     let attempt = common::run_probe(
         "mem.latency",
-        &Case::new().with_word(kelvin_model::AxisWord::from_names("pages", "base")),
+        &Case::new().with_word(kelvin_core::AxisWord::from_names("pages", "base")),
         SLICE,
     );
     assert_eq!(attempt, RoundOutcome::Failed("the case has no bytes".into()));

@@ -3,14 +3,14 @@
 mod common;
 
 use common::{measure, measure_if_possible, median, notes, reading_of};
+use kelvin_core::{Case, MetricReadings, Readings, RoundOutcome};
 use kelvin_harness::TcpOptions;
-use kelvin_model::{Case, MetricReadings, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 8;
 
 fn placed(placement: &'static str, message: u64) -> Case {
-    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement)).with_number("message", message)
+    Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement)).with_number("message", message)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn messages_of_all_sizes_pass_stack() {
 #[test]
 fn streams_are_counted_at_receiver() {
     for way in ["send", "sendfile", "splice", "zerocopy"] {
-        let case = placed("two_cpus", 64 << 10).with_word(kelvin_model::AxisWord::from_names("way", way));
+        let case = placed("two_cpus", 64 << 10).with_word(kelvin_core::AxisWord::from_names("way", way));
         let Some(readings) = measure_if_possible("net.bandwidth.tcp.way", &case, SLICE) else { return };
         let notes = &reading_of(&readings, "net.bandwidth.tcp.way").notes.join("\n");
         assert!(notes.contains("congestion control") && notes.contains("are left out"), "{notes}");
@@ -141,7 +141,7 @@ fn ping_works_or_names_missing_right() {
 #[test]
 fn connections_work_at_every_placement() {
     for (placement, wait) in [("same_cpu", "the end of the timed call"), ("two_cpus", "connections, as a server")] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement));
         let Some(parts) = measure_if_possible("net.connect", &case, SLICE) else { continue };
         let [connect, close] = ["net.connect", "net.close"].map(|metric| match &reading_of(&parts, metric).readings {
             Readings::Batches(batches) => &batches.iterations,
@@ -180,7 +180,7 @@ fn measure_with_retry(id: &str, case: &Case, given_up: &str) -> Option<Vec<Metri
 #[test]
 fn message_returns_under_load() {
     for placement in ["same_cpu", "two_cpus"] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement));
         let Some(readings) = measure_with_retry("net.loaded", &case, "there was no load") else { continue };
         let note = readings[0].notes.join("\n");
         assert!(note.contains("GB/s meanwhile") && note.contains("of the messages: TCP_INFO"), "{note}");

@@ -10,12 +10,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::TestDirectories;
-use kelvin_model::{Case, MetricReadings, RoundOutcome};
+use kelvin_core::{Case, MetricReadings, RoundOutcome};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_testing::MissingRequirement;
-use kelvin_wire::agent::Agent;
-use kelvin_wire::limits::AgentLimits;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::agent::Agent;
+use kelvin_transfer::wire::limits::AgentLimits;
+use kelvin_transfer::wire::secret::Secret;
 
 /// Bits per second that the shaper lets through, and bytes of payload among them: 1472 of the 1514 that it counts.
 const SHAPED_RATE: f64 = 50e6;
@@ -143,7 +143,7 @@ fn shaped_streams_in_both_directions() {
         for (direction, streams) in [("to_agent", 2), ("from_agent", 2), ("from_agent", 1)] {
             let case = Case::new()
                 .with_number("streams", streams)
-                .with_word(kelvin_model::AxisWord::from_names("direction", direction));
+                .with_word(kelvin_core::AxisWord::from_names("direction", direction));
             let readings = measure_within_link(directories, "net.peer.bandwidth", &case);
             for metric in ["net.peer.bandwidth.busy_here", "net.peer.bandwidth.busy_there"] {
                 figure(&readings, metric);
@@ -164,7 +164,7 @@ fn all_messages_and_methods_are_shaped() {
             [("send", 4096), ("sendfile", 65_536), ("splice", 65_536), ("zerocopy", 65_536), ("send", 1 << 20)]
         {
             let case =
-                Case::new().with_number("message", message).with_word(kelvin_model::AxisWord::from_names("way", way));
+                Case::new().with_number("message", message).with_word(kelvin_core::AxisWord::from_names("way", way));
             let readings = measure_within_link(directories, "net.peer.bandwidth.message", &case);
             let notes = readings[0].notes.join("\n");
             assert_eq!(notes.contains("completed as copied"), way == "zerocopy", "{notes}");
@@ -200,7 +200,7 @@ fn socket_options_reach_both_sides() {
             };
             let case = Case::new()
                 .with_number("streams", 1)
-                .with_word(kelvin_model::AxisWord::from_names("direction", direction));
+                .with_word(kelvin_core::AxisWord::from_names("direction", direction));
             common::run_probe_with(directories, sockets, "net.peer.bandwidth", &case, 100)
         };
         for direction in ["to_agent", "from_agent"] {

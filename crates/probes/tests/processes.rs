@@ -3,7 +3,7 @@
 mod common;
 
 use common::{measure, median, notes, reading_of};
-use kelvin_model::{Case, MetricReadings};
+use kelvin_core::{Case, MetricReadings};
 
 /// Milliseconds of the timed part.
 const SLICE: u64 = 15;
@@ -31,7 +31,7 @@ fn every_kind_of_process_succeeds() {
 fn forked_memory_is_resident() {
     for bytes in [1u64 << 20, 64 << 20] {
         let case =
-            Case::new().with_number("resident", bytes).with_word(kelvin_model::AxisWord::from_names("pages", "base"));
+            Case::new().with_number("resident", bytes).with_word(kelvin_core::AxisWord::from_names("pages", "base"));
         let notes = notes(&measure("os.process.fork_rss", &case, SLICE));
         assert!(
             notes.contains(&format!("{bytes} bytes requested; by smaps {bytes} resident, 0 in huge pages")),
@@ -52,7 +52,7 @@ fn thread_runs_between_create_and_join() {
 #[test]
 fn task_times_add_up_for_all_splits() {
     for kind in ["threads", "processes"] {
-        let case = Case::new().with_number("tasks", 2).with_word(kelvin_model::AxisWord::from_names("kind", kind));
+        let case = Case::new().with_number("tasks", 2).with_word(kelvin_core::AxisWord::from_names("kind", kind));
         let readings = measure("os.tasks", &case, SLICE);
         for metric in ["elapsed", "user", "efficiency"] {
             assert!(value(&readings, &format!("os.tasks.{metric}")) > 0.0, "{kind}: {readings:?}");

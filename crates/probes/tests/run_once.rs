@@ -5,8 +5,8 @@ mod common;
 mod composed;
 
 use common::{TestDirectories, measure};
+use kelvin_core::{Case, Fact, MetricReadings, Readings, RoundOutcome, SampleTags};
 use kelvin_harness::{Effort, ProbeKind};
-use kelvin_model::{Case, Fact, MetricReadings, Readings, RoundOutcome, SampleTags};
 
 /// Milliseconds for the timed part of a probe.
 const SLICE: u64 = 10;
@@ -55,7 +55,7 @@ fn clock_probes_have_readings() {
     let pair = read_metrics("cpu.clock.pair", &Case::new(), &["cpu.clock.pair", "cpu.clock.pair.shown"]);
     assert!(pair[0].notes[0].starts_with("pair: "), "{:?}", pair[0].notes);
     for clock in ["monotonic", "monotonic_raw", "monotonic_coarse", "thread_cpu"] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("clock", clock));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("clock", clock));
         let readings = read_metrics("cpu.clock.gettime", &case, &["cpu.clock.gettime"]);
         let entered = readings[0].notes[0].starts_with("system call");
         // Only the kernel knows CPU time.
@@ -67,7 +67,7 @@ fn clock_probes_have_readings() {
 fn unknown_case_fails_with_reason() {
     let attempt = common::run_probe(
         "cpu.clock.gettime",
-        &Case::new().with_word(kelvin_model::AxisWord::from_names("clock", "sundial")),
+        &Case::new().with_word(kelvin_core::AxisWord::from_names("clock", "sundial")),
         SLICE,
     );
     assert_eq!(attempt, RoundOutcome::Failed("the case clock=sundial names no clock".into()));
@@ -76,7 +76,7 @@ fn unknown_case_fails_with_reason() {
 #[test]
 fn frequency_counts_whole_multiply_chains() {
     for load in ["one", "all"] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("load", load));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("load", load));
         let Some(readings) = common::measure_if_possible("cpu.frequency", &case, SLICE) else { continue };
         let Readings::Batches(batches) = &readings[0].readings else { panic!("{readings:?}") };
         let cycles = batches.work_per_iteration;
@@ -90,7 +90,7 @@ fn calls_are_made_in_every_variant() {
         for arguments in [0, 7] {
             let case = Case::new()
                 .with_number("arguments", arguments)
-                .with_word(kelvin_model::AxisWord::from_names("via", via));
+                .with_word(kelvin_core::AxisWord::from_names("via", via));
             read_metrics("cpu.call.args", &case, &["cpu.call.args"]);
         }
     }
@@ -101,7 +101,7 @@ fn syscalls_enter_the_kernel() {
     for call in ["getppid", "gettid", "libc_getppid", "libc_getpid"] {
         read_metrics(
             "os.syscall.null",
-            &Case::new().with_word(kelvin_model::AxisWord::from_names("call", call)),
+            &Case::new().with_word(kelvin_core::AxisWord::from_names("call", call)),
             &["os.syscall.null"],
         );
     }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{measure, measure_if_possible, reading_of};
-use kelvin_model::{Case, Readings, RoundOutcome};
+use kelvin_core::{Case, Readings, RoundOutcome};
 
 /// Milliseconds of the timed part: enough for warm-up and some samples.
 const SLICE: u64 = 6;
@@ -71,7 +71,7 @@ fn between_canaries(id: &str, case: &Case) -> Option<usize> {
 
 #[test]
 fn wake_time_is_independent_of_canaries() {
-    let named = |axis, value| Case::new().with_word(kelvin_model::AxisWord::from_names(axis, value));
+    let named = |axis, value| Case::new().with_word(kelvin_core::AxisWord::from_names(axis, value));
     // A partner that waits notices a canary before every few wake-ups: it is asleep for longer. In all of these so many samples follow
     // each other that next to none has one before it.
     let Some(trips) = between_canaries("net.rtt.tcp", &named("placement", "two_cpus").with_number("message", 64))
@@ -84,7 +84,7 @@ fn wake_time_is_independent_of_canaries() {
     }
     for woken in ["process_pipe", "thread_futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = named("woken", woken).with_word(kelvin_model::AxisWord::from_names("placement", placement));
+            let case = named("woken", woken).with_word(kelvin_core::AxisWord::from_names("placement", placement));
             assert_eq!(between_canaries("os.switch.one_way", &case), Some(trips), "{case}");
         }
     }
@@ -94,7 +94,7 @@ fn wake_time_is_independent_of_canaries() {
 fn ipc_works_at_all_placements() {
     for means in ["pipe", "unix", "futex"] {
         for placement in ["same_cpu", "two_cpus"] {
-            let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement));
+            let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement));
             measure_if_possible(&format!("os.ipc.{means}.latency"), &case, SLICE);
             measure_if_possible(&format!("os.ipc.{means}.bandwidth"), &case.with_number("message", 64 << 10), SLICE);
         }
@@ -107,9 +107,9 @@ fn invalid_case_is_refused_by_name() {
         RoundOutcome::Failed(reason) => reason,
         other => panic!("{id}: {other:?}"),
     };
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("placement", "elsewhere"));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("placement", "elsewhere"));
     assert!(refused("os.ipc.pipe.latency", case).contains("placement=same_cpu or placement=two_cpus"));
     let case =
-        Case::new().with_word(kelvin_model::AxisWord::from_names("placement", "same_cpu")).with_number("message", 1000);
+        Case::new().with_word(kelvin_core::AxisWord::from_names("placement", "same_cpu")).with_number("message", 1000);
     assert!(refused("os.ipc.pipe.bandwidth", case).contains("a power of two"));
 }

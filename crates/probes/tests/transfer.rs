@@ -2,12 +2,12 @@
 
 mod common;
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     BUFFER, COLD_DEVICE, COLD_TIME, RECEIVER_CALLS, RECEIVER_FAULTS, ReceiverMethod, SENDER_CALLS, SENDER_DEVICE,
     SenderMethod, TIME, TransferFiles, WINDOW, WaitMode, has_kernel_end,
 };
+use kelvin_core::{Case, Machine, Metric, MetricReadings, Readings};
 use kelvin_harness::Effort;
-use kelvin_model::{Case, Machine, Metric, MetricReadings, Readings};
 
 use kelvin_sys::mapping::page_bytes;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::{TestDirectories, measure_if_possible_at, median, reading_of};
-use kelvin_model::{Case, RoundOutcome};
+use kelvin_core::{Case, RoundOutcome};
 use kelvin_sys::child::ChildEnd;
 
 /// The backing files in a directory of loop devices in use.
@@ -21,7 +21,7 @@ fn loop_devices(scratch: &Path) -> Vec<String> {
 fn throttled_reads_match_cgroup_count() {
     let scratch = tempfile::tempdir().unwrap();
     for state in ["direct", "uncached"] {
-        let case = Case::new().with_word(kelvin_model::AxisWord::from_names("cache", state));
+        let case = Case::new().with_word(kelvin_core::AxisWord::from_names("cache", state));
         let Some(readings) =
             measure_if_possible_at(&TestDirectories::with_scratch(scratch.path()), "truth.disk", &case, 400)
         else {
@@ -37,7 +37,7 @@ fn throttled_reads_match_cgroup_count() {
 
 /// Kills rounds at several moments: in one of them at least the device is in use.
 fn check_killed_round_cleanup(scratch: &Path) {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("cache", "direct"));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("cache", "direct"));
     let of_others = leftover_cgroups();
     for milliseconds in [50, 120, 250, 400] {
         let end = common::kill_probe(scratch, "truth.disk", &case, Duration::from_millis(milliseconds));

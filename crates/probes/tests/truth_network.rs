@@ -4,7 +4,7 @@
 mod common;
 
 use common::{measure_if_possible, median, reading_of};
-use kelvin_model::Case;
+use kelvin_core::Case;
 
 /// Milliseconds of the timed part, which these probes do not use.
 const SLICE: u64 = 40;

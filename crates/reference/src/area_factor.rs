@@ -8,9 +8,9 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::find;
-use kelvin_catalogue::mem::MemoryCpus;
-use kelvin_model::{Better, Case, Name};
+use kelvin_core::catalogue::find;
+use kelvin_core::catalogue::mem::MemoryCpus;
+use kelvin_core::{Better, Case, Name};
 use kelvin_stats::{MAD_TO_STD, mad, median, t_quantile};
 
 use crate::class::MachineClass;
@@ -133,7 +133,7 @@ impl ReferenceLibrary {
 /// The figures of an area that count, each with the members that have it.
 fn figure_columns<'a>(area: &str, judged: &[MachineFigure], members: &[&'a LibraryMachine]) -> Vec<FigureColumn<'a>> {
     let of_area =
-        judged.iter().filter(|one| kelvin_model::is_dotted_prefix(area, &one.metric) && !is_of_all_cpus(&one.case));
+        judged.iter().filter(|one| kelvin_core::is_dotted_prefix(area, &one.metric) && !is_of_all_cpus(&one.case));
     let column = |one: &MachineFigure| {
         let known = members.iter().filter_map(|machine| {
             let row = machine.figure(one.metric, &one.case)?;

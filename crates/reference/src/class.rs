@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use kelvin_model::Name;
+use kelvin_core::Name;
 
 use crate::library::ReferenceLibrary;
 use crate::machine::{LibraryMachine, MachineKind, Virtualisation};

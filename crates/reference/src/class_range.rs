@@ -9,7 +9,7 @@
 //! Machines measured by one method share its bias, which more of them do not average out: the bias of a class's mean is that of its
 //! methods, each weighted by its share of the members.
 
-use kelvin_model::{Case, Name};
+use kelvin_core::{Case, Name};
 use kelvin_stats::{normal_quantile, t_quantile};
 
 use crate::class::{MachineClass, MetricArea};

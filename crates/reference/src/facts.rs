@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::ModelContradiction;
-use kelvin_model::{Chassis, Machine as Facts, Name};
+use kelvin_core::catalogue::ModelContradiction;
+use kelvin_core::{Chassis, Machine as Facts, Name};
 
 use crate::area_factor::MachineFigure;
 use crate::class::{MachineClass, MetricArea};
@@ -151,7 +151,7 @@ fn machine_kind(machine: &Facts, core: Name) -> Result<MachineKind, String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     use super::*;
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn class_of_a_server_guest() {
         let mut guest = facts(ZEN_4, &["avx512f"]);
-        let status = |vulnerability: &str, status: &str| kelvin_model::Mitigation {
+        let status = |vulnerability: &str, status: &str| kelvin_core::Mitigation {
             vulnerability: vulnerability.into(),
             status: status.into(),
         };

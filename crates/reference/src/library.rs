@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use kelvin_model::Name;
+use kelvin_core::Name;
 
 use crate::machine::LibraryMachine;
 use crate::machine_file::parse_machines;

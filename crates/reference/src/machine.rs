@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use kelvin_model::{Case, Name, Unit};
+use kelvin_core::{Case, Name, Unit};
 use serde::Deserialize;
 
 use crate::ActiveMitigation;

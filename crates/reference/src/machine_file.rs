@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kelvin_model::{Case, Name};
+use kelvin_core::{Case, Name};
 use serde::Deserialize;
 
 use crate::machine::{

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kelvin_catalogue::{find, mem};
-use kelvin_model::{Better, Case, Name, Unit};
+use kelvin_core::catalogue::{find, mem};
+use kelvin_core::{Better, Case, Name, Unit};
 use kelvin_reference::{
     ClassRange, LibraryMachine, MIN_KNOWN_MEMBERS, MachineClass, MachineFigure, MachineKind, MetricArea,
     PublishedFigure, Virtualisation, built_in_library,
@@ -58,7 +58,7 @@ fn metrics_and_axes_are_in_catalogue() {
 /// The words of axes in rows, which the catalogue's enums must know.
 #[test]
 fn axis_words_are_in_catalogue() {
-    use kelvin_catalogue::{PairPlacement, os};
+    use kelvin_core::catalogue::{PairPlacement, os};
     let words = |axis: &str| -> BTreeSet<String> {
         let rows = machines().iter().flat_map(|machine| &machine.rows);
         rows.filter_map(|row| row.case.get(axis)).map(|value| value.to_string()).collect()
@@ -93,7 +93,7 @@ fn possible_range(metric: Name) -> (f64, f64) {
         ("net.bandwidth", 1e6, 1e12),
         ("net", 1e-6, 1e-2),
     ];
-    let leads = |name: &str| kelvin_model::is_dotted_prefix(name, &metric);
+    let leads = |name: &str| kelvin_core::is_dotted_prefix(name, &metric);
     let row = AREAS.iter().find(|(name, _, _)| leads(name));
     let (_, low, high) = row.unwrap_or_else(|| panic!("no range for {metric}"));
     (*low, *high)

@@ -10,7 +10,7 @@ use kelvin_analysis::wording::compare::{
     comparison_row, control_missing, is_all_undecided, no_difference_text, not_compared_by_reason, remarks,
     setting_letter, side_text, verdict_counts,
 };
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, FactDifference};
+use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, FactDifference};
 use schemars::Schema;
 
 pub use self::html::ComparePage;

@@ -6,8 +6,8 @@ use std::io;
 use csv::{Terminator, Writer, WriterBuilder};
 use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
-use kelvin_model::text::escape_invisible;
-use kelvin_model::{Batches, Better, Canary, MetricReadings, OverheadReading, Readings, Round, SampleTags, Unit};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Batches, Better, Canary, MetricReadings, OverheadReading, Readings, Round, SampleTags, Unit};
 use serde::{Serialize, Serializer};
 
 use crate::figures::{Drawing, Figure, Heat, Plot};

@@ -8,8 +8,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Display, Formatter, Write};
 use std::marker::PhantomData;
 
-use kelvin_model::Name;
-use kelvin_model::text::is_visible;
+use kelvin_core::Name;
+use kelvin_core::text::is_visible;
 
 macro_rules! safe {
     ($language:ty, $literal:literal $(, $value:expr)* $(,)?) => {
@@ -252,7 +252,7 @@ pub(crate) use {html, md, safe};
 impl MarkdownText {
     /// Text as inline code, with as many back-ticks around it as it needs; usable in a table cell.
     pub(crate) fn code(text: &str) -> Self {
-        let text = kelvin_model::text::escape_invisible(text).replace('|', "\\|");
+        let text = kelvin_core::text::escape_invisible(text).replace('|', "\\|");
         let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest + 1);
         let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
@@ -263,7 +263,7 @@ impl MarkdownText {
 impl MarkdownText {
     /// Lines as they are, in a block between fences of as many back-ticks as it needs.
     pub(crate) fn block(lines: &[String]) -> Self {
-        let lines: Vec<_> = lines.iter().map(|line| kelvin_model::text::escape_invisible(line)).collect();
+        let lines: Vec<_> = lines.iter().map(|line| kelvin_core::text::escape_invisible(line)).collect();
         let longest = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
         Self(format!("{fence}text\n{}\n{fence}\n", lines.join("\n")), PhantomData)

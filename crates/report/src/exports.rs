@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use kelvin_analysis::{MetricResult, Outcome, Summary};
-use kelvin_model::{Better, Metric, Unit};
+use kelvin_core::{Better, Metric, Unit};
 
 use crate::Report;
 

@@ -7,7 +7,7 @@ mod heat;
 mod tails;
 mod timeline;
 
-use kelvin_model::{Name, Unit};
+use kelvin_core::{Name, Unit};
 use serde::{Serialize, Serializer};
 
 use crate::sections::{Section, sections};

@@ -10,8 +10,8 @@ use kelvin_analysis::wording::history::{
     MAX_NAMED_FACTS, change_counts, change_sentence, history_title, other_changes, ranking_text, remarks, series_name,
     share_text, version_breaks,
 };
-use kelvin_model::units::brief_value;
-use kelvin_model::{History, SeriesHistory};
+use kelvin_core::units::brief_value;
+use kelvin_core::{History, SeriesHistory};
 use schemars::Schema;
 
 pub use self::html::HistoryPage;

@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_analysis::Analysis;
-use kelvin_model::{Reference, Run, json};
+use kelvin_core::{Reference, Run, json};
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
 //! The words of every format: areas, verdicts, severities, reasons.
 
 use kelvin_analysis::{Analysis, Interval, IntervalKind, MetricResult, Outcome, RangeVerdict};
-use kelvin_model::{
+use kelvin_core::{
     Better, Canary, ClockKind, HeadlineSamples, MissingFigures, MissingReason, OverviewFigure, PredictedRange,
     PredictionBasis, PredictionVerdict, RateRow, Run, RunStatus, Unit, UsualRange,
 };
 
-pub use kelvin_model::units::plural;
+pub use kelvin_core::units::plural;
 
 use crate::{Report, units};
 
@@ -333,12 +333,12 @@ mod tests {
     fn contradicted_cpu_model_is_a_claim() {
         let mut run = kelvin_analysis::testing::guest::guest_run();
         let cpu = &mut run.outline.machine.cpu;
-        cpu.vendor = kelvin_model::Fact::known("GenuineIntel".into(), "a test");
-        cpu.microarchitecture = kelvin_model::Fact::known("Rocket Lake".into(), "a test");
-        cpu.flags = kelvin_model::Fact::known(vec!["avx512f".into()], "a test");
+        cpu.vendor = kelvin_core::Fact::known("GenuineIntel".into(), "a test");
+        cpu.microarchitecture = kelvin_core::Fact::known("Rocket Lake".into(), "a test");
+        cpu.flags = kelvin_core::Fact::known(vec!["avx512f".into()], "a test");
         assert!(machine_line(&run).contains("Processor, Rocket Lake, 2 CPUs"), "{}", machine_line(&run));
         let cpu = &mut run.outline.machine.cpu;
-        cpu.flags = kelvin_model::Fact::known(vec!["amx_tile".into()], "a test");
+        cpu.flags = kelvin_core::Fact::known(vec!["amx_tile".into()], "a test");
         let line = machine_line(&run);
         assert!(line.contains(", CPUID claims Rocket Lake but amx_tile contradicts it, "), "{line}");
     }

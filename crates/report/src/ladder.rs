@@ -1,7 +1,7 @@
 //! The logarithmic axis of a ladder, and what its drawings share.
 
-use kelvin_model::units::value_text;
-use kelvin_model::{Name, Rung, Unit};
+use kelvin_core::units::value_text;
+use kelvin_core::{Name, Rung, Unit};
 
 use crate::Report;
 
@@ -56,7 +56,7 @@ impl LadderAxis {
 fn decade_label(seconds: f64) -> String {
     let nanoseconds = seconds * 1e9;
     if nanoseconds < 0.5 {
-        return format!("{} ns", kelvin_model::units::number((nanoseconds * 1e3).round() / 1e3).trim_end_matches('0'));
+        return format!("{} ns", kelvin_core::units::number((nanoseconds * 1e3).round() / 1e3).trim_end_matches('0'));
     }
     let text = value_text(nanoseconds, Unit::Nanoseconds);
     let (value, unit) = text.split_once(' ').unwrap_or((&text, ""));

@@ -6,7 +6,7 @@
 use std::io;
 
 use kelvin_analysis::Analysis;
-use kelvin_model::{Name, Reference, Run};
+use kelvin_core::{Name, Reference, Run};
 
 pub mod assets;
 pub mod compare;

@@ -5,7 +5,7 @@ use std::io;
 use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::wording::hazards::measured_cost;
 use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyTable};
-use kelvin_model::{Hazard, Overview, Remedy, RunStatus};
+use kelvin_core::{Hazard, Overview, Remedy, RunStatus};
 
 use crate::escape::{MarkdownText, md};
 use crate::published::published_comparisons;

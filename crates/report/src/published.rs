@@ -1,7 +1,7 @@
 //! A run compared with published machines: the same quantity here and there, for the formats that have a table for it.
 
 use kelvin_analysis::reference::{Comparability, comparability};
-use kelvin_model::{Reference, ReferenceValue};
+use kelvin_core::{Reference, ReferenceValue};
 
 use kelvin_analysis::MetricResult;
 

@@ -1,7 +1,7 @@
 //! Rival programs in the same run: one table, for the formats that have a table for it.
 
 use kelvin_analysis::{Figure, Interval, RangeVerdict, RivalFigures, RivalOutcome, RivalResult};
-use kelvin_model::Unit;
+use kelvin_core::Unit;
 
 use crate::{Report, labels, units};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::{MetricResult, RivalResult};
-use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Value};
+use kelvin_core::{Axis, AxisScale, Case, Metric, Name, Value};
 
 use crate::{Report, labels, units};
 

@@ -1,7 +1,7 @@
 //! The tables of studies, as all formats that show them have them in common.
 
 use kelvin_analysis::{Figure, MetricResult, StudyColumn, StudyRow, StudyTable};
-use kelvin_model::{Conclusion, Interval, Metric, Unit};
+use kelvin_core::{Conclusion, Interval, Metric, Unit};
 
 use crate::{Report, units};
 

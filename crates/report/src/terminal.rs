@@ -14,8 +14,8 @@ use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::wording::half_width_count;
 use kelvin_analysis::wording::hazards::measured_cost;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer};
-use kelvin_model::text::escape_invisible_lines;
-use kelvin_model::{Hazard, RunStatus, Severity};
+use kelvin_core::text::escape_invisible_lines;
+use kelvin_core::{Hazard, RunStatus, Severity};
 
 use crate::published::published_comparisons;
 use crate::sections::{Section, SectionEntry, sections};

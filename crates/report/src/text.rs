@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use kelvin_model::text::escape_invisible;
+use kelvin_core::text::escape_invisible;
 use serde::Serialize;
 use serde_json::Value;
 

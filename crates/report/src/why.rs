@@ -5,7 +5,7 @@ mod page;
 use std::io;
 
 use kelvin_analysis::wording::explanation::{ExplanationRow, word_explanation};
-use kelvin_model::Explanation;
+use kelvin_core::Explanation;
 use schemars::Schema;
 
 use crate::text::{display_width, pad_left, pad_right, wrap};

@@ -4,7 +4,7 @@
 mod comparison;
 
 use comparison::{BYTES, LATENCY, comparison, gated_comparison, large_comparison};
-use kelvin_model::{
+use kelvin_core::{
     Case, CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate,
     FactDifference, GateResult, Interleaving, MetricCase, Name, NotComparedReason, PValue, SpreadSource,
 };

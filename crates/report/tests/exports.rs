@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use kelvin_analysis::Outcome;
-use kelvin_model::Better;
+use kelvin_core::Better;
 use kelvin_report::{Bencher, Benchstat, GithubAction, OpenMetrics, Render};
 use kelvin_testing::MissingRequirement;
 use serde_json::Value;
@@ -248,7 +248,7 @@ fn cases_differing_by_last_number_stay_distinct() {
     let mut sample = synthetic::full();
     let index = sample.analysis.results.iter().position(|result| result.outcome.summary().is_some()).unwrap();
     let mut one = sample.analysis.results[index].clone();
-    one.case = kelvin_model::Case::new().with_word(kelvin_model::AxisWord::from_names("way", "sha-256"));
+    one.case = kelvin_core::Case::new().with_word(kelvin_core::AxisWord::from_names("way", "sha-256"));
     sample.analysis.results = vec![one];
     let text = render(&Benchstat, &sample);
     assert!(text.contains("/way=sha_256 1 "), "{text}");

@@ -3,7 +3,7 @@
 mod synthetic;
 
 use kelvin_analysis::MetricResult;
-use kelvin_model::{Axis, AxisScale, Better, Case, Unit};
+use kelvin_core::{Axis, AxisScale, Better, Case, Unit};
 use kelvin_report::figures::{CellRank, Drawing, Figure, Heat, Plot, SeriesRole, figures};
 use kelvin_report::sections::{SectionEntry, sections};
 use kelvin_report::{Html, Render, Terminal, svg};
@@ -52,7 +52,7 @@ fn family_shares_figure_per_cpu_count() {
             for point in &series.points {
                 let case = Case::new()
                     .with_number("bytes", point.x as u64)
-                    .with_word(kelvin_model::AxisWord::from_names("cpus", cpus));
+                    .with_word(kelvin_core::AxisWord::from_names("cpus", cpus));
                 assert_eq!(value(result(&sample, &format!("mem.bandwidth.{}", series.label), &case)), Some(point.y));
             }
             let predicted = format!("{}, predicted", series.label);
@@ -117,7 +117,7 @@ fn grid_marks_best_and_equal_cells() {
         let case = Case::new()
             .with_number("threads", 1 << cell.row)
             .with_number("block", [4 << 10, 64 << 10, 1 << 20][cell.column])
-            .with_word(kelvin_model::AxisWord::from_names("cache", "cached"));
+            .with_word(kelvin_core::AxisWord::from_names("cache", "cached"));
         assert_eq!(value(result(&sample, "file.threads", &case)), Some(cell.value));
         let standing = match (cell.row, cell.column) {
             (4, 1) => CellRank::Best,
@@ -165,7 +165,7 @@ fn two_numeric_axes_give_a_surface() {
 #[test]
 fn published_series_has_color_of_its_line() {
     let mut sample = synthetic::full();
-    let call = |via| Case::new().with_number("arguments", 1).with_word(kelvin_model::AxisWord::from_names("via", via));
+    let call = |via| Case::new().with_number("arguments", 1).with_word(kelvin_core::AxisWord::from_names("via", via));
     let published = sample.references[0].values.iter_mut().find(|value| value.metric == *"cpu.call.args").unwrap();
     published.case = call("indirect");
     let drawn = plot(&sample, "cpu.call.args");
@@ -264,7 +264,7 @@ fn curve_axis_is_parameter_with_values() {
         .analysis
         .results
         .iter()
-        .filter(|result| kelvin_model::AxisWord::from_names("pages", "base").is_in_case(&result.case))
+        .filter(|result| kelvin_core::AxisWord::from_names("pages", "base").is_in_case(&result.case))
         .cloned()
         .collect();
     let axis = |name, scale| Some(Axis::new(name, name, scale));
@@ -272,7 +272,7 @@ fn curve_axis_is_parameter_with_values() {
         .into_iter()
         .map(|mut result| {
             let bytes =
-                kelvin_model::Axis::new("bytes", "working set", AxisScale::Bytes).number_in(&result.case).unwrap();
+                kelvin_core::Axis::new("bytes", "working set", AxisScale::Bytes).number_in(&result.case).unwrap();
             result.metric.axes[..2]
                 .copy_from_slice(&[axis("bytes", AxisScale::Bytes), axis("stride", AxisScale::Bytes)]);
             result.case = Case::new().with_number("bytes", 1 << 30).with_number("stride", bytes);

@@ -3,8 +3,8 @@
 mod synthetic;
 
 use kelvin_analysis::{Mode, ModeUnit, Outcome, RivalOutcome};
-use kelvin_model::SkipReason;
-use kelvin_model::text::{escape_invisible, is_visible};
+use kelvin_core::SkipReason;
+use kelvin_core::text::{escape_invisible, is_visible};
 use kelvin_report::{CsvSamples, CsvSummary, Html, Json, Markdown, Render, Report, Terminal, assets, json};
 use synthetic::SyntheticReport;
 
@@ -148,9 +148,9 @@ fn terminal_counts_skipped_cases_by_reason() {
     let mut skip = |id: &str, ways: &[&'static str]| {
         for way in ways {
             let mut result = one.clone();
-            result.metric.id = kelvin_model::Name::intern(id);
-            result.case = kelvin_model::Case::new().with_word(kelvin_model::AxisWord::from_names("way", way));
-            result.outcome = Outcome::Skipped(kelvin_model::SkipReason::new("this is a test"));
+            result.metric.id = kelvin_core::Name::intern(id);
+            result.case = kelvin_core::Case::new().with_word(kelvin_core::AxisWord::from_names("way", way));
+            result.outcome = Outcome::Skipped(kelvin_core::SkipReason::new("this is a test"));
             sample.analysis.results.push(result);
         }
     };
@@ -264,7 +264,7 @@ fn json_holds_run_and_analysis() {
             let text = render(&Json { pretty, samples: samples_too }, &sample);
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
             assert_eq!(value["report_format"], json::FORMAT);
-            let run: kelvin_model::Run = serde_json::from_value(value["run"].clone()).unwrap();
+            let run: kelvin_core::Run = serde_json::from_value(value["run"].clone()).unwrap();
             let analysis: kelvin_analysis::Analysis = serde_json::from_value(value["analysis"].clone()).unwrap();
             assert_eq!(value["samples"], samples_too);
             assert_eq!(run, if samples_too { sample.run.clone() } else { sample.run.without_samples() }, "{name}");

@@ -1,6 +1,6 @@
 //! A history in every format, and its published schema.
 
-use kelvin_model::{
+use kelvin_core::{
     Axis, AxisScale, Case, FactDifference, HISTORY_FORMAT, HeadlineSamples, History, HistoryChange, HistoryChangeKind,
     HistoryPoint, HistoryRun, MachineRanking, Metric, OtherModeRuns, PValue, SeriesHistory, VersionHistory,
 };

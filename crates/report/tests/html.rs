@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap, RangeVerdict, Warning};
-use kelvin_model::text::{escape_invisible, is_visible};
-use kelvin_model::{AsFoundFigure, Better, PredictionVerdict, Unit};
+use kelvin_core::text::{escape_invisible, is_visible};
+use kelvin_core::{AsFoundFigure, Better, PredictionVerdict, Unit};
 use kelvin_report::{Html, Render};
 use sha2::{Digest, Sha256};
 use synthetic::SyntheticReport;
@@ -373,7 +373,7 @@ fn rows_missing_for_one_reason_are_folded() {
     };
     let mut names = Vec::new();
     for result in sample.analysis.results.iter_mut().filter(is_row).take(4) {
-        result.outcome = kelvin_analysis::Outcome::Skipped(kelvin_model::SkipReason::new("left out on purpose"));
+        result.outcome = kelvin_analysis::Outcome::Skipped(kelvin_core::SkipReason::new("left out on purpose"));
         names.push(result.metric.id.as_str().strip_prefix("os.").unwrap());
     }
     assert_eq!(names.len(), 4);

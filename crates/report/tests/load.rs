@@ -2,7 +2,7 @@
 
 use kelvin_analysis::testing::load::{RequestPattern, SimulatedStudy, user_grid};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::Run;
+use kelvin_core::Run;
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, figures};
 use kelvin_report::svg::standalone;
 use kelvin_report::{Html, Markdown, Render, Report, Terminal};

@@ -3,7 +3,7 @@
 
 use kelvin_analysis::testing::{self, CLOCK_PAIR_NANOSECONDS, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{Axis, AxisScale, Canaries, Case, HeadlineSamples, Metric, Readings, Run};
+use kelvin_core::{Axis, AxisScale, Canaries, Case, HeadlineSamples, Metric, Readings, Run};
 use kelvin_report::Report;
 use kelvin_report::figures::{Drawing, Figure, Plot, Series, SeriesRole, figures};
 
@@ -39,7 +39,7 @@ fn plot(figure: &Figure) -> &Plot {
 }
 
 fn placed_case(placement: &'static str, message: u64) -> Case {
-    Case::new().with_word(kelvin_model::AxisWord::from_names("placement", placement)).with_number("message", message)
+    Case::new().with_word(kelvin_core::AxisWord::from_names("placement", placement)).with_number("message", message)
 }
 
 /// Rounds of this many round trips, of which the n-th of a thousand takes n nanoseconds plus a constant.
@@ -115,12 +115,12 @@ fn streams_are_below_their_ceiling() {
             let case = Case::new()
                 .with_number("message", message)
                 .with_number("streams", streams)
-                .with_word(kelvin_model::AxisWord::from_names("placement", placement));
+                .with_word(kelvin_core::AxisWord::from_names("placement", placement));
             let rate = most * message as f64 / (message as f64 + 3000.0);
             add_scalars(&mut run, &RATE, case, &around(rate));
         }
     }
-    run.outline.machine.topology.allowed = kelvin_model::Fact::known(vec![0, 1], "a test");
+    run.outline.machine.topology.allowed = kelvin_core::Fact::known(vec![0, 1], "a test");
     let figure = find_figure(&run, &analyse(&run), "net.bandwidth.tcp").unwrap();
     let plot = plot(&figure);
     let ceilings: Vec<_> = plot.series.iter().filter(|series| series.role == SeriesRole::Fitted).collect();

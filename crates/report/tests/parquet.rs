@@ -5,7 +5,7 @@ mod synthetic;
 use std::collections::BTreeMap;
 use std::fs::File;
 
-use kelvin_model::{Labels, Readings};
+use kelvin_core::{Labels, Readings};
 use kelvin_report::exports::parquet::UNITS_KEY;
 use kelvin_report::{Parquet, ParquetSamples, Render};
 use parquet::basic::{LogicalType, TimeUnit};

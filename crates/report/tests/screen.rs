@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::testing::guest;
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{
+use kelvin_core::{
     MissingFigures, MissingReason, Name, Overview, PredictionVerdict, Remedy, Run, RunStatus, UsualRange,
 };
 use kelvin_report::{FirstScreen, Render, Report, Terminal};
@@ -98,7 +98,7 @@ fn crowded_run() -> (Run, Analysis) {
     let mut run = guest::guest_run();
     run.status = RunStatus::Partial("interrupted by Ctrl-C ".repeat(9));
     let long = "a text of a machine that does not end ".repeat(20);
-    run.outline.machine.cpu.model_name = kelvin_model::Fact::known(long.clone(), "a test");
+    run.outline.machine.cpu.model_name = kelvin_core::Fact::known(long.clone(), "a test");
     let mut analysis = analyse(&run);
     let screen = analysis.screen.as_mut().unwrap();
     let rung = screen.rungs.last().unwrap().clone();
@@ -251,7 +251,7 @@ fn run_without_screen_is_shown_in_full() {
 #[test]
 fn hostile_texts_are_escaped_on_screen() {
     let (mut run, mut analysis) = crowded_run();
-    run.outline.machine.cpu.model_name = kelvin_model::Fact::known(synthetic::HOSTILE.into(), "a test");
+    run.outline.machine.cpu.model_name = kelvin_core::Fact::known(synthetic::HOSTILE.into(), "a test");
     let hostile = || synthetic::HOSTILE.to_owned();
     let screen: &mut Overview = analysis.screen.as_mut().unwrap();
     screen.cautions = vec![hostile()];

@@ -4,7 +4,7 @@ mod synthetic;
 
 use kelvin_analysis::testing::{self, add_scalars};
 use kelvin_analysis::{Analysis, analyse};
-use kelvin_model::{
+use kelvin_core::{
     Axis, AxisScale, AxisWord, Case, Hazard, HeadlineSamples, Metric, Name, RoundOutcome, Run, Severity,
 };
 use kelvin_report::figures::{Drawing, figures};
@@ -194,11 +194,11 @@ fn with_predictions() -> Run {
     for (threads, low, high) in
         [(1, 50_000.0, 60_000.0), (2, 20_000.0, 30_000.0), (4, 80_000.0, 90_000.0), (16, 90e3, 99e3)]
     {
-        let prediction = kelvin_model::Prediction {
+        let prediction = kelvin_core::Prediction {
             value: (low + high) / 2.0,
             low,
             high,
-            basis: kelvin_model::PredictionBasis::Derived,
+            basis: kelvin_core::PredictionBasis::Derived,
             formula: "a test".into(),
             inputs: Vec::new(),
             derivation: "a test".into(),
@@ -207,7 +207,7 @@ fn with_predictions() -> Run {
             formula_name: "a test".into(),
             ceiling: None,
         };
-        run.predictions.push(kelvin_model::PredictionRecord {
+        run.predictions.push(kelvin_core::PredictionRecord {
             metric: CONTENTION.id,
             case: Case::new().with_number("threads", threads),
             prediction: Some(prediction),

@@ -4,7 +4,7 @@ mod synthetic;
 
 use std::path::Path;
 
-use kelvin_model::{Explanation, Name};
+use kelvin_core::{Explanation, Name};
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal, schema};
 use synthetic::explanation::{explanation, share};
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
-use kelvin_model::{
+use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
+use kelvin_core::{
     Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, Fact, Hazard, Machine, Measurement, Metric, Name,
     PartKind, PlannedMeasurement, Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run,
     RunHeader, RunStatus, SpreadHistory, Value, WordedStudy,

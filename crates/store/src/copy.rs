@@ -38,8 +38,8 @@ impl Store {
                       AND length(outline) + (SELECT coalesce(sum(length(payload)), 0) FROM round WHERE round.run = run.key)
                           + coalesce((SELECT length(payload) FROM conclusion WHERE conclusion.run = run.key), 0) = $8";
         let status = line.status.as_ref().map_or("", |status| match status {
-            kelvin_model::RunStatus::Complete => "complete",
-            kelvin_model::RunStatus::Partial(_) => "partial",
+            kelvin_core::RunStatus::Complete => "complete",
+            kelvin_core::RunStatus::Partial(_) => "partial",
         });
         let [rounds, bytes] = [line.measured_rounds, line.bytes].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
         let of = values![&line.id, &line.started, &line.machine, &line.mode, &line.kelvin, status, rounds, bytes];

@@ -257,7 +257,7 @@ pub enum OpenError {
     #[error(
         "the disk that holds {} is full, and nowhere else is room for a copy while runs are deleted in it: free {} there, or set TMPDIR to \
          a directory of another disk with that much",
-        path.display(), kelvin_model::units::bytes(*bytes)
+        path.display(), kelvin_core::units::bytes(*bytes)
     )]
     NoRoomForCopy {
         /// The store.
@@ -392,7 +392,7 @@ pub enum LoadError {
     /// A newer kelvin wrote it.
     #[error(
         "run {id} has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_model::RUN_FORMAT
+        kelvin_core::RUN_FORMAT
     )]
     Newer {
         /// The run.
@@ -554,7 +554,7 @@ pub enum ImportError {
     /// A newer kelvin wrote it.
     #[error(
         "the file has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_model::RUN_FORMAT
+        kelvin_core::RUN_FORMAT
     )]
     Newer {
         /// Its format.

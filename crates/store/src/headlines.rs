@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadline};
+use kelvin_core::{Case, Metric, Name, Run, RunStatus, SpreadHistory, StoredHeadline};
 
 use crate::Store;
 use crate::check::{InvalidField, check_finite, check_not_negative};

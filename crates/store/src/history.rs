@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use kelvin_model::identifiers::ID_GRAMMAR;
-use kelvin_model::{Case, Name, RUN_FORMAT, RunHeader};
+use kelvin_core::identifiers::ID_GRAMMAR;
+use kelvin_core::{Case, Name, RUN_FORMAT, RunHeader};
 
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LoadError};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kelvin_model::identifiers::MAX_TEXT_CHARS;
+use kelvin_core::identifiers::MAX_TEXT_CHARS;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// Reads any JSON, keeps nothing of it, and refuses a text, or the name of a field, that is too long or has a NUL.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use kelvin_model::Labels;
-use kelvin_model::identifiers::ID_GRAMMAR;
+use kelvin_core::Labels;
+use kelvin_core::identifiers::ID_GRAMMAR;
 
 use crate::Store;
 use crate::check::{CheckResult, invalid_field};

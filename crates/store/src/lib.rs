@@ -12,6 +12,7 @@ mod bounded_stream;
 mod check;
 mod copy;
 mod error;
+pub mod foreign;
 mod headlines;
 mod history;
 mod json_limits;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunStatus, SkipReason};
+use kelvin_core::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunStatus, SkipReason};
 
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LoadError};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kelvin_model::{
+use kelvin_core::{
     Case, Event, Explanation, Fact, Labels, Name, PredictionRecord, Round, RoundOutcome, Run, RunHeader, RunStatus,
     SkipReason, StoredHeadline, WordedStudy,
 };
@@ -377,7 +377,7 @@ fn cpu_model(outline: &RunHeader) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Case, Event, Name, Round};
+    use kelvin_core::{Case, Event, Name, Round};
 
     use super::*;
     use crate::common::{sample_events, sample_outline, sample_round};
@@ -401,7 +401,7 @@ mod tests {
         recorder.event(&Event::Started(Box::new(sample_outline("full")))).unwrap();
         let round = |index| Event::RoundFinished {
             probe: Name::new("os.syscall.null"),
-            case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+            case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
             round: Box::new(sample_round(index)),
         };
         let mut stored = 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use kelvin_model::{Explanation, Measurement, PredictionRecord, RUN_FORMAT, Run, RunHeader, RunStatus, WordedStudy};
+use kelvin_core::{Explanation, Measurement, PredictionRecord, RUN_FORMAT, Run, RunHeader, RunStatus, WordedStudy};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -23,7 +23,7 @@ pub const IMPORT_LIMIT: u64 = 1 << 30;
 /// If the run is inconsistent or has a text that is too long, so that it could not be read back, or it cannot be written.
 pub fn export(run: &Run, mut to: impl Write) -> Result<(), ExportError> {
     check(run)?;
-    let mut json = kelvin_model::json::to_string(run).map_err(io::Error::from)?;
+    let mut json = kelvin_core::json::to_string(run).map_err(io::Error::from)?;
     if let Some((field, problem)) = first_field_error::<LimitedJson>(json.as_bytes()) {
         return Err(InvalidField { field, problem }.into());
     }

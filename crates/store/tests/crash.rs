@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{sample_outline, sample_round};
-use kelvin_model::{Case, Event, Name, RoundOutcome};
+use kelvin_core::{Case, Event, Name, RoundOutcome};
 use kelvin_store::{FindError, LoadError, Store};
 
 /// Names the store to the child, and makes this binary one.
@@ -21,7 +21,7 @@ const CHILD: &str = "KELVIN_STORE_CRASH_TEST_CHILD";
 const ACK_BYTE: u8 = 0x06;
 
 fn event(index: u32) -> Event {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid"));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid"));
     Event::RoundFinished { probe: Name::new("os.syscall.null"), case, round: Box::new(sample_round(index)) }
 }
 

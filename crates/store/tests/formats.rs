@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{MACHINE, sample_events, sample_metrics, sample_run};
-use kelvin_model::identifiers::TextLengthLimit;
-use kelvin_model::{Case, Name, RUN_FORMAT, Run, StoredHeadline};
+use kelvin_core::identifiers::TextLengthLimit;
+use kelvin_core::{Case, Name, RUN_FORMAT, Run, StoredHeadline};
 use kelvin_store::{HistoryFilter, RunFilter, SCHEMA_VERSION, Store, export, import, labels};
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -31,7 +31,7 @@ fn is_blessing() -> bool {
 const SAMPLE_FILTER: HistoryFilter<'_> = HistoryFilter { machine: MACHINE, mode: Some("quick"), excluded: &[] };
 
 fn headlines() -> Vec<StoredHeadline> {
-    let case = Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid"));
+    let case = Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid"));
     vec![StoredHeadline { metric: Name::new("os.syscall.null"), version: 1, case, value: 61.25, within_variance: 0.5 }]
 }
 

@@ -3,8 +3,8 @@
 mod common;
 
 use common::sample_run;
-use kelvin_model::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, MAX_TEXT_CHARS, WORD_GRAMMAR};
-use kelvin_model::{Batches, Canary, NoPrediction, Readings, RoundOutcome, Run, RunStatus};
+use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, MAX_TEXT_CHARS, WORD_GRAMMAR};
+use kelvin_core::{Batches, Canary, NoPrediction, Readings, RoundOutcome, Run, RunStatus};
 use kelvin_store::{ExportError, ImportError, InsertOutcome, Store, Tag, check, export, import, labels};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -300,7 +300,7 @@ fn invalid_numbers_are_refused() {
             check_error_after(|run| run.outline.metrics[1].ceiling = Some(f64::INFINITY))
         }),
         ("field machine.cpu.measured_hz: NaN is not a finite number", {
-            check_error_after(|run| run.outline.machine.cpu.measured_hz = kelvin_model::Fact::known(f64::NAN, "adds"))
+            check_error_after(|run| run.outline.machine.cpu.measured_hz = kelvin_core::Fact::known(f64::NAN, "adds"))
         }),
         ("field predictions[0].prediction.low: it is above `high`", {
             check_error_after(|run| run.predictions[0].prediction.as_mut().unwrap().low = 1e9)

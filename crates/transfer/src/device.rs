@@ -9,14 +9,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::wire::Error as WireError;
+use crate::wire::cipher::{Opener, Sealer};
+use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
 use kelvin_sys::poll::{wait_readable, wait_writable};
 use kelvin_sys::stop_signals;
-use kelvin_wire::Error as WireError;
-use kelvin_wire::cipher::{Opener, Sealer};
-use kelvin_wire::deadline::{Deadline, TimedStream};
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
 
 use crate::offer_policy::{Destination, OfferPolicy};
 use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL, check_secret_required};

@@ -451,7 +451,7 @@ pub(crate) fn is_reserved_name(name: &FileName) -> bool {
 
 /// The name under which a part of a file arrives: the same whenever the same file is sent again.
 pub(crate) fn part_name(entry: &FileEntry, bytes: u64) -> String {
-    let mut identity = kelvin_wire::Hasher::new();
+    let mut identity = crate::wire::Hasher::new();
     identity.update(entry.name.as_os_str().as_bytes()).update(&[0]).update(&bytes.to_le_bytes());
     identity.update(&entry.modified.seconds.to_le_bytes()).update(&entry.modified.nanoseconds.to_le_bytes());
     let hex = identity.finalize().to_hex();

@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use kelvin_model::units;
+use crate::wire::address::DisplayAddr;
+use crate::wire::limits_serde::{MAX_REASON_BYTES, truncate};
+use kelvin_core::units;
 use kelvin_sys::kmod::KmodError;
-use kelvin_wire::address::DisplayAddr;
-use kelvin_wire::limits_serde::{MAX_REASON_BYTES, truncate};
 
 use crate::datapath::ReceiveMethod;
 
@@ -19,7 +19,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The connection, a message, or the secret.
     #[error(transparent)]
-    Wire(#[from] kelvin_wire::Error),
+    Wire(#[from] crate::wire::Error),
     /// A file.
     #[error(transparent)]
     File(#[from] kelvin_file::Error),
@@ -147,7 +147,7 @@ mod tests {
                     && told.starts_with("cannot make")
                     && told.contains("File name too long")
             );
-            assert!(told.chars().all(kelvin_model::text::is_visible), "{told}");
+            assert!(told.chars().all(kelvin_core::text::is_visible), "{told}");
         }
         assert_eq!(Error::DigestMismatch.wire_text(), Error::DigestMismatch.to_string());
         assert_eq!(Error::Refused(Error::DigestMismatch.wire_text()).wire_text(), Error::DigestMismatch.wire_text());

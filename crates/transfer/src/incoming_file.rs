@@ -503,7 +503,7 @@ pub(crate) fn range_digest(
     if buffer.len() < PART_BYTES {
         *buffer = vec![0; PART_BYTES];
     }
-    let mut hasher = kelvin_wire::Hasher::new();
+    let mut hasher = crate::wire::Hasher::new();
     let mut done = 0;
     while done < bytes {
         let room = PART_BYTES.min((bytes - done) as usize);

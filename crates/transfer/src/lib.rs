@@ -43,11 +43,12 @@ pub mod summary;
 #[cfg(test)]
 mod tests;
 mod timestamp_probe;
+pub mod wire;
 
 use std::time::Duration;
 
+use crate::wire::handshake::{HandshakeProtocol, ProgramRole};
 pub use error::{Error, Result};
-use kelvin_wire::handshake::{HandshakeProtocol, ProgramRole};
 
 /// What is spoken, after which handshake.
 pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 
-use kelvin_wire::limits_serde::{self, MAX_REASON_BYTES};
+use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -13,9 +13,9 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::wire::Error as WireError;
 use kelvin_sys::mapping::is_unmappable;
 use kelvin_sys::stop_signals;
-use kelvin_wire::Error as WireError;
 
 use crate::datapath::{ByteObserver, Mode, ReceiveMethod, ReceivePath, ReceiveSetup, SendMethod, SendPath, SendSetup};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};

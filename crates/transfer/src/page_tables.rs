@@ -5,9 +5,9 @@
 
 use std::os::unix::fs::FileExt;
 
+use crate::wire::Error as WireError;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, PageEntry};
 use kelvin_sys::mapping::{FileMapping, memory_file, page_bytes};
-use kelvin_wire::Error as WireError;
 use serde::Serialize;
 
 use crate::Result;

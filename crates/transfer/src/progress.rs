@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-pub use kelvin_model::quantity::MinProgress;
-use kelvin_wire::Error as WireError;
+use crate::wire::Error as WireError;
+pub use kelvin_core::quantity::MinProgress;
 
 use crate::Error;
 

@@ -11,11 +11,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crate::wire::Hasher;
+use crate::wire::cipher::{MAX_CONTENT_BYTES, TAG_BYTES};
+use crate::wire::handshake::loopback_pair;
 use kelvin_sys::cpu_usage::ThreadClock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_wire::Hasher;
-use kelvin_wire::cipher::{MAX_CONTENT_BYTES, TAG_BYTES};
-use kelvin_wire::handshake::loopback_pair;
 use serde::{Deserialize, Serialize};
 
 use crate::datapath::{ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup};

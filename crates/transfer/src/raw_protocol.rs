@@ -26,7 +26,7 @@ pub use send::{RawSendOptions, send};
 use std::fs::File;
 use std::io::{self, Read};
 
-use kelvin_wire::{Hash, Hasher};
+use crate::wire::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

@@ -7,14 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::Duration;
 
+use crate::wire::Error as WireError;
+use crate::wire::address::is_loopback;
+use crate::wire::admission::AdmissionLimits;
+use crate::wire::cipher::{Opener, Sealer};
+use crate::wire::deadline::Deadline;
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_wire::Error as WireError;
-use kelvin_wire::address::is_loopback;
-use kelvin_wire::admission::AdmissionLimits;
-use kelvin_wire::cipher::{Opener, Sealer};
-use kelvin_wire::deadline::Deadline;
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
 
 use crate::datapath::ReceiveSetup;
 use crate::message::{JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};

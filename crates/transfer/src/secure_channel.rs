@@ -10,11 +10,11 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use crate::wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
+use crate::wire::deadline::TimedStream;
+use crate::wire::{Error as WireError, Hasher};
 use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
-use kelvin_wire::cipher::{MAX_SEALED_BYTES, Opener, Sealer, TAG_BYTES};
-use kelvin_wire::deadline::TimedStream;
-use kelvin_wire::{Error as WireError, Hasher};
 use rustix::net::{RecvFlags, recv};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

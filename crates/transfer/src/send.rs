@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::wire::Error as WireError;
+use crate::wire::address::is_loopback;
+use crate::wire::deadline::Deadline;
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
-use kelvin_wire::Error as WireError;
-use kelvin_wire::address::is_loopback;
-use kelvin_wire::deadline::Deadline;
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
 
 use crate::datapath::{SendPath, SendSetup};
 use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict};

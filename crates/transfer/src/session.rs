@@ -9,9 +9,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::wire::cipher::TAG_BYTES;
+use crate::wire::{Error as WireError, Hasher};
 use kelvin_file::Error as FileError;
-use kelvin_wire::cipher::TAG_BYTES;
-use kelvin_wire::{Error as WireError, Hasher};
 
 use crate::blocks::{self, BLOCK_BYTES};
 use crate::datapath::{ByteObserver, ReceiveMethod, ReceivePath, ReceiveSetup};
@@ -418,7 +418,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.file_connection.channel_or(self.channel).receive_data(&mut buffer, bytes)?;
         let verify = self.settings.verify;
         let is_right = add_elapsed(&mut self.channel.times.verify, || {
-            !verify || digest == Some(*kelvin_wire::hash(&buffer[..bytes]).as_bytes())
+            !verify || digest == Some(*crate::wire::hash(&buffer[..bytes]).as_bytes())
         });
         let mut content = &buffer[..bytes];
         for file in files {

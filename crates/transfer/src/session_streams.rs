@@ -11,9 +11,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use kelvin_wire::Error as WireError;
-use kelvin_wire::cipher::TAG_BYTES;
-use kelvin_wire::secret::{Nonce, new_nonce};
+use crate::wire::Error as WireError;
+use crate::wire::cipher::TAG_BYTES;
+use crate::wire::secret::{Nonce, new_nonce};
 
 use crate::blocks::BLOCK_BYTES;
 use crate::incoming_file::SharedIncomingFile;

@@ -4,8 +4,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kelvin_wire::Error;
-use kelvin_wire::admission::{AdmissionLimits, AdmissionTable};
+use crate::wire::Error;
+use crate::wire::admission::{AdmissionLimits, AdmissionTable};
 
 /// Places for connections whose handshake is not over.
 #[derive(Clone, Debug)]

@@ -623,7 +623,7 @@ pub fn skipped_text(left: &SkippedEntries) -> Option<String> {
     let counted = |count: u64, one: &str, several: &str, how: &str| match count {
         0 => None,
         1 => Some(format!("1 {one}{how}")),
-        _ => Some(format!("{} {several}{how}", kelvin_model::units::count(count))),
+        _ => Some(format!("{} {several}{how}", kelvin_core::units::count(count))),
     };
     let all = [
         counted(left.links, "symbolic link", "symbolic links", " (--links keeps them)"),

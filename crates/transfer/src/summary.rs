@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kelvin_model::{Unit, units};
+use kelvin_core::{Unit, units};
 use serde::Serialize;
 
 use crate::datapath::{ReceiveMethod, SendMethod};

@@ -25,10 +25,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use kelvin_wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
-use kelvin_wire::deadline::{Deadline, TimedStream};
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
+use crate::wire::cipher::{MAX_CONTENT_BYTES, Opener, Sealer, TAG_BYTES};
+use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -339,7 +339,7 @@ fn directory_destination(directory: &Path) -> Destination {
 }
 
 fn digest(content: &[u8]) -> Blake3Digest {
-    *kelvin_wire::hash(content).as_bytes()
+    *crate::wire::hash(content).as_bytes()
 }
 
 fn entry(parent: u32, name: &str, kind: EntryKind) -> FileEntry {

@@ -10,10 +10,10 @@ use kelvin_sys::net::connect_prepared;
 use kelvin_transfer::PROTOCOL;
 use kelvin_transfer::offer_policy::Destination;
 use kelvin_transfer::receive::{Receiver, ReceiverOptions};
-use kelvin_wire::Error;
-use kelvin_wire::deadline::Deadline;
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::Error;
+use kelvin_transfer::wire::deadline::Deadline;
+use kelvin_transfer::wire::handshake::Handshake;
+use kelvin_transfer::wire::secret::Secret;
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);

@@ -4,8 +4,8 @@
 //! the same factor, that difference grows as well, and explains nothing: a cause counts only where the figure changed by a larger
 //! factor than its control, beyond what the core's frequency may have done to either.
 
-use kelvin_catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
-use kelvin_model::{CauseFinding, CauseOfChange, Estimate, MetricCase, Name, NotComparedReason, PValue};
+use kelvin_core::catalogue::controlled_causes::{CONTROLLED_CAUSES, ControlFigure, ControlledCause};
+use kelvin_core::{CauseFinding, CauseOfChange, Estimate, MetricCase, Name, NotComparedReason, PValue};
 use kelvin_stats::{FALSE_DISCOVERY_RATE, ShareOfChange, UncertainValue, adjusted_p_values, share_of_change};
 
 use super::verdicts::{PendingFigure, log_margin};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::units::percent;
-use kelvin_model::{FactDifference, Hazard, Machine, Reference, RunHeader, Unit, units};
+use kelvin_core::units::percent;
+use kelvin_core::{FactDifference, Hazard, Machine, Reference, RunHeader, Unit, units};
 
 use super::series::changed_versions;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::units::case_pairs;
-use kelvin_model::{
+use kelvin_core::units::case_pairs;
+use kelvin_core::{
     ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateReason, GateResult, KnownIssue, Name, NotCompared,
     is_dotted_prefix,
 };
@@ -319,7 +319,7 @@ impl<'de> Deserialize<'de> for AllowedWorsening {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Axis, AxisScale, Case, Estimate, Metric, NotComparedReason, SpreadSource};
+    use kelvin_core::{Axis, AxisScale, Case, Estimate, Metric, NotComparedReason, SpreadSource};
 
     use super::*;
     use crate::compare::{InterleavedSettings, compare_interleaved};
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn deprecated_name_is_canonical() {
-        let metric = kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
+        let metric = kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
         let worse = ComparedFigure { metric, case: Case::new(), ..figure(0.3) };
         let former = metric.id.deprecated_id().unwrap();
         for rule in [

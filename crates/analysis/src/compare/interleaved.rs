@@ -7,8 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::units::case;
-use kelvin_model::{
+use kelvin_core::units::case;
+use kelvin_core::{
     Better, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedSide, Comparison, Estimate, FactDifference,
     Interleaving, Measurement, Metric, MetricCase, NotCompared, NotComparedReason, RatioBasis, SideFigure, SideMode,
     SpreadSource, UndecidedReason,
@@ -202,7 +202,7 @@ fn round_medians(metric: &Metric, measurement: &Measurement) -> BTreeMap<u32, f6
 /// Why a figure is not among those that are compared.
 fn missing_reason(not_compared: &[NotCompared], at: &MetricCase) -> NotComparedReason {
     let is_it = |one: &&NotCompared| {
-        let metric = kelvin_catalogue::find(at.metric);
+        let metric = kelvin_core::catalogue::find(at.metric);
         one.metric == at.metric && metric.is_some_and(|metric| one.case == case(metric, &at.case))
     };
     let known = not_compared.iter().find(is_it).map(|one| one.why.clone());

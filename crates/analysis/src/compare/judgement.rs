@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{
+use kelvin_core::{
     Case, ChangeVerdict, ComparedFigure, Estimate, HeadlineSamples, MetricCase, Name, NotCompared, NotComparedReason,
     Run, SideFigure, SpreadHistory, SpreadSource, UndecidedReason, Unit,
 };

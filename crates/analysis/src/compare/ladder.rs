@@ -1,6 +1,6 @@
 //! The times of both sides on one scale, as the first screen of a run has them.
 
-use kelvin_model::{ComparedFigure, ComparedRung, Comparison, FigureSource, Run};
+use kelvin_core::{ComparedFigure, ComparedRung, Comparison, FigureSource, Run};
 
 use super::{ComparisonRequest, ComparisonSubject};
 use crate::analyse::analyse;

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use kelvin_model::units::case;
-use kelvin_model::{
+use kelvin_core::units::case;
+use kelvin_core::{
     Canary, Case, HeadlineSamples, Measurement, Metric, Name, NotCompared, NotComparedReason, Reference, Run,
     RunHeader, SpreadHistory,
 };

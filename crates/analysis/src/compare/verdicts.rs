@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use kelvin_model::{Better, ChangeVerdict, ComparedFigure, Estimate, MetricCase, PValue, UndecidedReason};
+use kelvin_core::{Better, ChangeVerdict, ComparedFigure, Estimate, MetricCase, PValue, UndecidedReason};
 use kelvin_stats::{CONFIDENCE_LEVEL, FALSE_DISCOVERY_RATE, UncertainValue, adjusted_p_values};
 
 /// How often the smallest change that could have been seen would have been found.

@@ -1,6 +1,6 @@
 //! A result as a figure of the first screen: converted, judged against its prediction, in words.
 
-use kelvin_model::{
+use kelvin_core::{
     AsFoundFigure, Better, Estimate, Interval, IntervalKind, Metric, OverviewFigure, PredictedRange, PredictionVerdict,
     Unit, UsualRange,
 };

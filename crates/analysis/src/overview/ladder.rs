@@ -1,12 +1,12 @@
 //! The ladder: the times of a machine from a cycle to a second, as a table of metrics and cases.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::cpu::{self, BusyCpus};
-use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushMethod, WritePosition};
-use kelvin_catalogue::mem::{self, BYTES, FaultPage, PageSize};
-use kelvin_catalogue::net::{self, Transport};
-use kelvin_catalogue::os::{self, NullCall, TokenChannel};
-use kelvin_model::{Name, PublishedTime, ReferenceValue, Run, Rung};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::cpu::{self, BusyCpus};
+use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, WritePosition};
+use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, PageSize};
+use kelvin_core::catalogue::net::{self, Transport};
+use kelvin_core::catalogue::os::{self, NullCall, TokenChannel};
+use kelvin_core::{Name, PublishedTime, ReferenceValue, Run, Rung};
 
 use super::figure::{ValueConversion, overview_figure, unknown_figure};
 use super::metric_selector::MetricSelector;
@@ -246,7 +246,7 @@ fn plateau_result<'a>(level: &MemoryLevel, run: &Run, results: &'a [MetricResult
 }
 
 /// The pages of which levels are found.
-const BASE_PAGES: kelvin_model::AxisWord = PageSize::Base.point();
+const BASE_PAGES: kelvin_core::AxisWord = PageSize::Base.point();
 
 /// A level that the machine should have and the run could not tell from others; nothing if the run did not look.
 fn missing_level(step: &RungSpec, name: &str, run: &Run, analysis: &Analysis) -> Option<LadderRung> {
@@ -291,7 +291,7 @@ fn core_to_core_result<'a>(run: &Run, results: &'a [MetricResult]) -> Option<&'a
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Unit;
+    use kelvin_core::Unit;
 
     use super::*;
 
@@ -304,7 +304,7 @@ mod tests {
     fn every_rung_has_catalogue_metric_and_axes() {
         for step in RUNG_SPECS {
             let RungSource::Metric(spot, shown) = step.source else { continue };
-            assert_eq!(kelvin_catalogue::find(spot.metric.id), Some(spot.metric), "{}", step.what);
+            assert_eq!(kelvin_core::catalogue::find(spot.metric.id), Some(spot.metric), "{}", step.what);
             assert!(has_axes(&spot), "{}: {:?}", step.what, spot);
             let fits = match shown {
                 ValueConversion::Unchanged => false,

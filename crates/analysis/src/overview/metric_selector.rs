@@ -1,6 +1,6 @@
 //! Which result of a run a line of the first screen shows.
 
-use kelvin_model::{Axis, AxisWord, Metric};
+use kelvin_core::{Axis, AxisWord, Metric};
 
 use crate::result::{MetricResult, Outcome};
 
@@ -61,7 +61,7 @@ impl MetricSelector {
 
     /// Names of the axes that its metric must have.
     #[cfg(test)]
-    pub fn axes(&self) -> impl Iterator<Item = kelvin_model::Name> {
+    pub fn axes(&self) -> impl Iterator<Item = kelvin_core::Name> {
         let words = self.words.iter().flatten().map(|point| point.axis());
         let numbers = self.numbers.iter().flatten().map(|(axis, _)| axis.name);
         words.chain(numbers).chain(self.furthest.map(|axis| axis.name))

@@ -1,12 +1,12 @@
 //! The rates of a machine: memory, page cache, disk, pipe, TCP.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::file::{self, CacheState, SyncPolicy};
-use kelvin_catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
-use kelvin_catalogue::net::{self, StreamDirection};
-use kelvin_catalogue::os;
-use kelvin_model::units::bytes;
-use kelvin_model::{CacheKind, Machine, Metric, Rate, RateRow};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::file::{self, CacheState, SyncPolicy};
+use kelvin_core::catalogue::mem::{self, BYTES, MemoryCpus, RequestedPages};
+use kelvin_core::catalogue::net::{self, StreamDirection};
+use kelvin_core::catalogue::os;
+use kelvin_core::units::bytes;
+use kelvin_core::{CacheKind, Machine, Metric, Rate, RateRow};
 
 use super::figure::{ValueConversion, overview_figure};
 use super::metric_selector::MetricSelector;
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn every_rate_has_catalogue_metric_and_axes() {
         for RateSpec { sentence_name: named, selector: at, .. } in RATE_ROW_SPECS.iter().flat_map(|line| line.rates) {
-            assert_eq!(kelvin_catalogue::find(at.metric.id), Some(at.metric), "{named}");
+            assert_eq!(kelvin_core::catalogue::find(at.metric.id), Some(at.metric), "{named}");
             let axes: Vec<_> = at.metric.axes().map(|axis| axis.name).collect();
             assert!(at.axes().all(|axis| axes.contains(&axis)), "{named}: {at:?}");
         }

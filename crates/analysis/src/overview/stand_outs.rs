@@ -16,7 +16,7 @@ mod streams_between_cpus;
 mod wake_up;
 mod worst_time;
 
-use kelvin_model::{Estimate, MetricValue, Rate, Run, StandOut, StandOutQuestion};
+use kelvin_core::{Estimate, MetricValue, Rate, Run, StandOut, StandOutQuestion};
 
 use super::ladder::LadderRung;
 use super::metric_selector::MetricSelector;

@@ -1,12 +1,12 @@
 //! The counterpart of each published row: the case of kelvin that measured the same, or why there is none.
 
-use kelvin_catalogue::PairPlacement::SameCpu;
-use kelvin_catalogue::file::{self, AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
-use kelvin_catalogue::mem::{self, MemoryCpus, PageSize, ReadAhead};
-use kelvin_catalogue::net::{self, SendMethod, Transport};
-use kelvin_catalogue::os::WokenTask;
-use kelvin_catalogue::{cpu, os};
-use kelvin_model::{Case, Metric};
+use kelvin_core::catalogue::PairPlacement::SameCpu;
+use kelvin_core::catalogue::file::{self, AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
+use kelvin_core::catalogue::mem::{self, MemoryCpus, PageSize, ReadAhead};
+use kelvin_core::catalogue::net::{self, SendMethod, Transport};
+use kelvin_core::catalogue::os::WokenTask;
+use kelvin_core::catalogue::{cpu, os};
+use kelvin_core::{Case, Metric};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

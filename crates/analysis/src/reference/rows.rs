@@ -1,6 +1,6 @@
 //! The files whose rows are metrics of kelvin: their shape, and how a row becomes reference values.
 
-use kelvin_model::{Case, Name, Reference, ReferenceValue, Unit};
+use kelvin_core::{Case, Name, Reference, ReferenceValue, Unit};
 use serde::Deserialize;
 
 use super::row_mapping::{RowMapping, UnmatchedRow, row_mapping, unmatched_row};

@@ -1,6 +1,6 @@
 //! Studies that published tables instead of rows: what they ran on and what they found.
 
-use kelvin_model::{Name, Reference};
+use kelvin_core::{Name, Reference};
 use serde::Deserialize;
 
 use super::rows::PublishedFinding;

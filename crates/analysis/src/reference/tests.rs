@@ -1,9 +1,9 @@
 //! Every published figure is somewhere, where it belongs, and as it was published.
 
-use kelvin_catalogue::file::{AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
-use kelvin_catalogue::os::NullCall;
-use kelvin_catalogue::{PairPlacement, cpu, file, net, os, transfer};
-use kelvin_model::{Case, Metric, Unit, Value};
+use kelvin_core::catalogue::file::{AccessOrder, ByteCall, CacheState, FileSharing, ReadEngine};
+use kelvin_core::catalogue::os::NullCall;
+use kelvin_core::catalogue::{PairPlacement, cpu, file, net, os, transfer};
+use kelvin_core::{Case, Metric, Unit, Value};
 use toml::{Table, Value as Toml};
 
 use super::*;
@@ -307,6 +307,6 @@ fn only_equal_quantities_are_comparable() {
     }
     assert!(shown_only(&cpu::LOOP, &Case::new(), ZENBOOK), "not optimised");
     assert!(!shown_only(&os::PROCESS_FORK, &Case::new(), ZENBOOK));
-    let in_cycles = os::PROCESS_FORK.unit(Unit::Cycles, kelvin_model::Better::Lower);
+    let in_cycles = os::PROCESS_FORK.unit(Unit::Cycles, kelvin_core::Better::Lower);
     assert!(shown_only(&in_cycles, &Case::new(), ZENBOOK), "another unit");
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     BUFFER, ConnectionPolicy, ReceiverMethod, ReplyPolicy, SenderMethod, TIME, TransferFiles, WINDOW, WaitMode,
     with_kernel_ends,
 };
-use kelvin_model::{Case, ReferenceValue, Unit};
+use kelvin_core::{Case, ReferenceValue, Unit};
 use serde::Deserialize;
 
 /// Both ends of that study, beside ends that are not.

@@ -1,6 +1,6 @@
 //! What is worth knowing of a run.
 
-use kelvin_model::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, FigureSource, Name, PartKind, Run};
+use kelvin_core::{Case, CauseVerdict, Estimate, ExplainedPart, Explanation, FigureSource, Name, PartKind, Run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Laws and lines that are held beside the measurements of a curve, and the best of its cells.
 
-use kelvin_model::{Case, Knee, Name};
+use kelvin_core::{Case, Knee, Name};
 use kelvin_stats::Scalability;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The levels of the memory hierarchy.
 
-use kelvin_model::{Interval, Name};
+use kelvin_core::{Interval, Name};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! What was measured of one metric at one case, and what is to be said of it.
 
-use kelvin_model::{Canary, HeadlineSamples, Interval, Name, SkipReason};
+use kelvin_core::{Canary, HeadlineSamples, Interval, Name, SkipReason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

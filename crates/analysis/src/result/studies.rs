@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use kelvin_model::{Case, Conclusion, Name, Unit};
+use kelvin_core::{Case, Conclusion, Name, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

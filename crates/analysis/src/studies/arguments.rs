@@ -1,7 +1,7 @@
 //! Arguments of a function call: whether they are free, or each costs the same.
 
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
-use kelvin_model::{Conclusion, DependenceQuestion};
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
+use kelvin_core::{Conclusion, DependenceQuestion};
 
 use super::dependence::TimeDependence;
 use crate::evidence::{Evidence, RoundHeadlines};

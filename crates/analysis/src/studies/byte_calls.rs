@@ -1,7 +1,7 @@
 //! One-byte calls on a cached file: whether they cost the same in files of every size, and the rates that they come to.
 
-use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_model::{Conclusion, DependenceQuestion, Interval, Unit};
+use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
+use kelvin_core::{Conclusion, DependenceQuestion, Interval, Unit};
 
 use super::dependence::TimeDependence;
 use crate::evidence::{Evidence, RoundHeadlines};

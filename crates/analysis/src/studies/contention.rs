@@ -1,7 +1,7 @@
 //! Several threads that read from one device: whether a second one slows the first, and whether more share it evenly.
 
-use kelvin_catalogue::file::{CONTENTION, THREAD_COUNT};
-use kelvin_model::{Case, Conclusion, RatioQuestion};
+use kelvin_core::catalogue::file::{CONTENTION, THREAD_COUNT};
+use kelvin_core::{Case, Conclusion, RatioQuestion};
 
 use super::crossing::without_axes;
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use kelvin_model::{Axis, Case, Crossover, Estimate, Value};
+use kelvin_core::{Axis, Case, Crossover, Estimate, Value};
 
 use crate::evidence::{RoundHeadlines, TestedFigure, p_value_of_all, p_value_of_any};
 

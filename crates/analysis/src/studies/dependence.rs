@@ -4,7 +4,7 @@
 //! points are certainly within a margin of it (an intersection-union test; R. L. Berger, "Multiparameter Hypothesis Testing and
 //! Acceptance Sampling", 1982), and does not where one certainly is not. A slope alone would miss a bump between the ends.
 
-use kelvin_model::{Axis, Claim, Conclusion, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence};
+use kelvin_core::{Axis, Claim, Conclusion, DependenceClaim, DependenceLaw, DependenceQuestion, TestEvidence};
 use kelvin_stats::FALSE_DISCOVERY_RATE;
 
 use crate::evidence::{

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
-use kelvin_model::units::bytes;
-use kelvin_model::{BestQuestion, Claim, Conclusion, MetricValue, Name, TestEvidence};
+use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine};
+use kelvin_core::units::bytes;
+use kelvin_core::{BestQuestion, Claim, Conclusion, MetricValue, Name, TestEvidence};
 use kelvin_stats::{headline, median};
 
 use super::crossing::{LineRatio, MetricLine, best_p_value, crossings, line_ratio, line_ratios, lines, side_p_value};

@@ -1,11 +1,11 @@
 //! Files: whether a cache below the kernel answers, and which block size and queue depth are enough.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     BLOCK, BLOCKSIZE, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEPTH, DEPTH_RATE, DEVICE, DEVICE_REPEAT_READ,
     QUEUE_DEPTH, SyncPolicy,
 };
-use kelvin_model::units::percent;
-use kelvin_model::{Axis, AxisWord, Claim, Conclusion, Metric, RatioQuestion, TestEvidence};
+use kelvin_core::units::percent;
+use kelvin_core::{Axis, AxisWord, Claim, Conclusion, Metric, RatioQuestion, TestEvidence};
 
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::Study;

@@ -1,8 +1,8 @@
 //! A fork by the memory of the process: whether each further page adds the same.
 
-use kelvin_catalogue::mem::PageSize;
-use kelvin_catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
-use kelvin_model::{Conclusion, DependenceQuestion};
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::catalogue::os::{PROCESS_FORK_RSS, RESIDENT};
+use kelvin_core::{Conclusion, DependenceQuestion};
 
 use super::dependence::TimeDependence;
 use crate::evidence::{Evidence, RoundHeadlines};

@@ -1,12 +1,12 @@
 //! A server under load: what limits it and from how many users on, what would limit it next, and whether its figures obey the laws
 //! that tie them.
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{
     CLIENT_MEMORY, DISK_BYTE_RATE, LATENESS, RATE, RESPONSE, RESPONSE_P99, Resource, ResourceGroup, SERVER_MEMORY,
     THROUGHPUT,
 };
-use kelvin_model::{
+use kelvin_core::{
     Case, Claim, Conclusion, Estimate, LawDeviation, LimitProjection, LoadClaim, LoadDoubt, LoadLimit, LoadVerdict,
     Metric, Name, NextLimitClaim, ResourceUse, Run, TestEvidence,
 };

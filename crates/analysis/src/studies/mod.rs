@@ -26,8 +26,8 @@ use crate::evidence::Evidence;
 use crate::reference::published_server;
 use crate::result::{MetricResult, StatedConclusion, Study};
 use crate::wording;
-use kelvin_catalogue::os;
-use kelvin_model::{Claim, Conclusion, Name, Run};
+use kelvin_core::catalogue::os;
+use kelvin_core::{Claim, Conclusion, Name, Run};
 pub(crate) use multiple_testing::correct_p_values;
 
 /// Draws the conclusions of one study; `None` where its metrics were not measured.
@@ -94,8 +94,8 @@ pub fn published_load() -> Study {
 
 /// The ids of all studies, in the order of reports.
 pub fn study_ids() -> [Name; STUDIES.len()] {
-    use kelvin_catalogue::cpu::CALL_ARGS;
-    use kelvin_catalogue::file::{
+    use kelvin_core::catalogue::cpu::CALL_ARGS;
+    use kelvin_core::catalogue::file::{
         BLOCKSIZE, BYTE_CALLS, CONTENTION, DEPTH, DEVICE, ENGINES, READ_ORDER, REMOTE_BLOCK, THREADS, TUNE_RATE,
     };
     [
@@ -104,7 +104,7 @@ pub fn study_ids() -> [Name; STUDIES.len()] {
         os::PROCESS_FORK_RSS.id,
         os::ONE_WAY_WAKE_UP.id,
         os::TASKS,
-        kelvin_catalogue::mem::PAGE_STUDY,
+        kelvin_core::catalogue::mem::PAGE_STUDY,
         DEVICE,
         BYTE_CALLS.id,
         BLOCKSIZE,
@@ -164,7 +164,7 @@ pub(crate) fn find_conclusion<'s>(studies: &'s [Study], claim: &Claim) -> Option
 
 /// Gives studies the tables of what was measured; one without conclusions has them too.
 pub(crate) fn add_tables(mut studies: Vec<Study>, results: &[MetricResult]) -> Vec<Study> {
-    if let Some(study) = studies.iter_mut().find(|study| study.id == kelvin_catalogue::file::BYTE_CALLS.id) {
+    if let Some(study) = studies.iter_mut().find(|study| study.id == kelvin_core::catalogue::file::BYTE_CALLS.id) {
         study.tables.extend(byte_calls::rate_table(results));
     }
     let tables = transfer::tables::transfer_tables(results);

@@ -1,6 +1,6 @@
 //! All conclusions of a report together: each test is corrected for all others, so that few of what is concluded is false.
 
-use kelvin_model::{PValue, TestOutcome};
+use kelvin_core::{PValue, TestOutcome};
 use kelvin_stats::{FALSE_DISCOVERY_RATE, adjusted_p_values};
 
 use crate::result::StatedConclusion;
@@ -39,7 +39,7 @@ fn decide(concluded: &mut StatedConclusion) {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Case, Claim, Conclusion, Equivalence, Name, TestEvidence};
+    use kelvin_core::{Case, Claim, Conclusion, Equivalence, Name, TestEvidence};
 
     use super::*;
 

@@ -3,12 +3,12 @@
 
 use std::cmp::Ordering;
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_UDP_LOST, CLOSE, CONNECT, MESSAGE, RTT_TCP,
     RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX, STREAMS, SendMethod,
 };
-use kelvin_model::{Case, Claim, Conclusion, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence};
+use kelvin_core::{Case, Claim, Conclusion, Crossover, Metric, Name, RatioQuestion, ShareQuestion, TestEvidence};
 
 use super::crossing::{LinePoint, LineRatio, MetricLine, line_ratios, side_p_value, without_axes};
 use super::{FULL_CPU_SHARE, find_conclusion};

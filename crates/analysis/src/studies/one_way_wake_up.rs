@@ -1,8 +1,8 @@
 //! One-way wake-ups: of a process beside a thread, by the same means and between the same CPUs.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::os::{ONE_WAY_WAKE_UP, WokenTask};
-use kelvin_model::{Case, Conclusion, RatioQuestion};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::os::{ONE_WAY_WAKE_UP, WokenTask};
+use kelvin_core::{Case, Conclusion, RatioQuestion};
 
 use crate::evidence::{Evidence, RatioTest};
 use crate::result::Study;

@@ -1,7 +1,9 @@
 //! What a mapped page is, by /proc/self/pagemap.
 
-use kelvin_catalogue::mem::{MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO};
-use kelvin_model::{Case, Claim, Conclusion, Metric, TestEvidence};
+use kelvin_core::catalogue::mem::{
+    MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
+};
+use kelvin_core::{Case, Claim, Conclusion, Metric, TestEvidence};
 
 use crate::evidence::Evidence;
 use crate::result::Study;

@@ -1,12 +1,12 @@
 //! The network to another host: its rate and whether link or hosts limit it, the gain of more streams, the cost of a program
 //! over its kernel, losses, and how long a message waits behind a stream.
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE,
     PEER_BANDWIDTH_UDP_LOST, PEER_LOADED, PEER_OFFERED_LOST, PEER_OFFERED_SENT, PEER_PING, PEER_RTT, STREAMS,
     Transport,
 };
-use kelvin_model::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, TestEvidence};
+use kelvin_core::{Case, Claim, Conclusion, Name, RatioQuestion, ShareQuestion, TestEvidence};
 
 use super::crossing::without_axes;
 use super::network::{DOUBLED_TIME, MIN_LOST_SHARE, SMALL_MESSAGE, loss_conclusions};
@@ -51,8 +51,8 @@ pub(crate) struct PeerEssentials {
 
 /// What streams in one direction carried.
 pub(crate) struct StreamEssentials {
-    pub rate: kelvin_model::MetricValue,
-    pub interval: Option<kelvin_model::Estimate>,
+    pub rate: kelvin_core::MetricValue,
+    pub interval: Option<kelvin_core::Estimate>,
     /// Share of the link.
     pub link_share: Option<Conclusion>,
     /// Which host is the limit, if known.

@@ -1,7 +1,7 @@
 //! The order of reads on this machine's disk: whether blocks at random take longer than blocks in order.
 
-use kelvin_catalogue::file::{AccessOrder, READ_ORDER};
-use kelvin_model::{Conclusion, RatioQuestion};
+use kelvin_core::catalogue::file::{AccessOrder, READ_ORDER};
+use kelvin_core::{Conclusion, RatioQuestion};
 
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::Study;

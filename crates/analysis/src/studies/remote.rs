@@ -1,9 +1,9 @@
 //! A remote directory: the share of each block's time spent getting there, and whether the order of reads matters less there.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
 };
-use kelvin_model::{Case, Claim, Conclusion, Estimate, Metric, ShareQuestion, TestEvidence};
+use kelvin_core::{Case, Claim, Conclusion, Estimate, Metric, ShareQuestion, TestEvidence};
 
 use crate::evidence::{
     EQUIVALENCE_MARGIN, Evidence, LimitSide, RoundHeadlines, TestedFigure, ratio_of_rounds, share_conclusion,

@@ -1,13 +1,13 @@
 //! What the operating system adds: a system call beside a function call, a process beside a thread.
 
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
-use kelvin_catalogue::mem::PageSize;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::catalogue::os::{
     NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, STUDY, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_EVENTFD,
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_EVENTFD,
     SWITCH_THREAD_FUTEX, SWITCH_THREAD_PIPE, SWITCH_THREAD_YIELD, SYSCALL_NULL, THREAD_CREATE,
 };
-use kelvin_model::{Case, Conclusion, Metric, RatioQuestion};
+use kelvin_core::{Case, Conclusion, Metric, RatioQuestion};
 
 use crate::evidence::{Evidence, RatioTest, RoundHeadlines};
 use crate::result::Study;

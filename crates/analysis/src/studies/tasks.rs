@@ -1,7 +1,7 @@
 //! A fixed amount of work split over 1 to 2P threads, and over as many processes.
 
-use kelvin_catalogue::os::{TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_UNACCOUNTED, TaskKind};
-use kelvin_model::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, TestEvidence};
+use kelvin_core::catalogue::os::{TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_UNACCOUNTED, TaskKind};
+use kelvin_core::{Case, Claim, Conclusion, Estimate, RatioQuestion, Run, ShareQuestion, TestEvidence};
 
 use crate::evidence::{
     EQUIVALENCE_MARGIN, Evidence, LimitSide, RatioTest, RoundHeadlines, ratio_of_rounds, share_conclusion,

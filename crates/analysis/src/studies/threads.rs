@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use kelvin_catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
-use kelvin_model::units::percent;
-use kelvin_model::{
+use kelvin_core::catalogue::file::{BLOCK, THREAD_COUNT, THREADS};
+use kelvin_core::units::percent;
+use kelvin_core::{
     BestQuestion, Case, Claim, Conclusion, Estimate, LawDeviation, RatioQuestion, Run, ScalabilityClaim, TestEvidence,
 };
 use kelvin_stats::{MAX_MISFIT, MIN_LOADS, RepeatedLoad, ScalabilityFit, fit_scalability_with_intervals, median};
@@ -196,7 +196,7 @@ fn best_cell(held: Case, cells: &[RoundHeadlines<'_>]) -> Option<BestCell> {
         |cell: &&RoundHeadlines<'_>| without_axes(cell.case, &[THREAD_COUNT, BLOCK]) == held && cell.are_positive();
     let mut here: Vec<&RoundHeadlines<'_>> = cells.iter().filter(is_here).collect();
     let varied =
-        |axis: kelvin_model::Axis| here.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(here[0].case));
+        |axis: kelvin_core::Axis| here.iter().any(|cell| axis.number_in(cell.case) != axis.number_in(here[0].case));
     if !varied(THREAD_COUNT) || !varied(BLOCK) {
         return None;
     }

@@ -1,15 +1,15 @@
 //! Transfers of files: whether mmap wins and at which end, what a connection, a reply, a larger call or another way to wait changes,
 //! and what remains of the published findings.
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     BUFFER, COLD_TIME, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
     SenderMethod, TIME, TransferFiles, WaitMode, best_cell, cell, usual_mode,
 };
-use kelvin_model::{
+use kelvin_core::{
     AxisWord, Claim, Conclusion, Estimate, FactorOverFiles, GainOverFiles, Metric, TestEvidence, TimeChange,
     TransferClaim, TransferFactor,
 };
-use kelvin_model::{Case, Name, Reference, ReferenceValue};
+use kelvin_core::{Case, Name, Reference, ReferenceValue};
 
 use super::crossing::without_axes;
 use crate::evidence::{Evidence, RoundHeadlines, TestedFigure, outcome_of_p_value, p_value_of_all, p_value_of_any};

@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use kelvin_catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
-use kelvin_model::{BestQuestion, Case, Claim, Conclusion, Metric, TestEvidence, TunedSetting};
+use kelvin_core::catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS};
+use kelvin_core::{BestQuestion, Case, Claim, Conclusion, Metric, TestEvidence, TunedSetting};
 use kelvin_stats::median;
 
 use super::crossing::{LineRatio, best_p_value, line_ratio};

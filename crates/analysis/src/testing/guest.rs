@@ -1,12 +1,12 @@
 //! A default run of a virtual machine, much shortened: the figures that its first screen shows, as an Intel guest of 2 CPUs had them.
 
-use kelvin_catalogue::PairPlacement::{SameCpu, TwoCpus};
-use kelvin_catalogue::cpu::{self, BusyCpus};
-use kelvin_catalogue::file::{self, AccessOrder, CacheState, FlushMethod, SyncPolicy, WritePosition};
-use kelvin_catalogue::mem::{self, BYTES, FaultPage, MemoryCpus, PageSize};
-use kelvin_catalogue::net;
-use kelvin_catalogue::os::{self, NullCall, TokenChannel};
-use kelvin_model::{
+use kelvin_core::catalogue::PairPlacement::{SameCpu, TwoCpus};
+use kelvin_core::catalogue::cpu::{self, BusyCpus};
+use kelvin_core::catalogue::file::{self, AccessOrder, CacheState, FlushMethod, SyncPolicy, WritePosition};
+use kelvin_core::catalogue::mem::{self, BYTES, FaultPage, MemoryCpus, PageSize};
+use kelvin_core::catalogue::net;
+use kelvin_core::catalogue::os::{self, NullCall, TokenChannel};
+use kelvin_core::{
     Cache, CacheKind, Case, Fact, Hazard, Machine, Metric, Prediction, PredictionBasis, PredictionRecord, Readings,
     RoundOutcome, Run, SampleTags, Severity, SkipReason,
 };
@@ -128,7 +128,7 @@ pub mod cases {
     }
 
     /// A message of a stream, and both its ends.
-    pub fn streams(placement: kelvin_catalogue::PairPlacement, streams: u64) -> Case {
+    pub fn streams(placement: kelvin_core::catalogue::PairPlacement, streams: u64) -> Case {
         Case::new().with_word(placement).with_number(net::MESSAGE, 64 * KIB).with_number(net::STREAMS, streams)
     }
 }

@@ -5,19 +5,19 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 
-use kelvin_catalogue::file::CacheState;
-pub use kelvin_catalogue::load::RequestPattern;
-use kelvin_catalogue::load::hosts::{
+use kelvin_core::catalogue::file::CacheState;
+pub use kelvin_core::catalogue::load::RequestPattern;
+use kelvin_core::catalogue::load::hosts::{
     CONTEXT_SWITCHES, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_SIZE, DISK_READS, HOST_METRICS,
     LISTEN_OVERFLOWS, LoadHost, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS,
 };
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::{
     BLOCKED, CAPACITY, CAPACITY_BYTES, CAPACITY_METRICS, DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT,
     LATENESS, MORE_WORKERS, MORE_WORKERS_METRICS, NETWORK_IN_FLIGHT, NetworkSetup, RATE, RESOURCE_METRICS, RESPONSE,
     RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT_BYTE_RATE, SERVER_MEMORY, SERVERS, STALLED, STALLS,
     THINK_TIME, THROUGHPUT, USER_METRICS, USERS, UTILISATION, WRITTEN_BYTE_RATE,
 };
-use kelvin_model::{
+use kelvin_core::{
     Case, Claim, LoadClaim, LoadLimit, LoadVerdict, Measurement, Metric, MetricReadings, Name, PlannedMeasurement,
     Readings, Run, UnknownLimit, UnwatchedLimit,
 };

@@ -1,7 +1,7 @@
 //! A run against published machines of its class, in words.
 
-use kelvin_model::Name;
-use kelvin_model::units::{number, span};
+use kelvin_core::Name;
+use kelvin_core::units::{number, span};
 
 use crate::result::{AreaComparison, ClassComparison, ClassVerdict, FigureClassRange, MetricResult};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::units::{brief_value, case, number, p_value, percent, seconds, span, stated_value};
-use kelvin_model::{
+use kelvin_core::units::{brief_value, case, number, p_value, percent, seconds, span, stated_value};
+use kelvin_core::{
     CauseFinding, CauseOfChange, ChangeVerdict, ComparedFigure, ComparedRun, ComparedSide, Comparison, Estimate,
     Foreign, GateFinding, GateReason, GateResult, Interleaving, KnownIssue, NotCompared, NotComparedReason, RatioBasis,
     SideFigure, SpreadSource, UndecidedReason, Unit,

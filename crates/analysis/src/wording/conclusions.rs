@@ -1,16 +1,16 @@
 //! Conclusions in words: a sentence for each claim, and one for its evidence.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BLOCK, CacheState, QUEUE_DEPTH, ReadEngine, SyncPolicy, THREAD_COUNT, TunedEngine,
 };
-use kelvin_catalogue::mem::{MappedPage, PAGE_FILE};
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::mem::{MappedPage, PAGE_FILE};
+use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, RTT_TCP, RTT_UDP, STACK_TCP, STACK_UDP, STREAMS, SendMethod, StreamDirection, Transport,
 };
-use kelvin_catalogue::os::{TASK_COUNT, TaskKind};
-use kelvin_catalogue::{PairPlacement, file};
-use kelvin_model::units::{bytes, number, p_value, percent, value_text};
-use kelvin_model::{
+use kelvin_core::catalogue::os::{TASK_COUNT, TaskKind};
+use kelvin_core::catalogue::{PairPlacement, file};
+use kelvin_core::units::{bytes, number, p_value, percent, value_text};
+use kelvin_core::{
     BestQuestion, Case, Claim, Conclusion, Crossover, Estimate, LawDeviation, MemoryLevelClaim, MetricValue, Name,
     PValue, RatioQuestion, ScalabilityClaim, ShareQuestion, TestEvidence, Unit,
 };
@@ -809,7 +809,7 @@ fn test_sentence(conclusion: &Conclusion) -> String {
         TestEvidence::Visits { loads, visits } => format!("{loads} numbers of users, {visits} visits or more to each"),
         TestEvidence::Saturated { visits } => format!("{visits} visits"),
         TestEvidence::Slope { visits, seconds } => {
-            format!("{visits} visits in {}, compared at equal numbers of users", kelvin_model::units::seconds(*seconds))
+            format!("{visits} visits in {}, compared at equal numbers of users", kelvin_core::units::seconds(*seconds))
         }
         TestEvidence::ClosedNetwork { capacities, think } => {
             let each: Vec<String> = capacities

@@ -1,8 +1,8 @@
 //! The engines that read a file, in a sentence: which is the fastest at which sizes, and where each overtakes read.
 
-use kelvin_catalogue::file::BLOCK;
-use kelvin_model::units::bytes;
-use kelvin_model::{BestQuestion, Claim};
+use kelvin_core::catalogue::file::BLOCK;
+use kelvin_core::units::bytes;
+use kelvin_core::{BestQuestion, Claim};
 
 use super::conclusions::engine;
 use crate::result::{StatedConclusion, StudyAnswer};

@@ -1,7 +1,7 @@
 //! What makes a figure what it is, in words.
 
-use kelvin_model::units::{Scale, case, metric_at, percent, quantity, scale_for, seconds, span, value_text};
-use kelvin_model::{
+use kelvin_core::units::{Scale, case, metric_at, percent, quantity, scale_for, seconds, span, value_text};
+use kelvin_core::{
     AmountUnit, CauseResult, CauseVerdict, Estimate, ExplainedPart, Explanation, FormulaSize, PartKind, Prediction,
     SkipReason, Unit,
 };
@@ -308,7 +308,7 @@ const CAUSE_LABELS: &[(&str, CauseTextFn)] = &[
 
 /// What each mechanism shows.
 fn mechanism_list(cause: &CauseResult, scale: &AmountFormat) -> String {
-    let one = |evidence: &kelvin_model::MechanismEvidence| match (&evidence.amount, &evidence.without_because) {
+    let one = |evidence: &kelvin_core::MechanismEvidence| match (&evidence.amount, &evidence.without_because) {
         (Some(amount), None) => format!("{}: {}", evidence.how, scale.with_unit(amount)),
         (Some(amount), Some(why)) => format!("{}: {}, {why}", evidence.how, scale.with_unit(amount)),
         (None, why) => format!("{}: not tried: {}", evidence.how, why.as_deref().unwrap_or("no rounds")),
@@ -338,7 +338,7 @@ fn negative_controls(explanation: &Explanation) -> Vec<String> {
     let mut told: Vec<(String, String)> = Vec::new();
     for evidence in explanation.causes.iter().flat_map(|cause| &cause.evidence) {
         let Some(one) = &evidence.bystander else { continue };
-        let metric = kelvin_catalogue::find(one.at.metric);
+        let metric = kelvin_core::catalogue::find(one.at.metric);
         let name = metric.map_or_else(|| one.at.to_string(), |metric| metric_at(metric, &one.at.case));
         let ratio = format!("{:.2} times {}", one.ratio.value, evidence.how);
         let text = if one.moved { format!("{ratio}, so it does not count") } else { ratio };

@@ -1,8 +1,8 @@
 //! Findings in words: a sentence, and its evidence.
 
-use kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE;
-use kelvin_model::units::{bytes, metric_at, number, percent, value_text};
-use kelvin_model::{Canary, Case, Claim, Fact, FigureSource, Hazard, Machine, MemoryLevelClaim, Name, Run, Unit};
+use kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE;
+use kelvin_core::units::{bytes, metric_at, number, percent, value_text};
+use kelvin_core::{Canary, Case, Claim, Fact, FigureSource, Hazard, Machine, MemoryLevelClaim, Name, Run, Unit};
 
 use super::conclusions::{limiting_host, peer_streams, range_suffix};
 use super::explanation::share_interval;
@@ -216,7 +216,7 @@ pub(crate) fn peer_sentences(essence: &PeerEssentials) -> Vec<String> {
 /// `4 TCP streams to the agent carry 117 MB/s (116 MB/s to 118 MB/s), 98 % of the link`.
 fn stream_sentence(stream: &StreamEssentials) -> String {
     let case: &Case = &stream.rate.case;
-    let is_one = kelvin_catalogue::net::STREAMS.number_in(case) == Some(1);
+    let is_one = kelvin_core::catalogue::net::STREAMS.number_in(case) == Some(1);
     let rate = |value| value_text(value, stream.rate.unit);
     let interval = stream.interval.map_or_else(String::new, |found| {
         format!(" ({}{} to {})", range_suffix(&found), rate(found.low), rate(found.high))

@@ -1,8 +1,8 @@
 //! What a run measured a hazard of its machine to cost.
 
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, TokenChannel};
-use kelvin_model::Name;
-use kelvin_model::units::brief_value;
+use kelvin_core::Name;
+use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, TokenChannel};
+use kelvin_core::units::brief_value;
 
 use crate::overview::metric_selector::MetricSelector;
 use crate::result::Analysis;
@@ -24,7 +24,7 @@ pub fn measured_cost(hazard: &Name, analysis: &Analysis) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::Case;
+    use kelvin_core::Case;
 
     use super::*;
     use crate::analyse;

@@ -1,7 +1,7 @@
 //! A history in words.
 
-use kelvin_model::units::{brief_value, case, number, p_value, percent};
-use kelvin_model::{
+use kelvin_core::units::{brief_value, case, number, p_value, percent};
+use kelvin_core::{
     Better, FactDifference, History, HistoryChange, HistoryChangeKind, HistoryRun, MachineRanking, SeriesHistory,
 };
 
@@ -169,7 +169,7 @@ pub fn other_changes(change: &HistoryChange, most: usize) -> String {
 
 /// The beginning of values by another version of the method: `method version 2 from 2026-10-01 on`.
 pub fn version_breaks(series: &SeriesHistory, history: &History) -> Vec<String> {
-    let said = |version: &kelvin_model::VersionHistory| {
+    let said = |version: &kelvin_core::VersionHistory| {
         let from = version.points.first().map(|point| run_day(&history.runs[point.run])).unwrap_or_default();
         format!("method version {} from {from} on: values before it are not comparable", version.version)
     };

@@ -1,8 +1,8 @@
 //! A server under load in words.
 
-use kelvin_catalogue::load::{RequestPattern, Resource, THINK_TIME};
-use kelvin_model::units::{decimal_bytes, number, percent, value_text};
-use kelvin_model::{
+use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
+use kelvin_core::units::{decimal_bytes, number, percent, value_text};
+use kelvin_core::{
     Case, Estimate, Hindrance, HindranceClaim, Knee, LawDeviation, LimitProjection, LoadClaim, LoadComparison,
     LoadDoubt, LoadFigure, LoadLaw, LoadLawCheck, LoadLimit, LoadVerdict, MoreWorkersClaim, Name, NextLimitClaim,
     PublishedLoadCase, RequestLocation, ResourceUse, Unit, UnknownLimit, UnwatchedLimit,

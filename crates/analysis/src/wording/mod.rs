@@ -14,9 +14,9 @@ pub(crate) mod overview;
 pub(crate) mod sanity;
 pub(crate) mod transfer;
 
-use kelvin_catalogue::ModelContradiction;
-use kelvin_model::units::{Quantity, percent, quantity, value_text, with_interval, without_cycles};
-use kelvin_model::{Better, Cpu, Unit};
+use kelvin_core::catalogue::ModelContradiction;
+use kelvin_core::units::{Quantity, percent, quantity, value_text, with_interval, without_cycles};
+use kelvin_core::{Better, Cpu, Unit};
 
 use crate::result::{Figure, MetricResult, Mode, PredictionGap, RangeVerdict, Summary};
 

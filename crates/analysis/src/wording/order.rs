@@ -1,8 +1,8 @@
 //! The order of reads, in a sentence for each state of the page cache: at how many sizes of files blocks at random take longer.
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_model::units::{number, percent};
-use kelvin_model::{Claim, RatioQuestion};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::units::{number, percent};
+use kelvin_core::{Claim, RatioQuestion};
 
 use crate::result::{StatedConclusion, StudyAnswer};
 

@@ -1,9 +1,7 @@
 //! The first screen in words: figures, why there is none, and what stands out in sentences of at most 25 words.
 
-use kelvin_model::Unit;
-use kelvin_model::units::{
-    brief_value as to_interval, bytes, percent, scale_for, seconds, trimmed_decimal, value_text,
-};
+use kelvin_core::Unit;
+use kelvin_core::units::{brief_value as to_interval, bytes, percent, scale_for, seconds, trimmed_decimal, value_text};
 
 use super::findings::cause_share;
 use crate::overview::{MeasuredAmount, SlownessReason, StandOutFacts};

@@ -1,7 +1,7 @@
 //! Figures that are possible, but hardly believable: what is odd about them, and its likely cause.
 
-use kelvin_model::Unit;
-use kelvin_model::units::{number, value_text};
+use kelvin_core::Unit;
+use kelvin_core::units::{number, value_text};
 
 use crate::sanity::SanityRule;
 

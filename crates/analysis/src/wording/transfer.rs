@@ -1,11 +1,11 @@
 //! Transfers of files in words.
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     BUFFER, ConnectionPolicy, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy, SenderMethod, TransferFiles, WINDOW,
     WaitMode,
 };
-use kelvin_model::units::{bytes, number, value_text};
-use kelvin_model::{Case, Estimate, FactorOverFiles, GainOverFiles, TimeChange, TransferClaim, TransferFactor, Unit};
+use kelvin_core::units::{bytes, number, value_text};
+use kelvin_core::{Case, Estimate, FactorOverFiles, GainOverFiles, TimeChange, TransferClaim, TransferFactor, Unit};
 
 use super::conclusions::range_suffix;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Batches, Canary, CoreSteadyState, HeadlineSamples, SampleTags};
+use kelvin_core::{Batches, Canary, CoreSteadyState, HeadlineSamples, SampleTags};
 use kelvin_stats::median;
 
 use super::MAX_SAMPLES;

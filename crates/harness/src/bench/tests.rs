@@ -1,7 +1,7 @@
 //! The bench over scripted time.
 
 use super::*;
-use kelvin_model::{Batches, Case, SteadyState};
+use kelvin_core::{Batches, Case, SteadyState};
 use kelvin_sys::clock::ScriptedClock;
 
 static METRIC: Metric = Metric::duration("test.operation", "An operation of a script");

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kelvin_model::{Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
+use kelvin_core::{Case, Machine, MeasuredValue, Metric, Name, PlannedMeasurement, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::probe::{Effort, Probe};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::{Case, Metric, Unit};
+use kelvin_core::{Case, Metric, Unit};
 use kelvin_stats::{MachineRelation, PREDICTION_LEVEL, VarianceComponents, mean};
 
 use super::{ReferenceMachine, value_at_case};

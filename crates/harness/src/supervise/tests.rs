@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use kelvin_model::{
+use kelvin_core::{
     Axis, AxisScale, Case, Machine, Metric, MetricReadings, NoPrediction, OverheadReading, RUN_FORMAT, Readings, Run,
     RunSettings, SkipReason, SteadyState,
 };

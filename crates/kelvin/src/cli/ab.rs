@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use kelvin_model::quantity::{parse_bytes, parse_percentage};
+use kelvin_core::quantity::{parse_bytes, parse_percentage};
 
 use super::{CompareOutputArgs, MeasureArgs, percent_up_to_50, resolve_alias, socket_buffers};
 

@@ -5,11 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use kelvin_core::quantity::parse_bytes;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
-use kelvin_model::quantity::parse_bytes;
 
 use super::{DestinationArgs, MeasureArgs, duration, number_between, whole_number};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use kelvin_model::quantity::parse_duration;
+use kelvin_core::quantity::parse_duration;
 
 use super::{StoreArgs, choose_format, number_between, percent_up_to_50, resolve_alias};
 

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kelvin_load::access_pattern::AccessPattern;
-use kelvin_load::schedule::TimeDistribution;
-use kelvin_load::server_url::ServerUrl;
-use kelvin_load::slo::{FailureThreshold, LatencyObjective};
+use kelvin_http::load::access_pattern::AccessPattern;
+use kelvin_http::load::schedule::TimeDistribution;
+use kelvin_http::load::server_url::ServerUrl;
+use kelvin_http::load::slo::{FailureThreshold, LatencyObjective};
 
 use super::{duration, number_between, whole_number};
 

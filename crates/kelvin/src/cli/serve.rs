@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use kelvin_model::quantity::MinProgress;
-use kelvin_serve::ServerModel;
-use kelvin_serve::host::HostName;
-use kelvin_serve::send_strategy::SendStrategy;
+use kelvin_core::quantity::MinProgress;
+use kelvin_http::serve::ServerModel;
+use kelvin_http::serve::host::HostName;
+use kelvin_http::serve::send_strategy::SendStrategy;
 
 /// `kelvin serve`.
 #[derive(Debug, Args)]
@@ -75,9 +75,9 @@ impl ServeArgs {
 const DEFAULT_PORT: u16 = 8080;
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    kelvin_wire::address::parse_with_default_port(text, DEFAULT_PORT)
+    kelvin_transfer::wire::address::parse_with_default_port(text, DEFAULT_PORT)
 }
 
 fn parse_resources_address(text: &str) -> Result<SocketAddr, String> {
-    kelvin_wire::address::parse_with_default_port(text, DEFAULT_PORT + 1)
+    kelvin_transfer::wire::address::parse_with_default_port(text, DEFAULT_PORT + 1)
 }

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{NetworkSetup, RequestPattern};
-use kelvin_load::server_url::ServerUrl;
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_http::load::server_url::ServerUrl;
 
-use kelvin_model::quantity::{parse_bits_per_second, parse_bytes};
+use kelvin_core::quantity::{parse_bits_per_second, parse_bytes};
 
 use super::{duration, number_between, positive_number};
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use kelvin_model::quantity::{MinProgress, parse_bytes};
+use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::session_streams::MAX_STREAMS;
@@ -252,7 +252,7 @@ pub struct ReceiveArgs {
     #[arg(long)]
     pub discard: bool,
     /// IP address to listen on, with :PORT unless it is 27315; port 0 lets the system choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_wire::address::parse_address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = kelvin_transfer::wire::address::parse_address)]
     pub listen: SocketAddr,
     /// File with the secret that senders must know; required if other hosts can reach the address
     #[arg(long, value_name = "FILE")]

@@ -53,7 +53,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
     if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
         output::eprint_line(format_args!(
             "kelvin: --until: the time was over before every ratio was known to within {}",
-            kelvin_model::units::percent(until)
+            kelvin_core::units::percent(until)
         ));
     }
     Ok(told.report_gate())

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kelvin_wire::Error;
-use kelvin_wire::address::DisplayAddr;
-use kelvin_wire::agent::{Agent, AgentEvent};
-use kelvin_wire::limits::AgentLimits;
+use kelvin_transfer::wire::Error;
+use kelvin_transfer::wire::address::DisplayAddr;
+use kelvin_transfer::wire::agent::{Agent, AgentEvent};
+use kelvin_transfer::wire::limits::AgentLimits;
 
 use crate::cli::AgentArgs;
 use crate::cli_error::{CliError, CmdResult};

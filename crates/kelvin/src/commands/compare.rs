@@ -5,8 +5,8 @@ use std::path::Path;
 
 use kelvin_analysis::reference::foreign_reference;
 use kelvin_analysis::{ComparisonRequest, ComparisonSubject, STEADY_CHAIN, SideInput, references};
+use kelvin_core::{FOREIGN_MODE, Metric, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_machine::redact::redact_machine;
-use kelvin_model::{FOREIGN_MODE, Metric, Reference, Run, RunStatus, SpreadHistory};
 use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};

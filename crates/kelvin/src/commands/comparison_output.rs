@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use kelvin_model::{ComparedRung, Comparison, json};
+use kelvin_core::{ComparedRung, Comparison, json};
 use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit};
 
 use super::gate::GateOption;

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use kelvin_core::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
 use kelvin_harness::{Probe, ProbeKind, UnknownName};
-use kelvin_model::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
 use kelvin_report::ProbeDocs;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -36,7 +36,7 @@ fn probe_text(probe: &Probe) -> ProbeDocs {
 struct ProbeExplanation<'a> {
     id: &'a str,
     summary: &'a str,
-    metrics: &'a [&'a kelvin_model::Metric],
+    metrics: &'a [&'a kelvin_core::Metric],
     how: &'a str,
     prediction: &'a str,
     not_for: &'a str,

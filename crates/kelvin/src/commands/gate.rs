@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use kelvin_analysis::Gate;
 use kelvin_analysis::wording::compare::{gate_finding, gate_resolved_issue, gate_undetectable};
+use kelvin_core::{Comparison, GateResult, is_dotted_prefix};
 use kelvin_harness::UnknownName;
-use kelvin_model::{Comparison, GateResult, is_dotted_prefix};
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::{CompareFormat, CompareOutputArgs, GateArgs};

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
 };
+use kelvin_core::{
+    FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, RunHeader, is_dotted_prefix, json,
+};
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware_identity;
 use kelvin_machine::redact::redact_machine;
-use kelvin_model::{
-    FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, RunHeader, is_dotted_prefix, json,
-};
 use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
 use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries, StoredValue};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use kelvin_catalogue::os;
+use kelvin_core::catalogue::os;
+use kelvin_core::{Case, Metric, Name, NoPrediction, units};
 use kelvin_harness::{Effort, Plan, Probe, ProbeKind};
-use kelvin_model::{Case, Metric, Name, NoPrediction, units};
 use kelvin_probes::Primitive;
 use kelvin_probes::calibration::{CoverageSummary, predict_figures};
 use kelvin_report::text::wrap;
@@ -220,10 +220,10 @@ mod tests {
     #[test]
     fn primitive_names_reference_values_and_missing_formula() {
         let mut one = Primitive {
-            metric: &kelvin_catalogue::os::SYSCALL_STAT,
+            metric: &kelvin_core::catalogue::os::SYSCALL_STAT,
             case: Case::new(),
             reason: NoPrediction::new("nothing is published"),
-            proxy: Some(kelvin_catalogue::os::SYSCALL_FSTAT.id),
+            proxy: Some(kelvin_core::catalogue::os::SYSCALL_FSTAT.id),
             on_references: vec![("a".into(), 300.0), ("b".into(), 900.0)],
         };
         assert_eq!(

@@ -9,18 +9,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kelvin_core::load::{LoadResult, LoadResults, RateSearch};
 use kelvin_file::output_file::OutputFile;
-use kelvin_load::access_pattern::AccessPattern;
-use kelvin_load::rate_search::RateBisection;
-use kelvin_load::replay::Replay;
-use kelvin_load::request::{RequestTemplate, parse_header, parse_method};
-use kelvin_load::schedule::ThinkTime;
-use kelvin_load::server_url::ServerUrl;
-use kelvin_load::slo::LatencyObjective;
-use kelvin_load::tls::Trust;
-use kelvin_load::verify::{ExpectedBody, Verify};
-use kelvin_load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
-use kelvin_model::load::{LoadResult, LoadResults, RateSearch};
+use kelvin_http::load::access_pattern::AccessPattern;
+use kelvin_http::load::rate_search::RateBisection;
+use kelvin_http::load::replay::Replay;
+use kelvin_http::load::request::{RequestTemplate, parse_header, parse_method};
+use kelvin_http::load::schedule::ThinkTime;
+use kelvin_http::load::server_url::ServerUrl;
+use kelvin_http::load::slo::LatencyObjective;
+use kelvin_http::load::tls::Trust;
+use kelvin_http::load::verify::{ExpectedBody, Verify};
+use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::{LoadArgs, VerifyArg};
 use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
@@ -138,7 +138,7 @@ fn print_search(args: &LoadArgs, place: &GeneratorPlacement, found: &RateSearch)
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
     let progress = text::LoadProgress::new(setup.duration);
-    kelvin_load::run_load(setup, peer, &mut |series| progress.show(series)).map_err(CliError::msg)
+    kelvin_http::load::run_load(setup, peer, &mut |series| progress.show(series)).map_err(CliError::msg)
 }
 
 /// Says which conditions were met.

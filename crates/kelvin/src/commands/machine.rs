@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use kelvin_core::{Hazard, Machine, Severity};
 use kelvin_machine::redact::redact_machine;
-use kelvin_model::{Hazard, Machine, Severity};
 use serde::Serialize;
 
 use crate::cli::MachineArgs;

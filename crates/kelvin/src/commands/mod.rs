@@ -33,7 +33,7 @@ use std::process::ExitCode;
 use kelvin_file::output_file;
 use kelvin_store::{Location, Store, UploadResult};
 use kelvin_sys::kmod::KmodDevice;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::secret::Secret;
 
 use crate::cli::{Command, StoreArgs};
 use crate::cli_error::{CliError, CmdResult};

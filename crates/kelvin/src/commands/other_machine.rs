@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use kelvin_analysis::Headlines;
+use kelvin_core::{Case, MeasuredValue, Name, Run};
 use kelvin_harness::{ReferenceHeadline, ReferenceRecord};
-use kelvin_model::{Case, MeasuredValue, Name, Run};
 use kelvin_stats::mean;
 
 use super::CmdResult;

@@ -12,8 +12,8 @@ use kelvin_transfer::offer_policy::Destination;
 use kelvin_transfer::receive::{Receiver, ReceiverOptions};
 use kelvin_transfer::session::{SessionEvent, standard_output};
 use kelvin_transfer::summary::{SummaryRecord, TransferSummary};
+use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::{Error, device};
-use kelvin_wire::address::DisplayAddr;
 use serde::Serialize;
 
 use super::agent::LOG_FLUSH_TIMEOUT;
@@ -61,7 +61,7 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
     match error {
-        Error::Wire(kelvin_wire::Error::Call { source, .. }) => {
+        Error::Wire(kelvin_transfer::wire::Error::Call { source, .. }) => {
             CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source)
         }
         Error::Device(why) => CliError::new("--device", why),
@@ -145,7 +145,7 @@ impl EventReporter {
         };
         // One that found no place is not the one that is served.
         if matches!(event, SessionEvent::FileFailed(..) | SessionEvent::Fault(_))
-            && !matches!(event, SessionEvent::Fault(Error::Wire(kelvin_wire::Error::ServerFull { .. })))
+            && !matches!(event, SessionEvent::Fault(Error::Wire(kelvin_transfer::wire::Error::ServerFull { .. })))
         {
             self.failed.store(true, Ordering::Relaxed);
         }

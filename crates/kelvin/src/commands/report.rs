@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse_with_library;
-use kelvin_model::Run;
+use kelvin_core::Run;
 use kelvin_report::exports::OmittedFigures;
 use kelvin_report::{
     Bencher, Benchstat, CsvSamples, CsvSummary, GithubAction, Html, Json, Markdown, OpenMetrics, Parquet,

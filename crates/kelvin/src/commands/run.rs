@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_analysis::{Analysis, Outcome};
+use kelvin_core::{Labels, Need, Reference, RunHeader, RunStatus};
 use kelvin_file::output_file::OutputFile;
 use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind, RunObserver, supervise};
-use kelvin_model::{Labels, Need, Reference, RunHeader, RunStatus};
 use kelvin_report::{Html, Json, Render, Report};
 use kelvin_store::labels;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use kelvin_analysis::analyse;
+use kelvin_core::{Run, RunStatus};
 use kelvin_harness::TcpOptions;
-use kelvin_model::{Run, RunStatus};
 use kelvin_report::text::wrap;
 use kelvin_report::{Json, Render, Report};
 use kelvin_store::{

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, RangeVerdict};
+use kelvin_core::{ClockInfo, Run, RunHeader};
 use kelvin_harness::{Effort, ProbeKind, RunObserver, supervise};
-use kelvin_model::{ClockInfo, Run, RunHeader};
 use kelvin_report::units;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::Serialize;

@@ -14,8 +14,8 @@ use kelvin_transfer::secure_channel::TransferStream;
 use kelvin_transfer::send::{SendResult, Sender, SenderOptions, TuningWindow, UnsentFile};
 use kelvin_transfer::source::{AttributePolicy, PreserveOptions, SourceList, skipped_text};
 use kelvin_transfer::summary::SummaryRecord;
+use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
-use kelvin_wire::address::resolve;
 use serde::Serialize;
 
 use crate::byte_progress::ByteProgress;
@@ -168,7 +168,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
                 writeln!(out, "would send {}", visible_path(path.as_os_str()))?;
             }
             if *unchanged > 0 {
-                writeln!(out, "unchanged: {}", kelvin_model::units::files(*unchanged))?;
+                writeln!(out, "unchanged: {}", kelvin_core::units::files(*unchanged))?;
             }
             if let Some(left) = &left {
                 writeln!(out, "{left}")?;
@@ -177,7 +177,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
                 writeln!(
                     out,
                     "read until their end, since they state a size of 0 bytes: {}",
-                    kelvin_model::units::files(*unstated)
+                    kelvin_core::units::files(*unstated)
                 )?;
             }
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
@@ -187,7 +187,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
 }
 
 fn visible_path(path: &OsStr) -> String {
-    kelvin_model::text::escape_invisible(&path.to_string_lossy()).into_owned()
+    kelvin_core::text::escape_invisible(&path.to_string_lossy()).into_owned()
 }
 
 fn report_unsent(one: &UnsentFile) {

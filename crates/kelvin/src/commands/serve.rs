@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use kelvin_serve::limits::ServerLimits;
-use kelvin_serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
-use kelvin_serve::stats_endpoint::{STATS_PATH, StatsAccess};
-use kelvin_serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
+use kelvin_http::serve::limits::ServerLimits;
+use kelvin_http::serve::send_strategy::bulk_method::{BulkMethod, BulkStats, BulkTotals, PeerLocality, SizeClass};
+use kelvin_http::serve::stats_endpoint::{STATS_PATH, StatsAccess};
+use kelvin_http::serve::{Error, Server, ServerAccess, ServerModel, ServerSetup, ServerTotals};
 use kelvin_sys::stop_signals;
-use kelvin_wire::address::{DisplayAddr, UrlAddr};
+use kelvin_transfer::wire::address::{DisplayAddr, UrlAddr};
 
 use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::{Log, LogSource};

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_catalogue::file::{CACHE_SIZE, WHOLE_FILE};
-use kelvin_catalogue::load::THROUGHPUT;
-use kelvin_catalogue::os;
-use kelvin_catalogue::transfer::{TIME, TransferFiles, has_kernel_end};
+use kelvin_core::catalogue::file::{CACHE_SIZE, WHOLE_FILE};
+use kelvin_core::catalogue::load::THROUGHPUT;
+use kelvin_core::catalogue::os;
+use kelvin_core::catalogue::transfer::{TIME, TransferFiles, has_kernel_end};
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Name, SkipReason, is_dotted_prefix};
 use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind};
-use kelvin_model::units::bytes;
-use kelvin_model::{Case, Name, SkipReason, is_dotted_prefix};
 use kelvin_report::text::wrap;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice};
 
@@ -397,7 +397,7 @@ mod tests {
         let probes = kelvin_probes::all();
         let ids =
             probes.iter().flat_map(|probe| probe.metrics.iter().map(|metric| metric.id.as_str()).chain([probe.id]));
-        let is_truth = |name: &str| kelvin_model::is_dotted_prefix("truth", name);
+        let is_truth = |name: &str| kelvin_core::is_dotted_prefix("truth", name);
         let is_fault =
             |name: &str| probes.iter().any(|probe| probe.kind == ProbeKind::Fault && probe.is_selected_by(name));
         for name in ids.flat_map(dotted_prefixes).filter(|name| !is_fault(name)) {

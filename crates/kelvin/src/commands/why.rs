@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use kelvin_analysis::explain;
-use kelvin_causes::Cause;
+use kelvin_core::units::case_pairs;
+use kelvin_core::{Case, Explanation, Machine, Metric, json, units};
 use kelvin_harness::{Effort, Probe, ProbeKind};
-use kelvin_model::units::case_pairs;
-use kelvin_model::{Case, Explanation, Machine, Metric, json, units};
+use kelvin_probes::causes::Cause;
 use kelvin_report::text::wrap;
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
@@ -201,7 +201,7 @@ pub const CAUSES_PAGE: &str = "causes";
 /// Writes it, from the texts of the causes.
 pub fn write_causes_page(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<!-- Made by `make docs` from the texts of the causes; edit those. -->\n")?;
-    kelvin_causes::all().iter().try_for_each(|cause| {
+    kelvin_probes::causes::all().iter().try_for_each(|cause| {
         writeln!(out, "## {} (`{}`)\n\n{}\n", capitalized(cause.what), cause.id, cause.how)?;
         writeln!(out, "**What it costs.** {}\n", cause.cost)?;
         writeln!(out, "**What helps.** {}.\n", capitalized(cause.remedy))?;
@@ -230,7 +230,7 @@ fn metrics_text(metrics: impl ExactSizeIterator<Item = String>) -> String {
 
 fn list_causes(out: &mut dyn Write) -> io::Result<()> {
     let width = output::width().min(100);
-    for (index, cause) in kelvin_causes::all().iter().enumerate() {
+    for (index, cause) in kelvin_probes::causes::all().iter().enumerate() {
         if index > 0 {
             writeln!(out)?;
         }

@@ -1,7 +1,7 @@
 //! The hazard of a block I/O limit on this process's control group: the limit is measured instead of the disk.
 
-use kelvin_catalogue::mem::FAULT_MAJOR;
-use kelvin_model::{Hazard, Severity};
+use kelvin_core::catalogue::mem::FAULT_MAJOR;
+use kelvin_core::{Hazard, Severity};
 
 use super::{HazardBuilder, HazardContext, hazard};
 use crate::cgroups::ProcessCgroups;

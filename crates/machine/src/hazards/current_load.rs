@@ -1,6 +1,6 @@
 //! Hazards of the machine's current state: load, pressure, memory, swap.
 
-use kelvin_model::{Hazard, Severity};
+use kelvin_core::{Hazard, Severity};
 
 use super::{HazardBuilder, HazardContext, STOP_OTHER_WORK, hazard, percent};
 use crate::counters;

@@ -1,6 +1,6 @@
 //! Mitigations of processor vulnerabilities by what they do: a vulnerability's name says nothing of what its mitigation costs.
 
-use kelvin_model::{Hazard, Mitigation, Severity};
+use kelvin_core::{Hazard, Mitigation, Severity};
 
 use super::{HazardBuilder, HazardContext, hazard};
 

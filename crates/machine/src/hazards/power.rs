@@ -1,6 +1,6 @@
 //! Hazards of power and heat: idle states, battery, throttling.
 
-use kelvin_model::{Hazard, Severity};
+use kelvin_core::{Hazard, Severity};
 
 use super::{HazardBuilder, HazardContext, hazard};
 use crate::counters;

@@ -1,6 +1,6 @@
 //! Hazards of the processor: frequency, boost, shared cores, virtual machine, steal, quota, CPU set.
 
-use kelvin_model::{Hazard, Severity, cpu_ranges, units};
+use kelvin_core::{Hazard, Severity, cpu_ranges, units};
 
 use super::{HazardBuilder, HazardContext, TUNE_COMMAND, hazard, percent};
 

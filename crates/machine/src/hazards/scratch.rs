@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kelvin_model::{Hazard, Mount, Severity};
+use kelvin_core::{Hazard, Mount, Severity};
 
 use super::{HazardBuilder, HazardContext, hazard, percent};
 use crate::disks::MOUNTS;

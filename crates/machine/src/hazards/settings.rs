@@ -1,7 +1,7 @@
 //! Hazards of system configuration: reclaim, page reporting, clock source, huge pages, NUMA, memory limit, unknowns.
 
-use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE_STUDY};
-use kelvin_model::{Hazard, Severity};
+use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, PAGE_STUDY};
+use kelvin_core::{Hazard, Severity};
 
 use super::{HazardBuilder, HazardContext, TUNE_COMMAND, hazard};
 

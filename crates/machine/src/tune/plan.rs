@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
-use kelvin_catalogue::os::{IPC_PIPE_LATENCY, PROCESS_FORK, SYSCALL_NULL};
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, FAULT_MINOR};
+use kelvin_core::catalogue::os::{IPC_PIPE_LATENCY, PROCESS_FORK, SYSCALL_NULL};
 
 use super::{SettingChange, VisibleIn, current_value};
 use crate::root::FileRoot;

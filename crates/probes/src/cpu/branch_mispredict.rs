@@ -3,9 +3,9 @@
 //! It is the time in which a core fetches the wrong instructions and refills its pipeline. It must not be multiplied by
 //! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
-use kelvin_catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
+use kelvin_core::catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::kernels::{self, BranchOutcomes};
 
 use crate::prediction_builder::PredictionBuilder;
@@ -112,8 +112,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     fn predicted(core: &'static str) -> Prediction {
         let mut machine = testing::machine();

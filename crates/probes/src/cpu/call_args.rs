@@ -3,9 +3,9 @@
 //! It is the cost of a predicted call that is not inlined. It must not be used as the cost of a first call, of a
 //! mispredicted one, or of the work of a callee.
 
-use kelvin_catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind, FREQUENCY};
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind, FREQUENCY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::kernels::{self, CallLoop, MAX_ARGUMENTS};
 
 use crate::prediction_builder::PredictionBuilder;
@@ -146,8 +146,8 @@ fn with_arguments(facts: &PredictionInputs<'_>, case: &Case, adds: f64) -> Resul
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     #[test]
     fn arguments_cost_a_cycle_beyond_call_latency() {

@@ -3,9 +3,9 @@
 //! It is the cost of a time stamp in a program. It must not be used as the cost of a system call: most clocks are read
 //! in user mode, through the vDSO.
 
-use kelvin_catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
+use kelvin_core::catalogue::cpu::{self, CLOCK_GETTIME, CLOCK_PAIR};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gettime_loop};
 
 use crate::os::syscall_null;
@@ -156,8 +156,8 @@ fn system_call_read(facts: &PredictionInputs<'_>, source: &str) -> Result<Predic
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     fn predicted(source: &str, clock: cpu::KernelClock) -> Result<Prediction, NoPrediction> {
         let mut machine = testing::machine();

@@ -3,9 +3,9 @@
 //! It is the floor of every timing, and is subtracted from each batch. It must not be used as the resolution of a
 //! measurement, which batching refines, nor as the cost of clock_gettime.
 
-use kelvin_catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE, FREQUENCY};
+use kelvin_core::catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE, FREQUENCY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
@@ -151,8 +151,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     #[test]
     fn skylake_at_2_ghz_takes_34_5_ns() {

@@ -5,9 +5,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kelvin_catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, kernels};
 
@@ -110,7 +110,7 @@ fn run_busy_loop(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cpu = &facts.machine().cpu;
-    let stated = |name: &str, fact: &kelvin_model::Fact<f64>| {
+    let stated = |name: &str, fact: &kelvin_core::Fact<f64>| {
         let source = fact.source_or_reason().to_owned();
         fact.get().map(|&value| Input { name: name.into(), value, unit: Unit::Hertz, source })
     };
@@ -146,7 +146,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     fn predicted(nominal: Option<f64>, highest: Option<f64>) -> Result<Prediction, NoPrediction> {
         let mut machine = testing::machine();

@@ -3,9 +3,9 @@
 //! They show that cycles are counted correctly. They must not be used as throughput: a core executes several
 //! independent ones at a time.
 
-use kelvin_catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
+use kelvin_core::catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::kernels;
 
 use crate::prediction_builder::PredictionBuilder;
@@ -92,8 +92,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     #[test]
     fn latencies_are_cycles_over_the_frequency() {

@@ -3,9 +3,9 @@
 //! It is the overhead of a timed loop around a system call, and is subtracted there. It must not be used as the cost of
 //! a loop in a program, where counting overlaps with the work.
 
-use kelvin_catalogue::cpu::{FREQUENCY, LOOP};
+use kelvin_core::catalogue::cpu::{FREQUENCY, LOOP};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::kernels;
 
 use crate::prediction_builder::PredictionBuilder;

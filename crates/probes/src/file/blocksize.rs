@@ -3,15 +3,15 @@
 //! It shows from which block on the cost of a call no longer matters. It must not be taken for the speed of a device, which
 //! needs many requests in flight.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
     SyncPolicy,
 };
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cached_file;
 use super::cases::{cache_state, required_for_prediction, required_for_run};
@@ -191,7 +191,7 @@ fn read_uncached(bench: &mut Bench<'_>, block: u64) -> Result<(), ProbeError> {
     let whole = target.bytes();
     let how = ReadOptions { access: Access::Buffered, block: block as usize, order: ORDER, pages: PagePolicy::Base };
     let (mut tally, counters) = (IoTally::default(), DeviceCounters::now(&target));
-    bench.note(format!("each pass of {} begins with no page in memory", kelvin_model::units::bytes(whole)));
+    bench.note(format!("each pass of {} begins with no page in memory", kelvin_core::units::bytes(whole)));
     bench.time_each_work([&BLOCKSIZE_READ], whole as f64, |clock| {
         cache::set_cache_state(&target, PageCacheState::Uncached).map_err(test_files::probe_error)?;
         let mut reader = Engine::Pread.open(&target, how).map_err(test_files::probe_error)?;
@@ -276,8 +276,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing::{machine, with_facts};
-    use kelvin_catalogue::file::{DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ};
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
+    use kelvin_core::catalogue::file::{DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 
     fn predicted(case: &Case, known: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {
         with_facts(known, |facts| predict(facts, &BLOCKSIZE_READ, case))

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsFd;
 
-use kelvin_catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
-use kelvin_catalogue::mem::{self, LATENCY};
-use kelvin_catalogue::os::SYSCALL_READ;
+use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
+use kelvin_core::catalogue::mem::{self, LATENCY};
+use kelvin_core::catalogue::os::SYSCALL_READ;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::syscall_loops;
 
 use super::cached_file::CachedFile;
@@ -237,7 +237,7 @@ fn latency_case(machine: &Machine, bytes: u64) -> Case {
 mod tests {
     use super::*;
     use crate::testing::{machine, with_facts};
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     #[test]
     fn seek_and_read_follow_from_syscalls() {

@@ -4,15 +4,15 @@
 //! It shows that the whole limit serves files, and how sharp its end is. It must not be used as the size of this machine's
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, DEVICE, PAGE_READ,
 };
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_file::Target;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::page_cache_size::{self, SizeSample};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_stats::median;
 
 use super::cases::{page_read_case, required_for_prediction, required_for_run};
@@ -185,7 +185,7 @@ fn copy_time(facts: &PredictionInputs<'_>) -> Result<DerivedTime, NoPrediction> 
 mod tests {
     use super::*;
     use crate::testing::machine;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
     use kelvin_harness::MeasuredValue;
 
     #[test]

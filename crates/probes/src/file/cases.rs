@@ -1,10 +1,10 @@
 //! The parameters of a file case, and the cases that other predictions rest on.
 
-use kelvin_catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
+use kelvin_core::catalogue::file::{AccessOrder, CacheState, PAGES, ReadEngine};
+use kelvin_core::{Case, NoPrediction};
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::{BlockOrder, Engine};
 use kelvin_harness::ProbeError;
-use kelvin_model::{Case, NoPrediction};
 
 /// A parameter without which nothing can be measured.
 pub(super) fn required_for_run<T>(parameter: Option<T>, case: &Case) -> Result<T, ProbeError> {

@@ -3,11 +3,11 @@
 //! It shows whether a device is shared evenly, and whether many readers slow it down altogether. It must not be used for cached
 //! files, which share processors and memory instead.
 
-use kelvin_catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
+use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::start_barrier::StartBarrier;
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
 use kelvin_sys::thread_spawn::ThreadBuilder;
@@ -184,7 +184,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing::with_facts;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
 
     #[test]
     fn device_rate_is_shared_equally() {

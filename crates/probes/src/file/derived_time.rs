@@ -1,13 +1,13 @@
 //! The expected time to move a block between a file and a buffer: the parts of many file predictions.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, CacheState, DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE,
     PAGE_READ, PAGE_WRITE,
 };
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, BANDWIDTH_WRITE};
+use kelvin_core::units::{self, bytes};
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::units::{self, bytes};
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::cases::{page_read_case, page_write_case};
 use super::test_files::KIB;
@@ -349,8 +349,8 @@ mod tests {
     use super::*;
     use crate::file::test_files::MIB;
     use crate::testing;
-    use kelvin_catalogue::file::PAGES;
-    use kelvin_catalogue::mem::LATENCY;
+    use kelvin_core::catalogue::file::PAGES;
+    use kelvin_core::catalogue::mem::LATENCY;
     use kelvin_harness::MeasuredValue;
 
     /// Facts of a machine with an L2 cache of 1 MiB and these measured values.

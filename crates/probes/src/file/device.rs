@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     DEVICE, DEVICE_ACCEPT_LATENCY, DEVICE_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_READ_HUGE,
     DEVICE_REPEAT_READ, DEVICE_REQUESTS, DEVICE_WRITE, DEVICE_WRITE_LATENCY,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::read_job::{self, EndCondition, ReadJob};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::Arena;
 

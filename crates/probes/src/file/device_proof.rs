@@ -1,9 +1,9 @@
 //! Proof that bytes came from a device, or reached it: its own counters.
 
+use kelvin_core::units;
 use kelvin_file::Target;
 use kelvin_file::device::{Device, DeviceTraffic};
 use kelvin_harness::ProbeError;
-use kelvin_model::units;
 
 /// Least share of a measure's bytes that the device must count: less means that a cache took part.
 const MIN_DEVICE_SHARE: f64 = 0.95;

@@ -8,9 +8,9 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE};
+use kelvin_core::catalogue::file::{ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::O_TMPFILE;
 

@@ -2,11 +2,11 @@
 
 use std::ops::Add;
 
-use kelvin_catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+use kelvin_core::catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Engine;
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::byte_calls;
 use super::cases::{read_engine, required_for_prediction};
@@ -247,7 +247,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
 mod tests {
     use super::*;
     use crate::testing::with_facts;
-    use kelvin_catalogue::file::ENGINES;
+    use kelvin_core::catalogue::file::ENGINES;
 
     fn engine_case(way: ReadEngine, bytes: u64) -> Case {
         Case::new().with_word(way).with_number(BLOCK, bytes)

@@ -5,12 +5,14 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::file::{CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine};
+use kelvin_core::catalogue::file::{
+    CacheState, TUNE_BLOCK, TUNE_DEPTH, TUNE_GAIN, TUNE_RATE, TUNE_THREADS, TunedEngine,
+};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
 use kelvin_file::{Engine, PagePolicy, Target, successive_halving};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cases::{cache_state, required_for_run};
 use super::test_files::{self, SHARED_BYTES};

@@ -4,10 +4,10 @@
 //! is where one way becomes the faster. It must not be used for files that are not in memory, where the device decides, nor
 //! for requests in random order.
 
-use kelvin_catalogue::file::{BLOCK, ENGINES, ReadEngine};
+use kelvin_core::catalogue::file::{BLOCK, ENGINES, ReadEngine};
+use kelvin_core::{Case, Machine};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine};
 use kelvin_sys::clock::Clock;
 
 use super::cached_file::CachedFile;

@@ -5,12 +5,12 @@
 
 use std::path::PathBuf;
 
-use kelvin_catalogue::file::{IDLE_RETAINED, IDLE_TIME};
+use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
+use kelvin_core::units::seconds;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState, Residency};
 use kelvin_file::{Target, random_data};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::units::seconds;
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::monotonic;
 
 use super::test_files::{self, MIB};

@@ -7,13 +7,13 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
     METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
-use kelvin_catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
+use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::clock::Clock;
 
 use super::cases::{required_for_prediction, required_for_run};

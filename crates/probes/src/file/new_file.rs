@@ -8,12 +8,12 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BLOCK, BYTES, CacheState, ENTRY, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_file::Target;
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};

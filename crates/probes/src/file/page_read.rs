@@ -7,12 +7,12 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use kelvin_catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
+use kelvin_core::catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{advise_access, page_bytes};
 

@@ -4,12 +4,12 @@
 //! It is the cost of small writes into the page cache beyond a system call and a copy. It must not be taken for writes to new
 //! pages, for which memory and blocks of the device are allocated.
 
-use kelvin_catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockRequest, BlockRequests};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::mapping::page_bytes;
 
 use super::cached_file;

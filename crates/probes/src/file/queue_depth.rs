@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
 use kelvin_file::{BlockOrder, Engine};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time::{self, format_time};

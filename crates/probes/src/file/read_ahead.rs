@@ -5,16 +5,16 @@
 
 use std::fs::File;
 
-use kelvin_catalogue::file::READ_AHEAD;
+use kelvin_core::catalogue::file::READ_AHEAD;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::mapping::{FileMapping, advise_access, is_unmappable, page_bytes};
 
 use super::page_read;
 use super::test_files::{self, SHARED_BYTES};
-use kelvin_model::units::bytes;
+use kelvin_core::units::bytes;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_AHEAD.id.as_str(),

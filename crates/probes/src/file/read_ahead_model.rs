@@ -1,15 +1,15 @@
 //! The expected time to read a file through an empty page cache: pages are allocated for what is read ahead, window by window,
 //! and the device fills one window while the one before is copied.
 
-use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
+use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
+use kelvin_core::{Case, Input, NoPrediction};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Input, NoPrediction};
 
 use super::cases::page_read_case;
 use super::derived_time::{self, BlockDirection, DerivedTime, format_rate, format_time, nanoseconds_of};
 use super::test_files::KIB;
 use crate::memory::memory_budget;
-use kelvin_model::units::bytes;
+use kelvin_core::units::bytes;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;
@@ -159,7 +159,7 @@ pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, LATENCY};
+    use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, LATENCY};
     use kelvin_harness::MeasuredValue;
 
     /// 300 ns of a call, 500 ns to allocate a page in order and 700 ns at random, windows of 256 KiB.

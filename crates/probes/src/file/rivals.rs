@@ -7,16 +7,16 @@ mod programs;
 
 use std::time::Duration;
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BLOCK, PROGRAM_BLOCK, RIVAL_COMPARISON_CACHED, RIVAL_COMPARISON_DIRECT, RIVALS_CACHED,
     RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
-use kelvin_catalogue::{Rival, RivalComparison};
+use kelvin_core::catalogue::{Rival, RivalComparison};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::read_job::{self, EndCondition, ReadJob};
 use kelvin_file::{BlockOrder, Engine, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use self::programs::ReadTool;
 use super::cached_file::describe_residency;

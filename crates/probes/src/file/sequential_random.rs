@@ -2,16 +2,16 @@
 //!
 //! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, READ_ORDER, READ_ORDER_P99,
 };
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{
     BlockOrder, BlockRequests, Engine, IoTally, LatencyObserver, PagePolicy, ReadOptions, Target, recording_cost,
 };
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::cases::{block_order, cache_state, required_for_prediction, required_for_run};
 use super::derived_time::{self, BlockDirection, DerivedTime, format_time};
@@ -287,9 +287,9 @@ fn device_tail(of: Input, why: String) -> Prediction {
 mod tests {
     use super::*;
     use crate::testing::with_facts;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
-    use kelvin_catalogue::mem::BANDWIDTH_COPY;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 
     #[test]
     fn times_match_hand_calculation() {

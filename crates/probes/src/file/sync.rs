@@ -7,15 +7,15 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE,
     SyncPolicy, WritePosition,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, units};
 use kelvin_file::device::{Device, DeviceTraffic};
 use kelvin_file::random_data::{self, RandomData};
 use kelvin_file::{BlockOrder, BlockRequests, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, units};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use kelvin_core::units;
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
 use kelvin_file::{Access, BlockOrder, Engine, PagePolicy, ReadOptions, Target, random_data};
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::units;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};

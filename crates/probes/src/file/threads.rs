@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, LATENCY};
+use kelvin_core::catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, LATENCY};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_file::Engine;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::cpu;
 
 use super::cached_file;
@@ -199,7 +199,7 @@ fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result
     let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
     Ok(predicting.inputs(inputs).build_with(format!(
         "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",
-        kelvin_model::units::bytes(block),
+        kelvin_core::units::bytes(block),
         format_time(nanoseconds),
         format_rate(linear),
         format_rate(value)
@@ -228,9 +228,9 @@ fn memory_bound(facts: &PredictionInputs<'_>, one: &DerivedTime) -> Result<Optio
 mod tests {
     use super::*;
     use crate::testing::machine;
-    use kelvin_catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
+    use kelvin_core::Fact;
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     fn predicted(cpus: u32, threads: u64, cache: CacheState) -> f64 {
         predicted_of(cpus, threads, 1000, cache)

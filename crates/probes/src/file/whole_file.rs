@@ -3,10 +3,10 @@
 //! It is the total of an older study, measured as that one did: opening, reading to the end and closing. It must not be used
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
-use kelvin_catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
+use kelvin_core::catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::{Access, BlockOrder, BlockRequests, IoTally, PagePolicy, ReadOptions};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cached_file::CachedFile;
 use super::cases::{read_engine, required_for_prediction, required_for_run};
@@ -127,8 +127,8 @@ mod tests {
     use super::*;
     use crate::os::syscall_null;
     use crate::testing::{machine, with_facts};
-    use kelvin_catalogue::file::BYTE_CALLS;
-    use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+    use kelvin_core::catalogue::file::BYTE_CALLS;
+    use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
 
     #[test]
     fn cases_include_published_totals() {

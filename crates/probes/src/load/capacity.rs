@@ -2,9 +2,9 @@
 //!
 //! It shows what to expect before the first visit. It must not be taken for the resource's best at other work.
 
-use kelvin_catalogue::load::{CAPACITY, CAPACITY_METRICS, Resource};
+use kelvin_core::catalogue::load::{CAPACITY, CAPACITY_METRICS, Resource};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::users::base_case;
 

@@ -3,9 +3,9 @@
 //! It shows what a limit comes from and what else was going on. It must not be read as the server's own use where others work on the
 //! same host.
 
-use kelvin_catalogue::load::hosts::{CPU_USER, HOST_METRICS, LoadHost};
+use kelvin_core::catalogue::load::hosts::{CPU_USER, HOST_METRICS, LoadHost};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::users;
 

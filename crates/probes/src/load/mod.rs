@@ -8,8 +8,8 @@ mod resources;
 mod users;
 mod workers;
 
+use kelvin_core::Case;
 use kelvin_harness::{Bench, Probe, ProbeError};
-use kelvin_model::Case;
 
 pub(crate) static PROBES: &[&Probe] =
     &[&users::PROBE, &workers::PROBE, &resources::PROBE, &hosts::PROBE, &capacity::PROBE];

@@ -1,8 +1,8 @@
 //! What capacities alone say of a number of users: a closed network of the devices, by exact mean value analysis.
 
-use kelvin_catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK_TIME, USERS};
+use kelvin_core::catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK_TIME, USERS};
+use kelvin_core::{Case, Input, Name, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Input, Name, NoPrediction, Unit};
 use kelvin_stats::{ClosedNetwork, DevicePart, whole_servers};
 
 /// What is expected of a number of users.
@@ -79,9 +79,9 @@ pub(super) fn single_resource_case(case: &Case, resource: Resource) -> Case {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::file::CacheState;
-    use kelvin_catalogue::load::{FILES, NetworkSetup, RequestPattern};
-    use kelvin_model::{Machine, MeasuredValue};
+    use kelvin_core::catalogue::file::CacheState;
+    use kelvin_core::catalogue::load::{FILES, NetworkSetup, RequestPattern};
+    use kelvin_core::{Machine, MeasuredValue};
 
     use super::*;
     use crate::testing::with_facts;

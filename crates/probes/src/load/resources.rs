@@ -2,9 +2,9 @@
 //!
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
 
-use kelvin_catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
+use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::model::expected_load;
 use super::users;

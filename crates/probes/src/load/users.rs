@@ -3,13 +3,13 @@
 //! It shows how many users a server bears and from how many on more bring nothing. It must not be used to compare servers on
 //! different hosts, links or files.
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, NetworkSetup, RATE, RESPONSE, RequestPattern, SENT_BYTE_RATE,
     THINK_TIME, THROUGHPUT, USER_METRICS, USERS,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::model::{ExpectedLoad, expected_load};
 use crate::prediction_builder::PredictionBuilder;
@@ -63,7 +63,7 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: USER_METRICS,
-    inputs: &[kelvin_catalogue::load::CAPACITY.id.as_str()],
+    inputs: &[kelvin_core::catalogue::load::CAPACITY.id.as_str()],
     cases,
     run: super::refuse_single_round,
     predict,
@@ -155,6 +155,6 @@ fn in_flight(expected: ExpectedLoad) -> Prediction {
     .build_with(derivation)
 }
 
-pub(super) fn with_inputs(predicting: PredictionBuilder, inputs: Vec<kelvin_model::Input>) -> PredictionBuilder {
+pub(super) fn with_inputs(predicting: PredictionBuilder, inputs: Vec<kelvin_core::Input>) -> PredictionBuilder {
     predicting.inputs(inputs)
 }

@@ -3,9 +3,9 @@
 //! It shows whether the number of workers limits a server. It must not be taken for a tuned server: twice as many are enough to tell, not
 //! the best number.
 
-use kelvin_catalogue::load::{MORE_WORKERS, MORE_WORKERS_METRICS};
+use kelvin_core::catalogue::load::{MORE_WORKERS, MORE_WORKERS_METRICS};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::users;
 

@@ -1,8 +1,8 @@
 //! The shared parameters of memory probes, and the memory that the kernel provided.
 
-use kelvin_catalogue::mem::PageSize;
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::{Axis, Case, Machine, units};
 use kelvin_harness::ProbeError;
-use kelvin_model::{Axis, Case, Machine, units};
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::memory::{Arena, PagePolicy};
@@ -72,8 +72,8 @@ pub(crate) fn check_pages(arena: &Arena, pages: PagePolicy) -> Result<String, Pr
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::{AxisWord, Fact};
+    use kelvin_core::catalogue::mem::BYTES;
+    use kelvin_core::{AxisWord, Fact};
 
     #[test]
     fn case_words_are_parsed() {

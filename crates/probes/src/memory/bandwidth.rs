@@ -7,13 +7,13 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ,
     BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, LATENCY, LATENCY_PARALLEL, MemoryCpus,
 };
+use kelvin_core::{Case, Machine, NoPrediction, units};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, NoPrediction, units};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
@@ -528,7 +528,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 pub(super) mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{Cache, CacheKind, Fact};
+    use kelvin_core::{Cache, CacheKind, Fact};
 
     /// A machine with caches of 48 KiB, 1 MiB, and a last level that its CPUs share.
     pub(in crate::memory) fn machine(cpus: u32, last_level: u64, available: u64) -> Machine {

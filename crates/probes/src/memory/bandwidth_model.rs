@@ -1,11 +1,11 @@
 //! Predicted bandwidth: cache widths, lines in flight, the peak of the memory channels, and what loops do that read and write.
 
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_CORE_TO_CORE, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, LATENCY, LATENCY_PARALLEL,
     MemoryCpus,
 };
+use kelvin_core::{Cache, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Cache, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::kernels::bandwidth::Operation;
 
 use super::cache_widths::published_widths;
@@ -421,13 +421,13 @@ fn peak_rate(facts: &PredictionInputs<'_>, operation: Operation, case: &Case) ->
 mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
-    use kelvin_catalogue::cpu::FREQUENCY;
-    use kelvin_catalogue::mem::{
+    use kelvin_core::catalogue::cpu::FREQUENCY;
+    use kelvin_core::catalogue::mem::{
         BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE,
         BANDWIDTH_ZERO, CORE_TO_CORE, PageSize,
     };
+    use kelvin_core::{Fact, Machine};
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Fact, Machine};
 
     const L1: u64 = 24 << 10;
     const L2: u64 = 512 << 10;

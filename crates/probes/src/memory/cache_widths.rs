@@ -2,8 +2,8 @@
 //!
 //! They are limits, which a loop that does nothing else comes near. An unpublished figure is absent.
 
+use kelvin_core::NoPrediction;
 use kelvin_harness::PredictionInputs;
-use kelvin_model::NoPrediction;
 use kelvin_sys::kernels::bandwidth::Operation;
 
 /// Published figures of one or a few microarchitectures, in bytes per core cycle.
@@ -110,7 +110,7 @@ impl CacheWidths {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     #[test]
     fn rows_have_unique_names_and_wider_loads() {

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use kelvin_catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
+use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
+use kelvin_core::{Axis, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Axis, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
@@ -425,7 +425,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{Cache, CacheKind, Fact};
+    use kelvin_core::{Cache, CacheKind, Fact};
 
     /// A machine of `cores` cores with two threads each, numbered core by core, and a cache for every four cores.
     fn machine(cores: u32) -> Machine {
@@ -493,7 +493,7 @@ mod tests {
         let mut machine = machine(8);
         machine.topology.sockets = Fact::known(2, "a test");
         assert_eq!(SharedLevel::between(&machine, 0, 8), None);
-        let node = |id, cpus: std::ops::Range<u32>| kelvin_model::NumaNode {
+        let node = |id, cpus: std::ops::Range<u32>| kelvin_core::NumaNode {
             id,
             cpus: cpus.collect(),
             bytes: None,

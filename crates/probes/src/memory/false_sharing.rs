@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use kelvin_catalogue::cpu::{self, LATENCY_ADD, LATENCY_LOAD};
-use kelvin_catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_core::catalogue::cpu::{self, LATENCY_ADD, LATENCY_LOAD};
+use kelvin_core::catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
 
 use super::core_to_core;

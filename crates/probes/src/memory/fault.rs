@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, FAULT_MINOR, FaultPage};
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, FAULT_MINOR, FaultPage};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::mapping::{self, FileMapping, page_bytes};
@@ -412,8 +412,8 @@ const FAULT_AROUND_SPREAD: f64 = 1.1;
 mod tests {
     use super::*;
     use crate::testing::{self, machine, with_facts};
+    use kelvin_core::{Fact, Mitigation};
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Fact, Mitigation};
 
     #[test]
     fn cached_fault_sums_entry_work_returns() {

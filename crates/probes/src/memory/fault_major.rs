@@ -7,12 +7,14 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_catalogue::file::{AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
-use kelvin_catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
+use kelvin_core::catalogue::file::{
+    AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD,
+};
+use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::{BlockOrder, BlockRequests, random_data};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::units::bytes;
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 use kelvin_sys::usage::{UsageScope, read_usage};

@@ -3,11 +3,11 @@
 //! It is what a program pays while it grows. It must not be used as the cost of a page fault: where a host lends a virtual
 //! machine its memory page by page, most of it may be the host's.
 
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH,
 };
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::mapping::{self, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::usage::{UsageScope, read_usage};

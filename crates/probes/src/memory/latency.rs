@@ -3,10 +3,10 @@
 //! Each point is the latency of a load that no prefetcher can predict. It must not be used as the cost of independent
 //! loads, of which a core has many in flight.
 
-use kelvin_catalogue::cpu::{self, FREQUENCY};
-use kelvin_catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
+use kelvin_core::catalogue::cpu::{self, FREQUENCY};
+use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
+use kelvin_core::{Case, Input, Machine, NoPrediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, NoPrediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::memory::PointerRing;
 
@@ -269,7 +269,7 @@ fn sample_ticks(set: &mut impl ChasedSet) -> f64 {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     fn machine(sizes: &[(u32, u64)]) -> Machine {
         let mut machine = testing::machine();

@@ -4,10 +4,10 @@
 //! other points follow from these: how many lines of a set a cache can hold at once, where its pages lie at random, and what a miss of the
 //! TLB adds.
 
-use kelvin_catalogue::cpu::LATENCY_LOAD;
-use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_core::catalogue::cpu::LATENCY_LOAD;
+use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_core::{Cache, CacheKind, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Cache, CacheKind, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::memory_budget::{allowed_cpu_count, data_caches};
 use super::{latency, published as hierarchy};
@@ -187,7 +187,7 @@ impl CacheModel {
 
 /// Entries of the data TLB of a level for base pages.
 fn tlb_entries(machine: &Machine, level: u32) -> Option<u64> {
-    let fits = |tlb: &&kelvin_model::Tlb| {
+    let fits = |tlb: &&kelvin_core::Tlb| {
         tlb.level == level && tlb.kind != CacheKind::Instruction && tlb.page_bytes == PAGE_BYTES && tlb.entries > 0
     };
     machine.cpu.tlbs.get()?.iter().find(fits).map(|tlb| u64::from(tlb.entries))
@@ -480,7 +480,7 @@ impl<'a, 'b> LatencySum<'a, 'b> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Fact, MeasuredValue, Tlb};
+    use kelvin_core::{Fact, MeasuredValue, Tlb};
 
     use super::*;
     use crate::testing;

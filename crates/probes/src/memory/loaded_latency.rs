@@ -5,12 +5,12 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_PROBE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LATENCY, LOADED_BANDWIDTH, LOADED_LATENCY,
     LOADED_PROBE,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::{BandwidthKernel, Operation};
@@ -487,7 +487,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::{Fact, MeasuredValue};
+    use kelvin_core::{Fact, MeasuredValue};
 
     #[test]
     fn injectors_alternate_reads_and_writes() {

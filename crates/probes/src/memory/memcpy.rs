@@ -3,12 +3,12 @@
 //! It is what a program gets that copies without care. It must not be used as what this machine's memory can do: that is
 //! mem.bandwidth.copy, by the best loop for this processor in huge pages.
 
-use kelvin_catalogue::mem::{
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus,
     RequestedPages,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::kernels::bandwidth::{Operation, library_copy, memcpy_library};
 use kelvin_sys::memory::PagePolicy;
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::memory::bandwidth::tests::machine;
     use crate::testing::with_facts;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     const MIB: u64 = 1 << 20;
 

@@ -1,6 +1,6 @@
 //! How much memory a probe may touch, which working sets fit, and its caches and CPUs.
 
-use kelvin_model::{Cache, CacheKind, Machine};
+use kelvin_core::{Cache, CacheKind, Machine};
 
 /// Maximum share of the available memory, and of the cgroup's limit, that a probe touches.
 const MAX_MEMORY_SHARE: f64 = 0.5;
@@ -71,7 +71,7 @@ pub(crate) fn allowed_cpu_count(machine: &Machine) -> u64 {
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     fn machine(available: u64, limit: Option<u64>, last_level: Option<u64>) -> Machine {
         let mut machine = testing::machine();

@@ -3,9 +3,9 @@
 //! The matrix shows the cost of running on another node than one's memory. It must not be used as the cost of page
 //! migration, nor of lines cached on another node (that is mem.core_to_core).
 
-use kelvin_catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
+use kelvin_core::catalogue::mem::{BYTES, FROM_NODE, NODE_BANDWIDTH, NODE_LATENCY, NODE_PROBE, TO_NODE};
+use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, NumaNode, Prediction, PredictionBasis, Unit};
 use kelvin_sys::cpu;
 use kelvin_sys::kernels::bandwidth::Operation;
 use kelvin_sys::memory::{Arena, PagePolicy, PointerRing};
@@ -186,8 +186,8 @@ fn distances(machine: &Machine, from: u64, to: u64) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     /// Two nodes with four CPUs each, and one with memory alone.
     fn machine() -> Machine {

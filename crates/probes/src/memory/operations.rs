@@ -1,9 +1,9 @@
 //! The operations of the memory bandwidth probe, and their metrics.
 
-use kelvin_catalogue::mem::{
+use kelvin_core::Metric;
+use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO,
 };
-use kelvin_model::Metric;
 use kelvin_sys::kernels::bandwidth::Operation;
 
 /// The operations in the order in which they are measured, each with its metric.

@@ -6,9 +6,11 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use kelvin_catalogue::mem::{MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO};
+use kelvin_core::catalogue::mem::{
+    MappedPage, PAGE_EXCLUSIVE, PAGE_FILE, PAGE_HUGE, PAGE_PRESENT, PAGE_STUDY, PAGE_ZERO,
+};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::mapping::{self, FileMapping, memory_file, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
@@ -204,7 +206,7 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Pre
 mod tests {
     use super::*;
     use crate::testing::with_facts;
-    use kelvin_model::AxisWord;
+    use kelvin_core::AxisWord;
 
     #[test]
     fn shares_are_all_or_none() {

@@ -3,9 +3,9 @@
 //! The curve falls as long as further loads find a place among those that a core can have in flight, and is flat from there on. It must
 //! not be used as the latency of a load, which it hides, nor as the rate of a sequential loop, for which prefetchers fetch as well.
 
-use kelvin_catalogue::mem::{BYTES, CHAINS, LATENCY, LATENCY_PARALLEL, PageSize};
+use kelvin_core::catalogue::mem::{BYTES, CHAINS, LATENCY, LATENCY_PARALLEL, PageSize};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::memory::{ParallelChases, PointerRing};
 
 use super::axes::{check_pages, number, page_kind, skip_if_out_of_memory};
@@ -108,7 +108,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Fact, MeasuredValue};
+    use kelvin_core::{Fact, MeasuredValue};
 
     use super::*;
     use crate::testing;

@@ -3,8 +3,8 @@
 //! The L1 latency is the load of [`crate::published`]. As there, an unpublished figure is absent, and none is measured
 //! by us.
 
+use kelvin_core::{Machine, NoPrediction};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Machine, NoPrediction};
 
 /// Published figures of the memory hierarchy of one or a few microarchitectures, in core cycles.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ pub(crate) fn published_hierarchy(facts: &PredictionInputs<'_>) -> Result<&'stat
 mod tests {
     use super::*;
     use crate::testing;
-    use kelvin_model::Fact;
+    use kelvin_core::Fact;
 
     #[test]
     fn rows_are_ordered_with_unique_names() {

@@ -3,10 +3,10 @@
 //! The curve shows how well prefetchers hide a regular pattern. It must not be used as memory latency, for the same
 //! reason.
 
-use kelvin_catalogue::cpu::{self, LATENCY_LOAD};
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
+use kelvin_core::catalogue::cpu::{self, LATENCY_LOAD};
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
@@ -213,8 +213,8 @@ fn cached_set_latency(
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     #[test]
     fn large_set_exceeds_caches() {

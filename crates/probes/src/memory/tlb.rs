@@ -3,10 +3,10 @@
 //! The difference of the two curves is the cost of a miss. It must not be used as the cost of a page fault: all pages
 //! are mapped.
 
-use kelvin_catalogue::cpu::{self, FREQUENCY};
-use kelvin_catalogue::mem::{LATENCY, TLB, TLB_PACKED, TOUCHED_PAGES};
+use kelvin_core::catalogue::cpu::{self, FREQUENCY};
+use kelvin_core::catalogue::mem::{LATENCY, TLB, TLB_PACKED, TOUCHED_PAGES};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};

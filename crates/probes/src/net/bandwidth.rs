@@ -5,18 +5,18 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, CORE_TO_CORE, LATENCY};
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, CORE_TO_CORE, LATENCY};
+use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
     BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS,
     SendMethod,
 };
-use kelvin_catalogue::os::SWITCH_PROCESS_PIPE;
+use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
+use kelvin_core::{Case, Input, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind, TcpOptions};
-use kelvin_model::{Case, Input, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::{Error, Result as Done, net};
-use kelvin_wire::sequence::NUMBER_BYTES;
+use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
 use super::bulk::{BulkStreams, StreamPlan, StreamReport, StreamTotals, place_streams};
 use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
@@ -519,8 +519,8 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Res
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::net::{STREAM_TCP_RECEIVE, STREAM_UDP_RECEIVE, STREAM_UNIX_RECEIVE};
-    use kelvin_model::Metric;
+    use kelvin_core::Metric;
+    use kelvin_core::catalogue::net::{STREAM_TCP_RECEIVE, STREAM_UDP_RECEIVE, STREAM_UNIX_RECEIVE};
 
     use super::*;
     use crate::testing::with_facts;
@@ -558,14 +558,14 @@ mod tests {
     #[test]
     fn multiple_streams_use_each_cpu_twice() {
         let mut machine = crate::testing::machine();
-        machine.topology.allowed = kelvin_model::Fact::known((0..16).collect(), "a test");
+        machine.topology.allowed = kelvin_core::Fact::known((0..16).collect(), "a test");
         let measured = |id: &str, _: &Case| {
             let value = match id {
                 id if id == STREAM_TCP.id.as_str() => 6000.0,
                 id if id == STREAM_TCP_RECEIVE.id.as_str() => 4000.0,
                 _ => 100.0,
             };
-            Some(kelvin_model::MeasuredValue { value, half_width: 0.0 })
+            Some(kelvin_core::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
         let of = |streams: u64| {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kelvin_catalogue::net::SendMethod;
+use kelvin_core::catalogue::net::SendMethod;
 use kelvin_harness::ProbeError;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
@@ -14,8 +14,8 @@ use kelvin_sys::shared_memory::Shared;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use kelvin_sys::{Error, Result, cpu, net};
-use kelvin_wire::cpu_usage::SATURATED_SHARE;
-use kelvin_wire::sequence::SequenceCounts;
+use kelvin_transfer::wire::cpu_usage::SATURATED_SHARE;
+use kelvin_transfer::wire::sequence::SequenceCounts;
 
 use super::link::{LINK_TIMEOUT, Link, Protocol, is_timeout};
 use super::sender::MessageSender;

@@ -2,10 +2,10 @@
 //!
 //! Costs of the client's kernel. They must not be taken for the time until the server's program knows of the connection.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{CLOSE, CONNECT, CRR, MESSAGE, RTT_TCP, STACK_TCP, WAKE_TCP};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
 use super::message_sizes::SMALL_MESSAGE;

@@ -4,10 +4,10 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::net::icmp;
 
 use super::link::{DATAGRAM_TIMEOUT, is_timeout};

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use kelvin_sys::{Error, Result, net};
-use kelvin_wire::socket_options::TcpEndInfo;
+use kelvin_transfer::wire::socket_options::TcpEndInfo;
 
 /// The protocol of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

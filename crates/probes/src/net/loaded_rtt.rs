@@ -3,10 +3,10 @@
 //! The cost of waiting behind others. Over loopback they compete for the CPU, not for a wire: it must not be taken for the cost
 //! of a router's buffers.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Metric, NoPrediction, Prediction};
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::echo::EchoClient;

@@ -1,8 +1,8 @@
 //! The message sizes that network probes share, and that of a case.
 
-use kelvin_catalogue::net::MESSAGE;
+use kelvin_core::Case;
+use kelvin_core::catalogue::net::MESSAGE;
 use kelvin_harness::ProbeError;
-use kelvin_model::Case;
 
 use super::link::{LARGEST_DATAGRAM, Protocol};
 

@@ -7,12 +7,12 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     MESSAGE, RIVAL_COMPARISON_TCP, RIVALS_TCP, RIVALS_TCP_KELVIN, RIVALS_TCP_OTHER, SendMethod,
 };
-use kelvin_catalogue::{PairPlacement, Rival};
+use kelvin_core::catalogue::{PairPlacement, Rival};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::net;
 use kelvin_sys::thread_spawn::process_error;
 

@@ -3,12 +3,12 @@
 //! Calls, protocol, sleeping, waking and switching included. Half of it must not be called the one-way latency, which may
 //! differ by direction.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::mem::CORE_TO_CORE;
-use kelvin_catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_catalogue::os::TokenChannel;
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::mem::CORE_TO_CORE;
+use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::catalogue::os::TokenChannel;
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::echo::EchoClient;
 use super::link::Protocol;

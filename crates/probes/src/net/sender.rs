@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use kelvin_catalogue::net::SendMethod;
+use kelvin_core::Case;
+use kelvin_core::catalogue::net::SendMethod;
 use kelvin_harness::ProbeError;
-use kelvin_model::Case;
 use kelvin_sys::net::socket_send::{self, Splicer, ZeroCopyCompletions};
 use kelvin_sys::poll::wait_readable;
 use kelvin_sys::{Error, Result};

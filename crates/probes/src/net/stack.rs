@@ -2,11 +2,11 @@
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE};
-use kelvin_catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE};
+use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::units::bytes;
-use kelvin_model::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use super::link::{Link, Protocol};
 use super::message_sizes::{MEDIUM_MESSAGE, SMALL_MESSAGE, message_bytes, round_trip_messages};
@@ -154,7 +154,7 @@ impl ByteCost {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::MeasuredValue;
+    use kelvin_core::MeasuredValue;
 
     use super::*;
     use crate::testing;

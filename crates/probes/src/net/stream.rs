@@ -2,12 +2,12 @@
 //!
 //! It is the part of a stream's time that is not waking or waiting. It must not be taken for the rate of one.
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
-use kelvin_catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::message_sizes::{SMALL_MESSAGE, largest_message, message_bytes};
@@ -189,7 +189,7 @@ fn predict(
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::MeasuredValue;
+    use kelvin_core::MeasuredValue;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 //!
 //! The call alone. It must not be taken for the time until the receiver runs.
 
-use kelvin_catalogue::net::{STACK_TCP, WAKE_TCP};
+use kelvin_core::catalogue::net::{STACK_TCP, WAKE_TCP};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::echo::EchoClient;
 use super::link::Protocol;

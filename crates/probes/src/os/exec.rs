@@ -3,9 +3,9 @@
 //! It is the inner loop of a shell. It must not be used for a large parent (the fork grows with it), nor for programs
 //! that load many libraries.
 
-use kelvin_catalogue::os::PROCESS_EXEC;
+use kelvin_core::catalogue::os::PROCESS_EXEC;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::process_lifetime::{TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index};
 

@@ -3,10 +3,10 @@
 //! The figures must not be used for a large parent: what fork copies grows with the parent's resident memory
 //! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::process::{SharedCell, fork_and_exit, fork_and_stamp};
 use kelvin_sys::usage::{UsageScope, read_usage};

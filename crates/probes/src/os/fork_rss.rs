@@ -3,10 +3,10 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the
 //! copy-on-write faults that follow.
 
-use kelvin_catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, PageSize};
-use kelvin_catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
+use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, PageSize};
+use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_sys::memory::Arena;
 use kelvin_sys::process::fork_and_exit;
 
@@ -192,7 +192,7 @@ fn page_size(machine: &Machine, huge: bool) -> Result<u64, NoPrediction> {
 mod tests {
     use super::*;
     use crate::testing::machine;
-    use kelvin_model::{Fact, MeasuredValue};
+    use kelvin_core::{Fact, MeasuredValue};
 
     #[test]
     fn available_memory_is_parsed() {

@@ -1,7 +1,7 @@
 //! Shared by the process probes: the programs that they start, and the loop.
 
+use kelvin_core::Metric;
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::Metric;
 use kelvin_sys::fork_image::{self, ForkCopy, SmallImage};
 use kelvin_sys::process::{Child, SpawnProgram};
 

@@ -5,13 +5,13 @@
 
 use std::hint::black_box;
 
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     RIVAL_COMPARISON_PIPE, RIVAL_COMPARISON_SYSCALL, RIVALS_PIPE, RIVALS_PIPE_KELVIN, RIVALS_PIPE_OTHER,
     RIVALS_SYSCALL, RIVALS_SYSCALL_KELVIN, RIVALS_SYSCALL_OTHER,
 };
-use kelvin_catalogue::{Rival, RivalComparison};
+use kelvin_core::catalogue::{Rival, RivalComparison};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Metric, NoPrediction, Prediction};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::handoff::HandoffMethod;
 use kelvin_sys::partner::PartnerKind;

@@ -2,9 +2,9 @@
 //!
 //! It is the cost of system(3). It must not be used to compare kernels on machines with different shells.
 
-use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
+use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SHELL};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::process_lifetime::{
     SHELL_TRUE_PROGRAMS, small_image_text, time_lifetimes_from_small_image, true_program_index,

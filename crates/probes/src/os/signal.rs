@@ -3,9 +3,9 @@
 //! They are the cost of a signal within one thread. They must not be used for a signal to another process, which must
 //! be woken first.
 
-use kelvin_catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
+use kelvin_core::catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::signal_handler::CountingHandler;
 
 use super::syscall_work::short_path;

@@ -3,9 +3,9 @@
 //! It is the cost of starting a program with a modern C library. It must not be compared with fork from a large parent,
 //! nor used for programs that load many libraries.
 
-use kelvin_catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
+use kelvin_core::catalogue::os::{PROCESS_EXEC, PROCESS_FORK, PROCESS_SPAWN, PROCESS_VFORK};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 
 use super::process_lifetime::{TRUE_PROGRAMS, time_lifetimes, true_program_index};
 use crate::formula::measured;

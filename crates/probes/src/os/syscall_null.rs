@@ -5,11 +5,11 @@
 
 use std::hint::black_box;
 
-use kelvin_catalogue::cpu::FREQUENCY;
-pub(crate) use kelvin_catalogue::os::SYSCALL_NULL as METRIC;
-use kelvin_catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_core::catalogue::cpu::FREQUENCY;
+pub(crate) use kelvin_core::catalogue::os::SYSCALL_NULL as METRIC;
+use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::{kernels, syscall_loops};
 
 use super::trap;

@@ -6,13 +6,15 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     DESCRIPTORS, SYSCALL_FSTAT, SYSCALL_MMAP_MUNMAP, SYSCALL_NULL, SYSCALL_OPEN_CLOSE, SYSCALL_READ, SYSCALL_SELECT,
     SYSCALL_STAT, SYSCALL_WRITE,
 };
-pub(crate) use kelvin_catalogue::os::{SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE};
+pub(crate) use kelvin_core::catalogue::os::{
+    SYSCALL_OPEN_CLOSE as OPEN_CLOSE, SYSCALL_STAT as STAT, SYSCALL_WRITE as WRITE,
+};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::syscall_loops::{self, SelectSet};
 
 use super::syscall_null::kernel_entry_case;

@@ -3,13 +3,13 @@
 //! It shows how far more tasks speed up a fixed amount of work, and what they add. It must not be used for work that
 //! shares memory or waits: this work stays in registers.
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::os::{
     PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_SYSTEM, TASKS_UNACCOUNTED, TASKS_USER,
     THREAD_CREATE, TaskKind,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::process::{Child, fork_worker};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::usage::{Usage, UsageScope, clock_ticks, read_usage};
@@ -360,8 +360,8 @@ fn predict_single_task(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPre
 mod tests {
     use super::*;
     use crate::testing::machine;
+    use kelvin_core::Fact;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     #[test]
     fn shares_add_up_to_the_work() {

@@ -3,9 +3,11 @@
 //! The figures are for default attributes and a stack cached by the C library. They must not be used for a first thread
 //! (its stack must be mapped), nor for threads on other CPUs (see os.switch.cross_cpu).
 
-use kelvin_catalogue::os::{PROCESS_FORK, SWITCH_THREAD_FUTEX, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN};
+use kelvin_core::catalogue::os::{
+    PROCESS_FORK, SWITCH_THREAD_FUTEX, THREAD_CREATE, THREAD_CREATE_JOIN, THREAD_CREATE_RUN,
+};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::thread_start::ThreadStarter;
 use kelvin_sys::usage::{UsageScope, read_usage};
 

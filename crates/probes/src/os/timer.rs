@@ -3,9 +3,9 @@
 //! It is the lateness of a timed wait on this machine, including idle states and timer slack. It must not be used as
 //! scheduler latency, and a run's few hundred samples are too few for a worst case.
 
-use kelvin_catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenChannel};
+use kelvin_core::catalogue::os::{TIMER_SLACK, TIMER_WAKEUP, TokenChannel};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::syscall_loops::{set_timer_slack, sleep_until, timer_slack};
 

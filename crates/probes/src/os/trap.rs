@@ -1,7 +1,7 @@
 //! The published cost of kernel entry and exit with the mitigations in force: the prediction of a null call.
 
+use kelvin_core::{Mitigation, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Mitigation, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use crate::formula::{Expr, fact, published};
 use crate::published;
@@ -124,8 +124,8 @@ fn has_indirect_dispatch(facts: &PredictionInputs<'_>) -> bool {
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::{Case, Fact, Machine};
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::{Case, Fact, Machine};
 
     fn machine(core: &str, release: &str, statuses: &[(&str, &str)]) -> Machine {
         let mut machine = testing::machine();

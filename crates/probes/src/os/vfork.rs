@@ -3,9 +3,9 @@
 //! It is the minimum cost of a process, since no page table is copied. It must not be used as the cost of starting a
 //! program, which adds execve and the program's start-up.
 
-use kelvin_catalogue::os::PROCESS_VFORK;
+use kelvin_core::catalogue::os::PROCESS_VFORK;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_sys::process::vfork_and_exit;
 
 use super::process_lifetime::time_lifetimes;

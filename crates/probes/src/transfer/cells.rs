@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::Case;
+use kelvin_core::catalogue::transfer::{
     self, BUFFER, CellSetting, ConnectionPolicy, EQUAL_CALL_SIZES, PUBLISHED_BUFFER, ReceiverMethod, ReplyPolicy,
     SenderMethod, TransferFiles, WINDOW, WaitMode, best_cell, cell, usual_mode,
 };
 use kelvin_harness::{Effort, ProbeError};
-use kelvin_model::Case;
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::raw_protocol::{

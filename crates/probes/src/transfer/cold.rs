@@ -3,10 +3,10 @@
 //! It shows which sender reads a file best while it sends it. It must not be used as the rate of the device: below the kernel a cache
 //! of a hypervisor, a controller or a drive may answer.
 
-use kelvin_catalogue::transfer::{COLD_DEVICE, COLD_METRICS, COLD_TIME};
+use kelvin_core::catalogue::transfer::{COLD_DEVICE, COLD_METRICS, COLD_TIME};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::PageCacheState;
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction};
 
 use super::cells;
 use super::trials::run_trials;

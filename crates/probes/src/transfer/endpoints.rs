@@ -82,7 +82,7 @@ impl ListeningEnd {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::transfer::{TransferFiles, best_cell};
+    use kelvin_core::catalogue::transfer::{TransferFiles, best_cell};
     use kelvin_sys::net::congestion_control;
 
     use super::*;

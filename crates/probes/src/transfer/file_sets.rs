@@ -3,13 +3,13 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use kelvin_catalogue::transfer::TransferFiles;
+use kelvin_core::catalogue::transfer::TransferFiles;
 use kelvin_file::cache::{PageCacheState, set_cache_state};
 use kelvin_file::{Target, random_data};
 use kelvin_harness::{Bench, ProbeError};
 use kelvin_sys::fs::kind;
 use kelvin_sys::mapping::{page_bytes, unwritten_pages};
-use kelvin_wire::{Hash, Hasher};
+use kelvin_transfer::wire::{Hash, Hasher};
 
 use crate::room::has_room;
 

@@ -1,18 +1,20 @@
 //! The predictions of a transfer: the unit costs of [`super::cost_model`] as this run measured them, and words for the result.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::file::{BLOCK, DirectoryCount, ENGINES, FILES, FillMethod, METADATA_OPEN, NEW_FILE, ReadEngine};
-use kelvin_catalogue::mem::{CORE_TO_CORE, FAULT_MINOR, FaultPage};
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::file::{
+    BLOCK, DirectoryCount, ENGINES, FILES, FillMethod, METADATA_OPEN, NEW_FILE, ReadEngine,
+};
+use kelvin_core::catalogue::mem::{CORE_TO_CORE, FAULT_MINOR, FaultPage};
+use kelvin_core::catalogue::net::{
     self, BANDWIDTH_TCP_METHOD, CLOSE, CONNECT, MESSAGE, RTT_TCP, STACK_TCP, STREAM_TCP, STREAM_TCP_RECEIVE, WAKE_TCP,
 };
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SYSCALL_MMAP_MUNMAP, TokenChannel};
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SYSCALL_MMAP_MUNMAP, TokenChannel};
+use kelvin_core::catalogue::transfer::{
     RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_FAULTS, SENDER_CALLS, SENDER_CPU, SENDER_FAULTS, TIME,
 };
+use kelvin_core::units::value_text;
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::units::value_text;
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, SendMethod};
 
 use super::cells::Cell;
@@ -34,7 +36,7 @@ pub(super) const INPUT_METRICS: &[&str] = &[
     CORE_TO_CORE.id.as_str(),
     FAULT_MINOR.id.as_str(),
     SYSCALL_MMAP_MUNMAP.id.as_str(),
-    kelvin_catalogue::file::METADATA.as_str(),
+    kelvin_core::catalogue::file::METADATA.as_str(),
     ENGINES.id.as_str(),
     NEW_FILE.id.as_str(),
 ];
@@ -336,9 +338,11 @@ impl<'a, 'f> CostInputs<'a, 'f> {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::transfer::{ReceiverMethod, SENDER_SWITCHES, SenderMethod, TransferFiles, has_kernel_end};
+    use kelvin_core::Fact;
+    use kelvin_core::catalogue::transfer::{
+        ReceiverMethod, SENDER_SWITCHES, SenderMethod, TransferFiles, has_kernel_end,
+    };
     use kelvin_harness::{Effort, MeasuredValue};
-    use kelvin_model::Fact;
 
     use super::*;
     use crate::testing::machine;

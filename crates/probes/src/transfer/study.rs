@@ -3,13 +3,13 @@
 //! It shows which method of which end decides, what a connection for each file costs, and whether a window matters. It must not be
 //! used to predict a transfer between two hosts, or one that is encrypted and verified.
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     CACHED_METRICS, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE, RECEIVER_FAULTS, RECEIVER_SWITCHES,
     SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS, SENDER_SWITCHES, TIME,
 };
+use kelvin_core::{Case, Machine, Metric};
 use kelvin_file::cache::PageCacheState;
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric};
 
 use super::cells;
 use super::prediction;

@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 
-use kelvin_catalogue::transfer::TransferFiles;
+use kelvin_core::Case;
+use kelvin_core::catalogue::transfer::TransferFiles;
 use kelvin_file::cache::PageCacheState;
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::Case;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::cells::Cell;

@@ -1,8 +1,8 @@
 //! A wait of known length: it ends by the kernel's clock and is timed by kelvin's.
 
-use kelvin_catalogue::truth::WAIT;
+use kelvin_core::catalogue::truth::WAIT;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 
 /// Nanoseconds of one wait.

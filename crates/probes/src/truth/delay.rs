@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kelvin_catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
+use kelvin_core::catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::tap::Tap;

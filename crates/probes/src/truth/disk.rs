@@ -11,15 +11,15 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::truth::{DISK, DISK_COUNTED_RATIO};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::truth::{DISK, DISK_COUNTED_RATIO};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::{
     BlockOrder, BlockRequest, BlockRequests, Engine, Observer, PagePolicy, ReadOptions, Target, random_data,
 };
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::fs::{enter_private_mounts, major, minor};
 use kelvin_sys::thread_spawn::process_error;

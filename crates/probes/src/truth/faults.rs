@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use kelvin_catalogue::truth::{FAULT, InjectedFault};
+use kelvin_core::catalogue::truth::{FAULT, InjectedFault};
+use kelvin_core::{Case, Machine};
 use kelvin_harness::{Effort, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine};
 
 /// A probe with the given fault.
 macro_rules! fault {

@@ -1,8 +1,8 @@
 //! A chain of known cycles: a dependent 64-bit multiply takes three times as long as a dependent add.
 
-use kelvin_catalogue::truth::CYCLES;
+use kelvin_core::catalogue::truth::CYCLES;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::kernels;
 
 use crate::published;

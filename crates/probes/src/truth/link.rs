@@ -5,10 +5,10 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::Duration;
 
-use kelvin_catalogue::net::SendMethod;
-use kelvin_catalogue::truth::{LINK, LINK_COUNTED_RATIO, LINK_RATE};
+use kelvin_core::catalogue::net::SendMethod;
+use kelvin_core::catalogue::truth::{LINK, LINK_COUNTED_RATIO, LINK_RATE};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::net::iproute::{self, ConfigureError, limit_rate};
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::qdisc::{Qdisc, QdiscCounts};

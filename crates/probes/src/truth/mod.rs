@@ -10,8 +10,8 @@ mod link;
 mod pipe_rate;
 mod quota;
 
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Method, PredictionInputs, Probe, ProbeError};
-use kelvin_model::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use crate::prediction_builder::PredictionBuilder;
 

@@ -3,9 +3,9 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Duration;
 
-use kelvin_catalogue::truth::PIPE;
+use kelvin_core::catalogue::truth::PIPE;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 

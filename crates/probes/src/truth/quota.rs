@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kelvin_catalogue::truth::QUOTA;
+use kelvin_core::catalogue::truth::QUOTA;
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::usage::{UsageScope, read_usage};
 

@@ -11,8 +11,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kelvin_core::{Case, MetricReadings, Need, Readings, RoundOutcome, SkipReason};
 use kelvin_harness::{AgentEndpoint, Placement, Setup, TcpOptions, calibrate_clock};
-use kelvin_model::{Case, MetricReadings, Need, Readings, RoundOutcome, SkipReason};
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::cpu;
 use kelvin_testing::MissingRequirement;

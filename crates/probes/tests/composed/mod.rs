@@ -1,6 +1,6 @@
 //! A composed machine, a small Zen 5 server, so that results do not depend on the machine that runs the tests.
 
-use kelvin_model::{
+use kelvin_core::{
     Cache, CacheKind, Cpu, Fact, Kernel, Limits, Machine, Memory, Mitigation, Name, NumaNode, Platform, Tlb, Topology,
 };
 

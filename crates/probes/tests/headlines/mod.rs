@@ -1,7 +1,7 @@
 //! Plausible headlines of all metrics, from which others are predicted without measuring anything.
 
+use kelvin_core::Unit;
 use kelvin_harness::MeasuredValue;
-use kelvin_model::Unit;
 use kelvin_probes::all;
 
 /// A plausible headline of any metric at any case.

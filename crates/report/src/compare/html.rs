@@ -11,7 +11,7 @@ use kelvin_analysis::wording::compare::{
     gate_finding, gate_resolved_issue, gate_undetectable, no_difference_text, not_compared_by_reason, remarks,
     side_text, verdict_counts,
 };
-use kelvin_model::{ComparedFigure, ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
+use kelvin_core::{ComparedFigure, ComparedSide, Comparison, FactDifference, GateFinding, GateResult};
 
 use self::figure::{anchor, figure};
 use self::forest::Forest;

@@ -6,7 +6,7 @@ use std::io;
 use kelvin_analysis::wording::compare::{
     change_word, comparison_row, figure_name, gate_finding, not_compared_by_reason,
 };
-use kelvin_model::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateResult};
+use kelvin_core::{ChangeVerdict, ComparedFigure, Comparison, GateFinding, GateResult};
 
 use crate::escape::{Markup, html};
 

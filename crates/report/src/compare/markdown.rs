@@ -6,7 +6,7 @@ use kelvin_analysis::wording::compare::{
     ComparisonRow, comparison_row, gate_finding, no_difference_text, not_compared_by_reason, remarks, side_text,
     verdict_counts,
 };
-use kelvin_model::{Comparison, GateFinding, GateResult};
+use kelvin_core::{Comparison, GateFinding, GateResult};
 
 use super::{UNDECIDED_TABLE, VERDICT_TABLES};
 use crate::escape::{MarkdownText, md};

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use kelvin_model::{Metric, Unit, json};
+use kelvin_core::{Metric, Unit, json};
 use serde::Serialize;
 
 use super::{OmittedFigures, direction, exported_figures};

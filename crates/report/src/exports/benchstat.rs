@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use kelvin_model::text::escape_invisible;
-use kelvin_model::{Better, Metric, Unit};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Better, Metric, Unit};
 
 use super::{ExportedFigure, OmittedFigures, direction, exported_figures};
 use crate::{Render, Report};

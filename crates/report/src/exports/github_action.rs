@@ -6,7 +6,7 @@
 use std::io;
 
 use kelvin_analysis::{Interval, IntervalKind};
-use kelvin_model::{Better, Unit, json};
+use kelvin_core::{Better, Unit, json};
 use serde::Serialize;
 
 use super::{ExportedFigure, OmittedFigures, exported_figures};

@@ -12,8 +12,8 @@ use std::io;
 
 use jiff::Timestamp;
 use kelvin_analysis::IntervalKind;
-use kelvin_model::text::escape_invisible;
-use kelvin_model::{Better, Case, Metric, Name, RunStatus, Unit};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Better, Case, Metric, Name, RunStatus, Unit};
 
 use super::{ExportedFigure, OmittedFigures, exported_figures};
 use crate::{Render, Report, labels};

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
-use kelvin_model::text::escape_invisible;
-use kelvin_model::{Batches, Canary, Case, MetricReadings, Name, Readings, Round, SampleTags, Value, json};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Batches, Canary, Case, MetricReadings, Name, Readings, Round, SampleTags, Value, json};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;

@@ -1,7 +1,7 @@
 //! The canaries over the run: how quiet the machine was.
 
 use kelvin_analysis::CanaryHistory;
-use kelvin_model::Unit;
+use kelvin_core::Unit;
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Plot, Point, Series, SeriesRole};
 use crate::{Report, labels, units};

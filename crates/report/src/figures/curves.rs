@@ -6,7 +6,7 @@ use kelvin_analysis::{
     Coefficient, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine, Outcome,
     StatedConclusion,
 };
-use kelvin_model::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
+use kelvin_core::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
 
 use super::{
     AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, needs_log_y_axis, safe_file_name,

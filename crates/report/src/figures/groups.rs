@@ -1,7 +1,7 @@
 //! Which curves of an area share a figure: operations of one family, and a delay against its rate.
 
 use kelvin_analysis::MetricResult;
-use kelvin_model::{Name, Unit, Value};
+use kelvin_core::{Name, Unit, Value};
 
 use super::curves::{
     LineNames, SERIES_ROLES, ValueAndInterval, curve_figures, describe_line, headline, is_measured, lines_of,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::{BestCell, MetricResult};
-use kelvin_model::{Axis, AxisScale, Case, Metric, Name, Unit, Value};
+use kelvin_core::{Axis, AxisScale, Case, Metric, Name, Unit, Value};
 use serde::{Serialize, Serializer};
 
 use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_counts};

@@ -1,7 +1,7 @@
 //! The distributions of round trips: the time that 1 in N exceeds, by protocol and placement.
 
 use kelvin_analysis::{MetricResult, samples_as_found};
-use kelvin_model::{AxisScale, Case, Name, Value};
+use kelvin_core::{AxisScale, Case, Name, Value};
 use kelvin_stats::Samples;
 
 use super::curves::name_with_suffix;
@@ -79,7 +79,7 @@ impl TailLine {
     /// `None` unless the samples are single operations of this run.
     fn new(report: &Report<'_>, result: &MetricResult, held: &Case) -> Option<Self> {
         let (metric, case) = (&result.metric, &result.case);
-        let is_its = |measurement: &&kelvin_model::Measurement| {
+        let is_its = |measurement: &&kelvin_core::Measurement| {
             measurement.planned.case == *case && measurement.readings(&metric.id).next().is_some()
         };
         let measurement = report.run.measurements.iter().find(is_its)?;

@@ -6,8 +6,8 @@ use kelvin_analysis::wording::history::{
     change_counts, change_sentence, direction, history_title, other_changes, ranking_text, remarks, run_day,
     series_name, share_text, version_breaks,
 };
-use kelvin_model::units::brief_value;
-use kelvin_model::{History, HistoryChange, HistoryChangeKind, SeriesHistory, VersionHistory};
+use kelvin_core::units::brief_value;
+use kelvin_core::{History, HistoryChange, HistoryChangeKind, SeriesHistory, VersionHistory};
 use kelvin_stats::median;
 
 use super::sparkline::MIN_RELATIVE_RANGE;

@@ -6,8 +6,8 @@ use kelvin_analysis::wording::history::{
     change_counts, change_sentence, history_title, other_changes, ranking_text, remarks, series_name, share_text,
     version_breaks,
 };
-use kelvin_model::units::brief_value;
-use kelvin_model::{History, SeriesHistory};
+use kelvin_core::units::brief_value;
+use kelvin_core::{History, SeriesHistory};
 
 use super::sparkline::sparkline;
 use super::{SECTION_FILTERS, series_of_section};

@@ -1,6 +1,6 @@
 //! A series in one line of characters: a bar for each value, or for the median of neighbours.
 
-use kelvin_model::{HistoryPoint, SeriesHistory};
+use kelvin_core::{HistoryPoint, SeriesHistory};
 use kelvin_stats::median;
 
 /// Bars from low to high, with Unicode and without.
@@ -49,7 +49,7 @@ fn bars_of_points(points: &[HistoryPoint], columns: usize, bars: &[char; 8]) -> 
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Case, Metric, VersionHistory};
+    use kelvin_core::{Case, Metric, VersionHistory};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kelvin_analysis::wording as analysis_words;
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Summary, Warning};
-use kelvin_model::{Case, Metric, Prediction, Unit};
+use kelvin_core::{Case, Metric, Prediction, Unit};
 
 use super::group::ResultGroup;
 use super::{anchor, definition_list, list, plots, scrollable};
@@ -145,7 +145,7 @@ fn not_tried(result: &MetricResult) -> Markup {
     if result.explained_by.is_empty() {
         return html!("<p>Nothing was shown to explain the gap.</p>");
     }
-    let link = |id: &kelvin_model::Name| html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), id);
+    let link = |id: &kelvin_core::Name| html!("<a href=\"#{}\">{}</a>", anchor("hazard", id), id);
     let links: Vec<Markup> = result.explained_by.iter().map(link).collect();
     html!(
         "<p>Nothing was shown to explain the gap. Hazards of this run that touch such figures, none of them tried: {}.</p>",

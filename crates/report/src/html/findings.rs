@@ -2,7 +2,7 @@
 
 use kelvin_analysis::wording::{class_comparison, explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
-use kelvin_model::units::metric_at;
+use kelvin_core::units::metric_at;
 
 use super::{list, scrollable};
 use crate::escape::{Markup, html};

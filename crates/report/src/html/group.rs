@@ -1,7 +1,7 @@
 //! Results that are one row of a table together.
 
 use kelvin_analysis::MetricResult;
-use kelvin_model::{Case, Metric, Value};
+use kelvin_core::{Case, Metric, Value};
 
 use crate::sections::{Curve, CurveSeries, Matrix, MatrixCell};
 use crate::{labels, units};

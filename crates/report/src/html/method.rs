@@ -2,7 +2,7 @@
 
 use kelvin_analysis::wording::compare::program_text;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyTable};
-use kelvin_model::Foreign;
+use kelvin_core::Foreign;
 
 use super::{definition_list, detail, figure, heading, list, scrollable, summary};
 use crate::escape::{Markup, html};
@@ -250,9 +250,9 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
             html!(
                 "{}, {}, accurate to {}; an empty pair costs {}",
                 labels::clock(clock.kind),
-                units::value_text(clock.hertz, kelvin_model::Unit::Hertz),
+                units::value_text(clock.hertz, kelvin_core::Unit::Hertz),
                 format!("{:.1e}", clock.relative_error),
-                units::value_text(clock.pair_nanoseconds, kelvin_model::Unit::Nanoseconds)
+                units::value_text(clock.pair_nanoseconds, kelvin_core::Unit::Nanoseconds)
             ),
         ),
         ("Kernel's clock source", source),

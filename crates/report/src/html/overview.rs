@@ -1,6 +1,6 @@
 //! The first screen of the page: the ladder, the rates, what stands out, and what to do first.
 
-use kelvin_model::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
+use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
 use super::{anchor, definition_list, list, scrollable};
 use crate::escape::{Markup, html};

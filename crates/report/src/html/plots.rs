@@ -1,7 +1,7 @@
 //! Small plots inside a row: the ratio on a logarithmic bar, the distribution of samples, the rounds over time.
 
 use kelvin_analysis::{MetricResult, Summary};
-use kelvin_model::Unit;
+use kelvin_core::Unit;
 
 use crate::escape::{Markup, html};
 use crate::svg::path;

@@ -1,7 +1,7 @@
 //! The prediction table of an area: a row for each metric, line of a curve or matrix, with its details.
 
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict};
-use kelvin_model::{HeadlineSamples, Metric, Unit};
+use kelvin_core::{HeadlineSamples, Metric, Unit};
 
 use super::group::ResultGroup;
 use super::method::is_in_study;

@@ -2,7 +2,7 @@
 
 use kelvin_analysis::wording::hazards::measured_cost;
 use kelvin_analysis::{Outcome, RangeVerdict};
-use kelvin_model::{FactRow, RunStatus, Severity};
+use kelvin_core::{FactRow, RunStatus, Severity};
 
 use super::findings::findings;
 use super::overview::OverviewSection;

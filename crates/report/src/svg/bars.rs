@@ -131,7 +131,7 @@ fn legend(table: &StudyTable, [column, beside]: [usize; 2], (height, left): (f64
 #[cfg(test)]
 mod tests {
     use kelvin_analysis::{StudyColumn, StudyRow};
-    use kelvin_model::Unit;
+    use kelvin_core::Unit;
 
     use super::*;
 
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn longest_figure_text_fits_drawing() {
-        let interval = kelvin_model::Interval {
-            kind: kelvin_model::IntervalKind::Range,
+        let interval = kelvin_core::Interval {
+            kind: kelvin_core::IntervalKind::Range,
             level: 0.95,
             lower: 110_000.0,
             upper: 1_530_000.0,

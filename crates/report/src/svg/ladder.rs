@@ -3,7 +3,7 @@
 pub(crate) mod compared;
 mod frame;
 
-use kelvin_model::{Estimate, PredictionVerdict, Rung};
+use kelvin_core::{Estimate, PredictionVerdict, Rung};
 
 use self::frame::{LadderFrame, LadderMark, LadderRow, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond};
 use super::path::{self, number};

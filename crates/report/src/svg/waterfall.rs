@@ -1,7 +1,7 @@
 //! A figure as a sum: a bar for each part, which begins where the one above it ends, and below them the whole.
 
 use kelvin_analysis::wording::explanation::ExplanationText;
-use kelvin_model::{Estimate, ExplainedPart, Explanation, PartKind};
+use kelvin_core::{Estimate, ExplainedPart, Explanation, PartKind};
 
 use super::CHARACTER_WIDTH;
 use super::path::{self, number};

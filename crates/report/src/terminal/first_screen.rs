@@ -3,7 +3,7 @@
 
 use std::io;
 
-use kelvin_model::{
+use kelvin_core::{
     Estimate, MissingReason, Overview, OverviewFigure, PredictionVerdict, RateRow, Remedy, RunStatus, Rung,
 };
 

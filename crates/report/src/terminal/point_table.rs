@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::wording::verdict_word;
-use kelvin_model::{AxisScale, Case, Value};
+use kelvin_core::{AxisScale, Case, Value};
 
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;

@@ -4,7 +4,7 @@
 use std::io;
 
 use kelvin_analysis::{MetricResult, StatedConclusion, Study, study_summary};
-use kelvin_model::{Name, RunStatus, Severity, is_dotted_prefix};
+use kelvin_core::{Name, RunStatus, Severity, is_dotted_prefix};
 
 use super::point_table::PointTable;
 use super::{FirstScreen, MAX_SCREEN_LINES, TextStyle, sections_by_purpose};

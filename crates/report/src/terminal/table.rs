@@ -5,7 +5,7 @@ use std::io;
 
 use kelvin_analysis::wording::{class_comparison, half_width_count};
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning};
-use kelvin_model::{Unit, Value};
+use kelvin_core::{Unit, Value};
 
 use super::{Terminal, TextStyle};
 use crate::sections::{

@@ -3,7 +3,7 @@
 use std::io;
 
 use kelvin_analysis::wording::explanation::{ExplanationRow, ExplanationText, word_explanation};
-use kelvin_model::Explanation;
+use kelvin_core::Explanation;
 
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;

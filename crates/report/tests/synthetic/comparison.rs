@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "the example uses a part of it")]
 
 use kelvin_analysis::wording::compare::{figure_name, not_compared_name};
-use kelvin_model::{
+use kelvin_core::{
     Axis, AxisScale, COMPARE_FORMAT, Case, ChangeVerdict, ComparedFigure, ComparedRun, ComparedRung, ComparedSide,
     Comparison, Estimate, FactDifference, GateFinding, GateReason, GateResult, KnownIssue, Metric, NotCompared,
     NotComparedReason, SideFigure, SpreadSource, UndecidedReason,

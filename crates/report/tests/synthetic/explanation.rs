@@ -1,6 +1,6 @@
 //! An explanation: a trip of which waking a CPU takes nearly all.
 
-use kelvin_model::*;
+use kelvin_core::*;
 
 static TRIP: Metric = Metric::duration("test.trip", "A trip to another CPU and back");
 

@@ -1,6 +1,6 @@
 //! A made-up virtual machine.
 
-use kelvin_model::*;
+use kelvin_core::*;
 
 fn known_fact<T>(value: T) -> Fact<T> {
     Fact::known(value, "/proc/cpuinfo")

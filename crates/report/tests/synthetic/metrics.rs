@@ -1,6 +1,6 @@
 //! Definitions of the made-up run's metrics.
 
-use kelvin_model::{Axis, AxisScale, Better, Canaries, Canary, HeadlineSamples, Metric, Unit};
+use kelvin_core::{Axis, AxisScale, Better, Canaries, Canary, HeadlineSamples, Metric, Unit};
 
 const ARGUMENTS: Axis = Axis::new("arguments", "arguments", AxisScale::Linear);
 const VIA: Axis = Axis::new("via", "kind of call", AxisScale::Category);

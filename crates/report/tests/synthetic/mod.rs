@@ -11,7 +11,7 @@ use kelvin_analysis::{
     FindingData, FittedLaw, Importance, LevelCapacity, MemoryLevel, MemoryLevels, Outcome, RangeVerdict, RivalFigures,
     RivalOutcome, RivalResult, StatedConclusion, Study,
 };
-use kelvin_model::*;
+use kelvin_core::*;
 use kelvin_report::{ProbeDocs, Report};
 
 pub use results::Noise;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use kelvin_analysis::*;
-use kelvin_model::{
+use kelvin_core::{
     Batches, Better, Canary, Case, HeadlineSamples, Input, Measurement, Metric, MetricReadings, OverheadReading,
     Prediction, PredictionBasis, Readings, Round, RoundOutcome, SampleTags, SkipReason, Unit,
 };
@@ -176,7 +176,7 @@ fn cpu() -> Vec<MetricResult> {
             let value = 1.48 + extra + 0.17 * arguments as f64 + if arguments == 7 { 0.5 } else { 0.0 };
             let case = Case::new()
                 .with_number("arguments", arguments)
-                .with_word(kelvin_model::AxisWord::from_names("via", via));
+                .with_word(kelvin_core::AxisWord::from_names("via", via));
             let mut result = predicted(m::CALL_ARGS, case, value, 0.006, 1.45 + extra + 0.18 * arguments as f64);
             if via == "plt" && arguments == 3 {
                 result.warnings.push(Warning::Drift { text: "rose by 3.1 % over the run".into() });
@@ -191,14 +191,14 @@ fn os() -> Vec<MetricResult> {
     let mut results = vec![
         predicted(
             m::SYSCALL_NULL,
-            Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+            Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
             61.23,
             0.007,
             57.8,
         ),
         predicted(
             m::SYSCALL_NULL,
-            Case::new().with_word(kelvin_model::AxisWord::from_names("call", "gettid")),
+            Case::new().with_word(kelvin_core::AxisWord::from_names("call", "gettid")),
             58.9,
             0.009,
             57.8,
@@ -231,7 +231,7 @@ fn os() -> Vec<MetricResult> {
             let value = factor * if tasks == 1 { ideal } else { 1.16 * ideal };
             results.push(predicted(
                 m::TASKS,
-                Case::new().with_number("tasks", tasks).with_word(kelvin_model::AxisWord::from_names("kind", kind)),
+                Case::new().with_number("tasks", tasks).with_word(kelvin_core::AxisWord::from_names("kind", kind)),
                 value,
                 0.02,
                 ideal,
@@ -260,7 +260,7 @@ fn processes() -> Vec<MetricResult> {
             let bytes = 1u64 << shift;
             let mebibytes = (bytes >> 20) as f64;
             let case =
-                Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("pages", pages));
+                Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("pages", pages));
             if shift == 30 && pages == "huge" {
                 let reason = SkipReason::new("needs 512 free huge pages, 12 are free; see `kelvin tune`");
                 results.push(without_number(m::FORK_RSS, case, Outcome::Skipped(reason)));
@@ -314,7 +314,7 @@ fn memory() -> Vec<MetricResult> {
             let value = 1.0 + at(48 << 10, 2.5) + at(1 << 20, 9.4) + at(32 << 20, 98.0) + penalty * at(16 << 20, 21.0);
             let expected = 0.99 + at(48 << 10, 2.4) + at(1 << 20, 8.8) + at(32 << 20, 72.0);
             let case =
-                Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("pages", pages));
+                Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("pages", pages));
             let of_class = (bytes == 1 << 19 && pages == "base").then_some(FigureClassRange {
                 low: 3.1,
                 middle: 4.8,
@@ -359,7 +359,7 @@ fn bandwidths() -> Vec<MetricResult> {
             for (bytes, read) in LEVELS {
                 let value = 1e9 * read * times * if bytes > 32 << 20 { far } else { cached };
                 let case =
-                    Case::new().with_number("bytes", bytes).with_word(kelvin_model::AxisWord::from_names("cpus", cpus));
+                    Case::new().with_number("bytes", bytes).with_word(kelvin_core::AxisWord::from_names("cpus", cpus));
                 let impossible = metric.id == "mem.bandwidth.fill" && cpus == "all" && bytes == 128 << 20;
                 results.push(if impossible {
                     let likely_cause = "the working set was served from a cache".into();
@@ -407,7 +407,7 @@ pub fn threads_case(threads: u64, block: u64) -> Case {
     Case::new()
         .with_number("threads", threads)
         .with_number("block", block)
-        .with_word(kelvin_model::AxisWord::from_names("cache", "cached"))
+        .with_word(kelvin_core::AxisWord::from_names("cache", "cached"))
 }
 
 /// Two groups of three CPUs, each with a cache of its own; one pair could not be measured.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_model::*;
+use kelvin_core::*;
 
 /// Identity of the machine of [`sample_run`].
 pub const MACHINE: &str = "5f2c9e7a01d34b68";

@@ -2,7 +2,7 @@
 
 use crate::common::{sample_outline, sample_run};
 use crate::stores::{StoreFactory, of_any_store};
-use kelvin_model::{Case, Name, Run, RunStatus, StoredHeadline};
+use kelvin_core::{Case, Name, Run, RunStatus, StoredHeadline};
 use kelvin_store::Store;
 
 struct HistoryStore {

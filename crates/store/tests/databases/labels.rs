@@ -2,7 +2,7 @@
 
 use crate::common::{MACHINE, sample_events, sample_metrics, sample_run};
 use crate::stores::{StoreFactory, of_any_store};
-use kelvin_model::{AxisWord, Case, Event, Name, Run, RunStatus, StoredHeadline};
+use kelvin_core::{AxisWord, Case, Event, Name, Run, RunStatus, StoredHeadline};
 use kelvin_store::{
     CopyError, FindError, HistoryFilter, InsertError, InsertOutcome, LabelError, PruneOptions, RunFilter, Store, Tag,
     copy,

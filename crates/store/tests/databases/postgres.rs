@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::common::{sample_events, sample_run};
 use crate::stores::location;
-use kelvin_model::{AxisWord, Case, Event, Name, Run, RunStatus, StoredHeadline};
+use kelvin_core::{AxisWord, Case, Event, Name, Run, RunStatus, StoredHeadline};
 use kelvin_store::{InsertOutcome, Location, OpenError, RunFilter, SCHEMA_VERSION, Store, copy};
 use kelvin_testing::mounted_fs::{FileSystemKind, MountedFs};
 use kelvin_testing::postgres::TestPostgres;

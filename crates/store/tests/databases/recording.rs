@@ -3,7 +3,7 @@
 use crate::common::{MACHINE, sample_events, sample_metrics, sample_notes, sample_outline, sample_round};
 use crate::common::{sample_run, sample_studies};
 use crate::stores::{StoreFactory, of_any_store};
-use kelvin_model::{
+use kelvin_core::{
     AmountShare, AmountUnit, Case, EXPLANATION_FORMAT, Estimate, Event, ExplainedPart, Explanation, Metric, Name,
     PartKind, Run, RunStatus, StoredHeadline,
 };
@@ -134,7 +134,7 @@ fn invalid_events_are_refused_and_not_stored(fresh: &StoreFactory) {
     round.seconds = f64::NAN;
     let bad = Event::RoundFinished {
         probe: Name::new("os.syscall.null"),
-        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+        case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
         round: Box::new(round),
     };
     let error = recorder.event(&bad).unwrap_err().to_string();
@@ -262,7 +262,7 @@ fn headline(value: f64) -> StoredHeadline {
     StoredHeadline {
         metric: Name::new("os.syscall.null"),
         version: 1,
-        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "getppid")),
+        case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "getppid")),
         value,
         within_variance: 0.25,
     }
@@ -283,7 +283,7 @@ fn spread_history_needs_same_machine_mode_method(fresh: &StoreFactory) {
     }
     store.insert(&run_at("b", 2)).unwrap();
     let other_case = StoredHeadline {
-        case: Case::new().with_word(kelvin_model::AxisWord::from_names("call", "gettid")),
+        case: Case::new().with_word(kelvin_core::AxisWord::from_names("call", "gettid")),
         ..headline(20.0)
     };
     store.record_headlines("b", &[headline(7.0)]).unwrap();

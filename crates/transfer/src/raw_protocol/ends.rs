@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use crate::wire::address::is_loopback;
 use kelvin_sys::net::connect_prepared;
-use kelvin_wire::address::is_loopback;
 
 use super::connection_error;
 use crate::datapath::{

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::wire::Hasher;
 use kelvin_file::Error as FileError;
 use kelvin_sys::mapping::page_bytes;
-use kelvin_wire::Hasher;
 
 use super::ends::{ReceiveEnd, SocketReceiver};
 use super::{

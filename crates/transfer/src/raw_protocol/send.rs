@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::wire::Hasher;
 use kelvin_file::Error as FileError;
-use kelvin_wire::Hasher;
 
 use super::ends::{PrepareSocket, SendEnd, SocketSender};
 use super::header::MAX_NAME_BYTES;

@@ -171,9 +171,9 @@ fn existing_symlink_is_not_followed() {
 fn wrong_digest_discards_file() {
     let header = RawHeader::File { name: 1, mode: 0o644, size: 3, digest: true, reply: false };
     let with = |digest: &[u8]| [&header.to_bytes()[..], b"aabc", digest, &RawHeader::End.to_bytes()].concat();
-    let (outcome, left) = receive_bytes(&with(kelvin_wire::hash(b"abc").as_bytes()));
+    let (outcome, left) = receive_bytes(&with(crate::wire::hash(b"abc").as_bytes()));
     assert!(outcome.is_ok() && left == ["a"]);
-    let (outcome, left) = receive_bytes(&with(kelvin_wire::hash(b"abd").as_bytes()));
+    let (outcome, left) = receive_bytes(&with(crate::wire::hash(b"abd").as_bytes()));
     assert!(matches!(outcome, Err(Error::DigestMismatch)) && left.is_empty());
 }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use kelvin_wire::{Error as WireError, Hasher};
+use crate::wire::{Error as WireError, Hasher};
 
 use super::SendSession;
 use crate::Result;

@@ -4,10 +4,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, channel};
 
+use crate::wire::Hasher;
+use crate::wire::secret::Secret;
 use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_wire::Hasher;
-use kelvin_wire::secret::Secret;
 
 use super::files::shortened_error;
 use super::parallel_file::{BlockQueue, StreamHandle};

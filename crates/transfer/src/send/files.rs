@@ -6,10 +6,10 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::wire::Hasher;
 use kelvin_file::{Error as FileError, may_overstate};
 use kelvin_sys::mapping::{FileMapping, is_unmappable};
 use kelvin_sys::stop_signals;
-use kelvin_wire::Hasher;
 
 use super::{SendSession, UnsentFile, WantedFile};
 use crate::blocks::{self, BLOCK_BYTES, is_bit_set};
@@ -69,7 +69,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         }
         if !files.is_empty() {
             let verify = self.options.settings.verify;
-            let hash = || verify.then(|| *kelvin_wire::hash(&content[..filled]).as_bytes());
+            let hash = || verify.then(|| *crate::wire::hash(&content[..filled]).as_bytes());
             let digest = add_elapsed(&mut self.channel.times.verify, hash);
             self.file_connection.channel_or(self.channel).queue(&SenderMessage::Batch { files, digest })?;
             self.send_bytes(&content[..filled])?;

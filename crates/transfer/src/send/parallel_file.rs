@@ -335,7 +335,7 @@ impl<S: TransferStream> SendSession<'_, S> {
         match (started, &mut self.tuner) {
             // Those that could be started are enough where none were asked for.
             (Err(_), Some(choosing)) => choosing.stop(),
-            (Err(error), None) => return Err(kelvin_wire::Error::Thread(error).into()),
+            (Err(error), None) => return Err(crate::wire::Error::Thread(error).into()),
             (Ok(()), _) => {}
         }
         Ok(())

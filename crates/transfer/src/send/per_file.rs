@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use kelvin_wire::secret::Secret;
+use crate::wire::secret::Secret;
 
 use super::extra_streams::StreamConnector;
 use super::{SendSession, Sender};

@@ -1,7 +1,7 @@
 //! Frames that are changed, repeated, cut or too long; bytes of every length, encrypted and plain.
 
-use kelvin_wire::Error as WireError;
-use kelvin_wire::cipher::TAG_BYTES;
+use crate::wire::Error as WireError;
+use crate::wire::cipher::TAG_BYTES;
 
 use super::{HostileEnd, ScriptedStream, connected_halves, content};
 use crate::Error;

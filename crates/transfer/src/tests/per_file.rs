@@ -39,7 +39,7 @@ fn setup(method: SendMethod) -> SendSetup {
 fn send_by(served: &TestReceiver<'_>, paths: &[PathBuf], manner: send::SenderOptions) -> Result<SendResult> {
     let collection =
         SourceList::collect(paths, PreserveOptions { recursive: true, ..PreserveOptions::default() }).unwrap();
-    let (address, secret) = (served.0.address().unwrap(), kelvin_wire::secret::Secret::none());
+    let (address, secret) = (served.0.address().unwrap(), crate::wire::secret::Secret::none());
     Sender::connect(&[address], &secret, manner)?.send(collection, &|_, _| {})
 }
 
@@ -143,7 +143,7 @@ fn one_connection_per_file_plus_control() {
                 }
             });
             let sender =
-                Sender::connect(&[address], &kelvin_wire::secret::Secret::none(), sender_options(PER_FILE)).unwrap();
+                Sender::connect(&[address], &crate::wire::secret::Secret::none(), sender_options(PER_FILE)).unwrap();
             let sent = sender.send(collection, &|_, _| {}).unwrap();
             assert_eq!((sent.summary.moved.files, sent.unsent.len()), (301, 0));
         });
@@ -200,7 +200,7 @@ fn shortened_source_fails_alone() {
         let collection = SourceList::collect(&paths, PreserveOptions::default()).unwrap();
         fs::File::options().write(true).open(&paths[0]).unwrap().set_len(BLOCK_BYTES).unwrap();
         fs::File::options().write(true).open(&paths[1]).unwrap().set_len(2).unwrap();
-        let (address, secret) = (served.0.address().unwrap(), kelvin_wire::secret::Secret::none());
+        let (address, secret) = (served.0.address().unwrap(), crate::wire::secret::Secret::none());
         let sent = Sender::connect(&[address], &secret, sender_options(PER_FILE))
             .unwrap()
             .send(collection, &|_, _| {})

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::wire::Error as WireError;
 use kelvin_sys::net::transfer_call::TransferRing;
 use kelvin_testing::MissingRequirement;
-use kelvin_wire::Error as WireError;
 
 use super::streams::{TestReceiver, with_receiver_options};
 use super::{DEFAULT_SETTINGS, directory_destination, file, final_names, piece, target_directory};

@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::wire::secret::Secret;
 use kelvin_testing::MissingRequirement;
-use kelvin_wire::secret::Secret;
 use rustix::fs::{XattrFlags, fsetxattr};
 
 use super::streams::with_receiver;

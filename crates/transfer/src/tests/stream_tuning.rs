@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_wire::secret::Secret;
+use crate::wire::secret::Secret;
 
 use super::streams::{TestReceiver, assert_equal_files, sources, with_receiver, with_receiver_options};
 use super::{DEFAULT_SETTINGS, content, directory_destination, file, final_names, target_directory};

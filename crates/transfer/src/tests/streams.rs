@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kelvin_wire::deadline::Deadline;
-use kelvin_wire::handshake::Handshake;
-use kelvin_wire::secret::Secret;
+use crate::wire::deadline::Deadline;
+use crate::wire::handshake::Handshake;
+use crate::wire::secret::Secret;
 
 use super::{
     DEFAULT_SETTINGS, LONG, content, digest, directory_destination, file, final_names, piece, target_directory,

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::mpsc::channel;
 
+use crate::wire::cipher::TAG_BYTES;
 use kelvin_sys::net::namespace::Namespace;
 use kelvin_testing::MissingRequirement;
-use kelvin_wire::cipher::TAG_BYTES;
 
 use super::{ScriptedStream, connected_halves, content};
 use crate::message::SenderMessage;

@@ -1,6 +1,6 @@
 //! How much of the reported last-level cache answers.
 
-use kelvin_catalogue::mem::{BYTES, LATENCY, PageSize};
+use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
 
 use super::{Consequence, MeasuredAmount, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

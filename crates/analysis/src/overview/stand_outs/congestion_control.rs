@@ -1,7 +1,7 @@
 //! What a local TCP stream loses by the congestion control that programs here have by default.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, MESSAGE, STREAMS};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_SYSTEM, MESSAGE, STREAMS};
 
 use super::{Consequence, FigureRatio, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

@@ -1,6 +1,6 @@
 //! Whether the distance between the machine's CPUs changes.
 
-use kelvin_model::FigureSource;
+use kelvin_core::FigureSource;
 
 use super::{Consequence, StandOutAnswer, StandOutContext, StandOutFacts};
 use crate::result::FindingData;
@@ -10,7 +10,8 @@ pub(super) fn answer(seen: &StandOutContext<'_>) -> Option<StandOutAnswer> {
         FindingData::Moved(moved) => Some(moved),
         _ => None,
     })?;
-    let place = FigureSource { metric: kelvin_catalogue::mem::BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() };
+    let place =
+        FigureSource { metric: kelvin_core::catalogue::mem::BANDWIDTH_CORE_TO_CORE.id, case: moved.case.clone() };
     let result = seen.analysis.results.iter().find(|result| result.figure_source() == place)?;
     let summary = result.outcome.summary()?;
     let [one, other] = summary.states() else { return None };

@@ -1,6 +1,6 @@
 //! What the disk can do.
 
-use kelvin_catalogue::file::{DEVICE_READ, DEVICE_REQUESTS};
+use kelvin_core::catalogue::file::{DEVICE_READ, DEVICE_REQUESTS};
 
 use super::super::ladder::DISK_BLOCK;
 use super::{Consequence, MeasuredAmount, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};

@@ -1,6 +1,6 @@
 //! Whether something below the kernel caches the disk.
 
-use kelvin_catalogue::file::DEVICE_REPEAT_READ;
+use kelvin_core::catalogue::file::DEVICE_REPEAT_READ;
 
 use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

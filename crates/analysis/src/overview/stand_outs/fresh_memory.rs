@@ -1,6 +1,6 @@
 //! What the first touch of fresh memory costs, beside memory just freed and huge pages.
 
-use kelvin_catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FaultPage, REPEATED_FIRST_TOUCH};
+use kelvin_core::catalogue::mem::{FAULT_MINOR, FIRST_TOUCH, FaultPage, REPEATED_FIRST_TOUCH};
 
 use super::{
     Consequence, FigureRatio, MeasuredAmount, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts,

@@ -1,6 +1,6 @@
 //! How much of files that nothing touches leaves the page cache.
 
-use kelvin_catalogue::file::{IDLE_RETAINED, IDLE_TIME};
+use kelvin_core::catalogue::file::{IDLE_RETAINED, IDLE_TIME};
 
 use super::{Consequence, MIN_RANGE_ROUNDS, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 use crate::overview::figure::NANOSECONDS_PER_SECOND;

@@ -1,6 +1,6 @@
 //! What all CPUs together draw from memory beside one.
 
-use kelvin_catalogue::mem::{BANDWIDTH_READ, BYTES, MemoryCpus};
+use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, MemoryCpus};
 
 use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

@@ -1,7 +1,7 @@
 //! What TCP streams carry between two CPUs beside on one each.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAMS};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, MESSAGE, STREAMS};
 
 use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

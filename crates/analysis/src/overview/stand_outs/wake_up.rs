@@ -1,6 +1,6 @@
 //! What waking an idle CPU costs beside a switch on one.
 
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
 
 use super::{Consequence, MetricSelector, StandOutAnswer, StandOutContext, StandOutFacts};
 

@@ -1,9 +1,9 @@
 //! Which figure of the screen is furthest beyond its prediction.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
-use kelvin_catalogue::os::{IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, TokenChannel};
-use kelvin_model::{Metric, OverviewFigure, PredictedRange, PredictionVerdict, Unit};
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::net::{RTT_TCP, RTT_UDP, RTT_UNIX};
+use kelvin_core::catalogue::os::{IPC_PIPE_LATENCY, SWITCH_CROSS_CPU, TokenChannel};
+use kelvin_core::{Metric, OverviewFigure, PredictedRange, PredictionVerdict, Unit};
 
 use super::{
     Consequence, MeasuredAmount, MetricSelector, SlownessReason, StandOutAnswer, StandOutContext, StandOutFacts,

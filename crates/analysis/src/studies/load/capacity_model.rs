@@ -1,7 +1,7 @@
 //! What the capacities alone say of each number of users, made before any was visited: bounds and mean value analysis.
 
-use kelvin_catalogue::load::{RESPONSE, THROUGHPUT, USERS};
-use kelvin_model::Metric;
+use kelvin_core::Metric;
+use kelvin_core::catalogue::load::{RESPONSE, THROUGHPUT, USERS};
 use kelvin_stats::{ClosedNetwork, DevicePart, MvaResult, whole_servers};
 
 use super::saturated_sweep;

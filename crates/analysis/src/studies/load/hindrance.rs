@@ -1,11 +1,11 @@
 //! What hindered requests at saturation without being a resource that is full: the signs of it, and which of them cast doubt on a
 //! verdict.
 
-use kelvin_catalogue::load::hosts::{
+use kelvin_core::catalogue::load::hosts::{
     CPU_STEAL, CPU_THROTTLED, LISTEN_OVERFLOWS, LoadHost, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{Resource, ResourceGroup, STALLED};
-use kelvin_model::{
+use kelvin_core::catalogue::load::{Resource, ResourceGroup, STALLED};
+use kelvin_core::{
     Conclusion, Estimate, Hindrance, HindranceClaim, LoadClaim, LoadDoubt, LoadVerdict, Name, TestEvidence,
 };
 

@@ -1,6 +1,6 @@
 //! Saturation throughput and knee of a sweep, with intervals.
 
-use kelvin_model::{Estimate, Knee};
+use kelvin_core::{Estimate, Knee};
 use kelvin_stats::{Random, mean, variance};
 
 use super::sweep::Sweep;

@@ -1,9 +1,9 @@
 //! Laws that tie what was measured, each checked on the data, and the growth of memory.
 
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::{
     CLIENT_IN_FLIGHT, IN_FLIGHT, RATE, RESPONSE, Resource, ResourceGroup, SENT_BYTE_RATE, SERVICE,
 };
-use kelvin_model::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
+use kelvin_core::{Case, Estimate, LoadLaw, LoadLawCheck, Metric};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, bonferroni_level, mean};
 
 use super::saturated_sweep::{SaturatedSweep, interval_estimate, mean_estimate};

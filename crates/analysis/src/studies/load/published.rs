@@ -1,7 +1,7 @@
 //! The published study of a file server, judged from its capacities alone, beside what was seen.
 
-use kelvin_catalogue::load::{RequestPattern, Resource, THINK_TIME};
-use kelvin_model::{
+use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
+use kelvin_core::{
     Case, Claim, Conclusion, Estimate, LimitProjection, LoadClaim, Name, NextLimitClaim, PublishedLoadCase,
     TestEvidence,
 };

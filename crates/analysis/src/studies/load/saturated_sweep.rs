@@ -1,10 +1,10 @@
 //! How full each resource is at saturation, and whether what is full explains the throughput.
 
-use kelvin_catalogue::load::hosts::{
+use kelvin_core::Estimate;
+use kelvin_core::catalogue::load::hosts::{
     CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, LoadHost, THREADS_WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{IN_FLIGHT, NetworkSetup, RESPONSE, Resource, ResourceGroup};
-use kelvin_model::Estimate;
+use kelvin_core::catalogue::load::{IN_FLIGHT, NetworkSetup, RESPONSE, Resource, ResourceGroup};
 use kelvin_stats::{CONFIDENCE_LEVEL, ClosedNetwork, Station, UncertainValue, VarianceEstimate, mean, whole_servers};
 
 use super::knee::Saturation;

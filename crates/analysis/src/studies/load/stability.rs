@@ -1,7 +1,7 @@
 //! A sweep over time: whether the server is at its end what it was at its start.
 
-use kelvin_catalogue::load::THROUGHPUT;
-use kelvin_model::{Conclusion, Estimate, LoadClaim, TestEvidence};
+use kelvin_core::catalogue::load::THROUGHPUT;
+use kelvin_core::{Conclusion, Estimate, LoadClaim, TestEvidence};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
 
 use super::laws::common_slope;

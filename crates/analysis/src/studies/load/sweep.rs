@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_catalogue::load::hosts::LoadHost;
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::hosts::LoadHost;
+use kelvin_core::catalogue::load::{
     BUSY_TIME, CAPACITY, CAPACITY_BYTES, FILE_BYTES, MORE_WORKERS, Resource, SERVERS, THINK_TIME, THROUGHPUT, USERS,
     UTILISATION,
 };
-use kelvin_model::{Axis, Case, Measurement, Metric, Name, Readings, Run};
+use kelvin_core::{Axis, Case, Measurement, Metric, Name, Readings, Run};
 use kelvin_stats::{mean, median};
 
 use crate::studies::crossing::without_axes;

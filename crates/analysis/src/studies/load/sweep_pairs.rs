@@ -1,8 +1,8 @@
 //! What changes from one sweep of a run to another that differs in one property: the pattern, the cache, the think time.
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{DISK_BYTE_RATE, RATE, RequestPattern, THINK_TIME};
-use kelvin_model::{Case, Conclusion, Estimate, LoadClaim, LoadComparison, LoadFigure, Name, TestEvidence};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{DISK_BYTE_RATE, RATE, RequestPattern, THINK_TIME};
+use kelvin_core::{Case, Conclusion, Estimate, LoadClaim, LoadComparison, LoadFigure, Name, TestEvidence};
 
 use super::saturated_sweep::{SaturatedSweep, clamp_to_zero, mean_estimate};
 use super::sweep::Sweep;

@@ -1,11 +1,11 @@
 //! The tables of a sweep: every number of users, and what each resource alone would allow.
 
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::{
     BLOCKED, BUSY_TIME, CLIENT_IN_FLIGHT, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, RATE,
     RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, Resource, SENT_BYTE_RATE, SERVICE, STALLED, STALLS, THROUGHPUT,
     UTILISATION, WRITTEN_BYTE_RATE,
 };
-use kelvin_model::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
+use kelvin_core::{Estimate, Interval, IntervalKind, Metric, Name, Unit};
 use kelvin_stats::{CONFIDENCE_LEVEL, mean};
 
 use super::capacity_model::closed_network;

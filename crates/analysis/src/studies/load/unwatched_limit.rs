@@ -1,13 +1,13 @@
 //! What limits where nothing that was watched is full: how it does, by throughput and response times, and where requests are meanwhile.
 
-use kelvin_catalogue::load::hosts::{
+use kelvin_core::catalogue::load::hosts::{
     CPU_STEAL, DISK_WRITES, LoadHost, PRESSURE_IO, RETRANSMITTED_SEGMENTS, THREADS_WITHOUT_CPU,
 };
-use kelvin_catalogue::load::{
+use kelvin_core::catalogue::load::{
     BLOCKED, DISK_BYTE_RATE, ERRORS, IN_FLIGHT, NETWORK_IN_FLIGHT, RATE, RESPONSE, RESPONSE_P50, Resource,
     ResourceGroup, SERVICE, STALLED, STALLS, WRITTEN_BYTE_RATE,
 };
-use kelvin_model::{Hindrance, LoadVerdict, RequestLocation, UnwatchedLimit};
+use kelvin_core::{Hindrance, LoadVerdict, RequestLocation, UnwatchedLimit};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, mean};
 
 use super::hindrance::STALLING;

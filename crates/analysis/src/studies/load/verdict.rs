@@ -1,7 +1,7 @@
 //! What limits a server: the rules by which it is decided, in their order.
 
-use kelvin_catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, ResourceGroup};
-use kelvin_model::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnwatchedLimit};
+use kelvin_core::catalogue::load::{ERRORS, LATENESS, RESPONSE_P99, Resource, ResourceGroup};
+use kelvin_core::{LoadDoubt, LoadLaw, LoadVerdict, Name, UnknownLimit, UnwatchedLimit};
 use kelvin_stats::mean;
 
 use super::hindrance::ObservedHindrance;

@@ -1,7 +1,7 @@
 //! Whether the number of workers can be what limits: a worker that has a connection and waits is no full resource.
 
-use kelvin_catalogue::load::{Resource, ResourceGroup};
-use kelvin_model::{Conclusion, Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
+use kelvin_core::catalogue::load::{Resource, ResourceGroup};
+use kelvin_core::{Conclusion, Estimate, LoadClaim, MoreWorkersClaim, TestEvidence};
 use kelvin_stats::{CONFIDENCE_LEVEL, UncertainValue, VarianceEstimate, mean};
 
 use super::knee::KNEE_SHARE;

@@ -1,12 +1,12 @@
 //! The tables of the study of transfers: every cell by set of files, those of files that are not in memory, and what a file and a
 //! byte cost by pair of methods.
 
-use kelvin_catalogue::transfer::{
+use kelvin_core::catalogue::transfer::{
     self, COLD_DEVICE, COLD_TIME, ConnectionPolicy, RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_DEVICE,
     RECEIVER_FAULTS, RECEIVER_SWITCHES, ReplyPolicy, SENDER_CALLS, SENDER_CPU, SENDER_DEVICE, SENDER_FAULTS,
     SENDER_SWITCHES, TIME, TransferFiles, WaitMode,
 };
-use kelvin_model::{Case, Metric, Name, Unit};
+use kelvin_core::{Case, Metric, Name, Unit};
 use kelvin_stats::{WorkSample, fit_fixed_plus_linear};
 
 use super::{published_machine, published_value, without_axes};

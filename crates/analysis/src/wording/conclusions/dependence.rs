@@ -1,10 +1,10 @@
 //! How a time depends on a quantity, in words.
 
-use kelvin_catalogue::cpu::CallKind;
-use kelvin_catalogue::file::ByteCall;
-use kelvin_catalogue::mem::PageSize;
-use kelvin_model::units::{bytes, decimal_bytes, value_text};
-use kelvin_model::{Case, DependenceClaim, DependenceLaw, DependenceQuestion, Estimate, Unit};
+use kelvin_core::catalogue::cpu::CallKind;
+use kelvin_core::catalogue::file::ByteCall;
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::units::{bytes, decimal_bytes, value_text};
+use kelvin_core::{Case, DependenceClaim, DependenceLaw, DependenceQuestion, Estimate, Unit};
 
 use super::{interval_label, ratio_text};
 

@@ -1,8 +1,8 @@
 //! Comparisons of reads in words: by their order, their threads, the page cache and their blocks.
 
-use kelvin_catalogue::file::{BLOCK, BYTES, FileSharing, THREAD_COUNT};
-use kelvin_model::units::{bytes, number, percent, value_text};
-use kelvin_model::{Case, RatioQuestion};
+use kelvin_core::catalogue::file::{BLOCK, BYTES, FileSharing, THREAD_COUNT};
+use kelvin_core::units::{bytes, number, percent, value_text};
+use kelvin_core::{Case, RatioQuestion};
 
 use super::{ComparedText, amount_text, curve_point, ratio_text, share_text, state_and_file};
 

@@ -1,9 +1,9 @@
 //! Comparisons of calls, tasks and switches in words.
 
-use kelvin_catalogue::mem::PageSize;
-use kelvin_catalogue::os::{RESIDENT, WokenTask};
-use kelvin_model::units::bytes;
-use kelvin_model::{Case, Name, RatioQuestion};
+use kelvin_core::catalogue::mem::PageSize;
+use kelvin_core::catalogue::os::{RESIDENT, WokenTask};
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Name, RatioQuestion};
 
 use super::{ComparedText, placement_text, ratio_text};
 

@@ -1,9 +1,9 @@
 //! The answer of a study of a server under load: for each of its sweeps a few lines, drawn from its conclusions.
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{RequestPattern, Resource, THINK_TIME};
-use kelvin_model::units::{number, percent, value_text};
-use kelvin_model::{
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{RequestPattern, Resource, THINK_TIME};
+use kelvin_core::units::{number, percent, value_text};
+use kelvin_core::{
     Axis, Case, Claim, Conclusion, Estimate, Knee, LoadClaim, LoadComparison, LoadDoubt, LoadFigure, LoadLaw,
     LoadLawCheck, LoadLimit, LoadVerdict, MoreWorkersClaim, Name, NextLimitClaim, ResourceUse, Unit, UnknownLimit,
     UnwatchedLimit,

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kelvin_core::FactDifference;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_harness::Setup;
 use kelvin_machine::tune::SettingSwitch;
-use kelvin_model::FactDifference;
 
 use crate::cli::{Setting, SettingKind};
 use crate::cli_error::CliError;

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use kelvin_analysis::{InterleavedCase, InterleavedSettings, compare_interleaved};
-use kelvin_model::units::seconds;
-use kelvin_model::{Case, Comparison, FactDifference, Measurement, Metric, Name, PlannedMeasurement, Round};
+use kelvin_core::units::seconds;
+use kelvin_core::{Case, Comparison, FactDifference, Measurement, Metric, Name, PlannedMeasurement, Round};
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random};
 
 use crate::cli_error::CliError;
@@ -285,8 +285,8 @@ fn are_ratios_within(comparison: &Comparison, share: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::command::TIME;
-    use kelvin_model::{ChangeVerdict, MetricReadings, OverheadReading, Readings, RoundOutcome};
+    use kelvin_core::catalogue::command::TIME;
+    use kelvin_core::{ChangeVerdict, MetricReadings, OverheadReading, Readings, RoundOutcome};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use kelvin_core::units::seconds;
+use kelvin_core::{FactDifference, Machine as Facts, Name};
 use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
-use kelvin_model::units::seconds;
-use kelvin_model::{FactDifference, Machine as Facts, Name};
 
 use super::arm::{Arm, SystemSettings};
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, MeasureOutcome, SubjectSpec, interleave};

@@ -5,10 +5,8 @@ use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use kelvin_catalogue::command::{ALL, CONTEXT_SWITCHES, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_MEMORY, TIME};
-use kelvin_model::{
-    Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome,
-};
+use kelvin_core::catalogue::command::{ALL, CONTEXT_SWITCHES, CPU_SYSTEM, CPU_USER, MINOR_FAULTS, PEAK_MEMORY, TIME};
+use kelvin_core::{Case, FactDifference, Metric, MetricReadings, Name, OverheadReading, Readings, Round, RoundOutcome};
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::process_error;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::temporary_files::ScratchDirectory;
+use kelvin_http::serve::ServerModel;
+use kelvin_http::serve::send_strategy::SendStrategy;
+use kelvin_http::sweep::{DiskRate, FileList, HostedServer, HostedServerOptions};
 use kelvin_machine::memory::{MEMINFO, kibibytes};
-use kelvin_serve::ServerModel;
-use kelvin_serve::send_strategy::SendStrategy;
-use kelvin_sweep::{DiskRate, FileList, HostedServer, HostedServerOptions};
-use kelvin_wire::file_server::{
+use kelvin_transfer::wire::file_server::{
     self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES, RequestRate,
 };
 
@@ -102,7 +102,7 @@ impl file_server::FileHost for RunningServer {
         let DiskRate { bytes_per_second, read_per_second, requests } =
             self.0.disk_rate().map_err(|error| error.to_string())?;
         let requests =
-            requests.map(|kelvin_sweep::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
+            requests.map(|kelvin_http::sweep::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
         Ok(DiskRateReport { bytes_per_second, read_per_second, requests })
     }
 

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kelvin_wire::limits_serde::truncate;
+use kelvin_transfer::wire::limits_serde::truncate;
 
 use crate::output::ERASE_LINE;
 use kelvin_sys::thread_spawn::ThreadBuilder;

@@ -262,7 +262,7 @@ fn verbose_line(file: &Path, found: &DigestResult) -> String {
         file.display(),
         units::bytes(found.bytes),
         units::seconds(found.nanoseconds as f64 / 1e9),
-        units::value_text(found.rate(), kelvin_model::Unit::BytesPerSecond),
+        units::value_text(found.rate(), kelvin_core::Unit::BytesPerSecond),
         way.engine,
         units::bytes(way.block as u64),
         if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") },

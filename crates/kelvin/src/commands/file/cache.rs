@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kelvin_core::Unit;
 use kelvin_file::cgroup::{self, Cgroup};
 use kelvin_file::page_cache_size::{self, PageCacheSize, PageCacheSizeError, SizeSample};
 use kelvin_file::{Target, random_data};
 use kelvin_machine::{FileCache, FileCacheBound};
-use kelvin_model::Unit;
 use kelvin_report::units;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};

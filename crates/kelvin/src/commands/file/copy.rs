@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use kelvin_core::Unit;
 use kelvin_file::Target;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::copy::{
@@ -10,7 +11,6 @@ use kelvin_file::copy::{
     TimeBreakdown, VerifiedFrom,
 };
 use kelvin_file::write_job::SyncMode;
-use kelvin_model::Unit;
 use kelvin_report::{text, units};
 use serde::Serialize;
 

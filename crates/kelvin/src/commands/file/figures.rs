@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
+use kelvin_core::Unit;
 use kelvin_file::read_job::IoResult as Moved;
-use kelvin_model::Unit;
 use kelvin_report::{text, units};
 use serde::Serialize;
 

@@ -102,7 +102,7 @@ impl PatternReport {
         match (self.seed, self.pattern_cost) {
             (Some(seed), Some(cost)) => format!(
                 "noise of seed {seed}; generating a block takes {}, included in the time but in no latency",
-                units::value_text(cost, kelvin_model::Unit::Nanoseconds)
+                units::value_text(cost, kelvin_core::Unit::Nanoseconds)
             ),
             _ => format!("byte {}, which compresses to almost nothing", self.pattern),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use kelvin_load::ServerEndpoint;
+use kelvin_http::load::ServerEndpoint;
 use kelvin_sys::cpu::{allowed, pin};
 
 use crate::cli::LoadArgs;

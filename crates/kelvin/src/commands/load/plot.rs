@@ -1,6 +1,6 @@
 //! Several loads on one server as one figure: throughput against response time, users and rates as lines of their own.
 
-use kelvin_model::load::{LatencySummary, LoadResult, OfferedLoad};
+use kelvin_core::load::{LatencySummary, LoadResult, OfferedLoad};
 use kelvin_report::figures::{AxisKind, Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole};
 
 use super::text;

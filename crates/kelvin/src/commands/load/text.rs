@@ -4,11 +4,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use kelvin_model::Unit;
-use kelvin_model::load::{
+use kelvin_core::Unit;
+use kelvin_core::load::{
     GeneratorLimit, GeneratorStats, LatencySummary, LoadResult, OfferedLoad, RateSearch, RequestErrors, SecondResult,
 };
-use kelvin_model::units::{self, plural};
+use kelvin_core::units::{self, plural};
 use kelvin_report::text::{pad_left, pad_right};
 
 use super::placement::GeneratorPlacement;

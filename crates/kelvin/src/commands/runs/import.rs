@@ -4,9 +4,9 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
-use kelvin_foreign::{ImportInfo, MAX_FILE_BYTES, MetricMapping, Tool};
-use kelvin_model::{Foreign, Run};
+use kelvin_core::{Foreign, Run};
 use kelvin_report::text::wrap;
+use kelvin_store::foreign::{ImportInfo, MAX_FILE_BYTES, MetricMapping, Tool};
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::ImportSource;
@@ -48,7 +48,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
                 CliError::new(&name, format_args!("{error}; if one of {tools} wrote it, name that with --from"))
             }
             None => CliError::new(&name, error),
-            Some((_, Err(problem @ kelvin_foreign::Error::NotOf { .. }))) => CliError::new(&name, problem),
+            Some((_, Err(problem @ kelvin_store::foreign::Error::NotOf { .. }))) => CliError::new(&name, problem),
             Some((tool, _)) => {
                 CliError::new(&name, format_args!("{tool} wrote a part of it, which --from {tool} reads"))
             }

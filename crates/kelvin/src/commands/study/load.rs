@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_core::units::{bytes, decimal_bytes, seconds};
 use kelvin_harness::{Plan, PlanUnit};
-use kelvin_model::units::{bytes, decimal_bytes, seconds};
-use kelvin_sweep::{
+use kelvin_http::sweep::{
     Error, ExistingServer, FileSetSpec, LoadStudy, OwnServer, StudySetup, StudyTarget, SweepLoad, disk_rate as rate_of,
 };
 
@@ -107,7 +107,7 @@ fn to_cli_error(error: Error) -> CliError {
 /// Every case with the probe that documents it.
 fn plan_of_study(study: &LoadStudy) -> Result<Plan, CliError> {
     let probes = kelvin_probes::all();
-    let unit = |planned: kelvin_sweep::PlannedCase| {
+    let unit = |planned: kelvin_http::sweep::PlannedCase| {
         let probe = probes.iter().copied().find(|probe| *planned.probe == *probe.id);
         let probe = probe.ok_or_else(|| CliError::msg(format!("there is no probe {}", planned.probe)))?;
         Ok(PlanUnit::new(probe, planned.case))
@@ -278,7 +278,8 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     };
     let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--url-list {}", list.display()), why);
     let text = read_named_text(list).map_err(|error| wrong(&error))?;
-    let (_, paths) = kelvin_load::url_list::parse_url_list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
+    let (_, paths) =
+        kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
     let resources = match args.resources {
         Some(address) => address,
         None => *url

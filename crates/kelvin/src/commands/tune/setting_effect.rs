@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use kelvin_analysis::wording::compare::verdict_counts;
+use kelvin_core::Comparison;
 use kelvin_harness::{Effort, ProbeKind};
 use kelvin_machine::tune::{SettingChange, SettingChanges, VisibleIn};
-use kelvin_model::Comparison;
 use kelvin_report::compare::CompareTerminal;
 use kelvin_sys::stop_signals;
 use serde::Serialize;

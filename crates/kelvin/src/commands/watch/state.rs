@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_analysis::alarming_changes;
-use kelvin_model::{Case, History, HistoryChange, Name, SeriesHistory};
+use kelvin_core::{Case, History, HistoryChange, Name, SeriesHistory};
 use serde::{Deserialize, Serialize};
 
 /// Version of this format.
@@ -175,9 +175,9 @@ mod tests {
     use std::fs;
 
     use kelvin_analysis::{HistoryInput, HistoryInputRun, HistoryInputSeries};
-    use kelvin_catalogue::cpu::LOOP;
-    use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::HistoryPoint;
+    use kelvin_core::HistoryPoint;
+    use kelvin_core::catalogue::cpu::LOOP;
+    use kelvin_core::catalogue::mem::BYTES;
     use kelvin_stats::Random;
 
     use super::*;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use kelvin_analysis::wording::explanation::explanations_summary;
-use kelvin_model::{Explanation, Run, json, units};
+use kelvin_core::{Explanation, Run, json, units};
 use kelvin_report::why::WhyTerminal;
 
 use super::explain_figure;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use kelvin_core::units::bytes as in_words;
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target, random_data};
 use kelvin_harness::{Bench, ProbeError, Setup};
-use kelvin_model::units::bytes as in_words;
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::fs::{kind, space};
 

@@ -10,12 +10,12 @@ mod server;
 
 use std::path::Path;
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
     REMOTE_ROUND_TRIP, REMOTE_SHARE,
 };
+use kelvin_core::{Case, Machine};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind, Setup};
-use kelvin_model::{Case, Machine};
 use kelvin_sys::fs::kind;
 
 use self::directory_reader::{BLOCK, DirectoryReader, ReadSpec};

@@ -1,12 +1,12 @@
 //! What a block of a remote directory should take: what a local one takes, and the network's part.
 
-use kelvin_catalogue::file::{
+use kelvin_core::catalogue::file::{
     BYTES, CacheState, LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD,
     REMOTE_ROUND_TRIP,
 };
+use kelvin_core::units::bytes;
+use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::units::bytes;
-use kelvin_model::{Case, Input, Metric, NoPrediction, Prediction};
 
 use super::super::cases::required_for_prediction;
 use super::super::derived_time::{DerivedTime, format_rate, format_time, nanoseconds_of, sum_of};
@@ -124,10 +124,10 @@ mod tests {
     use super::CacheState::{Cached, Direct, Uncached};
     use super::*;
     use crate::testing::{machine, nic};
-    use kelvin_catalogue::file::AccessOrder::{self, Random, Sequential};
-    use kelvin_catalogue::file::REMOTE_SHARE;
+    use kelvin_core::Fact;
+    use kelvin_core::catalogue::file::AccessOrder::{self, Random, Sequential};
+    use kelvin_core::catalogue::file::REMOTE_SHARE;
     use kelvin_harness::MeasuredValue;
-    use kelvin_model::Fact;
 
     const KIB: u64 = 1 << 10;
 

@@ -7,11 +7,13 @@
 use std::fs::File;
 use std::path::Path;
 
-use kelvin_catalogue::file::{LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP};
+use kelvin_core::catalogue::file::{
+    LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_ROUND_TRIP,
+};
+use kelvin_core::{Case, NoPrediction};
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::{BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Reader, Target};
 use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
@@ -20,7 +22,7 @@ use super::super::read_ahead;
 use super::super::test_files::{self, MIB};
 use super::directory_reader::{self, BLOCK};
 use super::nfs_requests::NfsMount;
-use kelvin_model::units::bytes;
+use kelvin_core::units::bytes;
 
 pub(crate) static ROUND_TRIP_PROBE: Probe = Probe {
     id: REMOTE_ROUND_TRIP.id.as_str(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use kelvin_catalogue::Rival;
+use kelvin_core::catalogue::Rival;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::{BlockOrder, Target};
 use kelvin_harness::ProbeError;

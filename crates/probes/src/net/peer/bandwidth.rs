@@ -2,13 +2,13 @@
 //!
 //! It must not be taken for the speed of the link alone: either host can be the limit.
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     PEER_BANDWIDTH, PEER_BANDWIDTH_BURST, PEER_BANDWIDTH_BUSY_HERE, PEER_BANDWIDTH_BUSY_THERE, STREAMS, SendMethod,
     StreamDirection,
 };
+use kelvin_core::{Case, NoPrediction};
 use kelvin_harness::{Bench, BoundedMetric, Effort, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction};
-use kelvin_wire::message::TestDirection;
+use kelvin_transfer::wire::message::TestDirection;
 
 use super::streams::{MESSAGE_BYTES, StreamSpec, run_streams};
 use super::{AGENT_PITFALL, link_rate};

@@ -5,13 +5,13 @@
 
 use std::net::{SocketAddr, TcpStream};
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     CLOSE, CONNECT, MESSAGE, PEER_CLOSE, PEER_CONNECT, PEER_CRR, PEER_PING, PEER_RTT, RTT_ICMP,
 };
+use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
-use kelvin_wire::client;
-use kelvin_wire::message::TestReport;
+use kelvin_transfer::wire::client;
+use kelvin_transfer::wire::message::TestReport;
 
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
 use crate::net::accept_server::AcceptServer;

@@ -8,18 +8,18 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_catalogue::net::{
+use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT, STREAM_UDP,
 };
+use kelvin_core::{Bound, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{
     Bench, BoundedMetric, Effort, HardwareFacts, Method, PredictionInputs, Probe, ProbeError, ProbeKind,
 };
-use kelvin_model::{Bound, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_wire::message::TestDirection;
-use kelvin_wire::sequence::NUMBER_BYTES;
+use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
 use super::bandwidth::streams_to_agent;
 use super::link_rate::{self, PacketLayout, Payload, PayloadRate, STREAM_PAYLOAD};
@@ -304,8 +304,8 @@ fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Input, bytes: u64) -> Da
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::net::STREAM_UDP_RECEIVE;
-    use kelvin_model::{Fact, NetworkPath};
+    use kelvin_core::catalogue::net::STREAM_UDP_RECEIVE;
+    use kelvin_core::{Fact, NetworkPath};
 
     use super::*;
     use crate::testing::with_facts;

@@ -3,8 +3,8 @@
 //!
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
+use kelvin_core::{Bound, Fact, Input, NetworkPath, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{HardwareFacts, PredictionInputs};
-use kelvin_model::{Bound, Fact, Input, NetworkPath, NoPrediction, Prediction, PredictionBasis, Unit};
 
 use crate::prediction_builder::PredictionBuilder;
 
@@ -238,7 +238,7 @@ fn mtu_as_input(mtu: u32, source: &str) -> Input {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_model::{Case, Machine};
+    use kelvin_core::{Case, Machine};
 
     use super::*;
     use crate::testing::{machine, nic};

@@ -1,10 +1,10 @@
 //! Round trip of a small message to another host beside a saturating stream: the cost of the buffers between them.
 
-use kelvin_catalogue::net::{PEER_LOADED, SendMethod};
+use kelvin_core::catalogue::net::{PEER_LOADED, SendMethod};
+use kelvin_core::{Case, NoPrediction};
 use kelvin_harness::{Bench, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction};
-use kelvin_wire::message::TestDirection;
-use kelvin_wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
 use super::rate_windows::{RateWatch, TransferState, describe_busy, host_busy_shares};
 use super::streams::{MESSAGE_BYTES, StreamSpec, duplicate_links, run_stream, stop_streams};

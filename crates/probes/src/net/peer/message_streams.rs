@@ -2,10 +2,10 @@
 //!
 //! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
-use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
+use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
+use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, BoundedMetric, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
-use kelvin_wire::message::TestDirection;
+use kelvin_transfer::wire::message::TestDirection;
 
 use super::streams::{StreamSpec, run_streams};
 use super::{AGENT_PITFALL, bandwidth, link_rate};
@@ -108,7 +108,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::net::STREAM_TCP_RECEIVE;
+    use kelvin_core::catalogue::net::STREAM_TCP_RECEIVE;
 
     use super::*;
     use crate::testing::with_facts;

@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_wire::client::AgentClient;
-use kelvin_wire::interface::Interface;
-use kelvin_wire::message::TestReport;
-use kelvin_wire::secret::Secret;
+use kelvin_transfer::wire::client::AgentClient;
+use kelvin_transfer::wire::interface::Interface;
+use kelvin_transfer::wire::message::TestReport;
+use kelvin_transfer::wire::secret::Secret;
 
 /// What all of them say of the agent.
 const AGENT_PITFALL: &str = "An agent that refuses, or a lost connection: the round fails with the reason.";
@@ -34,7 +34,7 @@ fn connect_agent(bench: &Bench<'_>) -> Result<AgentClient, ProbeError> {
     AgentClient::connect(&[agent.address], &secret).map_err(probe_error)
 }
 
-fn probe_error(error: kelvin_wire::Error) -> ProbeError {
+fn probe_error(error: kelvin_transfer::wire::Error) -> ProbeError {
     ProbeError::fail(error.to_string())
 }
 

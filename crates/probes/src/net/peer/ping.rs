@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use kelvin_catalogue::net::{MESSAGE, PEER_PING};
+use kelvin_core::catalogue::net::{MESSAGE, PEER_PING};
+use kelvin_core::{Case, Machine, NoPrediction};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, NoPrediction};
 
 use crate::net::icmp::Ping;
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};

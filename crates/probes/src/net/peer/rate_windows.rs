@@ -7,9 +7,9 @@ use kelvin_harness::ProbeError;
 use kelvin_stats::{Burst, burst, sustained_start};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::socket_queues;
-use kelvin_wire::client::{CountedSocket, RunningTest};
-use kelvin_wire::cpu_usage::{CpuUsage, CpuUsageMeter, ThreadClocks};
-use kelvin_wire::message::{TestCounts, TestDirection};
+use kelvin_transfer::wire::client::{CountedSocket, RunningTest};
+use kelvin_transfer::wire::cpu_usage::{CpuUsage, CpuUsageMeter, ThreadClocks};
+use kelvin_transfer::wire::message::{TestCounts, TestDirection};
 
 use super::probe_error;
 use crate::net::link::Link;
@@ -224,7 +224,7 @@ pub(super) fn describe_busy([here, there]: &[CpuUsage; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kelvin_wire::cpu_usage::BusiestCpu;
+    use kelvin_transfer::wire::cpu_usage::BusiestCpu;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 //!
 //! Half of it must not be called the one-way latency, which may differ by direction.
 
-use kelvin_catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
+use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
+use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};

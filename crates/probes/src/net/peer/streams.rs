@@ -5,16 +5,16 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use kelvin_catalogue::net::SendMethod;
+use kelvin_core::catalogue::net::SendMethod;
 use kelvin_harness::{Bench, ProbeError};
 use kelvin_stats::Burst;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, net};
-use kelvin_wire::address::DisplayAddr;
-use kelvin_wire::client::{AgentClient, RunningTest};
-use kelvin_wire::cpu_usage::CpuUsage;
-use kelvin_wire::message::TestDirection;
-use kelvin_wire::socket_options::TestSocketOptions;
+use kelvin_transfer::wire::address::DisplayAddr;
+use kelvin_transfer::wire::client::{AgentClient, RunningTest};
+use kelvin_transfer::wire::cpu_usage::CpuUsage;
+use kelvin_transfer::wire::message::TestDirection;
+use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
 use super::rate_windows::{
     RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy, host_busy_shares, rates,

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, CORE_TO_CORE};
-use kelvin_catalogue::net::BANDWIDTH_UNIX;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, CORE_TO_CORE};
+use kelvin_core::catalogue::net::BANDWIDTH_UNIX;
+use kelvin_core::catalogue::os::{
     IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX,
     SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_PIPE, TokenChannel,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod, HandoffSide};
 use kelvin_sys::message_stream::{self, MessageStream};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
@@ -296,7 +296,7 @@ mod tests {
                 id if id == CORE_TO_CORE.id.as_str() => 50.0,
                 _ => return None,
             };
-            Some(kelvin_model::MeasuredValue { value, half_width: 0.0 })
+            Some(kelvin_core::MeasuredValue { value, half_width: 0.0 })
         };
         let facts = PredictionInputs::new(&machine, &measured);
         let takes = |probe: &Probe, placement, message: u64| {

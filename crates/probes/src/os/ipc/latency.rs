@@ -3,13 +3,13 @@
 //! The whole round trip: calls, sleeping, waking, switching. Half of it must not be used as one-way latency, as the
 //! directions may differ, nor as the cost of a switch.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::os::{
     IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE,
     SWITCH_PROCESS_PIPE_CALLS, TokenChannel,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::handoff::HandoffMethod;
 use kelvin_sys::partner::PartnerKind;
 

@@ -3,9 +3,9 @@
 pub(super) mod bandwidth;
 pub(super) mod latency;
 
-use kelvin_catalogue::PairPlacement;
+use kelvin_core::Case;
+use kelvin_core::catalogue::PairPlacement;
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::Case;
 
 /// The CPU of the partner.
 pub(crate) fn partner_cpu(bench: &Bench<'_>, case: &Case) -> Result<u32, ProbeError> {

@@ -2,8 +2,8 @@
 //!
 //! It is the portable way to wake another thread. It must not be used as the cost of a mutex.
 
-use kelvin_catalogue::mem::FALSE_SHARING;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::mem::FALSE_SHARING;
+use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_CALLS, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
     SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_PIPE, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_CALLS,
     SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_PIPE,

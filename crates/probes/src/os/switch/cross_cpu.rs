@@ -3,10 +3,10 @@
 //! The time from passing the token until the other CPU has it, including its idle-state exit. It must not be used as
 //! the cost of a switch, nor reduced to one figure: it is multimodal.
 
-pub(crate) use kelvin_catalogue::os::SWITCH_CROSS_CPU as METRIC;
-use kelvin_catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+pub(crate) use kelvin_core::catalogue::os::SWITCH_CROSS_CPU as METRIC;
+use kelvin_core::catalogue::os::{SWITCH_CROSS_CPU, SWITCH_PROCESS_PIPE, TokenChannel};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::handoff::HandoffMethod;
 use kelvin_sys::partner::PartnerKind;
 

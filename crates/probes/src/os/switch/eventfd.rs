@@ -2,7 +2,7 @@
 //!
 //! Event loops use it to wake each other. It must not be used as the latency of an event loop, which also polls.
 
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_CALLS, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
     SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_CALLS, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
     SYSCALL_READ, SYSCALL_WRITE,

@@ -4,7 +4,7 @@
 //! It is the cheapest sleep and wake-up in Linux, and the basis of mutexes and condition variables. It must not be used
 //! as the cost of an uncontended lock, which never enters the kernel.
 
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
     SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE, SYSCALL_READ,
     SYSCALL_WRITE,

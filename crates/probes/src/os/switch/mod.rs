@@ -12,8 +12,8 @@ mod prediction;
 pub(super) mod ring;
 pub(super) mod sched_yield;
 
+use kelvin_core::Metric;
 use kelvin_harness::{Bench, ProbeError};
-use kelvin_model::Metric;
 use kelvin_sys::handoff::{HandoffChannel, HandoffMethod};
 use kelvin_sys::partner::PartnerKind;
 
@@ -48,7 +48,7 @@ macro_rules! probe {
             method: $method,
             metrics: $metrics,
             inputs: $inputs,
-            cases: |_, _| vec![kelvin_model::Case::new()],
+            cases: |_, _| vec![kelvin_core::Case::new()],
             run: |bench, _| super::run(bench, &WHAT),
             predict: |facts, metric, _| super::prediction::predict_metric(facts, metric, &WHAT),
         }

@@ -3,15 +3,15 @@
 //! It is the figure of an older study, and what a signal to another task costs before anything is done about it. It must not be
 //! used as the cost of a switch: the calls of both sides are part of it.
 
-use kelvin_catalogue::PairPlacement;
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::PairPlacement;
+use kelvin_core::catalogue::os::{
     ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_ROUND_TRIP,
     SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_ROUND_TRIP,
     SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenChannel, WokenTask,
 };
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_sys::handoff::HandoffMethod;
 use kelvin_sys::partner::PartnerKind;
 

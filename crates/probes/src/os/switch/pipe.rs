@@ -3,10 +3,10 @@
 //! The classic figure for "a context switch". It must not be used as the cost of switching with a working set, nor
 //! compared with figures that include the pipe's calls.
 
-pub(crate) use kelvin_catalogue::os::{
+pub(crate) use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_PIPE as PROCESS_SWITCH, SWITCH_PROCESS_PIPE_CALLS as PROCESS_OWN,
 };
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
     SWITCH_THREAD_PIPE_CALLS, SWITCH_THREAD_PIPE_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
 };

@@ -1,9 +1,9 @@
 //! Predictions of switches: published costs for pipes, this run's pipes for the other channels.
 
-use kelvin_catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
-use kelvin_catalogue::os::{SYSCALL_READ, SYSCALL_WRITE};
+use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_core::catalogue::os::{SYSCALL_READ, SYSCALL_WRITE};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
-use kelvin_model::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::handoff::HandoffMethod;
 use kelvin_sys::partner::PartnerKind;
 
@@ -142,7 +142,7 @@ fn uncontended_calls(facts: &PredictionInputs<'_>, means: HandoffMethod) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::os::{SWITCH_PROCESS_PIPE as PIPE, SWITCH_PROCESS_PIPE_CALLS as OWN};
+    use kelvin_core::catalogue::os::{SWITCH_PROCESS_PIPE as PIPE, SWITCH_PROCESS_PIPE_CALLS as OWN};
 
     use super::*;
     use crate::testing::with_facts;

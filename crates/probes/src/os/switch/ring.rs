@@ -6,14 +6,14 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kelvin_catalogue::cpu::FREQUENCY;
-use kelvin_catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_WRITE};
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::cpu::FREQUENCY;
+use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_WRITE};
+use kelvin_core::catalogue::os::{
     PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_RING, SWITCH_RING_CALLS, SWITCH_RING_SWITCHES,
     WORKING_SET,
 };
+use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
-use kelvin_model::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_sys::handoff::Pipe;
 use kelvin_sys::memory::{Arena, LINE_BYTES, PagePolicy};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
@@ -332,8 +332,8 @@ fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPred
 
 #[cfg(test)]
 mod tests {
-    use kelvin_catalogue::mem::BYTES;
-    use kelvin_model::MeasuredValue;
+    use kelvin_core::MeasuredValue;
+    use kelvin_core::catalogue::mem::BYTES;
 
     use super::*;
     use crate::testing::{self, with_facts};

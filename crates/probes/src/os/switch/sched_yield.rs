@@ -3,7 +3,7 @@
 //! The scheduler without sleeping and waking. It is not a way to hand the CPU to a given task: a yield need not switch,
 //! and other tasks may be chosen.
 
-use kelvin_catalogue::os::{
+use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_PIPE, SWITCH_PROCESS_YIELD, SWITCH_PROCESS_YIELD_ROUND_TRIP, SWITCH_THREAD_PIPE,
     SWITCH_THREAD_YIELD, SWITCH_THREAD_YIELD_ROUND_TRIP,
 };

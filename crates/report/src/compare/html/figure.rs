@@ -1,8 +1,8 @@
 //! A figure of both sides: a line that opens to what its ratio and its verdict rest on.
 
 use kelvin_analysis::wording::compare::{ComparisonRow, change_word, comparison_row, side_texts, verdict_grounds};
-use kelvin_model::units::case_pairs;
-use kelvin_model::{ComparedFigure, Comparison};
+use kelvin_core::units::case_pairs;
+use kelvin_core::{ComparedFigure, Comparison};
 
 use super::SIDES;
 use super::forest::Forest;

@@ -1,6 +1,6 @@
 //! The ratios of some figures on one logarithmic axis, with 1 in its middle and the band of what counts as the same.
 
-use kelvin_model::{ChangeVerdict, ComparedFigure};
+use kelvin_core::{ChangeVerdict, ComparedFigure};
 
 use crate::escape::{Markup, html};
 use crate::svg::ladder::compared::verdict_class;

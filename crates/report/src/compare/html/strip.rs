@@ -1,6 +1,6 @@
 //! The rounds of a figure on both sides on one axis: a dot for each, the figure, and its interval.
 
-use kelvin_model::{ComparedFigure, SideFigure};
+use kelvin_core::{ComparedFigure, SideFigure};
 
 use super::SIDES;
 use crate::escape::{Markup, html};

@@ -1,7 +1,7 @@
 //! The ladders of two sides on one axis: what a shift there is between the ring of the base and the dot of the other.
 
 use kelvin_analysis::wording::compare::{change_word, ratio_text};
-use kelvin_model::{ChangeVerdict, ComparedRung, Comparison};
+use kelvin_core::{ChangeVerdict, ComparedRung, Comparison};
 
 use super::super::path::{self, number};
 use super::frame::{LadderFrame, LadderLayout, LadderMark, LadderRow, NARROW_LAYOUT, WIDE_LAYOUT, circle, ring};

@@ -5,15 +5,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use kelvin_catalogue::file::CacheState;
-use kelvin_model::units::bytes;
-use kelvin_serve::decoded_path::percent_encode;
-use kelvin_sweep::{CAPACITY_ROUNDS, DiskRate, ExistingServer, KnownFiles, RequestRate};
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::units::bytes;
+use kelvin_http::serve::decoded_path::percent_encode;
+use kelvin_http::sweep::{CAPACITY_ROUNDS, DiskRate, ExistingServer, KnownFiles, RequestRate};
 use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use kelvin_wire::address::UrlAddr;
-use kelvin_wire::client::{AgentClient, RemoteFileServer};
-use kelvin_wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
+use kelvin_transfer::wire::address::UrlAddr;
+use kelvin_transfer::wire::client::{AgentClient, RemoteFileServer};
+use kelvin_transfer::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
 
 use super::MIN_CACHE_MULTIPLE;
 use crate::cli::StudyLoadArgs;
@@ -65,7 +65,7 @@ pub fn start(args: &StudyLoadArgs, prepared: &RunContext) -> Result<Option<PeerS
     Ok(Some(PeerServer { server: server_of_files, _kept: KeepAlive::start(server)? }))
 }
 
-fn peer_error(error: kelvin_wire::Error) -> CliError {
+fn peer_error(error: kelvin_transfer::wire::Error) -> CliError {
     match stop_signals::stop_signal() {
         Some(signal) => CliError::msg(format!("interrupted by {signal}")),
         None => CliError::new("--peer", error),
@@ -108,8 +108,9 @@ fn disk_rates(server: &mut RemoteFileServer, cache: CacheState) -> Result<Vec<Di
     let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
     let rate = |_| {
         let DiskRateReport { bytes_per_second, read_per_second, requests } = server.disk_rate().map_err(peer_error)?;
-        let requests = requests
-            .map(|kelvin_wire::file_server::RequestRate { per_second, bytes }| RequestRate { per_second, bytes });
+        let requests = requests.map(|kelvin_transfer::wire::file_server::RequestRate { per_second, bytes }| {
+            RequestRate { per_second, bytes }
+        });
         Ok(DiskRate { bytes_per_second, read_per_second, requests })
     };
     (0..rounds).map(rate).collect()

@@ -1,0 +1,122 @@
+//! Causes that a plain run shows by itself, because it measures the same without them too: a figure and its control, which differ in
+//! one thing.
+
+use crate::{Case, Metric, MetricCase};
+
+use crate::catalogue::PairPlacement;
+use crate::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize};
+use crate::catalogue::net::{CLOSE, CONNECT, RTT_TCP, RTT_UDP, RTT_UNIX};
+use crate::catalogue::os::{
+    IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX_ROUND_TRIP,
+    SWITCH_PROCESS_PIPE_ROUND_TRIP, TokenChannel,
+};
+
+/// A cause of figures, which are durations.
+#[derive(Debug)]
+pub struct ControlledCause {
+    /// A word for data: `translation`.
+    pub id: &'static str,
+    /// What it is, as part of a sentence: `translation of addresses`.
+    pub what: &'static str,
+    /// The same as a figure without it; none of what it does not touch.
+    pub control: fn(&MetricCase) -> Option<ControlFigure>,
+}
+
+/// A figure without a cause: so many times another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControlFigure {
+    /// That other.
+    pub at: MetricCase,
+    /// How often.
+    pub times: f64,
+}
+
+/// Translation of addresses: in huge pages the TLBs reach 512 times as far.
+pub static ADDRESS_TRANSLATION: ControlledCause = ControlledCause {
+    id: "translation",
+    what: "translation of addresses",
+    control: |figure| {
+        let is_touched = figure.metric == LATENCY.id
+            && PageSize::of(&figure.case) == Some(PageSize::Base)
+            && BYTES.number_in(&figure.case).is_some_and(|bytes| bytes >= HUGE_PAGE);
+        let case = figure.case.clone().with_word(PageSize::Huge);
+        is_touched.then_some(ControlFigure { at: MetricCase { metric: figure.metric, case }, times: 1.0 })
+    },
+};
+
+/// Waking another CPU: the interrupt to it, its exit from an idle state, and lines that go from cache to cache.
+pub static REMOTE_WAKE_UP: ControlledCause = ControlledCause {
+    id: "another_cpu",
+    what: "waking another CPU",
+    control: |figure| one_way_control(figure).or(one_cpu_control(figure)),
+};
+
+/// All of them. Of those that touch one figure the first counts.
+pub static CONTROLLED_CAUSES: [&ControlledCause; 2] = [&ADDRESS_TRANSLATION, &REMOTE_WAKE_UP];
+
+/// Metrics between two processes, one operation of which wakes the other and is answered by it.
+static TWO_PROCESS_METRICS: [&Metric; 8] =
+    [&RTT_TCP, &RTT_UDP, &RTT_UNIX, &CONNECT, &CLOSE, &IPC_PIPE_LATENCY, &IPC_UNIX_LATENCY, &IPC_FUTEX_LATENCY];
+
+/// The same with both processes on one CPU.
+fn one_cpu_control(figure: &MetricCase) -> Option<ControlFigure> {
+    let is_touched = TWO_PROCESS_METRICS.iter().any(|metric| metric.id == figure.metric)
+        && PairPlacement::of(&figure.case) == Some(PairPlacement::TwoCpus);
+    let case = figure.case.clone().with_word(PairPlacement::SameCpu);
+    is_touched.then_some(ControlFigure { at: MetricCase { metric: figure.metric, case }, times: 1.0 })
+}
+
+/// A wake-up is half a round trip; so is its control, with its calls: those of the wake-up are not subtracted either.
+fn one_way_control(figure: &MetricCase) -> Option<ControlFigure> {
+    if figure.metric != SWITCH_CROSS_CPU.id {
+        return None;
+    }
+    let there_and_back = match TokenChannel::of(&figure.case)? {
+        TokenChannel::Pipe => &SWITCH_PROCESS_PIPE_ROUND_TRIP,
+        TokenChannel::Futex => &SWITCH_PROCESS_FUTEX_ROUND_TRIP,
+    };
+    Some(ControlFigure { at: MetricCase { metric: there_and_back.id, case: Case::new() }, times: 0.5 })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Unit;
+
+    use super::*;
+    use crate::catalogue::find;
+    use crate::catalogue::net::MESSAGE;
+
+    fn control(metric: &Metric, case: Case) -> Option<(&'static str, ControlFigure)> {
+        let at = MetricCase { metric: metric.id, case };
+        CONTROLLED_CAUSES.iter().find_map(|cause| Some((cause.id, (cause.control)(&at)?)))
+    }
+
+    #[test]
+    fn control_differs_in_one_axis() {
+        let set = |pages: PageSize, bytes: u64| Case::new().with_word(pages).with_number(BYTES, bytes);
+        let (cause, huge) = control(&LATENCY, set(PageSize::Base, 16 << 20)).unwrap();
+        assert_eq!((cause, huge.at.case, huge.times), ("translation", set(PageSize::Huge, 16 << 20), 1.0));
+        assert_eq!(control(&LATENCY, set(PageSize::Huge, 16 << 20)), None);
+        assert_eq!(control(&LATENCY, set(PageSize::Base, 1 << 20)), None);
+        let message = |placement: PairPlacement| Case::new().with_word(placement).with_number(MESSAGE, 1);
+        let (cause, same) = control(&RTT_TCP, message(PairPlacement::TwoCpus)).unwrap();
+        assert_eq!((cause, same.at.case), ("another_cpu", message(PairPlacement::SameCpu)));
+        assert_eq!(control(&RTT_TCP, message(PairPlacement::SameCpu)), None);
+        let (_, half) = control(&SWITCH_CROSS_CPU, Case::new().with_word(TokenChannel::Futex)).unwrap();
+        assert_eq!((half.at.metric, half.times), (SWITCH_PROCESS_FUTEX_ROUND_TRIP.id, 0.5));
+        assert_eq!(control(&SWITCH_CROSS_CPU, Case::new()), None);
+    }
+
+    #[test]
+    fn figures_and_controls_are_distinct_durations() {
+        let touched = TWO_PROCESS_METRICS.iter().map(|metric| (*metric, Case::new().with_word(PairPlacement::TwoCpus)));
+        let pages = (&LATENCY, Case::new().with_word(PageSize::Base).with_number(BYTES, HUGE_PAGE));
+        let means = TokenChannel::ALL.iter().map(|means| (&SWITCH_CROSS_CPU, Case::new().with_word(*means)));
+        for (metric, case) in touched.chain([pages]).chain(means) {
+            let (_, ControlFigure { at, .. }) = control(metric, case).unwrap();
+            let control_of = find(at.metric).unwrap();
+            assert_eq!([metric.unit, control_of.unit], [Unit::Nanoseconds; 2], "{}", metric.id);
+            assert_eq!(control(control_of, at.case), None, "{}", metric.id);
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! Memory: latency and levels of caches, bandwidth, faults, and communication between cores.
+
+use crate::{Axis, AxisScale, Better, Canaries, HeadlineSamples, Metric, Name, Need, Overhead, SampleTags, Unit};
+
+use crate::catalogue::axis_words::words;
+
+/// The metrics of this area, in the order of reports.
+pub static ALL: &[&Metric] = &[
+    &LATENCY,
+    &LATENCY_PARALLEL,
+    &LATENCY_STRIDE,
+    &TLB,
+    &TLB_PACKED,
+    &FAULT_MINOR,
+    &FAULT_MAJOR,
+    &FIRST_TOUCH,
+    &REPEATED_FIRST_TOUCH,
+    &BANDWIDTH_READ,
+    &BANDWIDTH_WRITE,
+    &BANDWIDTH_COPY,
+    &BANDWIDTH_FILL,
+    &BANDWIDTH_ZERO,
+    &BANDWIDTH_NTWRITE,
+    &BANDWIDTH_TRIAD,
+    &BANDWIDTH_CORE_TO_CORE,
+    &BANDWIDTH_MEMCPY,
+    &LOADED_LATENCY,
+    &LOADED_BANDWIDTH,
+    &CORE_TO_CORE,
+    &FALSE_SHARING,
+    &NODE_LATENCY,
+    &NODE_BANDWIDTH,
+    &PAGE_PRESENT,
+    &PAGE_FILE,
+    &PAGE_EXCLUSIVE,
+    &PAGE_HUGE,
+    &PAGE_ZERO,
+];
+
+/// Bytes that a probe goes through repeatedly.
+pub const BYTES: Axis = Axis::new("bytes", "working set", AxisScale::Bytes);
+/// Bytes of a huge page where base pages are of 4 KiB.
+pub const HUGE_PAGE: u64 = 2 << 20;
+/// Bytes from one load to the next.
+pub const STRIDE: Axis = Axis::new("stride", "stride", AxisScale::Bytes);
+/// Independent chains of dependent loads, followed at once.
+pub const CHAINS: Axis = Axis::new("chains", "independent chains", AxisScale::Logarithmic);
+/// Pages, with one line loaded in each.
+pub const TOUCHED_PAGES: Axis = Axis::new("count", "pages touched", AxisScale::Logarithmic);
+/// Bytes from one touch of a file to the next.
+pub const TOUCH_STEP: Axis = Axis::new("step_bytes", "stride of the touches, bytes", AxisScale::Bytes);
+/// Bandwidth injected by other CPUs, in percent of what they could move.
+pub const INJECTED_LOAD: Axis = Axis::new("load", "share of full injection, %", AxisScale::Linear);
+/// The CPU that a cache line comes from, and the one that it goes to.
+pub const FROM_CPU: Axis = Axis::new("from", "from CPU", AxisScale::Linear);
+/// See [`FROM_CPU`].
+pub const TO_CPU: Axis = Axis::new("to", "to CPU", AxisScale::Linear);
+/// The node of the CPU that moves memory.
+pub const FROM_NODE: Axis = Axis::new("from", "node of the CPU", AxisScale::Linear);
+/// The node of that memory.
+pub const TO_NODE: Axis = Axis::new("to", "node of the memory", AxisScale::Linear);
+
+words! {
+    /// The size of pages.
+    pub enum PageSize: "pages", "page size" {
+        /// Base pages.
+        Base = "base",
+        /// Transparent huge pages.
+        Huge = "huge",
+    }
+}
+
+words! {
+    /// The pages that a program asks the kernel for.
+    pub enum RequestedPages: "pages", "page size" {
+        /// Those that it gives to any program, as to malloc.
+        Default = "default",
+        /// Transparent huge pages (MADV_HUGEPAGE).
+        Huge = "huge",
+    }
+}
+
+words! {
+    /// The CPUs that move memory.
+    pub enum MemoryCpus: "cpus", "CPUs" {
+        /// The one that probes run on.
+        One = "one",
+        /// All that may be used, at once.
+        All = "all",
+    }
+}
+
+words! {
+    /// The kind of page that a minor fault maps.
+    pub enum FaultPage: "kind", "kind of page" {
+        /// A base page of anonymous memory.
+        Anonymous = "anonymous",
+        /// A huge page of anonymous memory.
+        Huge = "huge",
+        /// A cached page of a file, without fault-around.
+        File = "file",
+        /// A cached page of a file, with fault-around.
+        FileAround = "file_around",
+    }
+}
+
+words! {
+    /// Whether the kernel reads ahead.
+    pub enum ReadAhead: "read_ahead", "read-ahead" {
+        /// It does.
+        On = "on",
+        /// It does not (MADV_RANDOM).
+        Off = "off",
+    }
+}
+
+words! {
+    /// Where the two words lie that two CPUs write to.
+    pub enum LinePlacement: "lines", "placement of the two words" {
+        /// In one cache line.
+        Same = "same",
+        /// In two lines, 128 bytes apart.
+        Separate = "apart",
+    }
+}
+
+words! {
+    /// How a word is incremented.
+    pub enum IncrementKind: "increment", "kind of increment" {
+        /// By a load, an add and a store.
+        NonAtomic = "plain",
+        /// By one locked instruction.
+        Atomic = "atomic",
+    }
+}
+
+words! {
+    /// How a page was mapped and touched.
+    pub enum MappedPage: "kind", "kind of page" {
+        /// Anonymous, never touched.
+        Untouched = "untouched",
+        /// Anonymous, only read.
+        Read = "read",
+        /// Anonymous, written.
+        Written = "written",
+        /// Anonymous, written, then shared with a child.
+        Forked = "forked",
+        /// Shared memory, written.
+        Shared = "shared",
+        /// Of a file, shared, written.
+        File = "file",
+        /// Anonymous, written, in huge pages.
+        Huge = "huge",
+    }
+}
+
+/// The probe of all operations on memory by bandwidth.
+pub const BANDWIDTH_PROBE: Name = Name::new("mem.bandwidth");
+/// The probe of latency and bandwidth under load.
+pub const LOADED_PROBE: Name = Name::new("mem.bandwidth.loaded");
+/// The probe of NUMA nodes.
+pub const NODE_PROBE: Name = Name::new("mem.node");
+/// The study of what a mapped page is.
+pub const PAGE_STUDY: Name = Name::new("mem.page");
+
+/// Dependent loads in random order.
+pub static LATENCY: Metric = Metric::duration("mem.latency", "A dependent load, random over the working set")
+    .with_axes([PageSize::AXIS, BYTES])
+    .version(LATENCY_UNFLUSHED_VERSION)
+    .baseline();
+/// From this version on sets above [`LATENCY_FLUSHED_BYTES`] are as caches hold them; before, they were flushed from the caches whether these
+/// could hold them or not.
+pub const LATENCY_UNFLUSHED_VERSION: u32 = 2;
+/// See [`LATENCY_UNFLUSHED_VERSION`].
+pub const LATENCY_FLUSHED_BYTES: u64 = 64 << 20;
+
+/// Chains of dependent loads in random order, independent of each other.
+pub static LATENCY_PARALLEL: Metric = Metric::duration(
+    "mem.latency.parallel",
+    "A load from memory, of so many independent chains of dependent loads followed at once",
+)
+.with_axes([PageSize::AXIS, BYTES, CHAINS]);
+
+/// Dependent loads in order.
+pub static LATENCY_STRIDE: Metric =
+    Metric::duration("mem.latency.stride", "A dependent load, this many bytes before the last one")
+        .with_axes([BYTES, STRIDE]);
+
+/// Loads over more pages than the TLB holds.
+pub static TLB: Metric = Metric::duration("mem.tlb", "A dependent load over this many base pages, one line in each")
+    .with_axes([TOUCHED_PAGES]);
+
+/// The same lines, packed.
+pub static TLB_PACKED: Metric =
+    Metric::duration("mem.tlb.packed", "A dependent load over as many adjacent lines").with_axes([TOUCHED_PAGES]);
+
+/// Minor page faults.
+pub static FAULT_MINOR: Metric =
+    Metric::duration("mem.fault.minor", "A minor page fault, including the touch that causes it")
+        .with_axes([FaultPage::AXIS]);
+
+/// Major page faults.
+pub static FAULT_MAJOR: Metric =
+    Metric::duration("mem.fault.major", "The first touch of a mapped file page that is not in memory")
+        .with_axes([ReadAhead::AXIS, TOUCH_STEP])
+        .headline(HeadlineSamples::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(SampleTags::NONE)
+        .not_in_cycles()
+        .baseline();
+
+/// The host, where there is one, is part of the figure, and no canary sees it.
+const fn new_memory_metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(HeadlineSamples::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(SampleTags::NONE)
+}
+
+/// The first touch of memory new to a process.
+pub static FIRST_TOUCH: Metric =
+    new_memory_metric("mem.first_touch", "The first touch of a page of 128 MiB that are new to the process");
+
+/// The same after the process has given it back.
+pub static REPEATED_FIRST_TOUCH: Metric = new_memory_metric(
+    "mem.first_touch.again",
+    "The first touch of a page of the same 128 MiB, given back to the kernel just before",
+);
+
+/// Guarded by the core canaries alone: what an operation leaves in the caches is no disturbance. Vector units of 512 bits, and all
+/// cores at once, run at a frequency of their own.
+const fn bandwidth_metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::rate(id, summary).with_axes([BYTES, MemoryCpus::AXIS]).own_frequency()
+}
+
+/// Reading.
+pub static BANDWIDTH_READ: Metric =
+    bandwidth_metric("mem.bandwidth.read", "Bytes read per second, sequentially, each once").baseline();
+
+/// Writing by ordinary stores.
+pub static BANDWIDTH_WRITE: Metric =
+    bandwidth_metric("mem.bandwidth.write", "Bytes written per second by ordinary stores, sequentially, each once")
+        .baseline();
+
+/// Copying.
+pub static BANDWIDTH_COPY: Metric =
+    bandwidth_metric("mem.bandwidth.copy", "Bytes per second of a copy, read and written").version(2);
+
+/// Filling.
+pub static BANDWIDTH_FILL: Metric = bandwidth_metric(
+    "mem.bandwidth.fill",
+    "Bytes per second of memory set to a constant, not zero, by the fastest means",
+)
+.version(3);
+
+/// Clearing.
+pub static BANDWIDTH_ZERO: Metric =
+    bandwidth_metric("mem.bandwidth.zero", "Bytes per second of memory set to zero by the fastest means").version(2);
+
+/// Writing around the caches.
+pub static BANDWIDTH_NTWRITE: Metric = bandwidth_metric(
+    "mem.bandwidth.ntwrite",
+    "Bytes written per second by non-temporal stores, which bypass the caches",
+)
+.version(2);
+
+/// STREAM's triad.
+pub static BANDWIDTH_TRIAD: Metric =
+    bandwidth_metric("mem.bandwidth.triad", "Bytes per second of a[i] = b[i] + s * c[i], read and written").version(2);
+
+/// The probe, not the harness, chooses the CPUs of a pair: running on another than usual is no disturbance. Headlines
+/// are as found, because with two kinds of cores no single canary reference is right for both.
+const fn core_to_core_metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .headline(HeadlineSamples::AsFound)
+        .overhead(Overhead::None)
+        .contaminants(SampleTags::PREEMPTED)
+        .not_in_cycles()
+        .needs(Need::SecondCpu)
+}
+
+/// Core-to-core latency within the crew that moves memory.
+pub static BANDWIDTH_CORE_TO_CORE: Metric = core_to_core_metric(
+    "mem.bandwidth.core_to_core",
+    "From one CPU's store to a cache line until another CPU's load sees it, both of them CPUs that move memory",
+)
+.with_axes([BYTES, MemoryCpus::AXIS])
+.only_at(MemoryCpus::All.point());
+
+/// Copying as ordinary programs do.
+pub static BANDWIDTH_MEMCPY: Metric = Metric::rate(
+    "mem.bandwidth.memcpy",
+    "Bytes per second of a copy by the C library's memcpy on one CPU, read and written",
+)
+.with_axes([BYTES, RequestedPages::AXIS])
+.own_frequency();
+
+/// Latency while other CPUs stream.
+pub static LOADED_LATENCY: Metric =
+    Metric::duration("mem.loaded.latency", "A load from memory while other CPUs stream through memory")
+        .with_axes([INJECTED_LOAD, BYTES])
+        .version(2)
+        .needs(Need::SecondCpu);
+
+/// Memory bandwidth during those loads.
+pub static LOADED_BANDWIDTH: Metric = Metric::rate(
+    "mem.loaded.bandwidth",
+    "Memory bandwidth meanwhile: the injected bytes and the lines of the timed loads",
+)
+.with_axes([INJECTED_LOAD, BYTES])
+.version(2)
+.unit(Unit::BytesPerSecond, Better::Neither)
+.headline(HeadlineSamples::AsFound)
+.needs(Need::SecondCpu);
+
+/// A cache line from core to core.
+pub static CORE_TO_CORE: Metric = core_to_core_metric(
+    "mem.core_to_core",
+    "From one CPU's store to a cache line until another CPU's load sees it: half of a round trip",
+)
+.with_axes([FROM_CPU, TO_CPU]);
+
+/// Two CPUs that write to one line.
+pub static FALSE_SHARING: Metric = core_to_core_metric(
+    "mem.false_sharing",
+    "One increment by each of two CPUs at once, of words in the same line or 128 bytes apart",
+)
+.with_axes([LinePlacement::AXIS, IncrementKind::AXIS]);
+
+/// The probe, not the harness, chooses the CPU, and one canary reference need not be right for all nodes.
+const fn node_metric(metric: Metric) -> Metric {
+    metric
+        .with_axes([FROM_NODE, TO_NODE, BYTES])
+        .headline(HeadlineSamples::AsFound)
+        .contaminants(SampleTags::PREEMPTED)
+        .not_in_cycles()
+}
+
+/// Latency from node to node.
+pub static NODE_LATENCY: Metric = node_metric(Metric::duration("mem.node.latency", "A dependent load from memory"));
+
+/// Bandwidth from node to node.
+pub static NODE_BANDWIDTH: Metric =
+    node_metric(Metric::rate("mem.node.bandwidth", "Bytes read from memory per second by one CPU"));
+
+const fn page_share_metric(id: &'static str, summary: &'static str) -> Metric {
+    Metric::duration(id, summary)
+        .with_axes([MappedPage::AXIS])
+        .unit(Unit::Ratio, Better::Neither)
+        .headline(HeadlineSamples::AsFound)
+        .overhead(Overhead::None)
+        .canaries(Canaries::NONE)
+        .contaminants(SampleTags::NONE)
+        .bounds(Some(0.0), Some(1.0))
+}
+
+/// Pages in memory.
+pub static PAGE_PRESENT: Metric =
+    page_share_metric("mem.page.present", "Share of the pages that are present in memory");
+
+/// Pages of files.
+pub static PAGE_FILE: Metric =
+    page_share_metric("mem.page.file", "Share of the pages that belong to a file or to shared memory");
+
+/// Pages of one process alone.
+pub static PAGE_EXCLUSIVE: Metric = page_share_metric(
+    "mem.page.exclusive",
+    "Share of the pages that no other process \
+                                                                          maps",
+);
+
+/// Huge pages.
+pub static PAGE_HUGE: Metric = page_share_metric("mem.page.huge", "Share of the pages mapped by a huge page");
+
+/// The zero page.
+pub static PAGE_ZERO: Metric = page_share_metric("mem.page.zero", "Share of the pages that are the kernel's zero page");

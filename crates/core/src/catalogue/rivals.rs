@@ -1,0 +1,49 @@
+//! Other programs that measure the same, and the metrics of kelvin beside them.
+
+use crate::{Better, Metric, Unit};
+
+use crate::catalogue::axis_words::words;
+use crate::catalogue::{file, net, os};
+
+words! {
+    /// A program that does the same work.
+    pub enum Rival: "program", "program" {
+        /// fio.
+        Fio = "fio",
+        /// dd.
+        Dd = "dd",
+        /// cat.
+        Cat = "cat",
+        /// bw_file_rd of lmbench.
+        BwFileRd = "bw_file_rd",
+        /// perf bench.
+        Perf = "perf",
+        /// iperf3.
+        Iperf3 = "iperf3",
+    }
+}
+
+/// What a comparison with other programs measures.
+#[derive(Debug)]
+pub struct RivalComparison {
+    /// How many times as fast kelvin is: its rate over the other program's, or the other's time over kelvin's.
+    pub ratio: &'static Metric,
+    /// kelvin's figure.
+    pub kelvin: &'static Metric,
+    /// The other program's.
+    pub other: &'static Metric,
+}
+
+/// All comparisons with other programs.
+pub static RIVAL_COMPARISONS: [&RivalComparison; 5] = [
+    &file::RIVAL_COMPARISON_CACHED,
+    &file::RIVAL_COMPARISON_DIRECT,
+    &os::RIVAL_COMPARISON_SYSCALL,
+    &os::RIVAL_COMPARISON_PIPE,
+    &net::RIVAL_COMPARISON_TCP,
+];
+
+/// A ratio of two speeds.
+pub(crate) const fn speed_ratio_metric(metric: Metric) -> Metric {
+    metric.unit(Unit::Ratio, Better::Neither)
+}

@@ -1,0 +1,32 @@
+//! Requests to any HTTP server, by users in a closed loop or at a rate, and how long their answers take.
+//!
+//! [`run_load`] measures what a [`LoadSetup`] asks for of the [`ServerEndpoint`] that was reached. When requests are due is a pure [`schedule`], what comes back a pure [`response_parser`];
+//! one thread drives any number of connections by epoll. Redirects are not followed.
+pub mod access_pattern;
+mod chunked;
+mod connection;
+mod connection_pool;
+mod engine;
+pub mod error;
+mod generator_usage;
+mod poll;
+pub mod rate_search;
+pub mod replay;
+pub mod request;
+mod request_stats;
+pub mod response_parser;
+pub mod schedule;
+pub mod server_url;
+pub mod setup;
+pub mod slo;
+#[cfg(test)]
+mod tests;
+pub mod tls;
+mod transport;
+pub mod url_list;
+pub mod verify;
+
+pub use engine::run_load;
+pub use error::{Error, Result};
+pub use setup::{Demand, LoadSetup};
+pub use transport::ServerEndpoint;

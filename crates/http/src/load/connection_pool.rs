@@ -1,0 +1,438 @@
+//! What goes over the connections: requests out, answers in, each counted when it is over.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+
+use kelvin_core::load::LoadResult;
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::rx_timestamp::TimedRead;
+
+use crate::load::connection::{LoadConnection, Phase};
+use crate::load::poll::{Interest, Poller, ReadyEvent};
+use crate::load::request::RequestSet;
+use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
+use crate::load::response_parser::{ParsedResponse, TruncatedAt};
+use crate::load::setup::LoadSetup;
+use crate::load::transport::{HttpTransport, ServerEndpoint, has_no_port};
+use crate::load::verify::{BodyChecker, ExpectedBody};
+
+/// Bytes that one call reads: large bodies in few calls, and still within a second-level cache.
+const READ_BUFFER_BYTES: usize = 256 << 10;
+
+/// One request of so many is looked at when it leaves, which costs some calls.
+const DEPARTURE_SAMPLING: u32 = 100;
+
+/// How often in turn a socket may be ready without anything to be done. It would be so for ever, and take a CPU.
+pub(crate) const MAX_FUTILE_WAKEUPS: u32 = 1000;
+
+const FUTILE_WAKEUPS_ERROR: &str = "its socket is ready again and again, and has nothing";
+
+/// Reads of one connection before others have their turn.
+const MAX_READS_PER_TURN: usize = 8;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequestEnd {
+    /// With an answer, right or not.
+    Answered,
+    /// Without a connection to the server.
+    Disconnected,
+}
+
+/// The mean of many times.
+#[derive(Debug, Default)]
+pub(crate) struct RunningMean {
+    sum: u64,
+    count: u64,
+}
+
+impl RunningMean {
+    fn add(&mut self, time: u64) {
+        self.sum += time;
+        self.count += 1;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+}
+
+/// All connections and what is counted of them.
+pub(crate) struct ConnectionPool {
+    pub(crate) connections: Vec<LoadConnection>,
+    pub(crate) poller: Poller,
+    pub(crate) stats: RequestStats,
+    requests: RequestSet,
+    checker: BodyChecker,
+    peer: ServerEndpoint,
+    buffer: Vec<u8>,
+    /// When the kernel told of what is being read.
+    woken_at: u64,
+    /// Connections that were made.
+    pub(crate) opened: u64,
+    /// Requests that were sent a second time.
+    pub(crate) retries: u64,
+    /// How long answers that had come were not read: from when they came, and of that from when the loop was awake. That a sleeping
+    /// thread is woken up late is no lack of CPU time, and no part of a response time.
+    pub(crate) read_delay: RunningMean,
+    pub(crate) queue_delay: RunningMean,
+    /// How long requests took to leave.
+    pub(crate) departure_delay: RunningMean,
+    /// Requests until the next one of which that is found out.
+    until_timed: u32,
+    /// Whether anything was sent, taken or closed since this was last unset.
+    pub(crate) has_acted: bool,
+}
+
+impl ConnectionPool {
+    pub(crate) fn new(
+        setup: &LoadSetup,
+        peer: ServerEndpoint,
+        requests: RequestSet,
+        tally: RequestStats,
+        poll: Poller,
+    ) -> Self {
+        let checker = BodyChecker::new(setup.verify, setup.expected_bodies.clone());
+        let connection = |number| LoadConnection::new(number, requests.head_only, checker.is_hashing());
+        Self {
+            connections: (0..setup.demand.max_connections()).map(connection).collect(),
+            poller: poll,
+            stats: tally,
+            requests,
+            checker,
+            peer,
+            buffer: vec![0; READ_BUFFER_BYTES],
+            woken_at: 0,
+            opened: 0,
+            retries: 0,
+            read_delay: RunningMean::default(),
+            queue_delay: RunningMean::default(),
+            departure_delay: RunningMean::default(),
+            until_timed: 0,
+            has_acted: false,
+        }
+    }
+
+    fn connection(&mut self, number: u32) -> &mut LoadConnection {
+        &mut self.connections[number as usize]
+    }
+
+    /// Sends a request over a connection that has none; returns how it ended, if it did at once.
+    pub(crate) fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
+        self.has_acted = true;
+        let connection = self.connection(number);
+        connection.begin_request(request, times);
+        match connection.transport {
+            Some(_) => self.write_request(number, times.sent),
+            None => self.connect(number, times.sent),
+        }
+    }
+
+    fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
+        let begun = HttpTransport::connect(&self.peer);
+        let added = begun.and_then(|wire| {
+            self.poller.add(&wire, self.connections[number as usize].token, Interest::ReadOrWrite)?;
+            Ok(wire)
+        });
+        let connection = self.connection(number);
+        match added {
+            Ok(wire) => {
+                connection.transport = Some(wire);
+                connection.watches_writable = true;
+                connection.phase = Phase::Connecting;
+                None
+            }
+            Err(error) => self.unconnected(number, now, &error),
+        }
+    }
+
+    /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
+    /// if it did.
+    pub(crate) fn handle_ready(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
+        let had_acted = std::mem::take(&mut self.has_acted);
+        let over = self.handle_event(ready, woken);
+        let has_acted = std::mem::replace(&mut self.has_acted, true);
+        let number = ready.token.connection;
+        let connection = self.connection(number);
+        let is_futile = !has_acted && connection.token == ready.token;
+        connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
+        if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
+            self.has_acted = had_acted || has_acted;
+            return over;
+        }
+        self.on_failure(number, woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR).map(|over| (over, woken))
+    }
+
+    fn handle_event(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
+        let number = ready.token.connection;
+        let connection = self.connection(number);
+        if connection.token != ready.token {
+            return None;
+        }
+        if ready.has_error_queue && connection.drain_error_queue() {
+            self.has_acted = true;
+            if !ready.has_more {
+                return None;
+            }
+        }
+        match self.connection(number).phase {
+            Phase::Connecting if ready.writable => self.on_connected(number, woken).map(|over| (over, woken)),
+            Phase::Connecting => None,
+            Phase::Idle => {
+                // The server has closed it, or speaks without being asked: neither is for the next request.
+                self.connection(number).close();
+                self.has_acted = true;
+                None
+            }
+            Phase::InFlight => self.step(ready, woken),
+        }
+    }
+
+    /// Sends more of a request, and takes what has come of its answer.
+    fn step(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
+        let number = ready.token.connection;
+        let has_room = ready.writable && self.connection(number).watches_writable;
+        if let Some(over) = has_room.then(|| self.write_request(number, woken)).flatten() {
+            return Some((over, woken));
+        }
+        self.woken_at = woken;
+        let is_same = self.connection(number).token == ready.token;
+        (ready.readable && is_same).then(|| self.read_answer(number)).flatten()
+    }
+
+    fn on_connected(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
+        self.has_acted = true;
+        let socket = self.connection(number).transport.as_ref().map(|wire| wire.socket.take_error());
+        match socket {
+            Some(Ok(None)) => {
+                self.opened += 1;
+                self.write_request(number, now)
+            }
+            Some(Ok(Some(error)) | Err(error)) => self.unconnected(number, now, &error),
+            None => None,
+        }
+    }
+
+    /// No connection was made.
+    fn unconnected(&mut self, number: u32, now: u64, error: &io::Error) -> Option<RequestEnd> {
+        let failure = if has_no_port(error) { RequestFailure::NoPort } else { RequestFailure::Connect };
+        self.on_failure(number, now, failure, error)
+    }
+
+    /// Sends as much of the request as the socket takes.
+    fn write_request(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
+        let connection = &mut self.connections[number as usize];
+        let wire = connection.transport.as_mut()?;
+        connection.phase = Phase::InFlight;
+        let rest = &self.requests.get(connection.request)[connection.written..];
+        let is_timed =
+            self.until_timed == 0 && connection.was_used && connection.written == 0 && wire.enable_departure_times();
+        let begun = if is_timed { monotonic() } else { now };
+        let written = if rest.is_empty() { wire.flush().map(|()| 0) } else { wire.write(rest) };
+        if is_timed {
+            // Where requests leave later than they are sent, this one tells so by an event of its socket, and no other is asked.
+            let left = wire.transit_time().map(|ago| monotonic().saturating_sub(ago));
+            self.until_timed = if left.is_some() { DEPARTURE_SAMPLING } else { u32::MAX };
+            left.into_iter().for_each(|left| self.departure_delay.add(left.saturating_sub(begun)));
+        } else if self.until_timed < u32::MAX {
+            self.until_timed = self.until_timed.saturating_sub(1);
+        }
+        match written {
+            Ok(length) => {
+                connection.written += length;
+                self.has_acted |= length > 0;
+                self.update_interest(number, now)
+            }
+            Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
+        }
+    }
+
+    /// Watches the socket for room exactly while there is something to send.
+    fn update_interest(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
+        let connection = &mut self.connections[number as usize];
+        let wire = connection.transport.as_ref()?;
+        let wants = connection.written < self.requests.get(connection.request).len() || wire.wants_write();
+        if wants == connection.watches_writable {
+            return None;
+        }
+        connection.watches_writable = wants;
+        self.has_acted = true;
+        let wanted = if wants { Interest::ReadOrWrite } else { Interest::Read };
+        match self.poller.change(wire, connection.token, wanted) {
+            Ok(()) => None,
+            Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
+        }
+    }
+
+    /// Reads what has come, up to the end of the answer.
+    fn read_answer(&mut self, number: u32) -> Option<(RequestEnd, u64)> {
+        let mut reads = 0;
+        loop {
+            // Beyond so many only what TLS has decrypted already: the socket does not tell of that again.
+            if let ControlFlow::Break(over) = self.read_once(number, reads < MAX_READS_PER_TURN) {
+                return over;
+            }
+            reads += 1;
+        }
+    }
+
+    fn read_once(&mut self, number: u32, may_take: bool) -> ControlFlow<Option<(RequestEnd, u64)>> {
+        let Some(wire) = self.connections[number as usize].transport.as_mut() else { return ControlFlow::Break(None) };
+        let read = wire.read(&mut self.buffer, may_take);
+        // Before anything is done with the bytes: that is the generator's time.
+        let now = monotonic();
+        // Of TLS a part of a record may have been taken, which gives no bytes yet.
+        self.has_acted |= !wire.is_plain() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
+        let over = match read {
+            Ok(TimedRead { length: 0, .. }) => self.on_close(number, now),
+            Ok(arrived) => match self.on_bytes(number, arrived, now) {
+                ControlFlow::Break(over) => over,
+                ControlFlow::Continue(()) => return ControlFlow::Continue(()),
+            },
+            Err(error) if error.kind() == ErrorKind::Interrupted => return ControlFlow::Continue(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => self.update_interest(number, now),
+            Err(error) => self.on_error(number, now, &error),
+        };
+        ControlFlow::Break(over.map(|over| (over, now)))
+    }
+
+    /// For how long what has just been read had been there: from when it came, or from when the loop was woken up. A clock that was
+    /// set makes no answer come before its request.
+    fn time_unread(&self, number: u32, arrived: TimedRead, now: u64) -> u64 {
+        let sent = self.connections[number as usize].times.sent;
+        let unread = if arrived.at.is_some() { arrived.delay() } else { now - self.woken_at };
+        unread.min(now.saturating_sub(sent))
+    }
+
+    /// Takes what has arrived from the buffer. It is counted from when it came, however late it is read.
+    fn on_bytes(&mut self, number: u32, arrived: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
+        let unread = self.time_unread(number, arrived, now);
+        let (length, is_timed) = (arrived.length, arrived.at.is_some());
+        let at = if is_timed { now - unread } else { now };
+        let connection = &mut self.connections[number as usize];
+        let hasher = &mut connection.hasher;
+        let tally = &mut self.stats;
+        let fed = connection.parser.feed(&self.buffer[..length], &mut |body| {
+            tally.add_received(at, body.len() as u64);
+            if let Some(hasher) = hasher {
+                hasher.update(body);
+            }
+        });
+        let is_plain = connection.transport.as_ref().is_some_and(HttpTransport::is_plain);
+        ControlFlow::Break(match fed {
+            Ok(Some(answer)) => {
+                self.read_delay.add(unread);
+                self.queue_delay.add(now - self.woken_at);
+                // Where it is not known when an answer came, its response time ends when it was read.
+                connection.times.generator_delay += if is_timed { 0 } else { unread };
+                Some(self.on_answer(number, at, answer))
+            }
+            Err(wrong) => self.on_failure(number, now, RequestFailure::Malformed, wrong),
+            // A plain socket that did not fill the buffer has no more.
+            Ok(None) if is_plain && length < self.buffer.len() => None,
+            Ok(None) => return ControlFlow::Continue(()),
+        })
+    }
+
+    /// An answer is whole.
+    fn on_answer(&mut self, number: u32, now: u64, answer: ParsedResponse) -> RequestEnd {
+        let connection = &mut self.connections[number as usize];
+        let times = RequestTimestamps { ended: now, ..connection.times };
+        let hash = connection.hasher.as_ref().map(|hasher| hasher.finalize());
+        let is_good = matches!(answer.status, 200..300 | 304);
+        if !is_good {
+            let said = || format!("status {}", answer.status);
+            self.stats.add_failure(times, RequestFailure::Status(answer.status), said);
+        } else if !self.checker.check_body(connection.request, ExpectedBody { length: answer.body, hash }) {
+            let said = || format!("other bytes than expected, {} of them", answer.body);
+            self.stats.add_failure(times, RequestFailure::WrongBody, said);
+        } else {
+            self.stats.add_answer(times, answer.body);
+        }
+        connection.phase = Phase::Idle;
+        connection.was_used = true;
+        // The rest of a request that was answered early would be read as the next one.
+        if !answer.reusable || connection.watches_writable {
+            connection.close();
+        }
+        RequestEnd::Answered
+    }
+
+    /// The server has closed the connection.
+    fn on_close(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
+        match self.connection(number).parser.finish() {
+            Ok(answer) => Some(self.on_answer(number, now, answer)),
+            Err(TruncatedAt::Body) => {
+                self.on_failure(number, now, RequestFailure::Truncated, "the body ended before its length")
+            }
+            Err(TruncatedAt::Head | TruncatedAt::Nothing) => self.on_failure(
+                number,
+                now,
+                RequestFailure::Closed,
+                "the server closed the connection without an answer",
+            ),
+        }
+    }
+
+    /// The connection broke.
+    fn on_error(&mut self, number: u32, now: u64, error: &io::Error) -> Option<RequestEnd> {
+        let connection = self.connection(number);
+        let is_handshaking = connection.transport.as_ref().is_some_and(HttpTransport::is_handshaking);
+        let failure = match connection.parser.finish() {
+            _ if is_handshaking => RequestFailure::Connect,
+            Err(TruncatedAt::Head | TruncatedAt::Nothing) => RequestFailure::Closed,
+            Ok(_) | Err(TruncatedAt::Body) => RequestFailure::Truncated,
+        };
+        self.on_failure(number, now, failure, error)
+    }
+
+    /// A request brought no answer. It is sent again if the server may just have closed an idle connection.
+    fn on_failure(&mut self, number: u32, now: u64, failure: RequestFailure, said: impl Display) -> Option<RequestEnd> {
+        let is_repeatable = failure == RequestFailure::Closed && self.requests.is_idempotent;
+        let connection = self.connection(number);
+        let again = is_repeatable && connection.can_retry();
+        connection.close();
+        if again {
+            connection.rewind();
+            connection.is_retry = true;
+            self.retries += 1;
+            return self.connect(number, now);
+        }
+        connection.phase = Phase::Idle;
+        let times = RequestTimestamps { ended: now, ..connection.times };
+        self.stats.add_failure(times, failure, || said.to_string());
+        Some(match failure {
+            RequestFailure::Connect | RequestFailure::NoPort | RequestFailure::Closed => RequestEnd::Disconnected,
+            _ => RequestEnd::Answered,
+        })
+    }
+
+    /// Gives up a request that was sent longer ago than the limit; returns how it ended, if it did.
+    pub(crate) fn time_out(&mut self, number: u32, now: u64, limit: u64) -> Option<RequestEnd> {
+        let connection = self.connection(number);
+        if connection.phase == Phase::Idle || now.saturating_sub(connection.times.sent) < limit {
+            return None;
+        }
+        self.on_failure(number, now, RequestFailure::TimedOut, "no answer within the time-out")
+    }
+
+    /// The figures so far.
+    pub(crate) fn summary(&self) -> LoadResult {
+        LoadResult { connections: self.opened, sent_again: self.retries, ..self.stats.summary() }
+    }
+
+    /// How many requests have no answer at the end; in an open loop each counts with the time that it has waited.
+    pub(crate) fn count_in_flight(&mut self, now: u64) -> u64 {
+        let in_flight = self.connections.iter().filter(|connection| connection.phase != Phase::Idle);
+        let mut count = 0;
+        for connection in in_flight {
+            count += u64::from(self.stats.add_unanswered(RequestTimestamps { ended: now, ..connection.times }));
+        }
+        count
+    }
+}

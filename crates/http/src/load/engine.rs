@@ -1,0 +1,343 @@
+//! The loop that sends requests when they are due and takes what comes back: one thread, epoll, any number of connections.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use kelvin_core::load::{GeneratorStats, LoadResult, OfferedLoad, SecondResult};
+use kelvin_sys::clock::monotonic;
+
+use crate::load::access_pattern::FileChooser;
+use crate::load::connection_pool::{ConnectionPool, RequestEnd};
+use crate::load::error::Result;
+use crate::load::generator_usage::{self, GeneratorDelays, ThreadUsage, WindowUsage};
+use crate::load::poll::Poller;
+use crate::load::request::RequestSet;
+use crate::load::request_stats::{
+    CountingRule, NANOSECONDS_PER_SECOND, RequestStats, RequestTimestamps, latency_summary,
+};
+use crate::load::schedule::{ClosedLoop, DueRequest, OpenLoop, ReplaySchedule, RequestSchedule, TimeDistribution};
+use crate::load::setup::{Demand, LoadSetup};
+use crate::load::transport::ServerEndpoint;
+
+/// Nanoseconds between looks for time-outs and for a signal to stop.
+const TICK_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 10;
+
+/// Nanoseconds before a request is due from which on the loop looks at the clock instead of sleeping: a sleeping thread is woken up
+/// to 50 us late, by a hypervisor later.
+const SPIN_NANOSECONDS: u64 = 100_000;
+
+/// Requests that are sent before answers are looked for again.
+const MAX_SENDS_PER_TURN: usize = 512;
+
+/// Nanoseconds that answers are waited for after the measured time of an open loop.
+const DRAIN_NANOSECONDS: u64 = 2 * NANOSECONDS_PER_SECOND;
+
+/// Nanoseconds between looks at whether users are to go on after the measured time.
+const EXTENSION_POLL_NANOSECONDS: u64 = NANOSECONDS_PER_SECOND / 1000;
+
+/// Nanoseconds that a user waits after a connection failed: without it, a server that is gone would be asked without end.
+const RECONNECT_PAUSE: u64 = NANOSECONDS_PER_SECOND / 10;
+
+/// What the two sequences of random numbers have apart from each other, from one seed.
+const FILE_SEED_OFFSET: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Measures a load. `watch` is told the seconds that are over, ten times a second. A signal that [`kelvin_sys::stop_signals`] watches
+/// for ends it early.
+///
+/// # Errors
+/// Failures of the generator's own calls; what fails of single requests is counted.
+pub fn run_load(
+    setup: &LoadSetup,
+    peer: &ServerEndpoint,
+    watch: &mut dyn FnMut(&[SecondResult]),
+) -> Result<LoadResult> {
+    let seed = setup.seed;
+    match &setup.demand {
+        &Demand::Users { users, think } => {
+            LoadEngine::new(setup, peer, |start| ClosedLoop::new(users, think, start, seed))?.run(watch)
+        }
+        &Demand::Rate { rate, spread, .. } => {
+            LoadEngine::new(setup, peer, |start| OpenLoop::new(rate, spread, start, seed))?.run(watch)
+        }
+        Demand::Log { times, .. } => {
+            LoadEngine::new(setup, peer, |start| ReplaySchedule::new(Arc::clone(times), start))?.run(watch)
+        }
+    }
+}
+
+struct LoadEngine<'s, S> {
+    setup: &'s LoadSetup,
+    schedule: S,
+    chooser: FileChooser,
+    pool: ConnectionPool,
+    /// Connections that can take a request, in an open loop. The one that was used last is used next.
+    free: Vec<u32>,
+    /// Whether a request that was due found no connection free, and none has caught up since.
+    starved: bool,
+    waited: u64,
+    /// Nanoseconds that the loop looked at the clock.
+    spun_nanoseconds: u64,
+    /// How often it was woken up for nothing.
+    futile_wakeups: u64,
+}
+
+impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
+    /// Prepares all that takes time, and then begins by the schedule of this moment.
+    fn new(setup: &'s LoadSetup, peer: &ServerEndpoint, schedule: impl FnOnce(u64) -> S) -> Result<Self> {
+        let (belongs, free) = match setup.demand {
+            Demand::Users { .. } => (CountingRule::WhenEnded, Vec::new()),
+            Demand::Rate { connections, .. } | Demand::Log { connections, .. } => {
+                (CountingRule::WhenDue, (0..connections).rev().collect())
+            }
+        };
+        let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
+        let chooser = FileChooser::new(setup.pattern, requests.count(), setup.seed ^ FILE_SEED_OFFSET);
+        let tally = RequestStats::new(0..0, belongs);
+        let mut traffic = ConnectionPool::new(setup, peer.clone(), requests, tally, Poller::new()?);
+        let start = monotonic();
+        let from = start + setup.warm_up.as_nanos() as u64;
+        traffic.stats.window = from..from + setup.duration.as_nanos() as u64;
+        Ok(Self {
+            setup,
+            schedule: schedule(start),
+            chooser,
+            pool: traffic,
+            free,
+            starved: false,
+            waited: 0,
+            spun_nanoseconds: 0,
+            futile_wakeups: 0,
+        })
+    }
+
+    fn run(mut self, watch: &mut dyn FnMut(&[SecondResult])) -> Result<LoadResult> {
+        let mut measured = WindowUsage::new();
+        let mut tick = 0;
+        loop {
+            let now = monotonic();
+            if measured.sample(&self.pool.stats.window, now, self.spun_nanoseconds) {
+                self.pool.read_delay.clear();
+                self.pool.queue_delay.clear();
+                self.pool.departure_delay.clear();
+            }
+            if now >= tick {
+                tick = now + TICK_NANOSECONDS;
+                self.tick(now, watch);
+            }
+            if self.is_over(now) {
+                break;
+            }
+            self.pool.has_acted = false;
+            self.send_due(now);
+            let until = self.wait_deadline(now, tick)?;
+            self.handle_answers(now, until)?;
+        }
+        let now = monotonic();
+        let used = measured.finish(now, self.spun_nanoseconds);
+        Ok(self.into_result(used, now))
+    }
+
+    /// Gives up requests whose time is over, and tells how far the measurement is.
+    fn tick(&mut self, now: u64, watch: &mut dyn FnMut(&[SecondResult])) {
+        let limit = self.setup.timeout.as_nanos() as u64;
+        for number in 0..self.pool.connections.len() as u32 {
+            if let Some(over) = self.pool.time_out(number, now, limit) {
+                self.on_request_end(number, over, now);
+            }
+        }
+        self.pool.stats.advance_to(now);
+        watch(&self.pool.stats.series);
+    }
+
+    fn is_open_loop(&self) -> bool {
+        !matches!(self.setup.demand, Demand::Users { .. })
+    }
+
+    fn is_over(&self, now: u64) -> bool {
+        let end = self.pool.stats.window.end;
+        if kelvin_sys::stop_signals::stop_signal().is_some() {
+            return true;
+        }
+        let is_answered = self.free.len() == self.pool.connections.len() && self.next_due().is_none();
+        let is_done =
+            if self.is_open_loop() { is_answered || now >= end + DRAIN_NANOSECONDS } else { !self.is_extended() };
+        now >= end && is_done
+    }
+
+    /// Whether users go on when the measured time is over.
+    fn is_extended(&self) -> bool {
+        !self.is_open_loop() && self.setup.extension.as_ref().is_some_and(|goes_on| goes_on.load(Ordering::Acquire))
+    }
+
+    /// When the next request of the run is due.
+    fn next_due(&self) -> Option<u64> {
+        self.schedule.next_due().filter(|&at| at < self.pool.stats.window.end || self.is_extended())
+    }
+
+    /// Sends what is due, of many requests some: answers, time-outs and signals are looked for in between.
+    fn send_due(&mut self, mut now: u64) {
+        for _ in 0..MAX_SENDS_PER_TURN {
+            if self.next_due().is_none_or(|at| at > now) {
+                self.starved = false;
+                return;
+            }
+            if self.is_open_loop() && self.free.is_empty() {
+                self.starved = true;
+                return;
+            }
+            let Some(due) = self.schedule.take_due() else { return };
+            let Some(number) = due.user.or_else(|| self.free.pop()) else { return };
+            self.send(number, due, now);
+            // The one after it is sent no earlier: what sending takes is no time in which a server had it.
+            now = monotonic();
+        }
+    }
+
+    fn send(&mut self, number: u32, due: DueRequest, now: u64) {
+        let mut possible = due.at;
+        if self.starved {
+            self.waited += u64::from(self.pool.stats.window.contains(&due.at));
+            possible = possible.max(self.pool.connections[number as usize].free_since);
+        }
+        let times = RequestTimestamps { due: due.at, sent: now, ended: now, generator_delay: now - possible.min(now) };
+        self.pool.stats.add_sent(times);
+        if let Some(over) = self.pool.send_request(number, self.chooser.choose(), times) {
+            self.on_request_end(number, over, now);
+        }
+    }
+
+    /// A connection has no request any more.
+    fn on_request_end(&mut self, number: u32, over: RequestEnd, now: u64) {
+        if self.is_open_loop() {
+            self.pool.connections[number as usize].free_since = now;
+            self.free.push(number);
+        } else {
+            self.schedule.on_answer(number, if over == RequestEnd::Disconnected { now + RECONNECT_PAUSE } else { now });
+        }
+    }
+
+    /// Until when answers can be waited for; has that wait ended before the next request is due.
+    fn wait_deadline(&mut self, now: u64, tick: u64) -> Result<u64> {
+        let window = &self.pool.stats.window;
+        let edge = [window.start, window.end].into_iter().find(|&edge| edge > now);
+        let beyond = if self.is_extended() { now + EXTENSION_POLL_NANOSECONDS } else { tick };
+        let until = edge.unwrap_or(beyond).min(tick);
+        let can_send = !self.is_open_loop() || !self.free.is_empty();
+        let margin = if self.setup.spin { SPIN_NANOSECONDS } else { 0 };
+        match self.next_due().filter(|_| can_send).map(|at| at.saturating_sub(margin)) {
+            Some(wake) if wake <= now => return Ok(now),
+            Some(wake) if wake < until => self.pool.poller.wake_at(wake)?,
+            _ => {}
+        }
+        Ok(until)
+    }
+
+    /// Waits for answers and takes them. What is due then is sent by the caller: several requests at once wake a server once, and
+    /// no answer waits for them.
+    fn handle_answers(&mut self, now: u64, until: u64) -> Result<()> {
+        let ready = self.pool.poller.wait(until.saturating_sub(now))?;
+        let woken = monotonic();
+        let looked = ready == 0 && until == now;
+        if looked {
+            self.spun_nanoseconds += woken - now;
+        }
+        let mut sockets = 0;
+        for one in 0..ready {
+            let Some(ready) = self.pool.poller.ready(one) else { continue };
+            sockets += 1;
+            if let Some((over, now)) = self.pool.handle_ready(ready, woken) {
+                self.on_request_end(ready.token.connection, over, now);
+            }
+        }
+        let is_futile = sockets > 0 || looked && !self.setup.spin;
+        self.futile_wakeups += u64::from(is_futile && !self.pool.has_acted);
+        Ok(())
+    }
+
+    fn into_result(mut self, used: ThreadUsage, now: u64) -> LoadResult {
+        self.pool.stats.close(now);
+        let unsent = self.count_unsent(now);
+        let offered = self.offered(unsent);
+        let unanswered = self.pool.count_in_flight(now) + unsent;
+        let figures = self.pool.summary();
+        let tally = &self.pool.stats;
+        let waits = GeneratorDelays {
+            late: latency_summary(&tally.late),
+            unread: self.pool.read_delay.mean(),
+            leaving: self.pool.departure_delay.mean(),
+            own: latency_summary(&tally.generator_delay),
+            response: figures.response,
+            lost: self.lost_share(latency_summary(&tally.late).mean, figures.response.mean),
+        };
+        LoadResult {
+            target: self.setup.target.url.clone(),
+            offered,
+            interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
+            corrected: self.mean_cycle().map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
+            unanswered,
+            answering: figures.answering + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
+            generator: GeneratorStats { futile: self.futile_wakeups, ..generator_usage::generator_report(used, waits) },
+            ..figures
+        }
+    }
+
+    /// Which share of the requests that were asked for its delays left out. Users ask again the later for them, and of answers that wait
+    /// to be read: so much longer is a cycle of response and thought. In an open loop a generator that keeps up is as late in the end
+    /// as at the beginning, and one that falls behind twice as late in the end as on average: so much longer it takes for the same requests.
+    fn lost_share(&self, late: f64, response: f64) -> f64 {
+        match self.setup.demand {
+            Demand::Users { think, .. } => {
+                generator_usage::delay_share(late + self.pool.queue_delay.mean().unwrap_or(0.0), response + think.mean)
+                    .min(1.0)
+            }
+            _ => generator_usage::delay_share(
+                2.0 * late,
+                self.pool.stats.seconds() * NANOSECONDS_PER_SECOND as f64 + 2.0 * late,
+            ),
+        }
+    }
+
+    /// What was asked for, and at what rate requests became due, so many of which were not sent.
+    fn offered(&self, unsent: u64) -> OfferedLoad {
+        if let Demand::Users { users, think } = self.setup.demand {
+            return OfferedLoad::Users { users, think: think.mean };
+        }
+        let due = (self.pool.stats.due + unsent) as f64 / self.scheduled_seconds(unsent).max(f64::MIN_POSITIVE);
+        let rate = if let Demand::Rate { rate, .. } = self.setup.demand { rate } else { due };
+        OfferedLoad::Rate { rate, due, waited: self.waited }
+    }
+
+    /// Seconds that the schedule has for the requests that became due in the measured time, so many of which were not sent. Of an even rate
+    /// that is a whole number of the times between two: the measured time may end within one, and has its request all the same.
+    fn scheduled_seconds(&self, unsent: u64) -> f64 {
+        let seconds = self.pool.stats.seconds();
+        let due = self.pool.stats.due + unsent;
+        match self.setup.demand {
+            Demand::Rate { rate, spread: TimeDistribution::Constant, .. } if due > 0 => due as f64 / rate,
+            _ => seconds,
+        }
+    }
+
+    fn count_unsent(&mut self, now: u64) -> u64 {
+        let mut unsent = 0;
+        if !self.is_open_loop() {
+            return unsent;
+        }
+        while let Some(at) = self.next_due().filter(|&at| at <= now) {
+            self.schedule.take_due();
+            if self.pool.stats.window.contains(&at) {
+                unsent += 1;
+                self.pool.stats.add_wait(RequestTimestamps { due: at, sent: now, ended: now, generator_delay: 0 });
+            }
+        }
+        unsent
+    }
+
+    /// The mean time of a user from one request to the next, in nanoseconds; `None` in an open loop, which hides nothing.
+    fn mean_cycle(&self) -> Option<u64> {
+        let Demand::Users { users, .. } = self.setup.demand else { return None };
+        let tally = &self.pool.stats;
+        let cycle = f64::from(users) * tally.seconds() * NANOSECONDS_PER_SECOND as f64 / tally.requests as f64;
+        (tally.requests > 0).then_some(cycle as u64)
+    }
+}

@@ -1,0 +1,399 @@
+//! The requests of an access log, in the common or the combined format, and when each came.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use jiff::fmt::strtime;
+
+use crate::load::slo::MAX_DURATION;
+
+/// What compressed files begin with: those of gzip, xz and zstd, as rotated logs are.
+const COMPRESSED_MAGICS: [&[u8]; 3] = [b"\x1f\x8b", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
+
+/// What a log asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// Path and query of each request, as they can be sent.
+    pub paths: Vec<String>,
+    /// When each is due, in nanoseconds from the first second of the log on, in order.
+    pub times: Vec<u64>,
+    /// How long it takes: from the begin of the first second of the log to the end of the last one.
+    pub duration: Duration,
+    /// The lines of which nothing is sent.
+    pub skipped: SkippedLines,
+}
+
+/// Lines of a log of which nothing is sent, by the reason; empty ones are not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SkippedLines {
+    /// They ask for something else than GET: no log has the bodies of other methods.
+    pub other_methods: u64,
+    /// Nothing was asked for: a connection that timed out, or bytes that are no HTTP.
+    pub no_requests: u64,
+    /// The target of their request is not the path of a server, or cannot be decoded.
+    pub other_targets: u64,
+    /// They are in neither of the formats.
+    pub other_lines: u64,
+}
+
+impl SkippedLines {
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.other_methods + self.no_requests + self.other_targets + self.other_lines
+    }
+
+    fn add(&mut self, why: LineSkipReason) {
+        *match why {
+            LineSkipReason::Method => &mut self.other_methods,
+            LineSkipReason::Nothing => &mut self.no_requests,
+            LineSkipReason::Target => &mut self.other_targets,
+            LineSkipReason::Line => &mut self.other_lines,
+        } += 1;
+    }
+}
+
+impl fmt::Display for SkippedLines {
+    /// `2 with another method than GET, 1 without a request`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.other_methods, "with another method than GET"),
+            (self.no_requests, "without a request"),
+            (self.other_targets, "whose target is no path that can be sent"),
+            (self.other_lines, "in another format"),
+        ];
+        let said = parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        out.write_str(&said.collect::<Vec<String>>().join(", "))
+    }
+}
+
+/// Why nothing is sent of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineSkipReason {
+    Method,
+    Nothing,
+    Target,
+    Line,
+}
+
+impl Replay {
+    /// Reads a log; it is sent so many times as fast as it came. Requests of one second are spread evenly over it.
+    ///
+    /// # Errors
+    /// A log without any request that can be sent, or with more than a week of them.
+    pub fn read(log: &[u8], speed: f64) -> Result<Self, String> {
+        if COMPRESSED_MAGICS.iter().any(|magic| log.starts_with(magic)) {
+            return Err("it is compressed: give what zcat, xzcat or zstdcat makes of it as --replay /dev/stdin".into());
+        }
+        let mut replay = Self::default();
+        let mut requests: Vec<(i64, String)> = Vec::new();
+        for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            match parse_line(line) {
+                Ok(request) => requests.push(request),
+                Err(why) => replay.skipped.add(why),
+            }
+        }
+        // A log is written when answers are over, so its times may be out of order.
+        requests.sort_by_key(|&(second, _)| second);
+        let (Some(&(first, _)), Some(&(last, _))) = (requests.first(), requests.last()) else {
+            let lines = replay.skipped;
+            let seen = if lines.total() > 0 { format!(": lines {lines}") } else { String::new() };
+            return Err(format!("it has no GET request in the common or combined log format{seen}"));
+        };
+        // The last second lasts as long as any other.
+        replay.duration = scaled((last - first) as f64 + 1.0, speed);
+        if replay.duration > MAX_DURATION {
+            return Err("it would take more than a week".into());
+        }
+        for of_second in requests.chunk_by_mut(|one, other| one.0 == other.0) {
+            let count = of_second.len() as f64;
+            for (index, (second, path)) in of_second.iter_mut().enumerate() {
+                let at = (*second - first) as f64 + index as f64 / count;
+                replay.times.push(scaled(at, speed).as_nanos() as u64);
+                replay.paths.push(std::mem::take(path));
+            }
+        }
+        Ok(replay)
+    }
+}
+
+/// So many seconds of a log that is sent so many times as fast.
+fn scaled(seconds: f64, speed: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds / speed).unwrap_or(Duration::MAX)
+}
+
+/// The second and the path of a line such as
+/// `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326`.
+fn parse_line(line: &[u8]) -> Result<(i64, String), LineSkipReason> {
+    let (second, rest) = parse_time(line).ok_or(LineSkipReason::Line)?;
+    let (request, after) = parse_quoted(rest.trim_ascii_start()).ok_or(LineSkipReason::Line)?;
+    if !is_status(after) {
+        return Err(LineSkipReason::Line);
+    }
+    let other = || if has_method(request) { LineSkipReason::Method } else { LineSkipReason::Nothing };
+    let target = request.strip_prefix(b"GET ").ok_or_else(other)?;
+    let target = unescape(target).and_then(|target| request_path(&target)).ok_or(LineSkipReason::Target)?;
+    Ok((second, target))
+}
+
+/// Whether a request begins with a method and a space: a token of RFC 9110, section 5.6.2, with a letter, as the hyphen of an empty one is a
+/// token too.
+fn has_method(request: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b' ', request) else { return false };
+    let method = &request[..end];
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    method.iter().all(is_token) && method.iter().any(u8::is_ascii_alphabetic)
+}
+
+/// Bytes of a time, such as `10/Oct/2000:13:55:36 -0700`, and of some that another program wrote with a blank or a colon more: further on
+/// no end of one is looked for, since a line may have millions of brackets.
+const MAX_TIMESTAMP_BYTES: usize = 32;
+
+/// The time of a line, in seconds, and what follows it. The client and the user before it may have brackets of their own: an IPv6
+/// address, a name.
+fn parse_time(line: &[u8]) -> Option<(i64, &[u8])> {
+    memchr::memchr_iter(b'[', line).find_map(|place| {
+        let rest = &line[place + 1..];
+        let end = memchr::memchr(b']', &rest[..rest.len().min(MAX_TIMESTAMP_BYTES)])?;
+        let time = strtime::parse("%d/%b/%Y:%H:%M:%S %z", &rest[..end]).ok()?.to_timestamp().ok()?;
+        Some((time.as_second(), &rest[end + 1..]))
+    })
+}
+
+/// What stands in the quotation marks that a text begins with, as it is written, and what follows them. A mark behind a backslash
+/// is a part of it.
+fn parse_quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"\"")?;
+    let mut place = 0;
+    while *text.get(place)? != b'"' {
+        place += if text[place] == b'\\' { 2 } else { 1 };
+    }
+    Some((&text[..place], &text[place + 1..]))
+}
+
+/// Whether a text begins with a status. Where none follows, the request has a quotation mark that was not escaped.
+fn is_status(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b" ").and_then(|text| text.get(..3));
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+        && text.get(4).is_none_or(|after| after.is_ascii_whitespace())
+}
+
+/// What servers write for a byte that they escape (`ap_escape_logitem` of Apache, `ngx_http_log_escape` of nginx).
+fn unescape(text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        bytes.push(match rest.next()? {
+            b'x' => {
+                let mut digit = || char::from(*rest.next()?).to_digit(16);
+                (digit()? << 4 | digit()?) as u8
+            }
+            b'b' => 8,
+            b't' => b'\t',
+            b'n' => b'\n',
+            b'v' => 11,
+            b'f' => 12,
+            b'r' => b'\r',
+            &itself @ (b'"' | b'\\' | b'/') => itself,
+            _ => return None,
+        });
+    }
+    Some(bytes)
+}
+
+/// The path and query of what follows a method, as they can be sent: the client may have sent bytes that no URI has, and these are
+/// encoded (RFC 3986, section 2.1). Nothing for the target of a proxy, or one with a line end or a fragment, which nobody can send.
+fn request_path(rest: &[u8]) -> Option<String> {
+    let target = match memchr::memrchr(b' ', rest) {
+        Some(place) if rest[place + 1..].starts_with(b"HTTP/") => &rest[..place],
+        // HTTP/0.9 names no version.
+        None => rest,
+        Some(_) => return None,
+    };
+    let mut path = String::with_capacity(target.len());
+    for &byte in target {
+        match byte {
+            ..b' ' | 0x7f | b'#' => return None,
+            b' ' | b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' | 0x80.. => {
+                path.push_str(&format!("%{byte:02X}"));
+            }
+            _ => path.push(char::from(byte)),
+        }
+    }
+    let is_path = path.starts_with('/') && path.parse::<PathAndQuery>().is_ok_and(|parsed| parsed.as_str() == path);
+    is_path.then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:38 -0700] "GET /c HTTP/1.0" 200 2326
+192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif?x=1 HTTP/1.0" 200 2326 "http://ref/" "Agent \"x\""
+::1 - - [10/Oct/2000:20:55:36 +0000] "GET /b HTTP/1.1" 304 -
+::1 - - [10/Oct/2000:20:55:36 +0000] "POST /form HTTP/1.1" 200 1
+::1 - - [10/Oct/2000:20:55:36 +0000] "\x16\x03" 400 1
+no line of a log
+"#;
+
+    fn read(log: &str, speed: f64) -> Result<Replay, String> {
+        Replay::read(log.as_bytes(), speed)
+    }
+
+    #[test]
+    fn request_times_scale_with_speed() {
+        let replay = read(LOG, 1.0).unwrap();
+        assert_eq!(replay.paths, ["/a.gif?x=1", "/b", "/c"]);
+        assert_eq!(replay.times, [0, 500_000_000, 2_000_000_000]);
+        assert_eq!(replay.skipped, SkippedLines { other_methods: 1, no_requests: 1, other_targets: 0, other_lines: 1 });
+        let told = "1 with another method than GET, 1 without a request, 1 in another format";
+        assert_eq!(replay.skipped.to_string(), told);
+        let stamp = "::1 - - [10/Oct/2000:20:55:36 +0000]";
+        for (line, is_request) in [
+            ("\"-\" 408 0", false),
+            ("\"\" 400 0", false),
+            ("\"\\x16\\x03 x\" 400 1", false),
+            ("\"M-SEARCH * HTTP/1.1\" 400 1", true),
+        ] {
+            let left_out = read(&format!("{LOG}{stamp} {line}\n"), 1.0).unwrap().skipped;
+            assert_eq!(
+                (left_out.other_methods, left_out.no_requests),
+                if is_request { (2, 1) } else { (1, 2) },
+                "{line}"
+            );
+        }
+        assert_eq!(replay.duration, Duration::from_secs(3));
+        let faster = read(LOG, 4.0).unwrap();
+        assert_eq!((faster.times, faster.duration), (vec![0, 125_000_000, 500_000_000], Duration::from_millis(750)));
+    }
+
+    #[test]
+    fn requests_spread_within_their_second() {
+        let line = "::1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a HTTP/1.1\" 200 1\n";
+        for (count, times) in [(1, vec![0]), (4, vec![0, 250_000_000, 500_000_000, 750_000_000])] {
+            let replay = read(&line.repeat(count), 1.0).unwrap();
+            assert_eq!((replay.times, replay.duration), (times, Duration::from_secs(1)));
+        }
+    }
+
+    /// What comes of a line with this client and this request, as they are written.
+    fn parse_request(client: &str, request: &[u8]) -> Result<String, LineSkipReason> {
+        let before = format!("{client} - - [10/Oct/2000:20:55:36 +0000] \"");
+        super::parse_line(&[before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat()).map(|(_, path)| path)
+    }
+
+    #[test]
+    fn escaped_paths_are_decoded() {
+        for (written, sent) in [
+            (&br#"GET /a\"b.txt HTTP/1.1"#[..], "/a%22b.txt"),
+            (br"GET /a\x22b HTTP/1.1", "/a%22b"),
+            (br"GET /a\\b\x5C HTTP/1.1", "/a%5Cb%5C"),
+            (br"GET /caf\xC3\xA9.txt HTTP/1.1", "/caf%C3%A9.txt"),
+            (br"GET /caf\xc3\xa9 HTTP/1.1", "/caf%C3%A9"),
+            ("GET /café HTTP/2.0".as_bytes(), "/caf%C3%A9"),
+            (b"GET /\xe9 HTTP/1.1", "/%E9"),
+            (b"GET /q?a=b c d HTTP/1.1", "/q?a=b%20c%20d"),
+            (b"GET /?a[]=1&b=%20+x|y HTTP/1.1", "/?a[]=1&b=%20+x%7Cy"),
+            (b"GET /old", "/old"),
+        ] {
+            assert_eq!(
+                parse_request("192.0.2.1", written).as_deref(),
+                Ok(sent),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
+        }
+    }
+
+    #[test]
+    fn unsendable_lines_are_counted_by_reason() {
+        for written in [
+            &br"GET /a\q HTTP/1.1"[..],
+            br"GET /a\x2 HTTP/1.1",
+            br"GET /a\xzz HTTP/1.1",
+            br"GET /a\n HTTP/1.1",
+            br"GET /a\x00b HTTP/1.1",
+            b"GET /a#b HTTP/1.1",
+            b"GET http://other/ HTTP/1.1",
+            b"GET * HTTP/1.1",
+            b"GET  HTTP/1.1",
+            b"GET /a b",
+        ] {
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Target),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
+        }
+        for written in [&b"-"[..], b"", br"\x16\x03\x01"] {
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Nothing),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
+        }
+        for written in [&b"HEAD / HTTP/1.1"[..], b"get / HTTP/1.1"] {
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Method),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
+        }
+        for written in [&br#"GET /a"b HTTP/1.1"#[..], br"GET /a\", b"GET / HTTP/1.1\" \"x"] {
+            assert_eq!(
+                parse_request("192.0.2.1", written),
+                Err(LineSkipReason::Line),
+                "{}",
+                String::from_utf8_lossy(written)
+            );
+        }
+    }
+
+    #[test]
+    fn client_field_accepts_names_and_brackets() {
+        for client in
+            ["[2001:db8::1]", "2001:db8::1", "fe80::1%eth0", "host.test:80 192.0.2.1", "[::ffff:192.0.2.1]:8080"]
+        {
+            assert_eq!(parse_request(client, b"GET /six HTTP/1.1").as_deref(), Ok("/six"), "{client}");
+        }
+        let user = b"::1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5\r";
+        assert_eq!(super::parse_line(user), Ok((971_211_336, "/".into())));
+    }
+
+    #[test]
+    fn bracket_line_parses_in_linear_time() {
+        // With each end looked for to that of the line it is 10^13 steps.
+        assert!(read(&"[".repeat(5_000_000), 1.0).is_err());
+        let user = format!("::1 - {} [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5", "[".repeat(1000));
+        assert_eq!(super::parse_line(user.as_bytes()), Ok((971_211_336, "/".into())));
+    }
+
+    #[test]
+    fn log_without_requests_is_refused() {
+        for log in ["", "nothing\n", "::1 - - [10/Oct/2000:20:55:36 +0000] \"POST /form HTTP/1.1\" 200 1\n"] {
+            assert!(read(log, 1.0).is_err(), "{log}");
+        }
+    }
+
+    #[test]
+    fn compressed_log_is_detected() {
+        for begin in [&b"\x1f\x8b\x08\0"[..], b"\xfd7zXZ\0\0", b"\x28\xb5\x2f\xfd\x04"] {
+            assert!(Replay::read(&[begin, b"\0x\n"].concat(), 1.0).unwrap_err().contains("compressed"));
+        }
+    }
+
+    #[test]
+    fn multi_year_log_needs_high_speed() {
+        let line = |year: &str| format!("::1 - - [10/Oct/{year}:20:55:36 +0000] \"GET / HTTP/1.1\" 200 1\n");
+        let log = line("0001") + &line("9998");
+        assert!(read(&log, 1.0).unwrap_err().contains("a week") && read(&log, 0.001).is_err());
+        assert!(read(&log, 1e6).is_ok());
+    }
+}

@@ -1,0 +1,164 @@
+//! The requests that are sent, written once before the first is due.
+
+use std::ops::Range;
+
+use http::{HeaderName, HeaderValue, Method};
+
+use crate::load::server_url::ServerUrl;
+
+/// What is sent with every request.
+#[derive(Clone, Debug)]
+pub struct RequestTemplate {
+    /// GET unless another one is asked for.
+    pub method: Method,
+    /// Headers besides Host and User-Agent, of which one given here takes the place, and Content-Length, which is that of the body.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Default for RequestTemplate {
+    fn default() -> Self {
+        Self { method: Method::GET, headers: Vec::new(), body: Vec::new() }
+    }
+}
+
+/// A header as it is written, such as `Accept: text/html`.
+///
+/// # Errors
+/// What would be right, in words.
+pub fn parse_header(line: &str) -> Result<(HeaderName, HeaderValue), String> {
+    const WRONG: &str = "give a name, a colon and a value, such as 'Accept: text/html'";
+    let (name, value) = line.split_once(':').ok_or(WRONG)?;
+    let name: HeaderName = name.trim().parse().map_err(|_| WRONG.to_owned())?;
+    // With another length, or with chunks that are none, the server takes the next request for a part of the body.
+    if [http::header::TRANSFER_ENCODING, http::header::CONTENT_LENGTH].contains(&name) {
+        return Err("a body is sent with a Content-Length, which is always its own".into());
+    }
+    Ok((name, value.trim().parse().map_err(|_| WRONG.to_owned())?))
+}
+
+/// A method as it is written.
+///
+/// # Errors
+/// What would be right, in words.
+pub fn parse_method(text: &str) -> Result<Method, String> {
+    match text.parse() {
+        Ok(Method::CONNECT) => Err("a tunnel has no answers to measure".into()),
+        Ok(method) => Ok(method),
+        Err(_) => Err("give a method such as GET, HEAD or POST".into()),
+    }
+}
+
+/// The bytes of every request, one after the other.
+#[derive(Debug)]
+pub struct RequestSet {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    /// Whether answers have no body.
+    pub head_only: bool,
+    /// Whether a request may be sent again if its connection ended before an answer (RFC 9110 9.2.2).
+    pub is_idempotent: bool,
+}
+
+impl RequestSet {
+    /// One for each path of the server.
+    pub fn new(target: &ServerUrl, form: &RequestTemplate, paths: &[String]) -> Self {
+        let mut bytes = Vec::new();
+        let rest = common_tail(target, form);
+        let mut write = |path: &String| {
+            let start = bytes.len();
+            bytes.extend_from_slice(form.method.as_str().as_bytes());
+            bytes.push(b' ');
+            bytes.extend_from_slice(path.as_bytes());
+            bytes.extend_from_slice(&rest);
+            start..bytes.len()
+        };
+        let places = paths.iter().map(&mut write).collect();
+        Self {
+            bytes,
+            ranges: places,
+            head_only: form.method == Method::HEAD,
+            is_idempotent: form.method.is_idempotent(),
+        }
+    }
+
+    /// The bytes of one.
+    pub fn get(&self, number: usize) -> &[u8] {
+        &self.bytes[self.ranges[number].clone()]
+    }
+
+    /// How many different ones there are.
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
+/// What follows the path: the same for all.
+fn common_tail(target: &ServerUrl, form: &RequestTemplate) -> Vec<u8> {
+    let mut rest = b" HTTP/1.1\r\n".to_vec();
+    let mut line = |name: &str, value: &[u8]| {
+        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+            rest.extend_from_slice(part);
+        }
+    };
+    let has = |name: &str| form.headers.iter().any(|(given, _)| given == name);
+    if !has("host") {
+        line("Host", target.authority.as_bytes());
+    }
+    if !has("user-agent") {
+        line("User-Agent", concat!("kelvin/", env!("CARGO_PKG_VERSION")).as_bytes());
+    }
+    // A body of no bytes is said as well, where one is expected (RFC 9110 8.6).
+    let has_body = !form.body.is_empty() || matches!(form.method, Method::POST | Method::PUT | Method::PATCH);
+    if has_body {
+        line("Content-Length", form.body.len().to_string().as_bytes());
+    }
+    for (name, value) in &form.headers {
+        line(name.as_str(), value.as_bytes());
+    }
+    rest.extend_from_slice(b"\r\n");
+    rest.extend_from_slice(&form.body);
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_and_methods_parse() {
+        let (name, value) = parse_header("Accept:  text/html ").unwrap();
+        assert_eq!((name.as_str(), value.to_str().unwrap()), ("accept", "text/html"));
+        for wrong in ["", "Accept", ": x", "A B: c", "A: x\r\nB: c", "Transfer-Encoding: chunked", "content-length: 5"]
+        {
+            assert!(parse_header(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(parse_method("DELETE"), Ok(Method::DELETE));
+        assert!(parse_method("CONNECT").is_err() && parse_method("").is_err() && parse_method("G T").is_err());
+    }
+
+    #[test]
+    fn every_path_has_request_with_headers() {
+        let target: ServerUrl = "http://localhost:8080/".parse().unwrap();
+        let headers = vec![
+            (HeaderName::from_static("user-agent"), HeaderValue::from_static("x")),
+            (HeaderName::from_static("range"), HeaderValue::from_static("bytes=0-9")),
+        ];
+        let form = RequestTemplate { headers, body: b"hi".to_vec(), method: Method::POST };
+        let requests = RequestSet::new(&target, &form, &["/a".into(), "/b?c".into()]);
+        assert_eq!(
+            requests.get(1),
+            b"POST /b?c HTTP/1.1\r\nHost: localhost:8080\r\nContent-Length: 2\r\nuser-agent: x\r\nrange: bytes=0-9\r\n\r\nhi"
+        );
+        assert!(requests.get(0).starts_with(b"POST /a HTTP/1.1\r\n"));
+        assert!(!requests.is_idempotent && !requests.head_only);
+        assert_eq!(requests.count(), 2);
+        let empty = RequestSet::new(
+            &target,
+            &RequestTemplate { method: Method::PUT, ..RequestTemplate::default() },
+            &["/".into()],
+        );
+        assert!(str::from_utf8(empty.get(0)).unwrap().contains("\r\nContent-Length: 0\r\n"));
+    }
+}

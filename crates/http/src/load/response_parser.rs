@@ -1,0 +1,576 @@
+//! The response to one request: where it ends, and what of it is wrong. Bytes in, verdict out; no socket.
+
+use std::mem::MaybeUninit;
+
+use httparse::{Header, ParserConfig, Status};
+
+use crate::load::chunked::ChunkedDecoder;
+
+/// Bytes of a head up to which it is read again with each piece that comes: so what is no response is seen soon. A longer one is read
+/// when it is whole or has doubled, since its pieces may be of a byte each.
+const REPARSE_LIMIT: usize = 8 << 10;
+
+/// Bytes of the head of a response beyond which it is refused.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// Header lines of a response for which there is room at once; of more they are read again with room for as many as a head can have,
+/// of three bytes and a line end each.
+const INITIAL_HEADERS: usize = 100;
+const MAX_HEADERS: usize = MAX_HEAD_BYTES / 4;
+
+/// What came is no response that HTTP/1.1 (RFC 9112) allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedResponse {
+    /// Neither a status line nor header lines.
+    #[error("no HTTP response")]
+    Head(#[from] httparse::Error),
+    /// Too long to be one.
+    #[error("a response whose head is larger than 64 KiB")]
+    TooLong,
+    /// Content-Length is no number, or there are several that differ.
+    #[error("a response with a wrong Content-Length")]
+    Length,
+    /// A transfer coding other than chunked.
+    #[error("a response with a Transfer-Encoding other than chunked")]
+    Coding,
+    /// The chunks of the body are wrong.
+    #[error("a response whose chunks are wrong")]
+    Chunk,
+    /// Another protocol, which was not asked for.
+    #[error("a switch to another protocol")]
+    UnexpectedUpgrade,
+    /// Bytes after the end of the response.
+    #[error("bytes that no request asked for")]
+    TrailingBytes,
+}
+
+/// A whole response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedResponse {
+    /// Its status.
+    pub status: u16,
+    /// Bytes of its body, without those of chunk sizes.
+    pub body: u64,
+    /// Whether the next request can go over the same connection.
+    pub reusable: bool,
+}
+
+/// Where a response was when its connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TruncatedAt {
+    /// Nothing of it had come.
+    Nothing,
+    /// In its head.
+    Head,
+    /// In its body.
+    Body,
+}
+
+/// How the body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyFraming {
+    Head,
+    /// After so many more bytes.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    /// With the connection.
+    UntilClosed,
+}
+
+/// The response to one request, as far as it has come. Used for one after the other, so that none allocates.
+#[derive(Debug)]
+pub struct ResponseParser {
+    framing: BodyFraming,
+    /// Whether only the head of a response is asked for.
+    head_only: bool,
+    /// The beginning of a head, or of a line within chunks, that has not wholly come.
+    partial: Vec<u8>,
+    /// Bytes of a head from which on it is read again although its end has not come.
+    reparse_at: usize,
+    answer: ParsedResponse,
+    begun: bool,
+}
+
+impl ResponseParser {
+    /// For responses to HEAD, which have no body, or to another method.
+    pub fn new(head_only: bool) -> Self {
+        let answer = ParsedResponse { status: 0, body: 0, reusable: false };
+        Self { framing: BodyFraming::Head, head_only, partial: Vec::new(), reparse_at: 0, answer, begun: false }
+    }
+
+    /// Forgets the last response.
+    pub fn restart(&mut self) {
+        self.framing = BodyFraming::Head;
+        self.partial.clear();
+        self.answer.body = 0;
+        self.begun = false;
+    }
+
+    /// Whether any byte of the response has come.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// The status, once the head has come.
+    pub fn status(&self) -> u16 {
+        self.answer.status
+    }
+
+    /// Takes bytes; `body` is given those of the body. Returns the answer once it is whole.
+    ///
+    /// # Errors
+    /// What of the response is wrong.
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        body: &mut impl FnMut(&[u8]),
+    ) -> Result<Option<ParsedResponse>, MalformedResponse> {
+        self.begun |= !bytes.is_empty();
+        let mut rest = bytes;
+        if self.framing == BodyFraming::Head {
+            match self.parse_head(bytes)? {
+                Some(taken) => rest = &bytes[taken..],
+                None => return Ok(None),
+            }
+        }
+        let (taken, is_whole) = self.feed_body(rest, body)?;
+        match is_whole {
+            true if taken < rest.len() => Err(MalformedResponse::TrailingBytes),
+            true => Ok(Some(self.answer)),
+            false => Ok(None),
+        }
+    }
+
+    /// The connection has ended.
+    ///
+    /// # Errors
+    /// How far the response had come, if it is not whole.
+    pub fn finish(&self) -> Result<ParsedResponse, TruncatedAt> {
+        match self.framing {
+            BodyFraming::UntilClosed => Ok(ParsedResponse { reusable: false, ..self.answer }),
+            BodyFraming::Head if self.begun => Err(TruncatedAt::Head),
+            BodyFraming::Head => Err(TruncatedAt::Nothing),
+            BodyFraming::Length(_) | BodyFraming::Chunked(_) => Err(TruncatedAt::Body),
+        }
+    }
+
+    /// Reads the head, and those of interim responses before it; returns how many of the bytes belong to them.
+    fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
+        let mut taken = 0;
+        while let Some(length) = self.parse_one_head(&bytes[taken..])? {
+            taken += length;
+            if self.answer.status >= 200 {
+                return Ok(Some(taken));
+            }
+        }
+        Ok(None)
+    }
+
+    fn parse_one_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
+        let before = self.partial.len();
+        // A large body may come with the rest of its head: no more is kept than a head may have.
+        let some = &bytes[..bytes.len().min(MAX_HEAD_BYTES - before)];
+        if before > 0 {
+            self.partial.extend_from_slice(some);
+        }
+        if before > REPARSE_LIMIT
+            && self.partial.len() < self.reparse_at.min(MAX_HEAD_BYTES)
+            && !ends_head(&self.partial, before)
+        {
+            return Ok(None);
+        }
+        match parse_response_head(if before > 0 { &self.partial } else { some }, self.head_only)? {
+            Some(head) => {
+                self.partial.clear();
+                Ok(Some(self.begin_body(head) - before))
+            }
+            None if some.len() < bytes.len() => Err(MalformedResponse::TooLong),
+            None => {
+                if before == 0 {
+                    self.partial.extend_from_slice(some);
+                }
+                self.reparse_at = 2 * self.partial.len();
+                Ok(None)
+            }
+        }
+    }
+
+    fn begin_body(&mut self, head: ParsedHead) -> usize {
+        self.framing = head.framing;
+        self.answer = ParsedResponse { status: head.status, body: 0, reusable: head.reusable };
+        head.bytes
+    }
+
+    /// Takes bytes of the body; returns how many, and whether it is whole.
+    fn feed_body(&mut self, bytes: &[u8], body: &mut impl FnMut(&[u8])) -> Result<(usize, bool), MalformedResponse> {
+        let mut count = |of_body: &[u8]| {
+            if !of_body.is_empty() {
+                self.answer.body += of_body.len() as u64;
+                body(of_body);
+            }
+        };
+        match &mut self.framing {
+            BodyFraming::Head => Ok((0, false)),
+            BodyFraming::Length(left) => {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                count(&bytes[..taken]);
+                *left -= taken as u64;
+                Ok((taken, *left == 0))
+            }
+            BodyFraming::Chunked(chunks) => chunks.decode(bytes, &mut self.partial, &mut count),
+            BodyFraming::UntilClosed => {
+                count(bytes);
+                Ok((bytes.len(), false))
+            }
+        }
+    }
+}
+
+/// Whether an empty line ends among the bytes that came after so many.
+fn ends_head(part: &[u8], before: usize) -> bool {
+    memchr::memchr_iter(b'\n', &part[before..]).any(|place| {
+        let line = &part[..before + place];
+        line.ends_with(b"\n") || line.ends_with(b"\n\r")
+    })
+}
+
+/// A head that has wholly come.
+struct ParsedHead {
+    bytes: usize,
+    status: u16,
+    framing: BodyFraming,
+    reusable: bool,
+}
+
+fn parse_response_head(bytes: &[u8], head_only: bool) -> Result<Option<ParsedHead>, MalformedResponse> {
+    match parse_with_headers(&mut [const { MaybeUninit::uninit() }; INITIAL_HEADERS], bytes, head_only) {
+        Err(MalformedResponse::Head(httparse::Error::TooManyHeaders)) => {
+            parse_with_headers(&mut vec![MaybeUninit::uninit(); MAX_HEADERS], bytes, head_only)
+        }
+        // A later version of HTTP/1 means the same to whoever knows the former (RFC 9110, section 6.2).
+        Err(MalformedResponse::Head(httparse::Error::Version)) => match downgrade_to_1_1(bytes) {
+            Some(known) => parse_response_head(&known, head_only),
+            None => Err(MalformedResponse::Head(httparse::Error::Version)),
+        },
+        done => done,
+    }
+}
+
+/// A head of HTTP/1.2 or later, as one of 1.1.
+fn downgrade_to_1_1(bytes: &[u8]) -> Option<Vec<u8>> {
+    const NAME: &[u8] = b"HTTP/1.";
+    let minor = bytes.strip_prefix(NAME)?.first()?;
+    (b'2'..=b'9').contains(minor).then(|| [NAME, b"1", &bytes[NAME.len() + 1..]].concat())
+}
+
+fn parse_with_headers<'b>(
+    headers: &mut [MaybeUninit<Header<'b>>],
+    bytes: &'b [u8],
+    head_only: bool,
+) -> Result<Option<ParsedHead>, MalformedResponse> {
+    let mut response = httparse::Response::new(&mut []);
+    let mut config = ParserConfig::default();
+    // What a user agent must take (RFC 9112, section 5.2), and what all of them take: a line that is no field says nothing, also of
+    // where the body ends.
+    config
+        .ignore_invalid_headers_in_responses(true)
+        .allow_obsolete_multiline_headers_in_responses(true)
+        .allow_spaces_after_header_name_in_responses(true)
+        .allow_multiple_spaces_in_response_status_delimiters(true);
+    let length = config.parse_response_with_uninit_headers(&mut response, bytes, headers)?;
+    let Status::Complete(bytes) = length else { return Ok(None) };
+    let status = response.code.unwrap_or(0);
+    let fields = FramingFields::scan(response.headers)?;
+    let stage = match status {
+        ..100 => return Err(MalformedResponse::Head(httparse::Error::Status)),
+        101 => return Err(MalformedResponse::UnexpectedUpgrade),
+        100..200 => BodyFraming::Head,
+        204 | 304 => BodyFraming::Length(0),
+        _ if head_only => BodyFraming::Length(0),
+        _ => fields.framing(),
+    };
+    // HTTP/1.0 closes unless it says otherwise, HTTP/1.1 stays open (RFC 9112 9.3).
+    let stays = if response.version == Some(0) { fields.keep_alive } else { !fields.close };
+    Ok(Some(ParsedHead { bytes, status, reusable: stays && stage != BodyFraming::UntilClosed, framing: stage }))
+}
+
+/// The header fields that say where the body ends and whether the connection does.
+#[derive(Default)]
+struct FramingFields {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl FramingFields {
+    fn scan(headers: &[Header<'_>]) -> Result<Self, MalformedResponse> {
+        let mut fields = Self::default();
+        for Header { name, value } in headers {
+            // No name of interest has another length: most are passed over without a comparison.
+            match name.len() {
+                14 if name.eq_ignore_ascii_case("content-length") => fields.read_length(value)?,
+                17 if name.eq_ignore_ascii_case("transfer-encoding") => {
+                    fields.chunked = value.trim_ascii().eq_ignore_ascii_case(b"chunked");
+                    if !fields.chunked {
+                        return Err(MalformedResponse::Coding);
+                    }
+                }
+                10 if name.eq_ignore_ascii_case("connection") => fields.read_connection(value),
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+
+    /// The same length may be repeated (RFC 9112 6.3).
+    fn read_length(&mut self, value: &[u8]) -> Result<(), MalformedResponse> {
+        for one in value.split(|&byte| byte == b',') {
+            let digits = one.trim_ascii();
+            let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+            let number = str::from_utf8(digits).ok().filter(|_| is_number).and_then(|text| text.parse().ok());
+            let number = number.ok_or(MalformedResponse::Length)?;
+            if self.length.replace(number).is_some_and(|before| before != number) {
+                return Err(MalformedResponse::Length);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_connection(&mut self, value: &[u8]) {
+        for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.
+    fn framing(&self) -> BodyFraming {
+        match self.length {
+            _ if self.chunked => BodyFraming::Chunked(ChunkedDecoder::new()),
+            Some(length) => BodyFraming::Length(length),
+            None => BodyFraming::UntilClosed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What comes of a response in pieces of these sizes, and its body.
+    fn feed_in_pieces(
+        response: &[u8],
+        piece: usize,
+        head_only: bool,
+    ) -> (Result<Option<ParsedResponse>, MalformedResponse>, Vec<u8>, ResponseParser) {
+        let mut exchange = ResponseParser::new(head_only);
+        let mut body = Vec::new();
+        for bytes in response.chunks(piece) {
+            match exchange.feed(bytes, &mut |part| body.extend_from_slice(part)) {
+                Ok(None) => {}
+                done => return (done, body, exchange),
+            }
+        }
+        (Ok(None), body, exchange)
+    }
+
+    fn whole(response: &[u8]) -> (ParsedResponse, Vec<u8>) {
+        let (answer, body, _) = feed_in_pieces(response, response.len(), false);
+        (answer.unwrap().unwrap(), body)
+    }
+
+    const LENGTH: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nX: y\r\n\r\n";
+    const EMPTY: &[u8] = b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n";
+    const AFTER_INTERIM: &[u8] =
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+    #[test]
+    fn body_end_follows_head() {
+        for response in [LENGTH, CHUNKED, AFTER_INTERIM] {
+            let (answer, body) = whole(response);
+            assert_eq!((answer, &body[..]), (ParsedResponse { status: 200, body: 5, reusable: true }, &b"hello"[..]));
+        }
+        assert_eq!(whole(EMPTY).0, ParsedResponse { status: 304, body: 0, reusable: true });
+        // As servers write them: many zeros, blanks, other line ends.
+        for body in
+            ["00000000000000000000005\r\nhello\r\n00\r\n\r\n", "5  \r\nhello\r\n0 ;x\r\n\r\n", "5\nhello\n0\n\n"]
+        {
+            let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
+            assert_eq!(whole(chunked.as_bytes()).1, b"hello", "{body:?}");
+        }
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        assert_eq!(feed_in_pieces(head, 9, true).0, Ok(Some(ParsedResponse { status: 200, body: 0, reusable: true })));
+    }
+
+    #[test]
+    fn result_is_independent_of_segmentation() {
+        for response in [LENGTH, CHUNKED, EMPTY, AFTER_INTERIM] {
+            let expected = whole(response);
+            for piece in 1..response.len() {
+                let (answer, body, _) = feed_in_pieces(response, piece, false);
+                assert_eq!((answer.unwrap().unwrap(), body), expected, "{piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn keep_alive_follows_version_and_fields() {
+        let reusable = |first: &str, header: &str| {
+            whole(format!("{first} 200 OK\r\n{header}Content-Length: 0\r\n\r\n").as_bytes()).0.reusable
+        };
+        assert!(reusable("HTTP/1.1", "") && reusable("HTTP/1.0", "Connection: Keep-Alive\r\n"));
+        assert!(!reusable("HTTP/1.0", "") && !reusable("HTTP/1.1", "connection: x, Close\r\n"));
+    }
+
+    #[test]
+    fn many_and_folded_fields_are_accepted() {
+        let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 5\r\n\r\nhello", "X-Some: value\r\n".repeat(4000));
+        let most = format!("HTTP/1.1 200 OK\r\n{}Content-Length:5\r\n\r\nhello", "a:\r\n".repeat(MAX_HEADERS - 20));
+        for response in [
+            &many,
+            &most,
+            "HTTP/1.1 200 OK\r\nX-Some: one,\r\n two,\r\n\tthree\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length:\r\n 5\r\nConnection: a,\r\n keep-alive\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length : 5\r\n\r\nhello",
+            "HTTP/1.1  200  OK\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.2 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+            "HTTP/1.1 200 OK\r\nX Some: value\r\nContent-Length: 5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\n: value\r\nno field\r\nContent-Length: 5\r\n\r\nhello",
+        ] {
+            for piece in [7, response.len()] {
+                let (answer, body, _) = feed_in_pieces(response.as_bytes(), piece, false);
+                let expected = (Ok(Some(ParsedResponse { status: 200, body: 5, reusable: true })), &b"hello"[..]);
+                assert_eq!((answer, &body[..]), expected, "{:.80}", response);
+            }
+        }
+        let closes = "HTTP/1.1 200 OK\r\nConnection: a,\r\n close\r\nContent-Length: 0\r\n\r\n";
+        assert!(!whole(closes.as_bytes()).0.reusable);
+    }
+
+    #[test]
+    fn close_ends_only_unframed_body() {
+        let at_end = |response: &[u8]| feed_in_pieces(response, response.len().max(1), false).2.finish();
+        let until_closed = b"HTTP/1.1 200 OK\r\n\r\nhello";
+        assert_eq!(at_end(until_closed), Ok(ParsedResponse { status: 200, body: 5, reusable: false }));
+        assert_eq!(at_end(b""), Err(TruncatedAt::Nothing));
+        assert_eq!(at_end(b"HTTP/1.1 2"), Err(TruncatedAt::Head));
+        assert_eq!(at_end(&LENGTH[..LENGTH.len() - 1]), Err(TruncatedAt::Body));
+        assert_eq!(at_end(&CHUNKED[..CHUNKED.len() - 1]), Err(TruncatedAt::Body));
+    }
+
+    #[test]
+    fn non_response_is_refused() {
+        let refused = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
+        let head = |fields: &str| refused(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes());
+        for other in ["SSH-2.0-OpenSSH", "HTTP/2.0 200 OK", "HTTP/0.9 200 OK", "HTTP/1.x 200 OK"] {
+            assert!(matches!(refused(format!("{other}\r\n\r\n").as_bytes()), MalformedResponse::Head(_)), "{other}");
+        }
+        for wrong in ["-1", "+5", "", "5, 6", "99999999999999999999", "0x10"] {
+            assert_eq!(head(&format!("Content-Length: {wrong}\r\n")), MalformedResponse::Length, "{wrong}");
+        }
+        assert_eq!(head("Content-Length: 5\r\nContent-Length: 6\r\n"), MalformedResponse::Length);
+        assert_eq!(head("Transfer-Encoding: gzip, chunked\r\n"), MalformedResponse::Coding);
+        let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "a".repeat(MAX_HEAD_BYTES));
+        for piece in [1000, long.len()] {
+            assert_eq!(feed_in_pieces(long.as_bytes(), piece, false).0, Err(MalformedResponse::TooLong), "{piece}");
+        }
+        assert!(matches!(refused(b"HTTP/1.1 099 Low\r\nContent-Length: 1\r\n\r\n"), MalformedResponse::Head(_)));
+        assert_eq!(refused(b"HTTP/1.1 101 Switching\r\n\r\n"), MalformedResponse::UnexpectedUpgrade);
+        assert_eq!(refused(&[LENGTH, b"!"].concat()), MalformedResponse::TrailingBytes);
+    }
+
+    #[test]
+    fn invalid_chunks_are_refused() {
+        let refused = |response: &[u8]| feed_in_pieces(response, response.len(), false).0.unwrap_err();
+        let chunks =
+            |body: &str| refused(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}").as_bytes());
+        for wrong in ["x\r\n", "3x\r\n", "3\r\r\n", "3\r\nhelp\r\n", "-1\r\n", "\r\n", "11111111111111111\r\n"] {
+            assert_eq!(chunks(wrong), MalformedResponse::Chunk, "{wrong:?}");
+        }
+        assert_eq!(chunks(&"1".repeat(10_000)), MalformedResponse::Chunk);
+    }
+
+    #[test]
+    fn split_head_with_large_body_is_accepted() {
+        let body = "b".repeat(3 * MAX_HEAD_BYTES);
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let (first, rest) = response.as_bytes().split_at(20);
+        let mut exchange = ResponseParser::new(false);
+        assert_eq!(exchange.feed(first, &mut |_| ()), Ok(None));
+        let expected = ParsedResponse { status: 200, body: body.len() as u64, reusable: true };
+        assert_eq!(exchange.feed(rest, &mut |_| ()), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn endless_head_is_bounded() {
+        let heads = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000);
+        let lines = b"X: y\r\n".repeat(100_000);
+        let chunked = [&b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"[..], &lines].concat();
+        for endless in [&heads, &chunked] {
+            for piece in [7, 100_000] {
+                let (answer, body, exchange) = feed_in_pieces(endless, piece, false);
+                assert_eq!((answer, body.len()), (Ok(None), 0));
+                assert!(exchange.partial.capacity() <= 2 * MAX_HEAD_BYTES, "{}", exchange.partial.capacity());
+            }
+        }
+    }
+
+    #[test]
+    fn repeated_equal_length_is_accepted() {
+        assert_eq!(whole(b"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nhi").1, b"hi");
+    }
+
+    /// A right response of which bytes were changed, put in, taken out or doubled.
+    fn mutated() -> impl Strategy<Value = Vec<u8>> {
+        let change = (any::<proptest::sample::Index>(), 0u8..4, any::<u8>(), 1usize..40);
+        let changes = proptest::collection::vec(change, 1..6);
+        (proptest::sample::select(vec![LENGTH, CHUNKED, EMPTY, AFTER_INTERIM]), changes).prop_map(|(right, changes)| {
+            let mut bytes = right.to_vec();
+            for (place, how, byte, length) in changes {
+                let at = place.index(bytes.len().max(1)).min(bytes.len());
+                let to = (at + length).min(bytes.len());
+                match how {
+                    0 => bytes.insert(at, byte),
+                    1 => drop(bytes.drain(at..to)),
+                    2 => drop(bytes.splice(at..at, bytes[at..to].to_vec())),
+                    _ => bytes[at..to].fill(byte),
+                }
+            }
+            bytes
+        })
+    }
+
+    proptest! {
+        /// A damaged response is an answer, a fault or not yet whole; which one does not depend on the pieces it comes in.
+        #[test]
+        fn mutated_response_result_ignores_segmentation(response in mutated(), piece in 1usize..60) {
+            let (whole, body, exchange) = feed_in_pieces(&response, response.len().max(1), false);
+            let (in_pieces, body_in_pieces, other) = feed_in_pieces(&response, piece, false);
+            match (whole, in_pieces) {
+                // The bytes after an answer come with it or not at all.
+                (Err(MalformedResponse::TrailingBytes), Ok(Some(_))) => prop_assert_eq!(body, body_in_pieces),
+                (Ok(None), Ok(None)) => prop_assert_eq!((exchange.finish(), body), (other.finish(), body_in_pieces)),
+                // Which of several faults is seen first may differ.
+                (Err(_), Err(_)) => {}
+                (whole, in_pieces) => prop_assert_eq!((whole, body), (in_pieces, body_in_pieces)),
+            }
+            prop_assert!(exchange.partial.len() <= MAX_HEAD_BYTES);
+        }
+
+        /// Any bytes after any head are taken without a panic, and never as more body than came.
+        #[test]
+        fn any_bytes_parse_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..200), piece in 1usize..50) {
+            for head in [&b""[..], b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+                let (_, body, _) = feed_in_pieces(&[head, &bytes].concat(), piece, false);
+                prop_assert!(body.len() <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What is asked of a server, by whom, for how long.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use crate::load::access_pattern::AccessPattern;
+use crate::load::request::RequestTemplate;
+use crate::load::schedule::{ThinkTime, TimeDistribution};
+use crate::load::server_url::ServerUrl;
+use crate::load::verify::{ExpectedBody, Verify};
+
+/// One load.
+#[derive(Clone, Debug)]
+pub struct LoadSetup {
+    /// The server.
+    pub target: ServerUrl,
+    /// Path and query of each file; at least one.
+    pub paths: Vec<String>,
+    /// In which order files are asked for.
+    pub pattern: AccessPattern,
+    /// What is sent with every request.
+    pub template: RequestTemplate,
+    /// How many requests.
+    pub demand: Demand,
+    /// Time before the measured time.
+    pub warm_up: Duration,
+    /// The measured time.
+    pub duration: Duration,
+    /// Time after which an answer is no longer waited for.
+    pub timeout: Duration,
+    /// Seed of all that is drawn.
+    pub seed: u64,
+    /// What of bodies is compared.
+    pub verify: Verify,
+    /// The right body of each path, where it is known before.
+    pub expected_bodies: Vec<Option<ExpectedBody>>,
+    /// How TLS is spoken, with a target that wants it.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// Whether to look at the clock without sleeping shortly before a request is due.
+    pub spin: bool,
+    /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for whoever has yet to look at
+    /// the server as it was under the load. An open loop ends when what was due is answered.
+    pub extension: Option<Arc<AtomicBool>>,
+}
+
+/// How many requests are asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Demand {
+    /// A closed loop.
+    Users {
+        /// How many users.
+        users: u32,
+        /// How long each thinks after an answer.
+        think: ThinkTime,
+    },
+    /// An open loop.
+    Rate {
+        /// Requests a second.
+        rate: f64,
+        /// How they are spread over time.
+        spread: TimeDistribution,
+        /// Most connections, and so requests in flight.
+        connections: u32,
+    },
+    /// An open loop by the times of a log, of which each has its own path.
+    Log {
+        /// When each request is due, in nanoseconds from the start on, in order.
+        times: Arc<[u64]>,
+        /// Most connections.
+        connections: u32,
+    },
+}
+
+impl Demand {
+    /// Most connections.
+    pub fn max_connections(&self) -> u32 {
+        match *self {
+            Self::Users { users, .. } => users,
+            Self::Rate { connections, .. } | Self::Log { connections, .. } => connections,
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Conditions on a load: whether it is to be called failed, and what a rate must keep.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use kelvin_core::load::{LatencySummary, LoadResult};
+use kelvin_core::quantity::parse_duration_within;
+use kelvin_core::{Unit, units};
+
+/// A figure of the response times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyStatistic {
+    /// The mean.
+    Mean,
+    /// The median.
+    P50,
+    /// 90 % are at most this.
+    P90,
+    /// 95 % are at most this.
+    P95,
+    /// 99 % are at most this.
+    P99,
+    /// 99.9 % are at most this.
+    P999,
+    /// 99.99 % are at most this.
+    P9999,
+    /// The longest.
+    Max,
+}
+
+impl LatencyStatistic {
+    /// As they are written.
+    const NAMES: [(&'static str, Self); 8] = [
+        ("mean", Self::Mean),
+        ("p50", Self::P50),
+        ("p90", Self::P90),
+        ("p95", Self::P95),
+        ("p99", Self::P99),
+        ("p99.9", Self::P999),
+        ("p99.99", Self::P9999),
+        ("max", Self::Max),
+    ];
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, quantile)| *quantile)
+    }
+
+    /// Its value, in nanoseconds.
+    pub fn value(self, times: &LatencySummary) -> f64 {
+        match self {
+            Self::Mean => times.mean,
+            Self::P50 => times.p50,
+            Self::P90 => times.p90,
+            Self::P95 => times.p95,
+            Self::P99 => times.p99,
+            Self::P999 => times.p999,
+            Self::P9999 => times.p9999,
+            Self::Max => times.max,
+        }
+    }
+}
+
+impl fmt::Display for LatencyStatistic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(Self::NAMES.iter().find(|(_, quantile)| quantile == self).map_or("", |(name, _)| name))
+    }
+}
+
+/// What a condition is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThresholdFigure {
+    Response(LatencyStatistic),
+    Errors,
+    /// Errors as a share of all requests.
+    ErrorShare,
+    Rate,
+}
+
+impl ThresholdFigure {
+    fn value(self, load: &LoadResult) -> f64 {
+        match self {
+            Self::Response(quantile) => quantile.value(&load.response),
+            Self::Errors => load.failed_requests() as f64,
+            Self::ErrorShare => load.failed_share(),
+            Self::Rate => load.rate(),
+        }
+    }
+
+    fn shown(self, value: f64) -> String {
+        match self {
+            Self::Response(quantile) => format!("{quantile} is {}", units::value_text(value, Unit::Nanoseconds)),
+            Self::Errors => format!("errors are {}", units::count(value as u64)),
+            Self::ErrorShare => format!("errors are {} of all requests", units::percent(value)),
+            Self::Rate => format!("the rate is {}", units::value_text(value, Unit::PerSecond)),
+        }
+    }
+}
+
+/// A condition under which a load has failed, such as `p99>50ms`, `errors>0` or `rate<1000`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FailureThreshold {
+    text: String,
+    figure: ThresholdFigure,
+    /// Whether a larger value fails; else a smaller one.
+    larger_fails: bool,
+    bound: f64,
+}
+
+impl FailureThreshold {
+    /// Why the load has failed by it, if it has. A load without any right answer has no response times, and has failed.
+    pub fn violation(&self, load: &LoadResult) -> Option<String> {
+        if load.response.count == 0 && matches!(self.figure, ThresholdFigure::Response(_)) {
+            return Some(format!("{}: there was no right answer", self.text));
+        }
+        let value = self.figure.value(load);
+        let fails = if self.larger_fails { value > self.bound } else { value < self.bound };
+        fails.then(|| format!("{}: {}", self.text, self.figure.shown(value)))
+    }
+}
+
+impl FromStr for FailureThreshold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99, max, errors or rate, then > or <, then a bound, \
+                             such as p99>50ms, errors>0, errors>1% or rate<1000";
+        let place = text.find(['<', '>']).ok_or(WRONG)?;
+        let (name, bound) = (text[..place].trim(), text[place + 1..].trim());
+        let figure = match name {
+            "errors" if bound.ends_with('%') => ThresholdFigure::ErrorShare,
+            "errors" => ThresholdFigure::Errors,
+            "rate" => ThresholdFigure::Rate,
+            name => ThresholdFigure::Response(LatencyStatistic::parse(name).ok_or(WRONG)?),
+        };
+        let bound = match figure {
+            ThresholdFigure::Response(_) => parse_duration(bound)?.as_nanos() as f64,
+            ThresholdFigure::ErrorShare => parse_share(bound).ok_or(WRONG)?,
+            _ => bound.parse().ok().filter(|bound: &f64| bound.is_finite() && *bound >= 0.0).ok_or(WRONG)?,
+        };
+        Ok(Self { text: text.to_owned(), figure, larger_fails: text[place..].starts_with('>'), bound })
+    }
+}
+
+/// A share such as `1%`, of at most all.
+fn parse_share(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_suffix('%')?.trim_end().parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// A response time that a rate must keep, such as `p99:50ms`, and how many errors it may have, such as `p99:50ms,errors:1%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LatencyObjective {
+    /// Which one.
+    pub quantile: LatencyStatistic,
+    /// At most, in nanoseconds.
+    pub bound: f64,
+    /// Most errors, as a share of all requests.
+    pub errors: f64,
+}
+
+impl LatencyObjective {
+    /// Whether a load kept it.
+    pub fn is_met(&self, load: &LoadResult) -> bool {
+        load.requests > 0 && load.failed_share() <= self.errors && self.quantile.value(&load.response) <= self.bound
+    }
+
+    /// Whether the generator, and not the server, may have missed it.
+    pub fn may_be_generator_limited(&self, load: &LoadResult) -> bool {
+        let is_tail = matches!(
+            self.quantile,
+            LatencyStatistic::P99 | LatencyStatistic::P999 | LatencyStatistic::P9999 | LatencyStatistic::Max
+        );
+        let slow = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
+        load.generator.limit.is_some() || slow.is_some()
+    }
+}
+
+impl FromStr for LatencyObjective {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const WRONG: &str = "give mean, p50, p90, p95, p99, p99.9, p99.99 or max, a colon and a time, such as p99:50ms or \
+                             p99:50ms,errors:1%";
+        let (time_of, errors) = text.split_once(',').map_or((text, None), |(time, errors)| (time, Some(errors)));
+        let (name, bound) = time_of.split_once(':').ok_or(WRONG)?;
+        let quantile = LatencyStatistic::parse(name.trim()).ok_or(WRONG)?;
+        let errors = errors.map(|errors| errors.trim().strip_prefix("errors:").and_then(parse_share).ok_or(WRONG));
+        Ok(Self {
+            quantile,
+            bound: parse_duration(bound.trim())?.as_nanos() as f64,
+            errors: errors.transpose()?.unwrap_or(0.0),
+        })
+    }
+}
+
+impl fmt::Display for LatencyObjective {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of at most {}", self.quantile, units::value_text(self.bound, Unit::Nanoseconds))?;
+        if self.errors > 0.0 { write!(out, " with at most {} errors", units::percent(self.errors)) } else { Ok(()) }
+    }
+}
+
+/// The longest time that can be asked for: a week.
+pub(crate) const MAX_DURATION: Duration = Duration::from_secs(7 * 86_400);
+
+/// A time with its unit, such as `50ms`, from a microsecond to a week.
+///
+/// # Errors
+/// What would be right, in words.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    // `p99>50` is as likely to mean milliseconds.
+    if text.ends_with(|letter: char| letter.is_ascii_digit()) {
+        return Err("a time with its unit is right, such as 50ms".into());
+    }
+    parse_duration_within(text, Duration::from_micros(1), MAX_DURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(p99: f64, errors: u64, requests: u64) -> LoadResult {
+        let mut load = LoadResult { seconds: 2.0, requests, ..LoadResult::empty("http://a/") };
+        load.response = LatencySummary { count: requests, p99, ..LatencySummary::default() };
+        load.errors.connect = errors;
+        load
+    }
+
+    #[test]
+    fn threshold_violation_names_figure() {
+        let missed = |gate: &str, load: &LoadResult| gate.parse::<FailureThreshold>().unwrap().violation(load);
+        let slow = load(60e6, 0, 100);
+        assert_eq!(missed("p99>50ms", &slow).as_deref(), Some("p99>50ms: p99 is 60.0 ms"));
+        assert_eq!(missed("p99>60ms", &slow), None);
+        assert_eq!(missed("errors>0", &slow), None);
+        assert_eq!(missed("errors > 0", &load(1.0, 3, 1)).as_deref(), Some("errors > 0: errors are 3"));
+        assert_eq!(missed("rate<51", &slow).as_deref(), Some("rate<51: the rate is 50.0 /s"));
+        assert!(missed("p99>50ms", &load(0.0, 0, 0)).is_some(), "no answer is no good answer");
+        assert_eq!(missed("p90>1ms", &slow), None);
+        assert!(missed("p99.99<1ms", &slow).is_some());
+        let some = load(1.0, 3, 97);
+        assert_eq!(missed("errors>2.5%", &some).as_deref(), Some("errors>2.5%: errors are 3.0 % of all requests"));
+        assert_eq!((missed("errors>3%", &some), missed("errors>0%", &slow)), (None, None));
+    }
+
+    #[test]
+    fn unanswered_request_counts_as_error() {
+        let half = LoadResult { unanswered: 50, ..load(1.0, 0, 50) };
+        for gate in ["errors>0", "errors>49%"] {
+            assert!(gate.parse::<FailureThreshold>().unwrap().violation(&half).is_some(), "{gate}");
+        }
+        let kept = |objective: &str| objective.parse::<LatencyObjective>().unwrap().is_met(&half);
+        assert!(!kept("p99:1s") && !kept("p99:1s,errors:49%") && kept("p99:1s, errors:50%"));
+    }
+
+    #[test]
+    fn errors_violate_objective() {
+        let objective: LatencyObjective = "p99:50ms".parse().unwrap();
+        assert!(objective.is_met(&load(50e6, 0, 10)));
+        assert!(!objective.is_met(&load(51e6, 0, 10)));
+        assert!(!objective.is_met(&load(1e6, 1, 10)) && !objective.is_met(&load(0.0, 0, 0)));
+        assert_eq!(objective.to_string(), "p99 of at most 50.0 ms");
+        let objective: LatencyObjective = "p99.99:50ms,errors:1%".parse().unwrap();
+        assert_eq!(objective.to_string(), "p99.99 of at most 50.0 ms with at most 1.0 % errors");
+    }
+
+    #[test]
+    fn generator_tail_is_not_a_miss() {
+        let of_generator = |objective: &str, load: &LoadResult| {
+            objective.parse::<LatencyObjective>().unwrap().may_be_generator_limited(load)
+        };
+        let mut load = load(60e6, 0, 10);
+        assert!(!of_generator("p99:50ms", &load));
+        load.generator.slow_tail = Some(0.5);
+        assert!(of_generator("p99:50ms", &load) && of_generator("max:50ms", &load));
+        assert!(!of_generator("p50:50ms", &load) && !of_generator("mean:50ms", &load));
+        load.generator.slow_mean = Some(0.5);
+        assert!(of_generator("p90:50ms", &load) && of_generator("mean:50ms", &load));
+        load.generator.limit = Some(kelvin_core::load::GeneratorLimit::Late { share: 0.1 });
+        assert!(of_generator("p50:50ms", &load));
+    }
+
+    #[test]
+    fn invalid_condition_is_refused() {
+        for wrong in [
+            "",
+            "p99",
+            "p98>5ms",
+            "p99>5",
+            "p99>x",
+            "errors>many",
+            "errors>-1",
+            "errors>101%",
+            "errors>%",
+            "rate<nan",
+            "p99=5ms",
+        ] {
+            assert!(wrong.parse::<FailureThreshold>().is_err(), "{wrong}");
+        }
+        for wrong in ["", "p99", "p99:", "p42:5ms", "p99:0ms", "p99:5", "p99:5ms,", "p99:5ms,errors:1", "errors:1%"] {
+            assert!(wrong.parse::<LatencyObjective>().is_err(), "{wrong}");
+        }
+        assert_eq!(parse_duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["5", "", "ms", "-1s", "0s", "9000h", "8d", "nans"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Messages of the kernel that a request has left, of which there may be more than were asked for: where an acknowledgement comes
+//! late, it sends the request again, and tells of that as well.
+
+use std::io::Write;
+
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::net::tx_timestamp;
+
+use super::*;
+use crate::load::connection::Phase;
+use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS};
+use crate::load::poll::{Interest, Poller};
+use crate::load::request::RequestSet;
+use crate::load::request_stats::{CountingRule, RequestStats, RequestTimestamps};
+
+/// Nanoseconds in which what happens on this host has happened.
+const LONG: u64 = 60_000_000_000;
+
+fn connection_pool(setup: &LoadSetup) -> ConnectionPool {
+    let requests = RequestSet::new(&setup.target, &setup.template, &setup.paths);
+    let tally = RequestStats::new(0..u64::MAX, CountingRule::WhenEnded);
+    ConnectionPool::new(setup, ServerEndpoint::connect_first(setup).unwrap(), requests, tally, Poller::new().unwrap())
+}
+
+/// Takes what sockets have until the first connection is in this phase.
+fn run_until(traffic: &mut ConnectionPool, phase: Phase) {
+    while traffic.connections[0].phase != phase {
+        drain(traffic);
+    }
+}
+
+fn drain(traffic: &mut ConnectionPool) {
+    let ready = traffic.poller.wait(LONG).unwrap();
+    assert!(ready > 0, "nothing has happened");
+    for ready in (0..ready).filter_map(|one| traffic.poller.ready(one)).collect::<Vec<_>>() {
+        traffic.handle_ready(ready, monotonic());
+    }
+}
+
+/// Has the kernel put a message into the error queue that nobody waits for.
+fn inject_error_message(traffic: &ConnectionPool) {
+    let socket = &traffic.connections[0].transport.as_ref().unwrap().socket;
+    tx_timestamp::enable(socket).unwrap();
+    (&*socket).write_all(b"x").unwrap();
+}
+
+#[test]
+fn stray_message_wakes_once() {
+    let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
+    let mut traffic = connection_pool(&two_user_setup(&server));
+    traffic.send_request(0, 0, RequestTimestamps::default());
+    run_until(&mut traffic, Phase::InFlight);
+    inject_error_message(&traffic);
+    drain(&mut traffic);
+    assert_eq!(traffic.poller.wait(0).unwrap(), 0, "it is still there, and would wake the generator for ever");
+    assert_eq!(traffic.connections[0].phase, Phase::InFlight);
+}
+
+#[test]
+fn stray_message_keeps_idle_connection() {
+    let server = ScriptedServer::start(|_| (ok(b"x"), AfterAnswer::Stay));
+    let mut traffic = connection_pool(&two_user_setup(&server));
+    traffic.send_request(0, 0, RequestTimestamps::default());
+    run_until(&mut traffic, Phase::InFlight);
+    run_until(&mut traffic, Phase::Idle);
+    inject_error_message(&traffic);
+    drain(&mut traffic);
+    assert_eq!(traffic.poller.wait(0).unwrap(), 0);
+    assert!(traffic.connections[0].transport.is_some());
+}
+
+#[test]
+fn always_ready_empty_socket_fails_request() {
+    let server = ScriptedServer::start(|_| (Vec::new(), AfterAnswer::Stay));
+    let mut traffic = connection_pool(&two_user_setup(&server));
+    traffic.send_request(0, 0, RequestTimestamps::default());
+    run_until(&mut traffic, Phase::InFlight);
+    // There is room, for which nobody waits.
+    let connection = &traffic.connections[0];
+    traffic.poller.change(connection.transport.as_ref().unwrap(), connection.token, Interest::ReadOrWrite).unwrap();
+    (1..MAX_FUTILE_WAKEUPS).for_each(|_| drain(&mut traffic));
+    assert_eq!(traffic.connections[0].phase, Phase::InFlight);
+    drain(&mut traffic);
+    let figures = traffic.summary();
+    assert_eq!((traffic.connections[0].phase, figures.errors.closed), (Phase::Idle, 1));
+    assert!(figures.errors.first.is_some_and(|said| said.contains("ready again and again")));
+    assert_eq!(traffic.poller.wait(0).unwrap(), 0);
+}

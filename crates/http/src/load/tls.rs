@@ -1,0 +1,176 @@
+//! How TLS is spoken to a server: whose certificates are believed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::load::error::{Error, Result};
+
+/// Whose certificates are believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust<'f> {
+    /// Those of the authorities that the system believes.
+    #[default]
+    System,
+    /// Those of the authorities in this file (PEM), and each certificate in it when a server shows that very one.
+    File(&'f Path),
+    /// All, of any name and time: whoever is on the way can be the server.
+    Anybody,
+}
+
+/// Speaks TLS to servers whose certificates are believed.
+///
+/// # Errors
+/// A file that cannot be read or holds no certificate; a system that has no authorities.
+pub fn client_config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier: Arc<dyn ServerCertVerifier> = match trust {
+        Trust::Anybody => Arc::new(NoVerifier(Arc::clone(&provider))),
+        Trust::System => authority_verifier(system_roots()?, &provider)?,
+        Trust::File(file) => {
+            let certificates = read_pem(file)?;
+            let mut roots = RootCertStore::empty();
+            for certificate in &certificates {
+                roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
+            }
+            Arc::new(PinnedVerifier { certificates, authorities: authority_verifier(roots, &provider)? })
+        }
+    };
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| Error::Tls(error.to_string()))?;
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn authority_verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
+    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    builder.build().map_err(|error| Error::Tls(error.to_string()))
+}
+
+/// Believes authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509`
+/// makes for a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
+#[derive(Debug)]
+struct PinnedVerifier {
+    certificates: Vec<CertificateDer<'static>>,
+    authorities: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for PinnedVerifier {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        match self.authorities.verify_server_cert(shown, others, name, ocsp, now) {
+            // The rule is told of by no error of its own. The time is looked at before it, and has one.
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(shown) => {
+                verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            done => done,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls12_signature(message, shown, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls13_signature(message, shown, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
+    }
+}
+
+/// Believes every certificate, and that the server has its key.
+#[derive(Debug)]
+struct NoVerifier(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for NoVerifier {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, shown, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        shown: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, shown, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+fn file_error(file: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Tls(format!("{}: {why}", file.display()))
+}
+
+fn read_pem(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let text = kelvin_sys::fs::read_named(file).map_err(|error| file_error(file, &error))?;
+    let certificates = CertificateDer::pem_slice_iter(&text);
+    let certificates: Vec<_> =
+        certificates.collect::<std::result::Result<_, _>>().map_err(|error| file_error(file, &error))?;
+    if certificates.is_empty() { Err(file_error(file, &"it holds no certificate (PEM)")) } else { Ok(certificates) }
+}
+
+fn system_roots() -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    // A certificate of the system that this library does not read is believed by nobody here.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let none = || Error::Tls("this system has no certificate authorities: name a file of them (PEM)".into());
+    if roots.is_empty() { Err(none()) } else { Ok(roots) }
+}
+
+/// The name that the certificate of a host must have.
+///
+/// # Errors
+/// A host that no certificate can name.
+pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>> {
+    let name = ServerName::try_from(host.to_owned());
+    name.map_err(|_| Error::Tls(format!("{host}: no certificate can have this name")))
+}

@@ -1,0 +1,212 @@
+//! One connection to the server, plain or by TLS, on a socket that never waits.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kelvin_sys::net::rx_timestamp::{self, TimedRead};
+use kelvin_sys::net::tx_timestamp;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig, ClientConnection};
+
+use crate::load::error::{Error, Result};
+use crate::load::setup::LoadSetup;
+use crate::load::tls;
+
+/// Time within which the server must take the first connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
+const MAX_TLS_RECORDS: usize = 64;
+
+/// Where connections go, and how.
+#[derive(Clone, Debug)]
+pub struct ServerEndpoint {
+    pub(crate) address: SocketAddr,
+    /// Of TLS: how, and the name that its certificate must have.
+    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+}
+
+impl ServerEndpoint {
+    /// The first address of the server that takes a connection.
+    ///
+    /// # Errors
+    /// A server that has no address or takes no connection.
+    pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
+        let target = &setup.target;
+        let addresses = target.addresses().map_err(|why| Error::Resolve { url: target.url.clone(), why })?;
+        let tls = setup.tls.as_ref().map(|how| Ok((how.clone(), tls::server_name(&target.host)?))).transpose()?;
+        let mut last = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(_) => return Ok(Self { address, tls }),
+                Err(source) => last = Some((address, source)),
+            }
+        }
+        let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
+        Err(Error::Connect { url: target.url.clone(), address, source })
+    }
+}
+
+impl ServerEndpoint {
+    /// Whether the server is on this host: its address is one that a socket here can have.
+    pub fn is_local(&self) -> bool {
+        let mut address = self.address;
+        address.set_port(0);
+        UdpSocket::bind(address).is_ok()
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct HttpTransport {
+    pub(crate) socket: TcpStream,
+    session: Option<Box<ClientConnection>>,
+}
+
+impl HttpTransport {
+    /// Begins to connect: the socket can be written once it is connected.
+    pub(crate) fn connect(peer: &ServerEndpoint) -> io::Result<Self> {
+        let family = if peer.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = TcpStream::from(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?);
+        // A request is one write; Nagle's algorithm would hold back the rest of one that is not.
+        socket.set_nodelay(true)?;
+        rx_timestamp::enable(&socket)?;
+        match rustix::net::connect(&socket, &peer.address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let session = peer.tls.as_ref().map(|(how, name)| ClientConnection::new(Arc::clone(how), name.clone()));
+        let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
+        Ok(Self { socket, session })
+    }
+
+    /// Whether from now on the kernel keeps when what is sent leaves: not with TLS, which sends more than was given to it, and at
+    /// other times.
+    pub(crate) fn enable_departure_times(&self) -> bool {
+        self.session.is_none() && tx_timestamp::enable(&self.socket).is_ok()
+    }
+
+    /// For how many nanoseconds what was sent last has been on its way; nothing if it has not left.
+    pub(crate) fn transit_time(&self) -> Option<u64> {
+        tx_timestamp::last_departure(&self.socket).ok().flatten().and_then(tx_timestamp::time_since)
+    }
+
+    /// Takes bytes to be sent; returns how many it could take now.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else {
+            return accepted_bytes((&self.socket).write(bytes));
+        };
+        let length = session.writer().write(bytes)?;
+        self.flush()?;
+        Ok(length)
+    }
+
+    /// Sends what TLS has yet to send.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        while session.wants_write() {
+            if accepted_bytes(session.write_tls(&mut &self.socket))? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether TLS has something to send that the socket did not take.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.wants_write())
+    }
+
+    /// Whether TLS has not yet agreed on keys.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// Whether a read that did not fill the buffer took all that there was.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.session.is_none()
+    }
+
+    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has. When it came is known of a
+    /// plain connection.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<TimedRead> {
+        match &self.session {
+            Some(_) => Ok(TimedRead { length: self.read_tls(buffer, may_take)?, at: None }),
+            None if may_take => rx_timestamp::read(&self.socket, buffer),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn read_tls(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+        let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
+        let Some(session) = &mut self.session else { return Ok(0) };
+        loop {
+            match session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,
+                done => return done,
+            }
+            if session.read_tls(&mut &self.socket)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            let state = session.process_new_packets();
+            if let Err(error) = state {
+                // The alert that says why; whether it arrives changes nothing.
+                let _ = self.flush();
+                return Err(io::Error::new(ErrorKind::InvalidData, tls_error_text(&error)));
+            }
+            while session.wants_write() && accepted_bytes(session.write_tls(&mut &self.socket))? > 0 {}
+        }
+    }
+}
+
+/// Why TLS ends, in words: for some of what is wrong with a certificate the library has names of its own only.
+fn tls_error_text(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "TLS: the server's certificate is of no authority that is believed".into()
+        }
+        rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
+            "TLS: the server's certificate is one of an authority, which stands for no server".into()
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "TLS: the server's answer is none of TLS: it may speak plain HTTP (http://) on this port".into()
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+/// Whether no connection could be begun because every local port is taken: the system says only that an address is not there.
+pub(crate) fn has_no_port(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::AddrNotAvailable
+}
+
+/// A socket that takes nothing now has taken nothing, which is no error.
+fn accepted_bytes(written: io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+        written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terse_errors_are_explained() {
+        let none_left = io::Error::from(rustix::io::Errno::ADDRNOTAVAIL);
+        assert!(has_no_port(&none_left) && !has_no_port(&io::Error::from(rustix::io::Errno::CONNREFUSED)));
+        let of = |why| tls_error_text(&rustls::Error::InvalidCertificate(why));
+        assert!(of(CertificateError::UnknownIssuer).contains("no authority that is believed"));
+        assert!(
+            of(CertificateError::Expired).contains("certificate") && of(CertificateError::Expired).contains("xpired")
+        );
+        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(tls_error_text(&plain).contains("plain HTTP"));
+    }
+}

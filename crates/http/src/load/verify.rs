@@ -1,0 +1,109 @@
+//! Whether a body is the one that the file has: by its length or its BLAKE3 hash.
+
+use kelvin_transfer::wire::{Hash, Hasher};
+
+/// What of a body is compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Nothing beyond the length that its own head gives.
+    #[default]
+    Nothing,
+    /// Its length.
+    Length,
+    /// Its BLAKE3 hash.
+    Content,
+}
+
+/// A right body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpectedBody {
+    /// Its bytes.
+    pub length: u64,
+    /// Their hash; without one only lengths are compared.
+    pub hash: Option<Hash>,
+}
+
+impl ExpectedBody {
+    /// Of a body that is at hand.
+    pub fn from_reader(reader: &mut impl std::io::Read, verify: Verify) -> std::io::Result<Self> {
+        let mut hasher = Hasher::new();
+        let length = std::io::copy(reader, &mut OptionalHasher(&mut hasher, verify))?;
+        Ok(Self { length, hash: (verify == Verify::Content).then(|| hasher.finalize()) })
+    }
+}
+
+/// Hashes only where a hash is wanted.
+struct OptionalHasher<'h>(&'h mut Hasher, Verify);
+
+impl std::io::Write for OptionalHasher<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.1 == Verify::Content {
+            self.0.update(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The right body of each file, told before or learnt from the first one that came.
+#[derive(Debug)]
+pub(crate) struct BodyChecker {
+    verify: Verify,
+    expected: Vec<Option<ExpectedBody>>,
+}
+
+impl BodyChecker {
+    pub(crate) fn new(verify: Verify, known: Vec<Option<ExpectedBody>>) -> Self {
+        Self { verify, expected: known }
+    }
+
+    /// Whether bodies are hashed.
+    pub(crate) fn is_hashing(&self) -> bool {
+        self.verify == Verify::Content
+    }
+
+    /// Whether a whole body is right; the first of a file is, and is learnt.
+    pub(crate) fn check_body(&mut self, file: usize, body: ExpectedBody) -> bool {
+        if self.verify == Verify::Nothing {
+            return true;
+        }
+        let known = self.expected[file].get_or_insert(body);
+        known.length == body.length && (known.hash.is_none() || known.hash == body.hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(bytes: &[u8], verify: Verify) -> ExpectedBody {
+        ExpectedBody::from_reader(&mut &bytes[..], verify).unwrap()
+    }
+
+    #[test]
+    fn first_body_is_the_reference() {
+        let mut checker = BodyChecker::new(Verify::Content, vec![None; 2]);
+        let content = |bytes| body(bytes, Verify::Content);
+        assert!(checker.check_body(0, content(b"one")) && checker.check_body(1, content(b"two")));
+        assert!(checker.check_body(0, content(b"one")));
+        assert!(!checker.check_body(0, content(b"onE")) && !checker.check_body(0, content(b"on")));
+    }
+
+    #[test]
+    fn length_check_accepts_other_bytes() {
+        let mut checker = BodyChecker::new(Verify::Length, vec![Some(body(b"one", Verify::Length))]);
+        assert!(checker.check_body(0, body(b"two", Verify::Length)));
+        assert!(!checker.check_body(0, body(b"three", Verify::Length)));
+    }
+
+    #[test]
+    fn default_compares_nothing() {
+        let mut checker = BodyChecker::new(Verify::Nothing, vec![None]);
+        assert!(
+            checker.check_body(0, body(b"a", Verify::Length)) && checker.check_body(0, body(b"bc", Verify::Length))
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! Conditions of a request, and whether a file meets them (RFC 9110, section 13).
+
+use std::time::{Duration, SystemTime};
+
+use crate::serve::request::RequestFields;
+use crate::serve::status::Status;
+
+/// What tells one content of a file from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// The strong entity tag, in its quotation marks.
+    pub tag: String,
+    /// The time of the last modification, in whole seconds.
+    pub modified: SystemTime,
+}
+
+impl Validators {
+    /// Those of a file of this size that was modified so many seconds and nanoseconds after 1970; one of before has that time. A time
+    /// that is still to come is said to be now (RFC 9110, section 8.8.2.1).
+    pub fn from_metadata(size: u64, (seconds, nanoseconds): (i64, u32), now: SystemTime) -> Self {
+        let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_HTTP_DATE);
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(since));
+        Self { tag: format!("\"{seconds:x}.{nanoseconds:x}-{size:x}\""), modified }
+    }
+
+    /// Whether the file must not be sent as it is asked for, and what is answered instead (section 13.2.2).
+    pub fn evaluate_preconditions(&self, fields: &RequestFields<'_>) -> Option<Status> {
+        let fails = match (fields.if_match, fields.if_unmodified_since.and_then(parse_http_date)) {
+            (Some(tags), _) => !self.matches_etag_list(tags, EtagComparison::Strong),
+            (None, Some(since)) => self.modified > since,
+            (None, None) => false,
+        };
+        if fails {
+            return Some(Status::PreconditionFailed);
+        }
+        let is_known = match (fields.if_none_match, fields.if_modified_since.and_then(parse_http_date)) {
+            (Some(tags), _) => self.matches_etag_list(tags, EtagComparison::Weak),
+            (None, Some(since)) => self.modified <= since,
+            (None, None) => false,
+        };
+        is_known.then_some(Status::NotModified)
+    }
+
+    /// Whether a range is still one of the content that the client has a part of. A date tells only contents apart that are
+    /// a second from each other, so it counts once the file is older than that (section 13.1.5, by 8.8.2.2).
+    pub fn matches_if_range(&self, if_range: Option<&str>, now: SystemTime) -> bool {
+        let Some(known) = if_range else { return true };
+        if known.starts_with(['"', 'W']) {
+            return known == self.tag;
+        }
+        let is_old = now.duration_since(self.modified).is_ok_and(|age| age > Duration::from_secs(1));
+        is_old && parse_http_date(known) == Some(self.modified)
+    }
+
+    fn matches_etag_list(&self, tags: &str, comparison: EtagComparison) -> bool {
+        let is_same = |tag: &str| match (tag.strip_prefix("W/"), comparison) {
+            (Some(weak), EtagComparison::Weak) => weak == self.tag,
+            (Some(_), EtagComparison::Strong) => false,
+            (None, _) => tag == self.tag,
+        };
+        // No tag of ours has a comma, so one that does can be torn apart without becoming one of ours.
+        tags.trim() == "*" || tags.split(',').map(str::trim).any(is_same)
+    }
+}
+
+/// How tags are compared (section 8.8.3.2).
+#[derive(Clone, Copy)]
+enum EtagComparison {
+    Strong,
+    Weak,
+}
+
+/// The last second of the year 9999: no later one can be written as a date.
+const LAST_HTTP_DATE: u64 = 253_402_300_799;
+
+fn parse_http_date(text: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
+
+    fn file() -> Validators {
+        Validators::from_metadata(0x64, (784_111_777, 0xab), later())
+    }
+
+    fn later() -> SystemTime {
+        parse_http_date("Sun, 06 Nov 1994 09:00:00 GMT").unwrap()
+    }
+
+    #[test]
+    fn future_mtime_is_reported_as_now() {
+        let to_come = Validators::from_metadata(1, (7_258_118_400, 0), later());
+        assert_eq!((to_come.modified, &*to_come.tag), (later(), "\"1b09e1900.0-1\""));
+        assert!(
+            to_come
+                .evaluate_preconditions(&RequestFields {
+                    if_unmodified_since: Some("Sun, 06 Nov 1994 09:00:00 GMT"),
+                    ..RequestFields::default()
+                })
+                .is_none()
+        );
+    }
+
+    fn evaluate(fields: RequestFields<'_>) -> Option<u16> {
+        file().evaluate_preconditions(&fields).map(|status| status as u16)
+    }
+
+    #[test]
+    fn etag_depends_on_size_and_nanoseconds() {
+        assert_eq!(file().tag, "\"2ebc98a1.ab-64\"");
+        assert_ne!(Validators::from_metadata(0x64, (784_111_777, 0xac), later()).tag, file().tag);
+        assert_ne!(Validators::from_metadata(0x65, (784_111_777, 0xab), later()).tag, file().tag);
+    }
+
+    #[test]
+    fn matching_validator_is_304() {
+        let tag = file().tag;
+        let list = format!("\"a\", W/{tag}");
+        for (tags, expected) in
+            [(tag.as_str(), Some(304)), (&list, Some(304)), ("*", Some(304)), ("\"a\"", None), ("", None)]
+        {
+            assert_eq!(
+                evaluate(RequestFields { if_none_match: Some(tags), ..RequestFields::default() }),
+                expected,
+                "{tags}"
+            );
+        }
+        for (since, expected) in [(DATE, Some(304)), (AFTER, Some(304)), (BEFORE, None), ("yesterday", None)] {
+            assert_eq!(
+                evaluate(RequestFields { if_modified_since: Some(since), ..RequestFields::default() }),
+                expected,
+                "{since}"
+            );
+        }
+        let both =
+            RequestFields { if_none_match: Some("\"a\""), if_modified_since: Some(DATE), ..RequestFields::default() };
+        assert_eq!(evaluate(both), None, "a tag overrules a date");
+    }
+
+    #[test]
+    fn failed_precondition_is_412() {
+        let weak = format!("W/{}", file().tag);
+        for (tags, expected) in [(file().tag.as_str(), None), ("*", None), ("\"a\"", Some(412)), (&weak, Some(412))] {
+            assert_eq!(
+                evaluate(RequestFields { if_match: Some(tags), ..RequestFields::default() }),
+                expected,
+                "{tags}"
+            );
+        }
+        for (since, expected) in [(DATE, None), (BEFORE, Some(412)), ("tomorrow", None)] {
+            assert_eq!(
+                evaluate(RequestFields { if_unmodified_since: Some(since), ..RequestFields::default() }),
+                expected,
+                "{since}"
+            );
+        }
+    }
+
+    #[test]
+    fn if_range_needs_strong_validator() {
+        let at = |seconds| file().modified + Duration::from_secs(seconds);
+        let weak = format!("W/{}", file().tag);
+        for (known, now, expected) in [
+            (None, 0, true),
+            (Some(file().tag.as_str()), 0, true),
+            (Some(weak.as_str()), 9, false),
+            (Some("\"a\""), 9, false),
+            (Some(DATE), 9, true),
+            (Some(DATE), 1, false),
+            (Some(AFTER), 9, false),
+            (Some("nonsense"), 9, false),
+        ] {
+            assert_eq!(file().matches_if_range(known, at(now)), expected, "{known:?} {now}");
+        }
+    }
+
+    #[test]
+    fn unrepresentable_mtime_is_clamped() {
+        for seconds in [i64::MIN, -1, i64::MAX] {
+            for now in [later(), SystemTime::UNIX_EPOCH - Duration::from_secs(1)] {
+                httpdate::fmt_http_date(Validators::from_metadata(1, (seconds, 0), now).modified);
+            }
+        }
+    }
+}

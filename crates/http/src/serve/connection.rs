@@ -1,0 +1,421 @@
+//! A connection apart from how its bytes move: it is fed what arrives, and says what is to be sent.
+
+use std::sync::Arc;
+
+use rustix::io::{Errno, pread};
+
+use crate::serve::body::{Body, FileRange, MultipartRanges};
+use crate::serve::open_file_cache::OpenFile;
+use crate::serve::request::{ParseOutcome, downgrade_to_1_1, parse_request};
+use crate::serve::request_tracker::RequestTracker;
+use crate::serve::send_strategy::bulk_method::BulkResponse;
+use crate::serve::site::Site;
+use crate::serve::status::Status;
+
+/// Bytes that answers to pipelined requests may come to before they are sent: so a client that does not read costs no more.
+const PIPELINE_OUTPUT_LIMIT: usize = 16 << 10;
+
+/// A connection.
+#[derive(Debug, Default)]
+pub struct Connection {
+    /// What has arrived, and how much of it was taken.
+    input: Vec<u8>,
+    consumed: usize,
+    /// Bytes received before which it makes no sense to look for a request again.
+    retry_at: usize,
+    /// What is to be sent, and how much of it was.
+    output: Vec<u8>,
+    sent: usize,
+    /// How many of the last of these were read from the part that follows, which begins behind them.
+    read_ahead: usize,
+    /// Whether somebody else has what is to be sent.
+    output_detached: bool,
+    /// The part of a file that follows.
+    file_range: Option<FileRange>,
+    /// The parts that follow it.
+    more_ranges: Option<Box<MultipartRanges>>,
+    /// Whether it ends when all that is sent.
+    close_when_sent: bool,
+    /// Requests that were answered, and bytes that were sent.
+    answered: u64,
+    bytes_sent: u64,
+    /// Who is told what it does, if anybody is.
+    tracker: Option<RequestTracker>,
+    /// Whether its client is on this host.
+    is_local: bool,
+    /// By which calls the last answer goes or went, if that was chosen for it.
+    bulk_response: Option<BulkResponse>,
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextIo {
+    /// That bytes are sent: see [`Connection::pending_output`].
+    Send,
+    /// That what it has is looked at: see [`Connection::advance`].
+    Advance,
+    /// That bytes are received: see [`Connection::input_buffer`].
+    Receive,
+    /// Its end.
+    End,
+}
+
+/// What is to be sent next.
+#[derive(Debug)]
+pub enum PendingOutput<'a> {
+    /// These bytes, and whether more follow at once by another call.
+    Bytes(&'a [u8], bool),
+    /// A part of a file.
+    FileRange(&'a FileRange),
+}
+
+/// What is to be read of a file.
+#[derive(Debug)]
+pub struct FileRead {
+    /// The file.
+    pub opened: Arc<OpenFile>,
+    /// From which offset on.
+    pub offset: u64,
+    /// Where it goes in what is to be sent.
+    pub begin: usize,
+    /// How much.
+    pub bytes: usize,
+}
+
+/// Large buffers that connections use by turns: one that waits has none.
+#[derive(Debug, Default)]
+pub struct LargeBuffers {
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Connection {
+    /// One that is served from now on, and watched if it was registered for that.
+    pub fn with_tracker(watched: Option<RequestTracker>) -> Self {
+        watched.iter().for_each(RequestTracker::attach_worker);
+        Self { tracker: watched, ..Self::default() }
+    }
+
+    /// The same one, of a client on this host or elsewhere.
+    pub fn with_local(self, is_local: bool) -> Self {
+        Self { is_local, ..self }
+    }
+
+    /// Whether its client is on this host.
+    #[inline]
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// By which calls the answer goes that is to be sent, if they were chosen for it.
+    #[inline]
+    pub fn bulk_response(&self) -> Option<BulkResponse> {
+        self.bulk_response
+    }
+
+    /// These calls were chosen for it.
+    pub fn set_bulk_response(&mut self, answer: BulkResponse) {
+        self.bulk_response = Some(answer);
+    }
+
+    /// The last answer, once all of it is sent, if calls were chosen for it.
+    #[inline]
+    pub fn take_bulk_response(&mut self) -> Option<BulkResponse> {
+        if self.next_io() == NextIo::Send { None } else { self.bulk_response.take() }
+    }
+
+    /// What it waits for.
+    #[inline]
+    pub fn next_io(&self) -> NextIo {
+        if self.sent < self.output.len() || self.file_range.is_some() {
+            NextIo::Send
+        } else if self.more_ranges.is_some()
+            || (!self.close_when_sent && self.input.len() - self.consumed > self.retry_at)
+        {
+            NextIo::Advance
+        } else if self.close_when_sent {
+            NextIo::End
+        } else {
+            NextIo::Receive
+        }
+    }
+
+    /// Takes large buffers for as long as it is worked on.
+    pub fn attach_buffers(&mut self, buffers: &mut LargeBuffers) {
+        move_to_large(&mut self.input, &mut self.consumed, &mut buffers.input);
+        move_to_large(&mut self.output, &mut self.sent, &mut buffers.output);
+    }
+
+    /// Gives them back, and keeps what it must in memory of that size.
+    pub fn detach_buffers(&mut self, buffers: &mut LargeBuffers) {
+        return_large(&mut self.input, &mut self.consumed, &mut buffers.input);
+        if self.output_detached {
+            buffers.output = std::mem::take(&mut self.output);
+        } else {
+            self.discard_read_ahead();
+            return_large(&mut self.output, &mut self.sent, &mut buffers.output);
+        }
+    }
+
+    /// Where bytes are received: behind what is there already, with room for at least so many.
+    #[inline]
+    pub fn input_buffer(&mut self, room: usize) -> &mut Vec<u8> {
+        if self.consumed > 0 {
+            self.input.drain(..self.consumed);
+            self.consumed = 0;
+        }
+        self.input.reserve(room);
+        &mut self.input
+    }
+
+    /// Whether somebody is told what it does.
+    #[inline]
+    pub fn is_tracked(&self) -> bool {
+        self.tracker.is_some()
+    }
+
+    /// So many bytes were received into the buffer, which had waited so many nanoseconds.
+    pub fn mark_received_delayed(&mut self, bytes: usize, waited: u64) {
+        if self.input.len() - bytes == self.consumed && bytes > 0 {
+            self.tracker.iter().for_each(|watched| watched.request_arrived(waited));
+        }
+        self.mark_received(bytes);
+    }
+
+    /// So many bytes were received into the buffer.
+    #[inline]
+    pub fn mark_received(&mut self, bytes: usize) {
+        // A head cannot have become whole without the end of a line. What has no end is looked at each time that it doubles.
+        if memchr::memchr(b'\n', &self.input[self.input.len() - bytes..]).is_some() {
+            self.retry_at = 0;
+        }
+    }
+
+    /// Answers requests that have arrived, until there is enough to be sent.
+    pub fn advance(&mut self, site: &mut Site) {
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        }
+        while self.file_range.is_none() && self.output.len() < PIPELINE_OUTPUT_LIMIT {
+            if let Some(parts) = &mut self.more_ranges {
+                self.file_range = parts.next_part(&mut self.output);
+                if self.file_range.is_none() {
+                    self.more_ranges = None;
+                }
+            } else if self.close_when_sent || !self.try_answer_next(site) {
+                return;
+            }
+        }
+    }
+
+    /// Answers the next request; `false` if there is none yet.
+    fn try_answer_next(&mut self, site: &mut Site) -> bool {
+        let rest = &self.input[self.consumed..];
+        match parse_request(rest, site.limits()) {
+            ParseOutcome::Partial => {
+                self.retry_at = (2 * rest.len()).min(site.limits().head_bytes - 1);
+                return false;
+            }
+            ParseOutcome::Refused(status) => {
+                let is_later =
+                    status == Status::VersionNotSupported && downgrade_to_1_1(&mut self.input[self.consumed..]);
+                // It is read again, as one that is known.
+                if !is_later {
+                    self.refuse(status, site);
+                }
+            }
+            ParseOutcome::Complete(request, length) => {
+                self.tracker.iter_mut().for_each(RequestTracker::begin_answer);
+                // The one before was not waited for, and so nobody knows when it was taken.
+                self.bulk_response = None;
+                let begin = self.output.len();
+                match site.answer(&request, &mut self.output) {
+                    None => {}
+                    Some(Body::FileRange(part)) => self.file_range = Some(part),
+                    Some(Body::Multipart(parts)) => self.more_ranges = Some(parts),
+                }
+                self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+                self.close_when_sent = !site.keeps_alive(&request);
+                self.consumed += length;
+                self.retry_at = 0;
+                self.answered += 1;
+            }
+        }
+        true
+    }
+
+    /// Answers that nothing more is taken, and ends after that.
+    pub fn refuse(&mut self, status: Status, site: &Site) {
+        let begin = self.output.len();
+        site.refuse(status, &mut self.output);
+        self.tracker.iter_mut().for_each(|watched| watched.add_answer(&self.output[begin..]));
+        self.consumed = self.input.len();
+        self.close_when_sent = true;
+    }
+
+    /// What is to be sent next, if anything is.
+    #[inline]
+    pub fn pending_output(&self) -> Option<PendingOutput<'_>> {
+        let (bytes, part) = (&self.output[self.sent..], self.file_range.as_ref());
+        match part {
+            _ if !bytes.is_empty() => {
+                Some(PendingOutput::Bytes(bytes, part.is_some_and(|part| !part.range.is_empty())))
+            }
+            part => part.map(PendingOutput::FileRange),
+        }
+    }
+
+    /// The part of a file that is to be sent, next or behind the head before it.
+    pub fn file_range(&self) -> Option<&FileRange> {
+        self.file_range.as_ref()
+    }
+
+    /// Reads of the part that is to be sent, up to so many bytes, behind the head that is to be sent before it.
+    ///
+    /// # Errors
+    /// Those of pread; `IO` of a file that has become shorter than was said.
+    #[inline]
+    pub fn read_file_range(&mut self, most: usize) -> rustix::io::Result<()> {
+        let Some(reading) = self.begin_read(most) else { return Ok(()) };
+        let read = pread(&reading.opened.file, &mut self.output[reading.begin..], reading.offset);
+        self.end_read(reading.begin, read)
+    }
+
+    /// Whether something of the part that is to be sent must be read before anything is sent.
+    #[inline]
+    pub fn needs_file_read(&self) -> bool {
+        let is_read = self.read_ahead > 0 && self.sent < self.output.len();
+        !is_read && self.file_range.as_ref().is_some_and(|part| !part.range.is_empty())
+    }
+
+    /// Makes room for what is to be read next of the part that is to be sent, up to so many bytes, if anything is.
+    #[inline]
+    pub fn begin_read(&mut self, most: usize) -> Option<FileRead> {
+        let part = self.file_range.as_ref()?;
+        if self.sent == self.output.len() {
+            self.output.clear();
+            (self.sent, self.read_ahead) = (0, 0);
+        }
+        if self.read_ahead > 0 || part.range.is_empty() {
+            return None;
+        }
+        let (begin, offset) = (self.output.len(), part.range.start);
+        let bytes = (part.range.end - offset).min(most as u64) as usize;
+        let opened = Arc::clone(&part.opened);
+        self.output.resize(begin + bytes, 0);
+        Some(FileRead { opened, offset, begin, bytes })
+    }
+
+    /// That was read, into the room that begins there.
+    ///
+    /// # Errors
+    /// The one of the read; `IO` of a file that has become shorter than was said.
+    #[inline]
+    pub fn end_read(&mut self, begin: usize, read: rustix::io::Result<usize>) -> rustix::io::Result<()> {
+        self.read_ahead = *read.as_ref().unwrap_or(&0);
+        self.output.truncate(begin + self.read_ahead);
+        self.file_range.iter_mut().for_each(|part| part.range.start += self.read_ahead as u64);
+        if read? == 0 { Err(Errno::IO) } else { Ok(()) }
+    }
+
+    /// Gives away what is to be sent, and how much of it was, for as long as somebody else sends it or reads into it. Until it is
+    /// [back](Self::reattach_output), bytes are received at most.
+    #[inline]
+    pub fn detach_output(&mut self, spare: Vec<u8>) -> (Vec<u8>, usize) {
+        self.output_detached = true;
+        (std::mem::replace(&mut self.output, spare), self.sent)
+    }
+
+    /// Has it back.
+    #[inline]
+    pub fn reattach_output(&mut self, output: Vec<u8>) {
+        (self.output, self.output_detached) = (output, false);
+    }
+
+    /// The buffer of what was sent, if all of it was.
+    #[inline]
+    pub fn take_empty_output(&mut self) -> Option<Vec<u8>> {
+        if self.sent < self.output.len() {
+            return None;
+        }
+        (self.sent, self.read_ahead) = (0, 0);
+        Some(std::mem::take(&mut self.output))
+    }
+
+    /// The buffer of what is to be sent, of which a copy is kept as far as it cannot be read again.
+    pub fn copy_unsent(&mut self) -> Vec<u8> {
+        self.discard_read_ahead();
+        let kept = self.output[self.sent..].to_vec();
+        self.sent = 0;
+        std::mem::replace(&mut self.output, kept)
+    }
+
+    /// Bytes that were received and not taken.
+    pub fn unparsed_bytes(&self) -> usize {
+        self.input.len() - self.consumed
+    }
+
+    /// Forgets what was read of a part and could not be sent: it costs less to read it again than to keep it for each that waits.
+    fn discard_read_ahead(&mut self) {
+        let unsent = std::mem::take(&mut self.read_ahead).min(self.output.len() - self.sent);
+        if let Some(part) = &mut self.file_range {
+            part.range.start -= unsent as u64;
+            self.output.truncate(self.output.len() - unsent);
+        }
+    }
+
+    /// So many bytes were sent of what was to be sent next.
+    #[inline]
+    pub fn mark_sent(&mut self, bytes: usize) {
+        self.bytes_sent += bytes as u64;
+        if self.sent < self.output.len() {
+            self.sent += bytes;
+        } else if let Some(part) = &mut self.file_range {
+            part.range.start += bytes as u64;
+        }
+        if self.sent == self.output.len() && self.file_range.as_ref().is_some_and(|part| part.range.is_empty()) {
+            self.file_range = None;
+        }
+        if let Some(watched) = &mut self.tracker {
+            watched.mark_sent(
+                bytes,
+                self.sent == self.output.len() && self.file_range.is_none() && self.more_ranges.is_none(),
+            );
+        }
+    }
+
+    /// Whether a request has begun to arrive and is not whole.
+    pub fn has_partial_request(&self) -> bool {
+        self.input.len() > self.consumed
+    }
+
+    /// Bytes sent so far.
+    #[inline]
+    pub fn bytes_sent(&self) -> u64 {
+        self.bytes_sent
+    }
+
+    /// Requests answered so far.
+    pub fn requests_answered(&self) -> u64 {
+        self.answered
+    }
+}
+
+/// Moves what is left of a small buffer into a large one, which takes its place.
+fn move_to_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+    large.clear();
+    large.extend_from_slice(&own[*done..]);
+    *done = 0;
+    std::mem::swap(own, large);
+}
+
+/// Gives a large buffer back, and keeps what is left of its content.
+fn return_large(own: &mut Vec<u8>, done: &mut usize, large: &mut Vec<u8>) {
+    // What was swapped is the small one of before.
+    *large = std::mem::replace(own, own[*done..].to_vec());
+    *done = 0;
+}
+
+#[cfg(test)]
+mod tests;

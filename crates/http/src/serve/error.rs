@@ -1,0 +1,96 @@
+//! Errors of a server, in words that say what to do.
+
+use std::path::PathBuf;
+
+/// A result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a server cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The root.
+    #[error("{}: {source}", path.display())]
+    Root {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why it is none.
+        source: std::io::Error,
+    },
+    /// A kernel that cannot open below a directory alone.
+    #[error("this kernel cannot open files below a directory alone (openat2, since Linux 5.6): {0}")]
+    NoOpenat2(std::io::Error),
+    /// The address.
+    #[error("{0}")]
+    Listen(std::io::Error),
+    /// The address for looks.
+    #[error("{0}")]
+    ListenStats(std::io::Error),
+    /// A system without io_uring, as [`ServerModel::Uring`](crate::serve::ServerModel::Uring) needs it.
+    #[error("{}: {source}", no_uring_reason(source))]
+    NoUring {
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// Calls that a model does not make.
+    #[error("the model {model} sends by {by}")]
+    UnsupportedStrategy {
+        /// The model.
+        model: crate::serve::ServerModel,
+        /// By which calls it sends.
+        by: String,
+    },
+    /// A process with other threads, which cannot be forked from safely.
+    #[error("the model fork needs a process with one thread, and this one has {0}")]
+    ForkWithThreads(usize),
+    /// The process that accepts connections and forks.
+    #[error("the process that accepts connections {0}")]
+    ForkServerEnded(String),
+    /// A thread could not be started.
+    #[error("{0}")]
+    SpawnThread(std::io::Error),
+    /// A call of the kernel.
+    #[error("cannot {doing}: {source}")]
+    Call {
+        /// What it was for.
+        doing: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: a call that was for this.
+    pub(crate) fn call<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
+        move |source| Self::Call { doing, source: source.into() }
+    }
+}
+
+/// Why there is no ring (io_uring_setup(2)).
+fn no_uring_reason(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "io_uring is not allowed here, by the sysctl kernel.io_uring_disabled or a filter of system calls, as of containers"
+        }
+        std::io::ErrorKind::Unsupported => "this kernel has no io_uring",
+        std::io::ErrorKind::InvalidInput => "this kernel's io_uring is older than that of Linux 6.1",
+        _ => "no io_uring could be set up",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_uring_error_names_cause() {
+        for (error, says) in [
+            (rustix::io::Errno::PERM, "io_uring is not allowed here, "),
+            (rustix::io::Errno::NOSYS, "this kernel has no io_uring: "),
+            (rustix::io::Errno::INVAL, "this kernel's io_uring is older than that of Linux 6.1: "),
+            (rustix::io::Errno::NOMEM, "no io_uring could be set up: "),
+        ] {
+            let told = Error::NoUring { source: error.into() }.to_string();
+            assert!(told.starts_with(says) && !told.contains('\n'), "{told}");
+        }
+    }
+}

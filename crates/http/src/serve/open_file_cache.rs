@@ -1,0 +1,448 @@
+//! Files that are held open between requests, found again by the path that was asked for.
+//!
+//! A path is resolved again after a second: so a file that was replaced is served at most that long. Of a file that was changed
+//! in place nothing old is served: its size or its times are looked at when it is sent.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use kelvin_sys::fs::FileSystemKind;
+use kelvin_sys::shared_slots::SharedSlot;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::serve::conditional::Validators;
+use crate::serve::decoded_path::DecodedPath;
+use crate::serve::document_root::{DocumentRoot, FileIdentity, RootEntry};
+use crate::serve::media_types;
+use crate::serve::status::Status;
+
+/// How long a path leads to the same file without being resolved again.
+const REVALIDATE_AFTER: Duration = Duration::from_secs(1);
+/// Longest path that is remembered: so that clients who write one path in many ways cost little.
+const MAX_CACHED_PATH: usize = 512;
+
+/// A file that is open to be sent.
+#[derive(Debug)]
+pub struct OpenFile {
+    /// The file.
+    pub file: File,
+    /// What it was when it was opened.
+    pub identity: FileIdentity,
+    /// What tells its content from others.
+    pub validators: Validators,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// The header fields of an answer with all of it, and the empty line.
+    head: String,
+    /// Where those end that every answer about it has.
+    common_head_bytes: usize,
+    /// Whether it states no bytes and may have some all the same, as those of /proc do.
+    pub may_exceed_stated_size: bool,
+    /// Of a page, which is not a file of the root.
+    _permit: Option<FilePermit>,
+}
+
+impl OpenFile {
+    fn new(file: File, identity: FileIdentity, name: &[u8], now: SystemTime) -> Self {
+        let (validators, media_type) =
+            (Validators::from_metadata(identity.size, identity.modified, now), media_types::media_type(name));
+        let modified = httpdate::fmt_http_date(validators.modified);
+        let mut head = format!("Last-Modified: {modified}\r\nETag: {}\r\nAccept-Ranges: bytes\r\n", validators.tag);
+        let common = head.len();
+        head += &format!("Content-Type: {media_type}\r\nContent-Length: {}\r\n\r\n", identity.size);
+        let is_exact = || kelvin_sys::fs::kind_of(&file).is_ok_and(FileSystemKind::has_true_sizes);
+        let may_have_unstated = identity.size == 0 && !is_exact();
+        Self {
+            file,
+            identity,
+            validators,
+            media_type,
+            head,
+            common_head_bytes: common,
+            may_exceed_stated_size: may_have_unstated,
+            _permit: None,
+        }
+    }
+
+    /// A page that is in memory alone, and was made at this time. It counts as one of an allowance until nobody sends it any more.
+    ///
+    /// # Errors
+    /// Those of memfd_create and write.
+    pub fn from_text(text: &str, permit: FilePermit, now: SystemTime) -> std::io::Result<Self> {
+        let mut file = File::from(memfd_create("page", MemfdFlags::CLOEXEC)?);
+        file.write_all(text.as_bytes())?;
+        let identity = FileIdentity::of_file(&file)?;
+        Ok(Self { _permit: Some(permit), ..Self::new(file, identity, b"page.html", now) })
+    }
+
+    /// The header fields of an answer with all of it, and the empty line.
+    pub fn whole_head(&self) -> &[u8] {
+        self.head.as_bytes()
+    }
+
+    /// The header fields that every answer about it has.
+    pub fn common_head(&self) -> &[u8] {
+        &self.head.as_bytes()[..self.common_head_bytes]
+    }
+
+    /// Whether it is still what it was when it was opened.
+    pub fn is_unchanged(&self) -> bool {
+        FileIdentity::of_file(&self.file).is_ok_and(|now| now == self.identity)
+    }
+
+    /// Appends all of it, by one read that would also see that it has grown. `false`, and nothing is appended, if it has another
+    /// size than when it was opened, or cannot be read.
+    pub fn try_append_to(&self, out: &mut Vec<u8>) -> bool {
+        let (begin, size) = (out.len(), self.identity.size as usize);
+        out.resize(begin + size + 1, 0);
+        let read = loop {
+            match rustix::io::pread(&self.file, &mut out[begin..], 0) {
+                Err(rustix::io::Errno::INTR) => {}
+                read => break read,
+            }
+        };
+        let is_same = read == Ok(size);
+        out.truncate(if is_same { begin + size } else { begin });
+        is_same
+    }
+}
+
+impl OpenFile {
+    /// The content of a file that states no bytes; nothing if that is longer than so much.
+    ///
+    /// # Errors
+    /// Those of pread.
+    pub fn read_unstated(&self, most: usize) -> rustix::io::Result<Option<Vec<u8>>> {
+        let mut content = vec![0; most + 1];
+        let mut read = 0;
+        while read <= most {
+            match rustix::io::pread(&self.file, &mut content[read..], read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        content.truncate(read);
+        Ok((read <= most).then_some(content))
+    }
+
+    /// The content of a file that states more bytes than it has, as those of /sys do, which state a page; nothing of one that changed, or
+    /// that is longer than so much.
+    pub fn read_overstated(&self, most: usize) -> Option<Vec<u8>> {
+        let content = self.read_unstated(most).ok().flatten()?;
+        ((content.len() as u64) < self.identity.size && self.is_unchanged()).then_some(content)
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub enum ResolvedPath {
+    /// A file.
+    File(Arc<OpenFile>),
+    /// A directory.
+    Directory(DecodedPath),
+}
+
+/// The root, and files below it that are held open.
+#[derive(Debug)]
+pub struct OpenFileCache {
+    root: Arc<DocumentRoot>,
+    /// Those that were used since the last time that there were too many, and those that were used before.
+    young: HashMap<Box<[u8]>, CacheEntry>,
+    old: HashMap<Box<[u8]>, CacheEntry>,
+    /// Most files in each of the two.
+    capacity: usize,
+    /// What others may hold too.
+    budget: Option<Arc<FileBudget>>,
+    /// The name in the root that is not that of a file.
+    reserved: Option<&'static [u8]>,
+    /// The time of day.
+    wall_clock: SystemTime,
+}
+
+#[derive(Debug)]
+struct CacheEntry {
+    opened: Arc<OpenFile>,
+    validated_at: Instant,
+    /// Of an allowance, if there is one.
+    permit: Option<FilePermit>,
+}
+
+/// How many files several may still hold open together.
+#[derive(Debug)]
+pub struct FileBudget(AtomicUsize);
+
+/// To hold a file: dropped, it may be another one's.
+#[derive(Debug)]
+pub enum FilePermit {
+    /// One of an allowance.
+    Threads(Arc<FileBudget>),
+    /// One of those of several processes.
+    Processes(SharedSlot),
+}
+
+impl FileBudget {
+    /// So many.
+    pub fn new(files: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(files)))
+    }
+
+    /// One of what is left.
+    pub fn try_acquire(self: &Arc<Self>) -> Option<FilePermit> {
+        let taken = self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then(|| FilePermit::Threads(Arc::clone(self)))
+    }
+}
+
+impl Drop for FilePermit {
+    fn drop(&mut self) {
+        if let Self::Threads(allowance) = self {
+            allowance.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl OpenFileCache {
+    /// Holds at most so many files.
+    pub fn new(root: Arc<DocumentRoot>, most: usize) -> Self {
+        let (young, old) = Default::default();
+        Self { root, young, old, capacity: most / 2, budget: None, reserved: None, wall_clock: SystemTime::now() }
+    }
+
+    /// Holds only what is left of an allowance that others have too.
+    pub fn with_budget(self, allowance: Arc<FileBudget>) -> Self {
+        Self { budget: Some(allowance), ..self }
+    }
+
+    /// Finds nothing below this name in the root.
+    pub fn with_reserved_name(self, name: Option<&'static [u8]>) -> Self {
+        Self { reserved: name, ..self }
+    }
+
+    /// Says the time of day, which answers have. Where it was set back, files may have been modified later than that.
+    pub fn set_wall_clock(&mut self, wall: SystemTime) {
+        if wall < self.wall_clock {
+            self.clear();
+        }
+        self.wall_clock = wall;
+    }
+
+    /// The directory that is served.
+    pub fn root(&self) -> &DocumentRoot {
+        &self.root
+    }
+
+    /// What a path leads to, as a request has it.
+    ///
+    /// # Errors
+    /// What is answered if it leads to nothing.
+    #[inline]
+    pub fn lookup(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, Status> {
+        match self.young.get(path.as_bytes()) {
+            Some(held) if now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER => {
+                Ok(ResolvedPath::File(Arc::clone(&held.opened)))
+            }
+            _ => self.resolve(path, now),
+        }
+    }
+
+    /// Forgets where a path leads to, because what is there was changed.
+    pub fn invalidate(&mut self, path: &str) {
+        self.young.remove(path.as_bytes());
+        self.old.remove(path.as_bytes());
+    }
+
+    /// Holds no file any more.
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    fn resolve(&mut self, path: &str, now: Instant) -> Result<ResolvedPath, Status> {
+        let known = self.young.remove(path.as_bytes()).or_else(|| self.old.remove(path.as_bytes()));
+        if let Some(held) =
+            known.as_ref().filter(|held| now.saturating_duration_since(held.validated_at) < REVALIDATE_AFTER)
+        {
+            let (opened, checked) = (Arc::clone(&held.opened), held.validated_at);
+            self.insert(path, (&opened, checked), known.and_then(|held| held.permit));
+            return Ok(ResolvedPath::File(opened));
+        }
+        let target = DecodedPath::decode(path).map_err(|_| Status::BadRequest)?;
+        if self.reserved.is_some_and(|name| target.begins_with(name)) {
+            return Err(Status::NotFound);
+        }
+        let found = match self.root.find(&target) {
+            // Descriptors may be what is lacking, and these are the ones that can be spared.
+            Err(Status::ServiceUnavailable) => {
+                self.clear();
+                self.root.find(&target)?
+            }
+            found => found?,
+        };
+        let RootEntry::File(file, identity) = found else { return Ok(ResolvedPath::Directory(target)) };
+        let (same, permit) = known.map(|held| (held.opened, held.permit)).unzip();
+        let same = same.filter(|opened| opened.identity == identity);
+        let opened = same.unwrap_or_else(|| Arc::new(OpenFile::new(file, identity, target.name(), self.wall_clock)));
+        self.insert(path, (&opened, now), permit.flatten());
+        Ok(ResolvedPath::File(opened))
+    }
+
+    /// Holds a file that was found at this time, by the permit that it had or by a new one.
+    fn insert(&mut self, path: &str, (opened, checked): (&Arc<OpenFile>, Instant), permit: Option<FilePermit>) {
+        if path.len() > MAX_CACHED_PATH || self.capacity == 0 {
+            return;
+        }
+        if self.young.len() >= self.capacity {
+            self.old = std::mem::take(&mut self.young);
+        }
+        let permit = permit.or_else(|| self.budget.as_ref()?.try_acquire());
+        if permit.is_some() || self.budget.is_none() {
+            let held = CacheEntry { opened: Arc::clone(opened), validated_at: checked, permit };
+            self.young.insert(path.as_bytes().into(), held);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn files(directory: &Path, most: usize) -> OpenFileCache {
+        OpenFileCache::new(Arc::new(DocumentRoot::open(directory).unwrap()), most)
+    }
+
+    fn file(files: &mut OpenFileCache, path: &str, now: Instant) -> Arc<OpenFile> {
+        match files.lookup(path, now) {
+            Ok(ResolvedPath::File(opened)) => opened,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn replaced_file_is_found_after_a_second() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, begun) = (directory.path().join("a"), Instant::now());
+        fs::write(&path, "old").unwrap();
+        let mut files = files(directory.path(), 8);
+        let first = file(&mut files, "/a", begun);
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun)));
+        assert!(Arc::ptr_eq(&first, &file(&mut files, "/a", begun + REVALIDATE_AFTER)), "resolved again, and the same");
+        fs::write(directory.path().join("new"), "newer").unwrap();
+        fs::rename(directory.path().join("new"), &path).unwrap();
+        assert_eq!(file(&mut files, "/a", begun + REVALIDATE_AFTER).identity.size, 3);
+        assert_eq!(file(&mut files, "/a", begun + 2 * REVALIDATE_AFTER).identity.size, 5);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(files.lookup("/a", begun + 3 * REVALIDATE_AFTER).unwrap_err(), Status::NotFound);
+    }
+
+    #[test]
+    fn file_changed_in_place_is_detected() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let opened = file(&mut files(directory.path(), 8), "/a", Instant::now());
+        let mut out = b"head ".to_vec();
+        assert!(opened.is_unchanged() && opened.try_append_to(&mut out));
+        assert_eq!(out, b"head old");
+        for other in ["ol", "older", ""] {
+            fs::write(&path, other).unwrap();
+            assert!(!opened.is_unchanged() && !opened.try_append_to(&mut out), "{other}");
+            assert_eq!(out, b"head old");
+        }
+    }
+
+    #[test]
+    fn file_budget_is_shared() {
+        let directory = tempfile::tempdir().unwrap();
+        (0..4).for_each(|number| fs::write(directory.path().join(number.to_string()), "x").unwrap());
+        let (allowance, now) = (FileBudget::new(3), Instant::now());
+        let left = || allowance.0.load(Ordering::Relaxed);
+        let mut both = [0, 1].map(|_| files(directory.path(), 4).with_budget(Arc::clone(&allowance)));
+        let held = |files: &OpenFileCache| files.young.len() + files.old.len();
+        let [first, second] = &mut both;
+        for number in [0, 1, 0, 1] {
+            file(first, &format!("/{number}"), now);
+        }
+        assert_eq!((held(first), left()), (2, 1));
+        for later in [now, now + REVALIDATE_AFTER, now + 2 * REVALIDATE_AFTER] {
+            (0..4).for_each(|number| drop(file(second, &format!("/{number}"), later)));
+            assert_eq!((held(second), left()), (1, 0), "what is looked at again keeps its place");
+        }
+        first.clear();
+        assert_eq!(left(), 2);
+        (0..4).for_each(|number| drop(file(second, &format!("/{number}"), now + 2 * REVALIDATE_AFTER)));
+        assert_eq!(held(second) + left(), 3);
+        drop(both);
+        assert_eq!(left(), 3);
+    }
+
+    #[test]
+    fn cache_capacity_is_bounded() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..100 {
+            fs::write(directory.path().join(number.to_string()), "x").unwrap();
+        }
+        let (mut files, now) = (files(directory.path(), 8), Instant::now());
+        for round in 0..3 {
+            for number in 0..100 {
+                file(&mut files, &format!("/{number}"), now);
+                let often = file(&mut files, "/0", now);
+                assert!(round == 0 || Arc::strong_count(&often) > 1);
+                assert!(files.young.len() + files.old.len() <= 8);
+            }
+        }
+        assert!(files.young.contains_key(b"/0".as_slice()) || files.old.contains_key(b"/0".as_slice()));
+        file(&mut files, &format!("/{}1", "/".repeat(MAX_CACHED_PATH)), now);
+        assert!(files.young.keys().chain(files.old.keys()).all(|path| path.len() <= MAX_CACHED_PATH));
+    }
+
+    #[test]
+    fn unsized_file_is_read_up_to_bound() {
+        let opened = file(&mut files(Path::new("/proc"), 0), "/version", Instant::now());
+        let version = fs::read("/proc/version").unwrap();
+        assert_eq!((opened.identity.size, opened.is_unchanged()), (0, true));
+        assert_eq!(opened.read_unstated(version.len()), Ok(Some(version.clone())));
+        assert_eq!(opened.read_unstated(version.len() - 1), Ok(None));
+    }
+
+    #[test]
+    fn overstated_file_is_read_to_end() {
+        let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
+        let Ok(content) = fs::read(directory.join("enabled")) else {
+            return kelvin_testing::MissingRequirement::machine("the kernel has no huge pages")
+                .report_skip("a file of /sys");
+        };
+        let opened = file(&mut files(directory, 0), "/enabled", Instant::now());
+        assert!(opened.identity.size > content.len() as u64 && opened.is_unchanged());
+        assert_eq!(opened.read_overstated(content.len()), Some(content.clone()));
+        assert_eq!(opened.read_overstated(content.len() - 1), None);
+        let honest = tempfile::tempdir().unwrap();
+        fs::write(honest.path().join("a"), "abc").unwrap();
+        assert_eq!(file(&mut files(honest.path(), 0), "/a", Instant::now()).read_overstated(99), None);
+    }
+
+    #[test]
+    fn head_is_built_once() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a.txt"), "abc").unwrap();
+        let opened = file(&mut files(directory.path(), 0), "/a%2Etxt", Instant::now());
+        let (whole, common) =
+            [opened.whole_head(), opened.common_head()].map(|head| std::str::from_utf8(head).unwrap()).into();
+        assert!(whole.starts_with(common) && common.contains(&format!("ETag: {}\r\n", opened.validators.tag)));
+        assert!(whole.ends_with("Content-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\n"));
+    }
+}

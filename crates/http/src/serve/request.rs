@@ -1,0 +1,460 @@
+//! A request as it arrives: its first line and the header fields that a file server obeys (RFC 9110, RFC 9112).
+//!
+//! Stricter than it need be wherever another program on the way could read the same bytes otherwise: a line ends with CR LF, a
+//! field that says how long the request is or to whom it goes stands there once, and no request has a body.
+
+use httparse::{EMPTY_HEADER, Header};
+
+use crate::serve::host;
+use crate::serve::limits::ServerLimits;
+use crate::serve::status::Status;
+
+/// Most header fields of a request; browsers send about twenty.
+const MAX_FIELDS: usize = 64;
+
+/// What may be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpMethod {
+    /// Send head and content.
+    Get,
+    /// Send the head alone.
+    Head,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpRequest<'a> {
+    /// What is to be done.
+    pub method: HttpMethod,
+    /// With what: its path, still encoded, without the query.
+    pub path: &'a str,
+    /// The query after it, without its question mark.
+    pub query: Option<&'a str>,
+    /// The host that it is meant for, without the port; version 1.0 need not name one.
+    pub host: Option<&'a str>,
+    /// Whether the client can be told more than version 1.0 knows.
+    pub is_http_1_1: bool,
+    /// Whether the connection stays open.
+    pub keep_alive: bool,
+    /// The fields that decide what is sent.
+    pub fields: RequestFields<'a>,
+}
+
+/// The header fields that decide what is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestFields<'a> {
+    /// `Range`.
+    pub range: Option<&'a str>,
+    /// `If-Range`.
+    pub if_range: Option<&'a str>,
+    /// `If-Match`.
+    pub if_match: Option<&'a str>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a str>,
+    /// `If-Modified-Since`.
+    pub if_modified_since: Option<&'a str>,
+    /// `If-Unmodified-Since`.
+    pub if_unmodified_since: Option<&'a str>,
+    /// `Authorization`.
+    pub authorization: Option<&'a str>,
+}
+
+/// What the received bytes begin with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ParseOutcome<'a> {
+    /// A request of so many bytes.
+    Complete(HttpRequest<'a>, usize),
+    /// A part of one.
+    Partial,
+    /// What cannot be answered otherwise; the connection ends, since nobody knows where the next request would begin.
+    Refused(Status),
+}
+
+/// Reads the request that the bytes begin with.
+pub fn parse_request<'a>(bytes: &'a [u8], limits: &ServerLimits) -> ParseOutcome<'a> {
+    let mut fields = [EMPTY_HEADER; MAX_FIELDS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) if length > limits.head_bytes => {
+            ParseOutcome::Refused(too_large_status(bytes, limits))
+        }
+        Ok(httparse::Status::Complete(length)) => {
+            let request =
+                if has_bare_line_feed(&bytes[..length]) { Err(Status::BadRequest) } else { validate(&parsed, limits) };
+            request.map_or_else(ParseOutcome::Refused, |request| ParseOutcome::Complete(request, length))
+        }
+        Ok(httparse::Status::Partial) if is_too_large(bytes, limits) => {
+            ParseOutcome::Refused(too_large_status(bytes, limits))
+        }
+        Ok(httparse::Status::Partial) => ParseOutcome::Partial,
+        Err(httparse::Error::TooManyHeaders) => ParseOutcome::Refused(Status::HeaderFieldsTooLarge),
+        // What version that is, only its whole line says.
+        Err(httparse::Error::Version) if first_line(bytes).is_none() && !is_too_large(bytes, limits) => {
+            ParseOutcome::Partial
+        }
+        Err(httparse::Error::Version) if names_a_version(bytes) => ParseOutcome::Refused(Status::VersionNotSupported),
+        Err(_) => ParseOutcome::Refused(Status::BadRequest),
+    }
+}
+
+/// Whether the bytes so far can be no request that is taken.
+fn is_too_large(bytes: &[u8], limits: &ServerLimits) -> bool {
+    bytes.len() >= limits.head_bytes
+        || (first_line(bytes).is_none() && bytes.len() > limits.target_bytes + LINE_OVERHEAD)
+}
+
+/// More than what stands in a first line besides the target.
+const LINE_OVERHEAD: usize = 64;
+
+/// What is too large about a request.
+fn too_large_status(bytes: &[u8], limits: &ServerLimits) -> Status {
+    let is_short = first_line(bytes).is_some_and(|line| line.len() <= limits.target_bytes + LINE_OVERHEAD);
+    match () {
+        () if is_short => Status::HeaderFieldsTooLarge,
+        () if has_long_method(bytes) => Status::MethodNotAllowed,
+        () => Status::UriTooLong,
+    }
+}
+
+/// Whether the first word is longer than any method.
+fn has_long_method(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().iter().take(LINE_OVERHEAD).all(|byte| !byte.is_ascii_whitespace())
+}
+
+/// The first line, if it is complete; empty ones before it are skipped.
+fn first_line(bytes: &[u8]) -> Option<&[u8]> {
+    let begin = bytes.iter().position(|byte| !b"\r\n".contains(byte))?;
+    let end = memchr::memchr(b'\n', &bytes[begin..])?;
+    Some(&bytes[begin..begin + end])
+}
+
+/// Makes a request of HTTP/1.2 or later one of 1.1, which means the same to whoever knows no later one (RFC 9110, section 6.2); whether
+/// it was one.
+pub fn downgrade_to_1_1(bytes: &mut [u8]) -> bool {
+    if !names_a_version(bytes) {
+        return false;
+    }
+    let begin = bytes.iter().position(|&byte| !b"\r\n".contains(&byte)).unwrap_or(0);
+    let end = memchr::memchr(b'\n', &bytes[begin..]).map_or(bytes.len(), |length| begin + length);
+    let Some(place) = memchr::memmem::rfind(&bytes[begin..end], b" HTTP/1.") else { return false };
+    bytes[begin + place + b" HTTP/1.".len()] = b'1';
+    true
+}
+
+/// Whether the first line is one of three words, the last of which is a version of HTTP that is not spoken here.
+fn names_a_version(bytes: &[u8]) -> bool {
+    let mut words = first_line(bytes).unwrap_or_default().trim_ascii().split(|&byte| byte == b' ').skip(2);
+    let version = words.next().and_then(|version| version.strip_prefix(b"HTTP/")).filter(|_| words.next().is_none());
+    version.is_some_and(|number| match number {
+        [b'1', b'.', b'0' | b'1'] => false,
+        [major, b'.', minor] => major.is_ascii_digit() && minor.is_ascii_digit(),
+        _ => false,
+    })
+}
+
+/// Whether a line ends with a line feed alone, which some programs take for the end of a line and others do not.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    memchr::memchr_iter(b'\n', head).any(|place| place == 0 || head[place - 1] != b'\r')
+}
+
+/// The request that was parsed, if it is one that may be answered.
+fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, Status> {
+    let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
+    let seen = HeaderScan::scan(parsed.headers)?;
+    let host = seen.check(version == 1)?;
+    let method = match parsed.method {
+        Some("GET") => HttpMethod::Get,
+        Some("HEAD") => HttpMethod::Head,
+        _ => return Err(Status::MethodNotAllowed),
+    };
+    if seen.has_body {
+        return Err(Status::ContentTooLarge);
+    }
+    if target.len() > limits.target_bytes {
+        return Err(Status::UriTooLong);
+    }
+    let keeps = if version == 1 { !seen.close } else { seen.keep_alive && !seen.close };
+    let (named, origin) = split_target(target)?;
+    // A host in the target overrules the field (RFC 9112, section 3.2.2).
+    Ok(HttpRequest {
+        method,
+        path: origin_path(origin)?,
+        query: origin.split_once('?').map(|(_, query)| query),
+        host: named.or(host),
+        is_http_1_1: version == 1,
+        keep_alive: keeps,
+        fields: seen.fields,
+    })
+}
+
+/// The host of a target, and the rest: none in origin form (`/path?query`), one in absolute form, as clients send it to proxies.
+fn split_target(target: &str) -> Result<(Option<&str>, &str), Status> {
+    let Some((scheme, rest)) = target.split_once("://").filter(|_| !target.starts_with('/')) else {
+        return Ok((None, target));
+    };
+    // Nothing is encrypted here, so that no such thing can be meant (RFC 9110, section 7.4).
+    if scheme.eq_ignore_ascii_case("https") {
+        return Err(Status::MisdirectedRequest);
+    }
+    let (authority, origin) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let host = host::parse_host(authority).filter(|host| scheme.eq_ignore_ascii_case("http") && !host.is_empty());
+    let origin = if origin.starts_with('/') { origin } else { "/" };
+    host.map(|host| (Some(host), origin)).ok_or(Status::BadRequest)
+}
+
+/// The path of a target without its host.
+fn origin_path(origin: &str) -> Result<&str, Status> {
+    let path = origin.split_once('?').map_or(origin, |(path, _)| path);
+    if path.starts_with('/') && !path.contains('#') { Ok(path) } else { Err(Status::BadRequest) }
+}
+
+/// What the header fields say.
+#[derive(Default)]
+struct HeaderScan<'a> {
+    fields: RequestFields<'a>,
+    host: Option<&'a str>,
+    length: Option<&'a str>,
+    has_coding: bool,
+    has_body: bool,
+    close: bool,
+    keep_alive: bool,
+}
+
+impl<'a> HeaderScan<'a> {
+    fn scan(headers: &[Header<'a>]) -> Result<Self, Status> {
+        let mut seen = Self::default();
+        for header in headers {
+            seen.add(header)?;
+        }
+        Ok(seen)
+    }
+
+    /// Fields are told apart by their lengths first: most of what browsers send is none of these.
+    fn add(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        let is = |name: &str| header.name.eq_ignore_ascii_case(name);
+        match header.name.len() {
+            4 if is("host") => set_once(&mut self.host, header),
+            5 if is("range") => set_once(&mut self.fields.range, header),
+            8 if is("if-range") => set_once(&mut self.fields.if_range, header),
+            8 if is("if-match") => set_once(&mut self.fields.if_match, header),
+            10 if is("connection") => self.connection(header),
+            13 if is("if-none-match") => set_once(&mut self.fields.if_none_match, header),
+            13 if is("authorization") => set_once(&mut self.fields.authorization, header),
+            14 if is("content-length") => self.content_length(header),
+            17 if is("if-modified-since") => set_once(&mut self.fields.if_modified_since, header),
+            17 if is("transfer-encoding") => {
+                self.has_coding = true;
+                Ok(())
+            }
+            19 if is("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
+            _ => Ok(()),
+        }
+    }
+
+    fn connection(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        for word in header_text(header)?.split(',').map(str::trim) {
+            self.close |= word.eq_ignore_ascii_case("close");
+            self.keep_alive |= word.eq_ignore_ascii_case("keep-alive");
+        }
+        Ok(())
+    }
+
+    fn content_length(&mut self, header: &Header<'a>) -> Result<(), Status> {
+        set_once(&mut self.length, header)?;
+        let digits = header.value;
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(Status::BadRequest);
+        }
+        self.has_body |= digits.iter().any(|&digit| digit != b'0');
+        Ok(())
+    }
+
+    /// Whether they can be believed together: then the host that they name.
+    fn check(&self, is_current: bool) -> Result<Option<&'a str>, Status> {
+        let host = self.host.map(|value| host::parse_host(value).ok_or(Status::BadRequest)).transpose()?;
+        let is_clear = !self.has_coding || (is_current && self.length.is_none());
+        if (is_current && host.is_none()) || !is_clear {
+            return Err(Status::BadRequest);
+        }
+        // What is coded has an end that only its coding tells.
+        if self.has_coding { Err(Status::ContentTooLarge) } else { Ok(host) }
+    }
+}
+
+/// Keeps the value of a field that may stand there once.
+fn set_once<'a>(place: &mut Option<&'a str>, header: &Header<'a>) -> Result<(), Status> {
+    if place.is_some() {
+        return Err(Status::BadRequest);
+    }
+    *place = Some(header_text(header)?);
+    Ok(())
+}
+
+fn header_text<'a>(header: &Header<'a>) -> Result<&'a str, Status> {
+    std::str::from_utf8(header.value).map_err(|_| Status::BadRequest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> ParseOutcome<'_> {
+        parse_request(text.as_bytes(), &ServerLimits::default())
+    }
+
+    fn refused(text: &str) -> Option<Status> {
+        match parse(text) {
+            ParseOutcome::Refused(status) => Some(status),
+            _ => None,
+        }
+    }
+
+    fn accepted(text: &str) -> HttpRequest<'_> {
+        match parse(text) {
+            ParseOutcome::Complete(request, length) if length == text.len() => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn request_is_parsed_with_relevant_fields() {
+        let text = "GET /a/b%20c?d=e HTTP/1.1\r\nHost: localhost:80\r\nRANGE: bytes=0-1\r\nX: y\r\nif-none-match: \"z\"\r\n\r\n";
+        let request = accepted(text);
+        assert_eq!((request.method, request.path, request.keep_alive), (HttpMethod::Get, "/a/b%20c", true));
+        assert_eq!((request.fields.range, request.fields.if_none_match), (Some("bytes=0-1"), Some("\"z\"")));
+        assert_eq!(accepted("\r\nHEAD / HTTP/1.0\r\n\r\n").method, HttpMethod::Head);
+    }
+
+    #[test]
+    fn keep_alive_follows_version_and_fields() {
+        for (version, field, keeps) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: close\r\n", false),
+            ("1.1", "Connection: foo, CLOSE\r\n", false),
+            ("1.0", "", false),
+            ("1.0", "Connection: Keep-Alive\r\n", true),
+        ] {
+            assert_eq!(
+                accepted(&format!("GET / HTTP/{version}\r\nHost: a\r\n{field}\r\n")).keep_alive,
+                keeps,
+                "{version} {field}"
+            );
+        }
+    }
+
+    #[test]
+    fn path_is_taken_from_any_target_form() {
+        for (target, path) in [
+            ("/", "/"),
+            ("/?", "/"),
+            ("http://a.example/b", "/b"),
+            ("HTTP://a.example", "/"),
+            ("http://a.example?b", "/"),
+            ("http://[::1]:80/b?c", "/b"),
+            ("/a://b", "/a://b"),
+        ] {
+            assert_eq!(accepted(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).path, path, "{target}");
+        }
+        assert_eq!(refused("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n"), Some(Status::MisdirectedRequest));
+        for target in ["a", "*", "?a", "ftp://a/b", "/a#b", "a.example:80", "http://", "http:///a", "http://a@b/"] {
+            let status = refused(&format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+            assert_eq!(status, Some(Status::BadRequest), "{target}");
+        }
+    }
+
+    #[test]
+    fn target_host_overrides_host_field() {
+        let host = |text: &str| accepted(text).host.map(str::to_owned);
+        assert_eq!(host("GET / HTTP/1.1\r\nHost: a.example:80\r\n\r\n").as_deref(), Some("a.example"));
+        assert_eq!(host("GET http://b:1/ HTTP/1.1\r\nHost: a\r\n\r\n").as_deref(), Some("b"));
+        assert_eq!(host("GET / HTTP/1.1\r\nHost:\r\n\r\n").as_deref(), Some(""));
+        assert_eq!(host("GET / HTTP/1.0\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn ambiguous_request_is_refused() {
+        for (fields, status) in [
+            ("", Status::BadRequest),
+            ("Host: a\r\nHost: a\r\n", Status::BadRequest),
+            ("Host: a b\r\n", Status::BadRequest),
+            ("Host: a/b\r\n", Status::BadRequest),
+            ("Host : a\r\n", Status::BadRequest),
+            ("Host: a\r\n b\r\n", Status::BadRequest),
+            ("Host: a\nX: y\r\n", Status::BadRequest),
+            ("Host: a\r\nX: a\rb\r\n", Status::BadRequest),
+            ("Host: a\r\nX: a\0b\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 0\r\nContent-Length: 0\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: +1\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 1, 1\r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: \r\n", Status::BadRequest),
+            ("Host: a\r\nContent-Length: 1\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nContent-Length: 99999999999999999999999\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\n", Status::ContentTooLarge),
+            ("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n", Status::BadRequest),
+            ("Host: a\r\nRange: bytes=0-1\r\nRange: bytes=2-3\r\n", Status::BadRequest),
+        ] {
+            assert_eq!(refused(&format!("GET / HTTP/1.1\r\n{fields}\r\n")), Some(status), "{fields:?}");
+        }
+        assert_eq!(refused("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("GET / HTTP/1.1\nHost: a\n\n"), Some(Status::BadRequest));
+    }
+
+    #[test]
+    fn unknown_method_is_405_and_version_505() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "BREW"] {
+            let text = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(refused(&text), Some(Status::MethodNotAllowed), "{method}");
+        }
+        assert_eq!(refused("GET / HTTP/2.0\r\n\r\n"), Some(Status::VersionNotSupported));
+        assert_eq!(refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Some(Status::VersionNotSupported));
+        assert_eq!(refused("GET /\r\n"), Some(Status::BadRequest));
+        assert_eq!(refused("\x16\x03\x01\x02\x00\x01\x00"), Some(Status::BadRequest), "a TLS greeting");
+    }
+
+    #[test]
+    fn oversized_request_is_refused_early() {
+        let limits = ServerLimits { head_bytes: 1000, target_bytes: 100, ..ServerLimits::default() };
+        let status = |text: &str| match parse_request(text.as_bytes(), &limits) {
+            ParseOutcome::Refused(status) => Some(status),
+            _ => None,
+        };
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(99))), None);
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(100))), Some(Status::UriTooLong));
+        assert_eq!(status(&format!("GET /{}", "a".repeat(170))), Some(Status::UriTooLong));
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(900))), None);
+        assert_eq!(
+            status(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(1000))),
+            Some(Status::HeaderFieldsTooLarge)
+        );
+        let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}", "a:\r\n".repeat(MAX_FIELDS));
+        assert_eq!(refused(&many), Some(Status::HeaderFieldsTooLarge));
+        assert_eq!(status(&format!("GET /{} HTTP/1.1\r\n", "a".repeat(1000))), Some(Status::UriTooLong));
+    }
+
+    #[test]
+    fn later_http_1_version_parses_as_1_1() {
+        for (line, known) in [
+            ("GET /a HTTP/1.2\r\n", Some("GET /a HTTP/1.1\r\n")),
+            ("\r\nGET /HTTP/1.3 HTTP/1.9\r\n", Some("\r\nGET /HTTP/1.3 HTTP/1.1\r\n")),
+            ("GET /a HTTP/1.1\r\n", None),
+            ("GET /a HTTP/2.0\r\n", None),
+            ("GET /a HTTP/1.x\r\n", None),
+            ("GET /a HTTP/1.2", None),
+            ("", None),
+        ] {
+            let mut bytes = line.as_bytes().to_vec();
+            assert_eq!(downgrade_to_1_1(&mut bytes), known.is_some(), "{line:?}");
+            assert_eq!(bytes, known.unwrap_or(line).as_bytes());
+        }
+    }
+
+    #[test]
+    fn partial_request_is_incomplete() {
+        let whole = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length]), ParseOutcome::Partial, "{length}");
+        }
+        let two = format!("{whole}{whole}");
+        assert!(matches!(parse(&two), ParseOutcome::Complete(_, length) if length == whole.len()));
+    }
+}

@@ -1,0 +1,296 @@
+//! How what a connection has to send gets into its socket.
+
+pub mod bulk_method;
+mod mmap;
+mod splice;
+
+use std::fmt;
+use std::str::FromStr;
+
+use bulk_method::{BulkChooser, BulkMethod, BulkResponse, BulkStats, PeerLocality};
+use kelvin_sys::clock::monotonic;
+use mmap::MmapSender;
+use rustix::fd::AsFd;
+use rustix::fs::sendfile;
+use rustix::io::{Errno, Result};
+use rustix::net::{SendFlags, send};
+use splice::SpliceSender;
+
+use crate::serve::body::FileRange;
+use crate::serve::connection::{Connection, PendingOutput};
+use crate::serve::keywords;
+
+/// By which calls the bytes of files go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendStrategy {
+    /// Small files as by [`Self::ReadWrite`], so that one call sends head and content; larger ones as by [`Self::Mmap`] or by
+    /// [`Self::SendFile`], whichever clients of the same kind have answers of that size by the soonest: see [`bulk_method`].
+    #[default]
+    Auto,
+    /// Read into memory and sent from there: two copies, by a buffer that stays in the cache.
+    ReadWrite,
+    /// Sent from a mapping of the file: one copy, and page faults. Files that cannot be mapped as by [`Self::SendFile`].
+    Mmap,
+    /// By reference to the page cache (sendfile).
+    SendFile,
+    /// By reference through a pipe (splice).
+    Splice,
+}
+
+/// All of them, by the words for them.
+const STRATEGY_NAMES: [(&str, SendStrategy); 5] = [
+    ("auto", SendStrategy::Auto),
+    ("rw", SendStrategy::ReadWrite),
+    ("mmap", SendStrategy::Mmap),
+    ("sendfile", SendStrategy::SendFile),
+    ("splice", SendStrategy::Splice),
+];
+
+/// Bytes that are read at a time. They are sent as they are, with nothing held back for what follows (MSG_MORE): the client can
+/// take one piece while the next one is read.
+const READ_CHUNK: usize = 32 << 10;
+/// Most bytes of one sendfile: others wait meanwhile for this thread, and a file that is not in memory is read in its time.
+const MAX_SENDFILE_BYTES: u64 = 2 << 20;
+/// Files up to this size are read behind their heads, so that one call sends both.
+const INLINE_FILE_BYTES: u64 = 16 << 10;
+
+impl SendStrategy {
+    /// Size of the largest file that is read behind its head when it is answered with.
+    pub fn inline_limit(self) -> u64 {
+        match self {
+            Self::Auto | Self::ReadWrite => INLINE_FILE_BYTES,
+            Self::Mmap | Self::SendFile | Self::Splice => 0,
+        }
+    }
+
+    /// Descriptors that each [`FileSender`] has.
+    pub fn descriptor_count(self) -> u64 {
+        if self == Self::Splice { SpliceSender::DESCRIPTORS } else { 0 }
+    }
+}
+
+/// Sends by the calls that were chosen, with what they need; each thread has its own.
+#[derive(Debug)]
+pub struct FileSender(SenderState);
+
+#[derive(Debug)]
+enum SenderState {
+    Auto(MmapSender, Box<BulkChooser>),
+    ReadWrite,
+    Mmap(MmapSender),
+    SendFile,
+    Splice(SpliceSender),
+}
+
+impl FileSender {
+    /// By these calls.
+    pub fn new(sending: SendStrategy) -> Self {
+        Self(match sending {
+            SendStrategy::ReadWrite => SenderState::ReadWrite,
+            SendStrategy::Mmap => SenderState::Mmap(MmapSender::default()),
+            SendStrategy::Auto => SenderState::Auto(MmapSender::default(), Box::default()),
+            SendStrategy::SendFile => SenderState::SendFile,
+            SendStrategy::Splice => SenderState::Splice(SpliceSender::default()),
+        })
+    }
+
+    /// Makes one call to the socket for what is to be sent next, and says how many bytes it moved.
+    ///
+    /// # Errors
+    /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is an error, too.
+    #[inline]
+    pub fn send_some(&mut self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
+        match &mut self.0 {
+            SenderState::ReadWrite => connection.read_file_range(READ_CHUNK)?,
+            SenderState::Mmap(_) => mmap::read_tail(connection)?,
+            SenderState::Auto(mapped, chooser) => {
+                choose_bulk_method(mapped, chooser, connection);
+                if connection.bulk_response().is_some_and(|answer| answer.method == BulkMethod::Mmap) {
+                    mmap::read_tail(connection)?;
+                }
+            }
+            SenderState::SendFile | SenderState::Splice(_) => {}
+        }
+        let sent = match connection.pending_output() {
+            Some(PendingOutput::Bytes(bytes, follows)) => {
+                // Only a head is held back, for the part of a file that follows it by another call.
+                let is_held = follows && !matches!(self.0, SenderState::ReadWrite);
+                let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
+                send(socket, bytes, SendFlags::NOSIGNAL | more)?
+            }
+            Some(PendingOutput::FileRange(part)) => self.send_file_range(part, connection.bulk_response(), socket)?,
+            None => 0,
+        };
+        connection.mark_sent(sent);
+        Ok(sent)
+    }
+
+    /// Whether it chooses the calls by where a client is.
+    pub fn needs_peer_locality(&self) -> bool {
+        matches!(self.0, SenderState::Auto(..))
+    }
+
+    /// More has been received on a connection, or its end: whoever has the answer before has taken it.
+    #[inline]
+    pub fn on_received(&mut self, connection: &mut Connection) {
+        if let Some(answer) = connection.take_bulk_response()
+            && let SenderState::Auto(_, chooser) = &mut self.0
+        {
+            chooser.record(answer, monotonic);
+        }
+    }
+
+    /// What was chosen since it was asked last, if it chooses.
+    pub fn take_bulk_stats(&mut self) -> BulkStats {
+        match &mut self.0 {
+            SenderState::Auto(_, chooser) => std::mem::take(&mut chooser.stats),
+            SenderState::ReadWrite | SenderState::Mmap(_) | SenderState::SendFile | SenderState::Splice(_) => {
+                BulkStats::default()
+            }
+        }
+    }
+
+    fn send_file_range(&mut self, part: &FileRange, answer: Option<BulkResponse>, socket: impl AsFd) -> Result<usize> {
+        let sent = match &mut self.0 {
+            // Not every file system has files that can be mapped.
+            SenderState::Auto(mapped, _) => match answer.map(|answer| answer.method) {
+                Some(BulkMethod::Mmap) if mapped.try_map(part) => mapped.send(part, &socket),
+                Some(BulkMethod::Mmap | BulkMethod::SendFile) | None => return send_file(part, socket),
+            },
+            SenderState::Mmap(mapped) => match mapped.try_map(part) {
+                true => mapped.send(part, &socket),
+                false => return send_file(part, socket),
+            },
+            SenderState::ReadWrite | SenderState::SendFile => return send_file(part, socket),
+            SenderState::Splice(spliced) => spliced.send(part, &socket),
+        };
+        sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+}
+
+/// Chooses the calls of an answer that begins with a part of a file.
+fn choose_bulk_method(mapped: &mut MmapSender, chooser: &mut BulkChooser, connection: &mut Connection) {
+    let Some(part) = connection.file_range() else { return };
+    if connection.bulk_response().is_some() {
+        return;
+    }
+    let bytes = part.range.end - part.range.start;
+    let peer = if connection.is_local() { PeerLocality::Local } else { PeerLocality::Remote };
+    let mut answer = chooser.begin(peer, bytes, monotonic);
+    // Not every file system has files that can be mapped.
+    if answer.method == BulkMethod::Mmap && !mapped.try_map(part) {
+        answer = answer.with_sendfile();
+    }
+    connection.set_bulk_response(answer);
+}
+
+fn send_file(part: &FileRange, socket: impl AsFd) -> Result<usize> {
+    let mut offset = part.range.start;
+    let bytes = (part.range.end - part.range.start).min(MAX_SENDFILE_BYTES) as usize;
+    match sendfile(socket, &part.opened.file, Some(&mut offset), bytes)? {
+        0 => Err(Errno::IO),
+        sent => Ok(sent),
+    }
+}
+
+impl FromStr for SendStrategy {
+    type Err = String;
+
+    fn from_str(word: &str) -> std::result::Result<Self, String> {
+        keywords::parse_keyword(&STRATEGY_NAMES, word)
+    }
+}
+
+impl fmt::Display for SendStrategy {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(keywords::keyword_of(&STRATEGY_NAMES, self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::serve::connection::NextIo;
+    use crate::serve::document_root::DocumentRoot;
+    use crate::serve::open_file_cache::OpenFileCache;
+    use crate::serve::site::{Site, SiteConfig};
+
+    /// Three pages, and a part of one.
+    const LENGTH: usize = 3 * 4096 + 100;
+
+    /// What arrives of a file that is cut to this length after so many calls that sent something.
+    fn send_truncated(sending: SendStrategy, calls: usize, length: u64) -> (Result<()>, Vec<u8>) {
+        send_truncated_to(sending, calls, length, false)
+    }
+
+    /// The same for a client on this host or elsewhere.
+    fn send_truncated_to(sending: SendStrategy, calls: usize, length: u64, is_local: bool) -> (Result<()>, Vec<u8>) {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("a");
+        fs::write(&path, [7; LENGTH]).unwrap();
+        let mut site =
+            Site::new(OpenFileCache::new(Arc::new(DocumentRoot::open(top.path()).unwrap()), 4), SiteConfig::default());
+        let (mut connection, mut sender) = (Connection::default().with_local(is_local), FileSender::new(sending));
+        let (near, mut far) = UnixStream::pair().unwrap();
+        connection.input_buffer(1).extend_from_slice(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        connection.mark_received(28);
+        connection.advance(&mut site);
+        let mut sent = 0;
+        let end = loop {
+            if sent == calls {
+                fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            }
+            sent += 1;
+            match sender.send_some(&mut connection, &near) {
+                Ok(_) if connection.next_io() == NextIo::Send => {}
+                end => break end.map(drop),
+            }
+        };
+        drop(near);
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).unwrap();
+        let head = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        (end, all.split_off(head))
+    }
+
+    #[test]
+    fn truncated_file_never_completes() {
+        for (_, sending) in STRATEGY_NAMES {
+            let (end, content) = send_truncated(sending, usize::MAX, 0);
+            assert!(end.is_ok() && content == [7; LENGTH], "{sending}");
+            // The first call sends all that is read in one piece; of the others it sends the head.
+            for length in
+                [0, 1, 5000, 8192, LENGTH as u64 - 1].into_iter().filter(|_| sending != SendStrategy::ReadWrite)
+            {
+                let (end, content) = send_truncated(sending, 1, length);
+                assert!(end.is_err() && content.len() < LENGTH, "{sending} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn local_clients_get_mmap_and_remote_sendfile() {
+        // After the head, all but the end goes in one call from a mapping; by sendfile all of it does.
+        let half = |is_local| send_truncated_to(SendStrategy::Auto, 2, 3 * 4096 + 10, is_local).1.len();
+        assert_eq!([half(true), send_truncated(SendStrategy::Mmap, 2, 3 * 4096 + 10).1.len()], [3 * 4096 + 10; 2]);
+        assert_eq!([half(false), send_truncated(SendStrategy::SendFile, 2, 3 * 4096 + 10).1.len()], [LENGTH; 2]);
+        let near = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(near.local_addr().unwrap()).unwrap();
+        assert!(crate::serve::shared_state::is_local(&client).unwrap());
+    }
+
+    #[test]
+    fn truncated_mapping_sends_no_zero_padding() {
+        // The head, then all but the end in one call, then the file is cut within the part that is left to be read.
+        let (end, content) = send_truncated(SendStrategy::Mmap, 2, 3 * 4096 + 10);
+        assert_eq!((end, content.len()), (Err(Errno::IO), 3 * 4096 + 10));
+        assert!(content.iter().all(|&byte| byte == 7));
+        let (end, content) = send_truncated(SendStrategy::Mmap, 2, 100);
+        assert_eq!((end, content.len()), (Err(Errno::IO), 3 * 4096));
+    }
+}

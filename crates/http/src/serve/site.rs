@@ -1,0 +1,388 @@
+//! Answers: what a request gets, as the bytes of a head and a part of a file to follow.
+
+use std::fmt::Write;
+use std::hash::BuildHasher;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::serve::body::{Body, FileRange, MultipartRanges, content_range};
+use crate::serve::host::AllowedHosts;
+use crate::serve::limits::ServerLimits;
+use crate::serve::listing::{self, ListingCache, ListingPage};
+use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
+use crate::serve::range::{RequestedRanges, parse_range};
+use crate::serve::request::{HttpMethod, HttpRequest};
+use crate::serve::status::Status;
+
+/// How often a file that changes while it is answered about is looked at again.
+const MAX_ATTEMPTS: usize = 4;
+/// Most bytes of a file that states none: each connection has its own, as it has small files.
+const MAX_UNSIZED_BYTES: usize = 16 << 10;
+
+/// How a site answers.
+#[derive(Clone, Debug, Default)]
+pub struct SiteConfig {
+    /// By which names it may be asked.
+    pub names: AllowedHosts,
+    /// Whether directories are listed.
+    pub lists_directories: bool,
+    /// The lists that are being sent.
+    pub listings: Arc<ListingCache>,
+    /// Files up to this size are read into memory behind their heads, so that one call sends both.
+    pub inline_limit: u64,
+    /// The limits.
+    pub limits: ServerLimits,
+}
+
+/// The files below a root, and all that answers about them need. Each thread has its own.
+#[derive(Debug)]
+pub struct Site {
+    files: OpenFileCache,
+    config: SiteConfig,
+    clock: CachedDate,
+    /// Whether every answer is the last one of its connection.
+    pub is_draining: bool,
+}
+
+/// The file that was to be sent is not what it was.
+struct FileChanged;
+
+/// The outcome for a file: what follows the head.
+type BodyResult = Result<Option<Body>, FileChanged>;
+
+impl Site {
+    /// Of these files.
+    pub fn new(files: OpenFileCache, manner: SiteConfig) -> Self {
+        let (mut files, clock) = (files, CachedDate::new());
+        files.set_wall_clock(clock.wall_clock);
+        Self { files, config: manner, clock, is_draining: false }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &ServerLimits {
+        &self.config.limits
+    }
+
+    /// Closes the files that it holds open between requests.
+    pub fn close_files(&mut self) {
+        self.files.clear();
+    }
+
+    /// Says what time it is.
+    pub fn tick(&mut self, now: Instant) {
+        if self.clock.tick(now) {
+            self.files.set_wall_clock(self.clock.wall_clock);
+        }
+    }
+
+    /// The time that was said last.
+    pub fn now(&self) -> Instant {
+        self.clock.now
+    }
+
+    /// Appends the head of the answer, and says what follows it.
+    pub fn answer(&mut self, request: &HttpRequest<'_>, out: &mut Vec<u8>) -> Option<Body> {
+        if !self.config.names.allows(request.host) {
+            return self.error_response(request, Status::MisdirectedRequest, out);
+        }
+        let begin = out.len();
+        for _ in 0..MAX_ATTEMPTS {
+            let opened = match self.files.lookup(request.path, self.clock.now) {
+                Ok(ResolvedPath::File(opened)) => opened,
+                Ok(ResolvedPath::Directory(target)) if target.is_directory => {
+                    return self.directory_response(request, &target, out);
+                }
+                Ok(ResolvedPath::Directory(target)) => {
+                    let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
+                    return self.redirect(request, &(target.location() + &query), out);
+                }
+                Err(status) => return self.error_response(request, status, out),
+            };
+            match self.file_response(request, &opened, out) {
+                Ok(body) => return body,
+                Err(FileChanged) => {
+                    out.truncate(begin);
+                    if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
+                        return self.unsized_response(request, (opened.media_type, &content), out);
+                    }
+                    self.files.invalidate(request.path);
+                }
+            }
+        }
+        self.error_response(request, Status::ServiceUnavailable, out)
+    }
+
+    /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
+    pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
+        let fields = Default::default();
+        let request = HttpRequest {
+            method: HttpMethod::Get,
+            path: "",
+            query: None,
+            host: None,
+            is_http_1_1: true,
+            keep_alive: false,
+            fields,
+        };
+        self.error_response(&request, status, out);
+    }
+
+    /// Whether the connection stays open after the answer.
+    pub fn keeps_alive(&self, request: &HttpRequest<'_>) -> bool {
+        request.keep_alive && !self.is_draining
+    }
+
+    fn file_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        if opened.may_exceed_stated_size {
+            match opened.read_unstated(MAX_UNSIZED_BYTES) {
+                Ok(Some(content)) if content.is_empty() => {}
+                // What was written since it was opened is stated now.
+                _ if !opened.is_unchanged() => return Err(FileChanged),
+                Ok(Some(content)) => return Ok(self.unsized_response(request, (opened.media_type, &content), out)),
+                Ok(None) | Err(_) => return Ok(self.error_response(request, Status::Forbidden, out)),
+            }
+        }
+        match opened.validators.evaluate_preconditions(&request.fields) {
+            Some(Status::NotModified) => return Ok(self.not_modified(request, opened, out)),
+            Some(status) => return Ok(self.error_response(request, status, out)),
+            None => {}
+        }
+        let size = opened.identity.size;
+        let continues = request.method == HttpMethod::Get
+            && opened.validators.matches_if_range(request.fields.if_range, self.clock.wall_clock);
+        match request
+            .fields
+            .range
+            .filter(|_| continues)
+            .map_or(RequestedRanges::Whole, |range| parse_range(range, size))
+        {
+            RequestedRanges::Whole => self.full_response(request, opened, out),
+            RequestedRanges::Ranges(ranges) => self.range_response(request, opened, ranges, out),
+            RequestedRanges::Unsatisfiable => {
+                let field = format!("Content-Range: bytes */{size}\r\n");
+                Ok(self.text_response(request, (Status::RangeNotSatisfiable, &field), out))
+            }
+        }
+    }
+
+    /// An answer with the content of a file that states no bytes, or more than it has. Nothing tells one state of it from another.
+    fn unsized_response(
+        &self,
+        request: &HttpRequest<'_>,
+        (media_type, content): (&str, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        self.write_head_start(request, Status::Ok, out);
+        let length = content.len();
+        out.extend_from_slice(format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n").as_bytes());
+        if request.method == HttpMethod::Get {
+            out.extend_from_slice(content);
+        }
+        None
+    }
+
+    fn not_modified(&self, request: &HttpRequest<'_>, opened: &OpenFile, out: &mut Vec<u8>) -> Option<Body> {
+        self.write_head_start(request, Status::NotModified, out);
+        out.extend_from_slice(opened.common_head());
+        out.extend_from_slice(b"\r\n");
+        None
+    }
+
+    #[inline]
+    fn full_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
+        self.write_head_start(request, Status::Ok, out);
+        out.extend_from_slice(opened.whole_head());
+        let size = opened.identity.size;
+        if request.method == HttpMethod::Head || (size == 0 && opened.is_unchanged()) {
+            return Ok(None);
+        }
+        if size <= self.config.inline_limit {
+            return if opened.try_append_to(out) { Ok(None) } else { Err(FileChanged) };
+        }
+        file_range(opened, 0..size).map(|part| Some(Body::FileRange(part)))
+    }
+
+    fn range_response(
+        &self,
+        request: &HttpRequest<'_>,
+        opened: &Arc<OpenFile>,
+        mut ranges: Vec<Range<u64>>,
+        out: &mut Vec<u8>,
+    ) -> BodyResult {
+        self.write_head_start(request, Status::PartialContent, out);
+        out.extend_from_slice(opened.common_head());
+        if ranges.len() > 1 {
+            let parts = MultipartRanges::new(Arc::clone(opened), ranges, self.clock.boundary());
+            out.extend_from_slice(parts.head().as_bytes());
+            return if opened.is_unchanged() { Ok(Some(Body::Multipart(Box::new(parts)))) } else { Err(FileChanged) };
+        }
+        let range = ranges.remove(0);
+        let (length, media_type) = (range.end - range.start, opened.media_type);
+        let field = content_range(&range, opened.identity.size);
+        out.extend_from_slice(
+            format!("Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n").as_bytes(),
+        );
+        file_range(opened, range).map(|part| Some(Body::FileRange(part)))
+    }
+
+    /// A directory: the file that stands for it, or what is in it.
+    fn directory_response(
+        &mut self,
+        request: &HttpRequest<'_>,
+        target: &crate::serve::decoded_path::DecodedPath,
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        let path = format!("{}index.html", request.path);
+        let found = self.files.lookup(&path, self.clock.now);
+        if let Ok(ResolvedPath::File(opened)) = found {
+            let begin = out.len();
+            return self.file_response(&HttpRequest { path: &path, ..*request }, &opened, out).unwrap_or_else(
+                |FileChanged| {
+                    out.truncate(begin);
+                    self.files.invalidate(&path);
+                    self.error_response(request, Status::ServiceUnavailable, out)
+                },
+            );
+        }
+        if !self.config.lists_directories {
+            return self.error_response(request, Status::Forbidden, out);
+        }
+        let page = listing::render_listing(self.files.root(), target).and_then(|page| self.config.listings.add(page));
+        match page {
+            Ok(page) => self.listing_response(request, page, out),
+            Err(status) => self.error_response(request, status, out),
+        }
+    }
+
+    fn listing_response(&self, request: &HttpRequest<'_>, page: ListingPage, out: &mut Vec<u8>) -> Option<Body> {
+        self.write_head_start(request, Status::Ok, out);
+        let fields = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", page.bytes());
+        out.extend_from_slice(fields.as_bytes());
+        match page {
+            _ if request.method == HttpMethod::Head => None,
+            ListingPage::Small(text) => {
+                out.extend_from_slice(text.as_bytes());
+                None
+            }
+            ListingPage::Held(opened) => {
+                let range = 0..opened.identity.size;
+                Some(Body::FileRange(FileRange { opened, range }))
+            }
+        }
+    }
+
+    fn redirect(&self, request: &HttpRequest<'_>, location: &str, out: &mut Vec<u8>) -> Option<Body> {
+        self.text_response(request, (Status::MovedPermanently, &format!("Location: {location}\r\n")), out)
+    }
+
+    fn error_response(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) -> Option<Body> {
+        let field = match status {
+            Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
+            Status::ServiceUnavailable => "Retry-After: 1\r\n",
+            _ => "",
+        };
+        self.text_response(request, (status, field), out)
+    }
+
+    /// An answer whose content says what its status means, with a header field.
+    fn text_response(
+        &self,
+        request: &HttpRequest<'_>,
+        (status, field): (Status, &str),
+        out: &mut Vec<u8>,
+    ) -> Option<Body> {
+        self.write_head_start(request, status, out);
+        let text = status.text();
+        let length = text.len() + 1;
+        let fields = format!("{field}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\r\n");
+        out.extend_from_slice(fields.as_bytes());
+        if request.method == HttpMethod::Get {
+            out.extend_from_slice(text.as_bytes());
+            out.push(b'\n');
+        }
+        None
+    }
+
+    /// The lines that every answer begins with.
+    #[inline]
+    fn write_head_start(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(status.line().as_bytes());
+        out.extend_from_slice(self.clock.lines.as_bytes());
+        if !self.keeps_alive(request) {
+            out.extend_from_slice(b"Connection: close\r\n");
+        } else if !request.is_http_1_1 {
+            out.extend_from_slice(b"Connection: keep-alive\r\n");
+        }
+    }
+}
+
+/// A part of a file that is still what it was.
+fn file_range(opened: &Arc<OpenFile>, range: Range<u64>) -> Result<FileRange, FileChanged> {
+    if opened.is_unchanged() { Ok(FileRange { opened: Arc::clone(opened), range }) } else { Err(FileChanged) }
+}
+
+/// The time, and the lines that say it, written once a second.
+#[derive(Debug)]
+struct CachedDate {
+    now: Instant,
+    wall_clock: SystemTime,
+    next: Instant,
+    lines: String,
+    random: std::hash::RandomState,
+}
+
+impl CachedDate {
+    fn new() -> Self {
+        let now = Instant::now();
+        let mut clock =
+            Self { now, wall_clock: SystemTime::now(), next: now, lines: String::new(), random: Default::default() };
+        clock.tick(now);
+        clock
+    }
+
+    /// Says what time it is; whether that is another second.
+    #[inline]
+    fn tick(&mut self, now: Instant) -> bool {
+        self.now = now;
+        let is_another = now >= self.next;
+        if is_another {
+            self.format(now);
+        }
+        is_another
+    }
+
+    fn format(&mut self, now: Instant) {
+        self.wall_clock = SystemTime::now();
+        let since = self.wall_clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.next = now + Duration::from_nanos(1_000_000_000 - u64::from(since.subsec_nanos()));
+        // A clock that is set to no year of four digits has none that a date could say.
+        let shown = SystemTime::UNIX_EPOCH + since.min(Duration::from_secs(253_402_300_799));
+        // In place: a new text each second, which an allocator puts together from two pieces, made the heap grow for ever.
+        self.lines.clear();
+        let date = httpdate::HttpDate::from(shown);
+        let _ = write!(self.lines, "\r\nServer: kelvin\r\nDate: {date}\r\n");
+    }
+
+    /// What parts of this answer are separated by: nobody can know it before.
+    fn boundary(&self) -> u64 {
+        self.random.hash_one(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date_lines_are_rewritten_in_place() {
+        let mut clock = CachedDate::new();
+        let place = (clock.lines.as_ptr(), clock.lines.capacity());
+        for _ in 0..3 {
+            clock.format(clock.next);
+            assert_eq!((clock.lines.as_ptr(), clock.lines.capacity()), place);
+            assert!(clock.lines.starts_with("\r\nServer: kelvin\r\nDate: ") && clock.lines.ends_with(" GMT\r\n"));
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A study of a file server under load: what each resource gives alone, and then numbers of users, visited several times in random
+//! order, with the use of every resource at either end.
+//!
+//! A [`LoadStudy`] is prepared before anything is stored: its server runs, its files exist, its capacities are known, and so are the
+//! numbers of users. [`LoadStudy::run`] makes the visits and tells what each brought. What follows from it is the business of whoever
+//! has the run.
+mod capacity;
+mod disk;
+mod error;
+mod expected_knee;
+mod file_list;
+mod file_set;
+mod host_readings;
+mod hosted_server;
+mod load_step;
+mod pinned_thread;
+mod readings;
+mod server_under_test;
+mod setup;
+mod stats_client;
+mod study;
+mod study_server;
+mod topology;
+mod usage_delta;
+mod user_counts;
+
+pub use capacity::Capacities;
+pub use disk::{DiskRate, RequestRate, disk_rate};
+pub use error::{Error, Result};
+pub use file_list::FileList;
+pub use file_set::FileSetSpec;
+pub use hosted_server::{HostedServer, HostedServerOptions};
+pub use server_under_test::CAPACITY_ROUNDS;
+pub use setup::{ExistingServer, KnownFiles, OwnServer, StudySetup, StudyTarget, SweepLoad};
+pub use study::{LoadStudy, PlannedCase};

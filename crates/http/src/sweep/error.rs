@@ -1,0 +1,121 @@
+//! What can keep a study of a server from being made.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kelvin_core::units::seconds;
+
+/// Why a study cannot be made, or goes on no longer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The files cannot be made.
+    #[error("cannot make the files in {}: {source}", directory.display())]
+    Files {
+        /// Where.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is no room for any.
+    #[error("there is room for {files} files of {bytes} bytes in {}, and at least {least} are needed: give a smaller --file-size or another --dir", directory.display())]
+    TooLittleSpace {
+        /// Where.
+        directory: PathBuf,
+        /// Bytes of each.
+        bytes: u64,
+        /// How many there is room for.
+        files: u64,
+        /// How many are needed.
+        least: u64,
+    },
+    /// There was less room than the file system had said.
+    #[error("cannot make the files in {}: {source} after {made} of {count} files of {bytes} bytes: give a smaller --file-count or --file-size, or another --dir", directory.display())]
+    FileSystemFull {
+        /// Where.
+        directory: PathBuf,
+        /// How many were made.
+        made: u64,
+        /// How many were to be.
+        count: u64,
+        /// Bytes of each.
+        bytes: u64,
+        /// What the file system said.
+        source: std::io::Error,
+    },
+    /// The server did not start.
+    #[error("the server did not start: {0}")]
+    Server(String),
+    /// The server has ended while the study needed it.
+    #[error("the server ended: {0}")]
+    ServerEnded(String),
+    /// One of the server's processes has ended.
+    #[error("a process of the server was killed, as its memory was used up: give it more by --server-memory")]
+    ServerProcessEnded,
+    /// The server does not say what it uses.
+    #[error("the server at {address} does not tell what it uses: {why}")]
+    Resources {
+        /// Where it was asked.
+        address: SocketAddr,
+        /// What came instead.
+        why: String,
+    },
+    /// No namespaces or no link between them.
+    #[error("cannot join two network namespaces: {0}")]
+    Namespaces(String),
+    /// A control group that the server cannot enter.
+    #[error("the server cannot enter the control group {}: {source}", group.display())]
+    Group {
+        /// Which.
+        group: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A control group that cannot be made.
+    #[error("cannot limit the server's memory: {0}")]
+    MemoryGroup(String),
+    /// The load generator failed.
+    #[error(transparent)]
+    Load(#[from] crate::load::Error),
+    /// What this process or the server uses cannot be read.
+    #[error("cannot read what is used here: {0}")]
+    ReadUsage(kelvin_machine::resources::Error),
+    /// The rate of the disk cannot be measured.
+    #[error("cannot measure the disk: {0}")]
+    Disk(String),
+    /// A directory whose files cannot be asked for.
+    #[error("{}: {why}", directory.display())]
+    FileList {
+        /// Which.
+        directory: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Files that cannot be had in memory, or out of it.
+    #[error(transparent)]
+    CacheState(#[from] kelvin_file::Error),
+    /// No request was answered when capacities were measured.
+    #[error("the server answered no request rightly: {0}")]
+    Unanswered(String),
+    /// All visits take longer than they may.
+    #[error("{visits} visits to each of {numbers} numbers of users take about {}, and {} are left: ask for fewer sweeps, or give --budget", seconds(needed.as_secs_f64().round()), seconds(most.as_secs_f64().round()))]
+    TooLong {
+        /// Numbers of users of all sweeps.
+        numbers: usize,
+        /// Visits to each.
+        visits: u32,
+        /// What all visits take.
+        needed: Duration,
+        /// What they may take.
+        most: Duration,
+    },
+    /// A call of the system.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+    /// This process was asked to stop.
+    #[error("interrupted by {0}")]
+    Interrupted(String),
+}
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,357 @@
+//! What either host, and the process on it that takes part, did in a visit, as readings.
+
+use kelvin_core::catalogue::load::NetworkSetup;
+use kelvin_core::catalogue::load::hosts::{
+    CONTEXT_SWITCHES, CPU_ALLOWED, CPU_STEAL, CPU_SYSTEM, CPU_THROTTLED, CPU_USER, DISK_READ_BYTES, DISK_READ_SIZE,
+    DISK_READS, DISK_WRITE_SIZE, DISK_WRITES, DISK_WRITTEN_BYTES, FILE_CACHE, LISTEN_DROPS, LISTEN_OVERFLOWS, LoadHost,
+    MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL,
+    PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS, THREADS, THREADS_WITHOUT_CPU,
+};
+use kelvin_core::resources::{CpuStats, ResourceSnapshot};
+use kelvin_core::{Metric, MetricReadings, Name, PlannedMeasurement};
+
+use crate::sweep::load_step::StepResult;
+use crate::sweep::readings::reading;
+use crate::sweep::usage_delta::UsageDelta;
+
+/// Whose a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FigureScope {
+    /// The host's.
+    Host,
+    /// That of a network namespace.
+    Network,
+    /// That of the process.
+    Process,
+}
+
+/// A figure: whose it is, and what it is between two looks; `None` where the host does not tell.
+struct HostFigure {
+    metric: &'static Metric,
+    scope: FigureScope,
+    value: fn(&UsageDelta) -> Option<f64>,
+}
+
+const fn host(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
+    HostFigure { metric, scope: FigureScope::Host, value: of }
+}
+
+const fn network(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
+    HostFigure { metric, scope: FigureScope::Network, value: of }
+}
+
+const fn process(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
+    HostFigure { metric, scope: FigureScope::Process, value: of }
+}
+
+static HOST_FIGURES: [HostFigure; 29] = [
+    host(&CPU_USER, |used| cpu_share(used, |cpu| cpu.user)),
+    host(&CPU_SYSTEM, |used| cpu_share(used, |cpu| cpu.system)),
+    host(&CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
+    process(&CPU_THROTTLED, throttled_share),
+    process(&CPU_ALLOWED, allowed_cpu_share),
+    host(&RUNNABLE_TASKS, |used| Some(used.edge_mean(|look| f64::from(look.cpu.running)))),
+    process(&THREADS_WITHOUT_CPU, without_cpu),
+    process(&CONTEXT_SWITCHES, switch_rate),
+    host(&PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
+    host(&PRESSURE_IO, |used| used.mean_share(|look| look.pressure.io)),
+    host(&PRESSURE_IO_FULL, |used| used.mean_share(|look| look.pressure.io_full)),
+    host(&PRESSURE_MEMORY, |used| used.mean_share(|look| look.pressure.memory)),
+    host(&PRESSURE_MEMORY_FULL, |used| used.mean_share(|look| look.pressure.memory_full)),
+    host(&MEMORY_AVAILABLE, |used| Some(used.last().memory.available as f64)),
+    host(&FILE_CACHE, |used| Some(used.last().memory.file_cache as f64)),
+    host(&MAJOR_FAULTS, |used| Some(used.per_second(|look| look.memory.major_faults as f64))),
+    host(&REFAULTS, refaults),
+    host(&DISK_READS, |used| Some(used.disk_use()?.reads)),
+    host(&DISK_WRITES, |used| Some(used.disk_use()?.writes)),
+    host(&DISK_READ_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.read_bytes, disk.reads))),
+    host(&DISK_WRITE_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.written_bytes, disk.writes))),
+    host(&DISK_READ_BYTES, |used| Some(used.disk_use()?.read_bytes)),
+    host(&DISK_WRITTEN_BYTES, |used| Some(used.disk_use()?.written_bytes)),
+    network(&RETRANSMITTED_SEGMENTS, retransmit_share),
+    network(&LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
+    network(&LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
+    network(&SOCKETS, |used| used.last().tcp.sockets.map(|sockets| sockets as f64)),
+    process(&PROCESSES, |used| Some(f64::from(used.last().process.processes))),
+    process(&THREADS, |used| Some(f64::from(used.last().process.threads))),
+];
+
+/// The figures of each host in a visit. What both ends have in common is the server's.
+pub(crate) fn host_readings(visited: &StepResult, between: NetworkSetup) -> Vec<(LoadHost, Vec<MetricReadings>)> {
+    // Of the client's threads requests wait for the one that sends and reads.
+    let generator = visited.load.generator.without_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
+    let of = |(host, used): (LoadHost, &UsageDelta)| {
+        let its =
+            HOST_FIGURES.iter().filter(|figure| host == LoadHost::Server || is_client_owned(figure.scope, between));
+        let value = |figure: &HostFigure| match (host, figure.metric.id == THREADS_WITHOUT_CPU.id) {
+            (LoadHost::Client, true) => generator.or_else(|| (figure.value)(used)),
+            _ => (figure.value)(used),
+        };
+        (host, its.filter_map(|figure| Some(reading(figure.metric, value(figure)?))).collect())
+    };
+    [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)].into_iter().map(of).collect()
+}
+
+/// Whether the client has its own.
+fn is_client_owned(whose: FigureScope, between: NetworkSetup) -> bool {
+    match whose {
+        FigureScope::Host => between == NetworkSetup::Hosts,
+        FigureScope::Network => between != NetworkSetup::Loopback,
+        FigureScope::Process => true,
+    }
+}
+
+/// What is told of each host, by what a visit brought: the same in each.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportedMetrics(Vec<(LoadHost, Vec<Name>)>);
+
+impl ReportedMetrics {
+    /// By a visit.
+    pub fn from_step(visited: &StepResult, between: NetworkSetup) -> Self {
+        let names = |readings: Vec<MetricReadings>| readings.iter().map(|reading| reading.metric).collect();
+        Self(host_readings(visited, between).into_iter().map(|(host, readings)| (host, names(readings))).collect())
+    }
+
+    /// The hosts of which something is told.
+    pub fn hosts(&self) -> impl Iterator<Item = LoadHost> {
+        self.0.iter().map(|(host, _)| *host)
+    }
+
+    /// What is planned, without what no host tells.
+    pub fn restrict(&self, mut planned: PlannedMeasurement) -> PlannedMeasurement {
+        if let Some((_, told)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
+            planned.metrics.retain(|metric| told.contains(metric));
+        }
+        planned
+    }
+}
+
+/// A part of the CPU time of the host.
+fn cpu_share(used: &UsageDelta, of: fn(&CpuStats) -> f64) -> Option<f64> {
+    let all = used.growth(|look| look.cpu.user + look.cpu.system + look.cpu.steal + look.cpu.idle);
+    (all > 0.0).then(|| used.growth(|look| of(&look.cpu)) / all)
+}
+
+/// The share of the periods of a quota that it cut short; none are where there is no quota, which is known only where the control group
+/// can be seen.
+fn throttled_share(used: &UsageDelta) -> Option<f64> {
+    let CpuStats { quota, is_quota_known, throttled_periods, periods, .. } = used.last().cpu;
+    let (Some(_), Some(_)) = (throttled_periods, periods) else {
+        return (quota.is_none() && is_quota_known).then_some(0.0);
+    };
+    let since = |of: fn(&CpuStats) -> Option<u64>| used.growth(|look| of(&look.cpu).unwrap_or_default() as f64);
+    let all = since(|cpu| cpu.periods);
+    // A quota that was taken away meanwhile has left its counts.
+    let share = (all > 0.0).then(|| since(|cpu| cpu.throttled_periods) / all);
+    share.or((quota.is_some() || is_quota_known).then_some(0.0))
+}
+
+/// The share of the time of the CPUs that it may run on in which they did anything.
+fn allowed_cpu_share(used: &UsageDelta) -> Option<f64> {
+    let CpuStats { allowed_busy, allowed_idle, .. } = used.last().cpu;
+    let since = |of: fn(&CpuStats) -> Option<f64>| used.growth(|look| of(&look.cpu).unwrap_or_default());
+    let busy = allowed_busy.map(|_| since(|cpu| cpu.allowed_busy))?;
+    let all = busy + allowed_idle.map(|_| since(|cpu| cpu.allowed_idle))?;
+    (all > 0.0).then(|| busy / all)
+}
+
+/// Those that requests wait for: not the one of the server that takes samples.
+fn without_cpu(used: &UsageDelta) -> Option<f64> {
+    let sampling = used.server_use().and_then(|own| own.sampling_without_cpu).unwrap_or(0.0);
+    Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
+}
+
+fn refaults(used: &UsageDelta) -> Option<f64> {
+    let of = |look: &ResourceSnapshot| look.memory.refaults;
+    of(used.last())?;
+    Some(used.per_second(|look| of(look).unwrap_or_default() as f64))
+}
+
+/// A second.
+fn switch_rate(used: &UsageDelta) -> Option<f64> {
+    let of = |look: &ResourceSnapshot| look.process.switches;
+    of(used.last())?;
+    Some(used.per_second(|look| of(look).unwrap_or_default() as f64))
+}
+
+/// The size of one of so many; nothing without any.
+fn mean_size(bytes: f64, requests: f64) -> f64 {
+    if requests > 0.0 { bytes / requests } else { 0.0 }
+}
+
+fn retransmit_share(used: &UsageDelta) -> Option<f64> {
+    let [again, sent] =
+        [used.growth(|look| look.tcp.retransmitted_segments as f64), used.growth(|look| look.tcp.sent_segments as f64)];
+    Some(if again > 0.0 { again / sent.max(again) } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_core::Case;
+    use kelvin_core::catalogue::load::hosts::HOST_METRICS;
+    use kelvin_core::resources::{DiskStats, MemoryStats, PressureStall, ProcessStats, ServerStats, TcpStats};
+
+    use super::*;
+
+    /// A host whose counters are all at `times` what they are a second.
+    fn usage_sample(times: f64) -> ResourceSnapshot {
+        let count = |a_second: f64| (a_second * times) as u64;
+        let disk = DiskStats {
+            reads: count(10.0),
+            read_bytes: count(1e6),
+            writes: count(2.0),
+            written_bytes: count(8192.0),
+            holds_root: true,
+            ..DiskStats::default()
+        };
+        let cpu = CpuStats {
+            user: 4e8 * times,
+            system: 8e8 * times,
+            steal: 2e8 * times,
+            idle: 6e8 * times,
+            allowed_busy: Some(9e8 * times),
+            allowed_idle: Some(1e8 * times),
+            quota: Some(0.5),
+            throttled_periods: Some(count(9.0)),
+            periods: Some(count(10.0)),
+            running: count(1.0) as u32,
+            ..CpuStats::default()
+        };
+        let tcp = TcpStats {
+            sent_segments: count(1000.0),
+            retransmitted_segments: count(20.0),
+            listen_overflows: count(3.0),
+            listen_drops: count(4.0),
+            sockets: Some(27),
+        };
+        ResourceSnapshot {
+            at: 1e9 * times,
+            process: ProcessStats {
+                without_cpu: Some(5e8 * times),
+                switches: Some(count(100.0)),
+                threads: 3,
+                ..ProcessStats::default()
+            },
+            cpu,
+            disks: vec![disk],
+            tcp,
+            memory: MemoryStats {
+                available: 1 << 30,
+                major_faults: count(7.0),
+                refaults: Some(count(8.0)),
+                ..MemoryStats::default()
+            },
+            pressure: PressureStall { io: Some(25e7 * times), ..PressureStall::default() },
+            ..ResourceSnapshot::default()
+        }
+    }
+
+    fn usage_delta() -> UsageDelta {
+        UsageDelta::between([1.0, 2.0, 4.0].map(usage_sample))
+    }
+
+    fn figure(metric: &Metric, used: &UsageDelta) -> Option<f64> {
+        let figure = HOST_FIGURES.iter().find(|figure| figure.metric.id == metric.id).unwrap();
+        (figure.value)(used)
+    }
+
+    #[test]
+    fn every_host_metric_has_a_figure() {
+        let own: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.metric.id).collect();
+        let all: Vec<Name> = HOST_METRICS.iter().map(|metric| metric.id).collect();
+        assert_eq!(own, all);
+    }
+
+    #[test]
+    fn counters_become_shares_rates_and_counts() {
+        let used = usage_delta();
+        let known: [(&Metric, f64); 18] = [
+            (&CPU_USER, 0.2),
+            (&CPU_SYSTEM, 0.4),
+            (&CPU_STEAL, 0.1),
+            (&CPU_THROTTLED, 0.9),
+            (&CPU_ALLOWED, 0.9),
+            (&RUNNABLE_TASKS, 3.0),
+            (&THREADS_WITHOUT_CPU, 0.5),
+            (&CONTEXT_SWITCHES, 100.0),
+            (&PRESSURE_IO, 0.25),
+            (&MAJOR_FAULTS, 7.0),
+            (&REFAULTS, 8.0),
+            (&DISK_READS, 10.0),
+            (&DISK_READ_SIZE, 1e5),
+            (&DISK_WRITE_SIZE, 4096.0),
+            (&DISK_WRITTEN_BYTES, 8192.0),
+            (&RETRANSMITTED_SEGMENTS, 0.02),
+            // With those of the warm-up.
+            (&LISTEN_OVERFLOWS, 9.0),
+            (&THREADS, 3.0),
+        ];
+        for (metric, expected) in known {
+            assert_eq!(figure(metric, &used), Some(expected), "{}", metric.id);
+        }
+        assert_eq!(figure(&PRESSURE_CPU, &used), None, "not told is not zero");
+    }
+
+    #[test]
+    fn the_thread_that_takes_samples_waits_for_a_cpu_for_no_request() {
+        let sampling = |times: f64| {
+            let served = ServerStats { sampling_without_cpu: Some(2e8 * times), ..ServerStats::default() };
+            ResourceSnapshot { served: Some(served), ..usage_sample(times) }
+        };
+        let waited = figure(&THREADS_WITHOUT_CPU, &UsageDelta::between([1.0, 2.0, 4.0].map(sampling))).unwrap();
+        assert!((waited - 0.3).abs() < 1e-9, "{waited}");
+    }
+
+    #[test]
+    fn figures_are_zero_without_quota_or_reads() {
+        let still = ResourceSnapshot {
+            cpu: CpuStats { quota: None, is_quota_known: true, ..usage_sample(1.0).cpu },
+            ..usage_sample(1.0)
+        };
+        let used = UsageDelta::between([still.clone(), still.clone(), ResourceSnapshot { at: 5e9, ..still }]);
+        for metric in [&CPU_THROTTLED, &DISK_READ_SIZE, &RETRANSMITTED_SEGMENTS, &LISTEN_OVERFLOWS] {
+            assert_eq!(figure(metric, &used), Some(0.0), "{}", metric.id);
+        }
+        assert_eq!(figure(&CPU_USER, &used), None, "no time has passed on any CPU");
+    }
+
+    #[test]
+    fn hidden_quota_leaves_throttling_unknown() {
+        let hidden = |times: f64| {
+            let ResourceSnapshot { cpu, .. } = usage_sample(times);
+            let cpu = CpuStats { quota: None, throttled_periods: None, periods: None, is_quota_known: false, ..cpu };
+            ResourceSnapshot { cpu, ..usage_sample(times) }
+        };
+        let seen = |times: f64| ResourceSnapshot {
+            cpu: CpuStats { is_quota_known: true, ..hidden(times).cpu },
+            ..usage_sample(times)
+        };
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(hidden))), None);
+        assert_eq!(figure(&CPU_THROTTLED, &UsageDelta::between([1.0, 2.0, 4.0].map(seen))), Some(0.0));
+    }
+
+    #[test]
+    fn client_reports_only_unshared_figures() {
+        let of = |metric: &Metric, between| {
+            let figure = HOST_FIGURES.iter().find(|figure| figure.metric.id == metric.id).unwrap();
+            is_client_owned(figure.scope, between)
+        };
+        let all = [NetworkSetup::Loopback, NetworkSetup::Namespaces, NetworkSetup::Hosts];
+        assert_eq!(all.map(|between| of(&CONTEXT_SWITCHES, between)), [true, true, true]);
+        assert_eq!(all.map(|between| of(&RETRANSMITTED_SEGMENTS, between)), [false, true, true]);
+        assert_eq!(all.map(|between| of(&CPU_STEAL, between)), [false, false, true]);
+    }
+
+    #[test]
+    fn unreported_metrics_are_not_planned() {
+        let told = ReportedMetrics(vec![(LoadHost::Client, vec![CONTEXT_SWITCHES.id])]);
+        let planned = |host: LoadHost| PlannedMeasurement {
+            probe: CPU_USER.id,
+            metrics: vec![CPU_USER.id, CONTEXT_SWITCHES.id],
+            case: Case::new().with_word(host),
+            only_input: false,
+        };
+        assert_eq!(told.restrict(planned(LoadHost::Client)).metrics, [CONTEXT_SWITCHES.id]);
+        assert_eq!(told.restrict(planned(LoadHost::Server)).metrics, [CPU_USER.id, CONTEXT_SWITCHES.id]);
+    }
+}

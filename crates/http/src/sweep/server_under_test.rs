@@ -1,0 +1,314 @@
+//! Where a study visits: a server with its files, and what a few users get of it before the first visit.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::load::access_pattern;
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
+use kelvin_core::units::seconds;
+use kelvin_file::cache::PageCacheState;
+use kelvin_file::cgroup::Cgroup;
+use kelvin_machine::resources::ProcessMonitor;
+
+use crate::sweep::disk::DiskRate;
+use crate::sweep::error::{Error, Result};
+use crate::sweep::file_set::FileSet;
+use crate::sweep::load_step::{StepResult, StepRunner, StepSpec};
+use crate::sweep::readings::StudyConditions;
+use crate::sweep::setup::{ExistingServer, KnownFiles, OwnServer, SweepLoad};
+use crate::sweep::stats_client::StatsClient;
+use crate::sweep::study_server::{ServerSide, StudyServer};
+use crate::sweep::topology::LoadTopology;
+
+/// Rounds of each capacity.
+pub const CAPACITY_ROUNDS: u32 = 3;
+/// Time of a round of a capacity, and of its warm-up.
+pub(crate) const CAPACITY_ROUND_TIME: Duration = Duration::from_millis(1000);
+const CAPACITY_WARM_UP: Duration = Duration::from_millis(300);
+/// Users of the stream that shows what link and processors give: enough to keep both ends busy.
+const STREAM_USERS: u64 = 4;
+/// Longest time of a round of a capacity: until so many requests of a slow server were answered.
+const STREAM_REQUESTS: f64 = 12.0;
+/// Part of the time of a study that has a most that one such round takes at most: there are three of each pattern.
+const STREAM_TIME_DIVISOR: u32 = 12;
+/// Most threads of a server.
+const MAX_WORKERS: u64 = 1024;
+/// Longest time of a visit and of its warm-up, however slow the server is.
+pub(crate) const MAX_STEP_TIME: Duration = Duration::from_secs(120);
+
+/// Longest time of a round of a capacity in a study that may take so long.
+pub(crate) fn max_stream_time(most: Option<Duration>) -> Duration {
+    most.map_or(MAX_STEP_TIME, |most| (most / STREAM_TIME_DIVISOR).clamp(CAPACITY_ROUND_TIME, MAX_STEP_TIME))
+}
+
+/// A server that runs, and the files that it has. Dropped, it ends if it is the study's own.
+#[derive(Debug)]
+pub(crate) struct ServerUnderTest {
+    /// What cases of its visits have in common.
+    pub conditions: StudyConditions,
+    runner: StepRunner,
+    /// What its disk gave in each round, where files come from it.
+    pub disk: Vec<DiskRate>,
+    server: Option<StudyServer>,
+    /// The group that limits the server's memory; it goes after the server.
+    memory: Option<Cgroup>,
+    /// Whether all files are known to be in its page cache.
+    is_in_memory: bool,
+    /// The same server with other options, where it may be started for the same files.
+    more_workers: Option<ExtraWorkers>,
+}
+
+/// How to have more workers.
+#[derive(Debug)]
+struct ExtraWorkers {
+    options: OwnServer,
+    directory: PathBuf,
+    started: Option<(StepRunner, StudyServer)>,
+}
+
+/// What a few users got of files in memory, before the first visit: what link and processors give. Several of each pattern.
+#[derive(Debug)]
+pub(crate) struct StreamResults(Vec<(RequestPattern, Vec<StepResult>)>);
+
+impl StreamResults {
+    /// The first of all.
+    pub fn first(&self) -> &StepResult {
+        &self.0[0].1[0]
+    }
+
+    /// Those of a pattern that was streamed.
+    pub fn by_pattern(&self, pattern: RequestPattern) -> &[StepResult] {
+        self.0.iter().find(|(known, _)| *known == pattern).map_or(&[], |(_, streams)| streams)
+    }
+}
+
+/// Starts a server for each place where files are to be; between the first server and the first file it calls `before_files`.
+pub(crate) fn start_servers(own: &OwnServer, before_files: &dyn Fn()) -> Result<(Vec<ServerUnderTest>, LoadTopology)> {
+    let place = match own.between {
+        NetworkSetup::Namespaces => LoadTopology::with_link(own.link)?,
+        NetworkSetup::Loopback | NetworkSetup::Hosts => LoadTopology::single_host(),
+    };
+    let sites: Result<Vec<ServerUnderTest>> = own
+        .caches
+        .iter()
+        .enumerate()
+        .map(|(index, &cache)| {
+            let once = || {
+                if index == 0 {
+                    before_files()
+                }
+            };
+            ServerUnderTest::start(ServerSide::new(own, &place, own.memory_for(cache))?, cache, &once)
+        })
+        .collect();
+    Ok((sites?, place))
+}
+
+impl ServerUnderTest {
+    /// Starts the server, of which much may be refused, and makes the files, which takes long.
+    fn start(side: ServerSide<'_>, cache: CacheState, before_files: &dyn Fn()) -> Result<Self> {
+        let own = side.options();
+        let failed = |source| Error::Files { directory: own.directory.clone(), source };
+        let directory = own.directory.join(format!("files-{}", cache.name()));
+        std::fs::create_dir(&directory).map_err(failed)?;
+        let server = StudyServer::start(&side, &directory)?;
+        before_files();
+        let set = FileSet::create(&directory, own.files)?;
+        let disk = if cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
+        // Pages that whoever made the files has left in memory would not count against the server's limit.
+        set.set_cache_state(if cache == CacheState::Cached {
+            PageCacheState::Cached
+        } else {
+            PageCacheState::Uncached
+        })?;
+        let common = StudyConditions { cache, between: own.between, files: set.count, bytes: set.bytes };
+        let url = format!("http://{}/", server.address);
+        let paths = set.names().iter().map(|name| format!("/{name}")).collect();
+        let visitor = step_runner(&url, paths, server.stats_client.clone())?;
+        let is_in_memory = cache == CacheState::Cached;
+        // The page cache of a limited server is its own: a second one would begin with none.
+        let own = own.memory_for(cache).is_none().then(|| own.clone());
+        let more = own.map(|own| ExtraWorkers { options: own, directory, started: None });
+        Ok(Self {
+            conditions: common,
+            runner: visitor,
+            disk,
+            server: Some(server),
+            memory: side.into_memory(),
+            is_in_memory,
+            more_workers: more,
+        })
+    }
+
+    /// A server that runs already.
+    pub fn connect(running: &ExistingServer) -> Result<Self> {
+        let ExistingServer { url, paths, stats_address: resources, token, files } = running.clone();
+        let count = paths.len() as u64;
+        let visitor = step_runner(&url, paths, StatsClient { address: resources, token })?;
+        let between =
+            if resources.ip().to_canonical().is_loopback() { NetworkSetup::Loopback } else { NetworkSetup::Hosts };
+        let is_in_memory = files.as_ref().is_some_and(|files| files.cache == CacheState::Cached);
+        let KnownFiles { bytes, cache, disk } =
+            files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
+        let common = StudyConditions { cache, between, files: count, bytes };
+        Ok(Self {
+            conditions: common,
+            runner: visitor,
+            disk,
+            server: None,
+            memory: None,
+            is_in_memory,
+            more_workers: None,
+        })
+    }
+
+    /// How a few users ask for what shows link and processors, where a study asks by this pattern: by the same where all files are in
+    /// memory, as a file that no CPU has in its cache costs more; else for one file, which the disk does not delay.
+    pub fn stream_pattern(&self, pattern: RequestPattern) -> RequestPattern {
+        if self.is_in_memory { pattern } else { RequestPattern::Fixed }
+    }
+
+    /// Has a few users ask by each pattern of these loads, each time for so long at most.
+    pub fn run_streams(&mut self, loads: &[SweepLoad], seed: u64, longest: Duration) -> Result<StreamResults> {
+        let mut streams: Vec<(RequestPattern, Vec<StepResult>)> = Vec::new();
+        for load in loads {
+            let pattern = self.stream_pattern(load.pattern);
+            if !streams.iter().any(|(known, _)| *known == pattern) {
+                streams.push((pattern, self.run_streams_of(pattern, seed, longest)?));
+            }
+        }
+        let streams = StreamResults(streams);
+        self.learn_bytes(streams.first());
+        Ok(streams)
+    }
+
+    fn run_streams_of(&mut self, pattern: RequestPattern, seed: u64, longest: Duration) -> Result<Vec<StepResult>> {
+        let wish = StepSpec {
+            users: STREAM_USERS,
+            think: Duration::ZERO,
+            pattern: access_pattern(pattern),
+            warm_up: CAPACITY_WARM_UP,
+            duration: CAPACITY_ROUND_TIME,
+            seed,
+        };
+        let first = self.run_stream(wish, longest)?;
+        let time = Duration::from_secs_f64(STREAM_REQUESTS / first.load.rate()).clamp(CAPACITY_ROUND_TIME, longest);
+        // One that was too short to count requests is made again with the time that they take.
+        let mut streams = if time > CAPACITY_ROUND_TIME { Vec::new() } else { vec![first] };
+        while streams.len() < CAPACITY_ROUNDS as usize {
+            streams.push(self.run_stream(StepSpec { duration: time, ..wish }, longest)?);
+        }
+        Ok(streams)
+    }
+
+    /// Learns the size of files that were not made here from what came of one.
+    fn learn_bytes(&mut self, stream: &StepResult) {
+        if self.conditions.bytes == 0 {
+            self.conditions.bytes = stream.load.bytes / stream.load.requests.max(1);
+        }
+    }
+
+    /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
+    pub fn run_step(&mut self, wish: StepSpec) -> Result<StepResult> {
+        let visited = self.runner.run(wish);
+        if let Err(Error::Interrupted(_)) = visited {
+            return visited;
+        }
+        if let Some(end) = self.server.as_mut().and_then(|server| server.failure(self.memory.as_ref())) {
+            return Err(end);
+        }
+        let visited = visited?;
+        match visited.load.interrupted.clone() {
+            Some(signal) => Err(Error::Interrupted(signal)),
+            None => Ok(visited),
+        }
+    }
+
+    /// Whether the server could be started with so many workers as well.
+    pub fn can_have_workers(&self, workers: u64) -> bool {
+        self.more_workers.is_some() && workers <= MAX_WORKERS
+    }
+
+    /// Makes a visit to the same server with so many workers, which is started for the first such visit.
+    pub fn run_step_with_workers(&mut self, workers: u64, place: &LoadTopology, wish: StepSpec) -> Result<StepResult> {
+        let nobody = || Error::Server("it cannot be started with more workers".into());
+        let ExtraWorkers { options: own, directory, started } = self.more_workers.as_mut().ok_or_else(nobody)?;
+        if started.is_none() {
+            let side = ServerSide::new(own, place, None)?;
+            let options = with_workers(&own.arguments, workers);
+            let server = StudyServer::start_with(&side, directory, ("more.token", &options))?;
+            let url = format!("http://{}/", server.address);
+            *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
+        }
+        let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
+        let visited = visitor.run(wish)?;
+        match visited.load.interrupted.clone() {
+            Some(signal) => Err(Error::Interrupted(signal)),
+            None => Ok(visited),
+        }
+    }
+
+    fn run_stream(&mut self, wish: StepSpec, longest: Duration) -> Result<StepResult> {
+        let visited = self.run_step(wish)?;
+        if visited.load.requests > 0 {
+            return Ok(visited);
+        }
+        if visited.load.errors.count() == 0 && wish.duration < longest {
+            return self.run_stream(StepSpec { duration: (wish.duration * 4).min(longest), ..wish }, longest);
+        }
+        let none = || format!("none within {}", seconds(longest.as_secs_f64()));
+        Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
+    }
+}
+
+/// The options of a server with so many workers instead of those that it has.
+fn with_workers(options: &[String], workers: u64) -> Vec<String> {
+    const NAME: &str = "--threads";
+    let (mut kept, mut is_value) = (Vec::new(), false);
+    for option in options {
+        let is_name = option == NAME;
+        if !is_name && !is_value && !option.starts_with("--threads=") {
+            kept.push(option.clone());
+        }
+        is_value = is_name;
+    }
+    kept.extend([NAME.to_owned(), workers.to_string()]);
+    kept
+}
+
+fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<StepRunner> {
+    let target = url.parse().map_err(Error::Server)?;
+    let own = ProcessMonitor::current(None).without_descendants();
+    Ok(StepRunner { target, paths, stats_client: endpoint, process: own })
+}
+
+/// What the disk gives on the server's side, in its control groups.
+fn disk_rates(side: &ServerSide<'_>, set: &FileSet) -> Result<Vec<DiskRate>> {
+    (0..CAPACITY_ROUNDS).map(|_| side.disk_rate(&set.directory)).collect()
+}
+
+/// The order of requests of a pattern.
+pub(crate) fn access_pattern(pattern: RequestPattern) -> access_pattern::AccessPattern {
+    match pattern {
+        RequestPattern::Random => access_pattern::AccessPattern::Random,
+        RequestPattern::Fixed => access_pattern::AccessPattern::Fixed,
+        RequestPattern::Sequence => access_pattern::AccessPattern::Sequence,
+        RequestPattern::Zipf => access_pattern::AccessPattern::Zipf(1.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_workers_keep_other_options() {
+        let options = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for given in
+            ["--model pool --threads 2 --send rw", "--model pool --threads=2 --send rw", "--model pool --send rw"]
+        {
+            assert_eq!(with_workers(&options(given), 4), options("--model pool --send rw --threads 4"), "{given}");
+        }
+    }
+}

@@ -1,0 +1,718 @@
+//! A study from its preparation to its last visit.
+
+use std::time::{Duration, Instant};
+
+use kelvin_core::catalogue::file::CacheState;
+use kelvin_core::catalogue::load::hosts::{CPU_USER, LoadHost};
+use kelvin_core::catalogue::load::{
+    CAPACITY, MORE_WORKERS, NetworkSetup, RequestPattern, Resource, THROUGHPUT, UTILISATION,
+};
+use kelvin_core::units::number;
+use kelvin_core::{Case, Event, MetricReadings, Name, Round, RoundOutcome, RunHeader, RunStatus};
+use kelvin_harness::EventSink;
+
+use crate::sweep::capacity::{Capacities, CapacityInputs};
+use crate::sweep::error::{Error, Result};
+use crate::sweep::expected_knee::{ExpectedKnee, expected_knee};
+use crate::sweep::host_readings::{ReportedMetrics, host_readings};
+use crate::sweep::load_step::{StepResult, StepSpec};
+use crate::sweep::pinned_thread::PinnedThread;
+use crate::sweep::readings::{self, StudyConditions};
+use crate::sweep::server_under_test::{
+    CAPACITY_ROUND_TIME, MAX_STEP_TIME, ServerUnderTest, StreamResults, access_pattern, max_stream_time, start_servers,
+};
+use crate::sweep::setup::{StudySetup, StudyTarget, SweepLoad};
+use crate::sweep::topology::LoadTopology;
+use crate::sweep::user_counts::{PlannedStep, WORKER_TEST_STEPS, least_missed, step_order, user_grid};
+
+/// Requests that are to be answered in a visit, at least.
+const MIN_STEP_REQUESTS: f64 = 25.0;
+/// Shortest time of a visit that counts, and of its warm-up.
+const MIN_STEP_TIME: Duration = Duration::from_millis(1000);
+const MIN_WARM_UP: Duration = Duration::from_millis(200);
+/// How the names of congestion controls begin that pace what is sent.
+const PACING_PREFIX: &str = "bbr";
+/// What is said of a link that is no resource of a study.
+const NO_LINK_RATE: &str = "the link has no rate of its own that is known, neither its device's nor that of a shaper at the server: what it \
+     carries is what processors give, and it is never named as the limit";
+/// Visits in a row that may fail.
+const MAX_CONSECUTIVE_FAILURES: u32 = 3;
+
+/// A study that is ready to be conducted. Dropped, its server ends.
+#[derive(Debug)]
+pub struct LoadStudy {
+    plan: StudyPlan,
+    /// They end before their place does.
+    servers: Vec<ServerUnderTest>,
+    topology: LoadTopology,
+    _pinned: PinnedThread,
+    /// How long its preparation took.
+    preparation_time: Duration,
+}
+
+/// What is visited, and when.
+#[derive(Debug)]
+struct StudyPlan {
+    sweeps: Vec<LoadSweep>,
+    steps: Vec<PlannedStep>,
+    /// What is told of either host.
+    reported: ReportedMetrics,
+    /// What the reader should know.
+    notes: Vec<String>,
+    seed: u64,
+    /// The CPU of the load generator.
+    cpu: u32,
+}
+
+/// One way of asking one server, by growing numbers of users.
+#[derive(Debug)]
+struct LoadSweep {
+    /// Which server.
+    server_index: usize,
+    conditions: StudyConditions,
+    load: SweepLoad,
+    users: Vec<u64>,
+    /// Time of a visit to each of them.
+    times: Vec<StepTimes>,
+    /// What a visit took beside that before the study: connections are made, both ends looked at, and the last answers awaited.
+    step_overhead: Duration,
+    /// What was measured in each round.
+    rounds: Vec<Capacities>,
+    /// The medians of these rounds, by which utilisation is told.
+    capacities: Capacities,
+    /// The resources whose use is known.
+    measured_resources: Vec<Resource>,
+    expected: Option<ExpectedKnee>,
+    /// Numbers of users that are left out for want of time.
+    left_out: Vec<u64>,
+    /// Workers of the server, where they are bound and it can be started with more.
+    workers: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct StepTimes {
+    warm_up: Duration,
+    duration: Duration,
+}
+
+/// A case of a study, with the metric that names its probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlannedCase {
+    /// Id of the probe.
+    pub probe: Name,
+    /// The case.
+    pub case: Case,
+}
+
+impl LoadStudy {
+    /// Starts what is to be studied and measures what each resource gives alone. Before it makes files, which it does only where the
+    /// server runs, it calls `before_files`.
+    ///
+    /// # Errors
+    /// Whatever keeps a server from being started or a capacity from being measured.
+    pub fn prepare(setup: &StudySetup, before_files: &dyn Fn()) -> Result<Self> {
+        let begun = Instant::now();
+        let _pinned = PinnedThread::pin(&setup.cpus)?;
+        let (mut sites, place) = match &setup.target {
+            StudyTarget::Own(own) => start_servers(own, before_files)?,
+            StudyTarget::Running(running) => (vec![ServerUnderTest::connect(running)?], LoadTopology::single_host()),
+        };
+        let longest = max_stream_time(setup.max_duration);
+        let streaming = Instant::now();
+        let streams = sites.iter_mut().map(|site| site.run_streams(&setup.loads, setup.seed, longest));
+        let streams = streams.collect::<Result<Vec<_>>>()?;
+        let most = setup.max_duration.map(|most| most.saturating_sub(begun.elapsed()));
+        // What was asked for is the time of all that is measured; files are made before.
+        let kept = if setup.budget_is_total { setup.budget.saturating_sub(streaming.elapsed()) } else { setup.budget };
+        let budget = kept.max(setup.budget / 2);
+        let plan = StudyPlan::new(&sites, &streams, (&StudySetup { budget, ..setup.clone() }, most))?;
+        Ok(Self { plan, servers: sites, topology: place, _pinned, preparation_time: begun.elapsed() })
+    }
+
+    /// All cases, in the order of reports.
+    pub fn cases(&self) -> Vec<PlannedCase> {
+        self.plan.cases()
+    }
+
+    /// How long all visits take.
+    pub fn steps_time(&self) -> Duration {
+        self.plan.steps_time()
+    }
+
+    /// How long its preparation took: files, and what each resource gives alone.
+    pub fn preparation_time(&self) -> Duration {
+        self.preparation_time
+    }
+
+    /// Visits to be made.
+    pub fn step_count(&self) -> usize {
+        self.plan.steps.len()
+    }
+
+    /// What is expected of each sweep, from capacities alone, in words.
+    pub fn expectations(&self) -> Vec<String> {
+        self.plan.sweeps.iter().map(LoadSweep::description).collect()
+    }
+
+    /// The numbers of users of each sweep that are left out for want of time, in words.
+    pub fn left_out(&self) -> Vec<String> {
+        self.plan.sweeps.iter().filter_map(LoadSweep::left_out_text).collect()
+    }
+
+    /// Tells what the capacities are, makes all visits, and tells what each brought.
+    pub fn run(&mut self, outline: &RunHeader, sink: &mut dyn EventSink) -> RunStatus {
+        let Self { plan, servers: sites, topology: place, .. } = self;
+        let planned = outline.plan.iter().map(|planned| plan.reported.restrict(planned.clone())).collect();
+        sink.event(&Event::Started(Box::new(RunHeader { plan: planned, ..outline.clone() })));
+        plan.emit_capacities(sink);
+        let begun = Instant::now();
+        let status = plan.run_steps((sites, place), begun, sink);
+        let (seconds, notes) = (begun.elapsed().as_secs_f64(), plan.notes.clone());
+        sink.event(&Event::Finished { status: status.clone(), seconds, notes });
+        status
+    }
+}
+
+impl StudyPlan {
+    fn new(
+        sites: &[ServerUnderTest],
+        streams: &[StreamResults],
+        (setup, most): (&StudySetup, Option<Duration>),
+    ) -> Result<Self> {
+        let of = |(site, load): (usize, &SweepLoad)| {
+            let alike = streams[site].by_pattern(sites[site].stream_pattern(load.pattern));
+            LoadSweep::new((site, &sites[site]), *load, alike, setup)
+        };
+        let all = (0..sites.len()).flat_map(|site| setup.loads.iter().map(move |load| (site, load)));
+        let mut sweeps: Vec<LoadSweep> = all.map(of).collect();
+        if let Some(most) = most {
+            fit_sweeps(&mut sweeps, (setup, most))?;
+        }
+        let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
+        let told = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.between);
+        let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
+        let order = step_order(&users, &tested, setup.visits, setup.seed);
+        let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
+        let notes = notes(&sweeps, congestion_control);
+        let cpu = setup.cpus.first().copied().unwrap_or_default();
+        Ok(Self { sweeps, steps: order, reported: told, notes, seed: setup.seed, cpu })
+    }
+
+    /// All cases, in the order of reports.
+    fn cases(&self) -> Vec<PlannedCase> {
+        let of = |probe: Name| move |case: Case| PlannedCase { probe, case };
+        let capacities = self.capacity_cases().into_iter().map(of(CAPACITY.id));
+        let users = self.sweeps.iter().flat_map(|sweep| {
+            sweep.users.iter().map(|&users| sweep.conditions.user_case(sweep.load, users)).collect::<Vec<_>>()
+        });
+        let resources = self.sweeps.iter().flat_map(|sweep| {
+            let at = |&users: &u64| sweep.measured_resources.iter().map(move |&resource| (users, resource));
+            let all = sweep.users.iter().flat_map(at);
+            all.map(|(users, resource)| sweep.conditions.resource_case(sweep.load, users, resource)).collect::<Vec<_>>()
+        });
+        let hosts = self.sweeps.iter().flat_map(|sweep| {
+            let at = |host: LoadHost| {
+                sweep.users.iter().map(move |&users| sweep.conditions.host_case(sweep.load, users, host))
+            };
+            self.reported.hosts().flat_map(at).collect::<Vec<_>>()
+        });
+        users
+            .map(of(THROUGHPUT.id))
+            .chain(resources.map(of(UTILISATION.id)))
+            .chain(hosts.map(of(CPU_USER.id)))
+            .chain(self.sweeps.iter().filter_map(LoadSweep::more_workers_case).map(of(MORE_WORKERS.id)))
+            .chain(capacities)
+            .collect()
+    }
+
+    /// A sweep of each server and pattern: the capacities of others with these are the same.
+    fn one_per_pattern(&self) -> impl Iterator<Item = &LoadSweep> {
+        let is_first = |at: usize| {
+            let of = |sweep: &LoadSweep| (sweep.server_index, sweep.load.pattern);
+            let known = |sweep: &LoadSweep| of(sweep) == of(&self.sweeps[at]);
+            !self.sweeps[..at].iter().any(known)
+        };
+        self.sweeps.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, sweep)| sweep)
+    }
+
+    fn capacity_cases(&self) -> Vec<Case> {
+        let mut cases: Vec<Case> = Vec::new();
+        for sweep in self.one_per_pattern() {
+            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
+                let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
+                if !cases.contains(&case) {
+                    cases.push(case);
+                }
+            }
+        }
+        cases
+    }
+
+    /// How long all visits take.
+    fn steps_time(&self) -> Duration {
+        self.steps.iter().map(|stop| self.sweeps[stop.sweep].step_time(stop.users)).sum()
+    }
+
+    fn emit_capacities(&self, sink: &mut dyn EventSink) {
+        for sweep in self.one_per_pattern() {
+            for (index, round) in sweep.rounds.iter().enumerate() {
+                for (resource, capacity) in &round.all {
+                    let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
+                    let at = RoundTime { index: index as u32, seconds: 0.0, took: CAPACITY_ROUND_TIME.as_secs_f64() };
+                    emit(sink, (CAPACITY.id, case), self.round(at, readings::capacity_readings(capacity)));
+                }
+            }
+        }
+    }
+
+    fn run_steps(
+        &self,
+        (sites, place): (&mut [ServerUnderTest], &LoadTopology),
+        begun: Instant,
+        sink: &mut dyn EventSink,
+    ) -> RunStatus {
+        let (mut failures, mut left) = (0, self.steps_time());
+        let mut promise = TimeEstimate { total: left, is_corrected: false };
+        for (done, stop) in self.steps.iter().enumerate() {
+            let sweep = &self.sweeps[stop.sweep];
+            let case = sweep.conditions.user_case(sweep.load, stop.users);
+            let (planned, seconds_left) = (self.steps.len(), left.as_secs_f64());
+            sink.event(&Event::RoundStarted { probe: probe_of(*stop), case, done, planned, seconds_left });
+            let from = begun.elapsed().as_secs_f64();
+            let (site, wish) = (&mut sites[sweep.server_index], self.step_spec(*stop, done as u64));
+            let workers = sweep.workers.filter(|_| stop.more_workers).map(|workers| 2 * workers);
+            let visited = match workers {
+                Some(workers) => site.run_step_with_workers(workers, place, wish),
+                None => site.run_step(wish),
+            };
+            let at = RoundTime { index: stop.repetition, seconds: from, took: begun.elapsed().as_secs_f64() - from };
+            left = left.saturating_sub(sweep.step_time(stop.users));
+            if let Some(whole) = promise.corrected_total(begun.elapsed(), left) {
+                sink.event(&Event::Lengthened { seconds: whole.as_secs_f64() });
+            }
+            match visited {
+                Err(Error::Interrupted(signal)) => return RunStatus::Partial(format!("interrupted by {signal}")),
+                Err(ended @ (Error::ServerEnded(_) | Error::ServerProcessEnded)) => {
+                    return RunStatus::Partial(ended.to_string());
+                }
+                Err(error) => {
+                    // A server that cannot have more workers says nothing of the one that is studied.
+                    failures += u32::from(!stop.more_workers);
+                    self.emit_failure(sweep, *stop, (at, &error), sink);
+                    if failures >= MAX_CONSECUTIVE_FAILURES {
+                        return RunStatus::Partial(format!(
+                            "{MAX_CONSECUTIVE_FAILURES} visits in a row failed: {error}"
+                        ));
+                    }
+                }
+                Ok(visited) => {
+                    failures = 0;
+                    self.emit_step(sweep, *stop, (at, &visited), sink);
+                }
+            }
+        }
+        RunStatus::Complete
+    }
+
+    fn step_spec(&self, stop: PlannedStep, number: u64) -> StepSpec {
+        let sweep = &self.sweeps[stop.sweep];
+        let StepTimes { warm_up, duration } = sweep.step_times(stop.users);
+        let SweepLoad { pattern, think } = sweep.load;
+        let (pattern, seed) = (access_pattern(pattern), self.seed.wrapping_add(number));
+        StepSpec { users: stop.users, think, pattern, warm_up, duration, seed }
+    }
+
+    fn emit_step(
+        &self,
+        sweep: &LoadSweep,
+        stop: PlannedStep,
+        (at, visited): (RoundTime, &StepResult),
+        sink: &mut dyn EventSink,
+    ) {
+        let users = sweep.conditions.user_case(sweep.load, stop.users);
+        if stop.more_workers {
+            return emit(sink, (MORE_WORKERS.id, users), self.round(at, readings::worker_readings(visited)));
+        }
+        emit(sink, (THROUGHPUT.id, users), self.round(at, readings::user_readings(visited)));
+        for (resource, readings) in readings::resource_readings(visited, &sweep.capacities) {
+            let case = sweep.conditions.resource_case(sweep.load, stop.users, resource);
+            emit(sink, (UTILISATION.id, case), self.round(at, readings));
+        }
+        for (host, readings) in host_readings(visited, sweep.conditions.between) {
+            let case = sweep.conditions.host_case(sweep.load, stop.users, host);
+            emit(sink, (CPU_USER.id, case), self.round(at, readings));
+        }
+    }
+
+    fn emit_failure(
+        &self,
+        sweep: &LoadSweep,
+        stop: PlannedStep,
+        (at, error): (RoundTime, &Error),
+        sink: &mut dyn EventSink,
+    ) {
+        let round = Round { attempt: RoundOutcome::Failed(error.to_string()), ..self.round(at, Vec::new()) };
+        emit(sink, (probe_of(stop), sweep.conditions.user_case(sweep.load, stop.users)), round);
+    }
+
+    fn round(&self, at: RoundTime, readings: Vec<MetricReadings>) -> Round {
+        Round {
+            index: at.index,
+            at: at.seconds,
+            seconds: at.took,
+            timing: None,
+            cpu: self.cpu,
+            attempt: RoundOutcome::Measured(readings),
+        }
+    }
+}
+
+/// How long all visits were said to take.
+#[derive(Debug)]
+struct TimeEstimate {
+    total: Duration,
+    is_corrected: bool,
+}
+
+/// A study that takes so many times as long as was said says so, once.
+const OVERRUN_FACTOR: f64 = 1.05;
+/// Share of the time that was said after which it is known whether visits take longer.
+const MIN_SPENT_SHARE: f64 = 0.1;
+
+impl TimeEstimate {
+    /// How long they take instead, with so much time spent and so much still needed as was said, where that is to be told: the first time.
+    fn corrected_total(&mut self, spent: Duration, left: Duration) -> Option<Duration> {
+        let said = self.total.saturating_sub(left);
+        let is_known = said.as_secs_f64() >= MIN_SPENT_SHARE * self.total.as_secs_f64() && !said.is_zero();
+        let slowness = spent.as_secs_f64() / said.as_secs_f64();
+        if self.is_corrected || !is_known || slowness <= OVERRUN_FACTOR {
+            return None;
+        }
+        self.is_corrected = true;
+        Some(spent + left.mul_f64(slowness))
+    }
+}
+
+/// When a round was made: its number, and seconds from the start of the run on.
+#[derive(Clone, Copy, Debug)]
+struct RoundTime {
+    index: u32,
+    seconds: f64,
+    took: f64,
+}
+
+fn probe_of(stop: PlannedStep) -> Name {
+    if stop.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id }
+}
+
+fn emit(sink: &mut dyn EventSink, (probe, case): (Name, Case), round: Round) {
+    sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
+}
+
+impl StepTimes {
+    fn total(self) -> Duration {
+        self.warm_up + self.duration
+    }
+}
+
+impl LoadSweep {
+    fn new(
+        (number, site): (usize, &ServerUnderTest),
+        load: SweepLoad,
+        streams: &[StepResult],
+        setup: &StudySetup,
+    ) -> Self {
+        let common @ StudyConditions { cache, between, bytes, .. } = site.conditions;
+        let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
+        let of_round = |(round, stream): (usize, &StepResult)| {
+            let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
+            Capacities::from_measured(&CapacityInputs { stream, disk, bytes_of_a_file: bytes as f64, between })
+        };
+        let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
+        let capacities = Capacities::median(&rounds);
+        let expected = expected_knee(&capacities, load.think.as_secs_f64());
+        let beside: Vec<f64> = streams.iter().map(|stream| stream.overhead.as_secs_f64()).collect();
+        let beside = Duration::from_secs_f64(kelvin_stats::median(&beside));
+        let round = setup.budget / setup.visits.max(1) / setup.sweeps().max(1) as u32;
+        let time_for = (round.as_secs_f64() / (MIN_WARM_UP + MIN_STEP_TIME + beside).as_secs_f64()) as usize;
+        let knee = expected.map_or(1, |expected| expected.knee);
+        let users = setup.users.clone().unwrap_or_else(|| user_grid(knee, time_for));
+        let watched = readings::resource_readings(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
+        let (times, left_out) = (Vec::new(), Vec::new());
+        let bound = capacities.get(Resource::Workers).map(|one| one.servers.round() as u64);
+        let workers = bound.filter(|&bound| site.can_have_workers(2 * bound));
+        let mut sweep = Self {
+            server_index: number,
+            conditions: common,
+            load,
+            users,
+            times,
+            step_overhead: beside,
+            rounds,
+            capacities,
+            measured_resources: watched,
+            expected,
+            left_out,
+            workers,
+        };
+        sweep.plan_times(setup);
+        sweep
+    }
+
+    /// Shares the time among its numbers of users.
+    fn plan_times(&mut self, setup: &StudySetup) {
+        let tests = if self.tests_workers() { WORKER_TEST_STEPS as usize } else { 0 };
+        let visits = setup.sweeps() * (self.users.len() * setup.visits as usize + tests) + 1;
+        let share = setup.budget / visits as u32;
+        let share = setup.duration.unwrap_or(if setup.budget_is_total {
+            share.saturating_sub(self.step_overhead)
+        } else {
+            share
+        });
+        let of = |&users: &u64| {
+            let times = step_times(self.load, self.expected, users, share);
+            StepTimes { duration: setup.duration.unwrap_or(times.duration), ..times }
+        };
+        self.times = self.users.iter().map(of).collect();
+    }
+
+    /// How long all visits take.
+    fn steps_time(&self, visits: u32) -> Duration {
+        let whole = |times: &StepTimes| times.total() + self.step_overhead;
+        let pass: Duration = self.times.iter().map(whole).sum();
+        let again = self.times.first().map_or(Duration::ZERO, whole);
+        let most = self.times.last().map_or(Duration::ZERO, whole);
+        let tests = if self.tests_workers() { WORKER_TEST_STEPS * most } else { Duration::ZERO };
+        visits * pass + again + tests
+    }
+
+    /// Whether a server with twice the workers is to show whether their number limits: there are users for them.
+    fn tests_workers(&self) -> bool {
+        self.workers.is_some_and(|workers| self.users.last().is_some_and(|&users| users > workers))
+    }
+
+    /// The case of that.
+    fn more_workers_case(&self) -> Option<Case> {
+        let users = self.users.last().filter(|_| self.tests_workers())?;
+        Some(self.conditions.user_case(self.load, *users))
+    }
+
+    /// Leaves out the number of users that it misses least; returns whether there was one.
+    fn leave_out_one(&mut self) -> bool {
+        let knee = self.expected.map_or(1, |expected| expected.knee);
+        let Some(at) = least_missed(&self.users, knee) else { return false };
+        self.times.remove(at);
+        self.left_out.push(self.users.remove(at));
+        self.left_out.sort_unstable();
+        true
+    }
+
+    fn step_times(&self, users: u64) -> StepTimes {
+        let at = self.users.iter().position(|&known| known == users).unwrap_or_default();
+        self.times[at]
+    }
+
+    /// How long a visit to so many users takes.
+    fn step_time(&self, users: u64) -> Duration {
+        self.step_times(users).total() + self.step_overhead
+    }
+
+    fn left_out_text(&self) -> Option<String> {
+        let numbers: Vec<String> = self.left_out.iter().map(u64::to_string).collect();
+        (!numbers.is_empty()).then(|| format!("{}: {} users", self.label(), numbers.join(", ")))
+    }
+
+    fn label(&self) -> String {
+        let SweepLoad { pattern, think } = self.load;
+        format!("{} files, {}, think time {} ms", pattern.name(), self.conditions.cache.name(), think.as_millis())
+    }
+
+    fn description(&self) -> String {
+        let who = self.label();
+        match self.expected {
+            Some(ExpectedKnee { limit, capacity, knee }) => {
+                let users = if knee == 1 { "one user".to_owned() } else { format!("{knee} users") };
+                let (capacity, limit) = (number(capacity), limit.name());
+                format!("{who}: by capacities alone at most {capacity} requests/s, limited by {limit}, knee at {users}")
+            }
+            None => format!("{who}: no capacity is known"),
+        }
+    }
+}
+
+/// The time of a visit: its share of the budget, and at least as much as the server needs for some requests.
+fn step_times(load: SweepLoad, expected: Option<ExpectedKnee>, users: u64, share: Duration) -> StepTimes {
+    let think = load.think.as_secs_f64();
+    let (throughput, cycle) = match expected {
+        // Users do not wait for each other, or the limit is reached.
+        Some(expected) => {
+            let throughput = expected.capacity.min(users as f64 * expected.capacity / expected.knee.max(1) as f64);
+            (throughput, users as f64 / throughput)
+        }
+        None => (f64::INFINITY, think),
+    };
+    let clamped =
+        |seconds: f64, least: Duration| Duration::from_secs_f64(seconds.min(MAX_STEP_TIME.as_secs_f64())).max(least);
+    let warm_up = clamped(1.5 * cycle, MIN_WARM_UP.max(share / 5));
+    let duration =
+        clamped((MIN_STEP_REQUESTS / throughput).max(2.0 * cycle), MIN_STEP_TIME.max(share.saturating_sub(warm_up)));
+    StepTimes { warm_up, duration }
+}
+
+/// Leaves out numbers of users, those of the longest sweep first, until all visits fit into a time.
+fn fit_sweeps(sweeps: &mut [LoadSweep], (setup, most): (&StudySetup, Duration)) -> Result<()> {
+    let time = |sweeps: &[LoadSweep]| -> Duration { sweeps.iter().map(|sweep| sweep.steps_time(setup.visits)).sum() };
+    while time(sweeps) > most {
+        let mut longest: Vec<&mut LoadSweep> = sweeps.iter_mut().collect();
+        longest.sort_by_key(|sweep| std::cmp::Reverse(sweep.steps_time(setup.visits)));
+        if !longest.into_iter().any(LoadSweep::leave_out_one) {
+            let numbers = sweeps.iter().map(|sweep| sweep.users.len()).sum();
+            return Err(Error::TooLong { numbers, visits: setup.visits, needed: time(sweeps), most });
+        }
+    }
+    Ok(())
+}
+
+/// What the reader should know.
+fn notes(sweeps: &[LoadSweep], congestion_control: Option<&str>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_cached = |sweep: &LoadSweep| sweep.conditions.cache == CacheState::Cached;
+    match (sweeps.iter().all(is_cached), sweeps.iter().any(is_cached)) {
+        (true, _) => notes.push("the files are in the page cache: this study says nothing of the server's disk".into()),
+        (_, true) => notes.push("where the files are in the page cache, nothing is said of the server's disk".into()),
+        _ => {}
+    }
+    let is_between = |between| sweeps.iter().all(|sweep| sweep.conditions.between == between);
+    if is_between(NetworkSetup::Loopback) {
+        notes.push("client and server are on one host: there is no link between them, only memory".into());
+    }
+    let left_out: Vec<String> = sweeps.iter().filter_map(LoadSweep::left_out_text).collect();
+    if !left_out.is_empty() {
+        notes.push(format!("left out for want of time: {}", left_out.join("; ")));
+    }
+    let has_link = |sweep: &LoadSweep| sweep.capacities.get(Resource::Link).is_some();
+    if !is_between(NetworkSetup::Loopback) && !sweeps.iter().all(has_link) {
+        notes.push(NO_LINK_RATE.into());
+    }
+    notes.extend(congestion_control.map(|name| congestion_note(name, !is_between(NetworkSetup::Hosts))));
+    notes
+}
+
+/// By which congestion control the server sends, and what that means where the client is on the same host: there an acknowledgement has
+/// the kernel send on at once, in the client's time, unless a timer of the server is to say when.
+fn congestion_note(name: &str, is_one_host: bool) -> String {
+    let said = format!("the server's connections send by {name}");
+    if !(is_one_host && name.starts_with(PACING_PREFIX)) {
+        return said;
+    }
+    format!(
+        "{said}, which paces them by timers: on one host more of the work of an answer is the server's then, and less the client's, than \
+         by cubic (--server-options '--congestion-control cubic')"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::sweep::setup::ExistingServer;
+
+    /// A quick study by this many sweeps, of at most two minutes.
+    fn quick(sweeps: usize) -> StudySetup {
+        let load = SweepLoad { pattern: RequestPattern::Random, think: Duration::ZERO };
+        let running = ExistingServer {
+            url: String::new(),
+            paths: Vec::new(),
+            stats_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            token: String::new(),
+            files: None,
+        };
+        StudySetup {
+            target: StudyTarget::Running(running),
+            loads: vec![load; sweeps],
+            users: None,
+            visits: 4,
+            budget: Duration::from_secs(60),
+            max_duration: Some(MOST),
+            budget_is_total: true,
+            duration: None,
+            cpus: vec![0],
+            seed: 1,
+        }
+    }
+
+    /// A sweep of a server that answers so many requests a second.
+    fn sweep(setup: &StudySetup, capacity: f64, (site, users): (usize, Vec<u64>)) -> LoadSweep {
+        let mut sweep = LoadSweep {
+            server_index: site,
+            conditions: StudyConditions {
+                cache: CacheState::Cached,
+                between: NetworkSetup::Loopback,
+                files: 1,
+                bytes: 1,
+            },
+            load: setup.loads[0],
+            users,
+            times: Vec::new(),
+            step_overhead: Duration::from_millis(50),
+            rounds: Vec::new(),
+            capacities: Capacities::default(),
+            measured_resources: Vec::new(),
+            expected: Some(ExpectedKnee { limit: Resource::Link, capacity, knee: 1 }),
+            left_out: Vec::new(),
+            workers: None,
+        };
+        sweep.plan_times(setup);
+        sweep
+    }
+
+    /// What fits of a quick study.
+    fn fit_quick_study(capacity: f64, sweeps: usize) -> (Result<()>, Vec<LoadSweep>) {
+        let setup = quick(sweeps);
+        let mut all: Vec<LoadSweep> =
+            (0..sweeps).map(|site| sweep(&setup, capacity, (site, user_grid(1, 12)))).collect();
+        (fit_sweeps(&mut all, (&setup, MOST)), all)
+    }
+
+    const MOST: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn quick_study_drops_user_counts_to_fit() {
+        let (fits, fast) = fit_quick_study(1000.0, 1);
+        assert!(fits.is_ok() && fast[0].left_out.is_empty());
+        let (fits, slow) = fit_quick_study(6.0, 1);
+        let [sweep] = &slow[..] else { panic!("{slow:?}") };
+        assert!(fits.is_ok() && sweep.steps_time(4) <= MOST && sweep.steps_time(4) > MOST / 2, "{sweep:?}");
+        assert_eq!((sweep.users[0], sweep.left_out.last()), (1, Some(&20)), "{sweep:?}");
+        assert!(sweep.users.len() >= 4 && sweep.users.len() == sweep.times.len(), "{sweep:?}");
+        let said = sweep.left_out_text().unwrap();
+        assert!(said.starts_with("random files, cached, think time 0 ms: ") && said.ends_with(", 20 users"), "{said}");
+        let (fits, _) = fit_quick_study(1.0, 8);
+        let said = fits.unwrap_err().to_string();
+        assert!(said.starts_with("4 visits to each of ") && said.contains("2 min 0 s are left"), "{said}");
+    }
+
+    #[test]
+    fn study_time_includes_step_overhead() {
+        let (kept, users) = (quick(1), vec![1, 2, 4, 8]);
+        let one = sweep(&kept, 1000.0, (0, users.clone()));
+        let loads: Duration = one.times.iter().map(|times| times.total()).sum();
+        let whole = one.steps_time(4);
+        assert_eq!(whole, 4 * loads + one.times[0].total() + 17 * one.step_overhead);
+        assert!(whole <= kept.budget && whole > kept.budget.mul_f64(0.99), "{whole:?}");
+        // The visits of a published study are as long as those were, and its time is told with what they take beside.
+        let as_published = sweep(&StudySetup { budget_is_total: false, ..kept.clone() }, 1000.0, (0, users));
+        assert!(as_published.steps_time(4) > kept.budget + 16 * one.step_overhead, "{as_published:?}");
+    }
+
+    #[test]
+    fn overrun_is_reported_once() {
+        let seconds = Duration::from_secs;
+        let mut promise = TimeEstimate { total: seconds(60), is_corrected: false };
+        assert_eq!(promise.corrected_total(seconds(4), seconds(58)), None, "one visit says little");
+        assert_eq!(promise.corrected_total(seconds(10), seconds(50)), None);
+        assert_eq!(promise.corrected_total(seconds(30), seconds(40)), Some(seconds(90)));
+        assert_eq!(promise.corrected_total(seconds(45), seconds(30)), None, "once");
+    }
+}

@@ -1,0 +1,252 @@
+//! A server that is started for a study, and ended with it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kelvin_file::cgroup::{Cgroup, Controller};
+use kelvin_machine::resources::ProcessMonitor;
+use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
+use kelvin_sys::process::ExitKind;
+
+use crate::sweep::disk::DiskRate;
+use crate::sweep::error::{Error, Result};
+use crate::sweep::pinned_thread::PinnedThread;
+use crate::sweep::setup::OwnServer;
+use crate::sweep::stats_client::StatsClient;
+use crate::sweep::topology::LoadTopology;
+
+/// Time in which a server says where it listens.
+const STARTUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most bytes of what it says there.
+const MAX_STARTUP_BYTES: usize = 1 << 10;
+/// The signal that no process can say anything about.
+const SIGKILL: i32 = 9;
+/// Bytes of the token that only this study knows.
+const TOKEN_BYTES: usize = 32;
+
+/// A server that runs. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct StudyServer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it tells what it uses.
+    pub stats_client: StatsClient,
+    process: GuardedChild,
+    /// Processes of its group that had been killed for want of memory before it started.
+    killed_before: u64,
+}
+
+/// Limits and rights that a process of the server's side has.
+pub(crate) struct ServerSide<'s> {
+    options: &'s OwnServer,
+    topology: &'s LoadTopology,
+    memory: Option<Cgroup>,
+}
+
+impl<'s> ServerSide<'s> {
+    /// The server's side, with so many bytes of memory, or as many as there are.
+    ///
+    /// # Errors
+    /// A limit of memory that cannot be had.
+    pub fn new(own: &'s OwnServer, place: &'s LoadTopology, bytes: Option<u64>) -> Result<Self> {
+        let refused = |error: kelvin_file::Error| Error::MemoryGroup(error.to_string());
+        let memory = bytes.map(|_| Cgroup::create(Controller::Memory)).transpose().map_err(refused)?;
+        if let Some((group, bytes)) = memory.as_ref().zip(bytes) {
+            group.limit_memory(bytes).map_err(refused)?;
+        }
+        Ok(Self { options: own, topology: place, memory })
+    }
+
+    /// The server that is wanted.
+    pub fn options(&self) -> &'s OwnServer {
+        self.options
+    }
+
+    /// The group that limits the memory of its processes, to be dropped once these have ended.
+    pub fn into_memory(self) -> Option<Cgroup> {
+        self.memory
+    }
+
+    /// Starts a process there, with the server's CPUs, namespace and control groups.
+    ///
+    /// # Errors
+    /// A program that does not start; a group that it cannot enter.
+    pub fn start(&self, arguments: &[&str]) -> Result<GuardedChild> {
+        let mut words = self.options.program.iter().map(String::as_str);
+        let program = words.next().unwrap_or_default();
+        let all: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        let nothing: [(&str, &str); 0] = [];
+        let start = || GuardedChild::spawn(OsStr::new(program), &all, nothing);
+        let pinned = || PinnedThread::pin(&self.options.cpus).and_then(|_pinned| start());
+        let process = self.topology.run_at_server(pinned)??;
+        self.enter(process.id())?;
+        Ok(process)
+    }
+
+    /// Has a process be in the control groups of this side.
+    fn enter(&self, process: u32) -> Result<()> {
+        let own = self.options.groups.iter().map(|group| group.join("cgroup.procs"));
+        for door in own.chain(self.memory.iter().map(Cgroup::procs_file)) {
+            fs::write(&door, process.to_string())
+                .map_err(|source| Error::Group { group: group_directory(&door), source })?;
+        }
+        Ok(())
+    }
+}
+
+/// Time that the disk is read for.
+const DISK_READ_TIME: Duration = Duration::from_millis(2000);
+/// Time after which reading it has failed.
+const DISK_READ_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the disk gives when the files of a directory are read by a process of its own, which this starts.
+///
+/// # Errors
+/// What that process says.
+pub(crate) fn disk_rate_by(directory: &Path, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<DiskRate> {
+    let time = DISK_READ_TIME.as_millis().to_string();
+    let mut process = start(&["disk-rate", path_text(directory)?, &time])?;
+    // It waits for its input to end, so that it reads only once it is in its groups.
+    process.write_stdin(&[]);
+    let ending = process.wait(WaitLimit::fixed(DISK_READ_LIMIT), MAX_STARTUP_BYTES)?;
+    if ending.end == ChildEnd::Interrupted {
+        return Err(Error::Interrupted(kelvin_sys::stop_signals::stop_signal().unwrap_or("a signal").into()));
+    }
+    serde_json::from_slice(&ending.output).map_err(|_| {
+        Error::Disk(match ending.end {
+            ChildEnd::Signalled(SIGKILL) => "its reader was killed: is --server-memory too small for it?".into(),
+            ChildEnd::TimedOut => format!("its reader took longer than {} s", DISK_READ_LIMIT.as_secs()),
+            _ => ending.stderr,
+        })
+    })
+}
+
+impl ServerSide<'_> {
+    /// What the disk gives when the files of a directory are read on the server's side: by a process of its own, since limits are
+    /// those of processes.
+    ///
+    /// # Errors
+    /// What that process says.
+    pub fn disk_rate(&self, directory: &Path) -> Result<DiskRate> {
+        disk_rate_by(directory, |words| self.start(words))
+    }
+}
+
+/// What `kelvin serve` is told.
+pub(crate) struct ServeCommand<'w> {
+    /// The directory.
+    pub root: &'w Path,
+    /// Where it finds the token, which is written there.
+    pub token_file: &'w Path,
+    pub listen: SocketAddr,
+    /// More of its options.
+    pub extra_options: &'w [String],
+}
+
+/// A server that was started: its process, where it serves files, and where it tells what it uses.
+pub(crate) type StartedServer = (GuardedChild, SocketAddr, StatsClient);
+
+impl ServeCommand<'_> {
+    /// Has a server started with these words.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<StartedServer> {
+        let token = new_token()?;
+        let place = || self.token_file.parent().unwrap_or(self.token_file).to_owned();
+        write_secret(self.token_file, &token).map_err(|source| Error::Files { directory: place(), source })?;
+        let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
+        let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
+        let more: Vec<&str> = self.extra_options.iter().map(String::as_str).collect();
+        let mut process = start(&[&fixed[..], &more].concat())?;
+        let [address, resources] = read_ports(&mut process)?.map(|port| with_port(self.listen, port));
+        Ok((process, address, StatsClient { address: resources, token }))
+    }
+}
+
+fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+impl StudyServer {
+    /// Starts one for the files of a directory.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start(side: &ServerSide<'_>, root: &Path) -> Result<Self> {
+        Self::start_with(side, root, ("token", &side.options.arguments))
+    }
+
+    /// Starts one with other options; its token has this extension.
+    ///
+    /// # Errors
+    /// A server that does not say where it listens.
+    pub fn start_with(side: &ServerSide<'_>, root: &Path, (extension, more): (&str, &[String])) -> Result<Self> {
+        let secret = root.with_extension(extension);
+        let listen = SocketAddr::new(side.topology.address(), 0);
+        let words = ServeCommand { root, token_file: &secret, listen, extra_options: more };
+        let (process, address, endpoint) = words.start(|words| side.start(words))?;
+        // One that forks may have done so before it was in its groups.
+        ProcessMonitor::new(process.id(), None).processes().into_iter().try_for_each(|process| side.enter(process))?;
+        Ok(Self { address, stats_client: endpoint, process, killed_before: oom_kills(side.memory.as_ref()) })
+    }
+
+    /// Why it runs no longer, or not all of it, if so; `memory` limits its memory.
+    pub fn failure(&mut self, memory: Option<&Cgroup>) -> Option<Error> {
+        let is_for_memory = oom_kills(memory) > self.killed_before;
+        let Some(ended) = self.process.peek_exit() else { return is_for_memory.then_some(Error::ServerProcessEnded) };
+        let how = match ended {
+            ExitKind::Exited(status) => format!("it exited with status {status}"),
+            ExitKind::Signalled(signal) if is_for_memory => {
+                format!("it was killed by signal {signal}, as its memory was used up: give it more by --server-memory")
+            }
+            ExitKind::Signalled(signal) => format!("it was killed by signal {signal}"),
+        };
+        // Of a process that is killed nothing that it has said tells why.
+        let complaint = if ended == ExitKind::Signalled(SIGKILL) { String::new() } else { self.process.stderr() };
+        let words = if complaint.is_empty() { how } else { format!("{how}: {complaint}") };
+        Some(Error::ServerEnded(words))
+    }
+}
+
+/// Processes of a group that were killed for want of memory.
+fn oom_kills(group: Option<&Cgroup>) -> u64 {
+    group.and_then(|group| group.oom_kill_count().ok()).unwrap_or_default()
+}
+
+/// The ports at which it serves files and tells what it uses: the ends of its first two lines.
+fn read_ports(process: &mut GuardedChild) -> Result<[u16; 2]> {
+    let said = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
+    let ports: Vec<u16> = said.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
+    ports.try_into().map_err(|_| {
+        let complaint = process.stderr();
+        Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
+    })
+}
+
+fn group_directory(door: &Path) -> PathBuf {
+    door.parent().unwrap_or(door).to_owned()
+}
+
+fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
+}
+
+/// Writes a file that nobody else may read.
+fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// A secret of this study.
+fn new_token() -> Result<String> {
+    let mut bytes = [0; TOKEN_BYTES];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

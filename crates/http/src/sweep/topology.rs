@@ -1,0 +1,104 @@
+//! Where server and client are: on one host, joined by its loopback interface or by a link between two network namespaces.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use kelvin_sys::net::iproute::{ConfigureError, configure, limit_rate};
+use kelvin_sys::net::namespace::Namespace;
+
+use crate::sweep::error::{Error, Result};
+
+/// The addresses of either end of the link: of the block for private networks, seldom used.
+const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 78, 1);
+const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 83, 78, 2);
+/// Names of its interfaces.
+const SERVER_INTERFACE: &str = "server";
+const CLIENT_INTERFACE: &str = "client";
+/// Where either end is. The calling thread is at the client's until this is dropped.
+#[derive(Debug)]
+pub(crate) struct LoadTopology {
+    namespaces: Option<LinkedNamespaces>,
+}
+
+/// Two namespaces joined by a link. They end with the last thread or descriptor in them.
+#[derive(Debug)]
+struct LinkedNamespaces {
+    home: Namespace,
+    server: Namespace,
+    client: Namespace,
+}
+
+impl LoadTopology {
+    /// This host.
+    pub fn single_host() -> Self {
+        Self { namespaces: None }
+    }
+
+    /// Two new namespaces, joined by a link of so many bits a second, or as fast as it is. The calling thread is in the client's.
+    ///
+    /// # Errors
+    /// Without the right to make namespaces, or without `ip` and `tc`.
+    pub fn with_link(link: Option<u64>) -> Result<Self> {
+        let forbidden = |error| Error::Namespaces(format!("it needs root: {error}"));
+        let home = Namespace::current().map_err(forbidden)?;
+        let server = Namespace::enter_new().map_err(forbidden)?;
+        let client = Namespace::enter_new().and_then(|client| server.enter().map(|()| client));
+        let client = client.inspect_err(|_| drop(home.enter())).map_err(forbidden)?;
+        let place = Self { namespaces: Some(LinkedNamespaces { home, server, client }) };
+        place.join(link)?;
+        Ok(place)
+    }
+
+    /// Joins the two namespaces. The calling thread is in the server's, and goes to the client's.
+    fn join(&self, link: Option<u64>) -> Result<()> {
+        let Some(LinkedNamespaces { client, .. }) = &self.namespaces else { return Ok(()) };
+        let peer = ["peer", "name", CLIENT_INTERFACE, "netns", &client.path()];
+        configure("ip", &[&["link", "add", SERVER_INTERFACE, "type", "veth"][..], &peer].concat())?;
+        bring_up(SERVER_INTERFACE, SERVER_ADDRESS)?;
+        if let Some(rate) = link {
+            limit_rate(SERVER_INTERFACE, rate)?;
+        }
+        client.enter()?;
+        bring_up(CLIENT_INTERFACE, CLIENT_ADDRESS)
+    }
+
+    /// The address at which the server is to listen.
+    pub fn address(&self) -> IpAddr {
+        if self.namespaces.is_some() { SERVER_ADDRESS.into() } else { Ipv4Addr::LOCALHOST.into() }
+    }
+
+    /// Does something at the server's place.
+    ///
+    /// # Errors
+    /// If the calling thread cannot go there or come back.
+    pub fn run_at_server<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let Some(LinkedNamespaces { server, client, .. }) = &self.namespaces else { return Ok(work()) };
+        server.enter()?;
+        let done = work();
+        client.enter()?;
+        Ok(done)
+    }
+}
+
+impl Drop for LoadTopology {
+    fn drop(&mut self) {
+        if let Some(LinkedNamespaces { home, .. }) = &self.namespaces {
+            // A thread that cannot go home can do nothing else either: the caller's next connection fails.
+            let _ = home.enter();
+        }
+    }
+}
+
+fn bring_up(interface: &str, address: Ipv4Addr) -> Result<()> {
+    configure("ip", &["link", "set", "lo", "up"])?;
+    configure("ip", &["address", "add", &format!("{address}/30"), "dev", interface])?;
+    Ok(configure("ip", &["link", "set", interface, "up"])?)
+}
+
+impl From<ConfigureError> for Error {
+    fn from(error: ConfigureError) -> Self {
+        Self::Namespaces(match error {
+            ConfigureError::Program { name, error } => format!("it needs {name} (Debian: iproute2): {error}"),
+            ConfigureError::Refused { command, said } => format!("{command}: {said}"),
+        })
+    }
+}

@@ -1,0 +1,270 @@
+//! What one end has used between two looks.
+
+use kelvin_core::resources::{DiskStats, ResourceSnapshot, ServerStats};
+
+/// Looks at the same end.
+#[derive(Clone, Debug)]
+pub(crate) struct UsageDelta {
+    /// Before the first request of the warm-up.
+    before: ResourceSnapshot,
+    /// When the time that counts begins.
+    from: ResourceSnapshot,
+    /// When it ends.
+    to: ResourceSnapshot,
+}
+
+/// What the devices below the files did, a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct DiskUse {
+    pub reads: f64,
+    pub read_bytes: f64,
+    pub writes: f64,
+    pub written_bytes: f64,
+    /// Share of the time in which the busiest had work.
+    pub busy: f64,
+    /// Reads for the server's control group where it has one, else for whomever.
+    pub own_reads: f64,
+}
+
+/// What a server did by its own count, a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ServerUse {
+    /// Bytes of bodies that arrived: those that were handed to the kernel, less those that the clients' had not acknowledged.
+    pub bytes: f64,
+    /// Requests in flight, on average.
+    pub in_flight: f64,
+    /// How often that was looked at.
+    pub samples: u64,
+    /// Share of its workers that served a connection, where it bounds them.
+    pub workers: Option<f64>,
+    /// How many it has.
+    pub bound: Option<u32>,
+    /// Share of the time of requests in flight in which the client's receive window was full.
+    pub window: Option<f64>,
+    /// Share of the time of requests in flight in which an answer was being sent and neither the client's window nor the send buffer kept
+    /// it: it was up to the network.
+    pub in_network: Option<f64>,
+    /// Connections that wait to be accepted.
+    pub accept_queue: f64,
+    /// Its threads in uninterruptible sleep.
+    pub blocked: Option<f64>,
+    /// How much of the time the thread that takes samples had no CPU.
+    pub sampling_without_cpu: Option<f64>,
+}
+
+impl UsageDelta {
+    /// Between the last two looks, the earlier first.
+    pub fn between([before, from, to]: [ResourceSnapshot; 3]) -> Self {
+        Self { before, from, to }
+    }
+
+    /// How much a counter has grown.
+    pub fn growth(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
+        (of(&self.to) - of(&self.from)).max(0.0)
+    }
+
+    /// How much a counter has grown a second.
+    pub fn per_second(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
+        self.growth(of) / self.seconds()
+    }
+
+    /// The mean of a counter of nanoseconds that not every host has.
+    pub fn mean_share(&self, of: impl Fn(&ResourceSnapshot) -> Option<f64>) -> Option<f64> {
+        Some((of(&self.to)? - of(&self.from)?).max(0.0) / self.nanoseconds())
+    }
+
+    /// How much a counter has grown with the warm-up.
+    pub fn growth_with_warm_up(&self, of: impl Fn(&ResourceSnapshot) -> u64) -> f64 {
+        of(&self.to).saturating_sub(of(&self.before)) as f64
+    }
+
+    /// A figure of the moment: the mean of when the time that counts begins and when it ends.
+    pub fn edge_mean(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
+        f64::midpoint(of(&self.from), of(&self.to))
+    }
+
+    /// The second look.
+    pub fn last(&self) -> &ResourceSnapshot {
+        &self.to
+    }
+
+    /// Nanoseconds between them.
+    fn nanoseconds(&self) -> f64 {
+        (self.to.at - self.from.at).max(1.0)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.nanoseconds() / 1e9
+    }
+
+    /// CPUs that the process kept busy.
+    pub fn busy_cpus(&self) -> f64 {
+        let in_ticks = |look: &ResourceSnapshot| look.process.user + look.process.system;
+        let exact: f64 = self.thread_cpu_times().sum();
+        let used =
+            if self.to.process.thread_cpu.is_empty() { in_ticks(&self.to) - in_ticks(&self.from) } else { exact };
+        used.max(0.0) / self.nanoseconds()
+    }
+
+    /// CPUs that it may use.
+    pub fn allowed_cpus(&self) -> f64 {
+        self.to.cpu.allowed
+    }
+
+    /// Share of one CPU that its busiest thread used.
+    pub fn busiest_thread(&self) -> f64 {
+        self.thread_cpu_times().fold(0.0, f64::max) / self.nanoseconds()
+    }
+
+    /// Nanoseconds of CPU time of each thread.
+    fn thread_cpu_times(&self) -> impl Iterator<Item = f64> {
+        let before = |thread: &u32| self.from.process.thread_cpu.get(thread).copied().unwrap_or_default();
+        self.to.process.thread_cpu.iter().map(move |(thread, now)| now - before(thread))
+    }
+
+    /// Its memory at the second look, without page cache.
+    pub fn memory(&self) -> f64 {
+        self.to.process.memory as f64
+    }
+
+    /// Bytes a second that were read from devices for the process; those of all devices below the files where the kernel does not tell.
+    pub fn disk_read_rate(&self) -> Option<f64> {
+        let own = self.from.process.read_bytes.zip(self.to.process.read_bytes);
+        let own = own.map(|(from, to)| to.saturating_sub(from) as f64 / self.seconds());
+        own.or_else(|| self.disk_use().map(|disk| disk.read_bytes))
+    }
+
+    /// Bytes a second that the process wrote to files, where the kernel tells.
+    pub fn write_rate(&self) -> Option<f64> {
+        let (from, to) = self.from.process.written_bytes.zip(self.to.process.written_bytes)?;
+        Some(to.saturating_sub(from) as f64 / self.seconds())
+    }
+
+    /// What the devices below the files did together; the busiest decides how busy they were.
+    pub fn disk_use(&self) -> Option<DiskUse> {
+        // One that is missing in the earlier look had done nothing.
+        let nothing = DiskStats::default();
+        let before = |name: &str| self.from.disks.iter().find(|disk| disk.name == name).unwrap_or(&nothing);
+        let pairs = self.to.disks.iter().filter(|disk| disk.holds_root).map(|to| (before(&to.name), to));
+        let mut disk: Option<DiskUse> = None;
+        for (from, to) in pairs {
+            let since = |of: fn(&DiskStats) -> u64| of(to).saturating_sub(of(from)) as f64 / self.seconds();
+            let sum = disk.unwrap_or_default();
+            disk = Some(DiskUse {
+                reads: sum.reads + since(|disk| disk.reads),
+                read_bytes: sum.read_bytes + since(|disk| disk.read_bytes),
+                writes: sum.writes + since(|disk| disk.writes),
+                written_bytes: sum.written_bytes + since(|disk| disk.written_bytes),
+                busy: sum.busy.max((to.busy - from.busy).max(0.0) / self.nanoseconds()),
+                own_reads: sum.own_reads + since(|disk| disk.reads_of_group.unwrap_or(disk.reads)),
+            });
+        }
+        disk
+    }
+
+    /// The interface other than loopback that sent most.
+    pub fn busiest_link(&self) -> Option<String> {
+        let links = self.to.links.iter().filter(|link| !link.is_loopback);
+        links
+            .filter_map(|link| Some((self.link_send_rate(&link.name)?, link)))
+            .max_by(|one, other| one.0.total_cmp(&other.0))
+            .map(|(_, link)| link.name.clone())
+    }
+
+    /// Bytes a second that an interface sent, headers included.
+    pub fn link_send_rate(&self, interface: &str) -> Option<f64> {
+        let of =
+            |look: &ResourceSnapshot| look.links.iter().find(|link| link.name == interface).map(|link| link.sent_bytes);
+        Some(of(&self.to)?.saturating_sub(of(&self.from)?) as f64 / self.seconds())
+    }
+
+    /// Bytes a second that an interface has by a rate of its own: its device's, or that to which it is shaped, whichever is less. A
+    /// loopback or virtual interface without shaping has none: what it carries is what the CPUs give.
+    pub fn link_rate(&self, interface: &str) -> Option<f64> {
+        let link = self.to.links.iter().find(|link| link.name == interface)?;
+        let bits = [link.speed, link.shaped].into_iter().flatten().min()?;
+        Some(bits as f64 / 8.0)
+    }
+
+    /// By which congestion control the server sends, if it says so.
+    pub fn congestion_control(&self) -> Option<&str> {
+        self.to.served.as_ref()?.congestion_control.as_deref()
+    }
+
+    /// What the server itself counted, if it is one that does.
+    pub fn server_use(&self) -> Option<ServerUse> {
+        let (from, to) = (self.from.served.as_ref()?, self.to.served.as_ref()?);
+        let since = |of: fn(&ServerStats) -> f64| (of(to) - of(from)).max(0.0);
+        let in_flight = since(|served| served.in_flight);
+        // By the server's own time: between the rest of a look and what it knows itself it may have waited for a CPU.
+        let time = from.at.zip(to.at).map_or(self.nanoseconds(), |(from, to)| (to - from).max(1.0));
+        Some(ServerUse {
+            bytes: (bytes_arrived(to) - bytes_arrived(from)).max(0.0) * 1e9 / time,
+            in_flight: in_flight / time,
+            samples: to.sampled.saturating_sub(from.sampled),
+            workers: to.workers.map(|workers| since(|served| served.held) / (f64::from(workers) * time)),
+            bound: to.workers,
+            window: share(since(|served| served.window_limited), in_flight),
+            in_network: to.sending.and(from.sending).and_then(|_| share(since(network_time), in_flight)),
+            blocked: grown(from.blocked, to.blocked).map(|blocked| blocked / time),
+            sampling_without_cpu: grown(from.sampling_without_cpu, to.sampling_without_cpu).map(|waited| waited / time),
+            accept_queue: f64::midpoint(f64::from(from.accept_queue.now), f64::from(to.accept_queue.now)),
+        })
+    }
+}
+
+/// How much a counter has grown that not every server has.
+fn grown(from: Option<f64>, to: Option<f64>) -> Option<f64> {
+    Some((to? - from?).max(0.0))
+}
+
+/// Bytes that a server's clients have, as far as it says so.
+fn bytes_arrived(served: &ServerStats) -> f64 {
+    served.bytes as f64 - served.unacknowledged.unwrap_or(0) as f64
+}
+
+/// Time for which answers were up to the network.
+fn network_time(served: &ServerStats) -> f64 {
+    served.sending.unwrap_or(0.0) - served.window_limited - served.send_buffer_limited
+}
+
+/// A part of a whole, of which nothing is no part either; `None` of a part of nothing.
+fn share(part: f64, whole: f64) -> Option<f64> {
+    if part == 0.0 { Some(0.0) } else { (whole > 0.0).then(|| (part / whole).min(1.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use kelvin_core::resources::ProcessStats;
+
+    use super::*;
+
+    /// A server after so many seconds, of requests that are in flight all the time.
+    fn usage_sample(seconds: f64, served: impl FnOnce(f64) -> ServerStats) -> ResourceSnapshot {
+        let time = seconds * 1e9;
+        let process = ProcessStats { written_bytes: Some((4096.0 * seconds) as u64), ..ProcessStats::default() };
+        let served = ServerStats { at: Some(time), in_flight: 2.0 * time, ..served(time) };
+        ResourceSnapshot { at: time, process, served: Some(served), ..ResourceSnapshot::default() }
+    }
+
+    #[test]
+    fn network_time_excludes_window_and_buffer_limits() {
+        let served = |time: f64| ServerStats {
+            sending: Some(1.8 * time),
+            window_limited: 0.5 * time,
+            send_buffer_limited: 0.1 * time,
+            ..ServerStats::default()
+        };
+        let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, served)));
+        assert!((used.server_use().unwrap().in_network.unwrap() - 0.6).abs() < 1e-9);
+        assert_eq!(used.write_rate(), Some(4096.0));
+        // Of its threads a quarter of one is blocked.
+        let blocked = |time: f64| ServerStats { blocked: Some(0.25 * time), ..served(time) };
+        let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, blocked)));
+        assert_eq!(used.server_use().unwrap().blocked, Some(0.25));
+        // A server of an earlier version does not say for how long it sends.
+        let earlier = |time: f64| ServerStats { sending: None, ..served(time) };
+        let used = UsageDelta::between([1.0, 2.0, 4.0].map(|seconds| usage_sample(seconds, earlier)));
+        assert_eq!((used.server_use().unwrap().in_network, used.server_use().unwrap().blocked), (None, None));
+    }
+}

@@ -1,0 +1,270 @@
+//! Looks at a server behind real sockets: what is counted is what was asked for, and whoever is busy is looked at all the same.
+
+mod test_server;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kelvin_core::resources::{ResourceSnapshot, ServerStats};
+use kelvin_http::serve::stats_endpoint::StatsAccess;
+use kelvin_http::serve::{Server, ServerAccess, ServerModel, ServerSetup};
+use test_server::{has_ring, wait_readable};
+
+const LARGE: usize = 10_000_000;
+
+/// A server that ends when it is dropped, and where it is looked at.
+struct StatsTestServer {
+    address: SocketAddr,
+    stats_address: SocketAddr,
+    shutdown: Arc<AtomicBool>,
+    thread: Option<JoinHandle<kelvin_http::serve::ServerTotals>>,
+}
+
+impl StatsTestServer {
+    fn start(root: &Path, (model, threads): (ServerModel, usize)) -> Self {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let allows = Box::new(|token: &str| token == "the right one");
+        let exposure = StatsAccess { address: any, directory: root.into(), check_token: allows };
+        let setup = ServerSetup { model, ..ServerSetup::with_threads(threads) };
+        let server = Server::listen_with(
+            any,
+            root,
+            setup,
+            ServerAccess { stats_access: Some(exposure), ..ServerAccess::default() },
+        )
+        .unwrap();
+        let (address, looks) = (server.address().unwrap(), server.stats_address().unwrap().unwrap());
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || server.serve(|| told.load(Ordering::Relaxed)).unwrap());
+        Self { address, stats_address: looks, shutdown: is_over, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+
+    /// The answer to a request for a look.
+    fn query(&self, request: &str) -> String {
+        let mut stream = connect(self.stats_address);
+        stream.write_all(request.as_bytes()).unwrap();
+        read_to_end(&mut stream)
+    }
+
+    fn snapshot(&self) -> ResourceSnapshot {
+        let answer = self.query(&stats_request("GET", "Bearer the right one"));
+        let (head, json) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        ResourceSnapshot::from_json(json.as_bytes()).unwrap()
+    }
+
+    fn served(&self) -> ServerStats {
+        self.snapshot().served.unwrap()
+    }
+}
+
+impl Drop for StatsTestServer {
+    fn drop(&mut self) {
+        self.shutdown.store(true, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut all = String::new();
+    stream.read_to_string(&mut all).unwrap();
+    all
+}
+
+fn stats_request(method: &str, authorization: &str) -> String {
+    format!("{method} /.kelvin/resources HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {authorization}\r\n\r\n")
+}
+
+fn get_request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+}
+
+/// The length of the content that comes.
+fn read_answer(stream: &mut TcpStream) -> usize {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head.split_once("Content-Length: ").unwrap().1.lines().next().unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).unwrap();
+    length
+}
+
+fn files() -> tempfile::TempDir {
+    let top = tempfile::tempdir().unwrap();
+    fs::write(top.path().join("large"), vec![7; LARGE]).unwrap();
+    fs::write(top.path().join("small"), "small").unwrap();
+    fs::create_dir(top.path().join(".kelvin")).unwrap();
+    fs::write(top.path().join(".kelvin/resources"), "not this").unwrap();
+    top
+}
+
+/// Every model that is watched. The pool has a thread for each client of a test.
+fn tracked_models() -> impl Iterator<Item = (ServerModel, usize)> {
+    let models = [(ServerModel::Epoll, 2), (ServerModel::Uring, 2), (ServerModel::Thread, 1), (ServerModel::Pool, 32)];
+    models.into_iter().filter(|(model, _)| *model != ServerModel::Uring || has_ring())
+}
+
+#[test]
+fn counters_match_requests() {
+    let top = files();
+    for model in tracked_models() {
+        let server = StatsTestServer::start(top.path(), model);
+        let asked = |number: usize| {
+            let mut stream = server.connect();
+            let mut bytes = 0;
+            for round in 0..10 {
+                let path = if (number + round).is_multiple_of(5) { "/large" } else { "/small" };
+                stream.write_all(get_request(path).as_bytes()).unwrap();
+                bytes += read_answer(&mut stream);
+            }
+            // Several at once, and an answer that is an error.
+            stream
+                .write_all([get_request("/small"), get_request("/none"), get_request("/small")].concat().as_bytes())
+                .unwrap();
+            bytes += (0..3).map(|_| read_answer(&mut stream)).sum::<usize>();
+            (stream, bytes)
+        };
+        let clients: Vec<(TcpStream, usize)> = std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..8).map(|number| scope.spawn(move || asked(number))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        let bytes: usize = clients.iter().map(|(_, bytes)| bytes).sum();
+        let expected = (8 * 13, bytes as u64, 8, 0);
+        let counted = |served: ServerStats| (served.requests, served.bytes, served.connections, served.refused);
+        // A thread says what it has given to the kernel when it has: the client may be faster.
+        while counted(server.served()) != expected || server.served().in_flight_now > 0 {}
+        drop(clients);
+        // Nothing is lost when they end, and looks are not among them.
+        assert_eq!(counted(server.served()), expected, "{}", model.0);
+        let served = server.served();
+        assert!(served.sampled > 0 && served.accept_queue.max > 0);
+        assert_eq!(served.workers, (model.0 == ServerModel::Pool).then_some(32));
+    }
+}
+
+#[test]
+fn nonreading_client_stays_in_flight() {
+    let top = files();
+    for model in tracked_models() {
+        let server = StatsTestServer::start(top.path(), model);
+        let mut idle: Vec<TcpStream> = (0..4).map(|_| server.connect()).collect();
+        for stream in &mut idle {
+            stream.write_all(get_request("/small").as_bytes()).unwrap();
+            read_answer(stream);
+        }
+        let mut slow = server.connect();
+        slow.write_all(get_request("/large").as_bytes()).unwrap();
+        wait_readable(&slow);
+        while server.served().in_flight_now != 1 {}
+        let begin = server.served();
+        while server.served().window_limited == 0.0 {}
+        let end = server.served();
+        // All are integrated over the same samples, so that their ratios are exact whatever the time between them was.
+        let grown = |of: fn(&ServerStats) -> f64| of(&end) - of(&begin);
+        let in_flight = grown(|served| served.in_flight);
+        assert!(in_flight > 0.0 && end.sampled > begin.sampled);
+        let is = |found: f64, times: f64| (found / in_flight - times).abs() < 1e-6;
+        let sending = grown(|served| served.sending.unwrap());
+        assert!(sending >= grown(|served| served.window_limited), "{begin:?} {end:?}");
+        assert!(is(grown(|served| served.worked), 1.0) && is(grown(|served| served.held), 5.0), "{begin:?} {end:?}");
+        assert_eq!(read_answer(&mut slow), LARGE);
+        while server.served().in_flight_now > 0 {}
+    }
+}
+
+#[test]
+fn busy_pool_reports_accept_queue() {
+    let top = files();
+    let server = StatsTestServer::start(top.path(), (ServerModel::Pool, 1));
+    let mut busy = server.connect();
+    busy.write_all(get_request("/large").as_bytes()).unwrap();
+    wait_readable(&busy);
+    let mut waiting: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
+    waiting.iter_mut().for_each(|stream| stream.write_all(get_request("/small").as_bytes()).unwrap());
+    while server.served().in_flight_now < 4 {}
+    let (begin, end) = (server.served(), server.served());
+    assert_eq!((end.workers, end.connections, end.requests), (Some(1), 4, 0));
+    let (held, in_flight) = (end.held - begin.held, end.in_flight - begin.in_flight);
+    assert!(held > 0.0 && (in_flight / held - 4.0).abs() < 1e-6, "{begin:?} {end:?}");
+    read_answer(&mut busy);
+    drop(busy);
+    // Each holds the worker until it ends.
+    waiting.into_iter().for_each(|mut stream| assert_eq!(read_answer(&mut stream), "small".len()));
+}
+
+#[test]
+fn missing_token_is_401() {
+    let top = files();
+    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    let right = "Bearer the right one";
+    for (request, status) in [
+        (stats_request("GET", right), "200 OK"),
+        (stats_request("HEAD", right), "200 OK"),
+        (stats_request("GET", "bearer the right one"), "200 OK"),
+        (stats_request("GET", "Bearer the wrong one"), "401 Unauthorized"),
+        (stats_request("HEAD", "Bearer"), "401 Unauthorized"),
+        (stats_request("GET", "Basic the right one"), "401 Unauthorized"),
+        (get_request("/.kelvin/resources"), "401 Unauthorized"),
+        (stats_request("GET", right).replace("resources", "other"), "404 Not Found"),
+        (get_request("/small"), "404 Not Found"),
+        (stats_request("POST", right), "405 Method Not Allowed"),
+        (stats_request("GET", right).replace("Host", "Content-Length: 1\r\nHost"), "413 Content Too Large"),
+        (stats_request("GET", right).replace("Host: 127.0.0.1\r\n", ""), "400 Bad Request"),
+        ("GET / HTTP/2.0\r\n\r\n".into(), "505 HTTP Version Not Supported"),
+    ] {
+        let answer = server.query(&request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request}: {answer}");
+        assert!(answer.contains("\r\nCache-Control: no-store\r\n"), "{answer}");
+        assert_eq!(answer.contains("\r\nWWW-Authenticate: Bearer "), status.starts_with("401"), "{answer}");
+        let is_empty = answer.ends_with("\r\n\r\n");
+        assert_eq!(is_empty, request.starts_with("HEAD"), "{answer}");
+        assert!(!answer.contains("process") || (status == "200 OK" && !is_empty), "{answer}");
+    }
+    assert_eq!(server.served().requests, 0);
+}
+
+#[test]
+fn silent_client_does_not_block_stats() {
+    let top = files();
+    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    let silent: Vec<TcpStream> = (0..100).map(|_| connect(server.stats_address)).collect();
+    assert!(server.snapshot().process.threads > 1);
+    drop(silent);
+}
+
+#[test]
+fn reserved_name_is_never_served() {
+    let top = files();
+    let server = StatsTestServer::start(top.path(), (ServerModel::Epoll, 1));
+    for path in ["/.kelvin/resources", "/.kelvin", "/.kelvin/", "//.kelvin//resources", "/%2ekelvin/resources"] {
+        let mut stream = server.connect();
+        stream.write_all(get_request(path).as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let answer = read_to_end(&mut stream);
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
+    }
+    let setup = ServerSetup::with_threads(1);
+    let plain = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), setup).unwrap();
+    assert_eq!(plain.stats_address().unwrap(), None);
+}

@@ -1,0 +1,165 @@
+//! The host's CPUs and memory, and for how long its tasks waited.
+
+use crate::cgroups::ProcessCgroups;
+use crate::counters::{CpuTicks, StallKind, cpu_throttling, parse_stat, pressure_of};
+use crate::file_page_bytes;
+use crate::limits::{cpu_quota, is_cpu_quota_known};
+use crate::memory::{MEMINFO, kibibytes};
+use crate::root::{FileRoot, value_of_key};
+use kelvin_core::resources::{CpuStats, MemoryStats, PressureStall};
+
+/// Ticks of the kernel's accounting, in nanoseconds.
+pub(crate) fn ticks_to_nanoseconds(ticks: u64) -> f64 {
+    ticks as f64 * (1e9 / kelvin_sys::usage::clock_ticks() as f64)
+}
+
+/// Nanoseconds for which quotas have kept the processes of some groups from running.
+pub(crate) fn throttled_for(groups: &ProcessCgroups<'_>) -> Option<f64> {
+    cpu_throttling(groups).map(|throttled| throttled.microseconds as f64 * 1e3)
+}
+
+/// The CPUs, and what a process in these groups that may run on these CPUs may use of them.
+pub(crate) fn cpu(root: FileRoot<'_>, groups: Option<&ProcessCgroups<'_>>, allowed: &[u32]) -> CpuStats {
+    let text = root.text("/proc/stat").unwrap_or_default();
+    let stat = parse_stat(&text).unwrap_or_default();
+    let quota = groups.and_then(cpu_quota);
+    let throttled = groups.and_then(cpu_throttling);
+    let cpus = stat.cpus.len() as u32;
+    let may_run_on = if allowed.is_empty() { f64::from(cpus) } else { allowed.len() as f64 };
+    let own =
+        || stat.cpus.iter().filter(|(cpu, _)| allowed.is_empty() || allowed.contains(cpu)).map(|(_, ticks)| ticks);
+    let of_own =
+        |of: fn(&CpuTicks) -> u64| own().next().map(|_| own().map(|ticks| ticks_to_nanoseconds(of(ticks))).sum());
+    CpuStats {
+        user: ticks_to_nanoseconds(stat.all.user),
+        system: ticks_to_nanoseconds(stat.all.system),
+        steal: ticks_to_nanoseconds(stat.all.steal),
+        idle: ticks_to_nanoseconds(stat.all.idle),
+        cpus,
+        allowed: quota.unwrap_or(may_run_on).min(may_run_on),
+        allowed_busy: of_own(|ticks| ticks.user.saturating_add(ticks.system).saturating_add(ticks.steal)),
+        allowed_idle: of_own(|ticks| ticks.idle),
+        quota,
+        is_quota_known: groups.is_some_and(is_cpu_quota_known),
+        throttled: throttled.map(|throttled| throttled.microseconds as f64 * 1e3),
+        throttled_periods: throttled.map(|throttled| throttled.throttled_periods),
+        periods: throttled.map(|throttled| throttled.periods),
+        running: value_of_key(&text, "procs_running", ' ').and_then(|value| value.parse().ok()).unwrap_or(0),
+    }
+}
+
+/// Memory.
+pub(crate) fn memory(root: FileRoot<'_>) -> MemoryStats {
+    let [now, since] = [MEMINFO, "/proc/vmstat"].map(|file| root.text(file).unwrap_or_default());
+    let counted = |key: &str| value_of_key(&since, key, ' ').and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
+    MemoryStats {
+        available: kibibytes(&now, "MemAvailable").unwrap_or(0),
+        file_cache: file_page_bytes(&now).unwrap_or(0),
+        // In KiB, whatever the size of a page.
+        paged_in: counted("pgpgin").saturating_mul(1024),
+        major_faults: counted("pgmajfault"),
+        refaults: value_of_key(&since, "workingset_refault_file", ' ').and_then(|value| value.parse().ok()),
+    }
+}
+
+/// For how long tasks waited.
+pub(crate) fn pressure(root: FileRoot<'_>) -> PressureStall {
+    let of =
+        |resource, waiting| pressure_of(root, resource, waiting).map(|found| found.total_microseconds as f64 * 1e3);
+    PressureStall {
+        cpu: of("cpu", StallKind::Some),
+        io: of("io", StallKind::Some),
+        io_full: of("io", StallKind::Full),
+        memory: of("memory", StallKind::Some),
+        memory_full: of("memory", StallKind::Full),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::fuzz::FixtureTree;
+
+    const STAT: &str =
+        "cpu  10 1 5 80 4 0 2 3 9 9\ncpu0 10 1 5 40 4 0 2 3 9 9\ncpu1 0 0 0 40 0 0 0 0 0 0\nintr 1\nprocs_running 3\n";
+
+    fn cpu_of(tree: &FixtureTree, allowed: &[u32]) -> CpuStats {
+        let root = FileRoot::new(tree.path());
+        cpu(root, ProcessCgroups::of_process(root, "7").ok().as_ref(), allowed)
+    }
+
+    #[test]
+    fn quota_limits_usable_cpus() {
+        let tree = FixtureTree::default();
+        tree.fill("proc/stat", STAT);
+        let of_host = CpuStats {
+            user: ticks_to_nanoseconds(11),
+            system: ticks_to_nanoseconds(7),
+            steal: ticks_to_nanoseconds(3),
+            idle: ticks_to_nanoseconds(84),
+            cpus: 2,
+            allowed: 2.0,
+            allowed_busy: Some(ticks_to_nanoseconds(21)),
+            allowed_idle: Some(ticks_to_nanoseconds(84)),
+            running: 3,
+            ..CpuStats::default()
+        };
+        assert_eq!(cpu_of(&tree, &[]), of_host);
+        let (allowed_busy, allowed_idle) = (Some(0.0), Some(ticks_to_nanoseconds(40)));
+        assert_eq!(cpu_of(&tree, &[1]), CpuStats { allowed: 1.0, allowed_busy, allowed_idle, ..of_host.clone() });
+        tree.fill("proc/7/cgroup", "0::/a/b\n");
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.fill("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+        tree.fill("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        tree.fill("sys/fs/cgroup/a/cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_usec 250\n");
+        let limited = CpuStats {
+            allowed: 0.5,
+            quota: Some(0.5),
+            is_quota_known: true,
+            throttled: Some(250_000.0),
+            throttled_periods: Some(4),
+            periods: Some(9),
+            ..of_host
+        };
+        assert_eq!(cpu_of(&tree, &[0, 1]), limited);
+    }
+
+    #[test]
+    fn hidden_group_leaves_quota_unknown() {
+        let tree = FixtureTree::default();
+        tree.fill("proc/stat", STAT);
+        tree.fill("proc/7/cgroup", "0::/a/b\n");
+        // `ip netns exec` mounts a new /sys, without the tree of groups.
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys rw - sysfs sysfs rw\n");
+        let hidden = cpu_of(&tree, &[0, 1]);
+        assert_eq!((hidden.quota, hidden.is_quota_known, hidden.throttled_periods), (None, false, None));
+        tree.fill("proc/self/mountinfo", "30 29 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        tree.fill("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+        let seen = cpu_of(&tree, &[0, 1]);
+        assert_eq!((seen.quota, seen.is_quota_known), (None, true));
+    }
+
+    #[test]
+    fn memory_and_pressure_are_in_bytes_and_nanoseconds() {
+        let tree = FixtureTree::default();
+        tree.fill("proc/meminfo", "MemAvailable: 100 kB\nActive(file): 3 kB\nInactive(file): 4 kB\n");
+        tree.fill("proc/vmstat", "nr_free_pages 5\npgpgin 8\npgpgout 9\npgmajfault 6\nworkingset_refault_file 5\n");
+        tree.fill(
+            "proc/pressure/io",
+            "some avg10=1.00 avg60=0 avg300=0 total=7\nfull avg10=0 avg60=0 avg300=0 total=1\n",
+        );
+        let root = FileRoot::new(tree.path());
+        let expected = MemoryStats {
+            available: 100 << 10,
+            file_cache: 7 << 10,
+            paged_in: 8 << 10,
+            major_faults: 6,
+            refaults: Some(5),
+        };
+        assert_eq!(memory(root), expected);
+        assert_eq!(
+            pressure(root),
+            PressureStall { io: Some(7000.0), io_full: Some(1000.0), ..PressureStall::default() }
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! What a process has used, with its threads and the processes that it has started.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::counters::{ProcessStat, parse_process_stat};
+use crate::memory::kibibytes;
+use crate::root::{FileRoot, value_of_key};
+use kelvin_core::resources::ProcessStats;
+
+use crate::resources::host::ticks_to_nanoseconds;
+
+/// Most processes, and most threads of each, that are looked at one by one, so that a look at a server with thousands of them still
+/// has an end.
+const MAX_PROCESSES: usize = 1024;
+const MAX_THREADS: usize = 1024;
+/// How often it is begun anew because a child was reaped meanwhile, whose time would be counted twice or not at all.
+const MAX_READ_TRIES: usize = 4;
+
+/// Whose use is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProcessScope {
+    /// The process, those that it has started, and they in turn.
+    WithDescendants,
+    /// The process by itself.
+    ProcessOnly,
+}
+
+/// A process and those that it has started, and they in turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ProcessTree(Vec<TreeProcess>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct TreeProcess {
+    id: u32,
+    stat: ProcessStat,
+    threads: Vec<u32>,
+}
+
+impl ProcessTree {
+    /// The family of a process; `None` if it is not there.
+    pub(crate) fn read(root: FileRoot<'_>, process: u32, scope: ProcessScope) -> Option<Self> {
+        if scope == ProcessScope::ProcessOnly {
+            let stat = ProcessStat { children_user: 0, children_system: 0, ..stat(root, process)? };
+            return Some(Self(vec![TreeProcess {
+                id: process,
+                stat,
+                threads: thread_ids(root, process).take(MAX_THREADS).collect(),
+            }]));
+        }
+        let mut family = None;
+        for _ in 0..MAX_READ_TRIES {
+            family = Self::read_once(root, process);
+            let found = family.as_ref()?.0[0].stat;
+            // Those of a child are its parent's once it is reaped.
+            let reaped = |stat: ProcessStat| (stat.children_user, stat.children_system);
+            if stat(root, process).is_none_or(|now| reaped(now) == reaped(found)) {
+                break;
+            }
+        }
+        family
+    }
+
+    fn read_once(root: FileRoot<'_>, process: u32) -> Option<Self> {
+        let (mut members, mut next) = (Vec::new(), VecDeque::from([process]));
+        while let Some(id) = next.pop_front().filter(|_| members.len() < MAX_PROCESSES) {
+            let Some(stat) = stat(root, id) else { continue };
+            let threads: Vec<u32> = thread_ids(root, id).take(MAX_THREADS).collect();
+            next.extend(threads.iter().flat_map(|thread| children(root, id, *thread)));
+            members.push(TreeProcess { id, stat, threads });
+        }
+        (!members.is_empty()).then_some(Self(members))
+    }
+
+    /// Their numbers, the first one's first.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.0.iter().map(|member| member.id).collect()
+    }
+
+    /// What they have used.
+    pub(crate) fn usage(&self, root: FileRoot<'_>, threads: &mut ThreadTotals) -> ProcessStats {
+        let stats = || self.0.iter().map(|member| member.stat);
+        // Of a child that was waited for the time is among its parent's.
+        let user = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.user).saturating_add(stat.children_user));
+        let system =
+            stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.system).saturating_add(stat.children_system));
+        let now = self.0.iter().flat_map(|member| member.schedules(root)).collect();
+        let schedule = threads.update(now);
+        let count = stats().fold(0, |sum: u64, stat| sum.saturating_add(stat.threads));
+        ProcessStats {
+            user: ticks_to_nanoseconds(user),
+            system: ticks_to_nanoseconds(system),
+            thread_cpu: threads.cpu_by_thread(),
+            without_cpu: schedule.map(|schedule| schedule.without_cpu as f64),
+            switches: schedule.map(|schedule| schedule.switches),
+            memory: self.0.iter().fold(0, |sum: u64, member| sum.saturating_add(member.memory(root))),
+            threads: u32::try_from(count).unwrap_or(u32::MAX),
+            processes: self.0.len() as u32,
+            read_bytes: self.io_bytes(root, "read_bytes"),
+            written_bytes: self.io_bytes(root, "write_bytes"),
+        }
+    }
+}
+
+impl ProcessTree {
+    /// Threads in uninterruptible sleep, of at most so many of each process.
+    pub(crate) fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
+        self.0.iter().map(|member| member.blocked(root, most)).sum()
+    }
+
+    /// Bytes by a counter of proc_pid_io(5), which also counts those of ended threads and of children that were waited for.
+    fn io_bytes(&self, root: FileRoot<'_>, counter: &str) -> Option<u64> {
+        let of =
+            |member: &TreeProcess| value_of_key(&root.text(&member.file("io"))?, counter, ':')?.parse::<u64>().ok();
+        let others = self.0[1..].iter().filter_map(of);
+        of(&self.0[0]).map(|first| others.fold(first, u64::saturating_add))
+    }
+}
+
+impl TreeProcess {
+    fn file(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.id)
+    }
+
+    fn memory(&self, root: FileRoot<'_>) -> u64 {
+        let status = root.text(&self.file("status")).unwrap_or_default();
+        let bytes = |key: &str| kibibytes(&status, key).unwrap_or(0);
+        bytes("RssAnon").saturating_add(bytes("RssShmem"))
+    }
+
+    /// Its threads in uninterruptible sleep.
+    fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
+        let stat = |thread: &u32| root.text(&self.file(&format!("task/{thread}/stat")));
+        let is_blocked = |text: &String| state(text) == Some('D');
+        self.threads.iter().take(most).filter_map(stat).filter(is_blocked).count() as u32
+    }
+
+    fn schedules(&self, root: FileRoot<'_>) -> impl Iterator<Item = (u32, SchedStat)> {
+        let schedule = move |thread: &u32| {
+            Some((*thread, parse_schedstat(&root.text(&self.file(&format!("task/{thread}/schedstat")))?)?))
+        };
+        self.threads.iter().filter_map(schedule)
+    }
+}
+
+/// CPUs that a process may run on; none if that is unknown.
+pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: u32) -> Vec<u32> {
+    crate::allowed_cpus(root, Some(process)).get().cloned().unwrap_or_default()
+}
+
+fn stat(root: FileRoot<'_>, process: u32) -> Option<ProcessStat> {
+    parse_process_stat(&root.text(&format!("/proc/{process}/stat"))?)
+}
+
+/// The state of a thread (proc_pid_stat(5)): the letter after its name, which may have any characters.
+fn state(stat: &str) -> Option<char> {
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// The threads of a process by their numbers.
+fn thread_ids(root: FileRoot<'_>, process: u32) -> impl Iterator<Item = u32> {
+    root.names(&format!("/proc/{process}/task")).into_iter().filter_map(|name| name.parse().ok())
+}
+
+/// The processes that a thread has started.
+fn children(root: FileRoot<'_>, process: u32, thread: u32) -> Vec<u32> {
+    let text = root.text(&format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().map_while(|word| word.parse().ok()).take(MAX_PROCESSES).collect()
+}
+
+/// What the scheduler has counted of a thread (Documentation/scheduler/sched-stats.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct SchedStat {
+    /// Nanoseconds on a CPU.
+    cpu: u64,
+    /// Nanoseconds runnable without one.
+    without_cpu: u64,
+    /// How often it was given one.
+    switches: u64,
+}
+
+impl SchedStat {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_add(other.cpu),
+            without_cpu: self.without_cpu.saturating_add(other.without_cpu),
+            switches: self.switches.saturating_add(other.switches),
+        }
+    }
+}
+
+/// The text of a schedstat file of a thread.
+fn parse_schedstat(text: &str) -> Option<SchedStat> {
+    let mut fields = text.split_ascii_whitespace().map(|word| word.parse().ok());
+    let mut next = || fields.next()?;
+    Some(SchedStat { cpu: next()?, without_cpu: next()?, switches: next()? })
+}
+
+/// The threads of a process as they were found last, and what ended ones had used when they were last seen: nobody else keeps that.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadTotals {
+    now: BTreeMap<u32, SchedStat>,
+    ended: SchedStat,
+}
+
+impl ThreadTotals {
+    /// Takes what is found now: all together; `None` where the kernel does not count it.
+    fn update(&mut self, now: BTreeMap<u32, SchedStat>) -> Option<SchedStat> {
+        let before = std::mem::replace(&mut self.now, now);
+        // A number that has used less than before is another thread's now.
+        let has_ended = |(thread, last): &(u32, SchedStat)| self.now.get(thread).is_none_or(|now| now.cpu < last.cpu);
+        let ended = before.into_iter().filter(has_ended);
+        self.ended = ended.fold(self.ended, |sum, (_, last)| sum.plus(last));
+        let is_known = !self.now.is_empty() || self.ended != SchedStat::default();
+        is_known.then(|| self.now.values().fold(self.ended, |sum, one| sum.plus(*one)))
+    }
+
+    fn cpu_by_thread(&self) -> BTreeMap<u32, f64> {
+        self.now.iter().map(|(thread, schedule)| (*thread, schedule.cpu as f64)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::fuzz::FixtureTree;
+
+    fn schedule(cpu: u64, without_cpu: u64, switches: u64) -> SchedStat {
+        SchedStat { cpu, without_cpu, switches }
+    }
+
+    #[test]
+    fn ended_thread_usage_is_kept() {
+        let mut threads = ThreadTotals::default();
+        assert_eq!(threads.update(BTreeMap::new()), None);
+        let first = BTreeMap::from([(1, schedule(10, 1, 1)), (2, schedule(20, 2, 2))]);
+        assert_eq!(threads.update(first), Some(schedule(30, 3, 3)));
+        // The first one goes on, the second has ended, and a third was begun.
+        let then = BTreeMap::from([(1, schedule(11, 1, 1)), (3, schedule(5, 5, 5))]);
+        assert_eq!(threads.update(then), Some(schedule(36, 8, 8)));
+        // Its number is another's.
+        assert_eq!(threads.update(BTreeMap::from([(3, schedule(1, 0, 0))])), Some(schedule(37, 8, 8)));
+        assert_eq!(threads.cpu_by_thread(), BTreeMap::from([(3, 1.0)]));
+        assert_eq!(threads.update(BTreeMap::new()), Some(schedule(37, 8, 8)));
+    }
+
+    #[test]
+    fn schedstat_parses() {
+        assert_eq!(parse_schedstat("59162225 67387991 215\n"), Some(schedule(59_162_225, 67_387_991, 215)));
+        assert_eq!(parse_schedstat("59162225 67387991"), None);
+        assert_eq!(parse_schedstat("59162225 x 2"), None);
+    }
+
+    #[test]
+    fn threads_in_uninterruptible_sleep_are_counted_with_those_of_children() {
+        let tree = FixtureTree::default();
+        for (process, thread, state) in [(9, 9, 'D'), (9, 12, 'S'), (9, 13, 'D'), (10, 10, 'D')] {
+            let stat = format!("{thread} (D) D) {state} 1 1 1 0 -1 4194560 1 2 3 4 1 0 0 0 20 0 1 0 12345");
+            tree.fill(&format!("proc/{process}/task/{thread}/stat"), &stat);
+            tree.fill(&format!("proc/{process}/stat"), &stat);
+        }
+        tree.fill("proc/9/task/9/children", "10 ");
+        let root = FileRoot::new(tree.path());
+        let blocked = |scope, most| ProcessTree::read(root, 9, scope).unwrap().blocked(root, most);
+        assert_eq!(
+            [(ProcessScope::WithDescendants, 99), (ProcessScope::ProcessOnly, 99)]
+                .map(|(scope, most)| blocked(scope, most)),
+            [3, 2]
+        );
+        assert!(blocked(ProcessScope::ProcessOnly, 1) <= 1);
+    }
+
+    #[test]
+    fn tree_includes_descendants_and_ended_usage() {
+        let tree = FixtureTree::default();
+        let stat = |user, children_user, threads| {
+            format!("9 (a b) S 1 1 1 0 -1 4194560 1 2 3 4 {user} 0 {children_user} 0 20 0 {threads} 0 12345")
+        };
+        tree.fill("proc/9/stat", stat(100, 7, 2));
+        tree.fill("proc/9/task/9/children", "10 \n");
+        tree.fill("proc/9/task/12/children", "");
+        tree.fill("proc/9/task/9/schedstat", "1000 10 1");
+        tree.fill("proc/9/task/12/schedstat", "2000 20 2");
+        tree.fill(
+            "proc/9/status",
+            "Name:\ta b\nRssAnon:\t      40 kB\nRssFile:\t 9000 kB\nRssShmem:\t 2 kB\nCpus_allowed_list:\t0-2,7\n",
+        );
+        tree.fill("proc/9/io", "rchar: 5\nread_bytes: 4096\nwrite_bytes: 8192\n");
+        tree.fill("proc/10/stat", stat(10, 0, 1));
+        tree.fill("proc/10/task/10/children", "11");
+        tree.fill("proc/10/task/10/schedstat", "4000 40 4");
+        tree.fill("proc/10/io", "rchar: 5\nread_bytes: 1\nwrite_bytes: 2\n");
+        tree.fill("proc/11/stat", stat(1, 0, 1));
+        let root = FileRoot::new(tree.path());
+        let used = ProcessTree::read(root, 9, ProcessScope::WithDescendants)
+            .unwrap()
+            .usage(root, &mut ThreadTotals::default());
+        let expected = ProcessStats {
+            user: ticks_to_nanoseconds(118),
+            system: 0.0,
+            thread_cpu: BTreeMap::from([(9, 1000.0), (10, 4000.0), (12, 2000.0)]),
+            without_cpu: Some(70.0),
+            switches: Some(7),
+            memory: 42 << 10,
+            threads: 4,
+            processes: 3,
+            read_bytes: Some(4097),
+            written_bytes: Some(8194),
+        };
+        assert_eq!(used, expected);
+        assert_eq!(allowed_cpus(root, 9), [0, 1, 2, 7]);
+        // The list names all that the kernel can have; CPU 2 is not there.
+        tree.fill("sys/devices/system/cpu/online", "0-1,7");
+        assert_eq!(allowed_cpus(root, 9), [0, 1, 7]);
+        assert_eq!(ProcessTree::read(root, 8, ProcessScope::WithDescendants), None);
+        let alone =
+            ProcessTree::read(root, 9, ProcessScope::ProcessOnly).unwrap().usage(root, &mut ThreadTotals::default());
+        let threads = BTreeMap::from([(9, 1000.0), (12, 2000.0)]);
+        assert_eq!((alone.user, alone.thread_cpu, alone.processes), (ticks_to_nanoseconds(100), threads, 1));
+    }
+}

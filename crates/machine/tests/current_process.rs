@@ -1,0 +1,26 @@
+//! A look at the process of this test, which has no other test beside it that starts processes.
+
+use kelvin_core::resources::ResourceSnapshot;
+use kelvin_machine::resources::ProcessMonitor;
+
+#[test]
+fn current_process_usage_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut watched = ProcessMonitor::current(Some(directory.path()));
+    let before = watched.sample().unwrap();
+    let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let with_child = watched.sample().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let after = watched.sample().unwrap();
+    assert_eq!(with_child.process.processes, before.process.processes + 1);
+    assert_eq!(after.process.processes, before.process.processes);
+    assert!(before.at < with_child.at && with_child.at < after.at);
+    assert!(after.process.user >= with_child.process.user && after.process.system >= with_child.process.system);
+    assert!(after.process.thread_cpu.values().sum::<f64>() > 0.0 && after.process.memory > 0);
+    assert!(before.cpu.allowed > 0.0 && before.cpu.cpus > 0 && before.cpu.idle + before.cpu.user > 0.0);
+    assert!(before.links.iter().any(|link| link.is_loopback));
+    assert!(before.memory.available > 0 && before.memory.file_cache > 0);
+    let json = kelvin_core::json::to_string(&after).unwrap();
+    assert_eq!(ResourceSnapshot::from_json(json.as_bytes()), Ok(after));
+}

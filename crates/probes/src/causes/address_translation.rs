@@ -1,0 +1,67 @@
+//! Translation of addresses: misses in the TLBs, and the walks through page tables that they cause; in a virtual machine through two
+//! sets of tables.
+
+use kelvin_core::catalogue::controlled_causes::ADDRESS_TRANSLATION;
+use kelvin_core::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize, TLB, TLB_PACKED, TOUCHED_PAGES};
+use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: ADDRESS_TRANSLATION.id,
+    what: ADDRESS_TRANSLATION.what,
+    how: "A load from a page that the TLBs do not hold waits for a walk through the page tables, in a virtual machine through those of \
+          the host as well. Shown in two ways: by the same working set in huge pages, of which the TLBs reach 512 times as far; and by \
+          loads of one line in each of as many base pages, less loads of as many adjacent lines (mem.tlb and mem.tlb.packed), which \
+          differ in nothing but the pages. As much counts as both show.",
+    cost: "Memory for one more working set while a round runs.",
+    pitfalls: &[
+        "In a virtual machine the huge pages of the guest may lie on base pages of the host, which leaves half of the walk.",
+        "Page tables are cached like data: a walk that finds them in a cache costs less than one that goes to memory. Where lines of a \
+         set evict them, huge pages save more than the second way shows, and the rest is said not to be explained.",
+        "Huge pages also lie together in physical memory, and so meet fewer conflicts in a cache.",
+    ],
+    remedy: "ask for huge pages (madvise with MADV_HUGEPAGE), or touch fewer pages: keep what is used together together",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&LATENCY, PageSize::Base.point())]),
+    mechanisms: &[
+        Mechanism::new(
+            "with huge pages",
+            AmountSource::Without(Intervention { id: "huge_pages", apply: apply_huge_pages }),
+        ),
+        Mechanism::new(
+            "one line in each of as many pages, less adjacent lines",
+            AmountSource::Difference(tlb_difference),
+        ),
+    ],
+    negative_control: |_| MetricCase {
+        metric: LATENCY.id,
+        case: Case::new().with_word(PageSize::Base).with_number(BYTES, FIRST_TLB_BYTES),
+    },
+    size: |_| None,
+};
+
+/// Bytes whose pages the first TLB of every core holds: 16 entries.
+const FIRST_TLB_BYTES: u64 = 32 << 10;
+/// Bytes of a base page.
+const BASE_PAGE_BYTES: u64 = 4096;
+/// Most pages of the second way: their lines are 1 MiB, which the caches that hold their page tables hold too.
+const MAX_TOUCHED_PAGES: u64 = 16_384;
+
+fn apply_huge_pages(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if BYTES.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
+        return Err(SkipReason::new("its working set is smaller than a huge page"));
+    }
+    conditions.case = conditions.case.clone().with_word(PageSize::Huge);
+    Ok(())
+}
+
+fn tlb_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
+    let pages = (BYTES.number_in(scene.case)? / BASE_PAGE_BYTES).clamp(1, MAX_TOUCHED_PAGES);
+    let at = |metric: &kelvin_core::Metric| MetricCase {
+        metric: metric.id,
+        case: Case::new().with_number(TOUCHED_PAGES, pages),
+    };
+    Some(FigureDifference { of: at(&TLB), less: at(&TLB_PACKED), times: 1.0 })
+}

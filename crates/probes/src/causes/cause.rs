@@ -1,0 +1,227 @@
+//! What a cause is: data, and the interventions that show it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use kelvin_core::{AxisWord, Case, FigureDifference, Machine, Metric, MetricCase, SkipReason};
+use kelvin_harness::{Probe, Setup};
+
+/// Something that can make a figure larger than it would be without it.
+#[derive(Debug)]
+pub struct Cause {
+    /// A word for data: `idle_wake`.
+    pub id: &'static str,
+    /// What it is, as part of a sentence: `waking an idle CPU`.
+    pub what: &'static str,
+    /// What it does, and how it is shown.
+    pub how: &'static str,
+    /// What its controls cost, and what they change meanwhile.
+    pub cost: &'static str,
+    /// What is wrong to conclude from it.
+    pub pitfalls: &'static [&'static str],
+    /// What helps against it.
+    pub remedy: &'static str,
+    /// The metrics that it can touch.
+    pub affected: AffectedMetrics,
+    /// The ways in which it is shown, the most direct one first. Where there are several, as much counts as all of them show.
+    pub mechanisms: &'static [Mechanism],
+    /// A figure that it cannot touch.
+    pub negative_control: fn(&CauseContext<'_>) -> MetricCase,
+    /// Its size by a formula over lower metrics, where one is known.
+    pub size: fn(&CauseContext<'_>) -> Option<FigureDifference>,
+}
+
+impl Cause {
+    /// Whether it can touch a figure.
+    pub fn can_affect(&self, scene: &CauseContext<'_>) -> bool {
+        match self.affected {
+            AffectedMetrics::Listed(touches) => {
+                touches.iter().any(|touch| touch.is_metric_at(scene.metric, scene.case))
+            }
+            AffectedMetrics::AllWhere(is_here) => is_here(scene),
+        }
+    }
+}
+
+/// Which metrics a cause can touch.
+#[derive(Clone, Copy, Debug)]
+pub enum AffectedMetrics {
+    /// These.
+    Listed(&'static [AffectedMetric]),
+    /// All, on a machine where this is so: elsewhere there is nothing to be tried.
+    AllWhere(fn(&CauseContext<'_>) -> bool),
+}
+
+impl AffectedMetrics {
+    /// The metrics, if not all.
+    pub fn listed(self) -> Option<&'static [AffectedMetric]> {
+        match self {
+            Self::Listed(touches) => Some(touches),
+            Self::AllWhere(_) => None,
+        }
+    }
+}
+
+/// A metric that a cause can touch.
+#[derive(Clone, Copy, Debug)]
+pub struct AffectedMetric {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The axis word at which alone it can.
+    pub only: Option<AxisWord>,
+}
+
+impl AffectedMetric {
+    /// Whether a metric at a case is this one.
+    fn is_metric_at(&self, metric: &Metric, case: &Case) -> bool {
+        self.metric.id == metric.id && self.only.is_none_or(|there| there.is_in_case(case))
+    }
+
+    /// A metric at all its cases.
+    pub const fn at_all_cases(metric: &'static Metric) -> Self {
+        Self { metric, only: None }
+    }
+
+    /// A metric at an axis word.
+    pub const fn at_word(metric: &'static Metric, only: AxisWord) -> Self {
+        Self { metric, only: Some(only) }
+    }
+}
+
+/// One way in which a cause is shown.
+#[derive(Debug)]
+pub struct Mechanism {
+    /// What it shows, in words: `gone with both CPUs kept awake`.
+    pub how: &'static str,
+    /// By what.
+    pub source: AmountSource,
+    /// Why it may do nothing in a virtual machine, where a substitute takes its place.
+    pub idle_in_guest: Option<&'static str>,
+    /// Whether it only takes the place of one that does nothing.
+    pub is_substitute: bool,
+}
+
+impl Mechanism {
+    /// One that does the same everywhere, and takes no other's place.
+    pub(crate) const fn new(how: &'static str, means: AmountSource) -> Self {
+        Self { how, source: means, idle_in_guest: None, is_substitute: false }
+    }
+}
+
+/// By what a cause is shown.
+#[derive(Debug)]
+pub enum AmountSource {
+    /// The figure without it.
+    Without(Intervention),
+    /// The figure with little and with much of it.
+    Sweep([Intervention; 2]),
+    /// The figure with the first less that with the second, which takes more away.
+    Excess([Intervention; 2]),
+    /// The difference of two other figures.
+    Difference(fn(&CauseContext<'_>) -> Option<FigureDifference>),
+}
+
+impl AmountSource {
+    /// Its controls.
+    pub(crate) fn interventions(&self) -> &[Intervention] {
+        match self {
+            Self::Without(control) => std::slice::from_ref(control),
+            Self::Sweep(controls) | Self::Excess(controls) => controls,
+            Self::Difference(_) => &[],
+        }
+    }
+
+    /// The control under which what the cause cannot touch must not move.
+    pub(crate) fn main_intervention(&self) -> Option<Intervention> {
+        match self {
+            Self::Without(control) | Self::Excess([_, control]) => Some(*control),
+            Self::Sweep(_) | Self::Difference(_) => None,
+        }
+    }
+}
+
+/// An intervention that is made before a round and undone after it.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervention {
+    /// A word for data.
+    pub id: &'static str,
+    /// Makes it.
+    ///
+    /// # Errors
+    /// Why it cannot be made here.
+    pub apply: fn(&CauseContext<'_>, &mut RoundConditions) -> Result<(), SkipReason>,
+}
+
+/// The figure that is asked about, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct CauseContext<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The setup as found.
+    pub setup: &'a Setup,
+    /// The probe.
+    pub probe: &'static Probe,
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The case.
+    pub case: &'a Case,
+}
+
+impl CauseContext<'_> {
+    /// The CPU quota of this process's control groups, in CPUs, if they have one.
+    pub fn cpu_quota(&self) -> Option<f64> {
+        self.machine.limits.cpu_quota.get().copied().flatten()
+    }
+
+    /// The CPUs that the probe may use, without those of work on all CPUs.
+    pub fn cpus(&self) -> Vec<u32> {
+        let placement = &self.setup.placement;
+        std::iter::once(placement.cpu).chain(placement.partner).collect()
+    }
+}
+
+/// Under what a round is made. Dropped, it undoes what was done for it.
+pub struct RoundConditions {
+    /// The case.
+    pub case: Case,
+    /// The setup.
+    pub setup: Setup,
+    held_for_round: Vec<Box<dyn Any>>,
+    experiment: ExperimentState,
+}
+
+/// What controls make once and keep until the experiment is over, by their causes' ids.
+#[derive(Clone, Default)]
+pub(crate) struct ExperimentState(Rc<RefCell<HashMap<&'static str, Rc<dyn Any>>>>);
+
+impl RoundConditions {
+    /// As found.
+    pub(crate) fn as_found(case: &Case, setup: &Setup, kept: &ExperimentState) -> Self {
+        Self { case: case.clone(), setup: setup.clone(), held_for_round: Vec::new(), experiment: kept.clone() }
+    }
+
+    /// Keeps something that undoes itself by drop until the round is over.
+    pub fn keep_for_round(&mut self, held: impl Any) {
+        self.held_for_round.push(Box::new(held));
+    }
+
+    /// Makes something that undoes itself by drop, and keeps it until the experiment is over.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub fn keep_for_experiment<T: Any>(
+        &self,
+        id: &'static str,
+        make: impl FnOnce() -> Result<T, SkipReason>,
+    ) -> Result<Rc<T>, SkipReason> {
+        let known = self.experiment.0.borrow().get(id).and_then(|known| Rc::clone(known).downcast::<T>().ok());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let made = Rc::new(make()?);
+        self.experiment.0.borrow_mut().insert(id, Rc::clone(&made) as Rc<dyn Any>);
+        Ok(made)
+    }
+}

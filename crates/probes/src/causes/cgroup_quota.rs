@@ -1,0 +1,78 @@
+//! The CPU quota of a control group: once its processes have used up their share of a period, they stand still until the next.
+
+use std::path::Path;
+
+use kelvin_core::catalogue::cpu::CLOCK_PAIR;
+use kelvin_core::{Case, MetricCase, SkipReason};
+
+use crate::causes::cause::{
+    AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+use crate::causes::interventions::nearest_unlimited;
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "group_quota",
+    what: "the CPU quota of its control group",
+    how: "A control group may use the CPUs for a part of each period (usually of 100 ms), and stands still for the rest of it. Shown by \
+          the same in the nearest control group above that has no quota, which the process of a round enters by itself.",
+    cost: "Needs root. Only processes of single rounds are moved, and they end with their rounds.",
+    pitfalls: &[
+        "A quota does not touch the median of operations that take microseconds: few of them meet its end. It touches what takes as \
+         long as a period, and rates over many.",
+        "Real-time priority lifts a quota too, and a spinner uses it up: neither is tried beside one.",
+    ],
+    remedy: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
+    affected: AffectedMetrics::AllWhere(|scene| scene.cpu_quota().is_some()),
+    mechanisms: &[Mechanism::new(
+        "in a control group without a quota",
+        AmountSource::Without(Intervention { id: "no_quota", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
+    size: |_| None,
+};
+
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let file = scene.setup.throttle_file.as_deref().map(Path::new);
+    let group = file.and_then(Path::parent).ok_or_else(|| SkipReason::new("needs to see its control group"))?;
+    let above = nearest_unlimited(group, has_quota)
+        .ok_or_else(|| SkipReason::new("needs a control group above that has no quota"))?;
+    conditions.setup.groups = vec![above.into()];
+    Ok(())
+}
+
+/// Whether a group itself has a quota, by the file of either version.
+fn has_quota(group: &Path) -> bool {
+    let text = |name: &str| std::fs::read_to_string(group.join(name)).unwrap_or_default();
+    let (v1, v2) = (text("cpu.cfs_quota_us"), text("cpu.max"));
+    v1.trim().parse::<i64>().is_ok_and(|quota| quota > 0)
+        || v2.split(' ').next().is_some_and(|quota| quota.parse::<u64>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn unlimited_group_found_in_either_version() {
+        let root = std::env::temp_dir().join(format!("kelvin-groups-{}", std::process::id()));
+        let inner = root.join("mount/open/limited/inner");
+        fs::create_dir_all(&inner).unwrap();
+        let at = |path: &str| root.join("mount").join(path);
+        for group in ["", "open", "open/limited", "open/limited/inner"] {
+            fs::write(at(group).join("cgroup.procs"), "").unwrap();
+        }
+        assert_eq!(nearest_unlimited(&inner, has_quota), None);
+        fs::write(at("open/limited/cpu.max"), "20000 100000\n").unwrap();
+        fs::write(at("open/cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(nearest_unlimited(&inner, has_quota), Some(at("open")));
+        fs::write(at("open/cpu.cfs_quota_us"), "-1\n").unwrap();
+        fs::write(inner.join("cpu.cfs_quota_us"), "5000\n").unwrap();
+        assert_eq!(nearest_unlimited(&inner, has_quota), Some(at("open")));
+        fs::write(at("cpu.cfs_quota_us"), "5000\n").unwrap();
+        // Above the mount there is no group.
+        assert_eq!(nearest_unlimited(&inner, has_quota), None);
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,58 @@
+//! Congestion control: some pace what they send by a model of the path, which a path within one machine does not fit.
+
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, MESSAGE, STACK_UDP};
+use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_sys::net::congestion_controls;
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "congestion_control",
+    what: "congestion control",
+    how: "The congestion control of a TCP connection decides how much may be in flight, and some (BBR) also how fast it is sent. Shown \
+          by the same stream with another one, chosen for its two sockets alone: reno where the figure is by cubic, else cubic, or reno \
+          where the kernel has no other.",
+    cost: "Nothing of the system is changed: a socket has its own.",
+    pitfalls: &[
+        "The streams of net.bandwidth.tcp have cubic where the kernel grants it: ask of net.bandwidth.tcp.system for that which \
+         programs here have by default (net.ipv4.tcp_congestion_control).",
+        "What paces within a machine may be right on a long path.",
+    ],
+    remedy: "choose another for local streams (TCP_CONGESTION, or net.ipv4.tcp_congestion_control for all)",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP),
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_METHOD),
+        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_SYSTEM),
+    ]),
+    mechanisms: &[Mechanism::new(
+        "with another congestion control",
+        AmountSource::Without(Intervention { id: "other_congestion_control", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) },
+    size: |_| None,
+};
+
+/// Those that every user may choose where the kernel has them, and of which the streams of kelvin take the first: neither paces.
+const UNPACED_ALGORITHMS: [&str; 2] = ["cubic", "reno"];
+
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let known =
+        congestion_controls().map_err(|error| SkipReason::new(format!("cannot tell what the kernel has: {error}")))?;
+    let has = |name: &str| known.iter().any(|one| one == name);
+    let is_systems = scene.metric.id == BANDWIDTH_TCP_SYSTEM.id;
+    let found = if is_systems {
+        scene.machine.kernel.congestion_control.get().map(String::as_str)
+    } else {
+        let usual = UNPACED_ALGORITHMS.into_iter().find(|name| has(name));
+        scene.setup.sockets.congestion_control.as_deref().or(usual)
+    };
+    let found = found.ok_or_else(|| SkipReason::new("cannot tell which congestion control the stream has"))?;
+    let other = UNPACED_ALGORITHMS.into_iter().find(|name| *name != found && has(name));
+    let other =
+        other.ok_or_else(|| SkipReason::new(format!("needs another congestion control than {found} in the kernel")))?;
+    conditions.setup.sockets.congestion_control = Some(other.to_owned());
+    conditions.setup.sockets.over_system = is_systems;
+    Ok(())
+}

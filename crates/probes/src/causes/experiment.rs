@@ -1,0 +1,318 @@
+//! The experiment: rounds as found and under each control, in random order within each pass.
+
+use std::time::Duration;
+
+use kelvin_core::{
+    AmountFormula, Arm, Case, CauseTrial, Experiment, FigureDifference, Machine, Measurement, MechanismTrial, Metric,
+    MetricCase, Name, PlannedMeasurement, RoundOutcome, SkipReason,
+};
+use kelvin_harness::{Probe, ProbeRunner, RoundSpec, Setup};
+
+use crate::causes::cause::{
+    AmountSource, Cause, CauseContext, ExperimentState, Intervention, Mechanism, RoundConditions,
+};
+
+/// Timing of a round, warm-up included: a quarter of it at most is warm-up.
+const ROUND_TIMING: Duration = Duration::from_millis(15);
+/// Passes in which inputs of predictions and of formulas take part: their medians matter, and no difference of theirs from pass to pass.
+const INPUT_PASSES: u32 = 6;
+
+/// What is asked, and where.
+pub struct ExperimentSubject<'a> {
+    /// The probe.
+    pub probe: &'static Probe,
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The case.
+    pub case: Case,
+    /// What the prediction of it needs.
+    pub inputs: Vec<(&'static Probe, Case)>,
+    /// All probes.
+    pub probes: &'a [&'static Probe],
+    /// The machine.
+    pub machine: &'a Machine,
+    /// The setup as found.
+    pub setup: &'a Setup,
+}
+
+impl ExperimentSubject<'_> {
+    fn context(&self) -> CauseContext<'_> {
+        CauseContext {
+            machine: self.machine,
+            setup: self.setup,
+            probe: self.probe,
+            metric: self.metric,
+            case: &self.case,
+        }
+    }
+
+    /// The probe that measures a metric.
+    fn probe_for(&self, at: &MetricCase) -> Option<&'static Probe> {
+        self.probes.iter().copied().find(|probe| probe.metrics.iter().any(|metric| metric.id == at.metric))
+    }
+}
+
+/// A condition of the experiment.
+struct ExperimentCondition {
+    probe: &'static Probe,
+    case: Case,
+    controls: Vec<Intervention>,
+    /// Passes in which it takes part.
+    passes: u32,
+    /// The case that its controls make of it.
+    effective_case: Case,
+    /// Whether its control was refused.
+    is_refused: bool,
+    rounds: Vec<kelvin_core::Round>,
+}
+
+/// How a pass ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassOutcome {
+    /// Every condition had its round.
+    Complete,
+    /// This process was asked to stop.
+    Stopped,
+    /// It was late before all had one.
+    TimedOut,
+}
+
+/// An experiment that goes on.
+pub struct ExperimentRunner<'a> {
+    subject: ExperimentSubject<'a>,
+    runner: ProbeRunner,
+    conditions: Vec<ExperimentCondition>,
+    causes: Vec<CauseTrial>,
+    experiment: ExperimentState,
+    pass: u32,
+}
+
+impl<'a> ExperimentRunner<'a> {
+    /// One on all causes that can touch what is asked about.
+    pub fn new(question: ExperimentSubject<'a>, laboratory: ProbeRunner, all: &[&'static Cause]) -> Self {
+        let mut session = Self {
+            subject: question,
+            runner: laboratory,
+            conditions: Vec::new(),
+            causes: Vec::new(),
+            experiment: ExperimentState::default(),
+            pass: 0,
+        };
+        let (probe, case) = (session.subject.probe, session.subject.case.clone());
+        session.add_condition(probe, case, &[], u32::MAX);
+        for (probe, case) in session.subject.inputs.clone() {
+            session.add_condition(probe, case, &[], INPUT_PASSES);
+        }
+        for &cause in all {
+            if cause.can_affect(&session.subject.context()) {
+                session.add_cause(cause);
+            }
+        }
+        session
+    }
+
+    /// Makes one pass, unless this process is asked to stop meanwhile, or so many seconds have passed since the session began.
+    pub fn run_pass(&mut self, most: f64) -> PassOutcome {
+        for at in self.runner.shuffled_order(self.conditions.len()) {
+            if self.seconds() > most {
+                return PassOutcome::TimedOut;
+            }
+            if !self.run_round(at) {
+                return PassOutcome::Stopped;
+            }
+        }
+        self.pass += 1;
+        PassOutcome::Complete
+    }
+
+    /// Passes made.
+    pub fn passes_made(&self) -> u32 {
+        self.pass
+    }
+
+    /// Seconds since it began.
+    pub fn seconds(&self) -> f64 {
+        self.runner.elapsed_seconds()
+    }
+
+    /// From now on also under all of these controls at once, and the inputs of the prediction so too.
+    pub fn add_combined_interventions(&mut self, controls: &[Name]) {
+        let known: Vec<Intervention> =
+            self.conditions.iter().flat_map(|condition| condition.controls.iter().copied()).collect();
+        let controls: Vec<Intervention> =
+            controls.iter().filter_map(|id| known.iter().copied().find(|known| *id == *known.id)).collect();
+        if controls.is_empty() {
+            return;
+        }
+        let (probe, case) = (self.subject.probe, self.subject.case.clone());
+        self.add_condition(probe, case, &controls, u32::MAX);
+        let until = self.pass + INPUT_PASSES;
+        for (probe, case) in self.subject.inputs.clone() {
+            self.add_condition(probe, case, &controls, until);
+        }
+    }
+
+    /// The case that these controls make of the one that is asked about: some take a cause away by another one.
+    pub fn case_with_interventions(&self, controls: &[Name]) -> Case {
+        let ExperimentSubject { probe, case, .. } = &self.subject;
+        let is_of = |one: &&ExperimentCondition| {
+            let is_under = one.controls.iter().any(|control| controls.iter().any(|id| *id == *control.id));
+            one.probe.id == probe.id && one.case == *case && one.controls.len() == 1 && is_under
+        };
+        let mut made = self.conditions.iter().filter(is_of).map(|one| &one.effective_case);
+        made.find(|made| *made != case).unwrap_or(case).clone()
+    }
+
+    /// What was measured so far, without predictions.
+    pub fn experiment(&self) -> Experiment {
+        let question = &self.subject;
+        Experiment {
+            probe: Name::new(question.probe.id),
+            metric: *question.metric,
+            case: question.case.clone(),
+            is_virtual: question.machine.platform.hypervisor.get().is_some_and(Option::is_some),
+            causes: self.causes.clone(),
+            arms: self.conditions.iter().map(ExperimentCondition::arm).collect(),
+            predicted: None,
+            predicted_without: None,
+            seconds: self.seconds(),
+        }
+    }
+
+    fn run_round(&mut self, at: usize) -> bool {
+        let Self { subject: question, runner: laboratory, conditions, causes, experiment: kept, pass } = self;
+        let condition = &mut conditions[at];
+        if condition.is_refused || *pass >= condition.passes {
+            return true;
+        }
+        let mut under = RoundConditions::as_found(&condition.case, question.setup, kept);
+        for control in &condition.controls {
+            if let Err(reason) = (control.apply)(&question.context(), &mut under) {
+                condition.is_refused = true;
+                mark_refused(causes, control.id, &reason);
+                return true;
+            }
+        }
+        condition.effective_case = under.case.clone();
+        let wanted = RoundSpec {
+            probe: condition.probe,
+            case: &under.case,
+            setup: &under.setup,
+            index: *pass,
+            timing: ROUND_TIMING,
+        };
+        let Some(round) = laboratory.run_round(&wanted) else { return false };
+        if let (RoundOutcome::Skipped(reason), Some(control)) = (&round.attempt, condition.controls.first()) {
+            condition.is_refused = true;
+            mark_refused(causes, control.id, reason);
+        }
+        condition.rounds.push(round);
+        true
+    }
+
+    fn add_cause(&mut self, cause: &'static Cause) {
+        let scene = self.subject.context();
+        let bystander = (cause.negative_control)(&scene);
+        let size = (cause.size)(&scene);
+        let (probe, case) = (scene.probe, scene.case.clone());
+        let mut mechanisms = Vec::new();
+        for mechanism in cause.mechanisms {
+            let Some(amount) = amount_formula(mechanism, &scene) else { continue };
+            mechanisms.push(MechanismTrial {
+                how: Name::new(mechanism.how),
+                amount,
+                refused: None,
+                idle_in_guest: mechanism.idle_in_guest.map(Name::new),
+                is_substitute: mechanism.is_substitute,
+            });
+        }
+        self.causes.push(CauseTrial {
+            id: Name::new(cause.id),
+            what: Name::new(cause.what),
+            helps: Name::new(cause.remedy),
+            mechanisms,
+            bystander: Some(bystander.clone()),
+            size: size.clone(),
+        });
+        for means in cause.mechanisms.iter().map(|mechanism| &mechanism.source) {
+            means
+                .interventions()
+                .iter()
+                .for_each(|control| self.add_condition(probe, case.clone(), &[*control], u32::MAX));
+            if let AmountSource::Difference(difference) = means {
+                let difference = difference(&self.subject.context());
+                difference.iter().for_each(|difference| self.add_difference(difference, u32::MAX));
+            }
+            if let (Some(control), Some(probe)) = (means.main_intervention(), self.subject.probe_for(&bystander)) {
+                self.add_condition(probe, bystander.case.clone(), &[], u32::MAX);
+                self.add_condition(probe, bystander.case.clone(), &[control], u32::MAX);
+            }
+        }
+        size.iter().for_each(|size| self.add_difference(size, INPUT_PASSES));
+    }
+
+    fn add_difference(&mut self, difference: &FigureDifference, passes: u32) {
+        for at in [&difference.of, &difference.less] {
+            if let Some(probe) = self.subject.probe_for(at) {
+                self.add_condition(probe, at.case.clone(), &[], passes);
+            }
+        }
+    }
+
+    /// Adds a condition, if it is not there.
+    fn add_condition(&mut self, probe: &'static Probe, case: Case, controls: &[Intervention], passes: u32) {
+        let is_same = |one: &&mut ExperimentCondition| {
+            let ids = |controls: &[Intervention]| controls.iter().map(|control| control.id).collect::<Vec<_>>();
+            one.probe.id == probe.id && one.case == case && ids(&one.controls) == ids(controls)
+        };
+        match self.conditions.iter_mut().find(is_same) {
+            Some(known) => known.passes = known.passes.max(passes),
+            None => {
+                let (controls, made) = (controls.to_vec(), case.clone());
+                self.conditions.push(ExperimentCondition {
+                    probe,
+                    case,
+                    controls,
+                    passes,
+                    effective_case: made,
+                    is_refused: false,
+                    rounds: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+impl ExperimentCondition {
+    fn arm(&self) -> Arm {
+        let metrics = self.probe.metrics.iter().map(|metric| metric.id).collect();
+        let planned =
+            PlannedMeasurement { probe: Name::new(self.probe.id), metrics, case: self.case.clone(), only_input: false };
+        let under = self.controls.iter().map(|control| Name::new(control.id)).collect();
+        Arm { under, measurement: Measurement { planned, rounds: self.rounds.clone(), skipped: None } }
+    }
+}
+
+/// How the amount of a cause follows from rounds; `None` where the mechanism says nothing of this figure.
+fn amount_formula(mechanism: &Mechanism, scene: &CauseContext<'_>) -> Option<AmountFormula> {
+    Some(match &mechanism.source {
+        AmountSource::Without(control) => AmountFormula::Without(Name::new(control.id)),
+        AmountSource::Sweep(controls) => AmountFormula::Sweep(controls.map(|control| Name::new(control.id))),
+        AmountSource::Excess(controls) => AmountFormula::Beyond(controls.map(|control| Name::new(control.id))),
+        AmountSource::Difference(difference) => AmountFormula::Difference(difference(scene)?),
+    })
+}
+
+/// Notes that a control cannot be made here.
+fn mark_refused(causes: &mut [CauseTrial], control: &str, reason: &SkipReason) {
+    for mechanism in causes.iter_mut().flat_map(|cause| &mut cause.mechanisms) {
+        let is_of = match &mechanism.amount {
+            AmountFormula::Without(id) => *id == *control,
+            AmountFormula::Sweep(ids) | AmountFormula::Beyond(ids) => ids.iter().any(|id| *id == *control),
+            AmountFormula::Difference(_) => false,
+        };
+        if is_of {
+            mechanism.refused = Some(reason.clone());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The file system: what it does for names, inodes and its journal, against one that keeps all of it in memory.
+
+use std::path::Path;
+
+use kelvin_core::catalogue::file::{
+    ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, METADATA_CREATE, METADATA_LIST, METADATA_OPEN, METADATA_RENAME,
+    METADATA_STAT, METADATA_UNLINK, NEW_FILE, SYNC_WRITE,
+};
+use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_file::temporary_files::ScratchDirectory;
+use kelvin_sys::fs::kind;
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "file_system",
+    what: "the file system and its journal",
+    how: "A file system on a disk keeps names and inodes in its own structures and writes changes to a journal, and an allocation may \
+          wait for it. Shown by the same calls in a directory of /dev/shm, whose file system (tmpfs) has only the page cache.",
+    cost: "The files of the probe in memory while rounds are made; the directory is removed at the end, or, of a kelvin that was \
+           killed, by the next.",
+    pitfalls: &[
+        "tmpfs is not free: its calls go through the same layers of the kernel, and its pages have to be allocated as well. Only what \
+         the other file system takes beyond that is shown.",
+        "A flush to a disk has no counterpart in memory, and is not tried.",
+    ],
+    remedy: "keep what need not last in /dev/shm or another tmpfs, or change files in larger steps",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_all_cases(&METADATA_CREATE),
+        AffectedMetric::at_all_cases(&METADATA_STAT),
+        AffectedMetric::at_all_cases(&METADATA_OPEN),
+        AffectedMetric::at_all_cases(&METADATA_RENAME),
+        AffectedMetric::at_all_cases(&METADATA_LIST),
+        AffectedMetric::at_all_cases(&METADATA_UNLINK),
+        AffectedMetric::at_all_cases(&ENTRY_CREATE),
+        AffectedMetric::at_all_cases(&ENTRY_FREE),
+        AffectedMetric::at_all_cases(&ENTRY_ADD),
+        AffectedMetric::at_all_cases(&ENTRY_REMOVE),
+        AffectedMetric::at_all_cases(&NEW_FILE),
+        AffectedMetric::at_all_cases(&SYNC_WRITE),
+    ]),
+    mechanisms: &[Mechanism::new("in /dev/shm", AmountSource::Without(Intervention { id: "in_memory", apply }))],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    size: |_| None,
+};
+
+/// Where every Linux has a tmpfs.
+const TMPFS_PATH: &str = "/dev/shm";
+
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let here = kind(Path::new(&scene.setup.scratch)).map_err(|error| SkipReason::new(error.to_string()))?;
+    if here.is_in_memory() {
+        return Err(SkipReason::new(format!("the scratch directory is in memory already ({})", here.name())));
+    }
+    let cannot = |error: std::io::Error| SkipReason::new(format!("needs a directory in {TMPFS_PATH}: {error}"));
+    if !kind(Path::new(TMPFS_PATH)).map_err(cannot)?.is_in_memory() {
+        return Err(SkipReason::new(format!("needs a file system in memory at {TMPFS_PATH}")));
+    }
+    let scratch =
+        conditions.keep_for_experiment(CAUSE.id, || ScratchDirectory::create(Path::new(TMPFS_PATH)).map_err(cannot))?;
+    conditions.setup.scratch = scratch.path().into();
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
+
+use kelvin_core::catalogue::file::{FlushMethod, SYNC_WRITE};
+use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
+use kelvin_core::{Case, MetricCase, SkipReason};
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "flush",
+    what: "flushing to the device",
+    how: "A write is done once it is in memory; fsync, fdatasync and O_DSYNC wait until it is on the device, and with it what the file \
+          system has to record, and the device has emptied its cache. Shown by the same write without the flush.",
+    cost: "The writes of a round, which stay in memory until the kernel writes them back.",
+    pitfalls: &[
+        "It says what durability costs, not that it is not needed.",
+        "It is not told here what of it is the device's and what the file system's: set file.device.write_latency beside it.",
+    ],
+    remedy: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
+            given",
+    affected: AffectedMetrics::Listed(&[
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fdatasync.point()),
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fsync.point()),
+        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Dsync.point()),
+    ]),
+    mechanisms: &[Mechanism::new("without the flush", AmountSource::Without(Intervention { id: "no_flush", apply }))],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    size: |_| None,
+};
+
+fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    // Its own case only: the bystander has no such axis.
+    if FlushMethod::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().with_word(FlushMethod::Nothing);
+    }
+    Ok(())
+}

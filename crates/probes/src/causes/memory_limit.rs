@@ -1,0 +1,102 @@
+//! The memory limit of a control group: whoever has used it up has pages taken away for each new one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kelvin_core::catalogue::cpu::CLOCK_PAIR;
+use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_file::cgroup::{Controller, own_cgroup};
+
+use crate::causes::cause::{
+    AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+use crate::causes::interventions::nearest_unlimited;
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "memory_limit",
+    what: "the memory limit of its control group",
+    how: "The memory of a control group, pages of files included, has a limit. Whoever needs another page beyond it first has one taken \
+          away, which for a dirty page of a file means to wait for its device. Shown by the same in the nearest control group above that \
+          has no limit, which the process of a round enters by itself; tried only where the group's own counter says that its limit was \
+          met.",
+    cost: "Needs root. Only processes of single rounds are moved, and they end with their rounds.",
+    pitfalls: &[
+        "Pages of a file belong to the group that touched them first: what is in memory already costs no group anything.",
+        "A limit that is met by other processes of the group is met by the counter too.",
+    ],
+    remedy: "raise the limit (memory.max, or memory.limit_in_bytes), or touch less memory",
+    affected: AffectedMetrics::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
+    mechanisms: &[Mechanism::new(
+        "in a control group without a memory limit",
+        AmountSource::Without(Intervention { id: "no_memory_limit", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
+    size: |_| None,
+};
+
+/// Rounds under the control after which as many were made as found: what they meet is counted by then.
+const MIN_CONTROLLED_ROUNDS: u32 = 2;
+
+fn apply(_: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    let group = own_cgroup(Controller::Memory).map_err(|error| SkipReason::new(error.to_string()))?;
+    let above = nearest_unlimited(&group, is_limited)
+        .ok_or_else(|| SkipReason::new("needs a control group above that has no memory limit"))?;
+    let tried = conditions.keep_for_experiment(CAUSE.id, || Ok(std::cell::Cell::new(0)))?;
+    tried.set(tried.get() + 1);
+    if tried.get() > MIN_CONTROLLED_ROUNDS && limit_hits(&group) == Some(0) {
+        return Err(SkipReason::new("its counter shows that the limit was never met"));
+    }
+    conditions.setup.groups = vec![above.into()];
+    Ok(())
+}
+
+/// Whether a group itself has a limit, by the file of either version. Version 1 writes none as a number near 2^63.
+fn is_limited(group: &Path) -> bool {
+    const NONE: u64 = 1 << 60;
+    ["memory.limit_in_bytes", "memory.max", "memory.high"]
+        .iter()
+        .filter_map(|file| read_text(&group.join(file))?.trim().parse::<u64>().ok())
+        .any(|bytes| bytes < NONE)
+}
+
+/// How often the limits of a group and of those around it were met, by their counters of either version; `None` where there is none.
+fn limit_hits(group: &Path) -> Option<u64> {
+    let groups = group.ancestors().filter(|one| is_limited(one));
+    let of_one = |group: &Path| {
+        let events = read_text(&group.join("memory.events"));
+        let count = |text: &str, name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let v2 = events.map(|text| count(&text, "max ") + count(&text, "high "));
+        v2.or_else(|| read_text(&group.join("memory.failcnt"))?.trim().parse().ok())
+    };
+    groups.map(of_one).try_fold(0, |sum, one| Some(sum + one?))
+}
+
+fn read_text(file: &PathBuf) -> Option<String> {
+    fs::read_to_string(file).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_limits_and_counters_parse_in_both_versions() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("inner");
+        fs::create_dir(&group).unwrap();
+        let write = |file: &str, text: &str| fs::write(group.join(file), text).unwrap();
+        assert!(!is_limited(&group));
+        write("memory.limit_in_bytes", "9223372036854771712\n");
+        write("memory.max", "max\n");
+        assert!(!is_limited(&group));
+        write("memory.limit_in_bytes", "1073741824\n");
+        assert!(is_limited(&group));
+        assert_eq!(limit_hits(&group), None);
+        write("memory.failcnt", "7\n");
+        assert_eq!(limit_hits(&group), Some(7));
+        write("memory.events", "low 9\nhigh 1\nmax 3\noom 4\n");
+        assert_eq!(limit_hits(&group), Some(4));
+    }
+}

@@ -1,0 +1,46 @@
+//! Copying page tables: a fork copies an entry for each page of the process, however soon the child throws them away.
+
+use kelvin_core::catalogue::mem::{HUGE_PAGE, PageSize};
+use kelvin_core::catalogue::os::{NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SYSCALL_NULL};
+use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "page_tables",
+    what: "copying page tables",
+    how: "A fork gives the child page tables of its own, an entry for each page that the parent has touched. Shown in two ways: by the \
+          same memory in huge pages, of which there are 512 times fewer; and by the fork less that of a small process. As much counts as \
+          both show.",
+    cost: "As much memory once more while a round runs.",
+    pitfalls: &[
+        "A huge page keeps a page table in reserve, which a fork makes as well: a part of the cost is left with huge pages.",
+        "Copying is not all of it: a write of either process afterwards faults, and copies its page.",
+    ],
+    remedy: "start processes by posix_spawn or vfork, which copy no page tables, from a small helper, or keep large memory in huge pages",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&PROCESS_FORK_RSS, PageSize::Base.point())]),
+    mechanisms: &[
+        Mechanism::new("with huge pages", AmountSource::Without(Intervention { id: "fork_of_huge_pages", apply })),
+        Mechanism::new("the fork less that of a small process", AmountSource::Difference(fork_difference)),
+    ],
+    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    size: |_| None,
+};
+
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if RESIDENT.number_in(scene.case).is_some_and(|bytes| bytes < HUGE_PAGE) {
+        return Err(SkipReason::new("its memory is smaller than a huge page"));
+    }
+    // Its own case only: the bystander has no such axis.
+    if PageSize::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().with_word(PageSize::Huge);
+    }
+    Ok(())
+}
+
+fn fork_difference(scene: &CauseContext<'_>) -> Option<FigureDifference> {
+    let of = MetricCase { metric: PROCESS_FORK_RSS.id, case: scene.case.clone() };
+    Some(FigureDifference { of, less: MetricCase { metric: PROCESS_FORK.id, case: Case::new() }, times: 1.0 })
+}

@@ -1,0 +1,42 @@
+//! Read-ahead: the kernel reads what it expects to be asked for next, which pays where it is, and costs where it is not.
+
+use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead, TOUCH_STEP};
+use kelvin_core::{Case, MetricCase, SkipReason};
+
+use crate::causes::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+};
+
+pub(crate) static CAUSE: Cause = Cause {
+    id: "read_ahead",
+    what: "read-ahead",
+    how: "Where a file is read, or mapped and touched, the kernel also reads what follows. A touch then waits for more than its own \
+          page, or finds it in memory already. Shown by the same touches of a mapping with the advice MADV_RANDOM, which turns it off.",
+    cost: "Nothing outside the mapping is changed.",
+    pitfalls: &[
+        "Where touches follow each other closely it is the other way round: without read-ahead each of them goes to the device.",
+    ],
+    remedy: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
+    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&FAULT_MAJOR, ReadAhead::On.point())]),
+    mechanisms: &[Mechanism::new(
+        "with MADV_RANDOM",
+        AmountSource::Without(Intervention { id: "no_read_ahead", apply }),
+    )],
+    negative_control: |_| MetricCase { metric: FAULT_MINOR.id, case: Case::new().with_word(FaultPage::Anonymous) },
+    size: |_| None,
+};
+
+/// Steps from here on are touches of their own; shorter ones are a pass in order, which without read-ahead is another experiment.
+const MIN_SPARSE_STEP: u64 = 1 << 20;
+
+fn apply(scene: &CauseContext<'_>, conditions: &mut RoundConditions) -> Result<(), SkipReason> {
+    if TOUCH_STEP.number_in(scene.case).is_some_and(|step| step < MIN_SPARSE_STEP) {
+        return Err(SkipReason::new(
+            "a pass in order is what read-ahead is for: compare mem.fault.major with read_ahead=off",
+        ));
+    }
+    if ReadAhead::of(&conditions.case).is_some() {
+        conditions.case = conditions.case.clone().with_word(ReadAhead::Off);
+    }
+    Ok(())
+}

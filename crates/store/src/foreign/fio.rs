@@ -1,0 +1,540 @@
+//! fio 3: the JSON of `--output-format=json`, one job at a time.
+//!
+//! A job counts only if each of its options is known not to change what is measured: what an unknown option does is unknown too.
+
+use std::collections::BTreeMap;
+
+use kelvin_core::Case;
+use kelvin_core::catalogue::file::{
+    DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, DEVICE_WRITE, QUEUE_DEPTH,
+};
+use serde::Deserialize;
+
+use crate::foreign::json::{deserializes_to, is_only_object, only_object};
+use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, version_prefix};
+
+const SAME_READ_REASON: &str =
+    "a read of 4 KiB past the page cache at a random place, as many in flight as asked for, by one thread";
+static RATE: MetricMapping =
+    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: iops", &DEPTH_RATE, SAME_READ_REASON);
+static LATENCY: MetricMapping =
+    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", &DEPTH_LATENCY, SAME_READ_REASON);
+static DEPTH_1_LATENCY: MetricMapping = MetricMapping::mapped(
+    "randread, bs=4k, direct=1, iodepth=1: mean of lat_ns",
+    &DEVICE_MEAN_LATENCY,
+    "the same at queue depth 1 is a metric of its own too",
+);
+static DEPTH_64_RATE: MetricMapping = MetricMapping::mapped(
+    "randread, bs=4k, direct=1, iodepth=64: iops",
+    &DEVICE_REQUESTS,
+    "the same at queue depth 64 is a metric of its own too",
+);
+static SEQUENTIAL_READ: MetricMapping = MetricMapping::mapped(
+    "read, bs=1m, direct=1, iodepth=16: bw_bytes",
+    &DEVICE_READ,
+    "in order past the page cache, with 16 requests of 1 MiB in flight, in both",
+);
+static SEQUENTIAL_WRITE: MetricMapping = MetricMapping::mapped(
+    "write, bs=1m, direct=1, iodepth=16: bw_bytes",
+    &DEVICE_WRITE,
+    "in order past the page cache, with 16 requests of 1 MiB in flight, not flushed, in both",
+);
+static FAILED_JOB: MetricMapping = MetricMapping::unmapped("a job that failed", "it measured nothing");
+static CACHED_IO: MetricMapping =
+    MetricMapping::unmapped("a job through the page cache", "what of the file was in memory is not in the results");
+static CONCURRENT_JOBS: MetricMapping =
+    MetricMapping::unmapped("jobs at the same time", "each is disturbed by the others; give each stonewall");
+static SEVERAL_PROCESSES: MetricMapping =
+    MetricMapping::unmapped("numjobs above 1", "the queues of several processes; kelvin's is that of one thread");
+static UNKNOWN_ENGINE: MetricMapping = MetricMapping::unmapped(
+    "an engine other than libaio, io_uring, psync, sync, pvsync, pvsync2",
+    "whether it keeps requests in flight is not known",
+);
+static SYNC_ENGINE_WITH_DEPTH: MetricMapping = MetricMapping::unmapped(
+    "a synchronous engine with iodepth above 1",
+    "it has one request in flight, whatever is asked for",
+);
+static DEPTH_NOT_REACHED: MetricMapping = MetricMapping::unmapped(
+    "a queue that was not as deep as asked for",
+    "requested and achieved depth are two figures",
+);
+static UNKNOWN_OPTIONS: MetricMapping = MetricMapping::unmapped(
+    "a job with options beyond those of order, block, queue, size and time",
+    "what they change is not known",
+);
+static GROUPED_JOBS: MetricMapping = MetricMapping::unmapped(
+    "several jobs in one result (group_reporting)",
+    "its rate is the sum of them; leave group_reporting out",
+);
+static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
+    "a job of less than half a second",
+    "the caches of the device decide what so few requests take",
+);
+static TOO_SMALL: MetricMapping = MetricMapping::unmapped(
+    "a job within less than 16 MiB (size, filesize)",
+    "it asks for the same few blocks over and over, which the caches of the device hold",
+);
+static SEVERAL_FILES: MetricMapping =
+    MetricMapping::unmapped("a job on several files", "each has a place of its own in the queue of the device");
+static MIXED_IO: MetricMapping =
+    MetricMapping::unmapped("reads and writes in one result (unified_rw_reporting)", "they are different work");
+static OTHER_WORK: MetricMapping = MetricMapping::unmapped(
+    "another order, block or queue depth",
+    "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16",
+);
+
+/// All of it.
+pub(crate) static MAPPINGS: &[MetricMapping] = &[
+    RATE,
+    LATENCY,
+    DEPTH_1_LATENCY,
+    DEPTH_64_RATE,
+    SEQUENTIAL_READ,
+    SEQUENTIAL_WRITE,
+    FAILED_JOB,
+    CACHED_IO,
+    CONCURRENT_JOBS,
+    SEVERAL_PROCESSES,
+    UNKNOWN_ENGINE,
+    SYNC_ENGINE_WITH_DEPTH,
+    DEPTH_NOT_REACHED,
+    UNKNOWN_OPTIONS,
+    GROUPED_JOBS,
+    TOO_SHORT,
+    TOO_SMALL,
+    SEVERAL_FILES,
+    MIXED_IO,
+    OTHER_WORK,
+];
+
+/// What fio's results do not say, of a command line and of a job file alike.
+const UNLISTED_OPTIONS_NOTE: &str =
+    "fio names no option without a value in its results, such as zero_buffers: what one changes cannot be seen";
+
+/// The shortest time for which a job counts, in milliseconds.
+const MIN_MILLISECONDS: f64 = 500.0;
+
+/// Options that do not change what is measured, or that are looked at.
+const KNOWN_OPTIONS: [&str; 26] = [
+    "name",
+    "filename",
+    "directory",
+    "size",
+    "filesize",
+    "io_size",
+    "runtime",
+    "time_based",
+    "ramp_time",
+    "rw",
+    "readwrite",
+    "bs",
+    "blocksize",
+    "ioengine",
+    "iodepth",
+    "direct",
+    "numjobs",
+    "stonewall",
+    "group_reporting",
+    "thread",
+    "invalidate",
+    "randrepeat",
+    "norandommap",
+    "refill_buffers",
+    "description",
+    "unlink",
+];
+
+#[derive(Deserialize)]
+struct FioOutput {
+    #[serde(rename = "fio version")]
+    version: String,
+    timestamp: Option<i64>,
+    timestamp_ms: Option<i64>,
+    #[serde(rename = "global options", default)]
+    global: BTreeMap<String, String>,
+    jobs: Option<Vec<Job>>,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    groupid: u64,
+    error: i64,
+    #[serde(rename = "job options", default)]
+    options: BTreeMap<String, String>,
+    read: Option<DirectionStats>,
+    write: Option<DirectionStats>,
+    mixed: Option<serde::de::IgnoredAny>,
+    /// Milliseconds of all jobs of the result together; fio before 3.8 does not say it.
+    job_runtime: Option<f64>,
+    #[serde(default)]
+    iodepth_level: BTreeMap<String, f64>,
+}
+
+#[derive(Default, Deserialize)]
+struct DirectionStats {
+    iops: f64,
+    /// A second; fio before 3.2 has only the KiB of `bw`.
+    bw_bytes: Option<f64>,
+    bw: Option<f64>,
+    /// In milliseconds.
+    runtime: Option<f64>,
+    lat_ns: Latency,
+}
+
+impl DirectionStats {
+    fn bytes_a_second(&self) -> Option<f64> {
+        self.bw_bytes.or_else(|| Some(self.bw? * 1024.0))
+    }
+
+    /// Requests in flight on average (Little's law).
+    fn in_flight(&self) -> f64 {
+        self.iops * self.lat_ns.mean / 1e9
+    }
+}
+
+#[derive(Default, Deserialize)]
+struct Latency {
+    mean: f64,
+}
+
+/// Whether it is an object with the version that fio writes first.
+pub(crate) fn is_signed(text: &str) -> bool {
+    is_only_object(text, is_signed_object)
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    #[serde(rename = "fio version")]
+    version: String,
+}
+
+fn is_signed_object(text: &str) -> bool {
+    deserializes_to(text, |signature: &Signature| signature.version.starts_with("fio-"))
+}
+
+/// Whether it was written by a fio whose times had other names and units.
+fn is_before_3(object: &str) -> bool {
+    deserializes_to(object, |signature: &Signature| {
+        ["fio-1.", "fio-2."].iter().any(|old| signature.version.starts_with(old))
+    })
+}
+
+pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
+    let object = only_object(text, is_signed_object)?;
+    let file: FioOutput = serde_json::from_str(object).map_err(|error| match is_before_3(object) {
+        true => format!("{error} (fio 3 or newer is needed)"),
+        false => error.to_string(),
+    })?;
+    let jobs = file.jobs.ok_or("\"jobs\" is missing: results of --client are not read")?;
+    let mut found =
+        ParsedResults { version: version_prefix(file.version.trim_start_matches("fio-")), ..ParsedResults::default() };
+    found.measured_at_ms = file.timestamp_ms.or_else(|| file.timestamp?.checked_mul(1000));
+    let is_new_group = |options: &BTreeMap<String, String>| options.contains_key("new_group");
+    let groups_are_apart = !is_new_group(&file.global) && !jobs.iter().any(|job| is_new_group(&job.options));
+    for (index, job) in jobs.iter().enumerate() {
+        let mut others = jobs.iter().enumerate().filter(|(other, _)| *other != index);
+        let is_alone = groups_are_apart && others.all(|(_, other)| other.groupid != job.groupid);
+        // Its own options count before the global ones.
+        let mut options = file.global.clone();
+        options.extend(job.options.clone());
+        add_job(job, &options, is_alone, &mut found);
+    }
+    Ok(found)
+}
+
+fn add_job(job: &Job, options: &BTreeMap<String, String>, is_alone: bool, found: &mut ParsedResults) {
+    let (work, depth) = match classify_job(job, options, is_alone) {
+        Err(NotImported::Row(row)) => return found.add_not_imported(row),
+        Err(NotImported::Option(name)) => return found.add_unknown_option(&UNKNOWN_OPTIONS, &name),
+        Ok(asked) => asked,
+    };
+    let side = if matches!(work, MappedWork::Write) { &job.write } else { &job.read };
+    let Some(done) = side else { return found.add_not_imported(&MIXED_IO) };
+    for (is_other, row) in [(is_of_several(job, done, depth), &GROUPED_JOBS), (is_brief(done), &TOO_SHORT)] {
+        if is_other {
+            return found.add_not_imported(row);
+        }
+    }
+    found.add_note(UNLISTED_OPTIONS_NOTE);
+    let keep_rate = |found: &mut ParsedResults, row: &MetricMapping| match done.bytes_a_second() {
+        Some(rate) => found.add_value(row, Case::new(), rate),
+        None => found.add_unreadable(row),
+    };
+    match work {
+        MappedWork::RandomRead => {
+            let at = || Case::new().with_number(QUEUE_DEPTH, depth);
+            found.add_value(&RATE, at(), done.iops);
+            found.add_value(&LATENCY, at(), done.lat_ns.mean);
+            match depth {
+                1 => found.add_value(&DEPTH_1_LATENCY, Case::new(), done.lat_ns.mean),
+                64 => found.add_value(&DEPTH_64_RATE, Case::new(), done.iops),
+                _ => {}
+            }
+        }
+        MappedWork::Read => keep_rate(found, &SEQUENTIAL_READ),
+        MappedWork::Write => keep_rate(found, &SEQUENTIAL_WRITE),
+    }
+}
+
+/// Whether it was too short, by its own time.
+fn is_brief(done: &DirectionStats) -> bool {
+    done.runtime.is_some_and(|taken| taken < MIN_MILLISECONDS)
+}
+
+/// Whether jobs were added up: they took longer together than the result says, or, where fio does not say how long, had more in flight
+/// than one may have.
+fn is_of_several(job: &Job, done: &DirectionStats, depth: u64) -> bool {
+    match (job.job_runtime, done.runtime) {
+        (Some(together), Some(taken)) => together > 1.2 * taken + MIN_MILLISECONDS,
+        _ => done.in_flight() > 1.2 * depth as f64,
+    }
+}
+
+/// Why a job is no metric of kelvin.
+#[derive(Debug)]
+enum NotImported {
+    Row(&'static MetricMapping),
+    /// An option that is not known.
+    Option(String),
+}
+
+impl From<&'static MetricMapping> for NotImported {
+    fn from(row: &'static MetricMapping) -> Self {
+        Self::Row(row)
+    }
+}
+
+/// Work that is a metric of kelvin.
+#[derive(Clone, Copy)]
+enum MappedWork {
+    RandomRead,
+    Read,
+    Write,
+}
+
+/// What a job did and how many requests it had in flight, or why that is no metric of kelvin.
+fn classify_job(
+    job: &Job,
+    options: &BTreeMap<String, String>,
+    is_alone: bool,
+) -> Result<(MappedWork, u64), NotImported> {
+    let of = |names: &[&str], usual: &str| -> String {
+        let named = names.iter().find_map(|name| options.get(*name));
+        named.map_or(usual, String::as_str).to_ascii_lowercase()
+    };
+    let require = |holds: bool, row: &'static MetricMapping| if holds { Ok(()) } else { Err(NotImported::Row(row)) };
+    require(job.error == 0, &FAILED_JOB)?;
+    require(is_alone, &CONCURRENT_JOBS)?;
+    require(job.mixed.is_none(), &MIXED_IO)?;
+    if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.contains(&option.as_str())) {
+        return Err(NotImported::Option(unknown.clone()));
+    }
+    // Without a backslash a colon parts names.
+    let has_several = |names: &String| names.replace("\\:", "").contains(':');
+    require(!["filename", "directory"].iter().any(|name| options.get(*name).is_some_and(has_several)), &SEVERAL_FILES)?;
+    require(of(&["numjobs"], "1") == "1", &SEVERAL_PROCESSES)?;
+    require(["1", "true"].contains(&of(&["direct"], "0").as_str()), &CACHED_IO)?;
+    for name in ["size", "filesize"] {
+        let Some(size) = options.get(name) else { continue };
+        match min_size(&size.to_ascii_lowercase()) {
+            Some(size) => require(size >= MIN_FILE_BYTES, &TOO_SMALL)?,
+            None => return Err(NotImported::Option(name.into())),
+        }
+    }
+    let depth: u64 = of(&["iodepth"], "1").parse().map_err(|_| NotImported::Row(&OTHER_WORK))?;
+    match of(&["ioengine"], "psync").as_str() {
+        "libaio" | "io_uring" => require(has_reached_depth(job, depth), &DEPTH_NOT_REACHED)?,
+        "psync" | "sync" | "pvsync" | "pvsync2" => require(depth == 1, &SYNC_ENGINE_WITH_DEPTH)?,
+        _ => return Err(NotImported::Row(&UNKNOWN_ENGINE)),
+    }
+    match (of(&["rw", "readwrite"], "read").as_str(), parse_size(&of(&["bs", "blocksize"], "4k")), depth) {
+        ("randread", Some(4096), 1..) => Ok((MappedWork::RandomRead, depth)),
+        ("read", Some(1_048_576), 16) => Ok((MappedWork::Read, depth)),
+        ("write", Some(1_048_576), 16) => Ok((MappedWork::Write, depth)),
+        _ => Err(NotImported::Row(&OTHER_WORK)),
+    }
+}
+
+/// Share of the time, in percent, for which the queue must have been as deep as asked for.
+const MIN_DEPTH_PERCENT: f64 = 90.0;
+
+/// Whether the queue was as deep as asked for, by fio's own count: it counts depths from a power of two to below the next together, and
+/// all from 64 on.
+fn has_reached_depth(job: &Job, depth: u64) -> bool {
+    let Some(power) = depth.checked_ilog2() else { return false };
+    let level = if power >= 6 { ">=64".to_owned() } else { (1_u64 << power).to_string() };
+    job.iodepth_level.get(&level).is_some_and(|share| *share >= MIN_DEPTH_PERCENT)
+}
+
+/// The least bytes that a size leaves a job: of a range the lower end; a share of the device in percent is taken for enough.
+fn min_size(size: &str) -> Option<u64> {
+    let share = size.strip_suffix('%').map(|percent| percent.parse::<f64>());
+    match share {
+        Some(percent) => percent.ok().map(|_| MIN_FILE_BYTES),
+        None => parse_size(size.split('-').next().unwrap_or(size)),
+    }
+}
+
+/// A size as fio reads it with its usual `kb_base` of 1024, which turns both kinds of prefixes about: k, kb and ki are binary, kib is
+/// decimal (`__get_mult_bytes` in fio's parse.c).
+fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[digits.len()..];
+    let power = match unit.chars().next() {
+        None | Some('b') => 0,
+        Some(prefix) => "kmgtp".find(prefix)? as u32 + 1,
+    };
+    let base: u64 = match unit.get(usize::from(power > 0)..)? {
+        "" | "b" if power == 0 && unit.len() < 2 => 1,
+        "" | "b" | "i" if power > 0 => 1024,
+        "ib" if power > 0 => 1000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(base.pow(power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_binary_prefixes() {
+        for (text, size) in [
+            ("4k", 4096),
+            ("4kb", 4096),
+            ("4ki", 4096),
+            ("4096", 4096),
+            ("4096b", 4096),
+            ("1m", 1 << 20),
+            ("1p", 1 << 50),
+            // Tried with fio 3.33: it read blocks of 4000 bytes.
+            ("4kib", 4000),
+            ("1mib", 1_000_000),
+        ] {
+            assert_eq!(parse_size(text), Some(size), "{text}");
+        }
+        for text in
+            ["", "k", "4k,8k", "4k-8k", "99999999999999999999", "4q", "4bb", "4kk", "4ib", "1z", "0.5m", "99999p"]
+        {
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+    }
+
+    /// One job, with other options and another queue than the usual ones.
+    fn job(options: &str, level: &str) -> Result<ParsedResults, String> {
+        let side = r#"{"iops":1000.0,"bw_bytes":4096000,"lat_ns":{"mean":8000.0}}"#;
+        let job = format!(
+            r#"{{"groupid":0,"error":0,"job options":{{{options}}},"read":{side},"write":{side},"iodepth_level":{{"{level}":99.0}}}}"#
+        );
+        read(&format!(r#"{{"fio version":"fio-3.33","timestamp":1795614400,"jobs":[{job}]}}"#))
+    }
+
+    const QUEUED: &str = r#""rw":"randread","bs":"4k","ioengine":"io_uring","direct":"1""#;
+
+    #[test]
+    fn queue_depth_must_be_reached() {
+        let depths = |found: ParsedResults| found.values.iter().map(|value| value.case.to_string()).collect::<Vec<_>>();
+        let queued = |depth: &str, level: &str| job(&format!(r#"{QUEUED},"iodepth":"{depth}""#), level).unwrap();
+        assert_eq!(depths(queued("12", "8")), ["depth=12", "depth=12"]);
+        assert_eq!(depths(queued("64", ">=64")), ["depth=64", "depth=64", ""]);
+        assert_eq!(queued("12", "8").not_imported, [UNLISTED_OPTIONS_NOTE], "flags without a value are in no result");
+        assert_eq!(queued("12", "4").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
+        assert_eq!(queued("0", "1").not_imported, [DEPTH_NOT_REACHED.not_imported_text()]);
+    }
+
+    #[test]
+    fn other_work_is_omitted_with_reason() {
+        for size in ["16m", "1G", "10%", "1TiB", "16Mi", "1g-2g"] {
+            assert_eq!(job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().values.len(), 3, "{size}");
+        }
+        for (options, row) in [
+            (format!(r#"{QUEUED},"numjobs":"2""#), &SEVERAL_PROCESSES),
+            (r#""rw":"randread","bs":"4k""#.into(), &CACHED_IO),
+            (r#""rw":"randread","direct":"1","ioengine":"psync","iodepth":"8""#.into(), &SYNC_ENGINE_WITH_DEPTH),
+            (r#""rw":"randread","direct":"1","ioengine":"mmap""#.into(), &UNKNOWN_ENGINE),
+            (r#""rw":"randwrite","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randread:8","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randrw","direct":"1""#.into(), &OTHER_WORK),
+            (r#""rw":"randread","direct":"1","bs":"4k,8k""#.into(), &OTHER_WORK),
+            (r#""rw":"randread","direct":"1","filename":"a:b""#.into(), &SEVERAL_FILES),
+            (r#""rw":"read","bs":"1m","direct":"1""#.into(), &OTHER_WORK),
+            (format!(r#"{QUEUED},"size":"4k""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"1G","filesize":"8M""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"1000000""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"filesize":"1m-64m""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"8Mi""#), &TOO_SMALL),
+            (format!(r#"{QUEUED},"size":"16MiB""#), &TOO_SMALL),
+            (r#""rw":"randread","bs":"4KiB","direct":"1""#.into(), &OTHER_WORK),
+        ] {
+            let found = job(&options, "1").unwrap();
+            assert!(found.values.is_empty(), "{options}");
+            assert_eq!(found.not_imported, [row.not_imported_text()], "{options}");
+        }
+        let unknown = |option: &str| job(&format!(r#"{QUEUED},"{option}":"100""#), "1").unwrap().not_imported.remove(0);
+        for option in
+            ["rate_iops", "rwmixread", "bsrange", "fsync", "verify", "zonemode", "buffered", "percentage_random"]
+        {
+            assert!(
+                unknown(option).starts_with(&format!("not imported: {} ({option}): ", UNKNOWN_OPTIONS.theirs)),
+                "{option}"
+            );
+        }
+        for size in ["2z", "0.5m", "1m,2m", "x%"] {
+            let left_out = job(&format!(r#"{QUEUED},"size":"{size}""#), "1").unwrap().not_imported.remove(0);
+            assert!(left_out.contains("(size)"), "{size}: {left_out}");
+        }
+        assert!(unknown("a b").contains("size and time: "), "only a name is shown");
+    }
+
+    #[test]
+    fn a_rate_in_kib_is_read_where_there_is_none_in_bytes() {
+        let rate = |rate: &str| {
+            let side = format!(r#"{{"iops":100.0,{rate}"runtime":1001,"lat_ns":{{"mean":160000000.0}}}}"#);
+            let text = format!(
+                r#"{{"fio version":"fio-3.1","jobs":[{{"groupid":0,"error":0,"iodepth_level":{{"16":100.0}},
+                    "job options":{{"rw":"read","bs":"1m","direct":"1","ioengine":"libaio","iodepth":"16"}},
+                    "read":{side},"write":{side}}}]}}"#
+            );
+            read(&text).unwrap()
+        };
+        for (written, bytes) in
+            [(r#""bw":102400,"#, 104_857_600.0), (r#""bw":102400,"bw_bytes":104857601,"#, 104_857_601.0)]
+        {
+            assert_eq!(rate(written).values[0].value, bytes, "{written}");
+        }
+        assert!(rate("").values.is_empty());
+    }
+
+    #[test]
+    fn grouped_or_short_results_are_omitted() {
+        let text = |runtime: u32, together: u32| {
+            let side =
+                format!(r#"{{"iops":1000.0,"bw_bytes":4096000,"runtime":{runtime},"lat_ns":{{"mean":8000.0}}}}"#);
+            format!(
+                r#"{{"fio version":"fio-3.33","jobs":[{{"groupid":0,"error":0,"job_runtime":{together},
+                    "job options":{{"rw":"randread","bs":"4k","direct":"1"}},"read":{side},"write":{side}}}]}}"#
+            )
+        };
+        assert_eq!(read(&text(1001, 1000)).unwrap().values.len(), 3);
+        assert_eq!(read(&text(1004, 2003)).unwrap().not_imported, [GROUPED_JOBS.not_imported_text()]);
+        assert_eq!(read(&text(20, 20)).unwrap().not_imported, [TOO_SHORT.not_imported_text()]);
+        // A fio before 3.8 has no time of all together: of Ubuntu 18.04 and CentOS 8.
+        let older = |jobs: f64| {
+            let side =
+                format!(r#"{{"iops":{},"bw":32000,"runtime":1001,"lat_ns":{{"mean":125000.0}}}}"#, 8000.0 * jobs);
+            let text = format!(
+                r#"{{"fio version":"fio-3.1","jobs":[{{"groupid":0,"error":0,
+                    "job options":{{"rw":"randread","bs":"4k","direct":"1"}},"read":{side},"write":{side}}}]}}"#
+            );
+            read(&text).unwrap()
+        };
+        assert_eq!(older(1.0).values.len(), 3);
+        assert_eq!(older(2.0).not_imported, [GROUPED_JOBS.not_imported_text()], "two jobs by one thread each");
+        let refused =
+            |version: &str| read(&format!(r#"{{"fio version":"{version}","jobs":[{{"error":0}}]}}"#)).unwrap_err();
+        assert!(refused("fio-2.2.10").contains("fio 3 or newer is needed"));
+        assert!(refused("fio-3.36").starts_with("missing field `groupid`") && !refused("fio-3.36").contains("newer"));
+        let error = read(r#"{"fio version":"fio-3.33","client_stats":[]}"#).unwrap_err();
+        assert!(error.contains("--client"), "{error}");
+    }
+}

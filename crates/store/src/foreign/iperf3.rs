@@ -1,0 +1,399 @@
+//! iperf3: the JSON of `--json`, or of `--json-stream`, by the client or the server.
+//!
+//! A file counts as a stream of kelvin's only if it says itself that nothing limited it: what a version does not say is a metric of its own.
+
+use std::net::IpAddr;
+
+use kelvin_core::catalogue::net::{PEER_BANDWIDTH, PEER_BANDWIDTH_PERHAPS_LIMITED, STREAMS, StreamDirection};
+use kelvin_core::{Case, Fact};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::foreign::json::{deserializes_to, is_only_object, only_object};
+use crate::foreign::lmbench::architecture;
+use crate::foreign::mapping::{MetricMapping, ParsedResults, version_prefix};
+
+static TCP_STREAM: MetricMapping = MetricMapping::mapped(
+    "TCP to another host: end.sum_received.bits_per_second",
+    &PEER_BANDWIDTH,
+    "bytes that arrive at the other end, counted there, from a sender that never waits",
+);
+static MAYBE_LIMITED: MetricMapping = MetricMapping::mapped(
+    "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
+    &PEER_BANDWIDTH_PERHAPS_LIMITED,
+    "a metric of its own, as a limit may be what was measured",
+);
+static SAME_HOST: MetricMapping = MetricMapping::unmapped(
+    "TCP within one host",
+    "where sender and receiver run is left to the scheduler, and decides the rate",
+);
+static UDP: MetricMapping = MetricMapping::unmapped("UDP", "iperf3 paces its datagrams; kelvin's sender never waits");
+static SCTP: MetricMapping = MetricMapping::unmapped("another protocol than TCP", "kelvin measures none");
+static RATE_LIMITED: MetricMapping =
+    MetricMapping::unmapped("a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit");
+static BIDIRECTIONAL: MetricMapping =
+    MetricMapping::unmapped("both directions at once (--bidir)", "kelvin's streams go one way");
+static SOCKET_BUFFER: MetricMapping = MetricMapping::unmapped(
+    "a socket buffer of a size of its own (--window)",
+    "it limits what is in flight; kelvin leaves it to the system",
+);
+static OTHER_BLOCK_SIZE: MetricMapping = MetricMapping::unmapped(
+    "blocks of another size than 128 KiB (--length)",
+    "short calls limit the rate; kelvin's are long",
+);
+static BYTE_LIMITED: MetricMapping = MetricMapping::unmapped(
+    "a limited number of bytes or blocks (--bytes, --blockcount)",
+    "it ends while the connection still speeds up, and much of it may lie in buffers",
+);
+static FILE_CONTENT: MetricMapping =
+    MetricMapping::unmapped("the content of a file (--file)", "its end and its disk limit the stream");
+static OTHER_MSS: MetricMapping = MetricMapping::unmapped(
+    "a maximum segment of its own (--set-mss)",
+    "kelvin's segments are as long as the path allows",
+);
+static TYPE_OF_SERVICE: MetricMapping =
+    MetricMapping::unmapped("a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's");
+static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
+    "a test that ended before 90 % of its time, or within half a second",
+    "the connection still speeds up, and much of it may lie in buffers",
+);
+static SENDER_SIDE_FILE: MetricMapping = MetricMapping::unmapped(
+    "the server's file of --reverse",
+    "it has no count of the receiver's: import the client's file",
+);
+static SINGLE_THREADED_STREAMS: MetricMapping = MetricMapping::unmapped(
+    "several streams by an iperf3 before 3.16",
+    "one thread sends them all; kelvin's have a thread each",
+);
+
+/// All of it.
+pub(crate) static MAPPINGS: &[MetricMapping] = &[
+    TCP_STREAM,
+    MAYBE_LIMITED,
+    SAME_HOST,
+    UDP,
+    SCTP,
+    RATE_LIMITED,
+    BIDIRECTIONAL,
+    SOCKET_BUFFER,
+    OTHER_BLOCK_SIZE,
+    BYTE_LIMITED,
+    FILE_CONTENT,
+    OTHER_MSS,
+    TYPE_OF_SERVICE,
+    TOO_SHORT,
+    SENDER_SIDE_FILE,
+    SINGLE_THREADED_STREAMS,
+];
+
+/// The block that iperf3 sends unless it is asked for another one, in bytes.
+const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;
+
+/// The shortest time for which the rate is that of the stream and not of its beginning, in seconds.
+const MIN_SECONDS: f64 = 0.5;
+
+#[derive(Deserialize)]
+struct Iperf3Output {
+    start: Start,
+    #[serde(default)]
+    end: End,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Start {
+    version: String,
+    #[serde(default)]
+    system_info: String,
+    timestamp: Option<StartTime>,
+    #[serde(default)]
+    connected: Vec<Connected>,
+    /// Of a client.
+    connecting_to: Option<serde::de::IgnoredAny>,
+    /// Of a server.
+    accepted_connection: Option<serde::de::IgnoredAny>,
+    /// Bytes, 0 for the system's choice; an iperf3 before 3.2 does not say it.
+    sock_bufsize: Option<f64>,
+    /// Only where it was asked for; otherwise there is a tcp_mss_default.
+    tcp_mss: Option<f64>,
+    target_bitrate: Option<f64>,
+    fq_rate: Option<f64>,
+    test_start: Option<Test>,
+}
+
+#[derive(Deserialize)]
+struct StartTime {
+    timesecs: i64,
+}
+
+#[derive(Deserialize)]
+struct Connected {
+    local_host: String,
+    remote_host: String,
+}
+
+impl Connected {
+    /// Whether both ends are on one host.
+    fn is_local(&self) -> bool {
+        let is_loopback = |host: &str| host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+        self.local_host == self.remote_host || is_loopback(&self.local_host) || is_loopback(&self.remote_host)
+    }
+}
+
+#[derive(Deserialize)]
+struct Test {
+    protocol: String,
+    num_streams: u64,
+    blksize: Option<u64>,
+    #[serde(default)]
+    duration: f64,
+    #[serde(default)]
+    bytes: f64,
+    #[serde(default)]
+    blocks: f64,
+    #[serde(default)]
+    reverse: u64,
+    #[serde(default)]
+    bidir: u64,
+    #[serde(default)]
+    tos: u64,
+    /// Bits per second, 0 for none; an iperf3 before 3.10 does not say it.
+    target_bitrate: Option<f64>,
+    /// The same; an iperf3 before 3.13 does not say it.
+    fqrate: Option<f64>,
+}
+
+#[derive(Default, Deserialize)]
+struct End {
+    sum_received: Option<Sum>,
+    sum_received_bidir_reverse: Option<serde::de::IgnoredAny>,
+    #[serde(default)]
+    streams: Vec<StreamEnd>,
+    /// As [`StreamEnd::diskfile`].
+    diskfile: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct StreamEnd {
+    /// Only of an end that reads or writes a file.
+    diskfile: Option<serde::de::IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Sum {
+    seconds: Option<f64>,
+    bits_per_second: f64,
+}
+
+/// The end of the connection that wrote the file.
+#[derive(Clone, Copy, PartialEq)]
+enum FileRole {
+    Client,
+    Server,
+}
+
+/// Whether it is an object whose start says which iperf it is, or the first event of a stream of them.
+pub(crate) fn is_signed(text: &str) -> bool {
+    is_only_object(text, is_signed_object)
+        || text.lines().next().is_some_and(|line| event(line, "start").is_some_and(is_start))
+}
+
+fn is_signed_object(text: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Signature {
+        start: StartVersion,
+    }
+    deserializes_to(text, |signature: &Signature| signature.start.is_iperf3())
+}
+
+#[derive(Deserialize)]
+struct StartVersion {
+    version: String,
+}
+
+impl StartVersion {
+    fn is_iperf3(&self) -> bool {
+        self.version.starts_with("iperf 3")
+    }
+}
+
+fn is_start(data: &str) -> bool {
+    deserializes_to(data, StartVersion::is_iperf3)
+}
+
+/// The data of a line of `--json-stream` with this event.
+fn event<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    #[derive(Deserialize)]
+    struct Line<'a> {
+        event: &'a str,
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+    let line: Line<'a> = serde_json::from_str(line).ok()?;
+    (line.event == name).then(|| line.data.get())
+}
+
+pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
+    let Iperf3Output { start, end, error } = parse(text)?;
+    if error.is_some() {
+        return Err("it says that the test failed (error)".into());
+    }
+    let test = start.test_start.as_ref().ok_or("start.test_start is missing")?;
+    let mut found = ParsedResults {
+        version: version_prefix(start.version.trim_start_matches("iperf ")),
+        ..ParsedResults::default()
+    };
+    found.measured_at_ms = start.timestamp.as_ref().and_then(|stamp| stamp.timesecs.checked_mul(1000));
+    add_machine(&start.system_info, &mut found);
+    let role = match (&start.connecting_to, &start.accepted_connection) {
+        (Some(_), None) => FileRole::Client,
+        (None, Some(_)) => FileRole::Server,
+        _ => {
+            return Err(
+                "it does not say whose it is: start.connecting_to or start.accepted_connection is missing".into()
+            );
+        }
+    };
+    if let Some(row) = other_work(&start, test, &end)
+        .or_else(|| (role == FileRole::Server && test.reverse != 0).then_some(&SENDER_SIDE_FILE))
+    {
+        found.add_not_imported(row);
+        return Ok(found);
+    }
+    let sum = end.sum_received.as_ref().ok_or("end.sum_received is missing: the receiver's count")?;
+    let seconds = sum.seconds.ok_or("end.sum_received.seconds is missing")?;
+    if seconds < MIN_SECONDS.max(0.9 * test.duration) {
+        found.add_not_imported(&TOO_SHORT);
+        return Ok(found);
+    }
+    // The client sends unless it is asked to receive.
+    let direction = match role == FileRole::Client && test.reverse == 0 {
+        true => StreamDirection::ToAgent,
+        false => StreamDirection::FromAgent,
+    };
+    let not_said = possible_limits(&start, test, role);
+    let case = Case::new().with_number(STREAMS, test.num_streams).with_word(direction);
+    found.add_value(if not_said.is_empty() { &TCP_STREAM } else { &MAYBE_LIMITED }, case, sum.bits_per_second / 8.0);
+    if !not_said.is_empty() {
+        let options = not_said.join(" or ");
+        found.add_note(&format!("it does not say whether {options} was asked for: the figure is a metric of its own"));
+    }
+    found.add_note("iperf3 does not say whether --congestion, --zerocopy, --skip-rx-copy or --mptcp was asked for");
+    Ok(found)
+}
+
+/// The options that may have limited the stream and of which the file does not tell whether they were asked for.
+fn possible_limits(start: &Start, test: &Test, role: FileRole) -> Vec<&'static str> {
+    let options = [
+        (test.target_bitrate.or(start.target_bitrate).is_none(), "--bitrate"),
+        (start.sock_bufsize.is_none(), "--window"),
+        (test.fqrate.or(start.fq_rate).is_none(), "--fq-rate"),
+        // The end that reads or writes the file says so, and a server is not told.
+        (role == FileRole::Server, "--file"),
+    ];
+    options.into_iter().filter_map(|(is_missing, option)| is_missing.then_some(option)).collect()
+}
+
+/// What a file holds: one object, or events of which the first and the last are what it consists of.
+fn parse(text: &str) -> Result<Iperf3Output, String> {
+    let starts: Vec<&str> =
+        text.lines().filter_map(|line| event(line, "start")).filter(|data| is_start(data)).collect();
+    match starts[..] {
+        [] => {
+            let object = only_object(text, is_signed_object)?;
+            parse_object(object).map_err(|error| error.to_string())
+        }
+        [start] => {
+            let of = |name| text.lines().find_map(|line| event(line, name));
+            let end = of("end").ok_or("the event \"end\" is missing: the test did not end")?;
+            Ok(Iperf3Output {
+                start: parse_object(start).map_err(|error| format!("event \"start\": {error}"))?,
+                end: parse_object(end).map_err(|error| format!("event \"end\": {error}"))?,
+                error: of("error").map(str::to_owned),
+            })
+        }
+        _ => Err(format!("it holds {} results: keep one of them, alone in its file", starts.len())),
+    }
+}
+
+/// The fields of an object, in which iperf3 writes some once for each stream.
+fn parse_object<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
+    serde_json::from_str(text).and_then(serde_json::from_value::<T>)
+}
+
+/// Why it is no stream of kelvin's.
+fn other_work(start: &Start, test: &Test, end: &End) -> Option<&'static MetricMapping> {
+    let is_local = start.connected.is_empty() || start.connected.iter().any(Connected::is_local);
+    match test.protocol.as_str() {
+        "TCP" => {}
+        "UDP" => return Some(&UDP),
+        _ => return Some(&SCTP),
+    }
+    let limits = [test.target_bitrate, start.target_bitrate, test.fqrate, start.fq_rate];
+    // Before 3.13 only the sums of the other direction tell of both.
+    let is_both_ways =
+        test.bidir != 0 || end.sum_received_bidir_reverse.is_some() || start.connected.len() as u64 > test.num_streams;
+    [
+        (is_local, &SAME_HOST),
+        (is_both_ways, &BIDIRECTIONAL),
+        (limits.into_iter().flatten().any(|limit| limit != 0.0), &RATE_LIMITED),
+        (start.sock_bufsize.is_some_and(|bytes| bytes != 0.0), &SOCKET_BUFFER),
+        (test.blksize != Some(DEFAULT_BLOCK_BYTES), &OTHER_BLOCK_SIZE),
+        (test.bytes != 0.0 || test.blocks != 0.0, &BYTE_LIMITED),
+        (end.diskfile.is_some() || end.streams.iter().any(|stream| stream.diskfile.is_some()), &FILE_CONTENT),
+        (start.tcp_mss.is_some_and(|bytes| bytes != 0.0), &OTHER_MSS),
+        (test.tos != 0, &TYPE_OF_SERVICE),
+        (test.num_streams != 1 && !has_threads(&start.version), &SINGLE_THREADED_STREAMS),
+    ]
+    .into_iter()
+    .find_map(|(differs, row)| differs.then_some(row))
+}
+
+/// Whether an iperf3 of this version has a thread for each stream: from 3.16 on, by its release notes.
+fn has_threads(version: &str) -> bool {
+    let minor = version
+        .strip_prefix("iperf 3.")
+        .map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+    minor.and_then(|minor| minor.parse::<u32>().ok()).is_some_and(|minor| minor >= 16)
+}
+
+/// Of what uname says, the kernel's release and the architecture: not the host's name. Up to 3.1 it is what `uname -a` prints, which
+/// ends with the operating system.
+fn add_machine(system_info: &str, found: &mut ParsedResults) {
+    const FACT_SOURCE: &str = "iperf3";
+    let words: Vec<&str> = system_info.split_whitespace().collect();
+    if let ["Linux", _host, release, ..] = words[..] {
+        found.machine.kernel.release = Fact::known(version_prefix(release), FACT_SOURCE);
+    }
+    // Behind the name of the host, which may be any word.
+    if let Some(architecture) = words.iter().skip(3).rev().find_map(|word| architecture(word)) {
+        found.machine.architecture = architecture;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_have_threads_since_3_16() {
+        let versions = ["iperf 3.12", "iperf 3.9", "iperf 3.16", "iperf 3.17.1+", "iperf 4.0", "iperf 3."];
+        assert_eq!(versions.map(has_threads), [false, false, true, true, false, false]);
+    }
+
+    #[test]
+    fn both_uname_forms_are_parsed() {
+        for (text, architecture) in [
+            ("Linux host 6.1.0 #1 SMP x86_64", "x86_64"),
+            ("Linux host 4.4.0 #1 SMP x86_64 x86_64 x86_64 GNU/Linux\n", "x86_64"),
+            ("Linux x86_64 5.4.0 #2 SMP PREEMPT aarch64 aarch64 aarch64 GNU/Linux\n", "aarch64"),
+            ("Linux x86_64 5.4.0 #2 SMP riscv64", ""),
+            ("", ""),
+        ] {
+            let mut found = ParsedResults::default();
+            add_machine(text, &mut found);
+            assert_eq!(found.machine.architecture, *architecture, "{text}");
+        }
+    }
+}

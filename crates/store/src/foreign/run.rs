@@ -1,0 +1,147 @@
+//! A foreign run from what was found in a file.
+
+use std::collections::BTreeMap;
+
+use jiff::{Timestamp, Unit};
+use kelvin_core::{
+    Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, HeadlineSamples, Labels, Measurement, Metric,
+    MetricReadings, Name, Overhead, OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome,
+    Run, RunHeader, RunSettings, RunStatus, SampleTags,
+};
+use sha2::{Digest, Sha256};
+
+use crate::foreign::Tool;
+use crate::foreign::mapping::{ImportedValue, ParsedResults};
+
+/// What a run has of the import, beside what is in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportInfo<'a> {
+    /// When the file was written, where it does not say when it was measured.
+    pub written: Timestamp,
+    /// Version of the kelvin that imports it.
+    pub kelvin: &'a str,
+}
+
+/// Stands for the identity of a machine, and its architecture, where a file does not tell it.
+const UNKNOWN_IDENTITY: &str = "unknown";
+
+/// The run: one probe named for the program, one round with one value of each metric.
+pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &ImportInfo<'_>) -> Run {
+    let said = found.measured_at_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let mut notes = found.not_imported.clone();
+    if said.is_none() {
+        notes.push(
+            "the file does not say when it was measured: the run has the time at which the file was written".into(),
+        );
+    }
+    let started = said.unwrap_or(import.written);
+    let started = started.round(Unit::Second).unwrap_or(started);
+    let probe = Name::new(tool.name());
+    let mut cases: BTreeMap<&Case, Vec<&ImportedValue>> = BTreeMap::new();
+    for value in &found.values {
+        cases.entry(&value.case).or_default().push(value);
+    }
+    let measurements: Vec<Measurement> =
+        cases.into_iter().map(|(case, values)| build_measurement(probe, case, &values)).collect();
+    let mut machine = found.machine;
+    // A word must stand there, and no machine has these.
+    machine.identity = UNKNOWN_IDENTITY.into();
+    if machine.architecture.is_empty() {
+        machine.architecture = Name::new(UNKNOWN_IDENTITY);
+    }
+    let outline = RunHeader {
+        format: RUN_FORMAT,
+        id: run_id(tool, file, started),
+        started: started.to_string(),
+        kelvin: import.kelvin.to_owned(),
+        command: vec![tool.name().into()],
+        settings: settings(),
+        clock: clock(tool),
+        machine,
+        hazards: Vec::new(),
+        metrics: metrics(&found.values),
+        plan: measurements.iter().map(|measurement| measurement.planned.clone()).collect(),
+        learned: Vec::new(),
+        learned_core: Vec::new(),
+        way: None,
+        bounds: Vec::new(),
+        foreign: Some(Foreign { tool: probe, version: found.version }),
+    };
+    Run {
+        outline,
+        measurements,
+        predictions: Vec::new(),
+        studies: Vec::new(),
+        explanations: Vec::new(),
+        status: RunStatus::Complete,
+        seconds: 0.0,
+        notes,
+        labels: Labels::default(),
+    }
+}
+
+/// As those of kelvin's own runs, time first, so that it sorts among them; then the file's digest, so that the same file is the same
+/// run; then who measured it.
+fn run_id(tool: Tool, file: &[u8], started: Timestamp) -> String {
+    let digest = Sha256::digest(file);
+    let digest: String = digest.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    format!("{:x}-{digest}-{}", started.as_millisecond().max(0), tool.name())
+}
+
+/// The metrics, without what only kelvin's own samples have.
+fn metrics(values: &[ImportedValue]) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for value in values {
+        if metrics.iter().all(|known| known.id != value.metric.id) {
+            let metric =
+                value.metric.headline(HeadlineSamples::AsFound).canaries(Canaries::NONE).overhead(Overhead::None);
+            metrics.push(metric.contaminants(SampleTags::NONE));
+        }
+    }
+    metrics
+}
+
+fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Measurement {
+    let planned = PlannedMeasurement {
+        probe,
+        metrics: values.iter().map(|value| value.metric.id).collect(),
+        case: case.clone(),
+        only_input: false,
+    };
+    let reading = |value: &&ImportedValue| MetricReadings {
+        metric: value.metric.id,
+        readings: Readings::Scalars(vec![value.value]),
+        overhead: OverheadReading::default(),
+        notes: Vec::new(),
+    };
+    let attempt = RoundOutcome::Measured(values.iter().map(reading).collect());
+    let round = Round { index: 0, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt };
+    Measurement { planned, rounds: vec![round], skipped: None }
+}
+
+fn settings() -> RunSettings {
+    RunSettings {
+        mode: FOREIGN_MODE,
+        budget_seconds: 0.0,
+        rounds: 1,
+        target: 0.0,
+        seed: 0,
+        cpu: 0,
+        partner_cpu: None,
+        canaries: false,
+        realtime: false,
+    }
+}
+
+fn clock(tool: Tool) -> ClockInfo {
+    ClockInfo {
+        kind: ClockKind::Foreign,
+        hertz: 1e9,
+        relative_error: 0.0,
+        pair_nanoseconds: 0.0,
+        multiply_cycles: Fact::unknown("a foreign run"),
+        note: Some(format!("{} timed it: its clock and that clock's error are not known", tool.name())),
+        source_before: None,
+        source_after: None,
+    }
+}

@@ -1,0 +1,152 @@
+//! sysbench 1: the text that `sysbench TEST run` prints.
+
+use kelvin_core::Case;
+use kelvin_core::catalogue::file::{DEPTH_RATE, QUEUE_DEPTH};
+
+use crate::foreign::json::from_line;
+use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, version_prefix};
+
+static RANDOM_READS: MetricMapping = MetricMapping::mapped(
+    "fileio, rndrd, --file-block-size=4096, --file-extra-flags=direct, one thread: reads/s",
+    &DEPTH_RATE,
+    "reads of 4 KiB past the page cache at random places, one in flight",
+);
+static LATENCY: MetricMapping =
+    MetricMapping::unmapped("fileio: Latency", "printed to 10 us, which is as much as a fast device takes");
+static OTHER_FILES: MetricMapping = MetricMapping::unmapped(
+    "fileio in another mode, by other blocks, through the page cache, or by several threads",
+    "no metric of kelvin is the same work",
+);
+static RATE_LIMITED: MetricMapping =
+    MetricMapping::unmapped("events at a limited rate (--rate)", "it measures the limit");
+static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
+    "a test of less than half a second",
+    "the caches of the device decide what so few requests take",
+);
+static TOO_SMALL: MetricMapping = MetricMapping::unmapped(
+    "fileio within files of less than 16 MiB together (--file-total-size)",
+    "it asks for the same few blocks over and over, which the caches of the device hold",
+);
+static CPU_TEST: MetricMapping =
+    MetricMapping::unmapped("cpu: events per second", "an event is a search for primes of sysbench's own");
+static MEMORY_TEST: MetricMapping = MetricMapping::unmapped(
+    "memory: MiB/sec",
+    "words written one by one to a block that fits a cache; kelvin's is memory, by the widest registers",
+);
+static OTHER_TESTS: MetricMapping =
+    MetricMapping::unmapped("threads, mutex, scripts", "no metric of kelvin is the same work");
+
+/// All of it.
+pub(crate) static MAPPINGS: &[MetricMapping] =
+    &[RANDOM_READS, LATENCY, OTHER_FILES, RATE_LIMITED, TOO_SHORT, TOO_SMALL, CPU_TEST, MEMORY_TEST, OTHER_TESTS];
+
+/// What its text begins with.
+pub(crate) const SIGNATURE: &str = "sysbench 1.";
+
+/// The shortest time for which a test counts, in seconds.
+const MIN_SECONDS: f64 = 0.5;
+
+/// Whether it begins as sysbench does.
+pub(crate) fn is_signed(text: &str) -> bool {
+    text.starts_with(SIGNATURE) && text.contains(OPTIONS_HEADING)
+}
+
+/// What stands before the options of a test that runs.
+const OPTIONS_HEADING: &str = "\nRunning the test with following options:";
+
+pub(crate) fn read(text: &str) -> Result<ParsedResults, String> {
+    let text = from_line(text, SIGNATURE)?;
+    if !text.contains(OPTIONS_HEADING) {
+        return Err("the options of the test are missing: it is not what `run` prints".into());
+    }
+    if let Some(line) = text.lines().find(|line| line.starts_with("FATAL: ")) {
+        let problem: String = line.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        return Err(format!("it says that the test failed ({problem})"));
+    }
+    let has = |line: &str| text.lines().any(|known| known.trim() == line);
+    let begins = |line: &str| text.lines().any(|known| known.trim().starts_with(line));
+    let mut found =
+        ParsedResults { version: version_prefix(text["sysbench ".len()..].trim_start()), ..ParsedResults::default() };
+    if begins("Extra file open flags:") {
+        if ["total time:", "reads/s:", "read:"].iter().all(|label| value_of_label(text, label).is_none()) {
+            return Err("its results are missing: the test did not end".into());
+        }
+        let is_same = has("Doing random read test")
+            && has("Block size 4KiB")
+            && has("Extra file open flags: directio")
+            && has("Using synchronous I/O mode")
+            && has("Number of threads: 1")
+            && !begins("Using checksums validation");
+        let is_brief = duration_seconds(text).is_some_and(|seconds| seconds < MIN_SECONDS);
+        match reads_per_second(text) {
+            _ if !is_same => found.add_not_imported(&OTHER_FILES),
+            Some(_) if begins("Target transaction rate:") => found.add_not_imported(&RATE_LIMITED),
+            Some(_) if is_brief => found.add_not_imported(&TOO_SHORT),
+            Some(_) if total_bytes(text).is_none_or(|bytes| bytes < MIN_FILE_BYTES as f64) => {
+                found.add_not_imported(&TOO_SMALL)
+            }
+            Some(rate) => {
+                found.add_value(&RANDOM_READS, Case::new().with_number(QUEUE_DEPTH, 1), rate);
+                found.add_not_imported(&LATENCY);
+            }
+            None => found.add_unreadable(&RANDOM_READS),
+        }
+    } else if has("CPU speed:") {
+        found.add_not_imported(&CPU_TEST);
+    } else if has("Running memory speed test with the following options:") {
+        found.add_not_imported(&MEMORY_TEST);
+    } else {
+        found.add_not_imported(&OTHER_TESTS);
+    }
+    Ok(found)
+}
+
+/// Reads a second: `reads/s: 21783.60` up to version 1.0, `read:  IOPS=13721.07 53.60 MiB/s (56.20 MB/s)` from 1.1 on.
+fn reads_per_second(text: &str) -> Option<f64> {
+    let newer = || value_of_label(text, "read:")?.strip_prefix("IOPS=")?.split(' ').next()?.parse().ok();
+    value_of_label(text, "reads/s:").map_or_else(newer, |rate| rate.parse().ok())
+}
+
+/// How long the test took, in seconds. From 1.1 on only the sum of all latencies says it, in milliseconds: of one thread it is all but the
+/// time between two reads.
+fn duration_seconds(text: &str) -> Option<f64> {
+    let sum = || Some(value_of_label(text, "sum:")?.parse::<f64>().ok()? / 1e3);
+    value_of_label(text, "total time:").map_or_else(sum, |time| time.trim_end_matches('s').parse().ok())
+}
+
+/// What stands behind a label that begins a line.
+fn value_of_label<'t>(text: &'t str, label: &str) -> Option<&'t str> {
+    text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim)
+}
+
+/// What all files have together: `16MiB total file size`.
+fn total_bytes(text: &str) -> Option<f64> {
+    let size = text.lines().find_map(|line| line.trim().strip_suffix(" total file size"))?;
+    let number = size.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|unit| *unit == &size[number.len()..])?;
+    Some(number.parse::<f64>().ok()? * 1024_f64.powi(power as i32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = include_str!("../../tests/data/sysbench-fileio.txt");
+
+    #[test]
+    fn small_files_are_omitted() {
+        let of = |size: &str| read(&FILE.replace("16MiB total", &format!("{size} total"))).unwrap();
+        for size in ["16MiB", "1.5GiB", "2TiB"] {
+            assert_eq!(of(size).values.len(), 1, "{size}");
+        }
+        for size in ["64KiB", "15.9MiB", "512B", "x"] {
+            assert_eq!(of(size).not_imported, [TOO_SMALL.not_imported_text()], "{size}");
+        }
+    }
+
+    #[test]
+    fn unfinished_test_has_no_results() {
+        let (begun, _) = FILE.split_once("File operations:").unwrap();
+        assert!(read(begun).unwrap_err().contains("did not end"));
+    }
+}

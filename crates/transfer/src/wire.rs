@@ -1,0 +1,38 @@
+//! The protocol between two kelvins: the agent that answers on one host, and the client that asks from another.
+//!
+//! All control messages go over one TCP connection, in frames ([`frame`]) of at most 64 KiB. A handshake by the Noise protocol
+//! ([`mod@handshake`]) checks that both speak the same version and know the same secret, which is never sent. From then on each frame is
+//! encrypted and numbered ([`cipher`]), so that nobody in between can read, forge or change one. The bytes of a test travel over
+//! connections of their own, which begin with a cookie sent over the first; they are random, and neither secret nor protected.
+//!
+//! The agent ([`agent`]) gives away only time and random bytes, and the [`mod@file_server`] of one directory where whoever started it allows it:
+//! no message of a client names a file, a program or a third address.
+pub mod address;
+pub mod admission;
+pub mod agent;
+pub mod cipher;
+pub mod client;
+pub mod control_channel;
+pub mod cpu_usage;
+pub mod deadline;
+pub mod error;
+pub mod file_server;
+pub mod frame;
+pub mod handshake;
+pub mod interface;
+pub mod limits;
+pub mod limits_serde;
+pub mod message;
+pub mod secret;
+pub mod sequence;
+mod service;
+pub mod socket_options;
+#[cfg(test)]
+mod tests;
+
+/// The hash of contents, by the crate that the secret's keys are derived with.
+pub use blake3::{Hash, Hasher, hash};
+pub use error::{Error, Result};
+
+/// The default TCP port of an agent: 273.15 kelvin are 0 degrees Celsius.
+pub const PORT: u16 = 27_315;

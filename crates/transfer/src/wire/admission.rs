@@ -1,0 +1,205 @@
+//! Places for unauthenticated connections: how many, and how many of one network.
+//!
+//! Each network has its own places, and a newcomer when all of them are taken gets that of the oldest of its network. When all
+//! places are taken, a newcomer gets the oldest one's, but only if that one has had time for a handshake, and else none. So a
+//! network that floods a listener takes nothing from others; and where many networks flood it, a client that retries has the
+//! same chance as each of them, and keeps the place that it gets.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::wire::address::SourceNetwork;
+
+/// How many places there are.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionLimits {
+    /// For all.
+    pub total: usize,
+    /// For those from one network: an IPv4 address, or the /64 of an IPv6 address.
+    pub per_network: usize,
+    /// The time for which a connection keeps its place, whatever comes from other networks.
+    pub grace_period: Duration,
+}
+
+impl Default for AdmissionLimits {
+    fn default() -> Self {
+        // Longer than any round trip.
+        Self { total: 512, per_network: 64, grace_period: Duration::from_secs(1) }
+    }
+}
+
+/// The places, and who has them.
+#[derive(Debug)]
+pub struct AdmissionTable<T> {
+    limits: AdmissionLimits,
+    /// In the order in which they came.
+    entries: Vec<(AdmissionSlot, T)>,
+}
+
+impl<T> AdmissionTable<T> {
+    /// All of them free.
+    pub fn new(room: AdmissionLimits) -> Self {
+        Self { limits: room, entries: Vec::new() }
+    }
+
+    /// A place for a connection from this address, if there is one, and who has to leave for it.
+    pub fn reserve(&mut self, from: SocketAddr) -> Option<(AdmissionSlot, Option<T>)> {
+        self.reserve_at(AdmissionSlot { network: SourceNetwork::from_addr(from), since: Instant::now() })
+    }
+
+    fn reserve_at(&mut self, place: AdmissionSlot) -> Option<(AdmissionSlot, Option<T>)> {
+        match self.find_slot(place) {
+            SlotChoice::Free => Some((place, None)),
+            SlotChoice::Evict(other) => Some((place, Some(self.entries.remove(other).1))),
+            SlotChoice::None => None,
+        }
+    }
+
+    /// Gives it to the connection.
+    pub fn occupy(&mut self, place: AdmissionSlot, holder: T) {
+        self.entries.push((place, holder));
+    }
+
+    /// Who has a place, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().map(|(_, holder)| holder)
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().map(|(_, holder)| holder)
+    }
+
+    /// Takes each out, and gives its place back to whoever is returned.
+    pub fn retain(&mut self, mut keep: impl FnMut(T) -> Option<T>) {
+        let taken = std::mem::take(&mut self.entries).into_iter();
+        self.entries = taken.filter_map(|(place, holder)| Some((place, keep(holder)?))).collect();
+    }
+
+    /// Where there is a place for one more.
+    fn find_slot(&self, newcomer: AdmissionSlot) -> SlotChoice {
+        let is_neighbour = |(place, _): &&(AdmissionSlot, T)| place.network == newcomer.network;
+        if self.entries.iter().filter(is_neighbour).count() >= self.limits.per_network {
+            return self
+                .entries
+                .iter()
+                .position(|taken| is_neighbour(&taken))
+                .map_or(SlotChoice::None, SlotChoice::Evict);
+        }
+        match self.entries.first() {
+            Some((oldest, _)) if self.entries.len() >= self.limits.total => {
+                let has_had_time = newcomer.since.saturating_duration_since(oldest.since) >= self.limits.grace_period;
+                if has_had_time { SlotChoice::Evict(0) } else { SlotChoice::None }
+            }
+            _ => SlotChoice::Free,
+        }
+    }
+}
+
+/// A place: of which network, and since when.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionSlot {
+    network: SourceNetwork,
+    since: Instant,
+}
+
+/// Where there is a place for one more.
+#[derive(Debug, PartialEq)]
+enum SlotChoice {
+    Free,
+    /// If this one is evicted.
+    Evict(usize),
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: AdmissionLimits = AdmissionLimits { total: 6, per_network: 2, grace_period: Duration::from_secs(1) };
+
+    /// Connections from these addresses, a hundredth of a second apart, and one more so long after the last.
+    fn choice_after(addresses: &[&str], milliseconds: u64, newcomer: &str) -> SlotChoice {
+        let begun = Instant::now();
+        let at = |address: &str, milliseconds| AdmissionSlot {
+            network: SourceNetwork::from_addr(format!("{address}:1").parse().unwrap()),
+            since: begun + Duration::from_millis(milliseconds),
+        };
+        let mut places = AdmissionTable::new(LIMITS);
+        for (address, since) in addresses.iter().zip((0..).step_by(10)) {
+            places.occupy(at(address, since), ());
+        }
+        places.find_slot(at(newcomer, 10 * addresses.len() as u64 + milliseconds))
+    }
+
+    #[test]
+    fn network_evicts_only_its_own() {
+        assert_eq!(choice_after(&[], 0, "10.0.0.1"), SlotChoice::Free);
+        assert_eq!(choice_after(&["10.0.0.1", "10.0.0.2", "10.0.0.2"], 0, "10.0.0.1"), SlotChoice::Free);
+        assert_eq!(choice_after(&["10.0.0.1", "10.0.0.2", "10.0.0.2"], 0, "10.0.0.2"), SlotChoice::Evict(1));
+        assert_eq!(
+            choice_after(&["10.0.0.1", "[2001:db8::1]", "[2001:db8::2]"], 0, "[2001:db8::3]"),
+            SlotChoice::Evict(1)
+        );
+        assert_eq!(
+            choice_after(&["10.0.0.1", "[2001:db8::1]", "[2001:db8::2]"], 0, "[2001:db8:1::3]"),
+            SlotChoice::Free
+        );
+    }
+
+    #[test]
+    fn full_table_respects_grace_period() {
+        let full = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.4", "10.0.0.6"];
+        assert_eq!(choice_after(&full, 0, "10.0.0.7"), SlotChoice::None);
+        assert_eq!(choice_after(&full, 939, "10.0.0.7"), SlotChoice::None);
+        assert_eq!(choice_after(&full, 940, "10.0.0.7"), SlotChoice::Evict(0));
+        assert_eq!(choice_after(&full, 0, "10.0.0.4"), SlotChoice::Evict(3));
+        assert_eq!(choice_after(&full[..5], 0, "10.0.0.7"), SlotChoice::Free);
+    }
+
+    #[test]
+    fn evicted_holder_is_returned() {
+        let mut places = AdmissionTable::new(AdmissionLimits { total: 3, ..LIMITS });
+        let admit = |places: &mut AdmissionTable<char>, address: &str, holder| {
+            let (place, evicted) = places.reserve(format!("{address}:1").parse().unwrap())?;
+            places.occupy(place, holder);
+            Some(evicted)
+        };
+        assert_eq!(admit(&mut places, "10.0.0.1", 'a'), Some(None));
+        assert_eq!(admit(&mut places, "10.0.0.1", 'b'), Some(None));
+        assert_eq!(admit(&mut places, "10.0.0.1", 'c'), Some(Some('a')));
+        assert_eq!(admit(&mut places, "10.0.0.2", 'd'), Some(None));
+        assert_eq!(admit(&mut places, "10.0.0.3", 'e'), None);
+        places.retain(|holder| (holder != 'b').then_some(holder));
+        assert_eq!(admit(&mut places, "10.0.0.3", 'e'), Some(None));
+        assert_eq!(places.iter().collect::<String>(), "cde");
+    }
+
+    /// When many networks connect so often that all places are always taken, each that retries gets in as often as the others,
+    /// and has its second.
+    #[test]
+    fn retrying_client_gets_in_among_many_networks() {
+        let begun = Instant::now();
+        let mut places = AdmissionTable::new(AdmissionLimits { per_network: 64, total: 512, ..LIMITS });
+        let (mut tries, mut is_in) = (0, false);
+        // 1,000 a second, each from another address; every hundredth is the same one.
+        for number in 0..20_000_u32 {
+            let network = if number % 100 == 99 { 1 } else { 1000 + number };
+            let address = SocketAddr::from((std::net::Ipv4Addr::from_bits(network), 1));
+            let newcomer = AdmissionSlot {
+                network: SourceNetwork::from_addr(address),
+                since: begun + Duration::from_millis(number.into()),
+            };
+            let vacated = places.reserve_at(newcomer);
+            if let Some((place, evicted)) = vacated {
+                assert!(evicted.is_none_or(|since| newcomer.since - since >= LIMITS.grace_period));
+                places.occupy(place, newcomer.since);
+            }
+            if number > 2000 && number % 100 == 99 && !is_in {
+                tries += 1;
+                is_in = vacated.is_some();
+            }
+        }
+        assert!(is_in && tries <= 20, "{tries}");
+    }
+}

@@ -1,0 +1,90 @@
+//! The two directions of an encrypted connection: each end seals what it sends, and opens what arrives.
+//!
+//! Both halves count, and the number of a message is its nonce: what is changed, dropped, repeated or reordered cannot be opened.
+//! A half can be moved to another thread; they share nothing that changes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use snow::{HandshakeState, StatelessTransportState};
+
+use crate::wire::{Error, Result};
+
+/// Most bytes of a sealed message, by section 3 of the Noise specification.
+pub const MAX_SEALED_BYTES: usize = 65_535;
+/// Bytes by which sealing makes a message longer: its tag.
+pub const TAG_BYTES: usize = 16;
+/// Most bytes of what is sealed.
+pub const MAX_CONTENT_BYTES: usize = MAX_SEALED_BYTES - TAG_BYTES;
+
+/// Seals the messages of one direction.
+pub struct Sealer(CipherState);
+
+/// Opens those of the other one.
+pub struct Opener(CipherState);
+
+/// The keys of both directions, and how many messages of one of them there were.
+struct CipherState {
+    noise: Arc<StatelessTransportState>,
+    count: u64,
+}
+
+/// Both halves, once the handshake is over.
+///
+/// # Errors
+/// A handshake that is not.
+pub(crate) fn split(shaken: HandshakeState) -> Result<(Sealer, Opener)> {
+    let noise = Arc::new(shaken.into_stateless_transport_mode().map_err(|_| Error::Tampered)?);
+    Ok((Sealer(CipherState { noise: Arc::clone(&noise), count: 0 }), Opener(CipherState { noise, count: 0 })))
+}
+
+impl Sealer {
+    /// Appends what is sealed of the next message: [`TAG_BYTES`] bytes more than it has.
+    ///
+    /// # Errors
+    /// [`Error::FrameTooLong`] for more than [`MAX_CONTENT_BYTES`] bytes; then nothing is appended.
+    pub fn seal(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        if content.len() > MAX_CONTENT_BYTES {
+            return Err(Error::FrameTooLong { claimed: content.len(), most: MAX_CONTENT_BYTES });
+        }
+        let start = out.len();
+        out.resize(start + content.len() + TAG_BYTES, 0);
+        // No other error is left: a count that is used up takes centuries.
+        let sealed = self.0.noise.write_message(self.0.count, content, &mut out[start..]);
+        sealed.map_err(|_| Error::Tampered)?;
+        self.0.count += 1;
+        Ok(())
+    }
+}
+
+impl Opener {
+    /// Opens the next message, and returns how many bytes of `out` it fills. Where `out` is as long as what is sealed, nothing is
+    /// allocated.
+    ///
+    /// # Errors
+    /// [`Error::Tampered`] for anything but the message that the other side sealed next, and for one that does not fit.
+    pub fn open(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize> {
+        let length = self.0.noise.read_message(self.0.count, sealed, out).map_err(|_| Error::Tampered)?;
+        self.0.count += 1;
+        Ok(length)
+    }
+}
+
+impl fmt::Debug for CipherState {
+    /// Never the keys.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Half").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Sealer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Sealer").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Opener {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Opener").field(&self.0).finish()
+    }
+}

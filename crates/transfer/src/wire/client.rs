@@ -1,0 +1,360 @@
+//! The client: finds an agent, and has it serve tests.
+
+mod file_server;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use kelvin_sys::net;
+
+use crate::wire::address::{is_loopback, with_port};
+use crate::wire::deadline::{Deadline, TimedStream};
+use crate::wire::error::is_timeout;
+use crate::wire::handshake::Handshake;
+use crate::wire::message::{
+    AgentRequest, AgentResponse, Cookie, PROTOCOL, TestCounts, TestDirection, TestReport, Transport,
+};
+use crate::wire::secret::{Secret, new_nonce};
+use crate::wire::socket_options::TestSocketOptions;
+use crate::wire::{Error, Result, control_channel::ControlChannel};
+
+pub use file_server::RemoteFileServer;
+
+/// Time to connect and to shake hands.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Attempts to connect while connections end before the handshake, and the time between two of them, up to twice that: they
+/// must not be in step with other load on the agent.
+const MAX_CONNECT_TRIES: u32 = 20;
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Time for an answer: longer than the agent's own patience, so that its reason arrives.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(40);
+/// Time limit of a call on a test's socket: an agent that is gone must not block the measurement.
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for the answer to the first datagram of a test, which may be lost; and how often it is sent.
+const FIRST_DATAGRAM_TIMEOUT: Duration = Duration::from_millis(300);
+const MAX_FIRST_DATAGRAMS: u32 = 10;
+
+/// A connection to an agent.
+#[derive(Debug)]
+pub struct AgentClient {
+    channel: ControlChannel,
+    agent_addr: SocketAddr,
+    local_addr: SocketAddr,
+    /// The agent's last counts of the running test.
+    last_counts: TestCounts,
+}
+
+impl AgentClient {
+    /// Connects to the first of these addresses that answers, and shakes hands. An agent with too many unauthenticated
+    /// connections may have no place for another one, and closes it: so it is retried for a while.
+    ///
+    /// # Errors
+    /// No answer, or an agent of another version or secret, or one that is busy.
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
+        for _ in 0..MAX_CONNECT_TRIES {
+            match Self::connect_once(addresses, secret) {
+                Err(Error::Closed) => std::thread::sleep(RETRY_PAUSE + RETRY_PAUSE * u32::from(new_nonce()?[0]) / 256),
+                outcome => return outcome,
+            }
+        }
+        Err(Error::HungUp { times: MAX_CONNECT_TRIES })
+    }
+
+    fn connect_once(addresses: &[SocketAddr], secret: &Secret) -> Result<Self> {
+        let mut last = None;
+        for &agent in addresses {
+            match TcpStream::connect_timeout(&agent, HANDSHAKE_TIMEOUT) {
+                Ok(stream) => {
+                    stream.set_nodelay(true).map_err(Error::call("set up the connection"))?;
+                    let own = stream.local_addr().map_err(Error::call("see the address"))?;
+                    // Any agent there has one: without it nobody would know who answers.
+                    if !secret.is_some() && !is_loopback(agent) {
+                        return Err(Error::SecretRequired { role: PROTOCOL.listener.role });
+                    }
+                    let channel = client_handshake(stream, secret, HANDSHAKE_TIMEOUT)?;
+                    return Ok(Self {
+                        channel,
+                        agent_addr: agent,
+                        local_addr: own,
+                        last_counts: TestCounts::default(),
+                    });
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        let none = || std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        Err(Error::Call { doing: "connect to the agent", source: last.unwrap_or_else(none) })
+    }
+
+    /// The address of the agent.
+    pub fn agent_addr(&self) -> SocketAddr {
+        self.agent_addr
+    }
+
+    /// The local address.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Has every message of so many bytes returned over a TCP connection, with `TCP_NODELAY` on both sides.
+    ///
+    /// # Errors
+    /// An agent that refuses, or cannot be reached at the port that it names.
+    pub fn echo_tcp(&mut self, bytes: u32) -> Result<RunningTest<'_, TcpStream>> {
+        let (address, cookie) = self.request_test(&AgentRequest::Echo { transport: Transport::Tcp, bytes })?;
+        Ok(RunningTest { socket: connect_stream(address, &cookie, &TestSocketOptions::default())?, client: self })
+    }
+
+    /// Has every datagram of so many bytes returned.
+    ///
+    /// # Errors
+    /// An agent that refuses, or a path that drops all datagrams.
+    pub fn echo_udp(&mut self, bytes: u32) -> Result<RunningTest<'_, UdpSocket>> {
+        let socket = self.introduced_socket(&AgentRequest::Echo { transport: Transport::Udp, bytes })?;
+        Ok(RunningTest { client: self, socket })
+    }
+
+    /// Has the agent receive datagrams of so many bytes and count them; each must begin with its number, from 1 on, see
+    /// [`crate::wire::sequence`].
+    ///
+    /// # Errors
+    /// An agent that refuses, or a path that drops all datagrams.
+    pub fn count_datagrams(&mut self, bytes: u32) -> Result<RunningTest<'_, CountedDatagrams>> {
+        let socket = CountedDatagrams(self.introduced_socket(&AgentRequest::TakeDatagrams { bytes })?);
+        Ok(RunningTest { client: self, socket })
+    }
+
+    /// A socket for the datagrams of a test, registered with the agent.
+    fn introduced_socket(&mut self, ask: &AgentRequest) -> Result<UdpSocket> {
+        let (address, cookie) = self.request_test(ask)?;
+        let socket =
+            UdpSocket::bind(with_port(self.local_addr, 0)).map_err(Error::call("open a socket for the test"))?;
+        socket.connect(address).map_err(Error::call("open a socket for the test"))?;
+        introduce(&socket, &cookie)?;
+        Ok(socket)
+    }
+
+    /// Opens so many connections for bytes in one direction, with the requested socket options on both sides. The agent
+    /// receives all that arrives, or sends until it is told to stop, and counts.
+    ///
+    /// # Errors
+    /// An agent that refuses, or cannot be reached at the port that it names; socket options that this kernel refuses.
+    pub fn open_streams(
+        &mut self,
+        direction: TestDirection,
+        count: u32,
+        sockets: &TestSocketOptions,
+    ) -> Result<RunningTest<'_, Vec<TcpStream>>> {
+        let (address, cookie) =
+            self.request_test(&AgentRequest::Streams { direction, count, sockets: sockets.clone() })?;
+        let open = |_| {
+            let stream = connect_stream(address, &cookie, sockets)?;
+            stream.set_nodelay(false).map_err(Error::call("set up the test"))?;
+            Ok(stream)
+        };
+        let socket = (0..count).map(open).collect::<Result<_>>()?;
+        Ok(RunningTest { client: self, socket })
+    }
+
+    /// Has the agent accept connections one after the other, answer on each, and reset those that were closed.
+    ///
+    /// # Errors
+    /// An agent that refuses.
+    pub fn accept_connections(&mut self) -> Result<RunningTest<'_, AcceptTarget>> {
+        let (address, cookie) = self.request_test(&AgentRequest::Accept)?;
+        Ok(RunningTest { client: self, socket: AcceptTarget { address, cookie } })
+    }
+
+    /// Requests a test, and returns where it is.
+    fn request_test(&mut self, ask: &AgentRequest) -> Result<(SocketAddr, Cookie)> {
+        self.channel.send(ask, RESPONSE_TIMEOUT)?;
+        self.last_counts = TestCounts::default();
+        match self.channel.receive(RESPONSE_TIMEOUT)? {
+            AgentResponse::Ready { port, cookie } => Ok((with_port(self.agent_addr, port), cookie)),
+            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    fn receive_report(&mut self) -> Result<TestReport> {
+        match self.channel.receive(RESPONSE_TIMEOUT)? {
+            AgentResponse::Done(seen) => Ok(seen),
+            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    fn end_test(&mut self) -> Result<TestReport> {
+        self.channel.send(&AgentRequest::End, RESPONSE_TIMEOUT)?;
+        self.receive_report()
+    }
+}
+
+/// Shakes hands with an agent.
+///
+/// # Errors
+/// Another side that is no agent, has another version or secret, or is busy.
+pub fn client_handshake<S: TimedStream>(mut stream: S, secret: &Secret, within: Duration) -> Result<ControlChannel<S>> {
+    let handshake = Handshake { protocol: &PROTOCOL, secret, deadline: Deadline::within(within) };
+    let halves = handshake.connect(&mut stream)?;
+    Ok(ControlChannel::new(stream, halves))
+}
+
+fn unexpected_response() -> Error {
+    Error::violation(PROTOCOL.listener.program, "its answer does not match the request")
+}
+
+/// A connection of a test.
+fn connect_stream(address: SocketAddr, cookie: &Cookie, sockets: &TestSocketOptions) -> Result<TcpStream> {
+    let refused = |error| std::io::Error::other(format!("this host's kernel does not grant{sockets}: {error}"));
+    let prepare = |socket: &TcpStream| sockets.apply(socket).map_err(refused);
+    let stream = net::connect_prepared(address, HANDSHAKE_TIMEOUT, prepare);
+    let mut stream = stream.map_err(Error::call("connect for the test"))?;
+    stream.set_nodelay(true).map_err(Error::call("set up the test"))?;
+    Deadline::within(HANDSHAKE_TIMEOUT).write_full(&mut stream, cookie, "read the cookie")?;
+    stream.set_io_timeout(SOCKET_TIMEOUT).map_err(Error::call("set up the test"))?;
+    Ok(stream)
+}
+
+/// Sends the cookie until it comes back.
+fn introduce(socket: &UdpSocket, cookie: &Cookie) -> Result<()> {
+    let failed = || Error::call("set up the test");
+    socket.set_read_timeout(Some(FIRST_DATAGRAM_TIMEOUT)).map_err(failed())?;
+    for _ in 0..MAX_FIRST_DATAGRAMS {
+        socket.send(cookie).map_err(failed())?;
+        let mut answer = Cookie::default();
+        if matches!(socket.recv(&mut answer), Ok(count) if count == cookie.len() && answer == *cookie) {
+            return socket.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(failed());
+        }
+    }
+    let seconds = (FIRST_DATAGRAM_TIMEOUT * MAX_FIRST_DATAGRAMS).as_secs_f64();
+    Err(Error::TimedOut { doing: "send a datagram back (does a firewall drop them?)", seconds })
+}
+
+/// A running test, and the socket (or sockets, or the address to connect to) of its messages.
+#[derive(Debug)]
+pub struct RunningTest<'a, S> {
+    client: &'a mut AgentClient,
+    socket: S,
+}
+
+/// A socket whose datagrams the agent counts.
+#[derive(Debug)]
+pub struct CountedDatagrams(pub UdpSocket);
+
+/// Where an agent accepts connections, and its answer on each.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptTarget {
+    address: SocketAddr,
+    cookie: Cookie,
+}
+
+impl AcceptTarget {
+    /// Connects: the calls socket and connect, and nothing else. The agent's kernel answers.
+    ///
+    /// # Errors
+    /// A failed call.
+    #[inline(always)]
+    pub fn connect(&self) -> std::io::Result<TcpStream> {
+        TcpStream::connect(self.address)
+    }
+
+    /// Sends a request over a connection and receives the answer, each as long as a cookie: then it is accepted.
+    ///
+    /// # Errors
+    /// No answer, or a wrong one.
+    #[inline(always)]
+    pub fn exchange(&self, connection: &mut TcpStream) -> Result<()> {
+        const DOING: &str = "answer a request";
+        let mut answer = Cookie::default();
+        connection.set_read_timeout(Some(SOCKET_TIMEOUT)).map_err(Error::call("set up the test"))?;
+        connection.write_all(&self.cookie).map_err(Error::call("send a request"))?;
+        connection.read_exact(&mut answer).map_err(|error| match is_timeout(&error) {
+            true => Error::TimedOut { doing: DOING, seconds: SOCKET_TIMEOUT.as_secs_f64() },
+            false => Error::call("receive an answer")(error),
+        })?;
+        if answer == self.cookie {
+            Ok(())
+        } else {
+            Err(Error::violation(PROTOCOL.listener.program, "it gave a wrong answer"))
+        }
+    }
+
+    /// The address at which it accepts them.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// A socket of a test whose bytes the agent counts, and reports on request.
+pub trait CountedSocket {}
+impl CountedSocket for Vec<TcpStream> {}
+impl CountedSocket for CountedDatagrams {}
+
+impl<S> RunningTest<'_, S> {
+    /// The socket.
+    pub fn socket(&mut self) -> &mut S {
+        &mut self.socket
+    }
+}
+
+impl RunningTest<'_, TcpStream> {
+    /// Ends it, and returns the agent's account.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<TestReport> {
+        drop(self.socket);
+        self.client.receive_report()
+    }
+}
+
+impl RunningTest<'_, UdpSocket> {
+    /// Ends it, and returns the agent's account.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<TestReport> {
+        self.client.end_test()
+    }
+}
+
+impl<S: CountedSocket> RunningTest<'_, S> {
+    /// What the agent has received or sent so far, in its own time.
+    ///
+    /// # Errors
+    /// A lost connection, or an agent that is gone.
+    pub fn counts(&mut self) -> Result<TestCounts> {
+        self.client.channel.send(&AgentRequest::Count, RESPONSE_TIMEOUT)?;
+        match self.client.channel.receive(RESPONSE_TIMEOUT)? {
+            AgentResponse::Counted(counted) if !counted.can_follow(&self.client.last_counts) => {
+                Err(Error::malformed("it has counted less than before"))
+            }
+            AgentResponse::Counted(counted) => {
+                self.client.last_counts = counted;
+                Ok(counted)
+            }
+            AgentResponse::Failed { why } => Err(Error::Refused(why)),
+            _ => Err(unexpected_response()),
+        }
+    }
+
+    /// Ends it, and returns the agent's account: nothing of what was still in flight.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<TestReport> {
+        self.client.end_test()
+    }
+}
+
+impl RunningTest<'_, AcceptTarget> {
+    /// Ends it, and returns the agent's account.
+    ///
+    /// # Errors
+    /// A fault that the agent saw, or an agent that is gone.
+    pub fn finish(self) -> Result<TestReport> {
+        self.client.end_test()
+    }
+}

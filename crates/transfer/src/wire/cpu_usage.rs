@@ -1,0 +1,215 @@
+//! How busy a host is with a test: its threads, and the CPUs.
+//!
+//! A thread that never waits is a limit, and so is a CPU saturated by arriving packets; neither shows in the other.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kelvin_sys::cpu_usage::{CpuCounters, CpuCountersReader, ThreadClock};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::limits_serde;
+
+/// The share from which on something is saturated: idle time is counted in hundredths of a second.
+pub const SATURATED_SHARE: f64 = 0.95;
+
+/// How busy a host was over a time, as shares of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuUsage {
+    /// The busiest thread of the test.
+    #[serde(deserialize_with = "limits_serde::share")]
+    pub busiest: f64,
+    /// All of them together: 2 if two did nothing else.
+    #[serde(deserialize_with = "limits_serde::share")]
+    pub threads: f64,
+    /// The least idle CPU, whatever it did; none where the system does not say.
+    pub cpu: Option<BusiestCpu>,
+}
+
+/// How busy a CPU was over a time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BusiestCpu {
+    /// Its number.
+    pub number: u32,
+    /// The share of the time in which it was not idle.
+    #[serde(deserialize_with = "limits_serde::share")]
+    pub share: f64,
+    /// The share of interrupts, and of the packets that they brought.
+    #[serde(deserialize_with = "limits_serde::share")]
+    pub interrupts: f64,
+}
+
+impl CpuUsage {
+    /// The most saturated of the test's possible limits: a thread of it, or a CPU as far as the test may fill it. A CPU's load
+    /// beyond all threads of the test and the arriving packets is of other programs.
+    pub fn max_share(&self) -> f64 {
+        let of_test = |cpu: BusiestCpu| cpu.share.min(self.threads + cpu.interrupts);
+        self.cpu.map_or(self.busiest, |cpu| of_test(cpu).max(self.busiest))
+    }
+
+    /// Whether the test is CPU-bound.
+    pub fn is_cpu_bound(&self) -> bool {
+        self.max_share() >= SATURATED_SHARE
+    }
+
+    /// The median of several, by their most saturated part.
+    pub fn median(all: &[Self]) -> Option<Self> {
+        let mut sorted = all.to_vec();
+        sorted.sort_by(|one, other| one.max_share().total_cmp(&other.max_share()));
+        sorted.get(sorted.len() / 2).copied()
+    }
+}
+
+impl fmt::Display for CpuUsage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "its busiest thread took {:.0} % of a CPU", 100.0 * self.busiest)?;
+        match self.cpu {
+            Some(cpu) => write!(out, " and CPU {} was {:.0} % busy", cpu.number, 100.0 * cpu.share),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The threads of a test.
+#[derive(Debug, Default)]
+pub struct ThreadClocks(Mutex<Vec<ThreadClock>>);
+
+impl ThreadClocks {
+    /// Adds the calling thread. One whose clock is unavailable is not seen.
+    pub fn register(&self) {
+        if let Ok(clock) = ThreadClock::current() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(clock);
+        }
+    }
+
+    /// CPU time of each; none for one that has ended.
+    fn cpu_times(&self) -> Vec<Option<Duration>> {
+        let clocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        clocks.iter().map(|clock| clock.cpu_time().ok()).collect()
+    }
+}
+
+/// Measures from time to time how busy threads and CPUs were.
+#[derive(Debug)]
+pub struct CpuUsageMeter<'a> {
+    threads: &'a ThreadClocks,
+    cpus: Option<CpuCountersReader>,
+    last: CpuSample,
+}
+
+/// The counters at a moment.
+#[derive(Debug)]
+struct CpuSample {
+    at: Instant,
+    threads: Vec<Option<Duration>>,
+    cpus: Vec<CpuCounters>,
+}
+
+impl<'a> CpuUsageMeter<'a> {
+    /// Begins now.
+    pub fn start(threads: &'a ThreadClocks) -> Self {
+        let mut cpus = CpuCountersReader::open().ok();
+        let last = CpuSample::now(threads, cpus.as_mut());
+        Self { threads, cpus, last }
+    }
+
+    /// How busy they were since it began, or since the last call.
+    pub fn sample(&mut self) -> CpuUsage {
+        let now = CpuSample::now(self.threads, self.cpus.as_mut());
+        let busy = now.since(&self.last);
+        self.last = now;
+        busy
+    }
+}
+
+impl CpuSample {
+    fn now(threads: &ThreadClocks, cpus: Option<&mut CpuCountersReader>) -> Self {
+        let cpus = cpus.and_then(|cpus| cpus.read().ok()).unwrap_or_default();
+        Self { at: Instant::now(), threads: threads.cpu_times(), cpus }
+    }
+
+    fn since(&self, earlier: &Self) -> CpuUsage {
+        let passed = (self.at - earlier.at).as_secs_f64().max(1e-9);
+        let used = self.threads.iter().enumerate().filter_map(|(number, now)| {
+            // One that was not there before has used all of it since.
+            let before = earlier.threads.get(number).copied().flatten().unwrap_or_default();
+            Some(now.as_ref()?.saturating_sub(before).as_secs_f64() / passed)
+        });
+        let used: Vec<f64> = used.collect();
+        let cpus = self.cpus.iter().filter_map(|now| {
+            let before = earlier.cpus.iter().find(|before| before.cpu == now.cpu)?;
+            let share = |now: u64, before: u64| (now.saturating_sub(before) as f64 / 1e9 / passed).min(1.0);
+            let (share, interrupts) = (1.0 - share(now.idle, before.idle), share(now.interrupts, before.interrupts));
+            Some(BusiestCpu { number: now.cpu, share, interrupts })
+        });
+        // Of several saturated ones, the one that receives the packets.
+        let rank = |cpu: &BusiestCpu| (cpu.share.min(SATURATED_SHARE), cpu.interrupts);
+        let cpu = cpus.max_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
+        CpuUsage { busiest: used.iter().copied().fold(0.0, f64::max), threads: used.iter().sum(), cpu }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(busiest: f64, threads: f64, share: f64, interrupts: f64) -> CpuUsage {
+        CpuUsage { busiest, threads, cpu: Some(BusiestCpu { number: 3, share, interrupts }) }
+    }
+
+    #[test]
+    fn saturated_thread_or_cpu_is_limit() {
+        assert!(usage(0.97, 0.97, 0.5, 0.0).is_cpu_bound(), "a thread that migrates from CPU to CPU");
+        assert!(usage(0.3, 0.3, 1.0, 0.7).is_cpu_bound(), "a CPU that receives packets");
+        assert!(usage(0.5, 1.0, 0.98, 0.0).is_cpu_bound(), "two threads on one CPU");
+        assert!(!usage(0.3, 0.3, 1.0, 0.1).is_cpu_bound(), "a CPU that another program saturates");
+        assert!(!usage(0.9, 0.9, 0.9, 0.5).is_cpu_bound());
+        assert!(!CpuUsage { busiest: 0.5, threads: 2.0, cpu: None }.is_cpu_bound());
+        assert_eq!((usage(0.9, 0.9, 0.4, 0.0).max_share(), usage(0.1, 0.2, 0.4, 0.1).max_share()), (0.9, 0.2 + 0.1));
+        let all = [usage(0.1, 0.1, 0.9, 0.0), usage(0.2, 0.2, 0.3, 0.0), usage(0.3, 0.3, 0.5, 0.0)];
+        assert_eq!((CpuUsage::median(&all), CpuUsage::median(&[])), (Some(all[1]), None));
+        assert_eq!(all[0].to_string(), "its busiest thread took 10 % of a CPU and CPU 3 was 90 % busy");
+    }
+
+    #[test]
+    fn shares_cover_time_between_samples() {
+        let at = Instant::now();
+        let second = Duration::from_secs(1);
+        let spent = |cpu, idle: u64, interrupts: u64| CpuCounters {
+            cpu,
+            idle: idle * 1_000_000,
+            interrupts: interrupts * 1_000_000,
+        };
+        let before = CpuSample { at, threads: vec![Some(second), None], cpus: vec![spent(0, 0, 0), spent(1, 500, 0)] };
+        let threads = vec![Some(second * 3), None, Some(second)];
+        let after = CpuSample {
+            at: at + second * 4,
+            threads,
+            cpus: vec![spent(0, 3000, 40), spent(1, 600, 2000), spent(2, 0, 0)],
+        };
+        let busy = after.since(&before);
+        assert_eq!((busy.busiest, busy.threads), (0.5, 0.75));
+        assert_eq!(busy.cpu, Some(BusiestCpu { number: 1, share: 0.975, interrupts: 0.5 }));
+    }
+
+    #[test]
+    fn spinning_thread_is_busy_and_sleeping_is_not() {
+        let threads = ThreadClocks::default();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                threads.register();
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let mut watch = CpuUsageMeter::start(&threads);
+            // Others may have the CPU for a while.
+            let looks = std::iter::repeat_with(|| (std::thread::sleep(Duration::from_millis(50)), watch.sample()).1);
+            let busy = looks.take(100).find(|busy| busy.busiest > 0.0);
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(busy.as_ref().is_some_and(|busy| busy.busiest == busy.threads), "{busy:?}");
+        });
+    }
+}

@@ -1,0 +1,94 @@
+//! Reading and writing until a deadline: a slow sender of single bytes cannot block anybody.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::wire::error::is_timeout;
+use crate::wire::{Error, Result};
+
+/// A transport with a time limit for each call.
+pub trait TimedStream: Read + Write {
+    /// Limits each later call of read or write to this time.
+    ///
+    /// # Errors
+    /// A failed system call.
+    fn set_io_timeout(&mut self, time: Duration) -> io::Result<()>;
+}
+
+impl TimedStream for TcpStream {
+    fn set_io_timeout(&mut self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))?;
+        self.set_write_timeout(Some(time))
+    }
+}
+
+/// A deadline, and how far away it was when it was set.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    end: Instant,
+    duration: Duration,
+}
+
+impl Deadline {
+    /// So much from now.
+    pub fn within(whole: Duration) -> Self {
+        Self { end: Instant::now() + whole, duration: whole }
+    }
+
+    /// The time left; an error if there is none.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], which names what was waited for.
+    pub fn remaining(&self, doing: &'static str) -> Result<Duration> {
+        match self.end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => Err(self.timed_out(doing)),
+            left => Ok(left),
+        }
+    }
+
+    fn timed_out(&self, doing: &'static str) -> Error {
+        Error::TimedOut { doing, seconds: self.duration.as_secs_f64() }
+    }
+
+    /// Fills a buffer from a stream.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the stream ends before, [`Error::TimedOut`], or a failed call.
+    pub fn read_full(&self, stream: &mut impl TimedStream, buffer: &mut [u8], doing: &'static str) -> Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(Error::Closed),
+                Ok(count) => filled += count,
+                Err(error) => self.retry_or_fail(error, doing)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all of a buffer to a stream.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if nobody reads it any more, [`Error::TimedOut`], or a failed call.
+    pub fn write_full(&self, stream: &mut impl TimedStream, mut buffer: &[u8], doing: &'static str) -> Result<()> {
+        while !buffer.is_empty() {
+            stream.set_io_timeout(self.remaining(doing)?).map_err(Error::call("set the time to wait"))?;
+            match stream.write(buffer) {
+                Ok(count) => buffer = &buffer[count..],
+                Err(error) => self.retry_or_fail(error, doing)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Retries an interrupted call, unless this process was asked to stop; one whose time was over is late.
+    fn retry_or_fail(&self, error: io::Error, doing: &'static str) -> Result<()> {
+        match error.kind() {
+            io::ErrorKind::Interrupted if kelvin_sys::stop_signals::stop_signal().is_none() => Ok(()),
+            _ if is_timeout(&error) => Err(self.timed_out(doing)),
+            _ => Err(Error::call(doing)(error)),
+        }
+    }
+}

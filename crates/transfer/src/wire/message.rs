@@ -1,0 +1,215 @@
+//! The messages after the handshake: the client requests one test after the other, and the agent answers.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::wire::cpu_usage::CpuUsage;
+use crate::wire::file_server::{DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions};
+use crate::wire::handshake::{HandshakeProtocol, ProgramRole};
+use crate::wire::interface::Interface;
+use crate::wire::limits_serde::{self, MAX_REASON_BYTES};
+use crate::wire::sequence::SequenceCounts;
+use crate::wire::socket_options::{TcpEndInfo, TestSocketOptions};
+
+/// What is spoken with an agent. Up to version 4 its hello was followed by a handshake of kelvin's own; files are served
+/// from version 6 on.
+pub const PROTOCOL: HandshakeProtocol = HandshakeProtocol {
+    listener: ProgramRole { program: "kelvin agent", role: "agent" },
+    caller: ProgramRole { program: "client of kelvin agent", role: "client" },
+    magic: *b"kelvin to agent\n",
+    context: "kelvin 2026 agent, Noise pre-shared key",
+    version: 6,
+};
+
+/// A number that marks a connection, or a datagram, as part of a test.
+pub type Cookie = [u8; 16];
+
+/// The transport of a test's bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// A connection that loses nothing.
+    Tcp,
+    /// Datagrams, some of which may be lost.
+    Udp,
+}
+
+/// The direction of streams.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestDirection {
+    /// The client sends, and the agent counts what arrives.
+    ToAgent,
+    /// The agent sends, and the client counts what arrives.
+    FromAgent,
+}
+
+/// A client's request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentRequest {
+    /// Return every message of so many bytes, until the client ends it.
+    Echo {
+        /// Their transport.
+        transport: Transport,
+        /// Bytes of a message.
+        bytes: u32,
+    },
+    /// Receive over so many TCP connections, or send over them without end, and count.
+    Streams {
+        /// Which of the two.
+        direction: TestDirection,
+        /// The connections.
+        count: u32,
+        /// Options of their sockets.
+        sockets: TestSocketOptions,
+    },
+    /// Receive numbered datagrams of so many bytes, and count them.
+    TakeDatagrams {
+        /// Bytes of a datagram.
+        bytes: u32,
+    },
+    /// Accept connections one after the other: return the cookie with which each begins, and reset it when the client has
+    /// closed it.
+    Accept,
+    /// Start a server of the agent's files, and keep it until the client ends it or is silent.
+    ServeFiles(FileServerOptions),
+    /// Name the files that are served, from this one on.
+    Names {
+        /// How many are known.
+        from: u32,
+    },
+    /// Read the files that are served past the page cache, and say how fast.
+    ReadFromDisk,
+    /// Have the files that are served in memory or not, from this one on.
+    Bring {
+        /// Which of the two.
+        cache: FileCacheState,
+        /// How many are where they are to be.
+        from: u32,
+    },
+    /// Keep the server of files: the client is there.
+    Stay,
+    /// Report what has arrived so far in the running test, or was sent.
+    Count,
+    /// End the running test: one over datagrams has no end of its own.
+    End,
+}
+
+impl fmt::Display for AgentRequest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo { transport, bytes } => write!(out, "asks for messages of {bytes} bytes back over {transport}"),
+            Self::Streams { direction: TestDirection::ToAgent, count, sockets } => {
+                write!(out, "sends by {count} connections{sockets}")
+            }
+            Self::Streams { direction: TestDirection::FromAgent, count, sockets } => {
+                write!(out, "asks for bytes by {count} connections{sockets}")
+            }
+            Self::TakeDatagrams { bytes } => write!(out, "sends datagrams of {bytes} bytes"),
+            Self::Accept => write!(out, "asks for connections to be accepted"),
+            Self::ServeFiles(_) => write!(out, "asks for a server of files"),
+            Self::Names { from } => write!(out, "asks for the names of files from {from} on"),
+            Self::ReadFromDisk => write!(out, "asks for files to be read from the disk"),
+            Self::Bring { cache: FileCacheState::Cached, from } => {
+                write!(out, "asks for files from {from} on to be in memory")
+            }
+            Self::Bring { cache: FileCacheState::Uncached, from } => {
+                write!(out, "asks for files from {from} on not to be in memory")
+            }
+            Self::Stay => write!(out, "asks for the server of files to stay"),
+            Self::Count => write!(out, "asks what has been counted"),
+            Self::End => write!(out, "asks for the end of a test"),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        })
+    }
+}
+
+/// An agent's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentResponse {
+    /// The test can begin, at this port of the agent's address.
+    Ready {
+        /// The port.
+        port: u16,
+        /// The beginning of each connection.
+        cookie: Cookie,
+    },
+    /// What has arrived so far, or was sent, in the agent's own time: a rate is a difference of two of these.
+    Counted(TestCounts),
+    /// The server of files runs.
+    Serving(FileServerInfo),
+    /// Names of files that are served.
+    Names(#[serde(deserialize_with = "limits_serde::file_names")] Vec<String>),
+    /// How fast the disk gave them.
+    Read(DiskRateReport),
+    /// So many of the files are where they are to be.
+    Brought(u32),
+    /// The server of files is there.
+    Stays,
+    /// It is over, and this is the agent's account of it.
+    Done(TestReport),
+    /// It is impossible, or ended by a fault.
+    Failed {
+        /// Why.
+        #[serde(deserialize_with = "limits_serde::text::<MAX_REASON_BYTES, _>")]
+        why: String,
+    },
+}
+
+impl AgentResponse {
+    /// That it is impossible, for this reason.
+    pub fn failed(why: impl fmt::Display) -> Self {
+        Self::Failed { why: limits_serde::truncate(&why.to_string(), MAX_REASON_BYTES) }
+    }
+}
+
+/// What has arrived by a moment, or, of streams from the agent, was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestCounts {
+    /// Bytes of streams, or of datagrams.
+    pub bytes: u64,
+    /// Nanoseconds since the test began, by the agent's clock, when they were counted.
+    pub at: u64,
+    /// The counts by number of datagrams; none of streams.
+    pub numbers: SequenceCounts,
+    /// Datagrams that reached the agent's host and found the socket full: the agent was too slow for them.
+    pub dropped: u64,
+    /// How busy the agent's host was since the last request.
+    pub busy: CpuUsage,
+}
+
+impl TestCounts {
+    /// Whether it can follow this one: no count ever falls.
+    pub(crate) fn can_follow(&self, earlier: &Self) -> bool {
+        let all =
+            |of: &Self| [of.bytes, of.at, of.dropped, of.numbers.arrived, of.numbers.latest, of.numbers.reordered];
+        all(self).iter().zip(all(earlier)).all(|(now, before)| *now >= before)
+    }
+}
+
+/// The agent's account of a test.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestReport {
+    /// What arrived: whole messages of an echo, bytes of streams and of counted datagrams, connections. Of streams from the
+    /// agent, bytes sent.
+    pub arrived: u64,
+    /// Nanoseconds of CPU time of the threads that served it: in user mode, and in the kernel.
+    pub cpu_nanoseconds: [u64; 2],
+    /// Most tests that the agent served at one time, including this one: with more than one, each had only a share of it.
+    pub tests: u32,
+    /// The agent's own interface, where its system names it.
+    pub interface: Option<Interface>,
+    /// The agent's socket of the first of the streams, where its system reports on it.
+    pub stream: Option<TcpEndInfo>,
+}

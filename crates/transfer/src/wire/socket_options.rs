@@ -1,0 +1,164 @@
+//! Requested options of a test's stream sockets, and those obtained.
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+
+use kelvin_sys::net;
+use serde::{Deserialize, Serialize};
+
+use crate::wire::limits::AgentLimits;
+use crate::wire::limits_serde;
+use crate::wire::{Error, Result};
+
+/// Longest name of a congestion control in Linux, in bytes.
+const MAX_CONGESTION_NAME: usize = 15;
+
+/// Options for the sockets of streams on both sides, beyond the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestSocketOptions {
+    /// Congestion control, by name.
+    #[serde(default, deserialize_with = "limits_serde::optional_text::<MAX_CONGESTION_NAME, _>")]
+    pub congestion_control: Option<String>,
+    /// Bytes in each of a socket's two buffers.
+    pub buffers: Option<u32>,
+}
+
+impl TestSocketOptions {
+    /// Whether an agent may grant it. A congestion control must be loaded already: requesting another one could make the kernel
+    /// load a module, which nobody may do remotely.
+    pub(crate) fn check(&self, limits: &AgentLimits) -> Result<()> {
+        if self.buffers.is_some_and(|bytes| bytes > limits.max_buffer_bytes) {
+            return Err(Error::Refused(format!(
+                "a socket's buffer may have at most {} KiB",
+                limits.max_buffer_bytes >> 10
+            )));
+        }
+        let Some(name) = &self.congestion_control else { return Ok(()) };
+        let known = net::congestion_controls().map_err(Error::call("read the congestion controls"))?;
+        if !known.contains(name) {
+            return Err(Error::Refused(format!(
+                "the kernel of the agent's host has no congestion control {name}; it has {}",
+                known.join(", ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// Sets it on a socket. A listening one passes it on to what it accepts.
+    pub(crate) fn apply(&self, socket: &impl AsFd) -> io::Result<()> {
+        self.buffers.map_or(Ok(()), |bytes| net::set_buffers(socket, bytes))?;
+        self.congestion_control.as_deref().map_or(Ok(()), |name| net::set_congestion_control(socket, name))
+    }
+}
+
+impl fmt::Display for TestSocketOptions {
+    /// Nothing for an option left out.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.congestion_control {
+            write!(out, " with congestion control {name}")?;
+        }
+        self.buffers.map_or(Ok(()), |bytes| write!(out, " with socket buffers of {} KiB", bytes >> 10))
+    }
+}
+
+/// The kernel's report on one side of a TCP connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpEndInfo {
+    /// Smoothed round trip as this side saw it, in nanoseconds.
+    pub round_trip: u64,
+    /// Segments retransmitted.
+    pub retransmits: u32,
+    /// Segments that it may have in flight.
+    pub congestion_window: u32,
+    /// Largest payload of a segment that it sends, in bytes.
+    pub segment: u32,
+    /// Largest packet of the path, in bytes.
+    pub path_mtu: u32,
+    /// By name.
+    #[serde(deserialize_with = "limits_serde::text::<MAX_CONGESTION_NAME, _>")]
+    pub congestion_control: String,
+    /// Bytes that its buffers may hold, as the kernel counts them: to send, and to receive.
+    pub buffers: [u32; 2],
+}
+
+impl TcpEndInfo {
+    /// That of this socket.
+    ///
+    /// # Errors
+    /// A failed system call.
+    pub fn of_socket(socket: &impl AsFd) -> io::Result<Self> {
+        let (known, buffers) = (net::tcp_info(socket)?, net::buffers(socket)?);
+        Ok(Self {
+            round_trip: known.round_trip,
+            retransmits: known.retransmits,
+            congestion_window: known.congestion_window,
+            segment: known.segment,
+            path_mtu: known.path_mtu,
+            congestion_control: net::congestion_control(socket)?,
+            buffers: [buffers.send, buffers.receive],
+        })
+    }
+}
+
+impl fmt::Display for TcpEndInfo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [send, receive] = self.buffers.map(|bytes| bytes >> 10);
+        write!(
+            out,
+            "TCP_INFO: round trip {} us, {} retransmits, congestion window {} segments of {} bytes, path MTU {}; congestion \
+             control {}; socket buffers of {send} KiB to send, {receive} KiB to receive",
+            self.round_trip / 1000,
+            self.retransmits,
+            self.congestion_window,
+            self.segment,
+            self.path_mtu,
+            self.congestion_control
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn named(name: &str) -> TestSocketOptions {
+        TestSocketOptions { congestion_control: Some(name.into()), buffers: None }
+    }
+
+    #[test]
+    fn options_are_bounded_and_available() {
+        let limits = AgentLimits { max_buffer_bytes: 1 << 20, ..AgentLimits::default() };
+        let refused = |sockets: TestSocketOptions| sockets.check(&limits).unwrap_err().to_string();
+        TestSocketOptions::default().check(&limits).unwrap();
+        named("reno").check(&limits).unwrap();
+        TestSocketOptions { buffers: Some(1 << 20), ..TestSocketOptions::default() }.check(&limits).unwrap();
+        let large = TestSocketOptions { buffers: Some((1 << 20) + 1), ..TestSocketOptions::default() };
+        assert!(refused(large).contains("may have at most 1024 KiB"));
+        for name in ["nosuch", "", "../x", "re no"] {
+            let why = refused(named(name));
+            assert!(
+                why.contains(&format!("has no congestion control {name}; it has ")) && why.contains("reno"),
+                "{why}"
+            );
+        }
+        let long = serde_json::to_string(&named(&"x".repeat(60_000))).unwrap();
+        let why = serde_json::from_str::<TestSocketOptions>(&long).unwrap_err().to_string();
+        assert!(why.starts_with("a text of 60000, where 15 is the most"), "{why}");
+    }
+
+    #[test]
+    fn accepted_socket_inherits_options() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        TestSocketOptions { congestion_control: Some("reno".into()), buffers: Some(48 << 10) }
+            .apply(&listener)
+            .unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let far = TcpEndInfo::of_socket(&listener.accept().unwrap().0).unwrap();
+        assert_eq!((far.congestion_control.as_str(), far.buffers), ("reno", [96 << 10; 2]));
+        let words = far.to_string();
+        assert!(words.contains("congestion control reno; socket buffers of 96 KiB to send, 96 KiB"), "{words}");
+    }
+}

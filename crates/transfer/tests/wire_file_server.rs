@@ -1,0 +1,174 @@
+//! Servers of files that an agent starts: for whom, how many, and when they end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use kelvin_transfer::wire::Error;
+use kelvin_transfer::wire::agent::{Agent, AgentEvent};
+use kelvin_transfer::wire::client::{AgentClient, client_handshake};
+use kelvin_transfer::wire::file_server::{
+    DiskRateReport, FileCacheState, FileHost, FileServerInfo, FileServerOptions, RequestRate,
+};
+use kelvin_transfer::wire::limits::AgentLimits;
+use kelvin_transfer::wire::message::{AgentRequest, AgentResponse};
+use kelvin_transfer::wire::secret::Secret;
+
+const RATE: DiskRateReport = DiskRateReport {
+    bytes_per_second: 1e6,
+    read_per_second: None,
+    requests: Some(RequestRate { per_second: 100.0, bytes: 4096.0 }),
+};
+
+const LONG: Duration = Duration::from_secs(10);
+
+fn secret() -> Secret {
+    Secret::new(b"an agent of the tests").unwrap()
+}
+
+/// A server that is none, and counts how many of it there are.
+struct FakeFileHost {
+    names: Vec<String>,
+    live_servers: Arc<AtomicU32>,
+}
+
+impl FileHost for FakeFileHost {
+    fn info(&self) -> FileServerInfo {
+        let (files_port, looks_port, token) = (81, 82, "token".into());
+        let files = self.names.len() as u32;
+        FileServerInfo { files_port, looks_port, token, files, bytes: 5, left_out: 2, may_be_cached: Some(9) }
+    }
+
+    fn file_names(&self) -> &[String] {
+        &self.names
+    }
+
+    fn disk_rate(&self) -> Result<DiskRateReport, String> {
+        Ok(RATE)
+    }
+
+    fn set_cache_state(&self, cache: FileCacheState, from: u32) -> Result<u32, String> {
+        if cache == FileCacheState::Cached { Err("they do not fit".into()) } else { Ok(from + 100) }
+    }
+}
+
+impl Drop for FakeFileHost {
+    fn drop(&mut self) {
+        self.live_servers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs an agent that serves so many files, and beside it a function of its address and of how many servers there are.
+fn with_agent(files: Option<usize>, idle: Duration, body: impl FnOnce(SocketAddr, &AtomicU32)) {
+    let there = Arc::new(AtomicU32::new(0));
+    let limits = AgentLimits { idle_timeout: idle, ..AgentLimits::default() };
+    let log = Box::new(|_: SocketAddr, _: &AgentEvent| {});
+    let mut agent = Agent::listen("127.0.0.1:0".parse().unwrap(), secret(), limits, log).unwrap();
+    if let Some(files) = files {
+        let there = Arc::clone(&there);
+        agent = agent.with_files(Box::new(move |design, listen| {
+            assert_eq!((listen.ip().to_string().as_str(), listen.port()), ("127.0.0.1", 0));
+            if let Some(model) = &design.model {
+                return Err(format!("there is no model {model}"));
+            }
+            there.fetch_add(1, Ordering::SeqCst);
+            let names = (0..files).map(|number| format!("file {number}")).collect();
+            Ok(Box::new(FakeFileHost { names, live_servers: Arc::clone(&there) }))
+        }));
+    }
+    let (address, is_over) = (agent.address().unwrap(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| agent.serve(|| is_over.load(Ordering::Relaxed)));
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| body(address, &there)));
+        is_over.store(true, Ordering::Relaxed);
+        served.join().unwrap().unwrap();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn connect_client(address: SocketAddr) -> AgentClient {
+    AgentClient::connect(&[address], &secret()).unwrap()
+}
+
+/// Waits until none of them is there.
+fn wait_until_stopped(there: &AtomicU32) {
+    let begun = std::time::Instant::now();
+    while there.load(Ordering::SeqCst) > 0 {
+        assert!(begun.elapsed() < LONG, "it is still there");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn client_can_list_read_and_cache_files() {
+    with_agent(Some(250), LONG, |address, there| {
+        let mut server = connect_client(address).serve_files(&FileServerOptions::default()).unwrap();
+        assert_eq!(server.addresses().map(|one| one.port()), [81, 82]);
+        let names = server.file_names().unwrap();
+        assert_eq!((names.len(), names[249].as_str()), (250, "file 249"));
+        assert_eq!(server.disk_rate().unwrap(), RATE);
+        server.set_cache_state(FileCacheState::Uncached, || true).unwrap();
+        assert!(matches!(server.set_cache_state(FileCacheState::Uncached, || false), Err(Error::Closed)));
+        let refused = server.set_cache_state(FileCacheState::Cached, || true).unwrap_err();
+        assert_eq!(refused.to_string(), "the agent refused: they do not fit");
+        // What cannot be done does not end it.
+        server.keep_alive().unwrap();
+        assert_eq!(there.load(Ordering::SeqCst), 1);
+        let mut client = server.stop().unwrap();
+        assert_eq!(there.load(Ordering::SeqCst), 0);
+        assert_eq!(client.echo_tcp(1).unwrap().finish().unwrap().arrived, 0);
+        drop(client.serve_files(&FileServerOptions::default()).unwrap());
+        wait_until_stopped(there);
+    });
+}
+
+#[test]
+fn second_server_is_refused_and_first_ends() {
+    with_agent(Some(1), LONG, |address, there| {
+        let mut channel = client_handshake(std::net::TcpStream::connect(address).unwrap(), &secret(), LONG).unwrap();
+        for _ in 0..50 {
+            channel.send(&AgentRequest::ServeFiles(FileServerOptions::default()), LONG).unwrap();
+            assert!(matches!(channel.receive(LONG).unwrap(), AgentResponse::Serving(_)));
+            assert_eq!(there.load(Ordering::SeqCst), 1);
+            channel.send(&AgentRequest::ServeFiles(FileServerOptions::default()), LONG).unwrap();
+            let AgentResponse::Failed { why } = channel.receive(LONG).unwrap() else { panic!("it was not refused") };
+            assert_eq!(why, "one test must end before the next one begins");
+            assert_eq!(there.load(Ordering::SeqCst), 0);
+        }
+        for ask in [AgentRequest::Stay, AgentRequest::ReadFromDisk, AgentRequest::Names { from: 0 }] {
+            channel.send(&ask, LONG).unwrap();
+            let AgentResponse::Failed { why } = channel.receive(LONG).unwrap() else { panic!("it was not refused") };
+            assert_eq!(why, "no server of files is running");
+        }
+    });
+}
+
+#[test]
+fn server_of_silent_client_ends() {
+    with_agent(Some(1), Duration::from_millis(50), |address, there| {
+        let mut server = connect_client(address).serve_files(&FileServerOptions::default()).unwrap();
+        wait_until_stopped(there);
+        assert!(server.keep_alive().is_err());
+    });
+}
+
+#[test]
+fn unavailable_file_server_is_an_error() {
+    let why =
+        |address, design: &FileServerOptions| connect_client(address).serve_files(design).unwrap_err().to_string();
+    with_agent(None, LONG, |address, _| {
+        let expected = "the agent refused: it serves no files: start it with --serve DIR";
+        assert_eq!(why(address, &FileServerOptions::default()), expected);
+    });
+    with_agent(Some(1), LONG, |address, _| {
+        let design = FileServerOptions { model: Some("pigeon".into()), ..FileServerOptions::default() };
+        assert_eq!(why(address, &design), "the agent refused: there is no model pigeon");
+        assert!(
+            why(address, &FileServerOptions { model: Some("m".repeat(17)), ..design }).contains("malformed message")
+        );
+    });
+    with_agent(Some(0), LONG, |address, _| {
+        assert!(why(address, &FileServerOptions::default()).contains("0 files, where 1 to 100000 are possible"));
+    });
+}
