@@ -1,7 +1,7 @@
 # kelvin: make run, make test, make bench, make docs. `make help` says what each does.
 #
-# Tests are built in the development profile and the program that users get in the release profile: two builds, and no
-# third. Everything that the tests start themselves is the program of the development profile.
+# `make test` builds the development profile alone. `make test-long` needs the program that users get, in the release profile, for the
+# guests, the kernel module and the whole run.
 
 CARGO   ?= cargo
 PYTHON  ?= python3
@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test test-long smoke causes setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -41,6 +41,9 @@ need-cc:
 test: ## everything that must hold before a change lands
 	@KELVIN_TEST_RECORDS=$(RECORDS) scripts/test
 
+test-long: ## planted causes, guests, the kernel module, aarch64, the page in a browser: those of which an input changed; ALL=1 for all
+	@KELVIN_TEST_RECORDS=$(RECORDS) scripts/test long $(if $(ALL),--all)
+
 setup: ## install what the tests need, where that is possible; says what is missing and what is skipped for it
 	@scripts/setup
 
@@ -58,6 +61,12 @@ unit: unit-build ## the tests of every crate, the ones of the whole program amon
 
 unit-build: need-cargo need-cc
 	$(CARGO) test --locked --workspace --no-run
+
+smoke: $(DEBUG) ## a quick run of every area, stored, exported and reported, by the program of the tests
+	scripts/test-whole --quick $(DEBUG) $(TARGET)/debug $(WORK)
+
+causes: unit-build ## that `kelvin why` names every planted cause
+	$(CARGO) test --locked --workspace --test why -- --ignored
 
 arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
 	@scripts/check-arm $(ARM)
