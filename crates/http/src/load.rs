@@ -21,6 +21,7 @@ pub mod setup;
 pub mod slo;
 #[cfg(test)]
 mod tests;
+#[cfg_attr(not(feature = "tls"), path = "load/without_tls.rs")]
 pub mod tls;
 mod transport;
 pub mod url_list;

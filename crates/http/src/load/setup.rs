@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustls::ClientConfig;
-
 use crate::load::access_pattern::AccessPattern;
 use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
+use crate::load::tls::TlsConfig;
 use crate::load::verify::{ExpectedBody, Verify};
 
 /// One load.
@@ -38,7 +37,7 @@ pub struct LoadSetup {
     /// The right body of each path, where it is known before.
     pub expected_bodies: Vec<Option<ExpectedBody>>,
     /// How TLS is spoken, with a target that wants it.
-    pub tls: Option<Arc<ClientConfig>>,
+    pub tls: Option<TlsConfig>,
     /// Whether to look at the clock without sleeping shortly before a request is due.
     pub spin: bool,
     /// While it is so, the users of a closed loop go on after the measured time, of which nothing counts: for whoever has yet to look at

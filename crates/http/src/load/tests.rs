@@ -2,6 +2,7 @@
 
 mod departures;
 mod server;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::io::{BufRead, BufReader, Write};

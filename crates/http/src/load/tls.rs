@@ -1,5 +1,7 @@
-//! How TLS is spoken to a server: whose certificates are believed.
+//! TLS with a server: whose certificates are believed, and a session on a socket that never waits.
 
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,9 +11,108 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::load::error::{Error, Result};
+use crate::load::transport::accepted_bytes;
+
+/// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
+const MAX_TLS_RECORDS: usize = 64;
+
+/// How TLS is spoken to a server, and the name that its certificate must have.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsServer {
+    config: TlsConfig,
+    name: ServerName<'static>,
+}
+
+impl TlsServer {
+    /// # Errors
+    /// A host that no certificate can name.
+    pub(crate) fn new(config: &TlsConfig, host: &str) -> Result<Self> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| Error::Tls(format!("{host}: no certificate can have this name")))?;
+        Ok(Self { config: config.clone(), name })
+    }
+
+    pub(crate) fn session(&self) -> io::Result<TlsSession> {
+        let session = ClientConnection::new(Arc::clone(&self.config.0), self.name.clone()).map_err(io::Error::other)?;
+        Ok(TlsSession(Box::new(session)))
+    }
+}
+
+/// The client's side of one connection.
+#[derive(Debug)]
+pub(crate) struct TlsSession(Box<ClientConnection>);
+
+impl TlsSession {
+    /// Takes bytes to be sent; returns how many it could take now.
+    pub(crate) fn write(&mut self, socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.0.writer().write(bytes)?;
+        self.flush(socket)?;
+        Ok(length)
+    }
+
+    /// Sends what is left to be sent, as far as the socket takes it.
+    pub(crate) fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
+        while self.0.wants_write() {
+            if accepted_bytes(self.0.write_tls(&mut socket))? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something is to be sent that the socket did not take.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.0.wants_write()
+    }
+
+    /// Whether keys have not been agreed on yet.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+
+    /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has.
+    pub(crate) fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
+        let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
+        loop {
+            match self.0.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,
+                done => return done,
+            }
+            if self.0.read_tls(&mut socket)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if let Err(error) = self.0.process_new_packets() {
+                // The alert that says why; whether it arrives changes nothing.
+                let _ = self.flush(socket);
+                return Err(io::Error::new(ErrorKind::InvalidData, error_text(&error)));
+            }
+            self.flush(socket)?;
+        }
+    }
+}
+
+/// Why TLS ends, in words: for some of what is wrong with a certificate the library has names of its own only.
+fn error_text(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "TLS: the server's certificate is of no authority that is believed".into()
+        }
+        rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
+            "TLS: the server's certificate is one of an authority, which stands for no server".into()
+        }
+        rustls::Error::InvalidMessage(_) => {
+            "TLS: the server's answer is none of TLS: it may speak plain HTTP (http://) on this port".into()
+        }
+        error => format!("TLS: {error}"),
+    }
+}
+
+/// Whose certificates a client believes.
+#[derive(Clone, Debug)]
+pub struct TlsConfig(Arc<ClientConfig>);
 
 /// Whose certificates are believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +130,7 @@ pub enum Trust<'f> {
 ///
 /// # Errors
 /// A file that cannot be read or holds no certificate; a system that has no authorities.
-pub fn client_config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
+pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
         Trust::Anybody => Arc::new(NoVerifier(Arc::clone(&provider))),
@@ -47,7 +148,7 @@ pub fn client_config(trust: Trust<'_>) -> Result<Arc<ClientConfig>> {
     let builder = builder.map_err(|error| Error::Tls(error.to_string()))?;
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(TlsConfig(Arc::new(config)))
 }
 
 fn authority_verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
@@ -166,11 +267,17 @@ fn system_roots() -> Result<RootCertStore> {
     if roots.is_empty() { Err(none()) } else { Ok(roots) }
 }
 
-/// The name that the certificate of a host must have.
-///
-/// # Errors
-/// A host that no certificate can name.
-pub(crate) fn server_name(host: &str) -> Result<ServerName<'static>> {
-    let name = ServerName::try_from(host.to_owned());
-    name.map_err(|_| Error::Tls(format!("{host}: no certificate can have this name")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terse_errors_are_explained() {
+        let certificate = |error| error_text(&rustls::Error::InvalidCertificate(error));
+        assert!(certificate(CertificateError::UnknownIssuer).contains("no authority that is believed"));
+        let expired = certificate(CertificateError::Expired);
+        assert!(expired.contains("certificate") && expired.contains("xpired"));
+        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(error_text(&plain).contains("plain HTTP"));
+    }
 }

@@ -1,33 +1,26 @@
 //! One connection to the server, plain or by TLS, on a socket that never waits.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_sys::net::rx_timestamp::{self, TimedRead};
 use kelvin_sys::net::tx_timestamp;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, ClientConnection};
 
 use crate::load::error::{Error, Result};
 use crate::load::setup::LoadSetup;
-use crate::load::tls;
+use crate::load::tls::{TlsServer, TlsSession};
 
 /// Time within which the server must take the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Packets of TLS that one call takes: a server may send any number of them that hold no bytes.
-const MAX_TLS_RECORDS: usize = 64;
 
 /// Where connections go, and how.
 #[derive(Clone, Debug)]
 pub struct ServerEndpoint {
     pub(crate) address: SocketAddr,
-    /// Of TLS: how, and the name that its certificate must have.
-    pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    pub(crate) tls: Option<TlsServer>,
 }
 
 impl ServerEndpoint {
@@ -38,7 +31,7 @@ impl ServerEndpoint {
     pub fn connect_first(setup: &LoadSetup) -> Result<Self> {
         let target = &setup.target;
         let addresses = target.addresses().map_err(|why| Error::Resolve { url: target.url.clone(), why })?;
-        let tls = setup.tls.as_ref().map(|how| Ok((how.clone(), tls::server_name(&target.host)?))).transpose()?;
+        let tls = setup.tls.as_ref().map(|config| TlsServer::new(config, &target.host)).transpose()?;
         let mut last = None;
         for address in addresses {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -64,7 +57,7 @@ impl ServerEndpoint {
 #[derive(Debug)]
 pub(crate) struct HttpTransport {
     pub(crate) socket: TcpStream,
-    session: Option<Box<ClientConnection>>,
+    session: Option<TlsSession>,
 }
 
 impl HttpTransport {
@@ -80,8 +73,7 @@ impl HttpTransport {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        let session = peer.tls.as_ref().map(|(how, name)| ClientConnection::new(Arc::clone(how), name.clone()));
-        let session = session.transpose().map_err(io::Error::other)?.map(Box::new);
+        let session = peer.tls.as_ref().map(TlsServer::session).transpose()?;
         Ok(Self { socket, session })
     }
 
@@ -98,33 +90,25 @@ impl HttpTransport {
 
     /// Takes bytes to be sent; returns how many it could take now.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let Some(session) = &mut self.session else {
-            return accepted_bytes((&self.socket).write(bytes));
-        };
-        let length = session.writer().write(bytes)?;
-        self.flush()?;
-        Ok(length)
+        match &mut self.session {
+            Some(session) => session.write(&self.socket, bytes),
+            None => accepted_bytes((&self.socket).write(bytes)),
+        }
     }
 
     /// Sends what TLS has yet to send.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let Some(session) = &mut self.session else { return Ok(()) };
-        while session.wants_write() {
-            if accepted_bytes(session.write_tls(&mut &self.socket))? == 0 {
-                break;
-            }
-        }
-        Ok(())
+        self.session.as_mut().map_or(Ok(()), |session| session.flush(&self.socket))
     }
 
     /// Whether TLS has something to send that the socket did not take.
     pub(crate) fn wants_write(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.wants_write())
+        self.session.as_ref().is_some_and(TlsSession::wants_write)
     }
 
     /// Whether TLS has not yet agreed on keys.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.session.as_ref().is_some_and(|session| session.is_handshaking())
+        self.session.as_ref().is_some_and(TlsSession::is_handshaking)
     }
 
     /// Whether a read that did not fill the buffer took all that there was.
@@ -135,48 +119,11 @@ impl HttpTransport {
     /// Reads what has come, from the socket only if it may be taken from; `WouldBlock` if nothing has. When it came is known of a
     /// plain connection.
     pub(crate) fn read(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<TimedRead> {
-        match &self.session {
-            Some(_) => Ok(TimedRead { length: self.read_tls(buffer, may_take)?, at: None }),
+        match &mut self.session {
+            Some(session) => Ok(TimedRead { length: session.read(&self.socket, buffer, may_take)?, at: None }),
             None if may_take => rx_timestamp::read(&self.socket, buffer),
             None => Err(ErrorKind::WouldBlock.into()),
         }
-    }
-
-    fn read_tls(&mut self, buffer: &mut [u8], may_take: bool) -> io::Result<usize> {
-        let mut packets = if may_take { MAX_TLS_RECORDS } else { 0 };
-        let Some(session) = &mut self.session else { return Ok(0) };
-        loop {
-            match session.reader().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock && packets > 0 => packets -= 1,
-                done => return done,
-            }
-            if session.read_tls(&mut &self.socket)? == 0 {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            let state = session.process_new_packets();
-            if let Err(error) = state {
-                // The alert that says why; whether it arrives changes nothing.
-                let _ = self.flush();
-                return Err(io::Error::new(ErrorKind::InvalidData, tls_error_text(&error)));
-            }
-            while session.wants_write() && accepted_bytes(session.write_tls(&mut &self.socket))? > 0 {}
-        }
-    }
-}
-
-/// Why TLS ends, in words: for some of what is wrong with a certificate the library has names of its own only.
-fn tls_error_text(error: &rustls::Error) -> String {
-    match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "TLS: the server's certificate is of no authority that is believed".into()
-        }
-        rustls::Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "CaUsedAsEndEntity" => {
-            "TLS: the server's certificate is one of an authority, which stands for no server".into()
-        }
-        rustls::Error::InvalidMessage(_) => {
-            "TLS: the server's answer is none of TLS: it may speak plain HTTP (http://) on this port".into()
-        }
-        error => format!("TLS: {error}"),
     }
 }
 
@@ -186,7 +133,7 @@ pub(crate) fn has_no_port(error: &io::Error) -> bool {
 }
 
 /// A socket that takes nothing now has taken nothing, which is no error.
-fn accepted_bytes(written: io::Result<usize>) -> io::Result<usize> {
+pub(crate) fn accepted_bytes(written: io::Result<usize>) -> io::Result<usize> {
     match written {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
         written => written,
@@ -198,15 +145,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terse_errors_are_explained() {
-        let none_left = io::Error::from(rustix::io::Errno::ADDRNOTAVAIL);
-        assert!(has_no_port(&none_left) && !has_no_port(&io::Error::from(rustix::io::Errno::CONNREFUSED)));
-        let of = |why| tls_error_text(&rustls::Error::InvalidCertificate(why));
-        assert!(of(CertificateError::UnknownIssuer).contains("no authority that is believed"));
-        assert!(
-            of(CertificateError::Expired).contains("certificate") && of(CertificateError::Expired).contains("xpired")
-        );
-        let plain = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
-        assert!(tls_error_text(&plain).contains("plain HTTP"));
+    fn used_up_ports_are_told_from_other_errors() {
+        let none_left = io::Error::from(Errno::ADDRNOTAVAIL);
+        assert!(has_no_port(&none_left) && !has_no_port(&io::Error::from(Errno::CONNREFUSED)));
     }
 }
