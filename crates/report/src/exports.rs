@@ -7,6 +7,7 @@ pub mod bencher;
 pub mod benchstat;
 pub mod github_action;
 pub mod openmetrics;
+#[cfg_attr(not(feature = "parquet"), path = "exports/without_parquet.rs")]
 pub mod parquet;
 
 use std::collections::HashSet;

@@ -1,4 +1,5 @@
 //! Parquet of the made-up runs, read back by the reader of the crate that wrote it.
+#![cfg(feature = "parquet")]
 
 mod synthetic;
 
