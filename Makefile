@@ -17,7 +17,7 @@ RECORDS := $(abspath $(TARGET))/test-records
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-long smoke causes setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
+.PHONY: help run build test test-long smoke causes features setup fmt clippy rustdoc unit unit-build arm kmod docs docs-check charts-check links bench-check bench-docs book guest whole selfcheck nfs bench clean need-cc need-cargo
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -67,6 +67,9 @@ smoke: $(DEBUG) ## a quick run of every area, stored, exported and reported, by 
 
 causes: unit-build ## that `kelvin why` names every planted cause
 	$(CARGO) test --locked --workspace --test why -- --ignored
+
+features: ## that kelvin compiles without PostgreSQL, Parquet and TLS, without a warning
+	$(CARGO) clippy --locked --package kelvin --no-default-features -- -D warnings
 
 arm: ## that everything compiles for aarch64, where the target and its C compiler can be had
 	@scripts/check-arm $(ARM)

@@ -111,6 +111,12 @@ pub enum LocationError {
         /// What is wrong with it.
         problem: String,
     },
+    /// This build has no client of PostgreSQL.
+    #[error("{url}: this kelvin was built without PostgreSQL: name a file, or build it with the feature postgres")]
+    WithoutPostgres {
+        /// The text, without its password.
+        url: String,
+    },
     /// A mode of TLS that libpq does not know.
     #[error("sslmode={found}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
     TlsMode {

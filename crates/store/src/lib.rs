@@ -8,7 +8,6 @@
 //! `docs/run.schema.json`.
 #![forbid(unsafe_code)]
 
-mod bounded_stream;
 mod check;
 mod copy;
 mod error;
@@ -22,6 +21,7 @@ mod migrations;
 mod open;
 mod outbox;
 mod payload;
+#[cfg_attr(not(feature = "postgres"), path = "without_postgres.rs")]
 mod postgres;
 mod prune;
 mod query;
@@ -29,7 +29,6 @@ mod recorder;
 mod run_file;
 mod sql;
 mod sqlite;
-mod tls;
 
 pub use check::{InvalidField, check};
 pub use copy::copy;
@@ -40,10 +39,11 @@ pub use error::{
 pub use headlines::HistoryFilter;
 pub use history::{HistoryRunRow, MachineRuns, SeriesId, StoredSeries, StoredValue};
 pub use labels::{MAX_NOTE_CHARS, TAG_PREFIX, Tag, TagError, check_tag_name, checked_note, labels};
-pub use location::{Location, ServerAddress, without_password};
+pub use location::{Location, without_password};
 pub use migrations::SCHEMA_VERSION;
 pub use open::{InPlaceStore, Store};
 pub use outbox::{RecordingLock, UploadResult, WatchLock};
+pub use postgres::ServerAddress;
 pub use prune::PruneOptions;
 pub use query::{RunFilter, RunSummary};
 pub use recorder::{InsertOutcome, Recorder, RunConclusion};

@@ -16,6 +16,7 @@ const MIGRATIONS: &[Migration] =
 /// One step, in the dialect of each database: the same tables and columns, which a test holds.
 struct Migration {
     sqlite: &'static str,
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "no client of PostgreSQL"))]
     postgres: &'static str,
 }
 
@@ -197,6 +198,7 @@ CREATE TABLE owed (
 "#;
 
 /// The steps of a server from this version on, each with the note that it was done.
+#[cfg(feature = "postgres")]
 pub(crate) fn postgres_migrations(found: i64) -> impl Iterator<Item = String> {
     let done = usize::try_from(found).unwrap_or(MIGRATIONS.len());
     let step =

@@ -15,7 +15,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use crate::error::{DataDirectoryError, DatabaseError, OpenError};
 use crate::location::Location;
 use crate::migrations::{self, APPLICATION_ID, SCHEMA_VERSION};
-use crate::postgres::PostgresConnection;
+use crate::postgres;
 use crate::sql::{SqlConnection, SqlError};
 use crate::sqlite::{self, SqliteConnection};
 
@@ -80,8 +80,10 @@ impl Store {
     pub fn open(location: impl Into<Location>) -> Result<Self, OpenError> {
         match location.into() {
             Location::File(path) => Self::open_file(path),
-            Location::Server(address) => PostgresConnection::connect(&address)
-                .map(|server| Self { key: Some(address.key().to_owned()), ..Self::from_connection(server) }),
+            Location::Server(address) => {
+                let connection = postgres::open(&address)?;
+                Ok(Self { key: Some(address.key().to_owned()), ..Self::from_connection(connection) })
+            }
         }
     }
 
@@ -103,7 +105,7 @@ impl Store {
     fn open_prepared(path: &Path) -> Result<Self, OpenError> {
         let to_read = |connection| Self {
             is_read_only: true,
-            ..Self::from_connection(SqliteConnection::read_only(connection, path))
+            ..Self::from_connection(Box::new(SqliteConnection::read_only(connection, path)))
         };
         if !has_wal_space(path)
             && let Some(connection) = open_read_only(path)?
@@ -121,15 +123,16 @@ impl Store {
                     return Ok(to_read(open_read_only(path)?.ok_or(full)?));
                 }
                 connected => {
-                    return connected.map(|connection| Self::from_connection(SqliteConnection::new(connection, path)));
+                    return connected
+                        .map(|connection| Self::from_connection(Box::new(SqliteConnection::new(connection, path))));
                 }
             }
         }
     }
 
     /// The store in an open database whose layout is up to date.
-    fn from_connection(engine: impl SqlConnection + 'static) -> Self {
-        Self { name: engine.name().to_owned(), connection: Box::new(engine), key: None, is_read_only: false }
+    fn from_connection(connection: Box<dyn SqlConnection>) -> Self {
+        Self { name: connection.name().to_owned(), connection, key: None, is_read_only: false }
     }
 
     /// That there is space to write to it, as far as that was seen when it was opened.

@@ -1,5 +1,9 @@
 //! A store in a database of a PostgreSQL server.
 
+mod address;
+mod bounded_stream;
+mod tls;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error as _;
@@ -24,14 +28,15 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client, Config, NoTls, RowStream, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::bounded_stream::{BoundedStream, MakeBoundedConnect, TlsUse};
+use self::address::{DEFAULT_PORT, TlsMode};
+use self::bounded_stream::{BoundedStream, MakeBoundedConnect, TlsUse};
 use crate::error::{BoxError, DatabaseError, OpenError};
-use crate::location::{DEFAULT_PORT, ServerAddress, TlsMode};
 use crate::migrations::{APPLICATION_ID, SCHEMA_VERSION, postgres_migrations};
 use crate::sql::{
     RowReader, SqlConnection, SqlError, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values,
 };
-use crate::tls;
+
+pub use self::address::ServerAddress;
 
 /// How long an answer may take: far longer than any statement, so that a server that is gone is not waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -79,12 +84,17 @@ impl std::fmt::Debug for PostgresConnection {
     }
 }
 
+/// Opens the store at a server.
+pub(crate) fn open(address: &ServerAddress) -> Result<Box<dyn SqlConnection>, OpenError> {
+    Ok(Box::new(PostgresConnection::connect(address)?))
+}
+
 impl PostgresConnection {
     /// Connects, and brings the layout of the database up to date.
     ///
     /// # Errors
     /// What keeps it from being reached, in one line.
-    pub(crate) fn connect(address: &ServerAddress) -> Result<Self, OpenError> {
+    fn connect(address: &ServerAddress) -> Result<Self, OpenError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| OpenError::NoRuntime { source })?;
         let config = resolve_host(address)?;

@@ -77,6 +77,7 @@ pub(crate) enum SqlError {
     /// A row holds something else than it must.
     WrongColumn(WrongColumn),
     /// The database cannot hold a value, in words.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has such values"))]
     NotStorable(String),
     /// The database failed.
     Database(DatabaseError),

@@ -52,7 +52,7 @@ impl InPlaceStore {
             return Err(DatabaseError::Other { store: name, source: "its log cannot be kept in memory".into() }.into());
         }
         connection.pragma_update(None, "foreign_keys", true).map_err(|error| open_error(path, error))?;
-        Ok(Self { store: Store::from_connection(SqliteConnection::new(connection, path)), copy })
+        Ok(Self { store: Store::from_connection(Box::new(SqliteConnection::new(connection, path))), copy })
     }
 
     /// The copy that lies elsewhere until all is done.

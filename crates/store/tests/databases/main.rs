@@ -1,4 +1,5 @@
 //! Stores of every kind, in files and at a server, which the tests of this program share.
+#![cfg(feature = "postgres")]
 
 #[path = "../common/mod.rs"]
 mod common;

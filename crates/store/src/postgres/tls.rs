@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::location::{TlsMode, TlsSettings};
+use super::address::{TlsMode, TlsSettings};
 
 /// How TLS is spoken in this mode.
 ///

@@ -1,0 +1,307 @@
+//! The database of a PostgreSQL server that a URL names, and how its password is found.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::Host;
+
+use crate::error::LocationError;
+use crate::location::{percent_decoded, without_password};
+
+/// PostgreSQL's port.
+pub(super) const DEFAULT_PORT: u16 = 5432;
+
+/// How long a host may take to answer, unless the URL says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Silence after which the system asks whether the server is still there, and how long sent data may stay unacknowledged.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A database of a PostgreSQL server, and how it is reached.
+#[derive(Clone)]
+pub struct ServerAddress {
+    pub(crate) config: Config,
+    pub(crate) tls: TlsSettings,
+    name: String,
+    key: String,
+}
+
+/// Whether TLS is spoken, and whose certificate is believed, as `sslmode` of libpq has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TlsSettings {
+    pub(crate) mode: TlsMode,
+    /// A file of certificates (PEM) in place of the system's.
+    pub(crate) authorities: Option<PathBuf>,
+}
+
+/// The modes of libpq.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlsMode {
+    Disable,
+    Allow,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl TlsMode {
+    const ALL: [(&'static str, Self); 6] = [
+        ("disable", Self::Disable),
+        ("allow", Self::Allow),
+        ("prefer", Self::Prefer),
+        ("require", Self::Require),
+        ("verify-ca", Self::VerifyCa),
+        ("verify-full", Self::VerifyFull),
+    ];
+}
+
+impl ServerAddress {
+    pub(crate) fn parse(url: &str, environment: impl Fn(&str) -> Option<OsString>) -> Result<Self, LocationError> {
+        let (rest, tls) = split_tls_options(url)?;
+        let bad = |problem: &dyn fmt::Display| LocationError::NotAUrl {
+            url: without_password(url),
+            problem: problem.to_string(),
+        };
+        let mut config = Config::from_str(&rest).map_err(|error| bad(&error))?;
+        let host = match config.get_hosts() {
+            [] => return Err(bad(&"it names no host")),
+            [host] => host_name(host),
+            _ => return Err(bad(&"it names several hosts")),
+        };
+        let port = config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+        let Some(user) = config.get_user().map(str::to_owned).or_else(|| environment("USER")?.into_string().ok())
+        else {
+            return Err(bad(&"it names no user"));
+        };
+        let database = config.get_dbname().unwrap_or(&user).to_owned();
+        config.user(&user).dbname(&database).application_name("kelvin");
+        config.tcp_user_timeout(KEEPALIVE_TIMEOUT).keepalives_idle(KEEPALIVE_TIMEOUT);
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(CONNECT_TIMEOUT);
+        }
+        if config.get_password().is_none()
+            && let Some(password) =
+                find_password(&PasswordKey { host: &host, port, database: &database, user: &user }, environment)?
+        {
+            config.password(password);
+        }
+        let at = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
+        let (name, key) = match host.starts_with('/') {
+            true => (format!("postgres://{user}@/{database}?host={host}"), format!("{host}{at}/{database}")),
+            false => (format!("postgres://{user}@{host}{at}/{database}"), format!("{host}{at}/{database}")),
+        };
+        let name = if host.starts_with('/') && port != DEFAULT_PORT { format!("{name}&port={port}") } else { name };
+        Ok(Self { config, tls, name, key: key.to_lowercase() })
+    }
+
+    /// Its URL for people, without a password.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What tells the database from others, whoever reaches it: host, port and name.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Host and port to be looked up; none of a socket of this machine.
+    pub(crate) fn host(&self) -> Option<(String, u16)> {
+        let host = self.config.get_hosts().first().map(host_name).filter(|host| !host.starts_with('/'))?;
+        Some((host, self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT)))
+    }
+}
+
+impl fmt::Debug for ServerAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Address").field(&self.name).finish()
+    }
+}
+
+fn host_name(host: &Host) -> String {
+    match host {
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// The URL without what the client library does not know, and what that says of TLS.
+fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> {
+    let mut tls = TlsSettings { mode: TlsMode::Prefer, authorities: None };
+    let Some((address, options)) = url.split_once('?') else { return Ok((url.to_owned(), tls)) };
+    let mut rest: Vec<&str> = Vec::new();
+    for option in options.split('&') {
+        let (key, value) = option.split_once('=').unwrap_or((option, ""));
+        let value = || percent_decoded(value).ok_or_else(|| LocationError::OptionNotText { option: key.to_owned() });
+        match percent_decoded(key).as_deref() {
+            Some("sslmode") => {
+                let mode = value()?;
+                let known = TlsMode::ALL.iter().find(|(name, _)| *name == mode);
+                tls.mode = known.ok_or(LocationError::TlsMode { found: mode })?.1;
+            }
+            Some("sslrootcert") => tls.authorities = Some(value()?).filter(|file| file != "system").map(PathBuf::from),
+            // What the library makes of it would go round what is read here.
+            Some("sslnegotiation") => return Err(LocationError::UnknownOption { option: "sslnegotiation".into() }),
+            _ => rest.push(option),
+        }
+    }
+    let rest = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+    Ok((rest, tls))
+}
+
+/// Whose password is looked for.
+struct PasswordKey<'a> {
+    host: &'a str,
+    port: u16,
+    database: &'a str,
+    user: &'a str,
+}
+
+/// The password of the environment, or of a file of passwords as libpq has it.
+fn find_password(
+    wanted: &PasswordKey<'_>,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<String>, LocationError> {
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty());
+    if let Some(password) = set("PGPASSWORD") {
+        let text = password.into_string().map_err(|_| LocationError::PasswordNotText);
+        return text.map(Some);
+    }
+    let file = set("PGPASSFILE").map(PathBuf::from).or_else(|| Some(PathBuf::from(set("HOME")?).join(".pgpass")));
+    let Some(file) = file else { return Ok(None) };
+    // One that is not there has no passwords; nor has one that is no file, as libpq has it.
+    let Some(metadata) = fs::metadata(&file).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
+    let Ok(lines) = fs::read_to_string(&file) else { return Ok(None) };
+    let found = lines.lines().find_map(|line| password_of_line(line, wanted));
+    let mode = metadata.permissions().mode();
+    match found {
+        Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile { file }),
+        found => Ok(found),
+    }
+}
+
+/// The password of a line `host:port:database:user:password`, if it is for this one. `*` stands for any, `\` before a colon or
+/// another `\` for itself.
+fn password_of_line(line: &str, wanted: &PasswordKey<'_>) -> Option<String> {
+    if line.starts_with('#') {
+        return None;
+    }
+    let mut fields = vec![String::new()];
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => fields.last_mut()?.extend(letters.next()),
+            ':' if fields.len() < 5 => fields.push(String::new()),
+            letter => fields.last_mut()?.push(letter),
+        }
+    }
+    let [host, port, database, user, password] = &fields[..] else { return None };
+    let fits = |field: &String, wanted: &str| field == "*" || field == wanted;
+    let is_socket = wanted.host.starts_with('/') && host == "localhost";
+    let is_for_it = (is_socket || fits(host, wanted.host))
+        && fits(port, &wanted.port.to_string())
+        && fits(database, wanted.database)
+        && fits(user, wanted.user);
+    is_for_it.then(|| password.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+    use crate::location::Location;
+
+    fn parse(url: &str, environment: &[(&str, &str)]) -> Result<ServerAddress, LocationError> {
+        let look_up = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        match Location::parse(OsStr::new(url), look_up)? {
+            Location::Server(address) => Ok(*address),
+            Location::File(file) => panic!("{url} is the file {}", file.display()),
+        }
+    }
+
+    fn password_of(url: &str, environment: &[(&str, &str)]) -> Option<String> {
+        let password = parse(url, environment).unwrap().config.get_password().map(<[u8]>::to_vec);
+        password.map(|password| String::from_utf8(password).unwrap())
+    }
+
+    #[test]
+    fn url_is_server_and_other_text_file() {
+        for url in ["postgres://me@host/db", "postgresql://me@host/db?sslmode=disable", "postgres://me:pw@host:5432/db"]
+        {
+            let address = parse(url, &[]).unwrap();
+            assert_eq!((address.name(), address.key()), ("postgres://me@host/db", "host/db"), "{url}");
+            assert_eq!(address.host(), Some(("host".into(), 5432)));
+        }
+        let other = parse("postgres://me@Host:5433", &[]).unwrap();
+        assert_eq!((other.name(), other.key()), ("postgres://me@Host:5433/me", "host:5433/me"));
+        let socket = parse("postgres://me@/db?host=/run/pg&port=5433", &[]).unwrap();
+        assert_eq!((socket.key(), socket.host()), ("/run/pg:5433/db", None));
+        assert!(parse(socket.name(), &[]).is_ok());
+        for file in ["runs.sqlite", "postgres", "postgres:/x", "/a/postgres://b"] {
+            assert!(matches!(Location::parse(OsStr::new(file), |_| None), Ok(Location::File(_))), "{file}");
+        }
+    }
+
+    #[test]
+    fn url_error_hides_password() {
+        for url in ["postgres://me:s3cret@", "postgres://me:s3cret@h:x/d", "postgres://me:s3cret@h/d?x=1"] {
+            let error = parse(url, &[]).unwrap_err().to_string();
+            assert!(!error.contains("s3") && !error.contains("cret") && error.contains("postgres://"), "{error}");
+        }
+        let error = parse("postgres://me@h/d?sslmode=full", &[]).unwrap_err().to_string();
+        assert_eq!(error, "sslmode=full: it is one of disable, allow, prefer, require, verify-ca, verify-full");
+        assert!(!format!("{:?}", parse("postgres://me:s3cret@h/d", &[]).unwrap()).contains("s3cret"));
+    }
+
+    #[test]
+    fn url_option_names_are_decoded() {
+        let tls = |url: &str| parse(url, &[]).unwrap().tls;
+        assert_eq!(tls("postgres://me@h/d?ssl%6Dode=verify%2Dfull").mode, TlsMode::VerifyFull);
+        let file = tls("postgres://me@h/d?sslrootcert=/a%20b&sslmode=require");
+        assert_eq!((file.authorities, file.mode), (Some("/a b".into()), TlsMode::Require));
+        assert_eq!(tls("postgres://me@h/d?sslrootcert=system").authorities, None);
+        assert_eq!(password_of("postgres://me@h/d?p%61ssword=x", &[]).as_deref(), Some("x"));
+        for url in ["postgres://me@h/d?sslmode=%ff", "postgres://me@h/d?sslnegotiation=direct"] {
+            assert!(!parse(url, &[]).unwrap_err().to_string().contains('\n'), "{url}");
+        }
+    }
+
+    #[test]
+    fn password_is_from_url_environment_or_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(".pgpass");
+        fs::write(
+            &file,
+            "# a comment\nother:*:*:*:wrong\nhost:5432:db:me:of\\:file\\\\\nlocalhost:*:*:me:of socket\n*:*:*:*:any",
+        )
+        .unwrap();
+        let home = directory.path().to_str().unwrap();
+        let set_mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(0o600);
+        let both = [("PGPASSWORD", "of environment"), ("HOME", home)];
+        assert_eq!(password_of("postgres://me:of%20url@host/db", &both).unwrap(), "of url");
+        assert_eq!(password_of("postgres://me@host/db", &both).unwrap(), "of environment");
+        assert_eq!(password_of("postgres://me@host/db", &both[1..]).unwrap(), "of:file\\");
+        assert_eq!(password_of("postgres://me@host/other", &both[1..]).unwrap(), "any");
+        assert_eq!(password_of("postgres://me@/x?host=/run/pg", &both[1..]).unwrap(), "of socket");
+        assert_eq!(
+            password_of("postgres://me@host/db", &[("PGPASSFILE", file.to_str().unwrap())]).unwrap(),
+            "of:file\\"
+        );
+        assert_eq!(password_of("postgres://me@host/db", &[("HOME", "/nonexistent")]), None);
+        set_mode(0o640);
+        let error = parse("postgres://me@host/db", &both[1..]).unwrap_err();
+        assert!(
+            matches!(error, LocationError::OpenPasswordFile { .. }) && error.to_string().contains("chmod 600"),
+            "{error}"
+        );
+        assert!(parse("postgres://me@host/db", &both).is_ok(), "it is not needed");
+    }
+}
