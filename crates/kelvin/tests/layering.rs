@@ -129,7 +129,7 @@ fn wrong_import_is_found() {
         dependencies: imports.iter().map(|&import| import.to_owned()).collect(),
     };
     let wrong = [
-        package("kelvin-store", &["kelvin-model", "kelvin-sys", "serde"]),
+        package("kelvin-store", &["kelvin-core", "kelvin-sys", "serde"]),
         package("kelvin-stats", &["kelvin"]),
         package("kelvin-attic", &[]),
         package("kelvin", &["kelvin-sys", "kelvin-store"]),
