@@ -5,7 +5,7 @@
 
 use std::ops::{Add, Div, Mul, Sub};
 
-use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
+use kelvin_core::{Case, Ceiling, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_harness::PredictionInputs;
 
 /// Nanoseconds in a second.
@@ -23,6 +23,7 @@ pub(crate) struct Expr {
     inputs: Vec<Input>,
     sources: Vec<String>,
     variants: Vec<String>,
+    maximum: Option<f64>,
 }
 
 /// A part of a formula, with how tightly its outermost operator binds.
@@ -120,7 +121,12 @@ impl Expr {
         };
         let (formula, figures) = (Text::atom(text.clone()), Text::atom(text));
         let (inputs, sources, variants) = (Vec::new(), Vec::new(), Vec::new());
-        Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants }
+        Self { value, low: value, high: value, unit, formula, figures, inputs, sources, variants, maximum: None }
+    }
+
+    /// The value, in the quantity's unit.
+    pub(crate) fn value(&self) -> f64 {
+        self.value
     }
 
     /// Where the formula is from.
@@ -147,6 +153,17 @@ impl Expr {
     /// The interval widened by this factor either way.
     pub(crate) fn within(self, factor: f64) -> Self {
         Self { low: self.low / factor, high: self.high * factor, ..self }
+    }
+
+    /// The interval widened by this share either way.
+    pub(crate) fn within_share(self, share: f64) -> Self {
+        Self { low: self.low * (1.0 - share), high: self.high * (1.0 + share), ..self }
+    }
+
+    /// The machine or the case states this value as the maximum: no correction raises the prediction above it, nor its interval above
+    /// its own upper end.
+    pub(crate) fn with_maximum(self, most: f64) -> Self {
+        Self { maximum: Some(most), ..self }
     }
 
     /// The interval from and to these multiples of the value.
@@ -179,6 +196,12 @@ impl Expr {
     /// The geometric mean of two.
     pub(crate) fn geometric_mean(self, other: Self) -> Self {
         self.call("the geometric mean of", other, |one, other| (one * other).sqrt())
+    }
+
+    /// Between two, expected at their geometric mean.
+    pub(crate) fn spanning(self, other: Self) -> Self {
+        let (low, high) = (self.low.min(other.low), self.high.max(other.high));
+        self.geometric_mean(other).with_interval((low, high))
     }
 
     /// The quantity, or zero where noise makes it negative.
@@ -264,7 +287,7 @@ impl Expr {
             sources: self.sources,
             calibration: None,
             formula_name: formula_name.into(),
-            ceiling: None,
+            ceiling: self.maximum.map(|most| Ceiling { most, range_end: self.high.max(most) }),
         }
     }
 }
@@ -287,6 +310,7 @@ fn unit_of(operator: Operator, left: Unit, right: Unit) -> (Unit, f64) {
         (Operator::Over, number, Nanoseconds) if is_number(number) => (PerSecond, SECOND),
         (Operator::Over, Bytes, Nanoseconds) => (BytesPerSecond, SECOND),
         (Operator::Over, BytesPerSecond, Bytes) => (PerSecond, 1.0),
+        (Operator::Times, Bytes, Hertz) => (BytesPerSecond, 1.0),
         (Operator::Times, Bytes, PerSecond) | (Operator::Times, PerSecond, Bytes) => (BytesPerSecond, 1.0),
         (Operator::Times, BytesPerSecond, Nanoseconds) | (Operator::Times, Nanoseconds, BytesPerSecond) => {
             (Bytes, 1.0 / SECOND)

@@ -15,7 +15,6 @@ mod load;
 mod memory;
 mod net;
 mod os;
-mod prediction_builder;
 mod program;
 mod published;
 mod reference_machines;

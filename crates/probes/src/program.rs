@@ -11,7 +11,7 @@ use kelvin_core::catalogue::Rival;
 use kelvin_core::{Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, ProbeError};
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::fact;
 use kelvin_sys::thread_spawn::process_error;
 
 /// Both sides of a comparison, kelvin's first, done one right after the other in an order that alternates from round to round.
@@ -30,10 +30,9 @@ pub(crate) fn run_alternating<T>(
 
 /// The ratio of two programs that make the same calls, in a range of this factor either way.
 pub(crate) fn equal_speed(spread: f64) -> Prediction {
-    PredictionBuilder::within_factor(PredictionBasis::Spec, 1.0, spread)
-        .formula("as fast", "1")
-        .constant("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
-        .build_with(format!("the same calls: 1; predicted range: a factor of {spread} either way"))
+    fact("work of the program beside kelvin's", 1.0, Unit::Ratio, "the same calls")
+        .within(spread)
+        .predict(PredictionBasis::Spec, "as fast")
 }
 
 /// Where Debian has lmbench's programs: there, or in a subdirectory named by architecture.

@@ -4,7 +4,7 @@
 //! measured by us.
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{Case, Input, NoPrediction, Unit};
+use kelvin_core::{Case, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
 
 use crate::formula::{self, Expr};
@@ -314,11 +314,6 @@ impl PublishedCycles {
         let figure = formula::published(name, self.value, Unit::Cycles, &*self.source);
         figure.with_interval(self.span)
     }
-
-    /// As an input of a prediction.
-    pub fn input(&self, name: &str) -> Input {
-        cycles_input(name, self.value, &self.source)
-    }
 }
 
 /// A figure of this machine's cores; if none is published for them, its span over all cores of the table.
@@ -344,13 +339,8 @@ pub(crate) fn published_cycles(
 }
 
 /// The measured frequency of the core, in hertz.
-pub(crate) fn measured_frequency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&FREQUENCY, &Case::new().with_word(BusyCpus::One))
-}
-
-/// A number of core cycles as an input.
-pub(crate) fn cycles_input(name: &str, value: f64, source: &str) -> Input {
-    Input { name: name.into(), value, unit: Unit::Cycles, source: source.into() }
+pub(crate) fn measured_frequency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    formula::measured(facts, &FREQUENCY, &Case::new().with_word(BusyCpus::One))
 }
 
 #[cfg(test)]

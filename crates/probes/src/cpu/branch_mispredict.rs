@@ -8,7 +8,6 @@ use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBas
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, BranchOutcomes};
 
-use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -91,21 +90,8 @@ fn check_randomness(not_taken: u64, all: u64) -> Result<(), ProbeError> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cost = published::published_cycles(facts, |core| core.source, |core| core.misprediction)?;
-    let frequency = published::measured_frequency(facts)?;
-    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-    let (low, high) = (nanoseconds(cost.span.0 / SPREAD), nanoseconds(cost.span.1 * SPREAD));
-    let value = nanoseconds(cost.value);
-    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
-        .formula("published misprediction", "published misprediction / core frequency")
-        .input(cost.input("misprediction"))
-        .input(frequency.clone())
-        .source(&cost.source)
-        .build_with(format!(
-            "{} cycles / {:.3} GHz = {value:.2} ns; predicted range: {low:.2} to {high:.2} ns by the spread of \
-             published figures",
-            cost.value,
-            frequency.value / 1e9
-        )))
+    let time = cost.expr("misprediction").within(SPREAD) / published::measured_frequency(facts)?;
+    Ok(time.predict(PredictionBasis::Published, "published misprediction"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! mispredicted one, or of the work of a callee.
 
 use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind, FREQUENCY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, CallLoop, MAX_ARGUMENTS};
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, measured};
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -103,43 +103,19 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         return with_arguments(facts, case, arguments as f64);
     }
     let pair = published::published_cycles(facts, |core| core.source, |core| core.call_and_return)?;
-    let frequency = published::measured_frequency(facts)?;
-    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-    let value = nanoseconds(pair.value);
-    Ok(PredictionBuilder::with_range(
-        PredictionBasis::Published,
-        value,
-        nanoseconds(pair.span.0 / SPREAD) * 0.98,
-        nanoseconds(pair.span.1 * SPREAD) * 1.02,
-    )
-    .formula("call and return", "call and return / core frequency")
-    .input(pair.input("call and return"))
-    .input(frequency.clone())
-    .source("Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET")
-    .build_with(format!(
-        "{} cycles / {:.3} GHz = {value:.2} ns; predicted range: within a factor of {SPREAD}",
-        pair.value,
-        frequency.value / 1e9
-    )))
+    let cycles = pair.expr("call and return").within(SPREAD).within_share(0.02);
+    let call = (cycles / published::measured_frequency(facts)?).source(TABLES_SOURCE);
+    Ok(call.predict(PredictionBasis::Published, "call and return"))
 }
+
+const TABLES_SOURCE: &str = "Agner Fog, Instruction tables, 2022-11-04: reciprocal throughput of CALL near and RET";
 
 /// With arguments: the same call without, or a cycle for each, whichever takes longer.
 fn with_arguments(facts: &PredictionInputs<'_>, case: &Case, adds: f64) -> Result<Prediction, NoPrediction> {
-    let call = facts.measured(&CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
-    let frequency = published::measured_frequency(facts)?;
-    let value = call.value.max(adds * 1e9 / frequency.value);
-    let derivation =
-        format!("max({:.2} ns a call, {adds} cycles / {:.3} GHz) = {value:.2} ns", call.value, frequency.value / 1e9);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.2)
-        .formula("call or adds", "max(the call without arguments, one dependent add per argument / core frequency)")
-        .input(call)
-        .input(published::cycles_input(
-            "adds",
-            adds,
-            "one instruction per argument in the callee's chain, one cycle each",
-        ))
-        .input(frequency)
-        .build_with(derivation))
+    let call = measured(facts, &CALL_ARGS, &case.clone().with_number(ARGUMENTS, 0))?;
+    let source = "one instruction per argument in the callee's chain, one cycle each";
+    let chain = fact("adds", adds, Unit::Cycles, source) / published::measured_frequency(facts)?;
+    Ok(call.max(chain).within(1.2).predict(PredictionBasis::Derived, "call or adds"))
 }
 
 #[cfg(test)]

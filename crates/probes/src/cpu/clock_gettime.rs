@@ -8,8 +8,8 @@ use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBas
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops::{KernelClock, clock_gettime_loop, libc_clock_gettime_loop};
 
+use crate::formula::{given, measured, published};
 use crate::os::syscall_null;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: CLOCK_GETTIME.id.as_str(),
@@ -96,23 +96,11 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         Some(cpu::KernelClock::ThreadCpu) => Err(NoPrediction::new(
             "it is a system call that locks the run queue; its cost is not published, and os.syscall.null is its floor",
         )),
-        Some(cpu::KernelClock::MonotonicCoarse) => Ok(PredictionBuilder::with_range(
-            PredictionBasis::Derived,
-            VDSO_OVERHEAD_NANOSECONDS,
-            VDSO_OVERHEAD_NANOSECONDS / 4.0,
-            2.0 * VDSO_OVERHEAD_NANOSECONDS,
-        )
-        .formula("no counter read", "sequence lock and two calls; no counter is read")
-        .constant(
-            "around a read",
-            VDSO_OVERHEAD_NANOSECONDS,
-            Unit::Nanoseconds,
-            "Linux lib/vdso/gettimeofday.c, do_coarse",
-        )
-        .source("Linux lib/vdso/gettimeofday.c, do_coarse")
-        .build_with(format!(
-            "{VDSO_OVERHEAD_NANOSECONDS} ns for at most 60 instructions; predicted range: a quarter to twice that"
-        ))),
+        Some(cpu::KernelClock::MonotonicCoarse) => {
+            let source = "Linux lib/vdso/gettimeofday.c, do_coarse: at most 60 instructions";
+            let around = published("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds, source);
+            Ok(around.of_value([0.25, 2.0]).predict(PredictionBasis::Derived, "no counter read"))
+        }
         _ => counter_read(facts),
     }
 }
@@ -127,29 +115,22 @@ fn counter_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction
 }
 
 fn vdso_read(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let pair = facts.measured(&CLOCK_PAIR, &Case::new())?;
-    let value = pair.value / 2.0 + VDSO_OVERHEAD_NANOSECONDS;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, pair.value / 4.0, pair.value + 2.0 * VDSO_OVERHEAD_NANOSECONDS)
-        .formula("counter read", "cpu.clock.pair / 2 + 5 ns around it")
-        .input(pair.clone())
-        .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock")
-        .build_with(format!(
-            "{:.1} ns / 2 + {VDSO_OVERHEAD_NANOSECONDS} ns = {value:.1} ns; predicted range: half a read to a whole pair and twice the \
-             overhead around it",
-            pair.value
-        )))
+    let pair = measured(facts, &CLOCK_PAIR, &Case::new())?;
+    let around = given("around a read", VDSO_OVERHEAD_NANOSECONDS, Unit::Nanoseconds);
+    let read = (pair.clone() / 2.0 + around.clone())
+        .source("Linux lib/vdso/gettimeofday.c: one fenced read of the counter inside a sequence lock");
+    let remark = "predicted range: half a read to a whole pair and twice the overhead around it";
+    let range = read.between(&(pair.clone() / 4.0), &(pair + 2.0 * around));
+    Ok(range.explained(PredictionBasis::Derived, "counter read", remark))
 }
 
 fn system_call_read(facts: &PredictionInputs<'_>, source: &str) -> Result<Prediction, NoPrediction> {
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
-    let value = call.value;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value, 20.0 * value)
-        .formula("system call", "os.syscall.null + read of the clock source")
-        .input(call)
-        .build_with(format!(
-            "{value:.1} ns for the system call that the clock source {source} requires, plus reading it: from next to \
-             nothing to over a microsecond (hpet, acpi_pm)"
-        )))
+    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let remark = format!(
+        "the system call that the clock source {source} requires, plus reading it: from next to nothing to over a \
+         microsecond (hpet, acpi_pm)"
+    );
+    Ok(call.of_value([1.0, 20.0]).explained(PredictionBasis::Derived, "system call", &remark))
 }
 
 #[cfg(test)]

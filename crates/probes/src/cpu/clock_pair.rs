@@ -9,7 +9,6 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 use kelvin_sys::clock::Clock;
 use kelvin_sys::kernels;
 
-use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -119,32 +118,10 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
     let first = published::published_cycles(facts, source, |core| core.counter_reads.map(|[first, _]| first))?;
     let second = published::published_cycles(facts, source, |core| core.counter_reads.map(|[_, second]| second))?;
     let fence = published::published_cycles(facts, source, |core| core.fence)?;
-    let frequency = published::measured_frequency(facts)?;
-    let nanoseconds = |cycles: f64| cycles * 1e9 / frequency.value;
-    let cycles = first.value + second.value + 3.0 * fence.value;
-    let low = first.span.0 + second.span.0 + 3.0 * fence.span.0;
-    let high = first.span.1 + second.span.1 + 3.0 * fence.span.1;
-    Ok(PredictionBuilder::with_range(
-        PredictionBasis::Published,
-        nanoseconds(cycles),
-        nanoseconds(low / SPREAD),
-        nanoseconds(high * SPREAD),
-    )
-    .formula("two reads and fences", "(rdtsc + rdtscp + 3 x lfence) / core frequency")
-    .input(first.input("rdtsc"))
-    .input(second.input("rdtscp"))
-    .input(fence.input("lfence"))
-    .input(frequency.clone())
-    .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE")
-    .build_with(format!(
-        "({} + {} + 3 x {}) cycles = {cycles} cycles / {:.3} GHz = {:.1} ns; predicted range: a factor of {SPREAD} \
-         either way",
-        first.value,
-        second.value,
-        fence.value,
-        frequency.value / 1e9,
-        nanoseconds(cycles)
-    )))
+    let cycles = first.expr("rdtsc") + second.expr("rdtscp") + 3.0 * fence.expr("lfence");
+    let pair = (cycles.within(SPREAD) / published::measured_frequency(facts)?)
+        .source("Agner Fog, Instruction tables, 2022-11-04: RDTSC, RDTSCP and LFENCE");
+    Ok(pair.predict(PredictionBasis::Published, "two reads and fences"))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kelvin_core::catalogue::cpu::{BusyCpus, FREQUENCY};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use kelvin_sys::{cpu, kernels};
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: FREQUENCY.id.as_str(),
@@ -111,35 +111,26 @@ fn run_busy_loop(cpu: u32, over: &AtomicBool) -> kelvin_sys::Result<()> {
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cpu = &facts.machine().cpu;
     let stated = |name: &str, fact: &kelvin_core::Fact<f64>| {
-        let source = fact.source_or_reason().to_owned();
-        fact.get().map(|&value| Input { name: name.into(), value, unit: Unit::Hertz, source })
+        fact.get().map(|&hertz| published(name, hertz, Unit::Hertz, fact.source_or_reason()))
     };
     let highest = stated("highest frequency", &cpu.maximum_hz);
     let nominal = stated("nominal frequency", &cpu.nominal_hz).or_else(|| stated("counter rate", &cpu.counter_hz));
-    let (value, low, high) = match (&highest, &nominal) {
-        (Some(highest), Some(nominal)) => (highest.value, nominal.value.min(highest.value), highest.value),
-        (Some(highest), None) => (highest.value, highest.value / 2.0, highest.value),
-        (None, Some(nominal)) => (nominal.value, nominal.value, MAX_PLAUSIBLE_HERTZ.max(nominal.value)),
+    // How far cores exceed a nominal frequency says nothing of a stated maximum.
+    let (expected, name, remark) = match (highest, nominal) {
+        (Some(highest), nominal) => {
+            let most = highest.value();
+            let low = nominal.as_ref().map_or(most / 2.0, |nominal| nominal.value().min(most));
+            let highest = nominal.iter().fold(highest, Expr::beside);
+            (highest.with_interval((low, most)).with_maximum(most), "maximum", "at most what is stated, and 2 % beyond")
+        }
+        (None, Some(nominal)) => {
+            let (low, most) = (nominal.value(), MAX_PLAUSIBLE_HERTZ.max(nominal.value()));
+            let remark = "at most the highest of any x86 processor sold, as none is stated, and 2 % beyond";
+            (nominal.with_interval((low, most)), "nominal", remark)
+        }
         (None, None) => return Err(NoPrediction::new("the machine states no frequency")),
     };
-    let gigahertz = |hertz: f64| hertz / 1e9;
-    let predicting =
-        PredictionBuilder::with_range(PredictionBasis::Spec, value, low * (1.0 - TOLERANCE), high * (1.0 + TOLERANCE));
-    // How far cores exceed a nominal frequency says nothing of a stated maximum.
-    let mut predicting = match highest.is_some() {
-        true => predicting.formula("maximum", "the stated maximum frequency").ceiling(value),
-        false => predicting.formula("nominal", "the stated nominal frequency, where no maximum is stated"),
-    };
-    for input in [&highest, &nominal].into_iter().flatten() {
-        predicting = predicting.source(input.source.clone()).input(input.clone());
-    }
-    let ceiling = if highest.is_some() { "stated" } else { "the highest of any x86 processor sold; none is stated" };
-    Ok(predicting.build_with(format!(
-        "{:.3} GHz; predicted range: {:.3} to {:.3} GHz ({ceiling}), and 2 % beyond",
-        gigahertz(value),
-        gigahertz(low),
-        gigahertz(high)
-    )))
+    Ok(expected.within_share(TOLERANCE).explained(PredictionBasis::Spec, name, remark))
 }
 
 #[cfg(test)]

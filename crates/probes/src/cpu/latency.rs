@@ -4,11 +4,11 @@
 //! independent ones at a time.
 
 use kelvin_core::catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::published as published_figure;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -73,19 +73,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
         metric if *metric == LATENCY_LOAD => ("load", core.load),
         _ => ("add", core.add),
     };
-    let frequency = published::measured_frequency(facts)?;
-    let value = cycles * 1e9 / frequency.value;
-    Ok(PredictionBuilder::with_range(
-        PredictionBasis::Published,
-        value,
-        value * (1.0 - TOLERANCE),
-        value * (1.0 + TOLERANCE),
-    )
-    .formula("published latency", "published latency / core frequency")
-    .input(published::cycles_input(what, cycles, core.source))
-    .input(frequency.clone())
-    .source(core.source)
-    .build_with(format!("{cycles} cycles / {:.3} GHz = {value:.3} ns", frequency.value / 1e9)))
+    let cycles = published_figure(what, cycles, Unit::Cycles, core.source).within_share(TOLERANCE);
+    let latency = cycles / published::measured_frequency(facts)?;
+    Ok(latency.predict(PredictionBasis::Published, "published latency"))
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! a loop in a program, where counting overlaps with the work.
 
 use kelvin_core::catalogue::cpu::{FREQUENCY, LOOP};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::published as published_figure;
 use crate::published;
 
 pub(crate) static PROBE: Probe = Probe {
@@ -52,19 +52,11 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let frequency = published::measured_frequency(facts)?;
-    let value = 1e9 / frequency.value;
     let source =
         "Agner Fog, The microarchitecture of Intel, AMD, and VIA CPUs, section 3.8: one taken branch a cycle at best";
-    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, value / 2.0 * 0.98, value * 2.0 * 1.02)
-        .formula("one cycle", "1 cycle / core frequency")
-        .input(published::cycles_input("an iteration", 1.0, source))
-        .input(frequency.clone())
-        .source(source)
-        .build_with(format!(
-            "1 cycle / {:.3} GHz = {value:.3} ns; predicted range: half a cycle to two, and 2 % beyond",
-            frequency.value / 1e9
-        )))
+    let cycle = published_figure("an iteration", 1.0, Unit::Cycles, source).within(2.0).within_share(0.02);
+    let iteration = cycle / published::measured_frequency(facts)?;
+    Ok(iteration.predict(PredictionBasis::Published, "one cycle"))
 }
 
 #[cfg(test)]

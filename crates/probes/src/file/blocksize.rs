@@ -15,7 +15,7 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 
 use super::cached_file;
 use super::cases::{cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection};
+use super::derived_time::{self, BlockDirection, bytes_of};
 use super::device_proof::DeviceCounters;
 use super::overwrite::Overwriter;
 use super::read_ahead_model::ReadAheadCost;
@@ -259,9 +259,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     let of_block = match CacheState::of(case) {
         Some(CacheState::Cached) => derived_time::cached_read(facts, block)?,
         Some(CacheState::Uncached) => {
-            return Ok(ReadAheadCost::new(facts, UNCACHED_FILE_BYTES, block)?
-                .single_thread_time()
-                .into_rate_of(UNCACHED_FILE_BYTES, "file"));
+            let file = ReadAheadCost::new(facts, UNCACHED_FILE_BYTES, block)?.single_thread_time();
+            return Ok(derived_time::predict_from_parts(bytes_of("file", UNCACHED_FILE_BYTES) / file));
         }
         Some(CacheState::Direct) => derived_time::direct_request(facts, block, BlockDirection::Read)?,
         None => match required_for_prediction(SyncPolicy::of(case), case)? {
@@ -269,7 +268,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             SyncPolicy::Direct => derived_time::direct_request(facts, block, BlockDirection::Write)?,
         },
     };
-    Ok(of_block.into_rate(block))
+    Ok(derived_time::predict_from_parts(bytes_of("block", block) / of_block))
 }
 
 #[cfg(test)]
@@ -314,10 +313,7 @@ mod tests {
     #[test]
     fn a_derivation_names_every_step() {
         let prediction = predicted(&block_case(4096, CacheState::Cached), &KNOWN).unwrap();
-        assert_eq!(
-            prediction.derivation,
-            "4 KiB block: 100 ns call with a page found + 4 KiB / 10.0 GB/s copy = 510 ns, so 8.04 GB/s"
-        );
+        assert_eq!(prediction.derivation, "4.00 KiB / (100 ns + 4.00 KiB / (20.0 GB/s / 2)) = 8.04 GB/s");
         assert_eq!(prediction.inputs.len(), 2);
         assert!((prediction.high / prediction.value - derived_time::RANGE_FACTOR).abs() < 1e-9);
     }

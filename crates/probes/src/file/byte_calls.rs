@@ -10,18 +10,18 @@ use std::os::fd::AsFd;
 use kelvin_core::catalogue::file::{BYTE_CALLS, ByteCall, FILE_BYTES};
 use kelvin_core::catalogue::mem::{self, LATENCY};
 use kelvin_core::catalogue::os::SYSCALL_READ;
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::{Access, Target};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::syscall_loops;
 
 use super::cached_file::CachedFile;
 use super::cases::{required_for_prediction, required_for_run};
-use super::derived_time::{self, DerivedTime, format_time};
+use super::derived_time;
 use super::test_files::{self, MIB};
+use crate::formula::measured;
 use crate::memory::latency;
 use crate::os::syscall_null;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: BYTE_CALLS.id.as_str(),
@@ -191,39 +191,25 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         required_for_prediction(ByteCall::of(case), case)?,
         required_for_prediction(FILE_BYTES.number_in(case), case)?,
     );
-    match call {
+    let time = match call {
         ByteCall::Lseek => {
-            let null = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
-            Ok(PredictionBuilder::same_as(null, derived_time::RANGE_FACTOR, " for a call that changes a number")
-                .build())
+            measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?.variant("null call")
         }
-        ByteCall::Read | ByteCall::Pread => same_page_call(facts),
-        ByteCall::PreadAnywhere => random_byte_call(facts, bytes),
-    }
-}
-
-/// A byte of the page that the call before read too: the same call on a device in memory, and as much work again in the page cache.
-fn same_page_call(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let read = facts.measured(&SYSCALL_READ, &Case::new())?;
-    let null = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
-    let found = (read.value - null.value).max(0.0);
-    let value = read.value + found;
-    let derivation =
-        format!("{} + {} in the page cache = {}", format_time(read.value), format_time(found), format_time(value));
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula("read and page cache", format!("{} + {} - {}", read.name, read.name, null.name))
-        .input(read)
-        .input(null)
-        .source("Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero")
-        .build_with(derivation))
-}
-
-/// A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
-fn random_byte_call(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Prediction, NoPrediction> {
-    let next = DerivedTime::measured("next byte", facts.measured(&BYTE_CALLS, &next_byte_at_case())?, "");
-    let load =
-        DerivedTime::measured("load", facts.measured(&LATENCY, &latency_case(facts.machine(), bytes))?, " for a load");
-    Ok(derived_time::sum_of(next, load).into_time())
+        // A byte of the page that the call before read too: the same call on a device in memory, and as much work again in the page cache.
+        ByteCall::Read | ByteCall::Pread => {
+            let read = measured(facts, &SYSCALL_READ, &Case::new())?.variant("read");
+            let null = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+            (read.clone() + (read - null).at_least_zero()).source(
+                "Linux mm/filemap.c: filemap_read; fs/read_write.c: ksys_read; drivers/char/mem.c: read_iter_zero",
+            )
+        }
+        // A byte anywhere in a file: the same call on the next byte, and a load from where a file of that size lies.
+        ByteCall::PreadAnywhere => {
+            let next = measured(facts, &BYTE_CALLS, &next_byte_at_case())?.variant("next byte");
+            next + measured(facts, &LATENCY, &latency_case(facts.machine(), bytes))?
+        }
+    };
+    Ok(derived_time::predict_from_parts(time))
 }
 
 /// The case of loads from a set that is as large as a file, and no larger than any that is measured.

@@ -8,7 +8,7 @@ use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, DEVICE, PAGE_READ,
 };
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Target;
 use kelvin_file::cgroup::{Cgroup, Controller};
 use kelvin_file::page_cache_size::{self, SizeSample};
@@ -16,10 +16,10 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 use kelvin_stats::median;
 
 use super::cases::{page_read_case, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, DerivedTime};
+use super::derived_time::{self, BlockDirection, bytes_of};
 use super::test_files::{self, MIB};
+use crate::formula::{fact, given, measured};
 use crate::memory::{bandwidth, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: CACHE_SIZE.id.as_str(),
@@ -135,10 +135,12 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 
 /// The size that is expected: the limit.
 fn limit_prediction() -> Prediction {
-    PredictionBuilder::within_factor(PredictionBasis::Spec, CACHE_LIMIT as f64, 1.0 + SIZE_TOLERANCE)
-        .formula("limit of the group", "the limit of the group")
-        .constant("limit", CACHE_LIMIT as f64, Unit::Bytes, "set by the probe")
-        .build_with(format!("{CACHE_LIMIT} B of memory, less the process's own"))
+    let limit = fact("limit of the group", CACHE_LIMIT as f64, Unit::Bytes, "set by the probe");
+    limit.within(1.0 + SIZE_TOLERANCE).explained(
+        PredictionBasis::Spec,
+        "limit of the group",
+        "the process's own memory is part of it",
+    )
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -149,36 +151,18 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     }
     let bytes = required_for_prediction(BYTES.number_in(case), case)?;
     let size = facts.measured(&CACHE_SIZE, &Case::new())?;
-    let copied = copy_time(facts)?;
-    // All that either may need is asked for: a plan does not know the size.
-    let [found, added] = [CacheState::Cached, CacheState::Uncached].map(|state| page_time(facts, state));
-    let device = derived_time::direct_request(facts, page_cache_size::BLOCK as u64, BlockDirection::Read);
-    let time = match bytes as f64 <= size.value {
-        true => derived_time::sum_of(found?, copied),
-        false => derived_time::sum_of(derived_time::sum_of(device?, added?), copied),
+    let block = page_cache_size::BLOCK as u64;
+    let copied = bytes_of("block", block) / measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let pages = given("pages", (block / memory_budget::page_bytes(facts.machine())) as f64, Unit::Count);
+    // All that either may need is asked for: a plan does not know the size. Each page is in a folio of its own.
+    let [found, added] = [CacheState::Cached, CacheState::Uncached]
+        .map(|state| measured(facts, &PAGE_READ, &page_read_case(state, AccessOrder::Random)));
+    let device = derived_time::direct_request(facts, block, BlockDirection::Read);
+    let read = match bytes as f64 <= size.value {
+        true => pages * found?.variant("pages found"),
+        false => device? + pages * added?,
     };
-    Ok(time.into_time())
-}
-
-/// The pages of a block, each in a folio of its own: found, or added.
-fn page_time(facts: &PredictionInputs<'_>, state: CacheState) -> Result<DerivedTime, NoPrediction> {
-    let page = memory_budget::page_bytes(facts.machine());
-    let name = if state == CacheState::Cached { "page found" } else { "page added" };
-    let each = facts.measured(&PAGE_READ, &page_read_case(state, AccessOrder::Random))?;
-    Ok(derived_time::repeated(page_cache_size::BLOCK as u64 / page, DerivedTime::measured(name, each, " a page")))
-}
-
-/// The copy of a block from memory.
-fn copy_time(facts: &PredictionInputs<'_>) -> Result<DerivedTime, NoPrediction> {
-    let (rate, block) =
-        (facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?, page_cache_size::BLOCK as u64);
-    Ok(DerivedTime {
-        nanoseconds: derived_time::nanoseconds_of(block, rate.value),
-        name: "copy".into(),
-        formula: format!("block / {}", rate.name),
-        derivation: format!("{} / {} copy", units::bytes(block), derived_time::format_rate(rate.value)),
-        inputs: vec![rate],
-    })
+    Ok(derived_time::predict_from_parts(read + copied))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! files, which share processors and memory instead.
 
 use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::start_barrier::StartBarrier;
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -16,6 +16,7 @@ use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time::{self, BlockDirection};
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::formula::given;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONTENTION.id.as_str(),
@@ -176,8 +177,8 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         required_for_prediction(BLOCK.number_in(case), case)?,
     );
     let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
-    let one = derived_time::queued_read(facts, block)?;
-    Ok(derived_time::longer_of(alone, derived_time::repeated(threads, one)).into_time())
+    let all = given("threads", threads as f64, Unit::Count) * derived_time::queued_read(facts, block)?;
+    Ok(derived_time::predict_from_parts(alone.max(all)))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use kelvin_sys::fs::O_TMPFILE;
 use super::derived_time;
 use super::test_files::io_failure;
 use super::tree::{Tree, time_paths};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::measured;
 
 pub(super) static PROBE: Probe = Probe {
     id: ENTRY.as_str(),
@@ -150,10 +150,8 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
     if metric.id != ENTRY_REMOVE.id {
         return Err(NoPrediction::new("a file system's cost of directories and inodes is not published"));
     }
-    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
-    Ok(PredictionBuilder::same_as(add, derived_time::RANGE_FACTOR, " as for adding it")
-        .source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink")
-        .build())
+    let add = measured(facts, &ENTRY_ADD, &Case::new())?.source("Linux fs/ext4/namei.c: ext4_link, ext4_unlink");
+    Ok(derived_time::predict_from_parts(add))
 }
 
 #[cfg(test)]

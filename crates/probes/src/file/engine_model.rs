@@ -1,20 +1,19 @@
 //! The expected cost of a request of each way of reading a cached file, from calls, copies, faults and the ring's own work.
 
-use std::ops::Add;
-
 use kelvin_core::catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
-use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Engine;
 use kelvin_harness::PredictionInputs;
 
 use super::byte_calls;
 use super::cases::{read_engine, required_for_prediction};
+use super::derived_time::bytes_of;
 use super::test_files::SHARED_BYTES;
+use crate::formula::{Expr, given, measured, published};
 use crate::memory::{bandwidth, fault, latency};
 use crate::os::syscall_null;
 use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) const AXBOE_SOURCE: &str =
     "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
@@ -29,7 +28,8 @@ pub(super) const INPUT_METRICS: &[&str] = &[
 ];
 
 /// Nanoseconds of an empty request: least and most of what is published.
-const NOP_NANOSECONDS: [f64; 2] = [1e9 / 20e6, 1e9 / 12e6];
+const NOP_NANOSECONDS: [(&str, f64); 2] =
+    [("an empty request, least", 1e9 / 20e6), ("an empty request, most", 1e9 / 12e6)];
 /// Bytes that mappings are populated at a time.
 const POPULATE_BYTES: f64 = (2u64 << 20) as f64;
 /// Bytes of a page, of the buffer of Rust's `BufReader`, and of that of the C library's streams: st_blksize for glibc,
@@ -44,96 +44,68 @@ const RUST_INSTRUCTIONS: f64 = 20.0;
 const STDIO_INSTRUCTIONS: f64 = 90.0;
 const COUNTED_RANGE_FACTOR: f64 = 3.0;
 const COUNTED_SOURCE: &str = "instructions counted in the source, at two per cycle and 3 GHz";
-/// Factor either way by which the sum may be off: each part was measured apart.
+/// Factor either way by which the sum may be off.
 const SPREAD: f64 = 1.3;
-
-/// Nanoseconds of a part of a request: the expected value, and the bounds of the predicted range.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct TimeRange {
-    low: f64,
-    value: f64,
-    high: f64,
-}
-
-impl TimeRange {
-    const fn exact(value: f64) -> Self {
-        Self { low: value, value, high: value }
-    }
-
-    /// Between two bounds, expected at their geometric middle.
-    fn from_bounds(least: f64, most: f64) -> Self {
-        Self { low: least, value: (least * most).sqrt(), high: most }
-    }
-
-    fn with_factor(value: f64, factor: f64) -> Self {
-        Self { low: value / factor, value, high: value * factor }
-    }
-
-    fn scaled(self, factor: f64) -> Self {
-        Self { low: self.low * factor, value: self.value * factor, high: self.high * factor }
-    }
-}
-
-impl Add for TimeRange {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self { low: self.low + other.low, value: self.value + other.value, high: self.high + other.high }
-    }
-}
 
 /// The lower figures of which requests are composed.
 struct RequestCosts {
     /// A one-byte read.
-    call: Input,
+    call: Expr,
     /// A null call.
-    null: Input,
+    null: Expr,
     /// Bytes read per second, and bytes copied, both those read and those written.
-    read: Input,
-    copy: Input,
+    read: Expr,
+    copy: Expr,
     /// A load from memory.
-    latency: Input,
+    latency: Expr,
 }
 
 impl RequestCosts {
     fn measured(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
         let place = bandwidth::case_for_set(facts.machine(), SHARED_BYTES);
         Ok(Self {
-            call: facts.measured(&BYTE_CALLS, &byte_calls::next_byte_case())?,
-            null: facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?,
-            read: facts.measured(&BANDWIDTH_READ, &place)?,
-            copy: facts.measured(&BANDWIDTH_COPY, &place)?,
+            call: measured(facts, &BYTE_CALLS, &byte_calls::next_byte_case())?,
+            null: measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?,
+            read: measured(facts, &BANDWIDTH_READ, &place)?,
+            copy: measured(facts, &BANDWIDTH_COPY, &place)?,
             latency: latency::memory_latency(facts)?,
         })
     }
 
     /// Copying: the bytes come from memory and go to a buffer in a cache, unless it is too large for that.
-    fn copy_time(&self, bytes: f64) -> TimeRange {
-        let (read, copied) = (bytes * 1e9 / self.read.value, 2.0 * bytes * 1e9 / self.copy.value);
-        TimeRange::from_bounds(read.min(copied), read.max(copied))
+    fn copy_time(&self, bytes: u64) -> Expr {
+        let moved = || bytes_of("bytes", bytes);
+        (moved() / self.read.clone()).spanning(2.0 * moved() / self.copy.clone())
     }
 
     /// The file's part of a call: the cost of a one-byte read beyond the null call.
-    fn file_time(&self) -> f64 {
-        (self.call.value - self.null.value).max(0.0)
+    fn file_time(&self) -> Expr {
+        (self.call.clone() - self.null.clone()).at_least_zero()
     }
 
     /// The pages of a request beyond the first: the kernel copies page by page, and the copy of one ends before that of the next begins,
     /// so each waits for memory once. At least nothing, where they are copied as one folio; at most as much as finding the first costs too.
-    fn extra_page_time(&self, bytes: u64) -> TimeRange {
-        let (pages, latency) = ((bytes.div_ceil(PAGE_BYTES) - 1) as f64, self.latency.value);
-        TimeRange { low: 0.0, value: pages * latency, high: pages * (latency + self.file_time()) }
+    fn extra_page_time(&self, bytes: u64) -> Expr {
+        let pages = given("further pages", (bytes.div_ceil(PAGE_BYTES) - 1) as f64, Unit::Count);
+        let most = pages.clone() * (self.latency.clone() + self.file_time());
+        (pages * self.latency.clone()).between(&nothing(), &most)
     }
 
     /// A call that reads so many bytes.
-    fn call_time(&self, bytes: u64) -> TimeRange {
-        TimeRange::exact(self.call.value) + self.extra_page_time(bytes) + self.copy_time(bytes as f64)
+    fn call_time(&self, bytes: u64) -> Expr {
+        self.call.clone() + self.extra_page_time(bytes) + self.copy_time(bytes)
     }
 }
 
+/// The least that a part may take.
+fn nothing() -> Expr {
+    given("nothing", 0.0, Unit::Nanoseconds)
+}
+
 /// Instructions counted in the source.
-fn counted_time(instructions: f64) -> TimeRange {
-    TimeRange::with_factor(instructions * NANOSECONDS_PER_INSTRUCTION, COUNTED_RANGE_FACTOR)
+fn counted_time(name: &str, instructions: f64) -> Expr {
+    let time = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
+    (published(name, instructions, Unit::Count, COUNTED_SOURCE) * time).within(COUNTED_RANGE_FACTOR)
 }
 
 /// A request through a library's buffer.
@@ -150,97 +122,70 @@ const RUST_LIBRARY: BufferedLibrary =
     BufferedLibrary { buffer: RUST_BUFFER, instructions: RUST_INSTRUCTIONS, keeps_remainder: false };
 
 impl BufferedLibrary {
-    /// The parts of a request, and name and text of their formula.
-    fn request_parts(&self, costs: &RequestCosts, bytes: u64) -> (TimeRange, [&'static str; 2]) {
-        let own = counted_time(self.instructions);
+    fn request_time(&self, costs: &RequestCosts, bytes: u64) -> Expr {
+        let own = counted_time("instructions of the library", self.instructions);
         if bytes < self.buffer {
-            let shared = costs.call_time(self.buffer).scaled(bytes as f64 / self.buffer as f64);
-            return (
-                shared + own,
-                ["shared buffer", "a call for a buffer, shared by its requests, + the library's instructions"],
-            );
+            let share = given("share of a buffer", bytes as f64 / self.buffer as f64, Unit::Ratio);
+            return share.variant("shared buffer") * costs.call_time(self.buffer) + own;
         }
-        let rest = self.keeps_remainder && !bytes.is_multiple_of(self.buffer);
-        let second =
-            if rest { TimeRange { low: 0.0, ..TimeRange::exact(costs.call.value) } } else { TimeRange::default() };
-        (
-            costs.call_time(bytes) + second + own,
-            ["past the buffer", "a call (two if no multiple of the buffer) + copy + the library's instructions"],
-        )
+        let mut calls = costs.call_time(bytes);
+        if self.keeps_remainder && !bytes.is_multiple_of(self.buffer) {
+            calls = calls + costs.call.clone().of_value([0.0, 1.0]);
+        }
+        (calls + own).variant("past the buffer")
     }
 }
 
 /// Nanoseconds of a fault that maps the pages around: from one that maps a single page, where the pages around are of one folio
 /// and mapped in one go, to one that maps each of them for itself, or as many of the former where a quick run has not measured
 /// that.
-fn fault_around_time(facts: &PredictionInputs<'_>) -> Result<(TimeRange, Vec<Input>), NoPrediction> {
-    let one = facts.measured(&FAULT_MINOR, &fault::cached_file_case())?;
-    Ok(match facts.measured(&FAULT_MINOR, &fault::fault_around_case()) {
-        Ok(around) => {
-            (TimeRange::from_bounds(one.value.min(around.value), one.value.max(around.value)), vec![one, around])
-        }
-        Err(_) => (TimeRange::from_bounds(one.value, one.value * fault::FAULT_AROUND_PAGES), vec![one]),
-    })
+fn fault_around_time(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    let one = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?.source(fault::FAULT_AROUND_SOURCE);
+    let around = measured(facts, &FAULT_MINOR, &fault::fault_around_case());
+    let most = around.unwrap_or_else(|_| fault::FAULT_AROUND_PAGES * one.clone());
+    Ok(one.spanning(most))
 }
 
 /// The prediction of a request.
 pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
+    request_time(facts, case).map(predict_within)
+}
+
+/// A prediction from the time of requests: each part was measured apart.
+pub(super) fn predict_within(time: Expr) -> Prediction {
+    time.within(SPREAD).predict(PredictionBasis::Derived, "request")
+}
+
+/// The time of a request. Its variant says how it is composed.
+pub(super) fn request_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
     let engine = read_engine(required_for_prediction(ReadEngine::of(case), case)?);
     let bytes = required_for_prediction(BLOCK.number_in(case).filter(|&bytes| bytes > 0), case)?;
     let costs = RequestCosts::measured(facts)?;
-    let mut inputs = [&costs.call, &costs.null, &costs.read, &costs.copy, &costs.latency].map(Clone::clone).to_vec();
-    let mut sources = vec![COUNTED_SOURCE];
-    let (part, [name, formula]) = match engine {
-        Engine::Read | Engine::Pread | Engine::Readv => {
-            (costs.call_time(bytes), ["call", "file.byte_calls + further pages + bytes / copy rate"])
-        }
-        Engine::Stdio => STDIO_LIBRARY.request_parts(&costs, bytes),
-        Engine::BufReader => RUST_LIBRARY.request_parts(&costs, bytes),
+    let request = match engine {
+        Engine::Read | Engine::Pread | Engine::Readv => costs.call_time(bytes).variant("call"),
+        Engine::Stdio => STDIO_LIBRARY.request_time(&costs, bytes),
+        Engine::BufReader => RUST_LIBRARY.request_time(&costs, bytes),
         Engine::Mmap | Engine::MmapPopulate | Engine::MmapInPlace => {
-            let (fault, found) = fault_around_time(facts)?;
-            inputs.extend(found);
-            sources.push(fault::FAULT_AROUND_SOURCE);
-            let faults = fault.scaled(bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64));
-            let copying = costs.copy_time(bytes as f64);
+            let windows = bytes as f64 / (fault::FAULT_AROUND_PAGES * PAGE_BYTES as f64);
+            let faults = given("windows of 16 pages", windows, Unit::Ratio) * fault_around_time(facts)?;
             if engine == Engine::Mmap {
-                (faults + copying, ["faults", "a fault for each 16 pages + bytes / copy rate"])
+                faults.variant("faults") + costs.copy_time(bytes)
             } else {
                 // At most the work of the faults; at least next to nothing, where large folios are mapped at once.
-                let ahead = TimeRange { low: 0.0, ..faults };
-                let calls = TimeRange::exact(costs.null.value * bytes as f64 / POPULATE_BYTES);
-                let text = "a null call for each 2 MiB + mapping each 16 pages + bytes / copy rate";
-                (ahead + calls + copying, ["mapped ahead", text])
+                let ahead = faults.clone().between(&nothing(), &faults).variant("mapped ahead");
+                let calls = given("windows of 2 MiB", bytes as f64 / POPULATE_BYTES, Unit::Ratio) * costs.null.clone();
+                ahead + calls + costs.copy_time(bytes)
             }
         }
         Engine::Uring { depth, .. } => {
-            sources.push(AXBOE_SOURCE);
-            let entering = TimeRange::exact(costs.null.value / f64::from(depth));
-            let ring = TimeRange::from_bounds(NOP_NANOSECONDS[0], NOP_NANOSECONDS[1]);
-            let reading =
-                TimeRange::exact(costs.file_time()) + costs.extra_page_time(bytes) + costs.copy_time(bytes as f64);
-            let text = "null call / depth + an empty request + the file's part of a call + copy";
-            (entering + ring + reading, ["ring", text])
+            let entering = costs.null.clone() / given("depth", f64::from(depth), Unit::Count).variant("ring");
+            let [least, most] =
+                NOP_NANOSECONDS.map(|(name, time)| published(name, time, Unit::Nanoseconds, AXBOE_SOURCE));
+            let reading = costs.file_time() + costs.extra_page_time(bytes) + costs.copy_time(bytes);
+            entering + least.spanning(most) + reading
         }
     };
-    let whole = part + counted_time(LOOP_INSTRUCTIONS);
-    let mut predicting =
-        PredictionBuilder::with_range(PredictionBasis::Derived, whole.value, whole.low / SPREAD, whole.high * SPREAD)
-            .formula(name, formula);
-    for input in inputs {
-        predicting = predicting.input(input);
-    }
-    for source in sources {
-        predicting = predicting.source(source);
-    }
-    let copying = costs.copy_time(bytes as f64).value;
-    Ok(predicting.constant("instructions of the loop", LOOP_INSTRUCTIONS, Unit::Count, COUNTED_SOURCE).build_with(format!(
-        "copying {bytes} B takes {copying:.1} ns, all else {:.1} ns: {:.1} ns; from {:.1} to {:.1} ns by the bounds of \
-             the parts, and a factor of {SPREAD}",
-        whole.value - copying,
-        whole.value,
-        whole.low,
-        whole.high
-    )))
+    Ok(request + counted_time("instructions of the loop", LOOP_INSTRUCTIONS))
 }
 
 #[cfg(test)]

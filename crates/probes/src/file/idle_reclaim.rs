@@ -14,7 +14,7 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 use kelvin_sys::clock::monotonic;
 
 use super::test_files::{self, MIB};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::published;
 
 pub(super) static PROBE: Probe = Probe {
     id: IDLE_RETAINED.id.as_str(),
@@ -120,11 +120,9 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Predic
     if metric.id != IDLE_RETAINED.id {
         return Err(NoPrediction::new("it is the length of the run, less what comes before and after"));
     }
-    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, 1.0, 0.99, 1.0)
-        .formula("all pages stay", "all pages stay while memory is free")
-        .constant("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE)
-        .source(SOURCE)
-        .build_with("all pages stay = 1"))
+    let reclaimed = published("share that is reclaimed while memory is free", 0.0, Unit::Ratio, SOURCE);
+    let stays = (1.0 - reclaimed).with_interval((0.99, 1.0));
+    Ok(stays.predict(PredictionBasis::Spec, "all pages stay"))
 }
 
 const SOURCE: &str = "Linux Documentation/admin-guide/mm/concepts.rst: pages are reclaimed when memory is low";

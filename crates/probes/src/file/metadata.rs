@@ -12,15 +12,15 @@ use kelvin_core::catalogue::file::{
     METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
 use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 
 use super::cases::{required_for_prediction, required_for_run};
-use super::derived_time::{self, DerivedTime, format_time};
+use super::derived_time;
 use super::tree::{Tree, time_paths};
+use crate::formula::{given, measured};
 use crate::os::syscall_work;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METADATA.as_str(),
@@ -226,38 +226,34 @@ const DOT_ENTRIES: u64 = 2;
 const GETDENTS_CALLS: f64 = 2.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let parts =
-        |first, second| Ok(sum_prediction(facts.measured(first, &Case::new())?, facts.measured(second, &Case::new())?));
-    match metric.id {
-        id if id == METADATA_STAT.id => Ok(call_prediction(facts.measured(&syscall_work::STAT, &Case::new())?)),
-        id if id == METADATA_OPEN.id => open_prediction(facts, case),
-        id if id == METADATA_CREATE.id => parts(&ENTRY_CREATE, &ENTRY_ADD),
-        id if id == METADATA_RENAME.id => parts(&ENTRY_ADD, &ENTRY_REMOVE),
-        id if id == METADATA_UNLINK.id => parts(&ENTRY_REMOVE, &ENTRY_FREE),
-        _ => listing_prediction(facts, case),
-    }
+    let (first, second) = match metric.id {
+        id if id == METADATA_STAT.id => return stat_prediction(facts),
+        id if id == METADATA_OPEN.id => return open_prediction(facts, case),
+        id if id == METADATA_CREATE.id => (&ENTRY_CREATE, &ENTRY_ADD),
+        id if id == METADATA_RENAME.id => (&ENTRY_ADD, &ENTRY_REMOVE),
+        id if id == METADATA_UNLINK.id => (&ENTRY_REMOVE, &ENTRY_FREE),
+        _ => return listing_prediction(facts, case),
+    };
+    let both = measured(facts, first, &Case::new())? + measured(facts, second, &Case::new())?;
+    Ok(derived_time::predict_from_parts(both))
+}
+
+/// The call on /dev/null, a path of two components.
+fn stat_prediction(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
+    let call = measured(facts, &syscall_work::STAT, &Case::new())?.source(PATH_SOURCE);
+    let remark = format!("predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system");
+    Ok(call.of_value([1.0 / 1.2, RANGE_FACTOR]).explained(PredictionBasis::Derived, "call on /dev/null", &remark))
 }
 
 /// Opening and closing: as of /dev/null, and what the path and the file system add, as they do to stat.
 fn open_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let call = facts.measured(&syscall_work::OPEN_CLOSE, &Case::new())?;
-    let (there, other) = (facts.measured(&METADATA_STAT, case)?, facts.measured(&syscall_work::STAT, &Case::new())?);
-    let path = (there.value - other.value).max(0.0);
-    let value = call.value + path;
-    let derivation = format!(
-        "{} + {} for path and file system = {}",
-        format_time(call.value),
-        format_time(path),
-        format_time(value)
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula("open and path", format!("{} + {} - {}", call.name, there.name, other.name))
-        .input(call)
-        .input(there)
-        .input(other)
-        .source("Linux fs/namei.c: link_path_walk, once for each component")
-        .build_with(derivation))
+    let call = measured(facts, &syscall_work::OPEN_CLOSE, &Case::new())?.source(PATH_SOURCE);
+    let there = measured(facts, &METADATA_STAT, case)?;
+    let path = (there - measured(facts, &syscall_work::STAT, &Case::new())?).at_least_zero();
+    Ok(derived_time::predict_from_parts(call + path))
 }
+
+const PATH_SOURCE: &str = "Linux fs/namei.c: link_path_walk, once for each component";
 
 /// Listing, for each file: as in one large directory, by entries, and each directory's own calls.
 fn listing_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -266,56 +262,16 @@ fn listing_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predi
     if (files, directories) == (LISTED_FILES, 1) {
         return Err(NoPrediction::new("a file system's cost of listing a directory is not published"));
     }
-    let one =
-        facts.measured(&METADATA_LIST, &Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One))?;
-    let open = facts.measured(&METADATA_OPEN, case)?;
-    let (look, call) = (facts.measured(&SYSCALL_FSTAT, &Case::new())?, facts.measured(&SYSCALL_READ, &Case::new())?);
+    let large = Case::new().with_number(FILES, LISTED_FILES).with_word(DirectoryCount::One);
+    let one = measured(facts, &METADATA_LIST, &large)?;
+    let open = measured(facts, &METADATA_OPEN, case)?;
+    let (look, call) = (measured(facts, &SYSCALL_FSTAT, &Case::new())?, measured(facts, &SYSCALL_READ, &Case::new())?);
     let entries = |files: u64, directories: u64| (files + DOT_ENTRIES * directories) as f64 / files as f64;
-    let filled = one.value * entries(files, directories) / entries(LISTED_FILES, 1);
-    let directory = open.value + look.value + GETDENTS_CALLS * call.value;
+    let filled = one * given("entries", entries(files, directories) / entries(LISTED_FILES, 1), Unit::Ratio);
     // What one directory costs is in the figure of the large one.
     let more = directories as f64 / files as f64 - 1.0 / LISTED_FILES as f64;
-    let value = filled + more * directory;
-    let derivation = format!(
-        "{} by entries + {} for a directory x ({directories} / {files} - 1 / {LISTED_FILES}) = {}",
-        format_time(filled),
-        format_time(directory),
-        format_time(value)
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula(
-            "by entries",
-            format!(
-                "{} by entries + ({} + {} + 2 x {}) shared by the files of a directory",
-                one.name, open.name, look.name, call.name
-            ),
-        )
-        .input(one)
-        .input(open)
-        .input(look)
-        .input(call)
-        .build_with(derivation))
-}
-
-/// The prediction of an operation that is two others, each measured alone.
-fn sum_prediction(first: Input, second: Input) -> Prediction {
-    derived_time::sum_of(
-        DerivedTime::measured("first part", first, ""),
-        DerivedTime::measured("second part", second, ""),
-    )
-    .into_time()
-}
-
-/// The prediction of an operation that is one call, as measured on /dev/null.
-fn call_prediction(call: Input) -> Prediction {
-    let (value, name) = (call.value, call.name.clone());
-    PredictionBuilder::with_range(PredictionBasis::Derived, value, value / 1.2, RANGE_FACTOR * value)
-        .formula("call on /dev/null", format!("{name}: the same call on /dev/null, a path of two components"))
-        .input(call)
-        .source("Linux fs/namei.c: link_path_walk, once for each component")
-        .build_with(format!(
-            "{value:.0} ns; predicted range: up to {RANGE_FACTOR} times that, for a longer path in another file system"
-        ))
+    let directory = open + look + GETDENTS_CALLS * call;
+    Ok(derived_time::predict_from_parts(filled + given("directories of a file", more, Unit::Ratio) * directory))
 }
 
 #[cfg(test)]

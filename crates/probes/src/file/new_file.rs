@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use kelvin_core::catalogue::file::{
     AccessOrder, BLOCK, BYTES, CacheState, ENTRY, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Target;
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
@@ -19,11 +19,11 @@ use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::net::transfer_call::{FileWindow, PageAccess};
 
 use super::cases::{page_read_case, page_write_case, required_for_prediction, required_for_run};
-use super::derived_time::{self, format_time};
+use super::derived_time;
 use super::test_files::{KIB, MIB, check_free_space, io_failure, probe_error, written_back_bytes};
 use super::tree::RoundDirectory;
+use crate::formula::{given, measured};
 use crate::memory::memory_budget;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: NEW_FILE.id.as_str(),
@@ -239,26 +239,15 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         FillMethod::Mmap => (AccessOrder::Sequential, pages),
         FillMethod::MmapRandom => (AccessOrder::Random, pages),
     };
-    let make = facts.measured(&ENTRY_CREATE, &Case::new())?;
-    let add = facts.measured(&ENTRY_ADD, &Case::new())?;
-    let new = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, order))?;
-    let mut value = make.value + add.value + pages as f64 * new.value;
-    let mut formula = format!("{} + {} + pages x {}", make.name, add.name, new.name);
-    let mut derivation =
-        format!("{} + {} + {pages} x {}", format_time(make.value), format_time(add.value), format_time(new.value));
-    let mut inputs = vec![make, add, new];
-    let name = if writes > 0 { "pages and writes" } else { "pages" };
+    let make = measured(facts, &ENTRY_CREATE, &Case::new())?;
+    let add = measured(facts, &ENTRY_ADD, &Case::new())?;
+    let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, order))?;
+    let mut file = make + add + given("pages", pages as f64, Unit::Count) * new;
     if writes > 0 {
-        let write = facts.measured(&PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
-        value += writes as f64 * write.value;
-        formula.push_str(&format!(" + writes x {}", write.name));
-        derivation.push_str(&format!(" + {writes} x {}", format_time(write.value)));
-        inputs.push(write);
+        let write = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
+        file = file + given("writes", writes as f64, Unit::Count).variant("writes") * write;
     }
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula(name, formula);
-    let predicting = predicting.inputs(inputs);
-    Ok(predicting.build_with(format!("{derivation} = {}", format_time(value))))
+    Ok(derived_time::predict_from_parts(file))
 }
 
 #[cfg(test)]

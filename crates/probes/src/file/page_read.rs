@@ -19,10 +19,10 @@ use kelvin_sys::mapping::{advise_access, page_bytes};
 use super::byte_calls;
 use super::cached_file;
 use super::cases::{block_order, cache_state, page_read_case, required_for_prediction};
-use super::derived_time::{self, DerivedTime, format_time, nanoseconds_of};
+use super::derived_time::{self, bytes_of};
 use super::test_files::{self, SHARED_BYTES};
+use crate::formula::measured;
 use crate::memory::{bandwidth, latency, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_READ.id.as_str(),
@@ -116,36 +116,24 @@ pub(super) fn read_byte(file: &File, offset: u64) -> Result<(), ProbeError> {
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let first = page_read_case(CacheState::Cached, AccessOrder::Sequential);
-    if *case == first {
-        let near =
-            DerivedTime::measured("next byte", facts.measured(&BYTE_CALLS, &byte_calls::next_byte_at_case())?, "");
-        let load = DerivedTime::measured("load", latency::memory_latency(facts)?, " for a page in no cache");
-        return Ok(derived_time::sum_of(near, load).into_time());
-    }
-    let found = facts.measured(&PAGE_READ, &first)?;
-    let in_order = AccessOrder::of(case) == Some(AccessOrder::Sequential);
-    let more = match required_for_prediction(CacheState::of(case), case)? {
-        CacheState::Cached => {
-            return Ok(PredictionBuilder::same_as(found, derived_time::RANGE_FACTOR, " as in order").build());
+    let page = match required_for_prediction(CacheState::of(case), case)? {
+        CacheState::Cached if *case == first => {
+            let next_byte = measured(facts, &BYTE_CALLS, &byte_calls::next_byte_at_case())?;
+            next_byte.variant("next byte") + latency::memory_latency(facts)?
         }
-        CacheState::Uncached if in_order => {
-            let zeroing = facts.measured(&BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
-            let nanoseconds = nanoseconds_of(memory_budget::page_bytes(facts.machine()), zeroing.value);
-            DerivedTime {
-                nanoseconds,
-                name: "zeroing".into(),
-                formula: format!("page / {}", zeroing.name),
-                derivation: format!("{} for zeroing", format_time(nanoseconds)),
-                inputs: vec![zeroing],
-            }
+        CacheState::Cached => measured(facts, &PAGE_READ, &first)?.variant("page found"),
+        CacheState::Uncached if AccessOrder::of(case) == Some(AccessOrder::Sequential) => {
+            let found = measured(facts, &PAGE_READ, &first)?.variant("zeroing");
+            let zeroing = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+            found + bytes_of("page", memory_budget::page_bytes(facts.machine())) / zeroing
         }
         CacheState::Uncached => {
-            let new = facts.measured(&FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
-            DerivedTime::measured("fault", new, " for a page of its own")
+            let found = measured(facts, &PAGE_READ, &first)?.variant("fault");
+            found + measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?
         }
         CacheState::Direct => return required_for_prediction(None, case),
     };
-    Ok(derived_time::sum_of(DerivedTime::measured("page found", found, ""), more).into_time())
+    Ok(derived_time::predict_from_parts(page))
 }
 
 #[cfg(test)]

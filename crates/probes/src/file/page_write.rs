@@ -6,7 +6,7 @@
 
 use kelvin_core::catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockRequest, BlockRequests};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -14,11 +14,11 @@ use kelvin_sys::mapping::page_bytes;
 
 use super::cached_file;
 use super::cases::{block_order, page_write_case, required_for_prediction, required_for_run};
-use super::derived_time::{self, format_rate, format_time, nanoseconds_of};
+use super::derived_time;
 use super::overwrite::Overwriter;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::formula::{given, measured, published};
 use crate::memory::bandwidth;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: PAGE_WRITE.id.as_str(),
@@ -99,12 +99,6 @@ fn offset_in_page(pages: u64, page: u64) -> Result<u64, ProbeError> {
     }
 }
 
-/// Two pages in order: as one, since most neighbours are in one folio.
-fn sequential_pages(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let one = facts.measured(&PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
-    Ok(PredictionBuilder::same_as(one, derived_time::RANGE_FACTOR, " as for one page").build())
-}
-
 /// Bytes of a folio: as many as the file was written by at once.
 const FOLIO_BYTES: u64 = MIB;
 /// Bytes of a file system's record of a block (`struct buffer_head` on 64 bits), and of a block.
@@ -118,31 +112,21 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
         AccessOrder::Sequential if pages == 1 => Err(NoPrediction::new(
             "a file system's cost of a write is not published; predictions of buffered writes rest on this figure",
         )),
-        AccessOrder::Sequential => sequential_pages(facts),
+        AccessOrder::Sequential => {
+            let one = measured(facts, &PAGE_WRITE, &page_write_case(1, AccessOrder::Sequential))?;
+            Ok(derived_time::predict_from_parts(one.variant("as for one page")))
+        }
         AccessOrder::Random => random_pages(facts, pages),
     }
 }
 
 /// In random order: as in order, and the records of a folio read from memory.
 fn random_pages(facts: &PredictionInputs<'_>, pages: u64) -> Result<Prediction, NoPrediction> {
-    let written = facts.measured(&PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential))?;
-    let rate = facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
-    let records = FOLIO_BYTES / FILE_SYSTEM_BLOCK;
-    let walked = nanoseconds_of(records * BUFFER_HEAD_BYTES, rate.value);
-    let value = written.value + walked;
-    let derivation = format!(
-        "{} in order + {records} x {BUFFER_HEAD_BYTES} bytes / {} = {}",
-        format_time(written.value),
-        format_rate(rate.value),
-        format_time(value)
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula("records of a folio", format!("{} + records of a folio / {}", written.name, rate.name))
-        .input(written)
-        .input(rate)
-        .constant("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE)
-        .source(FOLIO_WALK_SOURCE)
-        .build_with(derivation))
+    let written = measured(facts, &PAGE_WRITE, &page_write_case(pages, AccessOrder::Sequential))?;
+    let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+    let records = given("records of a folio", (FOLIO_BYTES / FILE_SYSTEM_BLOCK) as f64, Unit::Count);
+    let record = published("bytes of a record of a block", BUFFER_HEAD_BYTES as f64, Unit::Bytes, FOLIO_WALK_SOURCE);
+    Ok(derived_time::predict_from_parts(written + records * record / rate))
 }
 
 const FOLIO_WALK_SOURCE: &str =

@@ -17,7 +17,7 @@ use super::cases::{required_for_prediction, required_for_run};
 use super::derived_time::{self, format_time};
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, SHARED_BYTES};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, fact, given, measured};
 
 pub(super) static PROBE: Probe = Probe {
     id: DEPTH.as_str(),
@@ -169,78 +169,39 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     if metric.id == DEPTH_ACHIEVED.id {
         return Ok(requested_depth(depth));
     }
-    let single = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
-    let most = facts.measured(&DEVICE_REQUESTS, &Case::new())?;
-    let bounds = QueueBounds::closed_system(depth as f64, single.value, most.value);
-    let margin = derived_time::DEVICE_RANGE_FACTOR;
-    let words = format!(
-        "{depth} / {} = {:.0}/s, and at most {:.0}/s; with queueing at least {depth} / ({} + {} / {:.0}/s) = {:.0}/s",
-        format_time(single.value),
-        1e9 * depth as f64 / single.value,
-        bounds.saturated,
-        format_time(single.value),
-        depth - 1,
-        bounds.saturated,
-        bounds.lower
-    );
-    let (predicting, derivation) = if metric.id == DEPTH_RATE.id {
-        let predicting = PredictionBuilder::with_range(
-            PredictionBasis::Derived,
-            bounds.upper,
-            bounds.lower / margin,
-            bounds.upper * margin,
-        );
-        (
-            predicting.formula("rate at a depth", format!("the lesser of depth / {} and {}", single.name, most.name)),
-            words,
-        )
+    let single = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?;
+    let [lower, upper] = closed_system_rates(depth, single, measured(facts, &DEVICE_REQUESTS, &Case::new())?);
+    let (expected, name) = if metric.id == DEPTH_RATE.id {
+        (upper.clone().between(&lower, &upper), "rate at a depth")
     } else {
-        let latency = |rate: f64| depth as f64 * 1e9 / rate;
-        let (shortest, longest) = (latency(bounds.upper), latency(bounds.lower));
-        let predicting =
-            PredictionBuilder::with_range(PredictionBasis::Derived, shortest, shortest / margin, longest * margin);
-        let formula = format!("the longer of {} and depth / {}", single.name, most.name);
-        (
-            predicting.formula("latency at a depth", formula),
-            format!("{depth} / rate = {}; rate: {words}", format_time(shortest)),
-        )
+        let [longest, shortest] = [lower, upper].map(|rate| given("depth", depth as f64, Unit::Count) / rate);
+        (shortest.clone().between(&shortest, &longest), "latency at a depth")
     };
-    Ok(predicting.input(single).input(most).build_with(derivation))
+    Ok(expected.within(derived_time::DEVICE_RANGE_FACTOR).predict(PredictionBasis::Derived, name))
 }
 
 /// The depth that is reached: the one requested, but while a request that is done waits to be reaped.
 fn requested_depth(depth: u64) -> Prediction {
-    let depth = depth as f64;
-    PredictionBuilder::with_range(PredictionBasis::Derived, depth, depth / REAPING_FACTOR, depth)
-        .formula("depth requested", "the depth requested")
-        .constant("depth", depth, Unit::Count, "the case")
-        .build_with(format!(
-            "each request that is done is replaced at once: {depth}; down to a factor of {REAPING_FACTOR} less, for those that are \
-             done and not reaped"
-        ))
+    let remark = format!(
+        "each request that is done is replaced at once; down to a factor of {REAPING_FACTOR} less, for those that are done and not reaped"
+    );
+    fact("depth", depth as f64, Unit::Count, "the case").of_value([1.0 / REAPING_FACTOR, 1.0]).explained(
+        PredictionBasis::Derived,
+        "depth requested",
+        &remark,
+    )
 }
 
-/// Bounds on the requests per second that a closed system with so many in flight completes.
-struct QueueBounds {
-    /// Its highest rate with any number in flight: no lower than one by one.
-    saturated: f64,
-    /// The asymptotic bounds: no request waits for another, or the device is saturated.
-    upper: f64,
-    /// The balanced job bound: each other request is found waiting at the busiest part.
-    lower: f64,
-}
-
-impl QueueBounds {
-    /// From the depth, the nanoseconds of one request alone, and the highest rate.
-    fn closed_system(depth: f64, alone: f64, saturated: f64) -> Self {
-        let saturated = saturated.max(1e9 / alone);
-        let each = 1e9 / saturated;
-        Self {
-            saturated,
-            upper: (1e9 * depth / alone).min(saturated),
-            lower: 1e9 * depth / (alone + (depth - 1.0) * each),
-        }
-    }
+/// Bounds on the requests per second that a closed system with so many in flight completes, from the nanoseconds of one request alone and
+/// its highest rate. The lower one is the balanced job bound: each other request is found waiting at the busiest part. The upper ones are
+/// asymptotic: no request waits for another, or the device is saturated.
+fn closed_system_rates(depth: u64, alone: Expr, highest: Expr) -> [Expr; 2] {
+    let in_flight = given("depth", depth as f64, Unit::Count);
+    // It is no lower than one by one.
+    let saturated = highest.max(1.0 / alone.clone());
+    let others = given("others", (depth - 1) as f64, Unit::Count);
+    let lower = in_flight.clone() / (alone.clone() + others / saturated.clone());
+    [lower, (in_flight / alone).min(saturated)]
 }
 
 #[cfg(test)]
@@ -264,7 +225,9 @@ mod tests {
             assert!((knee.value - 100_000.0).abs() < 1e-6 && (knee.low * 1.5 - 8e9 / 150_000.0).abs() < 1e-6);
             assert!((of(&DEPTH_LATENCY, 8).high / 1.5 - 150_000.0).abs() < 1e-6);
             // A device slower with many in flight than one by one is as fast as one by one.
-            assert_eq!(QueueBounds::closed_system(4.0, 80_000.0, 5_000.0).upper, 12_500.0);
+            let alone = fact("alone", 80_000.0, Unit::Nanoseconds, "a test");
+            let [_, upper] = closed_system_rates(4, alone, fact("highest", 5_000.0, Unit::PerSecond, "a test"));
+            assert_eq!(upper.value(), 12_500.0);
             let achieved = of(&DEPTH_ACHIEVED, 4);
             assert_eq!((achieved.value, achieved.low, achieved.high), (4.0, 3.2, 4.0));
         });

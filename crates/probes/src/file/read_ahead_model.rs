@@ -2,14 +2,14 @@
 //! and the device fills one window while the one before is copied.
 
 use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
-use kelvin_core::{Case, Input, NoPrediction};
+use kelvin_core::{Case, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
 
 use super::cases::page_read_case;
-use super::derived_time::{self, BlockDirection, DerivedTime, format_rate, format_time, nanoseconds_of};
+use super::derived_time::{self, BlockDirection, bytes_of};
 use super::test_files::KIB;
+use crate::formula::{Expr, given, measured};
 use crate::memory::memory_budget;
-use kelvin_core::units::bytes;
 
 /// Bytes of a page, where the machine does not say.
 const PAGE: u64 = 4 * KIB;
@@ -17,99 +17,46 @@ const PAGE: u64 = 4 * KIB;
 /// The parts of the time of one thread that reads a file in order.
 pub(super) struct ReadAheadCost {
     /// Allocating all pages: the device is idle, as a window is requested once all its pages are there.
-    allocation: DerivedTime,
+    allocation: Expr,
     /// Calls, and copies to their buffers.
-    calls_and_copy: DerivedTime,
-    /// The device's latencies and transfers.
-    device_windows: DerivedTime,
+    calls_and_copy: Expr,
+    /// The device's latencies, each of which includes the first 4 KiB of a window, and its transfers.
+    device_windows: Expr,
 }
 
 impl ReadAheadCost {
     /// For a file of so many bytes, read by calls of so many each.
     pub(super) fn new(facts: &PredictionInputs<'_>, whole: u64, block: u64) -> Result<Self, NoPrediction> {
         let page = memory_budget::page_bytes(facts.machine());
-        let new = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
-        let known = facts.measured(&PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
+        let count = |name: &str, number: u64| given(name, number as f64, Unit::Count);
+        let new = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Sequential))?;
+        let known = measured(facts, &PAGE_READ, &page_read_case(CacheState::Cached, AccessOrder::Sequential))?;
+        // Noise may reverse the order of two figures.
+        let allocated = (new - known.clone()).at_least_zero().variant("allocation");
+        let calls = count("calls", whole.div_ceil(block)) * known.variant("calls");
+        let blocks = given("blocks", whole as f64 / block as f64, Unit::Ratio);
+        let copy = blocks * derived_time::block_copy(facts, block, BlockDirection::Read)?;
+        let window = measured(facts, &READ_AHEAD, &Case::new())?;
+        let windows = window_count(whole, block, window.value() as u64, page);
+        let rest = bytes_of("(bytes - windows x 4 KiB)", whole.saturating_sub(windows * PAGE));
+        let latency = measured(facts, &DEVICE_MEAN_LATENCY, &Case::new())?.variant("windows of the device");
+        let rate = measured(facts, &DEVICE_READ, &Case::new())?;
         Ok(Self {
-            allocation: allocation_time(whole.div_ceil(page), &new, &known),
-            calls_and_copy: call_and_copy_time(facts, known, whole, block)?,
-            device_windows: device_window_time(facts, whole, block, page)?,
+            allocation: count("pages", whole.div_ceil(page)) * allocated,
+            calls_and_copy: calls + copy,
+            device_windows: count("windows", windows).beside(&window) * latency + rest / rate,
         })
     }
 
     /// All of it by one thread: the device works on the next window while this one is copied.
-    pub(super) fn single_thread_time(self) -> DerivedTime {
-        derived_time::sum_of(self.allocation, derived_time::longer_of(self.calls_and_copy, self.device_windows))
+    pub(super) fn single_thread_time(self) -> Expr {
+        self.allocation + self.calls_and_copy.max(self.device_windows)
     }
 
     /// Its CPU time.
-    pub(super) fn cpu_time(&self) -> DerivedTime {
-        derived_time::sum_of(self.allocation.clone(), self.calls_and_copy.clone())
+    pub(super) fn cpu_time(&self) -> Expr {
+        self.allocation.clone() + self.calls_and_copy.clone()
     }
-}
-
-/// Allocating so many pages. Two figures may come out the wrong way round by their noise.
-fn allocation_time(pages: u64, new: &Input, known: &Input) -> DerivedTime {
-    let each = (new.value - known.value).max(0.0);
-    DerivedTime {
-        nanoseconds: pages as f64 * each,
-        name: "allocation".into(),
-        formula: format!("pages x ({} - {})", new.name, known.name),
-        derivation: format!("{pages} x {} page allocation", format_time(each)),
-        inputs: vec![new.clone(), known.clone()],
-    }
-}
-
-/// Calls for what is in memory by then, and its copy.
-fn call_and_copy_time(
-    facts: &PredictionInputs<'_>,
-    call: Input,
-    whole: u64,
-    block: u64,
-) -> Result<DerivedTime, NoPrediction> {
-    let copied = derived_time::block_copy(facts, block, BlockDirection::Read)?;
-    let calls = whole.div_ceil(block);
-    Ok(DerivedTime {
-        nanoseconds: calls as f64 * call.value + nanoseconds_of(whole, copied.rate),
-        name: format!("calls and {}", copied.name()),
-        formula: format!("calls x {} + {}", call.name, copied.formula("bytes")),
-        derivation: format!(
-            "{calls} x {} call + {} / {} copy",
-            format_time(call.value),
-            bytes(whole),
-            format_rate(copied.rate)
-        ),
-        inputs: [vec![call], copied.inputs].concat(),
-    })
-}
-
-/// The device's time for one window after another: each its latency, which includes the first 4 KiB.
-fn device_window_time(
-    facts: &PredictionInputs<'_>,
-    whole: u64,
-    block: u64,
-    page: u64,
-) -> Result<DerivedTime, NoPrediction> {
-    let window = facts.measured(&READ_AHEAD, &Case::new())?;
-    let latency = facts.measured(&DEVICE_MEAN_LATENCY, &Case::new())?;
-    let rate = facts.measured(&DEVICE_READ, &Case::new())?;
-    let windows = window_count(whole, block, window.value as u64, page);
-    let rest = whole.saturating_sub(windows * PAGE);
-    Ok(DerivedTime {
-        nanoseconds: windows as f64 * latency.value + nanoseconds_of(rest, rate.value),
-        name: "windows of the device".into(),
-        formula: format!(
-            "windows x {} + (bytes - windows x 4 KiB) / {}, the windows growing up to {}",
-            latency.name, rate.name, window.name
-        ),
-        derivation: format!(
-            "{windows} windows x {} latency + {} / {} device",
-            format_time(latency.value),
-            bytes(rest),
-            format_rate(rate.value)
-        ),
-        inputs: vec![window, latency, rate],
-    })
 }
 
 /// How many windows a file of so many bytes is read ahead in, by calls of `block` bytes, where no window is larger than `most`,
@@ -138,22 +85,10 @@ pub(super) fn window_count(whole: u64, block: u64, most: u64, page: u64) -> u64 
 
 /// One block of a page or less through an empty page cache at a random place: the device's latency, a page allocated, and the
 /// copy.
-pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Result<DerivedTime, NoPrediction> {
-    let page = facts.measured(&PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?;
-    let copied = derived_time::block_copy(facts, block, BlockDirection::Read)?;
-    let through = DerivedTime {
-        nanoseconds: page.value + copied.nanoseconds,
-        name: format!("page and {}", copied.name()),
-        formula: format!("{} + {}", page.name, copied.formula("block")),
-        derivation: format!(
-            "{} call with a page allocated + {} / {} copy",
-            format_time(page.value),
-            bytes(block),
-            format_rate(copied.rate)
-        ),
-        inputs: [vec![page], copied.inputs].concat(),
-    };
-    Ok(derived_time::sum_of(derived_time::direct_request(facts, block, BlockDirection::Read)?, through))
+pub(super) fn random_block_time(facts: &PredictionInputs<'_>, block: u64) -> Result<Expr, NoPrediction> {
+    let page = measured(facts, &PAGE_READ, &page_read_case(CacheState::Uncached, AccessOrder::Random))?.variant("page");
+    let through = page + derived_time::block_copy(facts, block, BlockDirection::Read)?;
+    Ok(derived_time::direct_request(facts, block, BlockDirection::Read)? + through)
 }
 
 #[cfg(test)]
@@ -205,13 +140,14 @@ mod tests {
             let whole = 700 * 4096;
             let parts = ReadAheadCost::new(facts, whole, 4096).unwrap();
             let cpu = 700.0 * (500.0 + 300.0 + 1000.0);
-            assert!((parts.cpu_time().nanoseconds - cpu).abs() < 1.0, "{}", parts.cpu_time().nanoseconds);
+            assert!((parts.cpu_time().value() - cpu).abs() < 1.0, "{}", parts.cpu_time().value());
             let all = parts.single_thread_time();
-            assert!((all.nanoseconds - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
+            assert!((all.value() - (700.0 * 500.0 + 14.0 * 80_000.0 + 686_000.0)).abs() < 1.0, "{all:?}");
+            let all = derived_time::predict_from_parts(all);
             assert_eq!(all.inputs.len(), 6);
-            assert!(all.derivation.starts_with("700 x 500 ns page allocation + the longer of"), "{all:?}");
+            assert!(all.derivation.starts_with("700 x (800 ns - 300 ns) + the larger of"), "{all:?}");
             // 80 us, 1 us of call and page, 1 us of copy.
-            assert!((random_block_time(facts, 4096).unwrap().nanoseconds - 82_000.0).abs() < 1.0);
+            assert!((random_block_time(facts, 4096).unwrap().value() - 82_000.0).abs() < 1.0);
         });
     }
 

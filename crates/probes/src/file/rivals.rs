@@ -12,7 +12,7 @@ use kelvin_core::catalogue::file::{
     RIVALS_CACHED_KELVIN, RIVALS_CACHED_OTHER, RIVALS_DIRECT, RIVALS_DIRECT_KELVIN, RIVALS_DIRECT_OTHER,
 };
 use kelvin_core::catalogue::{Rival, RivalComparison};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::read_job::{self, EndCondition, ReadJob};
 use kelvin_file::{BlockOrder, Engine, Target};
@@ -23,8 +23,8 @@ use super::cached_file::describe_residency;
 use super::cases::{block_order, required_for_prediction, required_for_run};
 use super::device_proof::DeviceCounters;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::formula::{Expr, fact, given, measured};
 use crate::os::syscall_work::{NANOSECONDS_PER_INSTRUCTION, WRITE};
-use crate::prediction_builder::PredictionBuilder;
 use crate::program::run_alternating;
 
 /// Shared by the texts of both probes.
@@ -253,45 +253,26 @@ fn predict(
         ));
     }
     let rival = required_for_prediction(Rival::of(case), case)?;
-    let rate = facts.measured(kelvin, case)?;
-    let block = BLOCK.number_in(case).unwrap_or(if rival == Rival::Cat { CAT_BLOCK } else { programs::XFERSIZE });
-    let request = block as f64 * 1e9 / rate.value;
-    let write = if programs::writes_output(rival) { Some(facts.measured(&WRITE, &Case::new())?) } else { None };
-    let extra = write.as_ref().map_or(0.0, |write| write.value) / request;
-    let allowed = ALLOWED_INSTRUCTIONS * NANOSECONDS_PER_INSTRUCTION / request;
-    let (value, most) = (1.0 + extra, (1.0 + extra + allowed) * SPREAD);
-    let (name, formula) = match write.is_some() {
-        true if rival == Rival::Cat => {
-            ("a write of cat's block as well", "1 + a write to /dev/null / kelvin's time of a block")
+    let rate = measured(facts, kelvin, case)?;
+    let block = match rival {
+        Rival::Cat => {
+            fact("block of cat", BLOCK.number_in(case).unwrap_or(CAT_BLOCK) as f64, Unit::Bytes, CAT_BLOCK_SOURCE)
         }
-        true => ("a write as well", "1 + a write to /dev/null / kelvin's time of a block"),
-        false => ("as fast", "1"),
+        _ => given("block", BLOCK.number_in(case).unwrap_or(programs::XFERSIZE) as f64, Unit::Bytes),
     };
-    let mut predicting = PredictionBuilder::with_range(PredictionBasis::Derived, value, value / SPREAD, most)
-        .formula(name, formula)
-        .input(rate)
-        .constant(
-            "instructions allowed for",
-            ALLOWED_INSTRUCTIONS,
-            Unit::Count,
-            "an allowance, at two per cycle and 3 GHz",
-        );
-    if let Some(write) = write {
-        predicting = predicting.input(write);
-    }
-    if rival == Rival::Cat {
-        predicting = predicting.input(Input {
-            name: "block of cat".into(),
-            value: CAT_BLOCK as f64,
-            unit: Unit::Bytes,
-            source: CAT_BLOCK_SOURCE.into(),
-        });
-    }
-    Ok(predicting.build_with(format!(
-        "a block takes kelvin {request:.0} ns, and the program {:.0} ns more for its writes: {value:.3}, and up to \
-         {most:.3}",
-        extra * request
-    )))
+    let request = block / rate;
+    let (ratio, name) = match programs::writes_output(rival) {
+        true if rival == Rival::Cat => {
+            (1.0 + measured(facts, &WRITE, &Case::new())? / request.clone(), "a write of cat's block as well")
+        }
+        true => (1.0 + measured(facts, &WRITE, &Case::new())? / request.clone(), "a write as well"),
+        false => (Expr::from(1.0), "as fast"),
+    };
+    let allowed =
+        fact("instructions allowed for", ALLOWED_INSTRUCTIONS, Unit::Count, "an allowance, at two per cycle and 3 GHz");
+    let instruction = given("time of an instruction", NANOSECONDS_PER_INSTRUCTION, Unit::Nanoseconds);
+    let most = ratio.clone() + allowed * instruction / request;
+    Ok(ratio.clone().between(&ratio, &most).within(SPREAD).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::file::{
     AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, READ_ORDER, READ_ORDER_P99,
 };
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{
     BlockOrder, BlockRequests, Engine, IoTally, LatencyObserver, PagePolicy, ReadOptions, Target, recording_cost,
@@ -14,12 +14,12 @@ use kelvin_file::{
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::cases::{block_order, cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, DerivedTime, format_time};
+use super::derived_time::{self, BlockDirection, format_time};
 use super::device_proof::DeviceCounters;
 use super::read_ahead_model::{self, ReadAheadCost};
 use super::test_files::{self, MIB};
+use crate::formula::{given, measured};
 use crate::memory::{latency, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: READ_ORDER.id.as_str(),
@@ -205,16 +205,16 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let block = BLOCK as u64;
     match (CacheState::of(case), AccessOrder::of(case)) {
         (Some(CacheState::Direct), _) => Ok(derived_time::direct_request(facts, block, BlockDirection::Read)?
-            .into_time_within(derived_time::DEVICE_RANGE_FACTOR)),
+            .within(derived_time::DEVICE_RANGE_FACTOR)
+            .predict(PredictionBasis::Derived, "parts")),
         (Some(CacheState::Uncached), Some(AccessOrder::Random)) => {
-            Ok(read_ahead_model::random_block_time(facts, block)?.into_time())
+            Ok(derived_time::predict_from_parts(read_ahead_model::random_block_time(facts, block)?))
         }
         (Some(CacheState::Uncached), _) => {
             let whole = required_for_prediction(BYTES.number_in(case), case)?;
-            Ok(ReadAheadCost::new(facts, whole, block)?
-                .single_thread_time()
-                .shared_by(whole / block, "blocks")
-                .into_time())
+            let file = ReadAheadCost::new(facts, whole, block)?.single_thread_time();
+            let blocks = given("blocks", (whole / block) as f64, Unit::Count);
+            Ok(derived_time::predict_from_parts(file / blocks))
         }
         (Some(CacheState::Cached) | None, _) => required_for_prediction(None, case),
     }
@@ -236,7 +236,8 @@ fn tail_prediction(facts: &PredictionInputs<'_>, case: &Case) -> Result<Predicti
             read_ahead_tail(facts, required_for_prediction(BYTES.number_in(case), case)?)
         }
         CacheState::Direct | CacheState::Uncached => {
-            Ok(device_tail(facts.measured(&READ_ORDER_P99, &device_tail_case())?, String::new()))
+            let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.variant("requests");
+            Ok(derived_time::predict_from_parts(tail))
         }
         CacheState::Cached => required_for_prediction(None, case),
     }
@@ -255,32 +256,12 @@ fn read_ahead_tail(facts: &PredictionInputs<'_>, whole: u64) -> Result<Predictio
     let (found, load) = (derived_time::cached_read(facts, block), latency::memory_latency(facts));
     let (reads, waits) = (whole / block, read_ahead_model::window_count(whole, block, most.value as u64, page));
     if 100 * waits > reads {
-        let why = format!(", for which {waits} of {reads} reads wait");
-        return Ok(device_tail(facts.measured(&READ_ORDER_P99, &device_tail_case())?, why));
+        let tail = measured(facts, &READ_ORDER_P99, &device_tail_case())?.within(derived_time::RANGE_FACTOR);
+        let remark = format!("as other requests to the device, for which {waits} of {reads} reads wait");
+        return Ok(tail.explained(PredictionBasis::Derived, "reads that wait for windows", &remark));
     }
-    let (found, load) = (found?, load?);
-    let first = DerivedTime {
-        nanoseconds: FOLIO_LOADS * load.value,
-        name: "first of a folio".into(),
-        formula: format!("{FOLIO_LOADS} x {}", load.name),
-        derivation: format!("{FOLIO_LOADS} x {} for the first of a folio", format_time(load.value)),
-        inputs: vec![load],
-    };
-    Ok(derived_time::sum_of(found, first).into_time())
-}
-
-/// The tail of requests to the device, as measured elsewhere in the same run.
-fn device_tail(of: Input, why: String) -> Prediction {
-    let value = of.value;
-    // Another formula where few of the reads are requests.
-    let (name, formula) = match why.is_empty() {
-        true => ("requests", of.name.clone()),
-        false => ("reads that wait for windows", format!("{}: reads wait for windows", of.name)),
-    };
-    PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula(name, formula)
-        .input(of)
-        .build_with(format!("{}, as other requests to the device{why}", format_time(value)))
+    let folio = given("loads of a folio", FOLIO_LOADS, Unit::Count).variant("first of a folio");
+    Ok(derived_time::predict_from_parts(found? + folio * load?))
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ use kelvin_sys::clock::Clock;
 use kelvin_sys::fs::kind;
 
 use super::cases::{required_for_prediction, required_for_run};
-use super::derived_time::{self, DerivedTime, format_rate, format_time, nanoseconds_of};
+use super::derived_time::{self, bytes_of};
 use super::test_files::{check_free_space, io_failure, probe_error};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYNC_WRITE.id.as_str(),
@@ -275,13 +275,13 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             "a file system's cost of a write of new blocks into memory is not published; os.syscall.write is its floor",
         )),
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::InPlace) => {
-            let flushed = device_time(facts, &DEVICE_WRITE_LATENCY, " the block flushed to the device")?;
-            Ok(derived_time::sum_of(plain_write(facts)?, flushed).into_time())
+            let flushed = measured(facts, &DEVICE_WRITE_LATENCY, &Case::new())?;
+            Ok(derived_time::predict_from_parts(plain_write(facts)? + flushed.variant("block flushed")))
         }
         (FlushMethod::Fdatasync | FlushMethod::Fsync, WritePosition::Append) => {
-            let data = device_time(facts, &DEVICE_ACCEPT_LATENCY, " the block")?;
-            let commit = device_time(facts, &DEVICE_WRITE_LATENCY, " the new size flushed to the device")?;
-            Ok(derived_time::sum_of(derived_time::sum_of(plain_write(facts)?, data), commit).into_time())
+            let data = measured(facts, &DEVICE_ACCEPT_LATENCY, &Case::new())?;
+            let commit = measured(facts, &DEVICE_WRITE_LATENCY, &Case::new())?;
+            Ok(derived_time::predict_from_parts(plain_write(facts)? + data + commit.variant("new size flushed")))
         }
     }
 }
@@ -289,38 +289,22 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 /// A write over pages in memory is one of those that follow each other there.
 fn unflushed_write(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let block = WRITE_BYTES as u64;
-    let rate =
-        facts.measured(&BLOCKSIZE_WRITE, &Case::new().with_number(BLOCK, block).with_word(SyncPolicy::Buffered))?;
-    let value = nanoseconds_of(block, rate.value);
-    let derivation = format!("4 KiB at {} = {}", format_rate(rate.value), format_time(value));
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula("buffered block", format!("4 KiB / {}", rate.name))
-        .input(rate)
-        .build_with(derivation))
+    let case = Case::new().with_number(BLOCK, block).with_word(SyncPolicy::Buffered);
+    let rate = measured(facts, &BLOCKSIZE_WRITE, &case)?;
+    Ok(derived_time::predict_from_parts(bytes_of("block", block) / rate))
 }
 
 /// The write that all flushed ones begin with, as measured alone.
-fn plain_write(facts: &PredictionInputs<'_>) -> Result<DerivedTime, NoPrediction> {
+fn plain_write(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
     let alone = Case::new().with_word(FlushMethod::Nothing).with_word(WritePosition::InPlace);
-    Ok(DerivedTime::measured("write", facts.measured(&SYNC_WRITE, &alone)?, " write into memory"))
-}
-
-fn device_time(facts: &PredictionInputs<'_>, metric: &Metric, what: &str) -> Result<DerivedTime, NoPrediction> {
-    Ok(DerivedTime::measured(what.trim_start(), facts.measured(metric, &Case::new())?, what))
+    measured(facts, &SYNC_WRITE, &alone)
 }
 
 /// A write to a file with O_DSYNC is one with fdatasync after it.
 fn dsync_write(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let fdatasync = facts.measured(&SYNC_WRITE, &case.clone().with_word(FlushMethod::Fdatasync))?;
-    let value = fdatasync.value;
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, DSYNC_RANGE_FACTOR)
-        .formula("as fdatasync", "a write and fdatasync in the same place")
-        .input(fdatasync)
-        .source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync")
-        .build_with(format!(
-            "{:.1} us, as with fdatasync; predicted range: a factor of {DSYNC_RANGE_FACTOR} either way",
-            value / 1000.0
-        )))
+    let fdatasync = measured(facts, &SYNC_WRITE, &case.clone().with_word(FlushMethod::Fdatasync))?;
+    let same = fdatasync.source("open(2): O_DSYNC; Linux include/linux/fs.h: generic_write_sync");
+    Ok(same.within(DSYNC_RANGE_FACTOR).explained(PredictionBasis::Derived, "as fdatasync", "as with fdatasync"))
 }
 
 #[cfg(test)]

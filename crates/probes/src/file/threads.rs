@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, LATENCY};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Engine;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::read_job::{self, Division, EndCondition, ReadJob};
@@ -15,12 +15,12 @@ use kelvin_sys::cpu;
 
 use super::cached_file;
 use super::cases::{cache_state, required_for_prediction, required_for_run};
-use super::derived_time::{self, BlockDirection, DerivedTime, format_rate, format_time};
+use super::derived_time::{self, BlockDirection, bytes_of};
 use super::device_proof::DeviceCounters;
 use super::read_ahead_model::ReadAheadCost;
 use super::test_files::{self, KIB, MIB, SHARED_BYTES};
+use crate::formula::{given, measured};
 use crate::memory::{bandwidth, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: THREADS.id.as_str(),
@@ -156,10 +156,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 /// Past the page cache: the longer of a thread's own read, and of a read by each at the rate of the device.
 fn direct_time(facts: &PredictionInputs<'_>, threads: u64, block: u64) -> Result<Prediction, NoPrediction> {
+    let count = given("threads", threads as f64, Unit::Count);
     let alone = derived_time::direct_request(facts, block, BlockDirection::Read)?;
-    let one = derived_time::queued_read(facts, block)?;
-    Ok(derived_time::longer_of(alone, derived_time::repeated(threads, one))
-        .into_rate_of(threads * block, "a block for each thread"))
+    let all = alone.max(count.clone() * derived_time::queued_read(facts, block)?);
+    Ok(derived_time::predict_from_parts(count * bytes_of("block", block) / all))
 }
 
 /// Through an empty page cache: the longest of a thread's own part, the work of all on the CPUs, and the device's transfer of
@@ -171,57 +171,30 @@ fn uncached_time(
     block: u64,
 ) -> Result<Prediction, NoPrediction> {
     let part = ReadAheadCost::new(facts, SHARED_BYTES / threads, block)?;
-    let work = derived_time::repeated(threads.div_ceil(workers), part.cpu_time());
-    let all = derived_time::longer_of(
-        derived_time::longer_of(part.single_thread_time(), work),
-        derived_time::streamed_block(facts, SHARED_BYTES, BlockDirection::Read)?,
-    );
-    Ok(all.into_rate_of(SHARED_BYTES, "file"))
+    let work = given("threads of a CPU", threads.div_ceil(workers) as f64, Unit::Count) * part.cpu_time();
+    let streamed = derived_time::streamed_block(facts, SHARED_BYTES, BlockDirection::Read)?;
+    let all = part.single_thread_time().max(work).max(streamed);
+    Ok(derived_time::predict_from_parts(bytes_of("file", SHARED_BYTES) / all))
 }
 
-/// From memory: the rate of one thread times the CPUs that read at the same time.
+/// From memory: the rate of one thread times the CPUs that read at the same time, and no more than all CPUs together read in memory, or
+/// copy, as one of them does.
 fn cached_rate(facts: &PredictionInputs<'_>, workers: u64, block: u64) -> Result<Prediction, NoPrediction> {
-    let one = derived_time::cached_read(facts, block)?;
-    // One thread does not reach what memory gives all.
-    let bound = if workers > 1 { memory_bound(facts, &one)? } else { None };
-    let linear = workers as f64 * block as f64 * 1e9 / one.nanoseconds;
-    let value = bound.as_ref().map_or(linear, |bound| linear.min(bound.rate));
-    let DerivedTime { nanoseconds, name, formula, derivation, inputs } = one;
-    let name = match bound {
-        None if workers > 1 => format!("CPUs x ({name})"),
-        None => name,
-        Some(_) => format!("CPUs x ({name}) or memory"),
-    };
-    let and = bound.as_ref().map_or_else(String::new, |bound| format!(" and {}", bound.input.name));
-    let words = bound.as_ref().map_or_else(String::new, |bound| format!(", {}", bound.words));
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, derived_time::RANGE_FACTOR)
-        .formula(name, format!("the least of min(threads, CPUs) x block / ({formula}){and}"));
-    let inputs = inputs.into_iter().chain(bound.map(|bound| bound.input));
-    Ok(predicting.inputs(inputs).build_with(format!(
-        "{workers} x {} / ({derivation} = {}) = {}{words}; the least is {}",
-        kelvin_core::units::bytes(block),
-        format_time(nanoseconds),
-        format_rate(linear),
-        format_rate(value)
-    )))
-}
-
-/// A rate that cannot be exceeded, and where it comes from.
-struct RateBound {
-    rate: f64,
-    input: Input,
-    words: String,
-}
-
-/// The rate at which all CPUs together read in memory, or copy, as one of them does; `None` where there is only one.
-fn memory_bound(facts: &PredictionInputs<'_>, one: &DerivedTime) -> Result<Option<RateBound>, NoPrediction> {
-    let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) else { return Ok(None) };
-    // Of a copy the bytes count twice.
-    let copied = one.inputs.iter().any(|input| input.name.starts_with(BANDWIDTH_COPY.id.as_str()));
-    let (metric, share) = if copied { (&BANDWIDTH_COPY, 0.5) } else { (&BANDWIDTH_READ, 1.0) };
-    let input = facts.measured(metric, &case)?;
-    let rate = share * input.value;
-    Ok(Some(RateBound { rate, words: format!("{} of memory", format_rate(rate)), input }))
+    let one = bytes_of("block", block) / derived_time::cached_read(facts, block)?;
+    if workers == 1 {
+        // One thread does not reach what memory gives all.
+        return Ok(derived_time::predict_from_parts(one));
+    }
+    let mut all = given("CPUs", workers as f64, Unit::Count).variant("CPUs") * one;
+    if let Some(case) = bandwidth::all_cpus_memory_case(facts.machine()) {
+        let memory = match derived_time::buffer_stays_in_cache(facts, block) {
+            true => measured(facts, &BANDWIDTH_READ, &case)?,
+            // Of a copy the bytes count twice.
+            false => measured(facts, &BANDWIDTH_COPY, &case)? / 2.0,
+        };
+        all = all.min(memory.variant("memory"));
+    }
+    Ok(derived_time::predict_from_parts(all))
 }
 
 #[cfg(test)]

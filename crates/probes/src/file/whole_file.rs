@@ -4,13 +4,14 @@
 //! for the cost of a single request, which `file.engines` has without what is paid once a file.
 
 use kelvin_core::catalogue::file::{BLOCK, ReadEngine, WHOLE_FILE as METRIC, WHOLE_FILE_BYTE, WHOLE_FILE_REQUEST};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::{Access, BlockOrder, BlockRequests, IoTally, PagePolicy, ReadOptions};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::cached_file::CachedFile;
 use super::cases::{read_engine, required_for_prediction, required_for_run};
 use super::{engine_model, test_files};
+use crate::formula::given;
 
 pub(crate) static PROBE: Probe = Probe {
     id: METRIC.id.as_str(),
@@ -106,20 +107,12 @@ fn is_read_back_significant(missing: u64, total: f64) -> bool {
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let block = required_for_prediction(BLOCK.number_in(case).filter(|&block| block > 0), case)?;
-    let request = engine_model::predict(facts, metric, case)?;
-    let (factor, what) = match metric.id {
-        id if id == METRIC.id => (requests_per_pass(block) as f64, format!("{} requests x", requests_per_pass(block))),
-        id if id == WHOLE_FILE_BYTE.id => (1.0 / block as f64, format!("1 / {block} bytes of a request x")),
-        _ => return Ok(request),
-    };
-    Ok(Prediction {
-        value: factor * request.value,
-        low: factor * request.low,
-        high: factor * request.high,
-        formula: format!("{what} ({})", request.formula),
-        derivation: format!("{what} ({})", request.derivation),
-        ..request
-    })
+    let request = engine_model::request_time(facts, case)?;
+    Ok(engine_model::predict_within(match metric.id {
+        id if id == METRIC.id => given("requests", requests_per_pass(block) as f64, Unit::Count) * request,
+        id if id == WHOLE_FILE_BYTE.id => request / given("bytes of a request", block as f64, Unit::Count),
+        _ => request,
+    }))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What capacities alone say of a number of users: a closed network of the devices, by exact mean value analysis.
 
+use crate::formula::{Expr, fact, given, measured};
 use kelvin_core::catalogue::load::{CAPACITY, FILE_BYTES, Resource, SERVERS, THINK_TIME, USERS};
-use kelvin_core::{Case, Input, Name, NoPrediction, Unit};
+use kelvin_core::{Case, Name, NoPrediction, Unit};
 use kelvin_harness::PredictionInputs;
 use kelvin_stats::{ClosedNetwork, DevicePart, whole_servers};
 
@@ -18,8 +19,8 @@ pub(super) struct ExpectedLoad {
     pub min_response: f64,
     /// Bytes of a file.
     pub bytes: f64,
-    /// The capacities that it follows from.
-    pub inputs: Vec<Input>,
+    /// The capacities and the number of users that it follows from.
+    pub inputs: Expr,
     /// The resource with the least of them, and its requests a second.
     pub bottleneck: (Resource, f64),
 }
@@ -39,14 +40,9 @@ pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result
     let network = ClosedNetwork::from_slowest_parts(parts, think).map_err(|_| none())?;
     let solved = network.solve(users as usize).pop().ok_or_else(none)?;
     let bounds = network.bounds(users as usize);
-    let number = |name: &str, value: u64| Input {
-        name: name.into(),
-        value: value as f64,
-        unit: Unit::Count,
-        source: "the case".into(),
-    };
-    let mut inputs: Vec<Input> = capacities.into_iter().map(|(.., input)| input).collect();
-    inputs.push(number("users", users));
+    let users_input = fact("users", users as f64, Unit::Count, "the case");
+    let inputs = capacities.iter().map(|(.., capacity)| capacity).chain([&users_input]);
+    let inputs = inputs.fold(given("capacities", 0.0, Unit::PerSecond), Expr::beside);
     Ok(ExpectedLoad {
         users,
         throughput: solved.throughput,
@@ -60,13 +56,13 @@ pub(super) fn expected_load(facts: &PredictionInputs<'_>, case: &Case) -> Result
 }
 
 /// The parts of devices whose capacity was measured.
-fn measured_capacities(facts: &PredictionInputs<'_>, case: &Case) -> Vec<(Resource, DevicePart, Input)> {
+fn measured_capacities(facts: &PredictionInputs<'_>, case: &Case) -> Vec<(Resource, DevicePart, Expr)> {
     let of = |&resource: &Resource| {
         let alone = single_resource_case(case, resource);
-        let input = facts.measured(&CAPACITY, &alone).ok()?;
-        let servers = facts.measured(&SERVERS, &alone).map_or(1.0, |input| input.value);
-        let part = DevicePart { capacity: input.value, servers: whole_servers(servers) };
-        (input.value > 0.0).then_some((resource, part, input))
+        let capacity = measured(facts, &CAPACITY, &alone).ok()?;
+        let servers = facts.measured(&SERVERS, &alone).map_or(1.0, |servers| servers.value);
+        let part = DevicePart { capacity: capacity.value(), servers: whole_servers(servers) };
+        (capacity.value() > 0.0).then_some((resource, part, capacity))
     };
     Resource::ALL.iter().filter(|resource| resource.group().is_station()).filter_map(of).collect()
 }

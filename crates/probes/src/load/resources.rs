@@ -3,12 +3,12 @@
 //! It shows what limits a server. It must not be read as a queue's length: a resource that is full has some, of whatever length.
 
 use kelvin_core::catalogue::load::{CAPACITY, RESOURCE_METRICS, Resource, UTILISATION};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::model::expected_load;
 use super::users;
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{given, measured};
 
 /// How far a use may lie from what the expected throughput takes: that of a request changes with the number of users, since
 /// calls and wake-ups are shared.
@@ -65,16 +65,9 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let resource =
         resource.ok_or_else(|| NoPrediction::new("workers hold requests while these are served elsewhere"))?;
     let expected = expected_load(facts, case)?;
-    let capacity = facts.measured(&CAPACITY, &super::model::single_resource_case(case, resource))?;
-    let value = expected.throughput / capacity.value;
-    let derivation = format!("{:.4} requests/s of {:.4} = {value:.4}", expected.throughput, capacity.value);
-    let predicting = PredictionBuilder::with_range(
-        PredictionBasis::Derived,
-        value,
-        value / RANGE_FACTOR,
-        (value * RANGE_FACTOR).min(1.0).max(value * 1.02),
-    );
-    Ok(users::with_inputs(predicting, expected.inputs)
-        .formula("utilisation", "U = X / capacity")
-        .build_with(derivation))
+    let capacity = measured(facts, &CAPACITY, &super::model::single_resource_case(case, resource))?;
+    let throughput = given("throughput by mean value analysis", expected.throughput, Unit::PerSecond);
+    let used = throughput.beside(&expected.inputs) / capacity;
+    let (low, high) = (used.value() / RANGE_FACTOR, (used.value() * RANGE_FACTOR).min(1.0).max(used.value() * 1.02));
+    Ok(used.with_interval((low, high)).predict(PredictionBasis::Derived, "utilisation"))
 }

@@ -8,11 +8,11 @@ use kelvin_core::catalogue::load::{
     DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, NetworkSetup, RATE, RESPONSE, RequestPattern, SENT_BYTE_RATE,
     THINK_TIME, THROUGHPUT, USER_METRICS, USERS,
 };
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 
 use super::model::{ExpectedLoad, expected_load};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, given};
 
 /// Files of the study, and the bytes of each, as published.
 pub(super) const PUBLISHED_FILES: (u64, u64) = (10_000, 2_000_000);
@@ -83,78 +83,54 @@ pub(super) fn base_case() -> Case {
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let of = |id: &Metric| metric.id == id.id;
-    let expected = || expected_load(facts, case);
-    if of(&THROUGHPUT) {
-        return Ok(throughput(expected()?, 1.0, "requests/s"));
+    match metric.id {
+        id if id == THROUGHPUT.id => Ok(throughput_times(&expected_load(facts, case)?, 1.0.into())),
+        id if id == RATE.id || id == SENT_BYTE_RATE.id => {
+            let expected = expected_load(facts, case)?;
+            Ok(throughput_times(&expected, given("bytes of a file", expected.bytes, Unit::Bytes)))
+        }
+        id if id == RESPONSE.id => Ok(response_time(&expected_load(facts, case)?)),
+        id if id == IN_FLIGHT.id => Ok(in_flight(&expected_load(facts, case)?)),
+        id if id == DISK_BYTE_RATE.id => {
+            Err(NoPrediction::new("what is read ahead, and what of it is read again, follows from no lower metric"))
+        }
+        id if id == ERRORS.id => Err(NoPrediction::new("a server that is in order makes none")),
+        _ => Err(NoPrediction::new("it follows from no capacity")),
     }
-    if of(&RATE) || of(&SENT_BYTE_RATE) {
-        let expected = expected()?;
-        let bytes = expected.bytes;
-        return Ok(throughput(expected, bytes, "bytes/s"));
-    }
-    if of(&RESPONSE) {
-        return Ok(response_time(expected()?));
-    }
-    if of(&IN_FLIGHT) {
-        return Ok(in_flight(expected()?));
-    }
-    Err(NoPrediction::new(match () {
-        () if of(&DISK_BYTE_RATE) => "what is read ahead, and what of it is read again, follows from no lower metric",
-        () if of(&ERRORS) => "a server that is in order makes none",
-        () => "it follows from no capacity",
-    }))
 }
 
-fn throughput(expected: ExpectedLoad, times: f64, unit: &str) -> Prediction {
-    let ExpectedLoad { users, throughput, max_throughput: most_throughput, bottleneck: (limit, capacity), .. } =
-        expected;
-    let high = (throughput * RANGE_FACTOR).min(most_throughput * RANGE_FACTOR.sqrt());
-    let (value, low, high) = (throughput * times, throughput / RANGE_FACTOR * times, high.max(throughput) * times);
-    let derivation = format!(
-        "{users} users: {throughput:.4} requests/s, of at most {most_throughput:.4}; the least capacity is that of {}, {capacity:.4} \
-         requests/s; {value:.5} {unit}",
-        limit.name()
+/// X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity.
+fn throughput_times(expected: &ExpectedLoad, times: Expr) -> Prediction {
+    let &ExpectedLoad { throughput, max_throughput, bottleneck: (resource, capacity), .. } = expected;
+    let high = (throughput * RANGE_FACTOR).min(max_throughput * RANGE_FACTOR.sqrt()).max(throughput);
+    let remark = format!(
+        "{} users: at most {max_throughput:.4} requests/s; the least capacity is that of {}, {capacity:.4} requests/s",
+        expected.users,
+        resource.name()
     );
-    with_inputs(PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high), expected.inputs)
-        .formula("mean value analysis", "mean value analysis: X(n) = n / (Z + sum R_k(n)), R_k(n) = D_k (1 + Q_k(n - 1)), D_k = 1 / capacity; times the bytes of a file for rates")
-        .build_with(derivation)
+    let requests = given("X(n) by mean value analysis", throughput, Unit::PerSecond).beside(&expected.inputs);
+    let rate = times * requests.with_interval((throughput / RANGE_FACTOR, high));
+    rate.explained(PredictionBasis::Derived, "mean value analysis", &remark)
 }
 
-fn response_time(expected: ExpectedLoad) -> Prediction {
-    const NANOSECONDS: f64 = 1e9;
-    let ExpectedLoad { users, throughput, response, min_response: least_response, .. } = expected;
-    let low = (response / RANGE_FACTOR).max(least_response / RANGE_FACTOR.sqrt()).min(response);
-    let derivation = format!(
-        "{users} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {least_response:.6} s"
+/// R(n) = n / X(n) - Z.
+fn response_time(expected: &ExpectedLoad) -> Prediction {
+    let &ExpectedLoad { throughput, response, min_response, .. } = expected;
+    let low = (response / RANGE_FACTOR).max(min_response / RANGE_FACTOR.sqrt()).min(response);
+    let remark = format!(
+        "{} users get {throughput:.4} requests/s, so each waits {response:.6} s, of at least {min_response:.6} s",
+        expected.users
     );
-    let nanoseconds = |seconds: f64| seconds * NANOSECONDS;
-    with_inputs(
-        PredictionBuilder::with_range(
-            PredictionBasis::Derived,
-            nanoseconds(response),
-            nanoseconds(low),
-            nanoseconds(response * RANGE_FACTOR),
-        ),
-        expected.inputs,
-    )
-    .formula("mean value analysis", "mean value analysis: R(n) = n / X(n) - Z")
-    .build_with(derivation)
+    let [response, low, high] = [response, low, response * RANGE_FACTOR].map(|seconds| seconds * 1e9);
+    let time = given("R(n) by mean value analysis", response, Unit::Nanoseconds).beside(&expected.inputs);
+    time.with_interval((low, high)).explained(PredictionBasis::Derived, "mean value analysis", &remark)
 }
 
-fn in_flight(expected: ExpectedLoad) -> Prediction {
-    let ExpectedLoad { users, throughput, response, .. } = expected;
-    let value = throughput * response;
-    let high = (value * RANGE_FACTOR).min(users as f64 * 1.02).max(value);
-    let derivation = format!("{throughput:.4} requests/s x {response:.6} s = {value:.4} of {users} users");
-    with_inputs(
-        PredictionBuilder::with_range(PredictionBasis::Derived, value, value / RANGE_FACTOR, high),
-        expected.inputs,
-    )
-    .formula("Little's law", "Little's law: X(n) R(n)")
-    .build_with(derivation)
-}
-
-pub(super) fn with_inputs(predicting: PredictionBuilder, inputs: Vec<kelvin_core::Input>) -> PredictionBuilder {
-    predicting.inputs(inputs)
+/// Little's law.
+fn in_flight(expected: &ExpectedLoad) -> Prediction {
+    let throughput = given("X(n)", expected.throughput, Unit::PerSecond).beside(&expected.inputs);
+    let inside = throughput * given("R(n)", expected.response * 1e9, Unit::Nanoseconds);
+    let value = inside.value();
+    let high = (value * RANGE_FACTOR).min(expected.users as f64 * 1.02).max(value);
+    inside.with_interval((value / RANGE_FACTOR, high)).predict(PredictionBasis::Derived, "Little's law")
 }

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use kelvin_core::catalogue::mem::{CORE_TO_CORE, FROM_CPU, LATENCY, TO_CPU};
-use kelvin_core::{Axis, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Axis, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::BouncingLine;
 use kelvin_sys::cpu;
 
 use super::latency_model;
 use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: CORE_TO_CORE.id.as_str(),
@@ -59,14 +59,14 @@ const LINE_BYTES: f64 = 64.0;
 /// Lines in flight of a copy (line fill buffers of a core): so many arrive in the time of one.
 const LINES_IN_FLIGHT: f64 = 10.0;
 
-/// Nanoseconds that all lines but the first of so many bytes take from another CPU, of which one line takes `line`.
-pub(crate) fn extra_line_time(line: f64, bytes: f64) -> f64 {
-    line * (bytes / LINE_BYTES - 1.0).max(0.0) / LINES_IN_FLIGHT
+/// How many times as long as one line all lines but the first of so many bytes take from another CPU.
+pub(crate) fn extra_line_times(bytes: f64) -> f64 {
+    (bytes / LINE_BYTES - 1.0).max(0.0) / LINES_IN_FLIGHT
 }
 
 /// What a line takes between a pair that every run measures.
-pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
-    facts.measured(&CORE_TO_CORE, &default_pair(facts.machine()))
+pub(crate) fn default_pair_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    measured(facts, &CORE_TO_CORE, &default_pair(facts.machine()))
 }
 
 /// A pair that every run measures: the last one, so that it is not two threads of one core where there are others.
@@ -371,18 +371,10 @@ impl SharedLevel {
 fn through_last_level(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let unknown = || NoPrediction::new("no working sets are known that L2 alone and L3 alone serve");
     let [second, third] = latency_model::outer_cache_cases(facts.machine()).ok_or_else(unknown)?;
-    let (second, third) = (facts.measured(&LATENCY, &second)?, facts.measured(&LATENCY, &third)?);
+    let (second, third) = (measured(facts, &LATENCY, &second)?, measured(facts, &LATENCY, &third)?);
     // L3 is no nearer than L2, whatever their noise.
-    let value = (2.0 * third.value - second.value).max(third.value);
-    let derivation = format!(
-        "2 x {:.1} ns to L3 - {:.1} ns to L2 = {value:.1} ns; predicted range: a factor of {SPREAD} either way",
-        third.value, second.value
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
-        .formula("by way of the cache", format!("2 x {} - {}", third.name, second.name))
-        .input(third)
-        .input(second)
-        .build_with(derivation))
+    let line = (2.0 * third.clone() - second).max(third);
+    Ok(line.within(SPREAD).predict(PredictionBasis::Derived, "by way of the cache"))
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
@@ -412,13 +404,10 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
     };
     let (low, high) =
         figure.ok_or_else(|| NoPrediction::new(format!("nothing is published for {name}, {}", common.describe())))?;
-    let value = (low + high) / 2.0;
-    let span = if low == high { format!("{low} ns") } else { format!("the middle of {low} and {high} ns") };
-    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low / SPREAD, high * SPREAD)
-        .formula(common.describe(), "published one-way median, by what the two CPUs share")
-        .constant(format!("{name}, {}", common.describe()), value, Unit::Nanoseconds, row.source)
-        .source(row.source)
-        .build_with(format!("{}: {span}; predicted range: a factor of {SPREAD} beyond", common.describe())))
+    let line =
+        published(format!("{name}, {}", common.describe()), f64::midpoint(low, high), Unit::Nanoseconds, row.source);
+    let line = line.with_interval((low, high)).within(SPREAD);
+    Ok(line.predict(PredictionBasis::Published, common.describe()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
 
 use super::core_to_core;
 use super::partner::{BatchPartner, SETTLE_ROUND_TRIPS};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: FALSE_SHARING.id.as_str(),
@@ -121,53 +121,31 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 /// An increment whose load is served from the store buffer.
 fn store_forwarded_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
-    let most = add.value + load.value;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, add.value, add.value / SPREAD, most * SPREAD)
-        .formula(
-            "forwarded",
-            "an add, whose operand is forwarded from the store buffer, and at most a load from L1 as well",
-        )
-        .input(add.clone())
-        .input(load.clone())
-        .build_with(format!("{:.2} ns, at most + {:.2} = {most:.2} ns", add.value, load.value)))
+    let (add, load) = (measured(facts, &LATENCY_ADD, &Case::new())?, measured(facts, &LATENCY_LOAD, &Case::new())?);
+    let range = add.clone().between(&add, &(add.clone() + load)).within(SPREAD);
+    Ok(range.predict(PredictionBasis::Derived, "forwarded"))
 }
 
-/// An increment that waits for its load, its add and its store.
+/// An increment that waits for its load, its add and its store, which takes as long as a load.
 fn atomic_increment(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let (add, load) = (facts.measured(&LATENCY_ADD, &Case::new())?, facts.measured(&LATENCY_LOAD, &Case::new())?);
-    let value = INCREMENT_ACCESSES * load.value + add.value;
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD * INCREMENT_ACCESSES)
-        .formula("locked", "a load from L1 + an add + a store to L1 (as long as a load), one after the other")
-        .input(load.clone())
-        .input(add.clone())
-        .constant("accesses to L1", INCREMENT_ACCESSES, Unit::Count, "the load and the store of an increment")
-        .build_with(format!("{INCREMENT_ACCESSES} x {:.2} ns + {:.2} ns = {value:.2} ns", load.value, add.value)))
+    let (add, load) = (measured(facts, &LATENCY_ADD, &Case::new())?, measured(facts, &LATENCY_LOAD, &Case::new())?);
+    let source = "the load and the store of an increment";
+    let time = fact("accesses to L1", INCREMENT_ACCESSES, Unit::Count, source) * load + add;
+    Ok(time.within(SPREAD * INCREMENT_ACCESSES).predict(PredictionBasis::Derived, "locked"))
 }
 
 /// Increments in a line that two CPUs write to, from those in lines of their own.
 fn shared_line_increment(facts: &PredictionInputs<'_>, increment: IncrementKind) -> Result<Prediction, NoPrediction> {
-    let apart = facts.measured(&FALSE_SHARING, &Case::new().with_word(LinePlacement::Separate).with_word(increment))?;
-    let way = core_to_core::default_pair_latency(facts)?;
-    let (turns, name, formula) = match increment {
-        IncrementKind::NonAtomic => {
-            (1.0, "collected", "the same in lines of their own, collected in the store buffer while the line is away")
-        }
-        IncrementKind::Atomic => {
-            (WRITING_CPUS, "one at a time", "CPUs x the same in lines of their own, as one at a time has the line")
-        }
+    let apart = measured(facts, &FALSE_SHARING, &Case::new().with_word(LinePlacement::Separate).with_word(increment))?;
+    let line = core_to_core::default_pair_latency(facts)?;
+    let (turns, name) = match increment {
+        // Collected in the store buffer while the line is away.
+        IncrementKind::NonAtomic => (1.0, "collected"),
+        IncrementKind::Atomic => (WRITING_CPUS, "one at a time"),
     };
-    let value = turns * apart.value;
-    let most = value + WRITING_CPUS * way.value;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value / SPREAD, most * SPREAD)
-        .formula(name, formula)
-        .input(apart.clone())
-        .input(way.clone())
-        .constant("CPUs that have the line in turn", turns, Unit::Count, "the case")
-        .build_with(format!(
-            "{turns} x {:.2} ns = {value:.2} ns, at most + {WRITING_CPUS} x {:.0} ns for the way of the line",
-            apart.value, way.value
-        )))
+    let time = fact("CPUs that have the line in turn", turns, Unit::Count, "the case") * apart;
+    let most = time.clone() + WRITING_CPUS * line;
+    Ok(time.clone().between(&time, &most).within(SPREAD).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::bandwidth;
-use crate::formula::{self, Expr, fact, given, measured};
+use crate::formula::{self, fact, given, measured};
 use crate::os::trap::steered_return_cost;
 use crate::published;
 
@@ -362,7 +362,7 @@ fn cached_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction
     if let Some(steered) = steered_return_cost(facts, CACHED_FAULT_RETURNS)? {
         cycles = cycles + steered.source(COUNTED_SOURCE);
     }
-    let fault = cycles / Expr::from(published::measured_frequency(facts)?);
+    let fault = cycles / published::measured_frequency(facts)?;
     Ok(fault.within(SPREAD).predict(PredictionBasis::Published, "exception and kernel work"))
 }
 
@@ -378,7 +378,7 @@ fn fresh_fault(facts: &PredictionInputs<'_>, bytes: usize) -> Result<Prediction,
     // Up to as much again as the fault of a cached page for allocation and accounting.
     let mut most = (1.0 + FRESH_MARGIN) * trap.clone();
     if let Some(steered) = steered_return_cost(facts, FRESH_FAULT_RETURNS)? {
-        let steered = steered.source(COUNTED_SOURCE) / Expr::from(published::measured_frequency(facts)?);
+        let steered = steered.source(COUNTED_SOURCE) / published::measured_frequency(facts)?;
         (trap, most) = (trap + steered.clone(), most + steered);
     }
     let page = given("bytes of the page", bytes as f64, Unit::Bytes);

@@ -11,8 +11,7 @@ use kelvin_core::catalogue::file::{
     AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD,
 };
 use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
-use kelvin_core::units::bytes;
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::{BlockOrder, BlockRequests, random_data};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
@@ -20,7 +19,7 @@ use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, page_bytes};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::fault;
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, fact, given, measured, published};
 use crate::room::has_room;
 
 /// Samples count as found: waiting for the disk is the point, not a disturbance.
@@ -297,47 +296,25 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 
 /// A touch that reads its page and no other.
 fn single_page_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&FAULT_MINOR, &fault::cached_file_case())?;
-    let read = facts.measured(&DEVICE_LATENCY, &Case::new())?;
-    let value = minor.value + read.value;
-    let words = format!("{:.0} ns fault + {:.0} ns read = {value:.0} ns", minor.value, read.value);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
-        .formula("fault and read", "minor fault of a cached file + file.device.latency")
-        .input(minor)
-        .input(read)
-        .build_with(words))
+    let minor = measured(facts, &FAULT_MINOR, &fault::cached_file_case())?;
+    let read = measured(facts, &DEVICE_LATENCY, &Case::new())?;
+    Ok((minor + read).within(SPREAD).predict(PredictionBasis::Derived, "fault and read"))
 }
 
-/// A window read around a touch.
-struct ReadAheadWindow {
-    bytes: f64,
-    /// What it takes: its pages, the device's latency and the transfer.
-    nanoseconds: f64,
-    derivation: String,
-    inputs: Vec<Input>,
-}
-
+/// Bytes of a window that is read around a touch, and the time of its pages, the device's latency and the transfer.
+///
 /// Of the window that was seen of a file announced as read in order the half, as the kernel doubles it for that. It allocates all pages
 /// and asks for them before it waits.
-fn window_around(facts: &PredictionInputs<'_>) -> Result<ReadAheadWindow, NoPrediction> {
-    let announced = facts.measured(&READ_AHEAD, &Case::new())?;
-    let page =
-        facts.measured(&PAGE_READ, &Case::new().with_word(CacheState::Uncached).with_word(AccessOrder::Sequential))?;
-    let (first, rate) = (facts.measured(&DEVICE_LATENCY, &Case::new())?, facts.measured(&DEVICE_READ, &Case::new())?);
-    let window = announced.value / SEQUENTIAL_WINDOW_FACTOR;
-    let pages = window / page_bytes() as f64;
-    Ok(ReadAheadWindow {
-        bytes: window,
-        nanoseconds: pages * page.value + first.value + window / rate.value * 1e9,
-        derivation: format!(
-            "{pages:.0} x {:.0} ns + {:.0} ns + {} / {:.2} GB/s",
-            page.value,
-            first.value,
-            bytes(window as u64),
-            rate.value / 1e9
-        ),
-        inputs: vec![announced, page, first, rate],
-    })
+fn window_around(facts: &PredictionInputs<'_>) -> Result<(f64, Expr), NoPrediction> {
+    let announced = measured(facts, &READ_AHEAD, &Case::new())?;
+    let case = Case::new().with_word(CacheState::Uncached).with_word(AccessOrder::Sequential);
+    let page = measured(facts, &PAGE_READ, &case)?;
+    let first = measured(facts, &DEVICE_LATENCY, &Case::new())?;
+    let rate = measured(facts, &DEVICE_READ, &Case::new())?;
+    let doubled = published("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE);
+    let window = announced / doubled;
+    let pages = window.clone() / given("page", page_bytes() as f64, Unit::Bytes);
+    Ok((window.value(), pages * page + first + window / rate))
 }
 
 /// How many times as large windows are of a file that is announced as read in order.
@@ -346,47 +323,24 @@ const FADVISE_SOURCE: &str = "Linux mm/fadvise.c: POSIX_FADV_SEQUENTIAL doubles 
 
 /// A touch that reads a window around its page, beside which the fault is little.
 fn window_fault(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let window = window_around(facts)?;
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, window.nanoseconds, SPREAD)
-        .formula(
-            "a window",
-            "pages of a window x file.page_read + file.device.latency + window / file.device.read; the window half of \
-             file.read_ahead",
-        )
-        .constant("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE)
-        .source(FADVISE_SOURCE);
-    let words = format!("{} = {:.0} ns", window.derivation, window.nanoseconds);
-    Ok(predicting.inputs(window.inputs).build_with(words))
+    let (_, window) = window_around(facts)?;
+    Ok(window.within(SPREAD).predict(PredictionBasis::Derived, "a window"))
 }
 
 /// Touches of a row of pages, each its share: windows that are read, of which the first is whole, and faults that map what is there.
 fn row_of_faults(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let minor = facts.measured(&FAULT_MINOR, &fault::fault_around_case())?;
-    let window = window_around(facts)?;
-    let (pages, touched) = (ROW_PAGES as f64, (ROW_PAGES * page_bytes()) as f64);
-    let windows = (touched / window.bytes).ceil().max(1.0);
-    let faults = pages / fault::FAULT_AROUND_PAGES;
-    let value = (windows * window.nanoseconds + faults * minor.value) / pages;
-    let words =
-        format!("({windows} x ({}) + {faults} x {:.0} ns) / {pages} = {value:.0} ns", window.derivation, minor.value);
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
-        .formula(
-            "windows of a row",
-            "windows x what a touch waits for one, and faults with fault-around, by pages; the window half of \
-             file.read_ahead",
-        )
-        .input(minor)
-        .constant("times the window if announced", SEQUENTIAL_WINDOW_FACTOR, Unit::Count, FADVISE_SOURCE)
-        .constant("pages of a row", pages, Unit::Count, "the case")
-        .constant(
-            "pages of a fault with fault-around",
-            fault::FAULT_AROUND_PAGES,
-            Unit::Count,
-            fault::FAULT_AROUND_SOURCE,
-        )
-        .source(FADVISE_SOURCE)
-        .source(fault::FAULT_AROUND_SOURCE);
-    Ok(predicting.inputs(window.inputs).build_with(words))
+    let minor = measured(facts, &FAULT_MINOR, &fault::fault_around_case())?;
+    let (bytes, window) = window_around(facts)?;
+    let pages = fact("pages of a row", ROW_PAGES as f64, Unit::Count, "the case");
+    let mapped = published(
+        "pages of a fault with fault-around",
+        fault::FAULT_AROUND_PAGES,
+        Unit::Count,
+        fault::FAULT_AROUND_SOURCE,
+    );
+    let windows = ((ROW_PAGES * page_bytes()) as f64 / bytes).ceil().max(1.0);
+    let row = given("windows", windows, Unit::Count) * window + pages.clone() / mapped * minor;
+    Ok((row / pages).within(SPREAD).predict(PredictionBasis::Derived, "windows of a row"))
 }
 
 /// Predicted range, factor either way: device latency varies.

@@ -6,7 +6,7 @@
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH,
 };
-use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::mapping::{self, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
@@ -14,7 +14,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::memory_budget::memory_budget;
 use super::{bandwidth, latency};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{given, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: FIRST_TOUCH.id.as_str(),
@@ -89,22 +89,11 @@ fn time_touch(bench: &Bench<'_>, arena: &mut Arena) -> Result<f64, ProbeError> {
 const SPREAD: f64 = 1.5;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let fault = facts.measured(&FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
-    let zeroed = facts.measured(&BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
-    let load = facts.measured(&LATENCY, &latency::memory_case(facts.machine()))?;
-    let clearing = page_bytes() as f64 / zeroed.value * 1e9;
-    let value = fault.value + clearing + load.value;
-    let text = format!(
-        "{:.0} ns fault of a page in the caches + {clearing:.0} ns clearing one in memory + {:.0} ns load = {value:.0} ns; predicted \
-         range: a factor of {SPREAD} either way",
-        fault.value, load.value
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
-        .formula("fault, clearing and load", "fault of a fresh page + page / mem.bandwidth.zero + mem.latency")
-        .input(fault)
-        .input(zeroed)
-        .input(load)
-        .build_with(text))
+    let fault = measured(facts, &FAULT_MINOR, &Case::new().with_word(FaultPage::Anonymous))?;
+    let zeroed = measured(facts, &BANDWIDTH_ZERO, &bandwidth::memory_case(facts.machine()))?;
+    let load = measured(facts, &LATENCY, &latency::memory_case(facts.machine()))?;
+    let touch = fault + given("page", page_bytes() as f64, Unit::Bytes) / zeroed + load;
+    Ok(touch.within(SPREAD).predict(PredictionBasis::Derived, "fault, clearing and load"))
 }
 
 #[cfg(test)]

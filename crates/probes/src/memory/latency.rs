@@ -5,13 +5,14 @@
 
 use kelvin_core::catalogue::cpu::{self, FREQUENCY};
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
-use kelvin_core::{Case, Input, Machine, NoPrediction};
+use kelvin_core::{Case, Machine, NoPrediction, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
 use kelvin_sys::memory::PointerRing;
 
 use super::axes::{check_pages, number, page_kind, page_sizes, skip_if_out_of_memory};
 use super::{latency_model, memory_budget};
+use crate::formula::{Expr, given, measured};
 
 /// Id of the probe and of its metric.
 pub(crate) static PROBE: Probe = Probe {
@@ -116,7 +117,7 @@ const HUGE_STEP_OCTAVES: u32 = 4;
 ///
 /// # Errors
 /// None of them was measured.
-pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
+pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
     let largest = largest_latency_set(facts.machine());
     large_set_latency(facts, largest).or_else(|why| {
         let found = (1..=MAX_EXTRA_OCTAVES)
@@ -125,8 +126,7 @@ pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Input
         let Some((octaves, after)) = found else { return large_set_latency(facts, largest >> 1).map_err(|_| why) };
         let Ok(before) = large_set_latency(facts, (largest << octaves) >> HUGE_STEP_OCTAVES) else { return Ok(after) };
         let way = 1.0 - f64::from(octaves) / f64::from(HUGE_STEP_OCTAVES);
-        let value = before.value + way * (after.value - before.value);
-        Ok(Input { name: format!("{} and {}, between them", before.name, after.name), value, ..after })
+        Ok(before.clone() + given("part of the way", way, Unit::Ratio) * (after - before))
     })
 }
 
@@ -134,7 +134,7 @@ pub(super) fn untranslated_latency(facts: &PredictionInputs<'_>) -> Result<Input
 ///
 /// # Errors
 /// None was measured.
-pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
+pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
     let larger = bytes.next_power_of_two();
     let beyond =
         (larger > largest_latency_set(facts.machine())).then(|| large_set_latency(facts, larger).ok()).flatten();
@@ -142,13 +142,13 @@ pub(super) fn untranslated_latency_at(facts: &PredictionInputs<'_>, bytes: u64) 
 }
 
 /// The latency of a large set with the fewest misses of the TLB.
-fn large_set_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
-    facts.measured(&LATENCY, &fewest_tlb_misses_case(facts.machine()).with_number(BYTES, bytes))
+fn large_set_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
+    measured(facts, &LATENCY, &fewest_tlb_misses_case(facts.machine()).with_number(BYTES, bytes))
 }
 
 /// The latency of memory with the fewest misses of the TLB that were measured: in huge pages, else in base pages.
-pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Result<Input, NoPrediction> {
-    untranslated_latency(facts).or_else(|_| facts.measured(&LATENCY, &memory_case(facts.machine())))
+pub(crate) fn memory_latency(facts: &PredictionInputs<'_>) -> Result<Expr, NoPrediction> {
+    untranslated_latency(facts).or_else(|_| measured(facts, &LATENCY, &memory_case(facts.machine())))
 }
 
 /// Powers of two, and from 16 KiB to twice the last-level cache 1.5 times them; in a quick run powers of two, the large

@@ -6,12 +6,12 @@
 
 use kelvin_core::catalogue::cpu::LATENCY_LOAD;
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, PageSize};
-use kelvin_core::{Cache, CacheKind, Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Cache, CacheKind, Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
 
 use super::memory_budget::{allowed_cpu_count, data_caches};
 use super::{latency, published as hierarchy};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, fact, given, measured, published as published_figure};
 use crate::published;
 
 /// Core cycles, lowest and highest published, that a hit in the L2 TLB adds.
@@ -51,7 +51,7 @@ struct CacheModel {
     reach: [u64; 2],
     is_virtual: bool,
     /// What a virtual machine has of the third level by a measured set, and its latency.
-    own_third: Option<(u64, Input)>,
+    own_third: Option<(u64, Expr)>,
 }
 
 /// A point of the curve at which one level alone serves the loads.
@@ -114,7 +114,7 @@ impl CacheModel {
 
     /// What a virtual machine has of the third level by a set that it holds in part: that of 16 MiB, else a larger one where it holds that,
     /// else a smaller one where it holds next to nothing of it. That set itself is told by those before it alone.
-    fn guest_third_level(&self, facts: &PredictionInputs<'_>, case: &Case) -> Option<(u64, Input)> {
+    fn guest_third_level(&self, facts: &PredictionInputs<'_>, case: &Case) -> Option<(u64, Expr)> {
         let stated = data_caches(facts.machine()).into_iter().find(|cache| cache.level == 3)?.bytes;
         if !self.is_virtual {
             return None;
@@ -146,12 +146,13 @@ impl CacheModel {
     }
 
     /// The share of a set in base pages that the third level serves and memory does not.
-    fn third_level_share(&self, facts: &PredictionInputs<'_>, bytes: u64) -> Option<(f64, Input)> {
-        let there = facts.measured(&LATENCY, &latency::base_page_case(bytes)).ok()?;
-        let mut sum = LatencySum::new(facts, self, true).ok()?;
+    fn third_level_share(&self, facts: &PredictionInputs<'_>, bytes: u64) -> Option<(f64, Expr)> {
+        let there = measured(facts, &LATENCY, &latency::base_page_case(bytes)).ok()?;
+        let mut sum = LatencySum::new(facts, self).ok()?;
         sum.add_translation(bytes).ok()?;
         let (near, far) = (sum.latency(LatencyLevel::Third).ok()?, sum.latency(LatencyLevel::Memory).ok()?);
-        (near < far).then(|| ((far + sum.value - there.value) / (far - near), there))
+        let (near, far, translation) = (near.value(), far.value(), sum.sum.map_or(0.0, |sum| sum.value()));
+        (near < far).then(|| ((far + translation - there.value()) / (far - near), there))
     }
 
     /// The share of what the second level misses that the third does not hold: it is spread over its sets by a hash, and does not replace
@@ -246,7 +247,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> 
         return published_level_latency(facts, LatencyLevel::Memory);
     }
     let known = CacheModel { own_third: known.guest_third_level(facts, case), ..known };
-    let mut sum = LatencySum::new(facts, &known, is_base)?;
+    let mut sum = LatencySum::new(facts, &known)?;
     let beyond_second = known.second_level_miss_rate(bytes, is_base);
     let beyond_third = beyond_second * known.third_level_miss_rate(bytes);
     sum.add_level(LatencyLevel::Second, 1.0 - beyond_second)?;
@@ -269,91 +270,65 @@ pub(super) fn adjacent_lines_latency(facts: &PredictionInputs<'_>, bytes: u64) -
     if bytes <= CacheModel::new(facts.machine())?.first {
         return first_level_latency(facts);
     }
-    let there = facts.measured(&LATENCY, &latency::base_page_case(bytes))?;
-    let (low, high) = (there.value * (1.0 - TOLERANCE), there.value * (1.0 + TOLERANCE));
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, there.value, low, high)
-        .formula("load of that set", "a load from a set of that size")
-        .input(there.clone())
-        .build_with(format!("{:.2} ns", there.value)))
+    let there = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
+    Ok(there.within_share(TOLERANCE).predict(PredictionBasis::Derived, "load of that set"))
 }
 
 /// A load from one line in each of so many base pages: as from adjacent lines, and what translation adds.
 pub(super) fn one_line_per_page_latency(
     facts: &PredictionInputs<'_>,
-    adjacent: Input,
+    adjacent: Expr,
     count: u64,
 ) -> Result<Prediction, NoPrediction> {
     let known = CacheModel::new(facts.machine())?;
-    let mut sum = LatencySum::new(facts, &known, true)?;
-    (sum.value, sum.low, sum.high) = (adjacent.value, adjacent.value, adjacent.value);
-    sum.terms.push(format!("{:.2} ns of adjacent lines", adjacent.value));
+    let mut sum = LatencySum::new(facts, &known)?;
+    (sum.low, sum.high) = (adjacent.value(), adjacent.value());
     sum.names.push("adjacent lines");
-    sum.inputs.push(adjacent);
+    sum.sum = Some(adjacent);
     sum.add_translation(count * PAGE_BYTES)?;
     Ok(sum.into_prediction())
 }
 
 fn first_level_latency(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
-    let (low, high) = (load.value * (1.0 - TOLERANCE), load.value * (1.0 + TOLERANCE));
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, load.value, low, high)
-        .formula("load from L1", "a load from L1")
-        .input(load.clone())
-        .build_with(format!("{:.2} ns", load.value)))
+    let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
+    Ok(load.within_share(TOLERANCE).predict(PredictionBasis::Derived, "load from L1"))
 }
 
 /// The point of a level, which nothing measured tells: what is published of it.
 fn published_level_latency(facts: &PredictionInputs<'_>, level: LatencyLevel) -> Result<Prediction, NoPrediction> {
     let none = |name: &str| NoPrediction::new(format!("no latency of {name} is published for this core"));
-    let ([least, most], name, source) = match level {
+    let ([least, most], source) = match level {
         LatencyLevel::Memory => {
-            let (range, source) =
+            let ([least, most], source) =
                 hierarchy::published_memory_latency(facts.machine()).ok_or_else(|| none("its servers' memory"))?;
-            let value = (range[0] * range[1]).sqrt();
-            let (low, high) = (range[0] * (1.0 - TOLERANCE), range[1] * (1.0 + TOLERANCE));
-            return Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
-                .formula("published main memory", "published latency of main memory")
-                .constant("main memory, lowest", range[0], Unit::Nanoseconds, source)
-                .constant("main memory, highest", range[1], Unit::Nanoseconds, source)
-                .source(source)
-                .build_with(format!("{:.0} to {:.0} ns", range[0], range[1])));
+            let least = published_figure("main memory, lowest", least, Unit::Nanoseconds, source);
+            let most = published_figure("main memory, highest", most, Unit::Nanoseconds, source);
+            let latency = least.spanning(most).within_share(TOLERANCE);
+            return Ok(latency.predict(PredictionBasis::Published, "published main memory"));
         }
         LatencyLevel::Second => {
             match hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.second?, row.source))) {
-                Some((cycles, source)) => ([cycles; 2], "L2", source),
+                Some((cycles, source)) => ([cycles; 2], source),
                 None => return second_level_from_first(facts),
             }
         }
         LatencyLevel::Third => {
             let row = hierarchy::published_hierarchy(facts)?;
-            (row.third.ok_or_else(|| none("L3"))?, "L3", row.source)
+            (row.third.ok_or_else(|| none("L3"))?, row.source)
         }
     };
-    let frequency = published::measured_frequency(facts)?;
-    let cycles = f64::midpoint(least, most);
-    let [low, value, high] = [least * (1.0 - TOLERANCE), cycles, (most + SECOND_TLB_CYCLES[1]) * (1.0 + TOLERANCE)]
-        .map(|cycles| cycles * 1e9 / frequency.value);
-    Ok(PredictionBuilder::with_range(PredictionBasis::Published, value, low, high)
-        .formula(format!("published latency of {name}"), format!("published latency of {name} / core frequency"))
-        .input(published::cycles_input(name, cycles, source))
-        .input(frequency.clone())
-        .source(source)
-        .build_with(format!("{cycles} cycles / {:.3} GHz = {value:.2} ns", frequency.value / 1e9)))
+    let name = level.name();
+    let cycles = published_figure(name, f64::midpoint(least, most), Unit::Cycles, source);
+    let cycles = cycles.with_interval((least, most + SECOND_TLB_CYCLES[1])).within_share(TOLERANCE);
+    let latency = cycles / published::measured_frequency(facts)?;
+    Ok(latency.predict(PredictionBasis::Published, &format!("published latency of {name}")))
 }
 
 /// A hit in L2 of which nothing is published: L1 is asked first, then the tags of L2, and its data once they have told where.
 fn second_level_from_first(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
-    let value = SECOND_LEVEL_ACCESSES * load.value;
-    let [low, high] = SECOND_LEVEL_RANGE.map(|factor| factor * value);
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
-        .formula(
-            "three accesses",
-            "accesses to L1, to the tags of L2 and to its data, one after the other, each as long as a load from L1",
-        )
-        .input(load.clone())
-        .constant("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2")
-        .build_with(format!("{SECOND_LEVEL_ACCESSES} x {:.2} ns = {value:.2} ns", load.value)))
+    let accesses = fact("accesses", SECOND_LEVEL_ACCESSES, Unit::Count, "L1, tags of L2, data of L2");
+    let latency = accesses * measured(facts, &LATENCY_LOAD, &Case::new())?;
+    Ok(latency.of_value(SECOND_LEVEL_RANGE).predict(PredictionBasis::Derived, "three accesses"))
 }
 
 /// Accesses of a hit in L2.
@@ -365,53 +340,61 @@ const SECOND_LEVEL_RANGE: [f64; 2] = [0.8, 1.5];
 struct LatencySum<'a, 'b> {
     facts: &'a PredictionInputs<'b>,
     caches: &'a CacheModel,
-    /// Nanoseconds of a hit in the second TLB: lowest and highest published.
-    second_tlb: [f64; 2],
-    value: f64,
+    frequency: Expr,
+    sum: Option<Expr>,
     /// As if no line had been pushed out that fits.
     low: f64,
     /// As if the farthest of these levels served all.
     high: f64,
-    terms: Vec<String>,
     names: Vec<&'static str>,
     /// Whether translations are part of it.
     translates: bool,
-    inputs: Vec<Input>,
 }
 
 impl<'a, 'b> LatencySum<'a, 'b> {
-    fn new(facts: &'a PredictionInputs<'b>, known: &'a CacheModel, is_base: bool) -> Result<Self, NoPrediction> {
+    fn new(facts: &'a PredictionInputs<'b>, caches: &'a CacheModel) -> Result<Self, NoPrediction> {
         let frequency = published::measured_frequency(facts)?;
-        let second_tlb = SECOND_TLB_CYCLES.map(|cycles| cycles * 1e9 / frequency.value);
-        let inputs = if is_base { vec![frequency] } else { Vec::new() };
-        let (terms, names) = (Vec::new(), Vec::new());
-        let (low, high, translates) = (f64::INFINITY, 0.0, false);
-        Ok(Self { facts, caches: known, second_tlb, value: 0.0, low, high, terms, names, translates, inputs })
+        Ok(Self {
+            facts,
+            caches,
+            frequency,
+            sum: None,
+            low: f64::INFINITY,
+            high: 0.0,
+            names: Vec::new(),
+            translates: false,
+        })
     }
 
     /// A level's latency without translation, as measured at its point.
-    fn latency(&mut self, level: LatencyLevel) -> Result<f64, NoPrediction> {
-        let name = level.name();
+    fn latency(&self, level: LatencyLevel) -> Result<Expr, NoPrediction> {
         let point = self.caches.level_case(level, self.facts.machine());
-        let point = point.ok_or_else(|| NoPrediction::new(format!("no working set is served by {name} alone")))?;
+        let point =
+            point.ok_or_else(|| NoPrediction::new(format!("no working set is served by {} alone", level.name())))?;
         let measured = match level {
             LatencyLevel::Memory => latency::untranslated_latency(self.facts)?,
-            _ => self.facts.measured(&LATENCY, &point)?,
+            _ => measured(self.facts, &LATENCY, &point)?,
         };
         let bytes = BYTES.number_in(&point).unwrap_or(0);
-        let translating = match PageSize::of(&point) {
-            Some(PageSize::Base) => self.caches.tlb_miss_rate(bytes, 0) * self.hit_in_second_tlb(),
-            _ => 0.0,
-        };
-        let latency = measured.value - translating;
-        if !self.inputs.iter().any(|known| known.name == measured.name) {
-            self.inputs.push(measured);
-        }
-        Ok(latency)
+        Ok(match self.caches.tlb_miss_rate(bytes, 0) {
+            misses if misses > 0.0 && PageSize::of(&point) == Some(PageSize::Base) => {
+                measured - given("misses of the first TLB", misses, Unit::Ratio) * self.second_tlb_hit()
+            }
+            _ => measured,
+        })
     }
 
-    fn hit_in_second_tlb(&self) -> f64 {
-        f64::midpoint(self.second_tlb[0], self.second_tlb[1])
+    fn second_tlb_hit(&self) -> Expr {
+        let [least, most] = SECOND_TLB_CYCLES;
+        let cycles = given("hit in the second TLB", f64::midpoint(least, most), Unit::Cycles);
+        cycles.source(SECOND_TLB_SOURCE) / self.frequency.clone()
+    }
+
+    fn add(&mut self, term: Expr) {
+        self.sum = Some(match self.sum.take() {
+            Some(sum) => sum + term,
+            None => term,
+        });
     }
 
     fn add_level(&mut self, level: LatencyLevel, share: f64) -> Result<(), NoPrediction> {
@@ -419,11 +402,9 @@ impl<'a, 'b> LatencySum<'a, 'b> {
             return Ok(());
         }
         let latency = self.latency(level)?;
-        let name = level.name();
-        self.value += share * latency;
-        (self.low, self.high) = (self.low.min(latency), self.high.max(latency));
-        self.terms.push(format!("{share:.2} x {latency:.2} ns of {name}"));
-        self.names.push(name);
+        (self.low, self.high) = (self.low.min(latency.value()), self.high.max(latency.value()));
+        self.names.push(level.name());
+        self.add(given(format!("share of {}", level.name()), share, Unit::Ratio) * latency);
         Ok(())
     }
 
@@ -433,48 +414,37 @@ impl<'a, 'b> LatencySum<'a, 'b> {
         if first < NEGLIGIBLE_SHARE {
             return Ok(());
         }
-        let hits = first * self.hit_in_second_tlb();
-        let mut walks = 0.0;
-        self.terms.push(format!("{hits:.2} ns of hits in the second TLB"));
-        if second >= NEGLIGIBLE_SHARE {
-            let tables = self.caches.page_table_reads() as f64;
-            walks = second * tables * self.latency(self.caches.page_table_level(bytes))?;
-            self.terms.push(format!("{walks:.1} ns of entries of page tables"));
-        }
         self.translates = true;
-        self.value += hits + walks;
-        self.low += first * self.second_tlb[0];
+        let hit = self.second_tlb_hit();
+        let [least, most] = SECOND_TLB_CYCLES.map(|cycles| first * cycles * 1e9 / self.frequency.value());
+        self.add(given("misses of the first TLB", first, Unit::Ratio) * hit);
+        let tables = self.caches.page_table_reads() as f64;
         // At most one more load from the farthest level for each table.
-        let farthest = if second >= NEGLIGIBLE_SHARE { self.caches.page_table_reads() as f64 * self.high } else { 0.0 };
-        self.high += first * self.second_tlb[1] + second * farthest;
+        let mut farthest = 0.0;
+        if second >= NEGLIGIBLE_SHARE {
+            let entry = self.latency(self.caches.page_table_level(bytes))?;
+            self.add(given("entries of page tables", second * tables, Unit::Ratio) * entry);
+            farthest = second * tables * self.high;
+        }
+        self.low += least;
+        self.high += most + farthest;
         Ok(())
     }
 
     fn into_prediction(self) -> Prediction {
         let levels = self.names.join(" and ");
         let name = if self.translates { format!("{levels}, with translations") } else { levels };
-        let mut predicting = PredictionBuilder::with_range(
-            PredictionBasis::Derived,
-            self.value,
-            self.low.min(self.value) * (1.0 - TOLERANCE),
-            self.high.max(self.value) * (1.0 + TOLERANCE),
-        )
-        .formula(name, format!("loads from {}, by shares, and their translations", self.names.join(" and ")))
-        .source(SECOND_TLB_SOURCE);
+        let mut sum = self.sum.expect("a set has lines");
+        let (low, high) = (self.low.min(sum.value()), self.high.max(sum.value()));
         if let Some((bytes, there)) = self.caches.own_third.as_ref().filter(|_| self.names.len() > 1) {
-            predicting = predicting.input(there.clone()).constant(
-                "share of L3",
-                *bytes as f64,
-                Unit::Bytes,
-                "of that set, what memory did not serve",
-            );
+            let share = fact("share of L3", *bytes as f64, Unit::Bytes, "of that set, what memory did not serve");
+            sum = sum.beside(there).beside(&share);
         } else if self.caches.is_virtual && self.names.len() > 1 {
-            predicting = predicting
-                .constant("share of L3, for each CPU", LAST_LEVEL_PER_CPU as f64, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE)
-                .source(LAST_LEVEL_SHARE_SOURCE);
+            let bytes = LAST_LEVEL_PER_CPU as f64;
+            sum =
+                sum.beside(&published_figure("share of L3, for each CPU", bytes, Unit::Bytes, LAST_LEVEL_SHARE_SOURCE));
         }
-        let derivation = format!("{} = {:.2} ns", self.terms.join(" + "), self.value);
-        predicting.inputs(self.inputs).build_with(derivation)
+        sum.with_interval((low, high)).within_share(TOLERANCE).predict(PredictionBasis::Derived, &name)
     }
 }
 
@@ -562,8 +532,8 @@ mod tests {
         let words = at(&machine, 64 * MIB, PageSize::Base).unwrap().derivation;
         assert_eq!(
             words,
-            "0.20 x 14.00 ns of L3 + 0.80 x 150.00 ns of memory + 1.99 ns of hits in the second TLB + 3.5 ns of entries of \
-             page tables = 127.86 ns"
+            "0.203 x (15.8 ns - 0.875 x 8.00 cycles / 4.00 GHz) + 0.797 x 150 ns + 0.996 x 8.00 cycles / 4.00 GHz + 0.875 \
+             x 4.00 ns = 128 ns"
         );
     }
 
@@ -577,7 +547,7 @@ mod tests {
             .map(|hypervisor| at(&self::machine(hypervisor), 256 * MIB, PageSize::Base).unwrap().derivation);
         // 512 KiB of each table pass through with as many lines of data: no L2 of 1 MiB holds three of them.
         assert!(
-            of_one.contains(" + 3.9 ns of entries") && of_two.contains(" + 27.1 ns of entries"),
+            of_one.ends_with(" + 0.969 x 4.00 ns = 156 ns") && of_two.contains(" + 1.94 x (15.8 ns - 0.875"),
             "{of_one}\n{of_two}"
         );
     }
@@ -667,7 +637,7 @@ mod tests {
         let facts = PredictionInputs::new(&machine, &measured);
         assert_eq!(adjacent_lines_latency(&facts, 16 * KIB).unwrap().value, 1.0);
         assert_eq!(adjacent_lines_latency(&facts, 64 * KIB).unwrap().value, 4.0);
-        let lines = |value| Input { name: "lines".into(), value, unit: Unit::Nanoseconds, source: "a test".into() };
+        let lines = |value| fact("lines", value, Unit::Nanoseconds, "a test");
         let of = |value, count| one_line_per_page_latency(&facts, lines(value), count).unwrap().value;
         assert_eq!(of(1.0, 64), 1.0, "in the first TLB");
         assert_eq!(of(1.0, 256), 1.0 + 2.0 * 0.75);

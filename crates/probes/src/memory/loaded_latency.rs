@@ -21,7 +21,7 @@ use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::{self, BandwidthArrays};
 use super::latency;
 use super::memory_budget::{allowed_cpu_count, last_level_bytes, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, given, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: LOADED_PROBE.as_str(),
@@ -452,35 +452,17 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
     let idle = latency::untranslated_latency_at(facts, bytes)?;
     if metric.id == LOADED_LATENCY.id {
-        let [low, high] = LATENCY_RANGE.map(|factor| idle.value * factor);
-        return Ok(PredictionBuilder::with_range(PredictionBasis::Derived, idle.value, low, high)
-            .formula("idle latency", "latency of a load from memory with nothing beside it, at least")
-            .input(idle.clone())
-            .build_with(format!("{:.0} ns", idle.value)));
+        return Ok(idle.of_value(LATENCY_RANGE).predict(PredictionBasis::Derived, "idle latency"));
     }
     let one = bandwidth::memory_case(machine);
-    let (reading, writing) = (facts.measured(&BANDWIDTH_READ, &one)?, facts.measured(&BANDWIDTH_WRITE, &one)?);
+    let (reading, writing) = (measured(facts, &BANDWIDTH_READ, &one)?, measured(facts, &BANDWIDTH_WRITE, &one)?);
     let injectors = allowed_cpu_count(machine).saturating_sub(1).max(1) as f64;
+    let injectors = fact("injectors", injectors, Unit::Count, "allowed CPUs but one");
     // As many bytes are read as written, one after the other.
-    let of_one = 2.0 / (1.0 / reading.value + 1.0 / writing.value);
-    let chased = LINE_BYTES as f64 * 1e9 / idle.value;
-    let value = injectors * of_one * load as f64 / 100.0 + chased;
-    let derivation = format!(
-        "{injectors} x {:.1} GB/s x {load} % + {:.2} GB/s = {:.1} GB/s",
-        of_one / 1e9,
-        chased / 1e9,
-        value / 1e9
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, BANDWIDTH_RANGE_FACTOR)
-        .formula(
-            "injectors in memory",
-            "injectors x what each reads and writes in turn in memory x share of it + a line for each load",
-        )
-        .input(reading)
-        .input(writing)
-        .input(idle)
-        .constant("injectors", injectors, Unit::Count, "allowed CPUs but one")
-        .build_with(derivation))
+    let line = given("line", LINE_BYTES as f64, Unit::Bytes);
+    let each = 2.0 * line.clone() / (line.clone() / reading + line.clone() / writing);
+    let rate = injectors * each * given("load", load as f64 / 100.0, Unit::Ratio) + line / idle;
+    Ok(rate.within(BANDWIDTH_RANGE_FACTOR).predict(PredictionBasis::Derived, "injectors in memory"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use kelvin_sys::memory::PagePolicy;
 
 use super::axes::{number, page_sizes, skip_if_out_of_memory};
 use super::bandwidth::{BandwidthArrays, PART_BYTES, cached_sets, memory_case};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: BANDWIDTH_MEMCPY.id.as_str(),
@@ -96,25 +96,17 @@ const TOLERANCE: f64 = 0.1;
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
     let there = Case::new().with_number(BYTES, bytes).with_word(MemoryCpus::One);
-    let reading = facts.measured(&BANDWIDTH_READ, &there)?;
-    let writing = facts.measured(&BANDWIDTH_WRITE, &there)?;
-    let around = facts.measured(&BANDWIDTH_NTWRITE, &there)?;
-    let [read, written, streamed] = [&reading, &writing, &around].map(|rate| 1.0 / rate.value);
-    let (apart, together, fastest) = (read + written, read.max(written), read.max(written.min(streamed)));
-    let rate = |seconds: f64| 2.0 / seconds;
-    let value = rate((apart * together).sqrt());
-    let [slow, fast, most] = [apart, together, fastest].map(|seconds| rate(seconds) / 1e9);
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, rate(apart) * (1.0 - TOLERANCE), rate(fastest) * (1.0 + TOLERANCE))
-        .formula("reading and ordinary stores", "reading, and writing by ordinary stores, between one after the other and at once")
-        .input(reading)
-        .input(writing)
-        .input(around)
-        .constant("bytes read", 1.0, Unit::Count, "arrays of the operation")
-        .constant("bytes written", 1.0, Unit::Count, "arrays of the operation")
-        .build_with(format!(
-            "{slow:.1} GB/s one after the other, {fast:.1} GB/s at once: {:.1} GB/s; at most {most:.1} GB/s by non-temporal stores",
-            value / 1e9
-        )))
+    let byte = |name: &str| fact(name, 1.0, Unit::Bytes, "arrays of the operation");
+    let (read, written) = (byte("bytes read"), byte("bytes written"));
+    let reads = read.clone() / measured(facts, &BANDWIDTH_READ, &there)?;
+    let writes = written.clone() / measured(facts, &BANDWIDTH_WRITE, &there)?;
+    let streams = written.clone() / measured(facts, &BANDWIDTH_NTWRITE, &there)?;
+    let (apart, together) = (reads.clone() + writes.clone(), reads.clone().max(writes.clone()));
+    // At most by non-temporal stores.
+    let [low, rate, high] = [apart.clone(), apart.geometric_mean(together), reads.max(writes.min(streams))]
+        .map(|time| (read.clone() + written.clone()) / time);
+    let rate = rate.between(&low, &high).within_share(TOLERANCE);
+    Ok(rate.predict(PredictionBasis::Derived, "reading and ordinary stores"))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use kelvin_sys::numa::{self, NodeBinding, is_cpu_of_node, page_nodes};
 use super::axes::{number, skip_if_out_of_memory};
 use super::bandwidth::BandwidthArrays;
 use super::memory_budget;
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: NODE_PROBE.as_str(),
@@ -151,24 +151,11 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     }
     let (own, other) = distances(facts.machine(), from, to)
         .ok_or_else(|| NoPrediction::new(format!("the firmware states no distance from node {from} to node {to}")))?;
-    let local = facts.measured(metric, &case.clone().with_number(TO_NODE, from))?;
-    let ratio = f64::from(other) / f64::from(own);
-    let times = if metric.id == NODE_LATENCY.id { ratio } else { 1.0 / ratio };
-    let value = local.value * times;
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, SPREAD)
-        .formula(
-            "by distance",
-            if metric.id == NODE_LATENCY.id {
-                "local latency x distance / local distance"
-            } else {
-                "local bandwidth x local distance / distance"
-            },
-        )
-        .input(local.clone())
-        .constant("distance", f64::from(other), Unit::Count, DISTANCES)
-        .constant("local distance", f64::from(own), Unit::Count, DISTANCES)
-        .source(DISTANCES)
-        .build_with(format!("{:.4e} x {times:.2} = {value:.4e} (distances {other} and {own})", local.value)))
+    let local = measured(facts, metric, &case.clone().with_number(TO_NODE, from))?;
+    let own = published("local distance", f64::from(own), Unit::Count, DISTANCES);
+    let other = published("distance", f64::from(other), Unit::Count, DISTANCES);
+    let there = if metric.id == NODE_LATENCY.id { local * (other / own) } else { local * (own / other) };
+    Ok(there.within(SPREAD).predict(PredictionBasis::Derived, "by distance"))
 }
 
 const DISTANCES: &str = "node distances as stated by the firmware, /sys/devices/system/node";

@@ -17,7 +17,7 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::pagemap::{PageState, frame_flags, page_states};
 use kelvin_sys::partner::{PartnerKind, PartnerStatus, PartnerTask};
 
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, given};
 
 pub(crate) static PROBE: Probe = Probe {
     id: PAGE_STUDY.as_str(),
@@ -195,11 +195,9 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Pre
         )));
     }
     // The kernel may be moving or scanning a page at that moment: 1 % is tolerated.
-    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, 1.0, 0.99, 1.0)
-        .formula("all pages of the kind", "all pages of the kind")
-        .constant("pages", BASE_PAGES as f64, Unit::Count, "the case")
-        .source(DOCUMENTATION)
-        .build_with(format!("{BASE_PAGES} of {BASE_PAGES} pages = 1")))
+    let pages = fact("pages", BASE_PAGES as f64, Unit::Count, "the case").source(DOCUMENTATION);
+    let share = given("pages of the kind", BASE_PAGES as f64, Unit::Count) / pages;
+    Ok(share.with_interval((0.99, 1.0)).predict(PredictionBasis::Spec, "all pages of the kind"))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use kelvin_sys::memory::{ParallelChases, PointerRing};
 use super::axes::{check_pages, number, page_kind, skip_if_out_of_memory};
 use super::memory_budget::memory_budget;
 use super::{latency, published as hierarchy};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{fact, measured, published};
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_PARALLEL.id.as_str(),
@@ -86,24 +86,16 @@ const TOLERANCE: f64 = 0.1;
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let chains = CHAINS.number_in(case).ok_or_else(|| NoPrediction::new("the case has no chains"))? as f64;
     let pages = PageSize::of(case).ok_or_else(|| NoPrediction::new("the case has no pages"))?;
-    let one = facts.measured(&LATENCY, &latency::largest_case(facts.machine(), pages))?;
-    let published = hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.outstanding?, row.source)));
-    let in_flight = published.map_or(chains, |(lines, _)| chains.min(lines));
-    let value = one.value / in_flight;
-    let name = if in_flight < chains { "published lines in flight" } else { "shared by chains" };
-    let mut predicting = PredictionBuilder::with_range(
-        PredictionBasis::Derived,
-        value,
-        value * (1.0 - TOLERANCE),
-        one.value * (1.0 + TOLERANCE),
-    )
-    .formula(name, "latency of a load / loads in flight, of each chain one")
-    .input(one.clone())
-    .constant("chains", chains, Unit::Count, "the case");
-    if let Some((lines, source)) = published.filter(|(lines, _)| *lines < chains) {
-        predicting = predicting.constant("lines in flight, at most", lines, Unit::Count, source).source(source);
+    let one = measured(facts, &LATENCY, &latency::largest_case(facts.machine(), pages))?;
+    let lines = hierarchy::published_hierarchy(facts).ok().and_then(|row| Some((row.outstanding?, row.source)));
+    let mut in_flight = fact("chains", chains, Unit::Count, "the case");
+    let mut name = "shared by chains";
+    if let Some((lines, source)) = lines.filter(|(lines, _)| *lines < chains) {
+        in_flight = in_flight.min(published("lines in flight, at most", lines, Unit::Count, source));
+        name = "published lines in flight";
     }
-    Ok(predicting.build_with(format!("{:.1} ns / {in_flight} = {value:.1} ns", one.value)))
+    let load = one.clone() / in_flight;
+    Ok(load.clone().between(&load, &one).within_share(TOLERANCE).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]
@@ -128,7 +120,7 @@ mod tests {
         assert_eq!([1, 8, 32].map(|chains| of(&machine, chains).value), [160.0, 20.0, 5.0]);
         machine.cpu.microarchitecture = Fact::known("Sapphire Rapids".into(), "a test");
         let flat = of(&machine, 32);
-        assert_eq!((flat.value, flat.derivation.as_str()), (10.0, "160.0 ns / 16 = 10.0 ns"));
+        assert_eq!((flat.value, flat.derivation.as_str()), (10.0, "160 ns / (the smaller of 32 and 16) = 10.0 ns"));
         assert!(flat.inputs.iter().any(|input| input.name == "lines in flight, at most"));
     }
 

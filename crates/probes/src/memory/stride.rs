@@ -5,13 +5,13 @@
 
 use kelvin_core::catalogue::cpu::{self, LATENCY_LOAD};
 use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
 use super::{bandwidth, latency, memory_budget};
-use crate::prediction_builder::PredictionBuilder;
+use crate::formula::{Expr, given, measured};
 
 pub(crate) static PROBE: Probe = Probe {
     id: LATENCY_STRIDE.id.as_str(),
@@ -105,108 +105,41 @@ const TOLERANCE: f64 = 0.1;
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let stride = STRIDE.number_in(case).ok_or_else(|| NoPrediction::new("the case has no stride"))?;
     let bytes = BYTES.number_in(case).ok_or_else(|| NoPrediction::new("the case has no bytes"))?;
-    let load = facts.measured(&LATENCY_LOAD, &Case::new())?;
+    let load = measured(facts, &LATENCY_LOAD, &Case::new())?;
     if bytes < large_set(facts.machine()) {
-        return cached_set_latency(facts, load, bytes, stride as f64);
+        // Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
+        let random = measured(facts, &LATENCY, &latency::base_page_case(bytes))?;
+        let share = (stride as f64).min(LINE_BYTES as f64) / LINE_BYTES as f64;
+        return Ok(predict_between(load.clone(), load, random, share, "load from L1"));
     }
-    let random = random_latency(facts, bytes)?;
+    // Of a set in base pages, or of the largest.
+    let random = measured(facts, &LATENCY, &latency::base_page_case(bytes));
+    let random = random.or_else(|_| measured(facts, &LATENCY, &latency::memory_case(facts.machine())))?;
     if stride == LINE_BYTES as u64 {
-        return line_stride_latency(facts, load, random);
+        // Each load a line further: all of them prefetched.
+        let bandwidth = measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
+        let expected = load.clone() + given("line", LINE_BYTES as f64, Unit::Bytes) / bandwidth;
+        return Ok(predict_between(expected, load, random, 1.0, "load and a line"));
     }
-    let line = facts
-        .measured(&LATENCY_STRIDE, &Case::new().with_number(BYTES, bytes).with_number(STRIDE, LINE_BYTES as u64))?;
-    Ok(if stride < LINE_BYTES as u64 {
-        sub_line_stride_latency(load, line, random, stride as f64)
-    } else {
-        multi_line_stride_latency(load, line, random, stride)
-    })
+    let line_case = Case::new().with_number(BYTES, bytes).with_number(STRIDE, LINE_BYTES as u64);
+    let line = measured(facts, &LATENCY_STRIDE, &line_case)?;
+    if stride < LINE_BYTES as u64 {
+        // Some loads reach a new line, as a stride of a line always does, and the others are in L1.
+        let share = stride as f64 / LINE_BYTES as f64;
+        let new = given("share of new lines", share, Unit::Ratio);
+        let expected = new.clone() * line + (1.0 - new) * load.clone();
+        return Ok(predict_between(expected, load, random, share, "share of new lines"));
+    }
+    // Between the next line and one at random.
+    let name = if stride < PAGE_BYTES { "lines of a page" } else { "lines of pages" };
+    Ok(predict_between(line.geometric_mean(random.clone()), load, random, 1.0, name))
 }
 
-/// The latency at random of a set of so many bytes in base pages, or of the largest.
-fn random_latency(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Input, NoPrediction> {
-    let there = facts.measured(&LATENCY, &latency::base_page_case(bytes));
-    there.or_else(|_| facts.measured(&LATENCY, &latency::memory_case(facts.machine())))
-}
-
-/// From an L1 hit to a new line at random for this share of the loads.
-fn between_hit_and_random(value: f64, load: &Input, random: &Input, share: f64) -> PredictionBuilder {
-    let most = load.value + random.value * share;
-    let (low, high) = (load.value.min(value) * (1.0 - TOLERANCE), most.max(value) * (1.0 + TOLERANCE));
-    PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
-}
-
-/// Each load a line further: all of them prefetched.
-fn line_stride_latency(facts: &PredictionInputs<'_>, load: Input, random: Input) -> Result<Prediction, NoPrediction> {
-    let bandwidth = facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(facts.machine()))?;
-    let moved = LINE_BYTES as f64 / bandwidth.value * 1e9;
-    let value = load.value + moved;
-    let words = format!(
-        "{:.2} ns + 64 B / {:.2} GB/s = {value:.2} ns; without prefetching {:.1} ns more",
-        load.value,
-        bandwidth.value / 1e9,
-        random.value
-    );
-    Ok(between_hit_and_random(value, &load, &random, 1.0)
-        .formula("load and a line", "a load from L1 + a line / read bandwidth")
-        .input(load)
-        .input(bandwidth)
-        .input(random)
-        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
-        .build_with(words))
-}
-
-/// Some loads reach a new line, as a stride of a line always does, and the others are in L1.
-fn sub_line_stride_latency(load: Input, line: Input, random: Input, stride: f64) -> Prediction {
-    let share = stride / LINE_BYTES as f64;
-    let value = share * line.value + (1.0 - share) * load.value;
-    let words = format!("{share} x {:.2} ns + {} x {:.2} ns = {value:.2} ns", line.value, 1.0 - share, load.value);
-    between_hit_and_random(value, &load, &random, share)
-        .formula(
-            "share of new lines",
-            "the step to a new line for a share of the loads, and a load from L1 for the others",
-        )
-        .input(line)
-        .input(load)
-        .input(random)
-        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
-        .build_with(words)
-}
-
-/// Between the next line and one at random.
-fn multi_line_stride_latency(load: Input, line: Input, random: Input, stride: u64) -> Prediction {
-    let value = (line.value * random.value).sqrt();
-    let words = format!("between {:.2} ns and {:.1} ns: {value:.1} ns", line.value, random.value);
-    let (name, within) = match stride < PAGE_BYTES {
-        true => ("lines of a page", "within a page"),
-        false => ("lines of pages", "into the next page"),
-    };
-    between_hit_and_random(value, &load, &random, 1.0)
-        .formula(name, format!("between a step to the next line and one at random, the geometric mean, {within}"))
-        .input(line)
-        .input(random)
-        .build_with(words)
-}
-
-/// Of a set that caches may hold: from an L1 hit to a random access for each new line, expected at the former.
-fn cached_set_latency(
-    facts: &PredictionInputs<'_>,
-    load: Input,
-    bytes: u64,
-    stride: f64,
-) -> Result<Prediction, NoPrediction> {
-    let random = facts.measured(&LATENCY, &latency::base_page_case(bytes))?;
-    let fresh = stride.min(LINE_BYTES as f64);
-    let most = load.value + random.value * fresh / LINE_BYTES as f64;
-    let words = format!(
-        "{0:.2} ns; without prefetching {0:.2} + {1:.1} ns x {fresh}/{LINE_BYTES} = {most:.1} ns",
-        load.value, random.value
-    );
-    Ok(between_hit_and_random(load.value, &load, &random, fresh / LINE_BYTES as f64)
-        .formula("load from L1", "a load from L1, and at most that + random access x min(stride, line) / line")
-        .input(load)
-        .input(random)
-        .constant("line", LINE_BYTES as f64, Unit::Bytes, "machine facts")
-        .build_with(words))
+/// In a range from an L1 hit to a new line at random for this share of the loads.
+fn predict_between(expected: Expr, load: Expr, random: Expr, share: f64, name: &str) -> Prediction {
+    let most = load.clone() + given("share of new lines", share, Unit::Ratio) * random;
+    let (low, high) = (load.min(expected.clone()), most.max(expected.clone()));
+    expected.between(&low, &high).within_share(TOLERANCE).predict(PredictionBasis::Derived, name)
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
 
 use super::axes::{check_pages, number, skip_if_out_of_memory};
 use super::{latency_model, memory_budget};
+use crate::formula::measured;
 
 pub(crate) static PROBE: Probe = Probe {
     id: TLB.id.as_str(),
@@ -85,7 +86,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     if metric.id == TLB_PACKED.id {
         return latency_model::adjacent_lines_latency(facts, count * LINE_BYTES as u64);
     }
-    latency_model::one_line_per_page_latency(facts, facts.measured(&TLB_PACKED, case)?, count)
+    latency_model::one_line_per_page_latency(facts, measured(facts, &TLB_PACKED, case)?, count)
 }
 
 #[cfg(test)]

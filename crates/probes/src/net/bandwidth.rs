@@ -13,7 +13,7 @@ use kelvin_core::catalogue::net::{
     SendMethod,
 };
 use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
-use kelvin_core::{Case, Input, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind, TcpOptions};
 use kelvin_sys::{Error, Result as Done, net};
 use kelvin_transfer::wire::sequence::NUMBER_BYTES;
@@ -22,9 +22,9 @@ use super::bulk::{BulkStreams, StreamPlan, StreamReport, StreamTotals, place_str
 use super::link::{DEFAULT_CONTROL_TEXT, LARGEST_DATAGRAM, Link, Protocol, prefer_congestion_control};
 use super::message_sizes::{SMALL_MESSAGE, message_bytes};
 use super::{sender, stream};
+use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{bandwidth, core_to_core, latency, memory_budget};
 use crate::os::ipc::partner_cpu;
-use crate::prediction_builder::PredictionBuilder;
 
 /// A window over which arrivals are counted: several turns of two threads that share a CPU. The headline is the median over
 /// windows, the best one the peak.
@@ -377,91 +377,48 @@ fn count_windows(bulk: &BulkStreams, slice: f64) -> Result<Vec<StreamTotals>, Pr
 
 /// The busiest CPU of a stream: nothing waits for a device, so that its sender or its receiver has work all the time.
 fn busiest_cpu() -> Prediction {
-    PredictionBuilder::with_range(PredictionBasis::Derived, 1.0, 0.8, 1.05)
-        .formula("one always works", "one: the sender or the receiver always has work")
-        .constant("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for")
-        .build_with("1, less where each waits for the other in turn, and a little more by how CPU time is counted")
+    let remark = "less where each waits for the other in turn, and a little more by how CPU time is counted";
+    fact("CPUs that always have work", 1.0, Unit::Count, "nothing else is waited for")
+        .with_interval((0.8, 1.05))
+        .explained(PredictionBasis::Derived, "one always works", remark)
 }
 
 /// The rate of datagrams that arrive at one of two processes that share a CPU: the sender does not wait, and what finds the receiver's
 /// buffer full by the time that the scheduler lets it run is lost.
 fn datagram_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
-    let (sent, lost) = (facts.measured(&BANDWIDTH_UDP_SENT, case)?, facts.measured(&BANDWIDTH_UDP_LOST, case)?);
-    if lost.value >= 1.0 {
+    let (sent, lost) = (measured(facts, &BANDWIDTH_UDP_SENT, case)?, measured(facts, &BANDWIDTH_UDP_LOST, case)?);
+    if lost.value() >= 1.0 {
         return Err(NoPrediction::new("all datagrams were lost"));
     }
-    let value = sent.value * (1.0 - lost.value);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.2)
-        .formula("sent and not lost", format!("{} x (1 - {})", sent.name, lost.name))
-        .input(sent.clone())
-        .input(lost.clone())
-        .build_with(format!(
-            "{:.3} GB/s sent, of which {:.0} % are lost: {:.3} GB/s",
-            sent.value / 1e9,
-            100.0 * lost.value,
-            value / 1e9
-        )))
+    Ok((sent * (1.0 - lost)).within(1.2).predict(PredictionBasis::Derived, "sent and not lost"))
 }
 
-/// The rate of datagrams sent by one of two processes that share a CPU.
+/// The rate of datagrams sent by one of two processes that share a CPU, which the scheduler gives to either in turn.
 fn datagram_send_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
-    let send = facts
-        .measured(stream::EndMetrics::for_protocol(Protocol::Udp).send, &Case::new().with_number(MESSAGE, bytes))?;
-    let rate = bytes as f64 * 1e9 / (2.0 * send.value);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, rate, 2.0)
-        .formula(
-            "half of the time",
-            "message / (2 x net.stream), since the scheduler gives sender and receiver the CPU in turn",
-        )
-        .input(send.clone())
-        .build_with(format!("{bytes} B / (2 x {:.0} ns) = {:.3} GB/s", send.value, rate / 1e9)))
+    let metric = stream::EndMetrics::for_protocol(Protocol::Udp).send;
+    let send = measured(facts, metric, &Case::new().with_number(MESSAGE, bytes))?;
+    let rate = given("message", bytes as f64, Unit::Bytes) / (2.0 * send);
+    Ok(rate.within(2.0).predict(PredictionBasis::Derived, "half of the time"))
 }
 
-/// How streams are composed: on one CPU sender and receiver take turns; between two CPUs the slower one counts, or of several streams both.
-const ONE_CPU_FORMULA: &str = "streams x message / (net.stream and net.stream.receive together, a load from memory and the message from the \
-                      outermost cache, times max(1, streams / CPUs))";
-const TWO_CPU_FORMULA: &str = "message / the longer of net.stream and (net.stream.receive + a line + message / 64 B x mem.core_to_core / 10); \
-                      of several streams, streams x message / (both together, times max(1, streams / CPUs))";
-const WOKEN_RECEIVER_FORMULA: &str =
-    "message / (net.stream + os.switch.process.pipe for waking a receiver that is faster)";
-
-/// What a message costs beyond its sending and its receiving next to each other.
-struct MessageOverhead {
-    nanoseconds: f64,
-    words: String,
-    inputs: Vec<Input>,
+/// What a message costs beyond its sending and its receiving next to each other, to another CPU: the line of its book-keeping, and its own
+/// lines, several at a time.
+fn cross_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Expr, NoPrediction> {
+    let lines = 1.0 + core_to_core::extra_line_times(bytes as f64);
+    Ok(given("cache lines / 10", lines, Unit::Count) * core_to_core::default_pair_latency(facts)?)
 }
 
-impl MessageOverhead {
-    /// To another CPU: the line of its book-keeping, and its own lines, several at a time.
-    fn cross_cpu(facts: &PredictionInputs<'_>, bytes: u64) -> Result<Self, NoPrediction> {
-        let line = core_to_core::default_pair_latency(facts)?;
-        let nanoseconds = line.value + core_to_core::extra_line_time(line.value, bytes as f64);
-        Ok(Self {
-            nanoseconds,
-            words: format!(", which come from another CPU in {nanoseconds:.0} ns"),
-            inputs: vec![line],
-        })
-    }
-
-    /// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
-    /// load from memory, its bytes come from the outermost cache; of a message that is larger than half of L2, those that are sent do too.
-    fn same_cpu(facts: &PredictionInputs<'_>, bytes: u64, whole: u64) -> Result<Self, NoPrediction> {
-        let machine = facts.machine();
-        let latency = latency::memory_latency(facts)?;
-        let rate = facts
-            .measured(&BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
-            .or_else(|_| facts.measured(&BANDWIDTH_READ, &bandwidth::memory_case(machine)))?;
-        let second = memory_budget::second_level_bytes(machine);
-        let passes = if second.is_some_and(|second| whole > second / 2) { 2.0 } else { 1.0 };
-        let nanoseconds = latency.value + passes * bytes as f64 * 1e9 / rate.value;
-        Ok(Self {
-            nanoseconds,
-            words: format!(", which wait in the buffer and are fetched again in {nanoseconds:.0} ns"),
-            inputs: vec![latency, rate],
-        })
-    }
+/// On one CPU the receiver runs when the buffer is full: by then what came first has left the nearer caches. Its book-keeping is one
+/// load from memory, its bytes come from the outermost cache; of a message that is larger than half of L2, those that are sent do too.
+fn same_cpu_overhead(facts: &PredictionInputs<'_>, bytes: u64, whole: u64) -> Result<Expr, NoPrediction> {
+    let machine = facts.machine();
+    let load = latency::memory_latency(facts)?;
+    let rate = measured(facts, &BANDWIDTH_READ, &bandwidth::case_for_set(machine, SOCKET_BUFFER_BYTES))
+        .or_else(|_| measured(facts, &BANDWIDTH_READ, &bandwidth::memory_case(machine)))?;
+    let second = memory_budget::second_level_bytes(machine);
+    let passes = if second.is_some_and(|second| whole > second / 2) { 2.0 } else { 1.0 };
+    Ok(load + passes * given("bytes", bytes as f64, Unit::Bytes) / rate)
 }
 
 /// Bytes of a full socket buffer: the kernel lets it grow to 6 MiB (tcp_rmem).
@@ -470,51 +427,33 @@ const SOCKET_BUFFER_BYTES: u64 = 6 << 20;
 fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
     let streams = STREAMS.number_in(case).unwrap_or(1) as f64;
-    let measured = bytes.min(stream::MAX_MESSAGE);
-    let parts = bytes as f64 / measured as f64;
-    let of = Case::new().with_number(MESSAGE, measured);
+    let part = bytes.min(stream::MAX_MESSAGE);
+    let parts = given("parts", bytes as f64 / part as f64, Unit::Ratio);
+    let part_case = Case::new().with_number(MESSAGE, part);
     let ends = stream::EndMetrics::for_protocol(protocol);
-    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
+    let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
     let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
-    let moving = match is_apart {
-        true => MessageOverhead::cross_cpu(facts, measured)?,
-        false => MessageOverhead::same_cpu(facts, measured, bytes)?,
-    };
-    let mut inputs = moving.inputs;
-    let receiving = receive.value + moving.nanoseconds;
-    let both = send.value + receiving;
-    let cpus = memory_budget::allowed_cpu_count(facts.machine()) as f64;
-    // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
-    let (alone, name, formula) = match is_apart {
+    let overhead = if is_apart { cross_cpu_overhead(facts, part)? } else { same_cpu_overhead(facts, part, bytes)? };
+    let receiving = receive + overhead;
+    let both = send.clone() + receiving.clone();
+    let (alone, name) = match is_apart {
         // Datagrams are not gathered: a receiver that is faster sleeps before each.
-        true if protocol == Protocol::Udp && receiving < send.value => {
-            let switch = facts.measured(&SWITCH_PROCESS_PIPE, &Case::new())?;
-            let sending = send.value + switch.value;
-            inputs.push(switch);
-            (sending, "woken for each", WOKEN_RECEIVER_FORMULA)
+        true if protocol == Protocol::Udp && receiving.value() < send.value() => {
+            (send + measured(facts, &SWITCH_PROCESS_PIPE, &Case::new())?, "woken for each")
         }
-        true if streams == 1.0 => (send.value.max(receiving), "the slower end", TWO_CPU_FORMULA),
-        true => (both, "both ends of several", TWO_CPU_FORMULA),
-        false if streams == 1.0 => (both, "both ends on one CPU", ONE_CPU_FORMULA),
-        false => (both, "both ends of several on one CPU", ONE_CPU_FORMULA),
+        true if streams == 1.0 => (send.max(receiving), "the slower end"),
+        // Of several streams between two CPUs a CPU has the sender of one and the receiver of another.
+        true => (both.clone(), "both ends of several"),
+        false if streams == 1.0 => (both.clone(), "both ends on one CPU"),
+        false => (both.clone(), "both ends of several on one CPU"),
     };
     // All streams share the CPUs; but no CPU helps another one with its half of a stream, nor two where both halves are on one.
-    let takes = parts * alone.max(streams * both / cpus);
-    let rate = streams * bytes as f64 * 1e9 / takes;
-    let derivation = format!(
-        "{:.0} ns to send and {:.0} ns to receive {measured} B{}; {parts} of them take {takes:.0} ns with {streams} streams on \
-         {cpus} CPUs; {streams} x {bytes} B / {takes:.0} ns = {:.2} GB/s",
-        send.value,
-        receive.value,
-        moving.words,
-        rate / 1e9
-    );
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, rate, 2.0)
-        .formula(name, formula)
-        .input(send)
-        .input(receive)
-        .constant("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
-    Ok(predicting.inputs(inputs).build_with(derivation))
+    let cpus = memory_budget::allowed_cpu_count(facts.machine()) as f64;
+    let cpus = fact("CPUs", cpus, Unit::Count, "the CPUs that this process may use");
+    let streams = given("streams", streams, Unit::Count);
+    let time = parts * alone.max(streams.clone() * both / cpus);
+    let rate = streams * given("message", bytes as f64, Unit::Bytes) / time;
+    Ok(rate.within(2.0).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

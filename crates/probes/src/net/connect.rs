@@ -9,10 +9,10 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 
 use super::accept_server::{AcceptServer, LocalAcceptServer, ServerWait};
 use super::message_sizes::SMALL_MESSAGE;
+use crate::formula::measured;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::pipe;
 use crate::os::syscall_null;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: CONNECT.id.as_str(),
@@ -139,28 +139,17 @@ fn run_transactions(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError
 }
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let stack = facts.measured(&STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
-    let packet = (stack.value - 2.0 * call.value).max(0.0);
+    let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let packet = (stack - 2.0 * call.clone()).at_least_zero();
     let (packets, calls) = if metric.id == CONNECT.id { (3.0, 2.0) } else { (1.0, 1.0) };
-    let own = packets * packet + calls * call.value;
-    let mut formula = format!("{packets} x (net.stack.tcp - 2 x null call) + {calls} x null call");
-    let mut derivation = format!("{packets} x {packet:.0} ns + {calls} x {:.0} ns", call.value);
-    let (mut inputs, mut value) = (vec![stack, call.clone()], own);
-    let mut name = "packets and calls";
-    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
-        // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
-        let waking = facts.measured(&WAKE_TCP, &Case::new())?;
-        let adds = (waking.value - packet - call.value).max(0.0);
-        value += adds;
-        name = "packets, calls and a wake-up";
-        formula.push_str(" + (net.wake.tcp - net.stack.tcp + null call)");
-        derivation.push_str(&format!("+ {adds:.0} ns for the packet that wakes the server"));
-        inputs.push(waking);
+    let own = packets * packet.clone() + calls * call.clone();
+    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
+        return Ok(own.within(2.0).predict(PredictionBasis::Derived, "packets and calls"));
     }
-    derivation.push_str(&format!(" = {value:.0} ns"));
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0).formula(name, formula);
-    Ok(predicting.inputs(inputs).build_with(derivation))
+    // One of the packets wakes the server: the cost of a send that wakes, beyond a packet and its call.
+    let wakes = (measured(facts, &WAKE_TCP, &Case::new())? - packet - call).at_least_zero();
+    Ok((own + wakes).within(2.0).predict(PredictionBasis::Derived, "packets, calls and a wake-up"))
 }
 
 /// Client and server on one CPU, where a close includes the client's call alone.
@@ -169,25 +158,17 @@ pub(super) fn one_cpu_case() -> Case {
 }
 
 fn predict_transactions(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
-    let mut parts = vec![
-        facts.measured(&CONNECT, case)?,
-        facts.measured(&RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?,
-        facts.measured(&CLOSE, case)?,
-    ];
-    let (mut name, mut formula) = ("connect, ask and close", "1 / (net.connect + net.rtt.tcp + net.close)");
-    if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
+    let connect = measured(facts, &CONNECT, case)?;
+    let trip = measured(facts, &RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let close = measured(facts, &CLOSE, case)?;
+    let (each, name) = if PairPlacement::of(case) == Some(PairPlacement::SameCpu) {
         // The client waits for the server's turn: it closes as well, and has to get the CPU for it.
-        let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
-        parts.extend([facts.measured(&CLOSE, case)?, switch.clone(), switch]);
-        name = "connect, ask, close twice and switch";
-        formula = "1 / (net.connect + net.rtt.tcp + 2 x net.close + 2 x os.switch.process.pipe)";
-    }
-    let sum: f64 = parts.iter().map(|part| part.value).sum();
-    let each: Vec<String> = parts.iter().map(|part| format!("{:.0} ns {}", part.value, part.name)).collect();
-    let derivation = format!("1 / ({}) = {:.0} a second", each.join(" + "), 1e9 / sum);
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, 1e9 / sum, 2.0).formula(name, formula);
-    parts.dedup_by(|one, other| one.name == other.name);
-    Ok(predicting.inputs(parts).build_with(derivation))
+        let switch = measured(facts, &pipe::PROCESS_SWITCH, &Case::new())?;
+        (connect + trip + 2.0 * close + 2.0 * switch, "connect, ask, close twice and switch")
+    } else {
+        (connect + trip + close, "connect, ask and close")
+    };
+    Ok((1.0 / each).within(2.0).predict(PredictionBasis::Derived, name))
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::net::icmp;
 
 use super::link::{DATAGRAM_TIMEOUT, is_timeout};
 use super::message_sizes::{SMALL_MESSAGE, message_bytes};
+use crate::formula::{given, measured};
 use crate::os::syscall_null;
-use crate::prediction_builder::PredictionBuilder;
 use crate::published;
 
 pub(super) static PROBE: Probe = Probe {
@@ -203,24 +203,13 @@ const CHECKSUM_BYTES_PER_CYCLE: f64 = 8.0;
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
-    let stack = facts.measured(&STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
-    let call = facts.measured(&syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
+    let stack = measured(facts, &STACK_UDP, &Case::new().with_number(MESSAGE, bytes))?;
+    let call = measured(facts, &syscall_null::METRIC, &syscall_null::kernel_entry_case())?;
     let frequency = published::measured_frequency(facts)?;
-    let ways = (2.0 * (stack.value - call.value)).max(stack.value);
-    let sums = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE * 1e9 / frequency.value;
-    let value = ways + sums;
-    let derivation = format!(
-        "2 x {:.0} ns - 2 x {:.0} ns = {ways:.0} ns; {CHECKSUM_PASSES} x {bytes} B / {CHECKSUM_BYTES_PER_CYCLE} B at {:.2} GHz = {sums:.0} ns; both {value:.0} ns",
-        stack.value,
-        call.value,
-        frequency.value / 1e9
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.6)
-        .formula("two datagrams and sums", "2 x net.stack.udp - 2 x null call + 3 x message / 8 B a cycle")
-        .input(stack)
-        .input(call)
-        .input(frequency)
-        .build_with(derivation))
+    let both_ways = (2.0 * (stack.clone() - call)).max(stack);
+    let cycles = CHECKSUM_PASSES * bytes as f64 / CHECKSUM_BYTES_PER_CYCLE;
+    let sums = given("cycles of checksums", cycles, Unit::Cycles) / frequency;
+    Ok((both_ways + sums).within(1.6).predict(PredictionBasis::Derived, "two datagrams and sums"))
 }
 
 #[cfg(test)]

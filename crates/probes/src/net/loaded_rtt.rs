@@ -5,15 +5,15 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::net::{LOADED_ROUND_TRIP, MESSAGE, RTT_TCP, SendMethod};
-use kelvin_core::{Case, Metric, NoPrediction, Prediction};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::bulk::{BulkStreams, StreamCpus, StreamPlan};
 use super::echo::EchoClient;
 use super::link::Protocol;
 use super::message_sizes::SMALL_MESSAGE;
+use crate::formula::measured;
 use crate::os::ipc::partner_cpu;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: LOADED_ROUND_TRIP.id.as_str(),
@@ -73,8 +73,9 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
             "it depends on the turns that the scheduler gives, of which nothing is published",
         ));
     }
-    let alone = facts.measured(&RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
-    Ok(PredictionBuilder::same_as(alone, 2.0, " as without the stream: who was asleep goes first").build())
+    let alone = measured(facts, &RTT_TCP, &case.clone().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let remark = "as without the stream: who was asleep goes first";
+    Ok(alone.within(2.0).explained(PredictionBasis::Derived, "the same", remark))
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::mem::CORE_TO_CORE;
 use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_core::catalogue::os::TokenChannel;
-use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::echo::EchoClient;
 use super::link::Protocol;
 use super::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
+use crate::formula::{Expr, given, measured};
 use crate::memory::core_to_core;
 use crate::os::ipc::partner_cpu;
 use crate::os::switch::{cross_cpu, pipe};
-use crate::prediction_builder::PredictionBuilder;
 
 /// What is measured over one protocol, and what its predictions rest on.
 struct RttSpec {
@@ -128,32 +128,22 @@ fn run(bench: &mut Bench<'_>, case: &Case, what: &RttSpec) -> Result<(), ProbeEr
 
 fn predict(facts: &PredictionInputs<'_>, case: &Case, what: &RttSpec) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
-    let stack = facts.measured(what.stack, &Case::new().with_number(MESSAGE, bytes))?;
-    let switching = WakeCost::for_placement(facts, case)?;
-    let is_apart = PairPlacement::of(case) != Some(PairPlacement::SameCpu);
-    let line = is_apart.then(|| core_to_core::default_pair_latency(facts)).transpose()?;
-    let moving = line.as_ref().map_or(0.0, |line| core_to_core::extra_line_time(line.value, bytes as f64));
-    let value = 2.0 * (stack.value + switching.nanoseconds + moving);
-    let (low, mut high) = (value / switching.factor, value * switching.factor);
-    let (moved, by_lines) = match is_apart {
-        true => (format!(" + {moving:.0} ns moving it from CPU to CPU"), " + message / 64 B x mem.core_to_core / 10"),
-        false => (String::new(), ""),
-    };
-    let mut derivation = format!(
-        "2 x ({:.0} ns {} + {:.0} ns {}{moved}) = {value:.0} ns",
-        stack.value, stack.name, switching.nanoseconds, switching.name
-    );
-    if what.protocol == Protocol::Unix {
-        // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
-        high = high.max(2.0 * (stack.value + 2.0 * switching.nanoseconds + moving) * RANGE_MARGIN);
-        derivation.push_str(
-            "; up to one more of these each way, as a waiting sender is also woken when its message is received",
-        );
+    let stack = measured(facts, what.stack, &Case::new().with_number(MESSAGE, bytes))?;
+    let wake = WakeCost::for_placement(facts, case)?;
+    let mut one_way = stack + wake.cost.clone();
+    if PairPlacement::of(case) != Some(PairPlacement::SameCpu) {
+        let lines = given("cache lines / 10", core_to_core::extra_line_times(bytes as f64), Unit::Count);
+        one_way = one_way + lines * core_to_core::default_pair_latency(facts)?;
     }
-    let predicting = PredictionBuilder::with_range(PredictionBasis::Derived, value, low, high)
-        .formula(switching.rule, format!("2 x ({} + {}{by_lines})", stack.name, switching.name))
-        .input(stack);
-    Ok(predicting.inputs(switching.inputs.into_iter().chain(line)).build_with(derivation))
+    let trip = 2.0 * one_way;
+    let (low, high) = (trip.value() / wake.factor, trip.value() * wake.factor);
+    if what.protocol != Protocol::Unix {
+        return Ok(trip.with_interval((low, high)).predict(PredictionBasis::Derived, wake.rule));
+    }
+    // Readers and writers of a Unix socket wait in one queue: receiving a message wakes its sender.
+    let twice_woken = (trip.value() + 2.0 * wake.cost.value()) * RANGE_MARGIN;
+    let remark = "up to one more wake-up each way, as a waiting sender is also woken when its message is received";
+    Ok(trip.with_interval((low, high.max(twice_woken))).explained(PredictionBasis::Derived, wake.rule, remark))
 }
 
 /// The part of the factor that is not another switch.
@@ -163,9 +153,7 @@ const RANGE_MARGIN: f64 = 1.1;
 pub(super) struct WakeCost {
     /// The name of a formula that rests on it.
     pub rule: &'static str,
-    pub name: &'static str,
-    pub nanoseconds: f64,
-    pub inputs: Vec<Input>,
+    pub cost: Expr,
     /// The predicted range of such a round trip, as a factor either way.
     pub factor: f64,
 }
@@ -181,23 +169,16 @@ impl WakeCost {
 
     /// On one CPU: a switch.
     fn same_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
-        let switch = facts.measured(&pipe::PROCESS_SWITCH, &Case::new())?;
-        Ok(Self { rule: "switches", name: "switch", nanoseconds: switch.value, inputs: vec![switch], factor: 1.4 })
+        let switch = measured(facts, &pipe::PROCESS_SWITCH, &Case::new())?;
+        Ok(Self { rule: "switches", cost: switch, factor: 1.4 })
     }
 
     /// Between two CPUs: waking the other one, measured over pipes, less their calls.
     pub(super) fn cross_cpu(facts: &PredictionInputs<'_>) -> Result<Self, NoPrediction> {
         let over_pipes = Case::new().with_word(TokenChannel::Pipe);
-        let woken = facts.measured(&cross_cpu::METRIC, &over_pipes)?;
-        let calls = facts.measured(&pipe::PROCESS_OWN, &Case::new())?;
-        let nanoseconds = (woken.value - calls.value).max(0.0);
-        Ok(Self {
-            rule: "wake-ups",
-            name: "waking (os.switch.cross_cpu over pipes - the pipe's own calls)",
-            nanoseconds,
-            inputs: vec![woken, calls],
-            factor: 2.0,
-        })
+        let woken = measured(facts, &cross_cpu::METRIC, &over_pipes)?;
+        let calls = measured(facts, &pipe::PROCESS_OWN, &Case::new())?;
+        Ok(Self { rule: "wake-ups", cost: (woken - calls).at_least_zero(), factor: 2.0 })
     }
 }
 
@@ -222,7 +203,7 @@ mod tests {
         with_facts(&known, |facts| {
             let same = predict(facts, &case(PairPlacement::SameCpu), &TCP_SPEC).unwrap();
             assert_eq!((same.value, same.high), (9000.0, 9000.0 * 1.4));
-            assert_eq!(same.derivation, "2 x (3000 ns net.stack.tcp (message=64) + 1500 ns switch) = 9000 ns");
+            assert_eq!(same.derivation, "2 x (3.00 µs + 1.50 µs) = 9.00 µs");
             assert!(predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).is_err());
             let two = predict(facts, &case(PairPlacement::TwoCpus), &TCP_SPEC).unwrap();
             assert_eq!((two.value, two.low), (22_000.0, 11_000.0));
@@ -241,7 +222,7 @@ mod tests {
         with_facts(&known, |facts| {
             let trip = predict(facts, &case(PairPlacement::SameCpu), &UNIX_SPEC).unwrap();
             assert_eq!((trip.value, trip.high), (6000.0, 10_000.0 * 1.1));
-            assert!(trip.derivation.contains("one more of these each way"), "{}", trip.derivation);
+            assert!(trip.derivation.contains("one more wake-up each way"), "{}", trip.derivation);
         });
     }
 

@@ -4,14 +4,13 @@
 
 use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE};
 use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_core::units::bytes;
-use kelvin_core::{Case, Input, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::link::{Link, Protocol};
 use super::message_sizes::{MEDIUM_MESSAGE, SMALL_MESSAGE, message_bytes, round_trip_messages};
+use crate::formula::{Expr, fact, given, measured};
 use crate::memory::bandwidth;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static TCP: Probe = stack_probe(
     "Sending and receiving over a local TCP connection with nobody to wake",
@@ -100,38 +99,18 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
     if message == SMALL_MESSAGE {
         return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
-    let small = facts.measured(metric, &message_case(SMALL_MESSAGE))?;
-    if message == MEDIUM_MESSAGE {
-        return two_copies(facts, small);
-    }
-    let each = ByteCost::between(&small, facts.measured(metric, &message_case(MEDIUM_MESSAGE))?, MEDIUM_MESSAGE);
-    let value = small.value + each.nanoseconds * (message as f64 - SMALL_MESSAGE as f64);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
-        .formula("line through two", format!("{} + bytes x ({} less that) / 16 KiB", small.name, each.larger.name))
-        .input(small.clone())
-        .input(each.larger)
-        .build_with(format!(
-            "{:.0} ns for {SMALL_MESSAGE} B + {:.3} ns for each further byte = {value:.0} ns",
-            small.value, each.nanoseconds
-        )))
-}
-
-/// A small message, and the bytes of a medium one copied in and out.
-fn two_copies(facts: &PredictionInputs<'_>, small: Input) -> Result<Prediction, NoPrediction> {
-    let copy = facts.measured(&BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)?;
-    let copies = 2.0 * MEDIUM_MESSAGE as f64 * 1e9 / (copy.value / 2.0);
-    let value = small.value + copies;
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
-        .formula("two copies", format!("{} + 2 x bytes / half of {}", small.name, copy.name))
-        .input(small.clone())
-        .input(copy.clone())
-        .constant("copies", 2.0, Unit::Count, "into the kernel and out of it")
-        .build_with(format!(
-            "{:.0} ns for {SMALL_MESSAGE} B + 2 x {} / {:.1} GB/s = {value:.0} ns",
-            small.value,
-            bytes(MEDIUM_MESSAGE),
-            copy.value / 2e9
-        )))
+    let small = measured(facts, metric, &message_case(SMALL_MESSAGE))?;
+    let (time, name) = if message == MEDIUM_MESSAGE {
+        // Copied into the kernel and out of it; a copy counts the bytes read and the bytes written.
+        let copy = measured(facts, &BANDWIDTH_COPY, &bandwidth::second_level_case(facts.machine())?)? / 2.0;
+        let copies = fact("copies", 2.0, Unit::Count, "into the kernel and out of it");
+        (small + copies * given("message", MEDIUM_MESSAGE as f64, Unit::Bytes) / copy, "two copies")
+    } else {
+        let medium = measured(facts, metric, &message_case(MEDIUM_MESSAGE))?;
+        let further = given("further bytes", message as f64 - SMALL_MESSAGE as f64, Unit::Count);
+        (small.clone() + further * byte_cost(small, medium, MEDIUM_MESSAGE), "line through two")
+    };
+    Ok(time.within(1.5).predict(PredictionBasis::Derived, name))
 }
 
 /// The case of a message of so many bytes.
@@ -139,17 +118,9 @@ pub(super) fn message_case(bytes: u64) -> Case {
     Case::new().with_number(MESSAGE, bytes)
 }
 
-/// What a byte of a message costs, by two messages.
-pub(super) struct ByteCost {
-    pub nanoseconds: f64,
-    pub larger: Input,
-}
-
-impl ByteCost {
-    /// By the small message and one of more bytes. Two figures may come out the wrong way round by their noise.
-    pub(super) fn between(small: &Input, larger: Input, bytes: u64) -> Self {
-        Self { nanoseconds: ((larger.value - small.value) / (bytes - SMALL_MESSAGE) as f64).max(0.0), larger }
-    }
+/// What a byte of a message costs, by the small message and one of more bytes. Noise may reverse the order of two figures.
+pub(super) fn byte_cost(small: Expr, larger: Expr, bytes: u64) -> Expr {
+    ((larger - small) / given("bytes", (bytes - SMALL_MESSAGE) as f64, Unit::Count)).at_least_zero()
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use kelvin_core::catalogue::net::{
     MESSAGE, STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
 };
 use kelvin_core::catalogue::net::{STACK_TCP, STACK_UDP, STACK_UNIX};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 
 use super::link::{LARGEST_DATAGRAM, Link, Protocol};
 use super::message_sizes::{SMALL_MESSAGE, largest_message, message_bytes};
-use super::stack::{ByteCost, message_case};
-use crate::prediction_builder::PredictionBuilder;
+use super::stack::{byte_cost, message_case};
+use crate::formula::{given, measured};
 
 /// Largest message measured: a larger one costs as many of these as it holds.
 pub(super) const MAX_MESSAGE: u64 = 64 << 10;
@@ -161,30 +161,17 @@ fn predict(
     if message <= least {
         return Err(NoPrediction::new("no cost of the kernel's protocol code is published"));
     }
-    let smallest = facts.measured(metric, &message_case(least))?;
+    let smallest = measured(facts, metric, &message_case(least))?;
     let stack = match protocol {
         Protocol::Tcp => &STACK_TCP,
         Protocol::Udp => &STACK_UDP,
         Protocol::Unix => &STACK_UNIX,
     };
     let most = largest_message(protocol);
-    let small = facts.measured(stack, &message_case(SMALL_MESSAGE))?;
-    let each = ByteCost::between(&small, facts.measured(stack, &message_case(most))?, most);
-    let value = smallest.value + (message - least) as f64 * each.nanoseconds / 2.0;
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 1.5)
-        .formula(
-            "half of each byte",
-            format!("{} + further bytes x half of what a byte costs by {}", smallest.name, stack.id),
-        )
-        .input(smallest.clone())
-        .input(small)
-        .input(each.larger)
-        .build_with(format!(
-            "{:.0} ns for {least} B + {} B x {:.3} ns / 2 = {value:.0} ns",
-            smallest.value,
-            message - least,
-            each.nanoseconds
-        )))
+    let small = measured(facts, stack, &message_case(SMALL_MESSAGE))?;
+    let each = byte_cost(small, measured(facts, stack, &message_case(most))?, most);
+    let time = smallest + given("further bytes", (message - least) as f64, Unit::Count) * each / 2.0;
+    Ok(time.within(1.5).predict(PredictionBasis::Derived, "half of each byte"))
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use super::link::Protocol;
 use super::message_sizes::SMALL_MESSAGE;
 use super::rtt::WakeCost;
 use super::stack::message_case;
+use crate::formula::measured;
 use crate::os::switch::cross_cpu;
 use crate::os::switch::pipe::PROCESS_SWITCH;
-use crate::prediction_builder::PredictionBuilder;
 
 pub(super) static PROBE: Probe = Probe {
     id: WAKE_TCP.id.as_str(),
@@ -55,16 +55,10 @@ fn run(bench: &mut Bench<'_>, _: &Case) -> Result<(), ProbeError> {
 }
 
 fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
-    let stack = facts.measured(&STACK_TCP, &message_case(SMALL_MESSAGE))?;
-    let waking = WakeCost::cross_cpu(facts)?;
-    let value = stack.value / 2.0 + waking.nanoseconds / 2.0;
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, waking.factor)
-        .formula("half of stack and wake", format!("half of {} + half of {}", stack.name, waking.name))
-        .input(stack.clone());
-    Ok(predicting.inputs(waking.inputs).build_with(format!(
-        "({:.0} ns {} + {:.0} ns {}) / 2 = {value:.0} ns",
-        stack.value, stack.name, waking.nanoseconds, waking.name
-    )))
+    let stack = measured(facts, &STACK_TCP, &message_case(SMALL_MESSAGE))?;
+    let wake = WakeCost::cross_cpu(facts)?;
+    let send = (stack / 2.0 + wake.cost / 2.0).within(wake.factor);
+    Ok(send.predict(PredictionBasis::Derived, "half of stack and wake"))
 }
 
 #[cfg(test)]

@@ -148,8 +148,7 @@ const RANGE_FACTOR: f64 = 3.0;
 
 fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Prediction, NoPrediction> {
     let cycles = |name: &str, cycles: f64| -> Result<Expr, NoPrediction> {
-        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION)
-            / Expr::from(published::measured_frequency(facts)?))
+        Ok(formula::published(name, cycles, Unit::Cycles, PUBLICATION) / published::measured_frequency(facts)?)
     };
     if *metric == PROCESS_FORK {
         let fork = cycles("fork, published", PUBLISHED_FORK_CYCLES)?;

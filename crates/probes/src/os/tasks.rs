@@ -351,7 +351,7 @@ fn predict_unaccounted(facts: &PredictionInputs<'_>, split: &TaskSplit) -> Resul
 
 fn predict_single_task(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let adds = fact("dependent adds", ADDS as f64, Unit::Cycles, "the definition of the work, one cycle for each");
-    let time = adds / Expr::from(published::measured_frequency(facts)?);
+    let time = adds / published::measured_frequency(facts)?;
     let source = "uops.info: ADD of two 64-bit registers has a latency of one cycle on every core listed";
     Ok(time.source(source).within(TOLERANCE).predict(PredictionBasis::Derived, "dependent adds"))
 }

@@ -36,7 +36,7 @@ pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPred
         fact("entry code, instructions", ENTRY_INSTRUCTIONS, Unit::Cycles, COUNTED_SOURCE).source(COUNTED_SOURCE);
     let (added, unknown) = mitigation_costs(facts)?;
     let cycles = added.into_iter().fold(trap + instructions / INSTRUCTIONS_PER_CYCLE, |sum, one| sum + one);
-    let call = cycles / Expr::from(published::measured_frequency(facts)?);
+    let call = cycles / published::measured_frequency(facts)?;
     let left_out = match unknown.is_empty() {
         true => String::new(),
         false => format!("not included, as not published: {}", unknown.join(", ")),

@@ -6,7 +6,7 @@
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::raw_protocol::{ConnectionLifetime, RawReceiveOptions, RawSendOptions};
 
-use crate::memory::core_to_core::extra_line_time;
+use crate::memory::core_to_core::extra_line_times;
 
 /// Bytes of a full segment over loopback: the most that IP can count, less the headers of IP and TCP with timestamps.
 pub(super) const SEGMENT_BYTES: f64 = 65_483.0;
@@ -136,7 +136,7 @@ pub(super) struct ExpectedTransfer {
 impl TransferCosts {
     /// How long a call that copies so many bytes waits for lines from the other CPU.
     fn cross_cpu_time(&self, bytes: f64) -> f64 {
-        self.line + extra_line_time(self.line, bytes)
+        self.line * (1.0 + extra_line_times(bytes))
     }
 
     /// Either end's part of a byte that is sent by reference, or without a copy.

@@ -13,7 +13,7 @@ use kelvin_core::catalogue::transfer::{
     RATE, RECEIVER_CALLS, RECEIVER_CPU, RECEIVER_FAULTS, SENDER_CALLS, SENDER_CPU, SENDER_FAULTS, TIME,
 };
 use kelvin_core::units::value_text;
-use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, SendMethod};
 
@@ -21,8 +21,8 @@ use super::cells::Cell;
 use super::cost_model::{CostCurve, ExpectedTransfer, LongFileCost, TransferCosts, TransferShape};
 use super::file_sets::file_lengths;
 use crate::file::new_file::{self, filled_case};
+use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{core_to_core, fault};
-use crate::prediction_builder::PredictionBuilder;
 
 /// The probes that measure the costs.
 pub(super) const INPUT_METRICS: &[&str] = &[
@@ -80,12 +80,13 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
     }
     let (costs, inputs) = CostInputs::collect(facts, &transfer)?;
     let expected = transfer.expected_transfer(&costs);
-    let bytes: u64 = lengths.iter().sum();
-    let (value, unit) = match () {
-        () if *metric == TIME => (expected.time, Unit::Nanoseconds),
-        () if *metric == RATE => (bytes as f64 * 1e9 / expected.time, Unit::BytesPerSecond),
-        () if *metric == SENDER_CPU => (check_cpu_time(expected.sender)?, Unit::Nanoseconds),
-        () if *metric == RECEIVER_CPU => (check_cpu_time(expected.receiver)?, Unit::Nanoseconds),
+    let time = |name, nanoseconds| given(name, nanoseconds, Unit::Nanoseconds).beside(&inputs);
+    let bytes = given("bytes", lengths.iter().sum::<u64>() as f64, Unit::Bytes);
+    let predicted = match () {
+        () if *metric == TIME => time(FORMULA, expected.time),
+        () if *metric == RATE => bytes / time(FORMULA, expected.time),
+        () if *metric == SENDER_CPU => time(SENDER_FORMULA, check_cpu_time(expected.sender)?),
+        () if *metric == RECEIVER_CPU => time(RECEIVER_FORMULA, check_cpu_time(expected.receiver)?),
         () => {
             return Err(NoPrediction::new(
                 "when the scheduler switches, and what is written back meanwhile, is in no lower metric",
@@ -98,18 +99,18 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         true => (CPU_RANGE_FACTOR, "measured steps"),
         false => (OTHER_RANGE_FACTOR, "other steps"),
     };
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, factor)
-        .formula(name, FORMULA)
-        .source(FILL_BUFFERS_TEXT);
-    let derivation = format!("{}; {}", derivation(&expected), value_text(value, unit));
-    Ok(predicting.inputs(inputs).build_with(derivation))
+    let predicted = predicted.within(factor).source(FILL_BUFFERS_TEXT);
+    Ok(predicted.explained(PredictionBasis::Derived, name, &describe_steps(&expected)))
 }
 
+const SENDER_FORMULA: &str = "files x (open + packet) + calls x (read + send), or windows + faults + bytes; and a wake for each segment \
+                              where it is the slower end";
+const RECEIVER_FORMULA: &str = "new files + calls x receive";
 const FORMULA: &str = "connecting + waking the receiver and clearing buffers + the longer of (sender: files x (open + packet) + calls x (read + send), or \
                        windows + faults + bytes; and a wake for each segment where it is the slower end) and (receiver: new files \
                        + calls x receive), either with cache lines from the other CPU + the other end's part of a segment";
 
-fn derivation(expected: &ExpectedTransfer) -> String {
+fn describe_steps(expected: &ExpectedTransfer) -> String {
     let time = |nanoseconds| value_text(nanoseconds, Unit::Nanoseconds);
     let ExpectedTransfer { sender, receiver, wakes, alone, time: all } = *expected;
     format!(
@@ -159,16 +160,13 @@ fn predict_count(transfer: &TransferShape<'_>, metric: &Metric) -> Option<Result
 fn count_prediction(transfer: &TransferShape<'_>, (least, most): (f64, f64), formula: &'static str) -> Prediction {
     let (files, bytes) = (transfer.lengths.len(), transfer.lengths.iter().sum::<u64>());
     let value = if formula.starts_with("one") { most } else { least };
-    PredictionBuilder::with_range(
-        PredictionBasis::Derived,
-        value,
-        least - 0.5,
-        (most + 0.5).max(most * if least < most { COUNT_RANGE_FACTOR } else { 1.0 }),
-    )
-    .formula(formula, formula)
-    .constant("files", files as f64, Unit::Count, "the data set")
-    .constant("bytes", bytes as f64, Unit::Bytes, "the data set")
-    .build_with(format!("{least:.0} to {most:.0} for {files} files of {bytes} B together"))
+    let range = (least - 0.5, (most + 0.5).max(most * if least < most { COUNT_RANGE_FACTOR } else { 1.0 }));
+    let remark = format!("{least:.0} to {most:.0} for {files} files of {bytes} B together");
+    given(formula, value, Unit::Count)
+        .beside(&fact("files", files as f64, Unit::Count, "the data set"))
+        .beside(&fact("bytes", bytes as f64, Unit::Bytes, "the data set"))
+        .with_interval(range)
+        .explained(PredictionBasis::Derived, formula, &remark)
 }
 
 /// Whether each step of both ends is measured by itself.
@@ -180,10 +178,10 @@ fn is_measured_step_by_step(transfer: &TransferShape<'_>) -> bool {
         && !is_ring
 }
 
-/// Inputs that were asked for, each once.
+/// Inputs that were asked for.
 struct CostInputs<'a, 'f> {
     facts: &'a PredictionInputs<'f>,
-    inputs: Vec<Input>,
+    inputs: Expr,
 }
 
 impl<'a, 'f> CostInputs<'a, 'f> {
@@ -191,19 +189,16 @@ impl<'a, 'f> CostInputs<'a, 'f> {
     fn collect(
         facts: &'a PredictionInputs<'f>,
         transfer: &TransferShape<'_>,
-    ) -> Result<(TransferCosts, Vec<Input>), NoPrediction> {
-        let mut asked = Self { facts, inputs: Vec::new() };
+    ) -> Result<(TransferCosts, Expr), NoPrediction> {
+        let mut asked = Self { facts, inputs: Expr::from(0.0) };
         let costs = asked.costs(transfer)?;
         Ok((costs, asked.inputs))
     }
 
     fn get(&mut self, metric: &Metric, case: Case) -> Result<f64, NoPrediction> {
-        let input = self.facts.measured(metric, &case)?;
-        let value = input.value;
-        if self.inputs.iter().all(|known| known.name != input.name) {
-            self.inputs.push(input);
-        }
-        Ok(value)
+        let input = measured(self.facts, metric, &case)?;
+        self.inputs = self.inputs.clone().beside(&input);
+        Ok(input.value())
     }
 
     fn costs(&mut self, transfer: &TransferShape<'_>) -> Result<TransferCosts, NoPrediction> {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kelvin_core::catalogue::truth::{DELAY, DELAY_LOGGED_RATIO, RELAY_DELAY};
-use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_harness::{Bench, Effort, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::{Clock, monotonic};
 use kelvin_sys::net::namespace::Namespace;
@@ -21,7 +21,6 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 use super::link::configure;
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, is_timeout};
-use crate::prediction_builder::PredictionBuilder;
 
 /// Nanoseconds of delay per frame, each way.
 const DELAYS: [u64; 3] = [1_000_000, 5_000_000, 20_000_000];
@@ -230,11 +229,8 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Pre
         ));
     }
     let added = 2.0 * RELAY_DELAY.number_in(case).unwrap_or_default() as f64;
-    let exact = MAX_ERROR_NANOSECONDS / added;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, 1.0, 1.0 - exact, 1.0 + exact)
-        .formula("by construction", "1")
-        .constant("known value", 1.0, Unit::Ratio, "construction")
-        .build_with(format!("{:.0} us are added; the construction is accurate to 200 us", added / 1e3)))
+    let share = MAX_ERROR_NANOSECONDS / added;
+    Ok(super::known_prediction(1.0, share, Unit::Ratio, &format!("{:.0} us are added", added / 1e3)))
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use kelvin_sys::net::namespace::Namespace;
 use kelvin_sys::net::qdisc::{Qdisc, QdiscCounts};
 use kelvin_sys::net::set_congestion_control;
 
+use crate::formula::{fact, given};
 use crate::net::bandwidth::stream_cpus;
 use crate::net::bulk::{BulkStreams, StreamPlan, place_streams};
 use crate::net::link::{Link, Protocol};
-use crate::prediction_builder::PredictionBuilder;
 
 /// Bits per second that the shaper passes.
 const RATES: [u64; 3] = [10_000_000, 100_000_000, 1_000_000_000];
@@ -138,19 +138,15 @@ fn predict(_: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result<Pre
         ));
     }
     let rate = LINK_RATE.number_in(case).unwrap_or_default() as f64;
-    let (payload, counted) = (MTU - HEADER_BYTES, MTU + ETHERNET_HEADER);
-    let value = rate / 8.0 * payload / counted;
-    Ok(PredictionBuilder::with_range(PredictionBasis::Spec, value, value * (1.0 - MAX_RELATIVE_ERROR), value * (1.0 + MAX_RELATIVE_ERROR))
-        .formula("shaped link", "rate / 8 x (MTU - 52) / (MTU + 14)")
-        .constant("rate", rate, Unit::Count, "the shaper's limit, bits per second")
-        .constant("MTU", MTU, Unit::Bytes, "as configured")
-        .source("Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps")
-        .build_with(format!(
-            "{:.3} MB/s x {payload} / {counted} = {:.3} MB/s; the construction is accurate to {} %",
-            rate / 8e6,
-            value / 1e6,
-            MAX_RELATIVE_ERROR * 100.0
-        )))
+    let mtu = || fact("MTU", MTU, Unit::Bytes, "as configured");
+    let header = |name, bytes| given(name, bytes, Unit::Bytes);
+    let limit = fact("rate", rate / 8.0, Unit::BytesPerSecond, "the shaper's limit");
+    let share = (mtu() - header("headers", HEADER_BYTES)) / (mtu() + header("Ethernet header", ETHERNET_HEADER));
+    let payload = (limit * share).source(
+        "Linux kernel, net/core/dev.c: qdisc_pkt_len_init counts each segment's headers; RFC 7323: 12 bytes of time stamps",
+    );
+    let remark = format!("the construction is accurate to {} %", MAX_RELATIVE_ERROR * 100.0);
+    Ok(payload.within_share(MAX_RELATIVE_ERROR).explained(PredictionBasis::Spec, "shaped link", &remark))
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ mod link;
 mod pipe_rate;
 mod quota;
 
+use crate::formula::fact;
 use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Method, PredictionInputs, Probe, ProbeError};
-
-use crate::prediction_builder::PredictionBuilder;
 
 pub(crate) static PROBES: &[&Probe] = &[
     &busy_wait::PROBE,
@@ -37,10 +36,12 @@ pub(crate) fn remove_leftovers() {
 
 /// The known value as a prediction: `share` is the relative error of the construction.
 fn known_prediction(value: f64, share: f64, unit: Unit, construction: &str) -> Prediction {
-    PredictionBuilder::with_range(PredictionBasis::Spec, value, value * (1.0 - share), value * (1.0 + share))
-        .formula("by construction", "fixed by construction")
-        .constant("known value", value, unit, "construction")
-        .build_with(format!("{construction}; the construction is accurate to {} %", share * 100.0))
+    let remark = format!("{construction}; the construction is accurate to {} %", share * 100.0);
+    fact("known value", value, unit, "construction").within_share(share).explained(
+        PredictionBasis::Spec,
+        "by construction",
+        &remark,
+    )
 }
 
 /// The median, the upper of two; `None` of nothing.

@@ -4,14 +4,14 @@ use kelvin_core::catalogue::file::{
     BYTES, CacheState, LOCAL_BLOCK, LookupDirectory, REMOTE_ATTRIBUTES, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD,
     REMOTE_ROUND_TRIP,
 };
-use kelvin_core::units::bytes;
-use kelvin_core::{Case, Input, Metric, NoPrediction, Prediction};
+use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::PredictionInputs;
 
 use super::super::cases::required_for_prediction;
-use super::super::derived_time::{DerivedTime, format_rate, format_time, nanoseconds_of, sum_of};
+use super::super::derived_time::bytes_of;
 use super::super::read_ahead_model;
 use super::directory_reader::BLOCK;
+use crate::formula::{Expr, given, measured};
 use crate::link_speed::fastest_link;
 use crate::memory::memory_budget;
 
@@ -27,95 +27,45 @@ pub(super) fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case
         }));
     }
     let cache = required_for_prediction(CacheState::of(case), case)?;
-    let mut parts = vec![local_block(facts, case)?];
+    let mut whole = measured(facts, &LOCAL_BLOCK, case)?;
     if cache != CacheState::Direct {
-        parts.push(attribute_check(facts)?);
+        // A read through the page cache asks first whether the file is still as it was.
+        let [remote, local] = [LookupDirectory::Remote, LookupDirectory::Local]
+            .map(|place| measured(facts, &REMOTE_ATTRIBUTES, &Case::new().with_word(place)));
+        // Noise may reverse the order of two figures.
+        whole = whole + (remote?.variant("attributes") - local?).at_least_zero();
     }
     if cache != CacheState::Cached {
-        parts.push(round_trip_time(facts, case)?);
-        parts.extend(transfer_time(facts));
+        whole = whole + round_trip_time(facts, case)?;
+        if let Some(rate) = transfer_rate(facts) {
+            whole = whole + bytes_of("block", BLOCK as u64) / rate;
+        }
     }
-    let whole = parts.into_iter().reduce(sum_of).ok_or_else(|| NoPrediction::new("a block has no parts"))?;
-    Ok(whole.into_time_within(SPREAD))
-}
-
-/// A block of the local directory, in the same state and order.
-fn local_block(facts: &PredictionInputs<'_>, case: &Case) -> Result<DerivedTime, NoPrediction> {
-    let local = facts.measured(&LOCAL_BLOCK, case)?;
-    Ok(DerivedTime {
-        nanoseconds: local.value,
-        name: "local block".into(),
-        formula: "local block".into(),
-        derivation: format!("{} local", format_time(local.value)),
-        inputs: vec![local],
-    })
-}
-
-/// What a read through the page cache asks first: whether the file is still as it was. The two figures may come out the wrong
-/// way round by their noise.
-fn attribute_check(facts: &PredictionInputs<'_>) -> Result<DerivedTime, NoPrediction> {
-    let [remote, local] = [LookupDirectory::Remote, LookupDirectory::Local]
-        .map(|place| facts.measured(&REMOTE_ATTRIBUTES, &Case::new().with_word(place)));
-    let (remote, local) = (remote?, local?);
-    let more = (remote.value - local.value).max(0.0);
-    Ok(DerivedTime {
-        nanoseconds: more,
-        name: "attributes".into(),
-        formula: "attributes of the file beyond a local one's".into(),
-        derivation: format!("{} attributes", format_time(more)),
-        inputs: vec![remote, local],
-    })
+    Ok(whole.within(SPREAD).predict(PredictionBasis::Derived, "parts"))
 }
 
 /// Round trips of a block: one, or its share of the windows that are read ahead.
-fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<DerivedTime, NoPrediction> {
-    let round_trip = facts.measured(&REMOTE_ROUND_TRIP, &Case::new().with_word(LookupDirectory::Remote))?;
+fn round_trip_time(facts: &PredictionInputs<'_>, case: &Case) -> Result<Expr, NoPrediction> {
+    let round_trip = measured(facts, &REMOTE_ROUND_TRIP, &Case::new().with_word(LookupDirectory::Remote))?;
     if !super::has_read_ahead(case) {
-        return Ok(DerivedTime {
-            nanoseconds: round_trip.value,
-            name: "round trip".into(),
-            formula: "round trip".into(),
-            derivation: format!("{} round trip", format_time(round_trip.value)),
-            inputs: vec![round_trip],
-        });
+        return Ok(round_trip.variant("round trip"));
     }
-    let window = facts.measured(&REMOTE_READ_AHEAD, &Case::new())?;
+    let window = measured(facts, &REMOTE_READ_AHEAD, &Case::new())?;
     let whole = required_for_prediction(BYTES.number_in(case), case)?;
     let page = memory_budget::page_bytes(facts.machine());
     let blocks = super::read_ahead_blocks(whole);
-    let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value as u64, page);
-    let trips = overlapped_round_trips(windows);
-    Ok(DerivedTime {
-        nanoseconds: trips * round_trip.value / blocks as f64,
-        name: "windows".into(),
-        formula: "(windows of read-ahead + 1) / 2 x round trip / blocks".into(),
-        derivation: format!(
-            "({windows} windows + 1) / 2 x {} round trip / {blocks} blocks",
-            format_time(round_trip.value)
-        ),
-        inputs: vec![round_trip, window],
-    })
+    let windows = read_ahead_model::window_count(blocks * BLOCK as u64, BLOCK as u64, window.value() as u64, page);
+    // The first window comes alone. After that, touching the first page of a window asks for the next one, before the page itself is
+    // waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
+    let trips = (given("windows", windows as f64, Unit::Count).variant("windows") + 1.0) / 2.0;
+    Ok((trips * round_trip / given("blocks", blocks as f64, Unit::Count)).beside(&window))
 }
 
-/// Round trips of so many windows of read-ahead. The first one comes alone. After that, touching the first page of a window asks
-/// for the next one, before the page itself is waited for (Linux mm/filemap.c: `filemap_get_pages`): two are in flight.
-fn overlapped_round_trips(windows: u64) -> f64 {
-    (windows + 1) as f64 / 2.0
-}
-
-/// The bytes of a block at the server's rate; without one, at that of the fastest advertised link; without that, nothing.
-fn transfer_time(facts: &PredictionInputs<'_>) -> Option<DerivedTime> {
-    let block = BLOCK as u64;
-    let at = |rate: Input, what: &str| DerivedTime {
-        nanoseconds: nanoseconds_of(block, rate.value),
-        name: format!("carried by the {what}"),
-        formula: format!("block / {what} rate"),
-        derivation: format!("{} / {} {what}", bytes(block), format_rate(rate.value)),
-        inputs: vec![rate],
-    };
-    match facts.measured(&REMOTE_RATE, &Case::new()) {
-        Ok(rate) => Some(at(rate, "server")),
-        Err(_) => fastest_link(facts.machine()).map(|(link, _)| at(link, "link")),
+/// The server's rate; without one, that of the fastest advertised link; without that, nothing.
+fn transfer_rate(facts: &PredictionInputs<'_>) -> Option<Expr> {
+    match measured(facts, &REMOTE_RATE, &Case::new()) {
+        Ok(rate) => Some(rate.variant("server")),
+        Err(_) => fastest_link(facts.machine()).map(|(link, _)| Expr::from(link).variant("link")),
     }
 }
 
@@ -172,8 +122,7 @@ mod tests {
         let prediction = predict(&facts, &REMOTE_BLOCK, &remote_case(Uncached, Sequential)).unwrap();
         assert_eq!(
             prediction.derivation,
-            "10.0 µs local + 1.00 ms attributes + (36 windows + 1) / 2 x 1.00 ms round trip / 2048 blocks + 4 KiB / \
-             41.0 MB/s server = 1.12 ms"
+            "10.0 µs + 1.00 ms - 300 ns + (36 + 1) / 2 x 1.00 ms / 2048 + 4.00 KiB / 41.0 MB/s = 1.12 ms"
         );
         assert_eq!((prediction.inputs.len(), prediction.high / prediction.low), (6, 9.0));
     }
@@ -188,7 +137,7 @@ mod tests {
         machine.nics = vec![nic("lo", Fact::unknown("has no speed")), nic("eth0", Fact::known(1e9, "ethtool"))];
         // 4096 bytes at 125 MB/s.
         assert_eq!(time(&machine).value, 1_042_768.0);
-        assert!(time(&machine).derivation.contains("4 KiB / 125 MB/s link"), "{}", time(&machine).derivation);
+        assert!(time(&machine).derivation.contains("4.00 KiB / 125 MB/s"), "{}", time(&machine).derivation);
     }
 
     #[test]

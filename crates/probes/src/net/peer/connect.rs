@@ -14,11 +14,11 @@ use kelvin_transfer::wire::client;
 use kelvin_transfer::wire::message::TestReport;
 
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error, rtt};
+use crate::formula::measured;
 use crate::net::accept_server::AcceptServer;
 use crate::net::connect::{self, time_connect_and_close, transact};
 use crate::net::held_ports;
 use crate::net::message_sizes::SMALL_MESSAGE;
-use crate::prediction_builder::PredictionBuilder;
 
 /// What both say of ports.
 const PORTS_TEXT: &str = "Ports in TIME_WAIT after a close (60 s): some 28,000 to one address and port are soon used up. \
@@ -145,48 +145,23 @@ fn with_agent(
 
 fn predict_connect(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
     let small = Case::new().with_number(MESSAGE, SMALL_MESSAGE);
-    let ping = facts.measured(&PEER_PING, &small)?;
-    let own = facts.measured(&CONNECT, &connect::one_cpu_case())?;
-    let own_ping = facts.measured(&RTT_ICMP, &small)?;
-    let beyond = (own.value - own_ping.value).max(0.0);
-    let value = ping.value + beyond;
-    let derivation = format!(
-        "{:.1} us, the echo round trip answered by the other kernel, + ({:.1} us - {:.1} us) = {:.1} us",
-        ping.value / 1e3,
-        own.value / 1e3,
-        own_ping.value / 1e3,
-        value / 1e3
-    );
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0)
-        .formula("ping and connect", "net.peer.ping + net.connect - net.rtt.icmp")
-        .input(ping)
-        .input(own)
-        .input(own_ping)
-        .source("RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply")
-        .build_with(derivation))
+    let ping = measured(facts, &PEER_PING, &small)?;
+    let own = measured(facts, &CONNECT, &connect::one_cpu_case())?;
+    let beyond = (own - measured(facts, &RTT_ICMP, &small)?).at_least_zero();
+    let time = (ping + beyond).source("RFC 9293, 3.5: SYN, and SYN with ACK; RFC 792: echo, and echo reply");
+    Ok(time.within(2.0).predict(PredictionBasis::Derived, "ping and connect"))
 }
 
 fn predict_close(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let close = facts.measured(&CLOSE, &connect::one_cpu_case())?;
-    let derivation = format!("{:.0} ns, the close of a connection over loopback", close.value);
-    Ok(PredictionBuilder::within_factor(PredictionBasis::Derived, close.value, 2.0)
-        .formula("close over loopback", CLOSE.id.as_str())
-        .input(close)
-        .build_with(derivation))
+    let close = measured(facts, &CLOSE, &connect::one_cpu_case())?;
+    Ok(close.within(2.0).predict(PredictionBasis::Derived, "close over loopback"))
 }
 
 fn predict_transactions(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let parts = [
-        facts.measured(&PEER_CONNECT, &Case::new())?,
-        facts.measured(&PEER_RTT, &rtt::small_tcp_case())?,
-        facts.measured(&PEER_CLOSE, &Case::new())?,
-    ];
-    let sum: f64 = parts.iter().map(|part| part.value).sum();
-    let each = parts.each_ref().map(|part| format!("{:.1} us {}", part.value / 1e3, part.name)).join(" + ");
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, 1e9 / sum, 2.0)
-        .formula("connect, ask and close", "1 / (net.peer.connect + net.peer.rtt + net.peer.close)");
-    let derivation = format!("1 / ({each}) = {:.0} a second", 1e9 / sum);
-    Ok(predicting.inputs(parts).build_with(derivation))
+    let each = measured(facts, &PEER_CONNECT, &Case::new())?
+        + measured(facts, &PEER_RTT, &rtt::small_tcp_case())?
+        + measured(facts, &PEER_CLOSE, &Case::new())?;
+    Ok((1.0 / each).within(2.0).predict(PredictionBasis::Derived, "connect, ask and close"))
 }
 
 #[cfg(test)]

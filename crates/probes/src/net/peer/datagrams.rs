@@ -12,7 +12,7 @@ use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
     PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT, STREAM_UDP,
 };
-use kelvin_core::{Bound, Case, Input, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
+use kelvin_core::{Bound, Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{
     Bench, BoundedMetric, Effort, HardwareFacts, Method, PredictionInputs, Probe, ProbeError, ProbeKind,
 };
@@ -22,17 +22,17 @@ use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::sequence::NUMBER_BYTES;
 
 use super::bandwidth::streams_to_agent;
-use super::link_rate::{self, PacketLayout, Payload, PayloadRate, STREAM_PAYLOAD};
+use super::link_rate::{self, PacketLayout, Payload, STREAM_PAYLOAD};
 use super::pacer::Pacer;
 use super::rate_windows::{
     MIN_WINDOWS, RateWatch, RateWindow, SustainedWindows, TransferState, describe_burst, describe_busy,
     host_busy_shares,
 };
 use super::{AGENT_PITFALL, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use crate::formula::{Expr, fact, given, measured};
 use crate::net::link::{Link, Protocol};
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
 use crate::net::stream;
-use crate::prediction_builder::PredictionBuilder;
 
 /// The metrics of datagrams: what arrived, was sent, was lost, was reordered.
 type DatagramMetrics = [&'static Metric; 4];
@@ -235,71 +235,33 @@ fn no_own_prediction() -> NoPrediction {
 }
 
 fn predict(facts: &PredictionInputs<'_>, bytes: u64, offered: Option<f64>) -> Result<Prediction, NoPrediction> {
-    let tcp = facts.measured(&PEER_BANDWIDTH, &streams_to_agent(1))?;
-    let of = Case::new().with_number(MESSAGE, bytes);
+    let tcp = measured(facts, &PEER_BANDWIDTH, &streams_to_agent(1))?;
+    let message = Case::new().with_number(MESSAGE, bytes);
     let ends = stream::EndMetrics::for_protocol(Protocol::Udp);
-    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let link = datagram_link_rate(facts.hardware(), tcp, bytes);
-    let hosts = bytes as f64 * 1e9 / send.value.max(receive.value);
-    let (most, unit) = (link.value.min(hosts), 1e6);
-    let value = offered.unwrap_or(f64::INFINITY).min(most);
-    let offer = offered.map_or(String::new(), |offered| format!("{:.1} MB/s offered, ", offered / unit));
-    let derivation = format!(
-        "the least of {offer}{} = {:.1} MB/s, and {bytes} B / {:.0} ns = {:.1} MB/s",
-        link.derivation,
-        link.value / unit,
-        send.value.max(receive.value),
-        hosts / unit
-    );
-    let (predicting, name) = if value < most / 2.0 {
-        (
-            PredictionBuilder::with_range(PredictionBasis::Derived, value, value * 0.95, value * 1.01).ceiling(value),
-            "the rate offered",
-        )
-    } else {
-        (PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0), "link or hosts")
+    let (send, receive) = (measured(facts, ends.send, &message)?, measured(facts, ends.receive, &message)?);
+    let hosts = given("message", bytes as f64, Unit::Bytes) / send.max(receive);
+    let carried = datagram_link_rate(facts.hardware(), tcp, bytes).min(hosts).source(link_rate::SOURCES);
+    let Some(offered) = offered else {
+        return Ok(carried.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
     };
-    let predicting = match offered {
-        Some(offered) => predicting.constant("offered", offered, Unit::BytesPerSecond, "the case"),
-        None => predicting,
-    };
-    Ok(predicting
-        .formula(name, "the least of the offered rate, the link's rate of datagrams, and message / net.stream.udp")
-        .input(link.rests_on)
-        .input(send)
-        .input(receive)
-        .source(link_rate::SOURCES)
-        .build_with(derivation))
-}
-
-/// The link's rate of datagrams, in bytes per second.
-struct DatagramLinkRate {
-    value: f64,
-    rests_on: Input,
-    derivation: String,
-}
-
-/// By its line rate, or where that is not known by TCP's throughput.
-fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Input, bytes: u64) -> DatagramLinkRate {
-    let datagrams = Payload::Datagrams(bytes);
-    let in_figures = |rate: f64, packets: PacketLayout| {
-        format!("{:.1} MB/s x {}", rate / 1e6, packets.describe_payload_share(datagrams))
-    };
-    match link_rate::payload_rate(hardware, datagrams) {
-        Ok(PayloadRate { value, rate, packets }) => {
-            DatagramLinkRate { value, derivation: in_figures(rate.value, packets), rests_on: rate }
-        }
-        Err(_) => {
-            let packets = PacketLayout::to_agent(hardware);
-            let value = tcp.value * packets.payload_share(datagrams) / packets.payload_share(STREAM_PAYLOAD);
-            let derivation = format!(
-                "{} / ({}) by TCP",
-                in_figures(tcp.value, packets),
-                packets.describe_payload_share(STREAM_PAYLOAD)
-            );
-            DatagramLinkRate { value, derivation, rests_on: tcp }
-        }
+    let is_offer = offered < carried.value() / 2.0;
+    let rate = fact("offered", offered, Unit::BytesPerSecond, "the case").min(carried);
+    if !is_offer {
+        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
     }
+    let rate = rate.of_value([0.95, 1.01]).with_maximum(offered);
+    Ok(rate.predict(PredictionBasis::Derived, "the rate offered"))
+}
+
+/// The link's rate of datagrams, in bytes per second: by its line rate, or where that is not known by TCP's throughput.
+fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Expr, bytes: u64) -> Expr {
+    let datagrams = Payload::Datagrams(bytes);
+    link_rate::payload_rate(hardware, datagrams).unwrap_or_else(|_| {
+        let packets = PacketLayout::to_agent(hardware);
+        let share =
+            |payload| given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
+        tcp * share(datagrams) / share(STREAM_PAYLOAD)
+    })
 }
 
 #[cfg(test)]
@@ -325,7 +287,7 @@ mod tests {
             assert!((predict(facts, 64, None).unwrap().value - 64.0 / 3e-6).abs() < 1.0);
             let offered = predict(facts, 1472, Some(12.5e6)).unwrap();
             assert_eq!((offered.value, offered.low), (12.5e6, 12.5e6 * 0.95));
-            assert!(offered.derivation.contains("12.5 MB/s offered"), "{}", offered.derivation);
+            assert!(offered.formula.starts_with("the smaller of offered and"), "{}", offered.formula);
             assert_eq!(predict(facts, 1472, Some(1e9)).unwrap().value, full.value);
         });
         with_facts(&[], |facts| assert!(predict(facts, 1472, None).is_err()));
@@ -349,7 +311,7 @@ mod tests {
         let facts = PredictionInputs::new(&machine, &measured).with_path(Some(&way));
         let found = predict(&facts, 1452, None).unwrap();
         assert!((found.value - 125e6 * 1452.0 / 1538.0).abs() < 1.0, "{found:?}");
-        assert!(found.derivation.contains("125.0 MB/s x 1452 / 1538 = 118.0 MB/s"), "{}", found.derivation);
+        assert!(found.derivation.contains("125 MB/s x 0.944"), "{}", found.derivation);
         let most = (BOUNDED.maximum)(facts.hardware(), &Case::new().with_number(MESSAGE, 1452)).unwrap().most;
         assert!((most / found.value - 1.01).abs() < 1e-9);
         let offered =

@@ -3,10 +3,9 @@
 //!
 //! It bounds what can arrive, and predicts it where neither host is the limit.
 
+use crate::formula::{Expr, given};
 use kelvin_core::{Bound, Fact, Input, NetworkPath, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{HardwareFacts, PredictionInputs};
-
-use crate::prediction_builder::PredictionBuilder;
 
 /// Bytes of an Ethernet frame beside its packet: preamble 8, header 14, check sequence 4, gap 12; and the smallest packet in
 /// one.
@@ -194,34 +193,16 @@ pub(super) fn payload_bound(hardware: HardwareFacts<'_>, payload: Payload) -> Op
 
 /// What should arrive at the agent of TCP streams where the link is the limit.
 pub(super) fn predict(facts: &PredictionInputs<'_>) -> Result<Prediction, NoPrediction> {
-    let PayloadRate { value, rate, packets } = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
-    let derivation = format!(
-        "{:.1} MB/s x {} = {:.1} MB/s",
-        rate.value / 1e6,
-        packets.describe_payload_share(STREAM_PAYLOAD),
-        value / 1e6
-    );
-    Ok(PredictionBuilder::with_range(PredictionBasis::Derived, value, value * MIN_PREDICTED_SHARE, value)
-        .formula("payload of the link", "link rate x payload of a packet / its bytes on the wire")
-        .input(rate)
-        .input(mtu_as_input(packets.mtu, "the smaller one of both hosts' interfaces"))
-        .source(SOURCES)
-        .ceiling(value)
-        .build_with(derivation))
-}
-
-/// A link's rate of a payload.
-pub(super) struct PayloadRate {
-    /// Bytes per second.
-    pub value: f64,
-    /// The line rate.
-    pub rate: Input,
-    /// Its packets.
-    pub packets: PacketLayout,
+    let rate = payload_rate(facts.hardware(), STREAM_PAYLOAD)?;
+    let mtu = PacketLayout::to_agent(facts.hardware()).mtu;
+    let most = rate.value();
+    let rate = rate.beside(&mtu_as_input(mtu, "the smaller one of both hosts' interfaces").into()).source(SOURCES);
+    let rate = rate.of_value([MIN_PREDICTED_SHARE, 1.0]).with_maximum(most);
+    Ok(rate.predict(PredictionBasis::Derived, "payload of the link"))
 }
 
 /// The rate of the link to the agent, by the slower of its interfaces.
-pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<PayloadRate, NoPrediction> {
+pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Result<Expr, NoPrediction> {
     let leaving = EgressInterface::to_agent(hardware)?;
     let rate = leaving.path_rate()?;
     if leaving.mtu.get().is_none() {
@@ -229,7 +210,8 @@ pub(super) fn payload_rate(hardware: HardwareFacts<'_>, payload: Payload) -> Res
         return Err(NoPrediction::new(format!("the MTU of {name} is not known: {why}")));
     }
     let packets = PacketLayout::to_agent(hardware);
-    Ok(PayloadRate { value: rate.value * packets.payload_share(payload), rate, packets })
+    let share = given(packets.describe_payload_share(payload), packets.payload_share(payload), Unit::Ratio);
+    Ok(Expr::from(rate) * share)
 }
 
 fn mtu_as_input(mtu: u32, source: &str) -> Input {
@@ -297,10 +279,14 @@ mod tests {
         let slow = NetworkPath { advertised_there: Fact::known(1e8, "the agent"), ..way.clone() };
         let slower = HardwareFacts { network_path: Some(&slow), ..hardware };
         assert_eq!(payload_bound(slower, MAX_STREAM_PAYLOAD), Some(found));
-        assert_eq!(payload_rate(slower, STREAM_PAYLOAD).unwrap().rate.value, 12.5e6);
+        assert_eq!(EgressInterface::to_agent(slower).unwrap().path_rate().unwrap().value, 12.5e6);
         let fast = NetworkPath { advertised_there: Fact::known(1e11, "the agent"), ..way.clone() };
         assert_eq!(
-            payload_rate(HardwareFacts { network_path: Some(&fast), ..hardware }, STREAM_PAYLOAD).unwrap().rate.value,
+            EgressInterface::to_agent(HardwareFacts { network_path: Some(&fast), ..hardware })
+                .unwrap()
+                .path_rate()
+                .unwrap()
+                .value,
             125e6
         );
     }
@@ -313,7 +299,8 @@ mod tests {
         assert!(payload_bound(hardware, STREAM_PAYLOAD).unwrap().derivation.contains("8948 / 9038"));
         let facts = PredictionInputs::new(&machine, &|_: &str, _: &Case| None).with_path(Some(&way));
         let found = predict(&facts).unwrap();
-        assert_eq!(found.derivation, "125.0 MB/s x 1448 / 1538 = 117.7 MB/s");
+        assert_eq!(found.formula, "line rate of eth0 x 1448 / 1538");
+        assert_eq!(found.derivation, "125 MB/s x 0.941 = 118 MB/s");
         assert_eq!((found.low, found.high), (found.value * 0.75, found.value));
     }
 

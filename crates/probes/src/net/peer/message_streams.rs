@@ -3,17 +3,17 @@
 //! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
 use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
-use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, BoundedMetric, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_transfer::wire::message::TestDirection;
 
 use super::streams::{StreamSpec, run_streams};
 use super::{AGENT_PITFALL, bandwidth, link_rate};
+use crate::formula::{given, measured};
 use crate::net::link::Protocol;
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes};
 use crate::net::sender;
 use crate::net::stream::{EndMetrics, MAX_MESSAGE};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_BANDWIDTH_MESSAGE.id.as_str(),
@@ -75,35 +75,18 @@ fn run(bench: &mut Bench<'_>, case: &Case) -> Result<(), ProbeError> {
 
 fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or(1);
-    let link = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
-    let (measured, ends) = (bytes.min(MAX_MESSAGE), EndMetrics::for_protocol(Protocol::Tcp));
-    let of = Case::new().with_number(MESSAGE, measured);
-    let (send, receive) = (facts.measured(ends.send, &of)?, facts.measured(ends.receive, &of)?);
-    let hosts = measured as f64 * 1e9 / send.value.max(receive.value);
-    let value = link.value.min(hosts);
-    let derivation = format!(
-        "the least of {:.1} MB/s with messages of 128 KiB, and {measured} B / {:.0} ns = {:.1} MB/s",
-        link.value / 1e6,
-        send.value.max(receive.value),
-        hosts / 1e6
-    );
-    let (predicting, name) = if link.value < hosts / 2.0 {
-        (
-            PredictionBuilder::with_range(PredictionBasis::Derived, value, value * 0.9, value * 1.1).ceiling(value),
-            "the link",
-        )
-    } else {
-        (PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0), "link or hosts")
-    };
-    Ok(predicting
-        .formula(
-            name,
-            "the least of net.peer.bandwidth and message / the longer of net.stream.tcp and net.stream.tcp.receive",
-        )
-        .input(link)
-        .input(send)
-        .input(receive)
-        .build_with(derivation))
+    let link = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
+    let (part, ends) = (bytes.min(MAX_MESSAGE), EndMetrics::for_protocol(Protocol::Tcp));
+    let part_case = Case::new().with_number(MESSAGE, part);
+    let (send, receive) = (measured(facts, ends.send, &part_case)?, measured(facts, ends.receive, &part_case)?);
+    let hosts = given("message", part as f64, Unit::Bytes) / send.max(receive);
+    let is_link = link.value() < hosts.value() / 2.0;
+    let rate = link.min(hosts);
+    if !is_link {
+        return Ok(rate.within(2.0).predict(PredictionBasis::Derived, "link or hosts"));
+    }
+    let most = rate.value();
+    Ok(rate.within_share(0.1).with_maximum(most).predict(PredictionBasis::Derived, "the link"))
 }
 
 #[cfg(test)]

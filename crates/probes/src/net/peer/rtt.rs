@@ -3,17 +3,17 @@
 //! Half of it must not be called the one-way latency, which may differ by direction.
 
 use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_CONNECT, PEER_RTT, STACK_TCP, Transport};
-use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis};
+use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::{AGENT_PITFALL, bandwidth, connect_agent, describe_agent_side, describe_interfaces, probe_error};
+use crate::formula::{given, measured};
 use crate::net::echo::EchoClient;
 use crate::net::link::{Link, Protocol};
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::net::rtt::WakeCost;
 use crate::os::switch::{cross_cpu, pipe};
-use crate::prediction_builder::PredictionBuilder;
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_RTT.id.as_str(),
@@ -101,30 +101,12 @@ fn time_round_trips(bench: &mut Bench<'_>, link: Link, size: usize) -> Result<()
 
 fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPrediction> {
     let bytes = MESSAGE.number_in(case).unwrap_or_default();
-    let connect = facts.measured(&PEER_CONNECT, &Case::new())?;
-    let rate = facts.measured(&PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
-    let stack = facts.measured(&STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
-    let wake = WakeCost::cross_cpu(facts)?;
-    let wire = 2.0 * bytes as f64 * 1e9 / rate.value;
-    let value = connect.value + wake.nanoseconds + stack.value + wire;
-    let derivation = format!(
-        "{:.1} us to connect + {:.1} us to wake a program there + {:.1} us to receive and send + 2 x {bytes} B / {:.0} MB/s \
-         = {:.1} us",
-        connect.value / 1e3,
-        wake.nanoseconds / 1e3,
-        stack.value / 1e3,
-        rate.value / 1e6,
-        value / 1e3
-    );
-    let predicting = PredictionBuilder::within_factor(PredictionBasis::Derived, value, 2.0)
-        .formula(
-            "connect, wake and wire",
-            "net.peer.connect + waking + net.stack.tcp + 2 x message / net.peer.bandwidth",
-        )
-        .input(connect)
-        .input(stack)
-        .input(rate);
-    Ok(predicting.inputs(wake.inputs).build_with(derivation))
+    let connect = measured(facts, &PEER_CONNECT, &Case::new())?;
+    let rate = measured(facts, &PEER_BANDWIDTH, &bandwidth::streams_to_agent(1))?;
+    let stack = measured(facts, &STACK_TCP, &Case::new().with_number(MESSAGE, SMALL_MESSAGE))?;
+    let wake = WakeCost::cross_cpu(facts)?.cost;
+    let trip = connect + wake + stack + 2.0 * given("message", bytes as f64, Unit::Bytes) / rate;
+    Ok(trip.within(2.0).predict(PredictionBasis::Derived, "connect, wake and wire"))
 }
 
 #[cfg(test)]

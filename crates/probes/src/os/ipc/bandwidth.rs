@@ -223,8 +223,7 @@ fn pipe_rate(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, No
     let alone = measured(facts, &IPC_PIPE_BANDWIDTH, &on_one)?;
     let woken = measured(facts, &SWITCH_CROSS_CPU, &Case::new().with_word(TokenChannel::Pipe))?;
     let line = core_to_core::default_pair_latency(facts)?;
-    let lines = core_to_core::extra_line_time(line.value, bytes as f64) / line.value;
-    let lines = given("cache lines / 10", lines, Unit::Count) * Expr::from(line);
+    let lines = given("cache lines / 10", core_to_core::extra_line_times(bytes as f64), Unit::Count) * line;
     let time = message.clone() / alone + 2.0 * woken / pipes + lines;
     Ok((message / time).within(SPREAD).predict(PredictionBasis::Derived, "full pipes on two CPUs"))
 }

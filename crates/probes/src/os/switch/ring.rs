@@ -273,7 +273,7 @@ fn writing(facts: &PredictionInputs<'_>, set: u64, all: u64) -> Result<Expr, NoP
     let first = memory_budget::data_caches(machine).first().map(|cache| cache.bytes);
     if first.is_some_and(fits) {
         let cycles = given("lines of the set, one a cycle in L1", set as f64 / LINE_BYTES as f64, Unit::Cycles);
-        return Ok((cycles / Expr::from(published::measured_frequency(facts)?)).variant("a line a cycle in L1"));
+        return Ok((cycles / published::measured_frequency(facts)?).variant("a line a cycle in L1"));
     }
     let (place, case) = match memory_budget::second_level_bytes(machine).is_some_and(fits) {
         true => ("in L2", bandwidth::second_level_case(machine)?),
