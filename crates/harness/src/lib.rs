@@ -36,7 +36,7 @@ pub use expected_cost::ExpectedCost;
 pub use facts::PredictionInputs;
 /// The source of [`PredictionInputs`].
 pub use kelvin_core::MeasuredValue;
-pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName};
+pub use plan::{DEFAULT_ROUND_COST, Plan, PlanContext, PlanRank, PlanUnit, TimeBudget, UnknownName, input_probes};
 pub use probe::{Effort, Method, Probe, ProbeKind, prediction_records};
 pub use probe_error::ProbeError;
 pub use probe_process::run_probe_process;

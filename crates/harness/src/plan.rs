@@ -191,9 +191,7 @@ impl Plan {
         plan.units = probes.iter().filter(|probe| asked(probe)).flat_map(of_asked).collect();
         // A study rests on points that a plain run leaves out, and has the time for them, also a quick one.
         let of_inputs = if kind == ProbeKind::Study { Effort::Thorough } else { effort };
-        let inputs: BTreeSet<&str> =
-            eligible.iter().filter(|one| asked(one)).flat_map(|one| one.inputs).copied().collect();
-        let may_be_input = |probe: &Probe| probe.kind == ProbeKind::Measure || inputs.contains(probe.id);
+        let may_be_input = |probe: &Probe| matches!(probe.kind, ProbeKind::Measure | ProbeKind::Study);
         let others = probes.iter().filter(|probe| !asked(probe) && may_be_input(probe));
         let of_others = others.flat_map(|probe| metric_cases(probe, (probe.cases)(machine, of_inputs)));
         let of_plan = plan.units.iter().flat_map(|unit| metric_cases(unit.probe, [unit.case.clone()]));
@@ -430,6 +428,25 @@ fn input_cases(probe: &Probe, machine: &Machine, effort: Effort, needed: &BTreeS
     (probe.cases)(machine, effort).into_iter().filter(|case| probe.is_input_of(needed, case)).collect()
 }
 
+/// The probes whose metrics the predictions of a probe ask for on a machine, in the order of reports.
+pub fn input_probes(probe: &Probe, probes: &[&'static Probe], machine: &Machine) -> Vec<&'static str> {
+    let asked_for = RefCell::new(BTreeSet::new());
+    let measured = |id: &str, _: &Case| {
+        asked_for.borrow_mut().insert(Name::intern(id));
+        placeholder_value(probes, id)
+    };
+    let facts = PredictionInputs::new(machine, &measured);
+    for case in (probe.cases)(machine, Effort::Thorough) {
+        for metric in probe.metrics {
+            // Only what it asks for counts.
+            let _ = (probe.predict)(&facts, metric, &case);
+        }
+    }
+    let asked_for = asked_for.into_inner();
+    let is_input = |other: &&&'static Probe| other.metrics.iter().any(|metric| asked_for.contains(&metric.id));
+    probes.iter().filter(|other| other.id != probe.id).filter(is_input).map(|other| other.id).collect()
+}
+
 /// A plausible value, so that a prediction goes on to its next input.
 fn placeholder_value(probes: &[&'static Probe], id: &str) -> Option<MeasuredValue> {
     let metric = probes.iter().flat_map(|probe| probe.metrics).find(|metric| metric.id == *id)?;
@@ -525,13 +542,9 @@ mod tests {
             Err(NoPrediction::new("a test"))
         }
 
-        const fn probe(
-            id: &'static str,
-            metrics: &'static [&'static Metric],
-            inputs: &'static [&'static str],
-        ) -> Probe {
+        const fn probe(id: &'static str, metrics: &'static [&'static Metric]) -> Probe {
             let (summary, kind) = ("", ProbeKind::Measure);
-            Probe { id, summary, kind, method: METHOD, metrics, inputs, cases: sizes, run: nothing, predict: none }
+            Probe { id, summary, kind, method: METHOD, metrics, cases: sizes, run: nothing, predict: none }
         }
 
         /// Asks for itself at half the size.
@@ -540,15 +553,11 @@ mod tests {
             Err(NoPrediction::new("a test"))
         }
 
-        static BASE_PROBE: Probe = Probe { predict: of_base, ..probe("test.base", &[&BASE], &[]) };
-        static MIDDLE_PROBE: Probe = Probe {
-            cases: |_, _| vec![Case::new()],
-            predict: of_middle,
-            ..probe("test.middle", &[&MIDDLE], &["test.base"])
-        };
-        static TOP_PROBE: Probe =
-            Probe { predict: of_top, ..probe("test.top", &[&TOP], &["test.middle", "test.base"]) };
-        static SILENT_PROBE: Probe = probe("other.top", &[&TOP], &["test.base"]);
+        static BASE_PROBE: Probe = Probe { predict: of_base, ..probe("test.base", &[&BASE]) };
+        static MIDDLE_PROBE: Probe =
+            Probe { cases: |_, _| vec![Case::new()], predict: of_middle, ..probe("test.middle", &[&MIDDLE]) };
+        static TOP_PROBE: Probe = Probe { predict: of_top, ..probe("test.top", &[&TOP]) };
+        static SILENT_PROBE: Probe = probe("other.top", &[&TOP]);
 
         fn sources<'a>(probes: &'a [&'static Probe], machine: &'a Machine) -> PlanContext<'a> {
             PlanContext { probes, machine, references: None }
@@ -583,8 +592,8 @@ mod tests {
         #[test]
         fn retained_cases_keep_only_their_inputs() {
             static ABOVE: Metric = Metric::duration("above.top", "above").with_axes([SIZE]);
-            static LEAF: Probe = probe("test.base", &[&BASE], &[]);
-            static PROBE: Probe = Probe { predict: of_above, ..probe("above.top", &[&ABOVE], &["test.base"]) };
+            static LEAF: Probe = probe("test.base", &[&BASE]);
+            static PROBE: Probe = Probe { predict: of_above, ..probe("above.top", &[&ABOVE]) };
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
             let names = ["above".to_owned()];
             let plan = Plan::new(&sources(&probes, &machine), ProbeKind::Measure, &names, Effort::Quick).unwrap();
@@ -604,8 +613,8 @@ mod tests {
         #[test]
         fn unmeasured_input_falls_back_to_next() {
             static EITHER: Metric = Metric::duration("above.either", "either").with_axes([SIZE]);
-            static LEAF: Probe = probe("test.base", &[&BASE], &[]);
-            static PROBE: Probe = Probe { predict: of_either, ..probe("above.either", &[&EITHER], &["test.base"]) };
+            static LEAF: Probe = probe("test.base", &[&BASE]);
+            static PROBE: Probe = Probe { predict: of_either, ..probe("above.either", &[&EITHER]) };
             let (probes, machine) = ([&LEAF, &PROBE], Machine::default());
             let names = ["above".to_owned()];
             for (effort, size) in [(Effort::Quick, 1), (Effort::Default, 4)] {
@@ -711,7 +720,6 @@ mod tests {
             kind: ProbeKind::Measure,
             method: crate::Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
             metrics: &[],
-            inputs: &[],
             cases: |_, _| Vec::new(),
             run: |_, _| Ok(()),
             predict: |_, _, _| Err(kelvin_core::NoPrediction::new("a test")),

@@ -23,8 +23,6 @@ pub struct Probe {
     pub method: Method,
     /// The metrics that it measures, the headline first.
     pub metrics: &'static [&'static Metric],
-    /// Ids of the probes whose metrics are inputs of its predictions; measured briefly first when it is run alone.
-    pub inputs: &'static [&'static str],
     /// The cases that make sense on this machine at this effort, in the order of reports. What is omitted at a lower
     /// effort is reported.
     pub cases: fn(&Machine, Effort) -> Vec<Case>,

@@ -536,7 +536,6 @@ mod tests {
         kind: ProbeKind::Measure,
         method: Method { how: "", prediction: "", not_for: "", pitfalls: &[], sources: &[] },
         metrics: &[&CALL, &TWICE, &WORK, &SETTING],
-        inputs: &[],
         cases: |_: &Machine, _: Effort| Vec::new(),
         run: |_, _| Err(ProbeError::fail("it is never run")),
         predict: |facts, metric, _| match metric.id == TWICE.id {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::{file, mem, net, os, transfer};
 use kelvin_core::{Better, Case, Metric, Need, Prediction, PredictionBasis};
-use kelvin_harness::{Effort, PredictionInputs, Probe, ProbeKind};
+use kelvin_harness::{Effort, PredictionInputs, Probe, ProbeKind, input_probes};
 use kelvin_probes::{all, bounded_metrics};
 
 use headlines::plausible;
@@ -186,17 +186,6 @@ fn case_parameters_match_metric_axes() {
     }
 }
 
-#[test]
-fn inputs_exist_and_are_not_circular() {
-    let ids: BTreeSet<&str> = all().iter().map(|probe| probe.id).collect();
-    for probe in all() {
-        for input in probe.inputs {
-            assert!(ids.contains(input), "{} needs {input}, which is not a probe", probe.id);
-            assert_ne!(*input, probe.id);
-        }
-    }
-}
-
 /// Published baselines without a prediction in some cases, with each probe's reason: the size of a read around a fault,
 /// the latency of a level, a core's lines in flight and the distance of a peer are in no table for every machine.
 static SOMETIMES_PREDICTED: [&Metric; 5] =
@@ -282,25 +271,13 @@ fn bounded_metrics_are_listed_once() {
 }
 
 #[test]
-fn predictions_use_only_declared_inputs() {
-    let machine = composed::machine();
-    for probe in measures_and_studies() {
-        let named = |metric: &str| {
-            let of_inputs = all().into_iter().filter(|other| probe.inputs.contains(&other.id) || other.id == probe.id);
-            of_inputs.flat_map(|other| other.metrics).any(|known| known.id == *metric)
-        };
-        let measured = |metric: &str, _: &Case| {
-            assert!(named(metric), "the prediction of {} uses {metric}, which is not among its inputs", probe.id);
-            plausible(metric)
-        };
-        let facts = PredictionInputs::new(&machine, &measured);
-        for case in (probe.cases)(&machine, Effort::Default) {
-            for metric in probe.metrics {
-                // Whether there is a prediction is another test's matter; here only its inputs count.
-                let _ = (probe.predict)(&facts, metric, &case);
-            }
-        }
-    }
+fn input_probes_follow_from_predictions() {
+    let of = |id: &str| {
+        let probe = all().into_iter().find(|probe| probe.id == id).unwrap();
+        input_probes(probe, &all(), &composed::machine())
+    };
+    assert_eq!(of("os.timer.wakeup"), ["os.switch.cross_cpu"]);
+    assert_eq!(of("file.device"), [""; 0]);
 }
 
 #[test]

@@ -22,7 +22,6 @@ static PROBE: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&METRIC],
-    inputs: &[],
     cases: |_, effort| {
         let cases = if effort == Effort::Quick { 0..3 } else { 0..5 };
         cases.map(|n| Case::new().with_number("n", n)).collect()

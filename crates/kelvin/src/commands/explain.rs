@@ -1,10 +1,11 @@
 //! `kelvin explain`: the texts of a probe, of which the book's pages are made too.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_core::{Axis, AxisWord, Metric, Name, is_dotted_prefix};
-use kelvin_harness::{Probe, ProbeKind, UnknownName};
+use kelvin_core::{Axis, AxisWord, Machine, Metric, Name, is_dotted_prefix};
+use kelvin_harness::{Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -42,7 +43,7 @@ struct ProbeExplanation<'a> {
     not_for: &'a str,
     pitfalls: &'a [&'a str],
     sources: &'a [&'a str],
-    inputs: &'a [&'a str],
+    inputs: Vec<&'a str>,
 }
 
 /// `kelvin explain`.
@@ -57,7 +58,8 @@ pub fn explain(args: &ExplainArgs) -> CmdResult {
         return Err(CliError::msg(UnknownName::new(name, &all)));
     }
     if args.json {
-        let explained: Vec<_> = found.iter().map(|probe| probe_explanation(probe)).collect();
+        let machine = kelvin_machine::read(Path::new("/"));
+        let explained: Vec<_> = found.iter().map(|probe| probe_explanation(probe, &machine)).collect();
         output::print_json(&explained)?;
     } else {
         let width = output::width().min(100);
@@ -74,7 +76,7 @@ pub fn explain(args: &ExplainArgs) -> CmdResult {
     Ok(ExitCode::SUCCESS)
 }
 
-fn probe_explanation(probe: &Probe) -> ProbeExplanation<'_> {
+fn probe_explanation<'a>(probe: &'a Probe, machine: &Machine) -> ProbeExplanation<'a> {
     ProbeExplanation {
         id: probe.id,
         summary: probe.summary,
@@ -84,7 +86,7 @@ fn probe_explanation(probe: &Probe) -> ProbeExplanation<'_> {
         not_for: probe.method.not_for,
         pitfalls: probe.method.pitfalls,
         sources: probe.method.sources,
-        inputs: probe.inputs,
+        inputs: input_probes(probe, &kelvin_probes::all(), machine),
     }
 }
 

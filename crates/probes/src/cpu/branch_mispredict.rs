@@ -3,7 +3,7 @@
 //! It is the time in which a core fetches the wrong instructions and refills its pipeline. It must not be multiplied by
 //! the mispredictions of a program whose branches wait for memory, which adds the wait.
 
-use kelvin_core::catalogue::cpu::{BRANCH_MISPREDICT, FREQUENCY};
+use kelvin_core::catalogue::cpu::BRANCH_MISPREDICT;
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, BranchOutcomes};
@@ -41,7 +41,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BRANCH_MISPREDICT],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

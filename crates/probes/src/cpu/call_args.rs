@@ -3,7 +3,7 @@
 //! It is the cost of a predicted call that is not inlined. It must not be used as the cost of a first call, of a
 //! mispredicted one, or of the work of a callee.
 
-use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind, FREQUENCY};
+use kelvin_core::catalogue::cpu::{ARGUMENTS, CALL_ARGS, CallKind};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels::{self, CallLoop, MAX_ARGUMENTS};
@@ -46,7 +46,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CALL_ARGS],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

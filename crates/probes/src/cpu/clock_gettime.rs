@@ -36,7 +36,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CLOCK_GETTIME],
-    inputs: &[CLOCK_PAIR.id.as_str(), syscall_null::SYSCALL_NULL_ID],
     cases,
     run,
     predict,

@@ -3,7 +3,7 @@
 //! It is the floor of every timing, and is subtracted from each batch. It must not be used as the resolution of a
 //! measurement, which batching refines, nor as the cost of clock_gettime.
 
-use kelvin_core::catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE, FREQUENCY};
+use kelvin_core::catalogue::cpu::{CLOCK_PAIR, CLOCK_PAIR_DIFFERENCE};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
@@ -40,7 +40,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CLOCK_PAIR, &CLOCK_PAIR_DIFFERENCE],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -129,6 +128,7 @@ mod tests {
     use super::*;
     use crate::testing;
     use kelvin_core::Fact;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
     use kelvin_harness::MeasuredValue;
 
     #[test]

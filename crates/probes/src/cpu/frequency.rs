@@ -41,7 +41,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench mhz", "Agner Fog, Instruction tables: ADD r,r has a latency of 1 on all cores listed"],
     },
     metrics: &[&FREQUENCY],
-    inputs: &[],
     cases,
     run,
     predict,

@@ -3,7 +3,7 @@
 //! They show that cycles are counted correctly. They must not be used as throughput: a core executes several
 //! independent ones at a time.
 
-use kelvin_core::catalogue::cpu::{FREQUENCY, LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
+use kelvin_core::catalogue::cpu::{LATENCY, LATENCY_ADD, LATENCY_LOAD, LATENCY_MULTIPLY};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
@@ -33,7 +33,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LATENCY_ADD, &LATENCY_MULTIPLY, &LATENCY_LOAD],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

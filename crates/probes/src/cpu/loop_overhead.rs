@@ -3,7 +3,7 @@
 //! It is the overhead of a timed loop around a system call, and is subtracted there. It must not be used as the cost of
 //! a loop in a program, where counting overlaps with the work.
 
-use kelvin_core::catalogue::cpu::{FREQUENCY, LOOP};
+use kelvin_core::catalogue::cpu::LOOP;
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::kernels;
@@ -34,7 +34,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LOOP],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -63,6 +62,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
 
     #[test]
     fn loop_iteration_takes_one_cycle() {

@@ -3,11 +3,7 @@
 //! It shows from which block on the cost of a call no longer matters. It must not be taken for the speed of a device, which
 //! needs many requests in flight.
 
-use kelvin_core::catalogue::file::{
-    BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, DEVICE, DEVICE_WRITE, PAGE_READ, PAGE_WRITE, READ_AHEAD,
-    SyncPolicy,
-};
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::catalogue::file::{BLOCK, BLOCKSIZE_READ, BLOCKSIZE_WRITE, CacheState, SyncPolicy};
 use kelvin_core::{AxisWord, Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions};
@@ -58,13 +54,6 @@ pub(super) static READ_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BLOCKSIZE_READ],
-    inputs: &[
-        BANDWIDTH_PROBE.as_str(),
-        LATENCY.id.as_str(),
-        DEVICE.as_str(),
-        PAGE_READ.id.as_str(),
-        READ_AHEAD.id.as_str(),
-    ],
     cases: read_cases,
     run: read,
     predict,
@@ -99,7 +88,6 @@ pub(super) static WRITE_PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BLOCKSIZE_WRITE],
-    inputs: &[PAGE_WRITE.id.as_str(), BANDWIDTH_PROBE.as_str(), DEVICE_WRITE.id.as_str()],
     cases: write_cases,
     run: write,
     predict,
@@ -275,7 +263,9 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing::{machine, with_facts};
-    use kelvin_core::catalogue::file::{DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ};
+    use kelvin_core::catalogue::file::{
+        DEVICE_ACCEPT_LATENCY, DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_WRITE, PAGE_READ, PAGE_WRITE,
+    };
     use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 
     fn predicted(case: &Case, known: &[(&str, Option<f64>)]) -> Result<Prediction, NoPrediction> {

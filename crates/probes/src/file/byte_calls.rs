@@ -58,7 +58,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BYTE_CALLS],
-    inputs: &[syscall_null::SYSCALL_NULL_ID, SYSCALL_READ.id.as_str(), LATENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -227,17 +226,20 @@ mod tests {
 
     #[test]
     fn seek_and_read_follow_from_syscalls() {
-        with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))], |facts| {
-            let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
-            let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
-            assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
-            assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
-            assert_eq!(
-                (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
-                (120.0, 2)
-            );
-        });
-        with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0))], |facts| {
+        with_facts(
+            &[(syscall_null::METRIC.id.as_str(), Some(60.0)), (SYSCALL_READ.id.as_str(), Some(90.0))],
+            |facts| {
+                let of = |call: ByteCall, bytes| predict(facts, &BYTE_CALLS, &case(call, bytes)).unwrap();
+                let seek = of(ByteCall::Lseek, SMALL_FILE_BYTES);
+                assert_eq!((seek.value, seek.low, seek.high), (60.0, 30.0, 120.0));
+                assert_eq!(of(ByteCall::Read, LARGE_FILE_BYTES).value, 120.0);
+                assert_eq!(
+                    (of(ByteCall::Pread, SMALL_FILE_BYTES).value, of(ByteCall::Pread, SMALL_FILE_BYTES).inputs.len()),
+                    (120.0, 2)
+                );
+            },
+        );
+        with_facts(&[(syscall_null::METRIC.id.as_str(), Some(60.0))], |facts| {
             assert!(predict(facts, &BYTE_CALLS, &next_byte_case()).is_err());
         });
     }

@@ -5,9 +5,9 @@
 //! file cache, which `kelvin file cache` derives: that would need files as large as memory.
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, DEVICE, PAGE_READ,
+    AccessOrder, BYTES, CACHE_SIZE, CACHE_SIZE_BLOCK, CACHE_SIZE_RETAINED, CacheState, PAGE_READ,
 };
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::catalogue::mem::BANDWIDTH_READ;
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Target;
 use kelvin_file::cgroup::{Cgroup, Controller};
@@ -41,7 +41,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
     metrics: &[&CACHE_SIZE],
-    inputs: &[],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| record_cache_size(bench),
     predict: |_, _, _| Ok(limit_prediction()),
@@ -69,7 +68,6 @@ pub(super) static BLOCK_PROBE: Probe = Probe {
         sources: &["Linux kernel documentation, admin-guide/cgroup-v2.rst: memory.max", "mincore(2)"],
     },
     metrics: &[&CACHE_SIZE_BLOCK, &CACHE_SIZE_RETAINED],
-    inputs: &[CACHE_SIZE.id.as_str(), BANDWIDTH_PROBE.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str()],
     cases,
     run,
     predict,

@@ -3,7 +3,7 @@
 //! It shows whether a device is shared evenly, and whether many readers slow it down altogether. It must not be used for cached
 //! files, which share processors and memory instead.
 
-use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, DEVICE, FileSharing, THREAD_COUNT};
+use kelvin_core::catalogue::file::{BLOCK, BYTES, CONTENTION, FileSharing, THREAD_COUNT};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::start_barrier::StartBarrier;
 use kelvin_file::{Access, BlockOrder, BlockRequests, Engine, IoTally, PagePolicy, ReadOptions, Target, read_job};
@@ -48,7 +48,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&CONTENTION],
-    inputs: &[DEVICE.as_str()],
     cases,
     run,
     predict,

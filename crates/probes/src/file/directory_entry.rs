@@ -48,7 +48,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ENTRY_CREATE, &ENTRY_FREE, &ENTRY_ADD, &ENTRY_REMOVE],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

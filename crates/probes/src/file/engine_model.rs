@@ -1,7 +1,7 @@
 //! The expected cost of a request of each way of reading a cached file, from calls, copies, faults and the ring's own work.
 
 use kelvin_core::catalogue::file::{BLOCK, BYTE_CALLS, ReadEngine};
-use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, FAULT_MINOR, LATENCY};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ, FAULT_MINOR};
 use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::Engine;
 use kelvin_harness::PredictionInputs;
@@ -17,15 +17,6 @@ use crate::os::syscall_work::NANOSECONDS_PER_INSTRUCTION;
 
 pub(super) const AXBOE_SOURCE: &str =
     "Axboe: Efficient IO with io_uring, 2019: 12 to 20 million empty requests a second on one core";
-
-/// Of what the lower figures are.
-pub(super) const INPUT_METRICS: &[&str] = &[
-    BYTE_CALLS.id.as_str(),
-    syscall_null::SYSCALL_NULL_ID,
-    BANDWIDTH_PROBE.as_str(),
-    LATENCY.id.as_str(),
-    FAULT_MINOR.id.as_str(),
-];
 
 /// Nanoseconds of an empty request: least and most of what is published.
 const NOP_NANOSECONDS: [(&str, f64); 2] =
@@ -193,6 +184,7 @@ mod tests {
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::catalogue::file::ENGINES;
+    use kelvin_core::catalogue::mem::LATENCY;
 
     fn engine_case(way: ReadEngine, bytes: u64) -> Case {
         Case::new().with_word(way).with_number(BLOCK, bytes)
@@ -202,7 +194,7 @@ mod tests {
     /// bytes read and written, and a fault around 4 us.
     fn predicted(way: ReadEngine, bytes: u64) -> Prediction {
         let known = [
-            (syscall_null::SYSCALL_NULL_ID, Some(60.0)),
+            (syscall_null::METRIC.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),
@@ -266,7 +258,7 @@ mod tests {
 
     #[test]
     fn missing_input_has_reason() {
-        let none = with_facts(&[(syscall_null::SYSCALL_NULL_ID, Some(60.0))], |facts| {
+        let none = with_facts(&[(syscall_null::METRIC.id.as_str(), Some(60.0))], |facts| {
             predict(facts, &ENGINES, &engine_case(ReadEngine::Read, 1))
         });
         assert!(none.unwrap_err().0.contains(BYTE_CALLS.id.as_str()));

@@ -45,7 +45,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&TUNE_RATE, &TUNE_GAIN, &TUNE_BLOCK, &TUNE_THREADS, &TUNE_DEPTH],
-    inputs: &[],
     cases,
     run,
     predict,

@@ -58,7 +58,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&ENGINES],
-    inputs: engine_model::INPUT_METRICS,
     cases,
     run,
     predict: engine_model::predict,

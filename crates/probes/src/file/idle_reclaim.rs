@@ -40,7 +40,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&IDLE_RETAINED, &IDLE_TIME],
-    inputs: &[],
     cases: |_: &Machine, effort| if effort == Effort::Quick { Vec::new() } else { vec![Case::new()] },
     run,
     predict,

@@ -8,8 +8,8 @@ use std::io::{Error, ErrorKind};
 use std::path::PathBuf;
 
 use kelvin_core::catalogue::file::{
-    DirectoryCount, ENTRY, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE,
-    METADATA_LIST, METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
+    DirectoryCount, ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, FILES, METADATA, METADATA_CREATE, METADATA_LIST,
+    METADATA_OPEN, METADATA_RENAME, METADATA_STAT, METADATA_UNLINK,
 };
 use kelvin_core::catalogue::os::{SYSCALL_FSTAT, SYSCALL_READ};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
@@ -71,13 +71,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&METADATA_CREATE, &METADATA_STAT, &METADATA_OPEN, &METADATA_RENAME, &METADATA_LIST, &METADATA_UNLINK],
-    inputs: &[
-        syscall_work::STAT.id.as_str(),
-        syscall_work::OPEN_CLOSE.id.as_str(),
-        SYSCALL_FSTAT.id.as_str(),
-        SYSCALL_READ.id.as_str(),
-        ENTRY.as_str(),
-    ],
     cases,
     run,
     predict,

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BLOCK, BYTES, CacheState, ENTRY, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
+    AccessOrder, BLOCK, BYTES, CacheState, ENTRY_ADD, ENTRY_CREATE, FillMethod, NEW_FILE, PAGE_READ, PAGE_WRITE,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Target;
@@ -64,7 +64,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&NEW_FILE],
-    inputs: &[ENTRY.as_str(), PAGE_READ.id.as_str(), PAGE_WRITE.id.as_str()],
     cases,
     run,
     predict,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use kelvin_core::catalogue::file::{AccessOrder, BYTE_CALLS, CacheState, PAGE_READ};
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FaultPage, LATENCY};
+use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FaultPage};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockOrder, BlockRequests, Target};
@@ -58,7 +58,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PAGE_READ],
-    inputs: &[BYTE_CALLS.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str(), FAULT_MINOR.id.as_str()],
     cases,
     run,
     predict,
@@ -140,6 +139,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::mem::LATENCY;
 
     #[test]
     fn page_cost_is_call_plus_page() {

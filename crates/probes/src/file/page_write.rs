@@ -5,7 +5,7 @@
 //! pages, for which memory and blocks of the device are allocated.
 
 use kelvin_core::catalogue::file::{AccessOrder, PAGE_WRITE, PAGES};
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ};
+use kelvin_core::catalogue::mem::BANDWIDTH_READ;
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{Access, BlockRequest, BlockRequests};
@@ -55,7 +55,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PAGE_WRITE],
-    inputs: &[BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use kelvin_core::catalogue::file::{
-    DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
+    DEPTH, DEPTH_ACHIEVED, DEPTH_LATENCY, DEPTH_RATE, DEVICE_MEAN_LATENCY, DEVICE_REQUESTS, QUEUE_DEPTH,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::read_job::{self, EndCondition, IoResult, ReadJob};
@@ -51,7 +51,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&DEPTH_RATE, &DEPTH_LATENCY, &DEPTH_ACHIEVED],
-    inputs: &[DEVICE.as_str()],
     cases,
     run,
     predict,

@@ -40,7 +40,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&READ_AHEAD],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

@@ -2,10 +2,7 @@
 //!
 //! It shows the effect of order, read-ahead and page cache. It must not be used for higher queue depths: here it is 1.
 
-use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CacheState, DEVICE, PAGE_READ, READ_AHEAD, READ_ORDER, READ_ORDER_P99,
-};
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, LATENCY};
+use kelvin_core::catalogue::file::{AccessOrder, BYTES, CacheState, READ_AHEAD, READ_ORDER, READ_ORDER_P99};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::cache::{self, PageCacheState};
 use kelvin_file::{
@@ -59,13 +56,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["fio --rw=read and --rw=randread", "posix_fadvise(2)", "Gil Tene: HdrHistogram"],
     },
     metrics: &[&READ_ORDER, &READ_ORDER_P99],
-    inputs: &[
-        BANDWIDTH_PROBE.as_str(),
-        LATENCY.id.as_str(),
-        DEVICE.as_str(),
-        PAGE_READ.id.as_str(),
-        READ_AHEAD.id.as_str(),
-    ],
     cases,
     run,
     predict,
@@ -269,8 +259,8 @@ mod tests {
     use super::*;
     use crate::testing::with_facts;
     use kelvin_core::Fact;
-    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ};
-    use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, PAGE_READ};
+    use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, LATENCY};
 
     #[test]
     fn times_match_hand_calculation() {

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use kelvin_core::catalogue::file::{
-    BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE,
-    SyncPolicy, WritePosition,
+    BLOCK, BLOCKSIZE_WRITE, DEVICE_ACCEPT_LATENCY, DEVICE_WRITE_LATENCY, FlushMethod, SYNC_WRITE, SyncPolicy,
+    WritePosition,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, units};
 use kelvin_file::device::{Device, DeviceTraffic};
@@ -64,7 +64,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SYNC_WRITE],
-    inputs: &[BLOCKSIZE_WRITE.id.as_str(), DEVICE_WRITE.id.as_str()],
     cases,
     run,
     predict,

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use kelvin_core::catalogue::file::{BLOCK, CacheState, DEVICE, PAGE_READ, READ_AHEAD, THREAD_COUNT, THREADS};
-use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, BANDWIDTH_READ, LATENCY};
+use kelvin_core::catalogue::file::{BLOCK, CacheState, THREAD_COUNT, THREADS};
+use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_READ};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, Unit};
 use kelvin_file::Engine;
 use kelvin_file::cache::PageCacheState;
@@ -59,13 +59,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Gunther: Guerrilla Capacity Planning, 2007 (bounds of linear scaling)", "fio --numjobs"],
     },
     metrics: &[&THREADS],
-    inputs: &[
-        BANDWIDTH_PROBE.as_str(),
-        LATENCY.id.as_str(),
-        DEVICE.as_str(),
-        PAGE_READ.id.as_str(),
-        READ_AHEAD.id.as_str(),
-    ],
     cases,
     run,
     predict,
@@ -202,7 +195,7 @@ mod tests {
     use super::*;
     use crate::testing::machine;
     use kelvin_core::Fact;
-    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS};
+    use kelvin_core::catalogue::file::{DEVICE_MEAN_LATENCY, DEVICE_READ, DEVICE_REQUESTS, PAGE_READ, READ_AHEAD};
     use kelvin_harness::MeasuredValue;
 
     fn predicted(cpus: u32, threads: u64, cache: CacheState) -> f64 {

@@ -36,7 +36,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["An operating systems study of 2013 that published these totals: see the machine os-bench-2013"],
     },
     metrics: &[&METRIC, &WHOLE_FILE_REQUEST, &WHOLE_FILE_BYTE],
-    inputs: engine_model::INPUT_METRICS,
     cases,
     run,
     predict,
@@ -145,7 +144,7 @@ mod tests {
     #[test]
     fn total_is_sum_of_requests() {
         let known = [
-            (syscall_null::SYSCALL_NULL_ID, Some(60.0)),
+            (syscall_null::METRIC.id.as_str(), Some(60.0)),
             (BYTE_CALLS.id.as_str(), Some(130.0)),
             (BANDWIDTH_READ.id.as_str(), Some(20e9)),
             (BANDWIDTH_COPY.id.as_str(), Some(20e9)),

@@ -35,7 +35,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: CAPACITY_METRICS,
-    inputs: &[],
     cases,
     run: super::refuse_single_round,
     predict,

@@ -33,7 +33,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: HOST_METRICS,
-    inputs: &[],
     cases,
     run: super::refuse_single_round,
     predict,

@@ -42,7 +42,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: RESOURCE_METRICS,
-    inputs: &[CAPACITY.id.as_str()],
     cases,
     run: super::refuse_single_round,
     predict,

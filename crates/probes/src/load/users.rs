@@ -63,7 +63,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: USER_METRICS,
-    inputs: &[kelvin_core::catalogue::load::CAPACITY.id.as_str()],
     cases,
     run: super::refuse_single_round,
     predict,

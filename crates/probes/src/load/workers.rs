@@ -28,7 +28,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["N. J. Gunther, Guerrilla Capacity Planning, Springer 2007: what contends does not scale"],
     },
     metrics: MORE_WORKERS_METRICS,
-    inputs: &[],
     cases,
     run: super::refuse_single_round,
     predict,

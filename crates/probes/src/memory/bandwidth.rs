@@ -7,10 +7,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_CORE_TO_CORE, BANDWIDTH_FILL, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ,
-    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, CORE_TO_CORE, LATENCY, LATENCY_PARALLEL, MemoryCpus,
+    BANDWIDTH_TRIAD, BANDWIDTH_WRITE, BANDWIDTH_ZERO, BYTES, MemoryCpus,
 };
 use kelvin_core::{Case, Machine, NoPrediction, units};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind};
@@ -95,7 +94,6 @@ pub(crate) static PROBE: Probe = Probe {
         &BANDWIDTH_TRIAD,
         &BANDWIDTH_CORE_TO_CORE,
     ],
-    inputs: &[FREQUENCY.id.as_str(), LATENCY.id.as_str(), LATENCY_PARALLEL.id.as_str(), CORE_TO_CORE.id.as_str()],
     cases,
     run,
     predict: bandwidth_model::predict,

@@ -44,7 +44,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[VIENNOT_SOURCE, ANANDTECH_SOURCE],
     },
     metrics: &[&CORE_TO_CORE],
-    inputs: &[LATENCY.id.as_str()],
     cases,
     run,
     predict,

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use kelvin_core::catalogue::cpu::{self, LATENCY_ADD, LATENCY_LOAD};
-use kelvin_core::catalogue::mem::{CORE_TO_CORE, FALSE_SHARING, IncrementKind, LinePlacement};
+use kelvin_core::catalogue::cpu::{LATENCY_ADD, LATENCY_LOAD};
+use kelvin_core::catalogue::mem::{FALSE_SHARING, IncrementKind, LinePlacement};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::cache_line::{BouncingLine, Increment, PairCounters, WordLayout};
@@ -46,7 +46,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FALSE_SHARING],
-    inputs: &[cpu::LATENCY.as_str(), CORE_TO_CORE.id.as_str()],
     cases,
     run,
     predict,
@@ -152,6 +151,7 @@ fn shared_line_increment(facts: &PredictionInputs<'_>, increment: IncrementKind)
 mod tests {
     use super::*;
     use crate::testing::{machine, with_facts};
+    use kelvin_core::catalogue::mem::CORE_TO_CORE;
 
     #[test]
     fn shared_cases_have_separate_counterparts() {

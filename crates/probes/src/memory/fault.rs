@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
-use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, FAULT_MINOR, FaultPage};
+use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, FAULT_MINOR, FaultPage};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::clock::Clock;
@@ -68,7 +67,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FAULT_MINOR],
-    inputs: &[FREQUENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,

@@ -7,9 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kelvin_core::catalogue::file::{
-    AccessOrder, CacheState, DEVICE, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD,
-};
+use kelvin_core::catalogue::file::{AccessOrder, CacheState, DEVICE_LATENCY, DEVICE_READ, PAGE_READ, READ_AHEAD};
 use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, ReadAhead, TOUCH_STEP};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_file::{BlockOrder, BlockRequests, random_data};
@@ -60,7 +58,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FAULT_MAJOR],
-    inputs: &[FAULT_MINOR.id.as_str(), DEVICE.as_str(), PAGE_READ.id.as_str(), READ_AHEAD.id.as_str()],
     cases,
     run,
     predict,

@@ -3,9 +3,7 @@
 //! It is what a program pays while it grows. It must not be used as the cost of a page fault: where a host lends a virtual
 //! machine its memory page by page, most of it may be the host's.
 
-use kelvin_core::catalogue::mem::{
-    BANDWIDTH_PROBE, BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH,
-};
+use kelvin_core::catalogue::mem::{BANDWIDTH_ZERO, FAULT_MINOR, FIRST_TOUCH, FaultPage, LATENCY, REPEATED_FIRST_TOUCH};
 use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::mapping::{self, page_bytes};
@@ -46,7 +44,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&FIRST_TOUCH, &REPEATED_FIRST_TOUCH],
-    inputs: &[FAULT_MINOR.id.as_str(), BANDWIDTH_PROBE.as_str(), LATENCY.id.as_str()],
     // Twice as much as is touched must be free, or what is measured is how memory is found.
     cases: |machine, _| if memory_budget(machine) >= TOUCHED_BYTES as u64 { vec![Case::new()] } else { Vec::new() },
     run,

@@ -3,7 +3,6 @@
 //! Each point is the latency of a load that no prefetcher can predict. It must not be used as the cost of independent
 //! loads, of which a core has many in flight.
 
-use kelvin_core::catalogue::cpu::{self, FREQUENCY};
 use kelvin_core::catalogue::mem::{BYTES, LATENCY, LATENCY_FLUSHED_BYTES, PageSize};
 use kelvin_core::{Case, Machine, NoPrediction, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -54,7 +53,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LATENCY],
-    inputs: &[FREQUENCY.id.as_str(), cpu::LATENCY.as_str()],
     cases,
     run,
     predict: latency_model::predict,

@@ -6,8 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use kelvin_core::catalogue::mem::{
-    BANDWIDTH_PROBE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LATENCY, LOADED_BANDWIDTH, LOADED_LATENCY,
-    LOADED_PROBE,
+    BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, INJECTED_LOAD, LOADED_BANDWIDTH, LOADED_LATENCY, LOADED_PROBE,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -56,7 +55,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LOADED_LATENCY, &LOADED_BANDWIDTH],
-    inputs: &[LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -469,6 +467,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> Result
 mod tests {
     use super::*;
     use crate::testing;
+    use kelvin_core::catalogue::mem::LATENCY;
     use kelvin_core::{Fact, MeasuredValue};
 
     #[test]

@@ -4,8 +4,7 @@
 //! mem.bandwidth.copy, by the best loop for this processor in huge pages.
 
 use kelvin_core::catalogue::mem::{
-    BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_PROBE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus,
-    RequestedPages,
+    BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_WRITE, BYTES, MemoryCpus, RequestedPages,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -48,7 +47,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&BANDWIDTH_MEMCPY],
-    inputs: &[BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,

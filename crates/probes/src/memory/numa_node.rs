@@ -38,7 +38,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["set_mempolicy(2), move_pages(2)", "ACPI specification, System Locality Information Table"],
     },
     metrics: &[&NODE_LATENCY, &NODE_BANDWIDTH],
-    inputs: &[],
     cases,
     run,
     predict,

@@ -42,7 +42,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &[DOCUMENTATION, "Linux include/uapi/linux/fs.h: PAGEMAP_SCAN; fs/proc/task_mmu.c"],
     },
     metrics: &[&PAGE_PRESENT, &PAGE_FILE, &PAGE_EXCLUSIVE, &PAGE_HUGE, &PAGE_ZERO],
-    inputs: &[],
     cases,
     run,
     predict,

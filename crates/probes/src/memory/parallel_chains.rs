@@ -38,7 +38,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&LATENCY_PARALLEL],
-    inputs: &[LATENCY.id.as_str()],
     cases,
     run,
     predict,

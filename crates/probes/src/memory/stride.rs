@@ -3,8 +3,8 @@
 //! The curve shows how well prefetchers hide a regular pattern. It must not be used as memory latency, for the same
 //! reason.
 
-use kelvin_core::catalogue::cpu::{self, LATENCY_LOAD};
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
+use kelvin_core::catalogue::cpu::LATENCY_LOAD;
+use kelvin_core::catalogue::mem::{BANDWIDTH_READ, BYTES, LATENCY, LATENCY_STRIDE, STRIDE};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
@@ -41,7 +41,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench lat_mem_rd, which walks backwards by a constant stride"],
     },
     metrics: &[&LATENCY_STRIDE],
-    inputs: &[cpu::LATENCY.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,

@@ -3,8 +3,7 @@
 //! The difference of the two curves is the cost of a miss. It must not be used as the cost of a page fault: all pages
 //! are mapped.
 
-use kelvin_core::catalogue::cpu::{self, FREQUENCY};
-use kelvin_core::catalogue::mem::{LATENCY, TLB, TLB_PACKED, TOUCHED_PAGES};
+use kelvin_core::catalogue::mem::{TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_sys::memory::{LINE_BYTES, PagePolicy, PointerRing};
@@ -36,7 +35,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["lmbench tlb", "Drepper, What Every Programmer Should Know About Memory, 2007, section 3.3.2 (TLB)"],
     },
     metrics: &[&TLB, &TLB_PACKED],
-    inputs: &[FREQUENCY.id.as_str(), cpu::LATENCY.as_str(), LATENCY.id.as_str()],
     cases,
     run,
     predict,

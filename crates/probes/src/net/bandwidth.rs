@@ -6,11 +6,10 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_READ, CORE_TO_CORE, LATENCY};
+use kelvin_core::catalogue::mem::BANDWIDTH_READ;
 use kelvin_core::catalogue::net::{
     BANDWIDTH_TCP, BANDWIDTH_TCP_CPU, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UDP, BANDWIDTH_UDP_LOST,
-    BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAM_TCP, STREAM_UDP, STREAM_UNIX, STREAMS,
-    SendMethod,
+    BANDWIDTH_UDP_REORDERED, BANDWIDTH_UDP_SENT, BANDWIDTH_UNIX, MESSAGE, STREAMS, SendMethod,
 };
 use kelvin_core::catalogue::os::SWITCH_PROCESS_PIPE;
 use kelvin_core::{Case, Machine, NoPrediction, Prediction, PredictionBasis, Unit};
@@ -37,7 +36,6 @@ pub(super) static TCP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP, &BANDWIDTH_TCP_CPU],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: tcp_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, metric, case| match metric.id == BANDWIDTH_TCP.id {
@@ -52,7 +50,6 @@ pub(super) static TCP_SEND_METHOD: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_METHOD],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: send_method_cases,
     run: |bench, case| run(bench, case, Protocol::Tcp),
     predict: |facts, _, case| predict(facts, case, Protocol::Tcp),
@@ -64,7 +61,6 @@ pub(super) static TCP_SYSTEM_CONTROL: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_TCP_SYSTEM],
-    inputs: &[STREAM_TCP.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: |_, effort| {
         let of_calls = Case::new().with_number(MESSAGE, CALL_BOUND_MESSAGE).with_word(PairPlacement::TwoCpus);
         let of_bytes = if effort == Effort::Quick { Vec::new() } else { single_stream_cases(&[BYTE_BOUND_MESSAGE]) };
@@ -80,13 +76,6 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UDP, &BANDWIDTH_UDP_SENT, &BANDWIDTH_UDP_LOST, &BANDWIDTH_UDP_REORDERED],
-    inputs: &[
-        STREAM_UDP.id.as_str(),
-        CORE_TO_CORE.id.as_str(),
-        LATENCY.id.as_str(),
-        BANDWIDTH_PROBE.as_str(),
-        SWITCH_PROCESS_PIPE.id.as_str(),
-    ],
     cases: |_, effort| {
         let messages = match effort {
             Effort::Quick => &[1472][..],
@@ -116,7 +105,6 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&BANDWIDTH_UNIX],
-    inputs: &[STREAM_UNIX.id.as_str(), CORE_TO_CORE.id.as_str(), LATENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases: |_, effort| single_stream_cases(if effort == Effort::Quick { &[4 << 10] } else { &[4 << 10, 64 << 10] }),
     run: |bench, case| run(bench, case, Protocol::Unix),
     predict: |facts, _, case| predict(facts, case, Protocol::Unix),
@@ -459,7 +447,10 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case, protocol: Protocol) -> Res
 #[cfg(test)]
 mod tests {
     use kelvin_core::Metric;
-    use kelvin_core::catalogue::net::{STREAM_TCP_RECEIVE, STREAM_UDP_RECEIVE, STREAM_UNIX_RECEIVE};
+    use kelvin_core::catalogue::mem::{CORE_TO_CORE, LATENCY};
+    use kelvin_core::catalogue::net::{
+        STREAM_TCP, STREAM_TCP_RECEIVE, STREAM_UDP, STREAM_UDP_RECEIVE, STREAM_UNIX, STREAM_UNIX_RECEIVE,
+    };
 
     use super::*;
     use crate::testing::with_facts;

@@ -47,7 +47,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["lmbench lat_connect", "tcp(7), socket(7)"],
     },
     metrics: &[&CONNECT, &CLOSE],
-    inputs: &[STACK_TCP.id.as_str(), syscall_null::SYSCALL_NULL_ID, WAKE_TCP.id.as_str()],
     cases,
     run,
     predict,
@@ -74,7 +73,6 @@ pub(super) static RATE: Probe = Probe {
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
     metrics: &[&CRR],
-    inputs: &[CONNECT.id.as_str(), RTT_TCP.id.as_str(), pipe::PROCESS_SWITCH.id.as_str()],
     cases,
     run: run_transactions,
     predict: predict_transactions,
@@ -181,7 +179,7 @@ mod tests {
         let case = Case::new().with_word(PairPlacement::TwoCpus);
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
+            (syscall_null::METRIC.id.as_str(), Some(100.0)),
             (WAKE_TCP.id.as_str(), Some(15_100.0)),
             (CONNECT.id.as_str(), Some(20_000.0)),
             (CLOSE.id.as_str(), Some(10_000.0)),
@@ -203,7 +201,7 @@ mod tests {
         let case = one_cpu_case();
         let known = [
             (STACK_TCP.id.as_str(), Some(3200.0)),
-            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
+            (syscall_null::METRIC.id.as_str(), Some(100.0)),
             (CONNECT.id.as_str(), Some(12_000.0)),
             (CLOSE.id.as_str(), Some(3000.0)),
             (pipe::PROCESS_SWITCH.id.as_str(), Some(1500.0)),

@@ -4,7 +4,6 @@
 
 use std::net::{Ipv4Addr, UdpSocket};
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::net::{MESSAGE, RTT_ICMP, STACK_UDP};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -46,7 +45,6 @@ pub(super) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&RTT_ICMP],
-    inputs: &[STACK_UDP.id.as_str(), syscall_null::SYSCALL_NULL_ID, FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -216,6 +214,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, case: &Case) -> Result<Pred
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
 
     #[test]
     fn checksum_matches_rfc_1071() {
@@ -266,7 +265,7 @@ mod tests {
     fn ping_is_two_passes_and_calls() {
         let known = [
             (STACK_UDP.id.as_str(), Some(3000.0)),
-            (syscall_null::SYSCALL_NULL_ID, Some(100.0)),
+            (syscall_null::METRIC.id.as_str(), Some(100.0)),
             (FREQUENCY.id.as_str(), Some(4e9)),
         ];
         let case = Case::new().with_number(MESSAGE, 64);

@@ -36,7 +36,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["Flent, the RRUL test", "netperf TCP_RR beside TCP_STREAM"],
     },
     metrics: &[&LOADED_ROUND_TRIP],
-    inputs: &[RTT_TCP.id.as_str()],
     cases: |_, effort| {
         let placements = if effort == Effort::Quick { &[PairPlacement::TwoCpus] } else { PairPlacement::ALL };
         placements.iter().map(|&placement| Case::new().with_word(placement)).collect()

@@ -45,7 +45,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["iperf3(1); its JSON output: end.sum_received"],
     },
     metrics: &[&RIVALS_TCP, &RIVALS_TCP_KELVIN, &RIVALS_TCP_OTHER],
-    inputs: &[],
     cases,
     run,
     predict,

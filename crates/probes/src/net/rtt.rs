@@ -4,7 +4,6 @@
 //! differ by direction.
 
 use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::mem::CORE_TO_CORE;
 use kelvin_core::catalogue::net::{MESSAGE, RTT_TCP, RTT_UDP, RTT_UNIX, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_core::catalogue::os::TokenChannel;
 use kelvin_core::{Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
@@ -29,18 +28,12 @@ static TCP_SPEC: RttSpec = RttSpec { protocol: Protocol::Tcp, metric: &RTT_TCP, 
 static UDP_SPEC: RttSpec = RttSpec { protocol: Protocol::Udp, metric: &RTT_UDP, stack: &STACK_UDP };
 static UNIX_SPEC: RttSpec = RttSpec { protocol: Protocol::Unix, metric: &RTT_UNIX, stack: &STACK_UNIX };
 
-/// What predictions over a protocol need: what its stack takes, and what lies between two processes.
-const fn input_metrics(stack: &'static Metric) -> [&'static str; 4] {
-    [stack.id.as_str(), pipe::PROCESS_SWITCH.id.as_str(), cross_cpu::METRIC.id.as_str(), CORE_TO_CORE.id.as_str()]
-}
-
 pub(super) static TCP: Probe = Probe {
     id: RTT_TCP.id.as_str(),
     summary: "Round trip of a message between two processes over TCP",
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_TCP],
-    inputs: &input_metrics(&STACK_TCP),
     cases: |_, effort| cases(effort, &TCP_SPEC),
     run: |bench, case| run(bench, case, &TCP_SPEC),
     predict: |facts, _, case| predict(facts, case, &TCP_SPEC),
@@ -52,7 +45,6 @@ pub(super) static UDP: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UDP],
-    inputs: &input_metrics(&STACK_UDP),
     cases: |_, effort| cases(effort, &UDP_SPEC),
     run: |bench, case| run(bench, case, &UDP_SPEC),
     predict: |facts, _, case| predict(facts, case, &UDP_SPEC),
@@ -64,7 +56,6 @@ pub(super) static UNIX: Probe = Probe {
     kind: ProbeKind::Measure,
     method: METHOD,
     metrics: &[&RTT_UNIX],
-    inputs: &input_metrics(&STACK_UNIX),
     cases: |_, effort| cases(effort, &UNIX_SPEC),
     run: |bench, case| run(bench, case, &UNIX_SPEC),
     predict: |facts, _, case| predict(facts, case, &UNIX_SPEC),
@@ -186,6 +177,7 @@ impl WakeCost {
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::mem::CORE_TO_CORE;
 
     fn case(placement: PairPlacement) -> Case {
         Case::new().with_word(placement).with_number(MESSAGE, 64)

@@ -2,7 +2,7 @@
 //!
 //! It is the part of a local round trip that is not switching or waking. It must not be taken for half of a round trip.
 
-use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE};
+use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 use kelvin_core::catalogue::net::{MESSAGE, STACK_TCP, STACK_UDP, STACK_UNIX};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -41,8 +41,7 @@ const fn stack_probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    let inputs = const { &[BANDWIDTH_PROBE.as_str()] };
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
 }
 
 const METHOD: Method = Method {

@@ -42,7 +42,6 @@ impl EndMetrics {
 pub(super) static TCP: Probe = stream_probe(
     "Sending and receiving of a local TCP stream, neither waiting for the other",
     &[&STREAM_TCP, &STREAM_TCP_RECEIVE],
-    &[STACK_TCP.id.as_str()],
     |_, effort| cases(effort, Protocol::Tcp),
     |bench, case| run(bench, case, Protocol::Tcp),
     |facts, metric, case| predict(facts, metric, case, Protocol::Tcp),
@@ -51,7 +50,6 @@ pub(super) static TCP: Probe = stream_probe(
 pub(super) static UDP: Probe = stream_probe(
     "Sending and receiving of datagrams over loopback, neither waiting for the other",
     &[&STREAM_UDP, &STREAM_UDP_RECEIVE],
-    &[STACK_UDP.id.as_str()],
     |_, effort| cases(effort, Protocol::Udp),
     |bench, case| run(bench, case, Protocol::Udp),
     |facts, metric, case| predict(facts, metric, case, Protocol::Udp),
@@ -60,7 +58,6 @@ pub(super) static UDP: Probe = stream_probe(
 pub(super) static UNIX: Probe = stream_probe(
     "Sending and receiving of a stream over Unix sockets, neither waiting for the other",
     &[&STREAM_UNIX, &STREAM_UNIX_RECEIVE],
-    &[STACK_UNIX.id.as_str()],
     |_, effort| cases(effort, Protocol::Unix),
     |bench, case| run(bench, case, Protocol::Unix),
     |facts, metric, case| predict(facts, metric, case, Protocol::Unix),
@@ -70,13 +67,12 @@ pub(super) static UNIX: Probe = stream_probe(
 const fn stream_probe(
     summary: &'static str,
     metrics: &'static [&'static Metric],
-    inputs: &'static [&'static str],
     cases: fn(&Machine, Effort) -> Vec<Case>,
     run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
     predict: fn(&PredictionInputs<'_>, &Metric, &Case) -> Result<Prediction, NoPrediction>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs, cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
 }
 
 const METHOD: Method = Method {

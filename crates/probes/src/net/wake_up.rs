@@ -12,8 +12,6 @@ use super::message_sizes::SMALL_MESSAGE;
 use super::rtt::WakeCost;
 use super::stack::message_case;
 use crate::formula::measured;
-use crate::os::switch::cross_cpu;
-use crate::os::switch::pipe::PROCESS_SWITCH;
 
 pub(super) static PROBE: Probe = Probe {
     id: WAKE_TCP.id.as_str(),
@@ -39,7 +37,6 @@ pub(super) static PROBE: Probe = Probe {
         sources: &["tcp(7)", "Linux kernel, kernel/sched/core.c: try_to_wake_up"],
     },
     metrics: &[&WAKE_TCP],
-    inputs: &[STACK_TCP.id.as_str(), cross_cpu::METRIC.id.as_str(), PROCESS_SWITCH.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run,
     predict,
@@ -64,6 +61,7 @@ fn predict(facts: &PredictionInputs<'_>, _: &Metric, _: &Case) -> Result<Predict
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::switch::cross_cpu;
     use crate::os::switch::pipe::PROCESS_OWN;
     use crate::testing::with_facts;
 

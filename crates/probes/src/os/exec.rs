@@ -31,7 +31,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["execve(2)", "lmbench lat_proc exec"],
     },
     metrics: &[&PROCESS_EXEC],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

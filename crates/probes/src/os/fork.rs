@@ -3,7 +3,6 @@
 //! The figures must not be used for a large parent: what fork copies grows with the parent's resident memory
 //! (`os.process.fork_rss`); nor for starting a program (`os.process.exec`, `os.process.spawn`).
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_CHILD, PROCESS_FORK_EXIT_WAIT};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -54,7 +53,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PROCESS_FORK, &PROCESS_FORK_CHILD, &PROCESS_FORK_EXIT_WAIT],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,
@@ -169,6 +167,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
 
     #[test]
     fn fork_scales_published_cycles() {

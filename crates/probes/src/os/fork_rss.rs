@@ -3,7 +3,7 @@
 //! The curve shows what a large process pays before its child has done anything. It must not be used for the
 //! copy-on-write faults that follow.
 
-use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, BANDWIDTH_PROBE, PageSize};
+use kelvin_core::catalogue::mem::{BANDWIDTH_FILL, PageSize};
 use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis, Unit, units};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -46,7 +46,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&PROCESS_FORK_RSS],
-    inputs: &[PROCESS_FORK.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,

@@ -32,7 +32,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["system(3)", "lmbench lat_proc shell"],
     },
     metrics: &[&PROCESS_SHELL],
-    inputs: &[PROCESS_EXEC.id.as_str(), PROCESS_FORK.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

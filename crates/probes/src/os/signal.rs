@@ -3,7 +3,7 @@
 //! They are the cost of a signal within one thread. They must not be used for a signal to another process, which must
 //! be woken first.
 
-use kelvin_core::catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL, SYSCALL_NULL};
+use kelvin_core::catalogue::os::{SIGNAL_DELIVER, SIGNAL_INSTALL};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
 use kelvin_harness::{Effort, Method, PredictionInputs, Probe, ProbeKind};
 use kelvin_sys::signal_handler::CountingHandler;
@@ -26,7 +26,6 @@ pub(crate) static INSTALL_PROBE: Probe = Probe {
         sources: &["lmbench lat_sig install", "Linux kernel/signal.c, do_sigaction"],
     },
     metrics: &[&SIGNAL_INSTALL],
-    inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
         let counting = CountingHandler::install()?;
@@ -55,7 +54,6 @@ pub(crate) static DELIVER_PROBE: Probe = Probe {
         sources: &["lmbench lat_sig catch", "Linux arch/x86/kernel/signal.c, arch/x86/kernel/fpu/signal.c"],
     },
     metrics: &[&SIGNAL_DELIVER],
-    inputs: &[SYSCALL_NULL.id.as_str()],
     cases,
     run: |bench, _| {
         let counting = CountingHandler::install()?;
@@ -83,6 +81,7 @@ fn predict(facts: &PredictionInputs<'_>, metric: &Metric, _: &Case) -> Result<Pr
 mod tests {
     use super::*;
     use crate::testing::with_facts;
+    use kelvin_core::catalogue::os::SYSCALL_NULL;
 
     #[test]
     fn signal_install_follows_null_call() {

@@ -30,7 +30,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["posix_spawn(3)", "lmbench lat_proc exec"],
     },
     metrics: &[&PROCESS_SPAWN],
-    inputs: &[PROCESS_EXEC.id.as_str(), PROCESS_FORK.id.as_str(), PROCESS_VFORK.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

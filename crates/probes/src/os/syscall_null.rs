@@ -5,7 +5,6 @@
 
 use std::hint::black_box;
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
 pub(crate) use kelvin_core::catalogue::os::SYSCALL_NULL as METRIC;
 use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction};
@@ -13,9 +12,6 @@ use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError,
 use kelvin_sys::{kernels, syscall_loops};
 
 use super::trap;
-
-/// Id of the probe and of its metric.
-pub(crate) const SYSCALL_NULL_ID: &str = SYSCALL_NULL.id.as_str();
 
 pub(crate) static PROBE: Probe = Probe {
     id: SYSCALL_NULL.id.as_str(),
@@ -50,7 +46,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SYSCALL_NULL],
-    inputs: &[FREQUENCY.id.as_str()],
     cases,
     run,
     predict,

@@ -47,8 +47,7 @@ const fn syscall_probe(
     run: fn(&mut Bench<'_>, &Case) -> Result<(), ProbeError>,
 ) -> Probe {
     let id = metrics[0].id.as_str();
-    let inputs = const { &[SYSCALL_NULL.id.as_str()] };
-    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, inputs, cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method, metrics, cases, run, predict }
 }
 
 const SHORT_PATH_TEXT: &str = "The measured os.syscall.null plus 25 ns: about 150 instructions of descriptor look-up, \
@@ -71,7 +70,6 @@ pub(crate) static READ_PROBE: Probe = syscall_probe(
 );
 
 pub(crate) static WRITE_PROBE: Probe = Probe {
-    inputs: &[SYSCALL_READ.id.as_str()],
     ..syscall_probe(
         "A write of one byte to /dev/null",
         method(
@@ -101,7 +99,6 @@ pub(crate) static STAT_PROBE: Probe = syscall_probe(
 );
 
 pub(crate) static FSTAT_PROBE: Probe = Probe {
-    inputs: &[SYSCALL_READ.id.as_str()],
     ..syscall_probe(
         "fstat of an open file",
         method(

@@ -3,7 +3,6 @@
 //! It shows how far more tasks speed up a fixed amount of work, and what they add. It must not be used for work that
 //! shares memory or waits: this work stays in registers.
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
 use kelvin_core::catalogue::os::{
     PROCESS_FORK, TASK_COUNT, TASKS, TASKS_EFFICIENCY, TASKS_ELAPSED, TASKS_SYSTEM, TASKS_UNACCOUNTED, TASKS_USER,
     THREAD_CREATE, TaskKind,
@@ -51,7 +50,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&TASKS_ELAPSED, &TASKS_USER, &TASKS_SYSTEM, &TASKS_EFFICIENCY, &TASKS_UNACCOUNTED],
-    inputs: &[FREQUENCY.id.as_str(), PROCESS_FORK.id.as_str(), THREAD_CREATE.id.as_str()],
     cases,
     run,
     predict,
@@ -361,6 +359,7 @@ mod tests {
     use super::*;
     use crate::testing::machine;
     use kelvin_core::Fact;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
     use kelvin_harness::MeasuredValue;
 
     #[test]

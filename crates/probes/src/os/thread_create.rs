@@ -36,7 +36,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["pthread_create(3)", "clone(2)", "glibc nptl/allocatestack.c"],
     },
     metrics: &[&THREAD_CREATE, &THREAD_CREATE_RUN, &THREAD_CREATE_JOIN],
-    inputs: &[PROCESS_FORK.id.as_str(), SWITCH_THREAD_FUTEX.id.as_str()],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

@@ -40,7 +40,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["cyclictest (rt-tests)", "prctl(2), PR_SET_TIMERSLACK; proc_pid_timerslack_ns(5)"],
     },
     metrics: &[&TIMER_WAKEUP],
-    inputs: &[cross_cpu::METRIC.id.as_str()],
     cases,
     run,
     predict,

@@ -30,7 +30,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["vfork(2)", "lmbench lat_proc"],
     },
     metrics: &[&PROCESS_VFORK],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

@@ -31,7 +31,6 @@ pub(crate) static PROBE: Probe = Probe {
         sources: &["posix_fadvise(2), mincore(2), cachestat(2), getrusage(2)", "Linux mm/readahead.c, fs/splice.c"],
     },
     metrics: COLD_METRICS,
-    inputs: &[],
     cases,
     run,
     predict,

@@ -24,23 +24,6 @@ use crate::file::new_file::{self, filled_case};
 use crate::formula::{Expr, fact, given, measured};
 use crate::memory::{core_to_core, fault};
 
-/// The probes that measure the costs.
-pub(super) const INPUT_METRICS: &[&str] = &[
-    CONNECT.id.as_str(),
-    SWITCH_CROSS_CPU.id.as_str(),
-    WAKE_TCP.id.as_str(),
-    RTT_TCP.id.as_str(),
-    STACK_TCP.id.as_str(),
-    STREAM_TCP.id.as_str(),
-    BANDWIDTH_TCP_METHOD.id.as_str(),
-    CORE_TO_CORE.id.as_str(),
-    FAULT_MINOR.id.as_str(),
-    SYSCALL_MMAP_MUNMAP.id.as_str(),
-    kelvin_core::catalogue::file::METADATA.as_str(),
-    ENGINES.id.as_str(),
-    NEW_FILE.id.as_str(),
-];
-
 /// The predicted range as a factor either way: of transfers each of whose steps is measured, of the CPU time of one end of those (of
 /// which more depends on which end does the kernel's work), and of others: methods that are
 /// predicted by what is most like them, and transfers so short that most of their steps are first ones, which no cache holds, and a

@@ -90,7 +90,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: CACHED_METRICS,
-    inputs: prediction::INPUT_METRICS,
     cases,
     run,
     predict: prediction::predict,

@@ -17,7 +17,6 @@ pub(super) static PROBE: Probe = Probe {
          so that overshoot does not accumulate.",
     ),
     metrics: &[&WAIT],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

@@ -49,7 +49,6 @@ pub(super) static PROBE: Probe = Probe {
          relay's log. Needs root, ip and /dev/net/tun.",
     ),
     metrics: &[&DELAY, &DELAY_LOGGED_RATIO],
-    inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let delays = if effort == Effort::Quick { &DELAYS[1..2] } else { &DELAYS };
         delays.iter().map(|&delay| Case::new().with_number(RELAY_DELAY, delay)).collect()

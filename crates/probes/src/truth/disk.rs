@@ -59,7 +59,6 @@ pub(super) static PROBE: Probe = Probe {
          and mount.",
     ),
     metrics: &[&DISK, &DISK_COUNTED_RATIO],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| {
         [CacheState::Direct, CacheState::Uncached].map(|state| Case::new().with_word(state)).into()
     },

@@ -16,7 +16,6 @@ macro_rules! fault {
             kind: ProbeKind::Fault,
             method: super::method("Fails on purpose, to check that the run goes on and reports what happened."),
             metrics: &[&FAULT],
-            inputs: &[],
             cases: |_: &Machine, _: Effort| vec![Case::new().with_word($fault)],
             run: $run,
             predict: super::no_prediction,

@@ -17,7 +17,6 @@ pub(super) static PROBE: Probe = Probe {
          sibling, which slows adds more than multiplies, shows only if it is busy all the time.",
     ),
     metrics: &[&CYCLES],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

@@ -50,7 +50,6 @@ pub(super) static PROBE: Probe = Probe {
          even if a busy machine runs the shaper late. Needs root, ip and tc.",
     ),
     metrics: &[&LINK, &LINK_COUNTED_RATIO],
-    inputs: &[],
     cases: |_: &Machine, effort: Effort| {
         let rates = if effort == Effort::Quick { &RATES[1..2] } else { &RATES };
         rates.iter().map(|&rate| Case::new().with_number(LINK_RATE, rate)).collect()

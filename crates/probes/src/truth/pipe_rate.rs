@@ -23,7 +23,6 @@ pub(super) static PROBE: Probe = Probe {
          the first chunk and that of the last.",
     ),
     metrics: &[&PIPE],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

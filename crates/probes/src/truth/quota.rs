@@ -25,7 +25,6 @@ pub(super) static PROBE: Probe = Probe {
          elapsed time. The cgroup is removed afterwards.",
     ),
     metrics: &[&QUOTA],
-    inputs: &[],
     cases: |_: &Machine, _: Effort| vec![Case::new()],
     run,
     predict,

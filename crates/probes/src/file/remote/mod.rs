@@ -11,8 +11,7 @@ mod server;
 use std::path::Path;
 
 use kelvin_core::catalogue::file::{
-    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_RATE, REMOTE_READ_AHEAD, REMOTE_REQUESTS,
-    REMOTE_ROUND_TRIP, REMOTE_SHARE,
+    AccessOrder, BYTES, CacheState, LOCAL_BLOCK, REMOTE_BLOCK, REMOTE_REQUESTS, REMOTE_SHARE,
 };
 use kelvin_core::{Case, Machine};
 use kelvin_harness::{Bench, Effort, Method, Probe, ProbeError, ProbeKind, Setup};
@@ -71,7 +70,6 @@ pub(crate) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&REMOTE_BLOCK, &LOCAL_BLOCK, &REMOTE_SHARE, &REMOTE_REQUESTS],
-    inputs: &[REMOTE_ROUND_TRIP.id.as_str(), REMOTE_RATE.id.as_str(), REMOTE_READ_AHEAD.id.as_str()],
     cases,
     run,
     predict: prediction::predict,

@@ -49,7 +49,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["iperf3", "RFC 7323 (timestamps), IEEE 802.3: preamble, header, check sequence, gap of 38 bytes"],
     },
     metrics: &[&PEER_BANDWIDTH, &PEER_BANDWIDTH_BURST, &PEER_BANDWIDTH_BUSY_HERE, &PEER_BANDWIDTH_BUSY_THERE],
-    inputs: &[],
     cases: |_, effort| match effort {
         Effort::Quick => both_directions(1).to_vec(),
         // What more streams add depends on the hosts and the network, which seldom differs by direction.

@@ -52,7 +52,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["lmbench lat_connect", "RFC 9293, 3.5"],
     },
     metrics: &[&PEER_CONNECT, &PEER_CLOSE],
-    inputs: &[PEER_PING.id.as_str(), CONNECT.id.as_str(), RTT_ICMP.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         with_agent(bench, "connections", |bench, accepting| {
@@ -85,7 +84,6 @@ pub(in crate::net) static RATE: Probe = Probe {
         sources: &["netperf TCP_CRR", "tcp(7)"],
     },
     metrics: &[&PEER_CRR],
-    inputs: &[PEER_CONNECT.id.as_str(), PEER_RTT.id.as_str()],
     cases: |_, _| vec![Case::new()],
     run: |bench, _| {
         with_agent(bench, "transactions", |bench, accepting| {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use kelvin_core::catalogue::net::{
     MESSAGE, OFFERED_RATE, PEER_BANDWIDTH, PEER_BANDWIDTH_UDP, PEER_BANDWIDTH_UDP_LOST, PEER_BANDWIDTH_UDP_REORDERED,
-    PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT, STREAM_UDP,
+    PEER_BANDWIDTH_UDP_SENT, PEER_OFFERED, PEER_OFFERED_LOST, PEER_OFFERED_REORDERED, PEER_OFFERED_SENT,
 };
 use kelvin_core::{Bound, Case, Metric, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{
@@ -48,7 +48,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
     kind: ProbeKind::Study,
     method: METHOD,
     metrics: &UNPACED_METRICS,
-    inputs: INPUTS,
     cases: |_, effort| {
         let all = [PACKET_PAYLOAD, SMALL_MESSAGE];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };
@@ -74,7 +73,6 @@ pub(in crate::net) static OFFERED_PROBE: Probe = Probe {
     kind: ProbeKind::Study,
     method: METHOD,
     metrics: &PACED_METRICS,
-    inputs: INPUTS,
     cases: |_, effort| {
         let all = [10_000_000_u64, 100_000_000, 1_000_000_000];
         let rates = if effort == Effort::Quick { &all[..1] } else { &all };
@@ -106,8 +104,6 @@ pub(in crate::net) static OFFERED_BOUNDED: BoundedMetric =
 fn datagram_bound(hardware: HardwareFacts<'_>, bytes: u64) -> Option<Bound> {
     link_rate::payload_bound(hardware, Payload::Datagrams(bytes))
 }
-
-const INPUTS: &[&str] = &[PEER_BANDWIDTH.id.as_str(), STREAM_UDP.id.as_str()];
 
 const METHOD: Method = Method {
     how: "One thread sends numbered datagrams to `kelvin agent` on another host: as fast as the system accepts them \
@@ -266,7 +262,7 @@ fn datagram_link_rate(hardware: HardwareFacts<'_>, tcp: Expr, bytes: u64) -> Exp
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::catalogue::net::STREAM_UDP_RECEIVE;
+    use kelvin_core::catalogue::net::{STREAM_UDP, STREAM_UDP_RECEIVE};
     use kelvin_core::{Fact, NetworkPath};
 
     use super::*;

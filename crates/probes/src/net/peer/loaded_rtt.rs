@@ -33,7 +33,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["Gettys and Nichols: Bufferbloat, ACM Queue 9(11), 2011", "Flent, the RRUL test"],
     },
     metrics: &[&PEER_LOADED],
-    inputs: &[],
     cases: |_, _| vec![Case::new()],
     run,
     predict: |_, _, _| Err(NoPrediction::new("no host knows how deep the buffers of the network are")),

@@ -2,7 +2,7 @@
 //!
 //! It must not be taken for the cost of sending: where the link is the limit, all methods reach the same rate.
 
-use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, STREAM_TCP, SendMethod};
+use kelvin_core::catalogue::net::{MESSAGE, PEER_BANDWIDTH, PEER_BANDWIDTH_MESSAGE, SendMethod};
 use kelvin_core::{Case, NoPrediction, Prediction, PredictionBasis, Unit};
 use kelvin_harness::{Bench, BoundedMetric, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
 use kelvin_transfer::wire::message::TestDirection;
@@ -40,7 +40,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["iperf3 -l, -Z", "netperf TCP_SENDFILE", "Linux kernel documentation, networking/msg_zerocopy.rst"],
     },
     metrics: &[&PEER_BANDWIDTH_MESSAGE],
-    inputs: &[PEER_BANDWIDTH.id.as_str(), STREAM_TCP.id.as_str()],
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),
@@ -91,7 +90,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
 
 #[cfg(test)]
 mod tests {
-    use kelvin_core::catalogue::net::STREAM_TCP_RECEIVE;
+    use kelvin_core::catalogue::net::{STREAM_TCP, STREAM_TCP_RECEIVE};
 
     use super::*;
     use crate::testing::with_facts;

@@ -24,7 +24,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["RFC 792", "ping(8)"],
     },
     metrics: &[&PEER_PING],
-    inputs: &[],
     cases: |_: &Machine, effort| {
         let all = [SMALL_MESSAGE, 1 << 10];
         let messages = if effort == Effort::Quick { &all[..1] } else { &all };

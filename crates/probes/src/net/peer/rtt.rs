@@ -13,7 +13,6 @@ use crate::net::echo::EchoClient;
 use crate::net::link::{Link, Protocol};
 use crate::net::message_sizes::{SMALL_MESSAGE, message_bytes, round_trip_messages};
 use crate::net::rtt::WakeCost;
-use crate::os::switch::{cross_cpu, pipe};
 
 pub(in crate::net) static PROBE: Probe = Probe {
     id: PEER_RTT.id.as_str(),
@@ -36,13 +35,6 @@ pub(in crate::net) static PROBE: Probe = Probe {
         sources: &["netperf TCP_RR, UDP_RR", "sockperf ping-pong, which prints half of it"],
     },
     metrics: &[&PEER_RTT],
-    inputs: &[
-        PEER_CONNECT.id.as_str(),
-        PEER_BANDWIDTH.id.as_str(),
-        STACK_TCP.id.as_str(),
-        pipe::PROCESS_SWITCH.id.as_str(),
-        cross_cpu::METRIC.id.as_str(),
-    ],
     cases: |_, effort| cases(effort),
     run,
     predict: |facts, _, case| predict(facts, case),
@@ -112,6 +104,7 @@ fn predict(facts: &PredictionInputs<'_>, case: &Case) -> Result<Prediction, NoPr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::switch::{cross_cpu, pipe};
     use crate::testing::with_facts;
 
     #[test]

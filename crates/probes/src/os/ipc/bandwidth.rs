@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use kelvin_core::catalogue::PairPlacement;
-use kelvin_core::catalogue::mem::{BANDWIDTH_COPY, BANDWIDTH_PROBE, CORE_TO_CORE};
+use kelvin_core::catalogue::mem::BANDWIDTH_COPY;
 use kelvin_core::catalogue::net::BANDWIDTH_UNIX;
 use kelvin_core::catalogue::os::{
     IPC_FUTEX_BANDWIDTH, IPC_PIPE_BANDWIDTH, IPC_UNIX_BANDWIDTH, MESSAGE, SWITCH_CROSS_CPU, SWITCH_PROCESS_FUTEX,
@@ -26,12 +26,6 @@ use crate::memory::{bandwidth, core_to_core};
 const ITERATION_BYTES: u64 = 4 << 20;
 
 pub(in crate::os) static PIPE: Probe = Probe {
-    inputs: &[
-        BANDWIDTH_UNIX.id.as_str(),
-        SWITCH_PROCESS_PIPE.id.as_str(),
-        SWITCH_CROSS_CPU.id.as_str(),
-        CORE_TO_CORE.id.as_str(),
-    ],
     predict: |facts, _, case| pipe_rate(facts, case),
     ..ipc_bandwidth_probe("Bandwidth between two processes over a pipe", &[&IPC_PIPE_BANDWIDTH], |bench, case| {
         run(bench, case, message_stream::StreamKind::Pipe, &IPC_PIPE_BANDWIDTH)
@@ -39,7 +33,6 @@ pub(in crate::os) static PIPE: Probe = Probe {
 };
 
 pub(in crate::os) static UNIX: Probe = Probe {
-    inputs: &[BANDWIDTH_UNIX.id.as_str()],
     predict: |facts, _, case| socket_rate(facts, case),
     ..ipc_bandwidth_probe("Bandwidth between two processes over Unix sockets", &[&IPC_UNIX_BANDWIDTH], |bench, case| {
         run(bench, case, message_stream::StreamKind::Unix, &IPC_UNIX_BANDWIDTH)
@@ -47,7 +40,6 @@ pub(in crate::os) static UNIX: Probe = Probe {
 };
 
 pub(in crate::os) static FUTEX: Probe = Probe {
-    inputs: &[BANDWIDTH_PROBE.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), SWITCH_CROSS_CPU.id.as_str()],
     predict: |facts, _, case| shared_memory_rate(facts, case),
     ..ipc_bandwidth_probe(
         "Bandwidth between two processes through shared memory",
@@ -66,7 +58,7 @@ const fn ipc_bandwidth_probe(
     let predict = |_: &PredictionInputs<'_>, _: &Metric, _: &Case| {
         Err(NoPrediction::new("each of the three has its own formula"))
     };
-    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, inputs: &[], cases, run, predict }
+    Probe { id, summary, kind: ProbeKind::Measure, method: METHOD, metrics, cases, run, predict }
 }
 
 const METHOD: Method = Method {
@@ -261,6 +253,7 @@ fn message_bytes(case: &Case) -> Result<(u64, Expr), NoPrediction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kelvin_core::catalogue::mem::CORE_TO_CORE;
 
     #[test]
     fn messages_are_received_and_acknowledged() {

@@ -45,7 +45,6 @@ const fn ipc_latency_probe(
         kind: ProbeKind::Measure,
         method: METHOD,
         metrics,
-        inputs: const { &[SWITCH_PROCESS_PIPE.id.as_str(), SWITCH_CROSS_CPU.id.as_str()] },
         cases,
         run,
         predict,

@@ -2,11 +2,10 @@
 //!
 //! It is the portable way to wake another thread. It must not be used as the cost of a mutex.
 
-use kelvin_core::catalogue::mem::FALSE_SHARING;
 use kelvin_core::catalogue::os::{
-    SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_CALLS, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX,
+    SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_CALLS, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
     SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_PIPE, SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_CALLS,
-    SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_PIPE,
+    SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_PIPE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::handoff::HandoffMethod;
@@ -31,7 +30,6 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that wait on a condition variable",
     METHOD,
     &[&SWITCH_PROCESS_CONDVAR, &SWITCH_PROCESS_CONDVAR_ROUND_TRIP, &SWITCH_PROCESS_CONDVAR_CALLS],
-    &[SWITCH_PROCESS_PIPE.id.as_str(), SWITCH_PROCESS_FUTEX.id.as_str(), FALSE_SHARING.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -50,7 +48,6 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that wait on a condition variable",
     METHOD,
     &[&SWITCH_THREAD_CONDVAR, &SWITCH_THREAD_CONDVAR_ROUND_TRIP, &SWITCH_THREAD_CONDVAR_CALLS],
-    &[SWITCH_THREAD_PIPE.id.as_str(), SWITCH_THREAD_FUTEX.id.as_str(), FALSE_SHARING.id.as_str()],
 );
 
 /// Why it may differ from pipes.

@@ -43,7 +43,6 @@ pub(in crate::os) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SWITCH_CROSS_CPU],
-    inputs: &[SWITCH_PROCESS_PIPE.id.as_str()],
     cases,
     run,
     predict,

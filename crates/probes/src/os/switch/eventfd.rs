@@ -5,7 +5,6 @@
 use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_EVENTFD, SWITCH_PROCESS_EVENTFD_CALLS, SWITCH_PROCESS_EVENTFD_ROUND_TRIP, SWITCH_PROCESS_PIPE,
     SWITCH_THREAD_EVENTFD, SWITCH_THREAD_EVENTFD_CALLS, SWITCH_THREAD_EVENTFD_ROUND_TRIP, SWITCH_THREAD_PIPE,
-    SYSCALL_READ, SYSCALL_WRITE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::handoff::HandoffMethod;
@@ -26,7 +25,6 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that pass a token by eventfd",
     METHOD,
     &[&SWITCH_PROCESS_EVENTFD, &SWITCH_PROCESS_EVENTFD_ROUND_TRIP, &SWITCH_PROCESS_EVENTFD_CALLS],
-    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -41,7 +39,6 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that pass a token by eventfd",
     METHOD,
     &[&SWITCH_THREAD_EVENTFD, &SWITCH_THREAD_EVENTFD_ROUND_TRIP, &SWITCH_THREAD_EVENTFD_CALLS],
-    &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.

@@ -6,8 +6,7 @@
 
 use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_CALLS, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE,
-    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE, SYSCALL_READ,
-    SYSCALL_WRITE,
+    SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_CALLS, SWITCH_THREAD_FUTEX_ROUND_TRIP, SWITCH_THREAD_PIPE,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::handoff::HandoffMethod;
@@ -28,7 +27,6 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that wait on a futex",
     METHOD,
     &[&SWITCH_PROCESS_FUTEX, &SWITCH_PROCESS_FUTEX_ROUND_TRIP, &SWITCH_PROCESS_FUTEX_CALLS],
-    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -43,7 +41,6 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that wait on a futex",
     METHOD,
     &[&SWITCH_THREAD_FUTEX, &SWITCH_THREAD_FUTEX_ROUND_TRIP, &SWITCH_THREAD_FUTEX_CALLS],
-    &[SWITCH_THREAD_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why it may differ from pipes.

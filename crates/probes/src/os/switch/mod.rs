@@ -37,9 +37,9 @@ struct SwitchExperiment {
     like: Option<FromPipeSwitch>,
 }
 
-/// The probe of a switching experiment: experiment, summary, method, metrics, and the probes of its inputs.
+/// The probe of a switching experiment: experiment, summary, method and metrics.
 macro_rules! probe {
-    ($what:expr, $summary:literal, $method:expr, $metrics:expr, $inputs:expr $(,)?) => {{
+    ($what:expr, $summary:literal, $method:expr, $metrics:expr $(,)?) => {{
         static WHAT: SwitchExperiment = $what;
         Probe {
             id: WHAT.switch.id.as_str(),
@@ -47,7 +47,6 @@ macro_rules! probe {
             kind: kelvin_harness::ProbeKind::Measure,
             method: $method,
             metrics: $metrics,
-            inputs: $inputs,
             cases: |_, _| vec![kelvin_core::Case::new()],
             run: |bench, _| super::run(bench, &WHAT),
             predict: |facts, metric, _| super::prediction::predict_metric(facts, metric, &WHAT),

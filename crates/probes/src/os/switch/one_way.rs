@@ -5,10 +5,9 @@
 
 use kelvin_core::catalogue::PairPlacement;
 use kelvin_core::catalogue::os::{
-    ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_PROCESS_CONDVAR, SWITCH_PROCESS_CONDVAR_ROUND_TRIP,
-    SWITCH_PROCESS_FUTEX, SWITCH_PROCESS_FUTEX_ROUND_TRIP, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_ROUND_TRIP,
-    SWITCH_THREAD_CONDVAR, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX, SWITCH_THREAD_FUTEX_ROUND_TRIP,
-    SWITCH_THREAD_PIPE, SWITCH_THREAD_PIPE_ROUND_TRIP, TokenChannel, WokenTask,
+    ONE_WAY_WAKE_UP as METRIC, SWITCH_CROSS_CPU, SWITCH_PROCESS_CONDVAR_ROUND_TRIP, SWITCH_PROCESS_FUTEX_ROUND_TRIP,
+    SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_CONDVAR_ROUND_TRIP, SWITCH_THREAD_FUTEX_ROUND_TRIP,
+    SWITCH_THREAD_PIPE_ROUND_TRIP, TokenChannel, WokenTask,
 };
 use kelvin_core::{Case, Machine, Metric, NoPrediction, Prediction, PredictionBasis};
 use kelvin_harness::{Bench, Effort, Method, PredictionInputs, Probe, ProbeError, ProbeKind};
@@ -41,15 +40,6 @@ pub(in crate::os) static PROBE: Probe = Probe {
         sources: &["An operating systems study of 2013 that published one direction: see the machine os-bench-2013"],
     },
     metrics: &[&METRIC],
-    inputs: &[
-        SWITCH_PROCESS_PIPE.id.as_str(),
-        SWITCH_THREAD_PIPE.id.as_str(),
-        SWITCH_PROCESS_FUTEX.id.as_str(),
-        SWITCH_THREAD_FUTEX.id.as_str(),
-        SWITCH_PROCESS_CONDVAR.id.as_str(),
-        SWITCH_THREAD_CONDVAR.id.as_str(),
-        SWITCH_CROSS_CPU.id.as_str(),
-    ],
     cases,
     run,
     predict,

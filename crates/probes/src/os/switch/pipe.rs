@@ -8,7 +8,7 @@ pub(crate) use kelvin_core::catalogue::os::{
 };
 use kelvin_core::catalogue::os::{
     SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_PROCESS_PIPE_ROUND_TRIP, SWITCH_THREAD_PIPE,
-    SWITCH_THREAD_PIPE_CALLS, SWITCH_THREAD_PIPE_ROUND_TRIP, SYSCALL_READ, SYSCALL_WRITE,
+    SWITCH_THREAD_PIPE_CALLS, SWITCH_THREAD_PIPE_ROUND_TRIP,
 };
 use kelvin_harness::{Method, Probe};
 use kelvin_sys::handoff::HandoffMethod;
@@ -29,7 +29,6 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that pass a byte over pipes",
     METHOD,
     &[&SWITCH_PROCESS_PIPE, &SWITCH_PROCESS_PIPE_ROUND_TRIP, &SWITCH_PROCESS_PIPE_CALLS],
-    &[SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -44,7 +43,6 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that pass a byte over pipes",
     METHOD,
     &[&SWITCH_THREAD_PIPE, &SWITCH_THREAD_PIPE_ROUND_TRIP, &SWITCH_THREAD_PIPE_CALLS],
-    &[SWITCH_PROCESS_PIPE.id.as_str(), SYSCALL_READ.id.as_str(), SYSCALL_WRITE.id.as_str()],
 );
 
 /// Why a switch between threads may differ from one between processes.

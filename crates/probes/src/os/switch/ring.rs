@@ -6,8 +6,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use kelvin_core::catalogue::cpu::FREQUENCY;
-use kelvin_core::catalogue::mem::{BANDWIDTH_PROBE, BANDWIDTH_WRITE};
+use kelvin_core::catalogue::mem::BANDWIDTH_WRITE;
 use kelvin_core::catalogue::os::{
     PROCESSES, SWITCH_PROCESS_PIPE, SWITCH_PROCESS_PIPE_CALLS, SWITCH_RING, SWITCH_RING_CALLS, SWITCH_RING_SWITCHES,
     WORKING_SET,
@@ -63,7 +62,6 @@ pub(in crate::os) static PROBE: Probe = Probe {
         ],
     },
     metrics: &[&SWITCH_RING, &SWITCH_RING_CALLS, &SWITCH_RING_SWITCHES],
-    inputs: &[SWITCH_PROCESS_PIPE.id.as_str(), FREQUENCY.id.as_str(), BANDWIDTH_PROBE.as_str()],
     cases,
     run,
     predict,
@@ -333,6 +331,7 @@ fn own_work(facts: &PredictionInputs<'_>, set: u64) -> Result<Prediction, NoPred
 #[cfg(test)]
 mod tests {
     use kelvin_core::MeasuredValue;
+    use kelvin_core::catalogue::cpu::FREQUENCY;
     use kelvin_core::catalogue::mem::BYTES;
 
     use super::*;

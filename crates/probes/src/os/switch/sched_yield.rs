@@ -26,7 +26,6 @@ pub(in crate::os) static PROCESS: Probe = probe!(
     "Switching a CPU between two processes that yield to each other",
     METHOD,
     &[&SWITCH_PROCESS_YIELD, &SWITCH_PROCESS_YIELD_ROUND_TRIP],
-    &[SWITCH_PROCESS_PIPE.id.as_str()],
 );
 
 pub(in crate::os) static THREAD: Probe = probe!(
@@ -41,7 +40,6 @@ pub(in crate::os) static THREAD: Probe = probe!(
     "Switching a CPU between two threads that yield to each other",
     METHOD,
     &[&SWITCH_THREAD_YIELD, &SWITCH_THREAD_YIELD_ROUND_TRIP],
-    &[SWITCH_THREAD_PIPE.id.as_str()],
 );
 
 /// Why it may differ from pipes.
