@@ -5,9 +5,7 @@ use kelvin_core::catalogue::controlled_causes::ADDRESS_TRANSLATION;
 use kelvin_core::catalogue::mem::{BYTES, HUGE_PAGE, LATENCY, PageSize, TLB, TLB_PACKED, TOUCHED_PAGES};
 use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism, RoundConditions, at_word};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: ADDRESS_TRANSLATION.id,
@@ -24,12 +22,9 @@ pub(crate) static CAUSE: Cause = Cause {
         "Huge pages also lie together in physical memory, and so meet fewer conflicts in a cache.",
     ],
     remedy: "ask for huge pages (madvise with MADV_HUGEPAGE), or touch fewer pages: keep what is used together together",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&LATENCY, PageSize::Base.point())]),
+    affected: AffectedMetrics::Listed(&[at_word(&LATENCY, PageSize::Base.point())]),
     mechanisms: &[
-        Mechanism::new(
-            "with huge pages",
-            AmountSource::Without(Intervention { id: "huge_pages", apply: apply_huge_pages }),
-        ),
+        Mechanism::without("huge_pages", "with huge pages", apply_huge_pages),
         Mechanism::new(
             "one line in each of as many pages, less adjacent lines",
             AmountSource::Difference(tlb_difference),

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use kelvin_core::catalogue::net::{MESSAGE, STACK_UDP};
+use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
 use kelvin_core::{AxisWord, Case, FigureDifference, Machine, Metric, MetricCase, SkipReason};
 use kelvin_harness::{Probe, Setup};
 
@@ -78,16 +80,26 @@ impl AffectedMetric {
     fn is_metric_at(&self, metric: &Metric, case: &Case) -> bool {
         self.metric.id == metric.id && self.only.is_none_or(|there| there.is_in_case(case))
     }
+}
 
-    /// A metric at all its cases.
-    pub const fn at_all_cases(metric: &'static Metric) -> Self {
-        Self { metric, only: None }
-    }
+/// A metric at all its cases.
+pub(crate) const fn at_all_cases(metric: &'static Metric) -> AffectedMetric {
+    AffectedMetric { metric, only: None }
+}
 
-    /// A metric at an axis word.
-    pub const fn at_word(metric: &'static Metric, only: AxisWord) -> Self {
-        Self { metric, only: Some(only) }
-    }
+/// A metric at an axis word.
+pub(crate) const fn at_word(metric: &'static Metric, only: AxisWord) -> AffectedMetric {
+    AffectedMetric { metric, only: Some(only) }
+}
+
+/// A null system call, which waits for nothing and touches no memory: a figure that most causes cannot touch.
+pub(crate) fn null_call(_: &CauseContext<'_>) -> MetricCase {
+    MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) }
+}
+
+/// A small datagram through both protocol stacks of one process, which no stream's settings touch.
+pub(crate) fn small_datagram(_: &CauseContext<'_>) -> MetricCase {
+    MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) }
 }
 
 /// One way in which a cause is shown.
@@ -107,6 +119,15 @@ impl Mechanism {
     /// One that does the same everywhere, and takes no other's place.
     pub(crate) const fn new(how: &'static str, means: AmountSource) -> Self {
         Self { how, source: means, idle_in_guest: None, is_substitute: false }
+    }
+
+    /// The figure under one intervention, `how` in words.
+    pub(crate) const fn without(
+        id: &'static str,
+        how: &'static str,
+        apply: fn(&CauseContext<'_>, &mut RoundConditions) -> Result<(), SkipReason>,
+    ) -> Self {
+        Self::new(how, AmountSource::Without(Intervention { id, apply }))
     }
 }
 

@@ -5,9 +5,7 @@ use std::path::Path;
 use kelvin_core::catalogue::cpu::CLOCK_PAIR;
 use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
 use crate::causes::interventions::nearest_unlimited;
 
 pub(crate) static CAUSE: Cause = Cause {
@@ -23,10 +21,7 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "raise the quota (cpu.max, or cpu.cfs_quota_us), or use fewer threads",
     affected: AffectedMetrics::AllWhere(|scene| scene.cpu_quota().is_some()),
-    mechanisms: &[Mechanism::new(
-        "in a control group without a quota",
-        AmountSource::Without(Intervention { id: "no_quota", apply }),
-    )],
+    mechanisms: &[Mechanism::without("no_quota", "in a control group without a quota", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
     size: |_| None,
 };

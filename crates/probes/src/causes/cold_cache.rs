@@ -1,12 +1,9 @@
 //! An empty page cache: what is not in memory has to come from the device, or from whatever stands for one.
 
+use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::{BLOCKSIZE_READ, CacheState, READ_ORDER, THREADS};
-use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "cold_cache",
@@ -20,18 +17,15 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "read ahead of need (larger blocks, POSIX_FADV_WILLNEED, several requests in flight), or keep the file in memory",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_word(&READ_ORDER, UNCACHED_READ),
-        AffectedMetric::at_word(&READ_ORDER, DIRECT_READ),
-        AffectedMetric::at_word(&BLOCKSIZE_READ, UNCACHED_READ),
-        AffectedMetric::at_word(&BLOCKSIZE_READ, DIRECT_READ),
-        AffectedMetric::at_word(&THREADS, UNCACHED_READ),
-        AffectedMetric::at_word(&THREADS, DIRECT_READ),
+        at_word(&READ_ORDER, UNCACHED_READ),
+        at_word(&READ_ORDER, DIRECT_READ),
+        at_word(&BLOCKSIZE_READ, UNCACHED_READ),
+        at_word(&BLOCKSIZE_READ, DIRECT_READ),
+        at_word(&THREADS, UNCACHED_READ),
+        at_word(&THREADS, DIRECT_READ),
     ]),
-    mechanisms: &[Mechanism::new(
-        "with all of it in the page cache",
-        AmountSource::Without(Intervention { id: "cached", apply }),
-    )],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    mechanisms: &[Mechanism::without("cached", "with all of it in the page cache", apply)],
+    negative_control: null_call,
     size: |_| None,
 };
 

@@ -1,12 +1,10 @@
 //! Congestion control: some pace what they send by a model of the path, which a path within one machine does not fit.
 
-use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, MESSAGE, STACK_UDP};
-use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_core::SkipReason;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM};
 use kelvin_sys::net::congestion_controls;
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, small_datagram};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "congestion_control",
@@ -22,15 +20,12 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "choose another for local streams (TCP_CONGESTION, or net.ipv4.tcp_congestion_control for all)",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP),
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_METHOD),
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_SYSTEM),
+        at_all_cases(&BANDWIDTH_TCP),
+        at_all_cases(&BANDWIDTH_TCP_METHOD),
+        at_all_cases(&BANDWIDTH_TCP_SYSTEM),
     ]),
-    mechanisms: &[Mechanism::new(
-        "with another congestion control",
-        AmountSource::Without(Intervention { id: "other_congestion_control", apply }),
-    )],
-    negative_control: |_| MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) },
+    mechanisms: &[Mechanism::without("other_congestion_control", "with another congestion control", apply)],
+    negative_control: small_datagram,
     size: |_| None,
 };
 

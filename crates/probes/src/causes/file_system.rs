@@ -2,18 +2,15 @@
 
 use std::path::Path;
 
+use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::{
     ENTRY_ADD, ENTRY_CREATE, ENTRY_FREE, ENTRY_REMOVE, METADATA_CREATE, METADATA_LIST, METADATA_OPEN, METADATA_RENAME,
     METADATA_STAT, METADATA_UNLINK, NEW_FILE, SYNC_WRITE,
 };
-use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_core::{Case, MetricCase, SkipReason};
 use kelvin_file::temporary_files::ScratchDirectory;
 use kelvin_sys::fs::kind;
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "file_system",
@@ -29,21 +26,21 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "keep what need not last in /dev/shm or another tmpfs, or change files in larger steps",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_all_cases(&METADATA_CREATE),
-        AffectedMetric::at_all_cases(&METADATA_STAT),
-        AffectedMetric::at_all_cases(&METADATA_OPEN),
-        AffectedMetric::at_all_cases(&METADATA_RENAME),
-        AffectedMetric::at_all_cases(&METADATA_LIST),
-        AffectedMetric::at_all_cases(&METADATA_UNLINK),
-        AffectedMetric::at_all_cases(&ENTRY_CREATE),
-        AffectedMetric::at_all_cases(&ENTRY_FREE),
-        AffectedMetric::at_all_cases(&ENTRY_ADD),
-        AffectedMetric::at_all_cases(&ENTRY_REMOVE),
-        AffectedMetric::at_all_cases(&NEW_FILE),
-        AffectedMetric::at_all_cases(&SYNC_WRITE),
+        at_all_cases(&METADATA_CREATE),
+        at_all_cases(&METADATA_STAT),
+        at_all_cases(&METADATA_OPEN),
+        at_all_cases(&METADATA_RENAME),
+        at_all_cases(&METADATA_LIST),
+        at_all_cases(&METADATA_UNLINK),
+        at_all_cases(&ENTRY_CREATE),
+        at_all_cases(&ENTRY_FREE),
+        at_all_cases(&ENTRY_ADD),
+        at_all_cases(&ENTRY_REMOVE),
+        at_all_cases(&NEW_FILE),
+        at_all_cases(&SYNC_WRITE),
     ]),
-    mechanisms: &[Mechanism::new("in /dev/shm", AmountSource::Without(Intervention { id: "in_memory", apply }))],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    mechanisms: &[Mechanism::without("in_memory", "in /dev/shm", apply)],
+    negative_control: null_call,
     size: |_| None,
 };
 

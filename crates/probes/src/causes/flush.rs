@@ -1,12 +1,9 @@
 //! Flushes: whoever wants a write to last waits until the device has it, and the file system's own records of it.
 
+use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::{FlushMethod, SYNC_WRITE};
-use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "flush",
@@ -21,12 +18,12 @@ pub(crate) static CAUSE: Cause = Cause {
     remedy: "flush once for many writes (group commit), use fdatasync where only the data must last, or a device that keeps what it was \
             given",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fdatasync.point()),
-        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Fsync.point()),
-        AffectedMetric::at_word(&SYNC_WRITE, FlushMethod::Dsync.point()),
+        at_word(&SYNC_WRITE, FlushMethod::Fdatasync.point()),
+        at_word(&SYNC_WRITE, FlushMethod::Fsync.point()),
+        at_word(&SYNC_WRITE, FlushMethod::Dsync.point()),
     ]),
-    mechanisms: &[Mechanism::new("without the flush", AmountSource::Without(Intervention { id: "no_flush", apply }))],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    mechanisms: &[Mechanism::without("no_flush", "without the flush", apply)],
+    negative_control: null_call,
     size: |_| None,
 };
 

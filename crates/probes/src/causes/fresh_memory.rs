@@ -1,13 +1,12 @@
 //! Memory that nobody had in use just before: no cache has it, and a host may have taken it back.
 
 use kelvin_core::catalogue::mem::{FIRST_TOUCH, REPEATED_FIRST_TOUCH};
-use kelvin_core::catalogue::os::{NullCall, SYSCALL_NULL};
-use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
+use kelvin_core::{FigureDifference, MetricCase, SkipReason};
 use kelvin_sys::mapping::{self, page_bytes};
 use kelvin_sys::memory::{Arena, PagePolicy};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+use super::cause::{
+    AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call,
 };
 
 pub(crate) static CAUSE: Cause = Cause {
@@ -24,15 +23,12 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "keep memory that is needed again rather than give it back, or touch it before it is needed (MAP_POPULATE); in a virtual machine, \
             switch off free page reporting where memory is the machine's own",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_all_cases(&FIRST_TOUCH)]),
+    affected: AffectedMetrics::Listed(&[at_all_cases(&FIRST_TOUCH)]),
     mechanisms: &[
-        Mechanism::new(
-            "of memory given back just before",
-            AmountSource::Without(Intervention { id: "memory_at_hand", apply }),
-        ),
+        Mechanism::without("memory_at_hand", "of memory given back just before", apply),
         Mechanism::new("less the same memory, touched again", AmountSource::Difference(first_touch_difference)),
     ],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    negative_control: null_call,
     size: |_| None,
 };
 

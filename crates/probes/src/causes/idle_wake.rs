@@ -12,8 +12,8 @@ use kelvin_core::catalogue::os::{
 };
 use kelvin_core::{Case, FigureDifference, Metric, MetricCase};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism,
+use super::cause::{
+    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, at_all_cases, at_word,
 };
 use crate::causes::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
 
@@ -60,27 +60,27 @@ pub(crate) static CAUSE: Cause = Cause {
 
 /// Metrics of which an operation wakes another CPU, or its own.
 static WAKING_METRICS: [AffectedMetric; 21] = [
-    AffectedMetric::at_word(&RTT_TCP, TWO_CPUS),
-    AffectedMetric::at_word(&RTT_UDP, TWO_CPUS),
-    AffectedMetric::at_word(&RTT_UNIX, TWO_CPUS),
-    AffectedMetric::at_word(&CONNECT, TWO_CPUS),
-    AffectedMetric::at_word(&CLOSE, TWO_CPUS),
-    AffectedMetric::at_word(&CRR, TWO_CPUS),
-    AffectedMetric::at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
-    AffectedMetric::at_word(&BANDWIDTH_UNIX, TWO_CPUS),
-    AffectedMetric::at_word(&BANDWIDTH_TCP, TWO_CPUS),
-    AffectedMetric::at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
-    AffectedMetric::at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
-    AffectedMetric::at_word(&BANDWIDTH_UDP, TWO_CPUS),
-    AffectedMetric::at_all_cases(&WAKE_TCP),
-    AffectedMetric::at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
-    AffectedMetric::at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
-    AffectedMetric::at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
-    AffectedMetric::at_word(&IPC_PIPE_BANDWIDTH, TWO_CPUS),
-    AffectedMetric::at_word(&IPC_UNIX_BANDWIDTH, TWO_CPUS),
-    AffectedMetric::at_word(&IPC_FUTEX_BANDWIDTH, TWO_CPUS),
-    AffectedMetric::at_all_cases(&SWITCH_CROSS_CPU),
-    AffectedMetric::at_all_cases(&TIMER_WAKEUP),
+    at_word(&RTT_TCP, TWO_CPUS),
+    at_word(&RTT_UDP, TWO_CPUS),
+    at_word(&RTT_UNIX, TWO_CPUS),
+    at_word(&CONNECT, TWO_CPUS),
+    at_word(&CLOSE, TWO_CPUS),
+    at_word(&CRR, TWO_CPUS),
+    at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
+    at_word(&BANDWIDTH_UNIX, TWO_CPUS),
+    at_word(&BANDWIDTH_TCP, TWO_CPUS),
+    at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
+    at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
+    at_word(&BANDWIDTH_UDP, TWO_CPUS),
+    at_all_cases(&WAKE_TCP),
+    at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
+    at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
+    at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
+    at_word(&IPC_PIPE_BANDWIDTH, TWO_CPUS),
+    at_word(&IPC_UNIX_BANDWIDTH, TWO_CPUS),
+    at_word(&IPC_FUTEX_BANDWIDTH, TWO_CPUS),
+    at_all_cases(&SWITCH_CROSS_CPU),
+    at_all_cases(&TIMER_WAKEUP),
 ];
 
 const SHORT_GAP: Intervention = Intervention {

@@ -7,9 +7,7 @@ use kelvin_core::catalogue::cpu::CLOCK_PAIR;
 use kelvin_core::{Case, MetricCase, SkipReason};
 use kelvin_file::cgroup::{Controller, own_cgroup};
 
-use crate::causes::cause::{
-    AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions};
 use crate::causes::interventions::nearest_unlimited;
 
 pub(crate) static CAUSE: Cause = Cause {
@@ -26,10 +24,7 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "raise the limit (memory.max, or memory.limit_in_bytes), or touch less memory",
     affected: AffectedMetrics::AllWhere(|scene| scene.machine.limits.memory_bytes.get().copied().flatten().is_some()),
-    mechanisms: &[Mechanism::new(
-        "in a control group without a memory limit",
-        AmountSource::Without(Intervention { id: "no_memory_limit", apply }),
-    )],
+    mechanisms: &[Mechanism::without("no_memory_limit", "in a control group without a memory limit", apply)],
     negative_control: |_| MetricCase { metric: CLOCK_PAIR.id, case: Case::new() },
     size: |_| None,
 };

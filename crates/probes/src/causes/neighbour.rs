@@ -7,9 +7,7 @@ use kelvin_core::catalogue::mem::{
 };
 use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, at_word};
 use crate::causes::interventions::{SpinPurpose, Spinners};
 
 pub(crate) static CAUSE: Cause = Cause {
@@ -25,23 +23,20 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "run it alone, or keep what else runs to CPUs of another socket or another part of the last cache",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_all_cases(&LATENCY),
-        AffectedMetric::at_all_cases(&LATENCY_STRIDE),
-        AffectedMetric::at_all_cases(&TLB),
-        AffectedMetric::at_all_cases(&TLB_PACKED),
-        AffectedMetric::at_word(&BANDWIDTH_READ, ONE_CPU),
-        AffectedMetric::at_word(&BANDWIDTH_WRITE, ONE_CPU),
-        AffectedMetric::at_word(&BANDWIDTH_COPY, ONE_CPU),
-        AffectedMetric::at_all_cases(&BANDWIDTH_MEMCPY),
-        AffectedMetric::at_word(&BANDWIDTH_FILL, ONE_CPU),
-        AffectedMetric::at_word(&BANDWIDTH_ZERO, ONE_CPU),
-        AffectedMetric::at_word(&BANDWIDTH_NTWRITE, ONE_CPU),
-        AffectedMetric::at_word(&BANDWIDTH_TRIAD, ONE_CPU),
+        at_all_cases(&LATENCY),
+        at_all_cases(&LATENCY_STRIDE),
+        at_all_cases(&TLB),
+        at_all_cases(&TLB_PACKED),
+        at_word(&BANDWIDTH_READ, ONE_CPU),
+        at_word(&BANDWIDTH_WRITE, ONE_CPU),
+        at_word(&BANDWIDTH_COPY, ONE_CPU),
+        at_all_cases(&BANDWIDTH_MEMCPY),
+        at_word(&BANDWIDTH_FILL, ONE_CPU),
+        at_word(&BANDWIDTH_ZERO, ONE_CPU),
+        at_word(&BANDWIDTH_NTWRITE, ONE_CPU),
+        at_word(&BANDWIDTH_TRIAD, ONE_CPU),
     ]),
-    mechanisms: &[Mechanism::new(
-        "with the other CPUs held by a loop that moves nothing",
-        AmountSource::Without(Intervention { id: "others_held", apply }),
-    )],
+    mechanisms: &[Mechanism::without("others_held", "with the other CPUs held by a loop that moves nothing", apply)],
     // A chain of single adds leaves a second thread of its core nothing to take away.
     negative_control: |_| MetricCase { metric: LATENCY_ADD.id, case: Case::new() },
     size: |_| None,

@@ -1,18 +1,16 @@
 //! Other work on the same CPUs: programs that run meanwhile take turns with the one that is measured.
 
+use kelvin_core::SkipReason;
 use kelvin_core::catalogue::file::NEW_FILE;
 use kelvin_core::catalogue::mem::{
     BANDWIDTH_COPY, BANDWIDTH_FILL, BANDWIDTH_MEMCPY, BANDWIDTH_NTWRITE, BANDWIDTH_READ, BANDWIDTH_TRIAD,
     BANDWIDTH_WRITE, BANDWIDTH_ZERO, FAULT_MINOR, LATENCY, LATENCY_STRIDE,
 };
 use kelvin_core::catalogue::os::{
-    NullCall, PROCESS_EXEC, PROCESS_FORK, PROCESS_FORK_RSS, PROCESS_SHELL, PROCESS_SPAWN, SYSCALL_NULL, THREAD_CREATE,
+    PROCESS_EXEC, PROCESS_FORK, PROCESS_FORK_RSS, PROCESS_SHELL, PROCESS_SPAWN, THREAD_CREATE,
 };
-use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, null_call};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "other_work",
@@ -26,30 +24,27 @@ pub(crate) static CAUSE: Cause = Cause {
     ],
     remedy: "run it alone, or pin what else runs to other CPUs",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_all_cases(&PROCESS_FORK),
-        AffectedMetric::at_all_cases(&PROCESS_FORK_RSS),
-        AffectedMetric::at_all_cases(&PROCESS_SPAWN),
-        AffectedMetric::at_all_cases(&PROCESS_EXEC),
-        AffectedMetric::at_all_cases(&PROCESS_SHELL),
-        AffectedMetric::at_all_cases(&THREAD_CREATE),
-        AffectedMetric::at_all_cases(&NEW_FILE),
-        AffectedMetric::at_all_cases(&LATENCY),
-        AffectedMetric::at_all_cases(&LATENCY_STRIDE),
-        AffectedMetric::at_all_cases(&FAULT_MINOR),
-        AffectedMetric::at_all_cases(&BANDWIDTH_READ),
-        AffectedMetric::at_all_cases(&BANDWIDTH_WRITE),
-        AffectedMetric::at_all_cases(&BANDWIDTH_COPY),
-        AffectedMetric::at_all_cases(&BANDWIDTH_MEMCPY),
-        AffectedMetric::at_all_cases(&BANDWIDTH_FILL),
-        AffectedMetric::at_all_cases(&BANDWIDTH_ZERO),
-        AffectedMetric::at_all_cases(&BANDWIDTH_NTWRITE),
-        AffectedMetric::at_all_cases(&BANDWIDTH_TRIAD),
+        at_all_cases(&PROCESS_FORK),
+        at_all_cases(&PROCESS_FORK_RSS),
+        at_all_cases(&PROCESS_SPAWN),
+        at_all_cases(&PROCESS_EXEC),
+        at_all_cases(&PROCESS_SHELL),
+        at_all_cases(&THREAD_CREATE),
+        at_all_cases(&NEW_FILE),
+        at_all_cases(&LATENCY),
+        at_all_cases(&LATENCY_STRIDE),
+        at_all_cases(&FAULT_MINOR),
+        at_all_cases(&BANDWIDTH_READ),
+        at_all_cases(&BANDWIDTH_WRITE),
+        at_all_cases(&BANDWIDTH_COPY),
+        at_all_cases(&BANDWIDTH_MEMCPY),
+        at_all_cases(&BANDWIDTH_FILL),
+        at_all_cases(&BANDWIDTH_ZERO),
+        at_all_cases(&BANDWIDTH_NTWRITE),
+        at_all_cases(&BANDWIDTH_TRIAD),
     ]),
-    mechanisms: &[Mechanism::new(
-        "at real-time priority",
-        AmountSource::Without(Intervention { id: "realtime", apply }),
-    )],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    mechanisms: &[Mechanism::without("realtime", "at real-time priority", apply)],
+    negative_control: null_call,
     size: |_| None,
 };
 

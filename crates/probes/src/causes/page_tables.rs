@@ -1,11 +1,11 @@
 //! Copying page tables: a fork copies an entry for each page of the process, however soon the child throws them away.
 
 use kelvin_core::catalogue::mem::{HUGE_PAGE, PageSize};
-use kelvin_core::catalogue::os::{NullCall, PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT, SYSCALL_NULL};
+use kelvin_core::catalogue::os::{PROCESS_FORK, PROCESS_FORK_RSS, RESIDENT};
 use kelvin_core::{Case, FigureDifference, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
+use super::cause::{
+    AffectedMetrics, AmountSource, Cause, CauseContext, Mechanism, RoundConditions, at_word, null_call,
 };
 
 pub(crate) static CAUSE: Cause = Cause {
@@ -20,12 +20,12 @@ pub(crate) static CAUSE: Cause = Cause {
         "Copying is not all of it: a write of either process afterwards faults, and copies its page.",
     ],
     remedy: "start processes by posix_spawn or vfork, which copy no page tables, from a small helper, or keep large memory in huge pages",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&PROCESS_FORK_RSS, PageSize::Base.point())]),
+    affected: AffectedMetrics::Listed(&[at_word(&PROCESS_FORK_RSS, PageSize::Base.point())]),
     mechanisms: &[
-        Mechanism::new("with huge pages", AmountSource::Without(Intervention { id: "fork_of_huge_pages", apply })),
+        Mechanism::without("fork_of_huge_pages", "with huge pages", apply),
         Mechanism::new("the fork less that of a small process", AmountSource::Difference(fork_difference)),
     ],
-    negative_control: |_| MetricCase { metric: SYSCALL_NULL.id, case: Case::new().with_word(NullCall::Getppid) },
+    negative_control: null_call,
     size: |_| None,
 };
 

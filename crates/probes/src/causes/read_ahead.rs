@@ -3,9 +3,7 @@
 use kelvin_core::catalogue::mem::{FAULT_MAJOR, FAULT_MINOR, FaultPage, ReadAhead, TOUCH_STEP};
 use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "read_ahead",
@@ -17,11 +15,8 @@ pub(crate) static CAUSE: Cause = Cause {
         "Where touches follow each other closely it is the other way round: without read-ahead each of them goes to the device.",
     ],
     remedy: "advise the kernel that access is random (MADV_RANDOM, POSIX_FADV_RANDOM), or read in larger blocks",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&FAULT_MAJOR, ReadAhead::On.point())]),
-    mechanisms: &[Mechanism::new(
-        "with MADV_RANDOM",
-        AmountSource::Without(Intervention { id: "no_read_ahead", apply }),
-    )],
+    affected: AffectedMetrics::Listed(&[at_word(&FAULT_MAJOR, ReadAhead::On.point())]),
+    mechanisms: &[Mechanism::without("no_read_ahead", "with MADV_RANDOM", apply)],
     negative_control: |_| MetricCase { metric: FAULT_MINOR.id, case: Case::new().with_word(FaultPage::Anonymous) },
     size: |_| None,
 };

@@ -7,7 +7,7 @@ use kelvin_core::catalogue::net::{
 };
 use kelvin_core::catalogue::os::{IPC_FUTEX_LATENCY, IPC_PIPE_LATENCY, IPC_UNIX_LATENCY, SWITCH_CROSS_CPU};
 
-use crate::causes::cause::{AffectedMetric, AffectedMetrics, AmountSource, Cause, Mechanism};
+use super::cause::{AffectedMetrics, AmountSource, Cause, Mechanism, at_all_cases, at_word};
 use crate::causes::idle_wake::{TWO_CPUS, negative_control};
 use crate::causes::interventions::{KEEP_AWAKE, NO_IDLE_STATES};
 
@@ -21,22 +21,22 @@ pub(crate) static CAUSE: Cause = Cause {
     pitfalls: &["Part of the difference is the preemption of the spinner, of the order of a switch on one CPU."],
     remedy: "let idle CPUs poll for a while (guest_halt_poll_ns of the module haltpoll), or keep both ends on one CPU",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_word(&RTT_TCP, TWO_CPUS),
-        AffectedMetric::at_word(&RTT_UDP, TWO_CPUS),
-        AffectedMetric::at_word(&RTT_UNIX, TWO_CPUS),
-        AffectedMetric::at_word(&CONNECT, TWO_CPUS),
-        AffectedMetric::at_word(&CLOSE, TWO_CPUS),
-        AffectedMetric::at_word(&CRR, TWO_CPUS),
-        AffectedMetric::at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
-        AffectedMetric::at_word(&BANDWIDTH_TCP, TWO_CPUS),
-        AffectedMetric::at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
-        AffectedMetric::at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
-        AffectedMetric::at_word(&BANDWIDTH_UNIX, TWO_CPUS),
-        AffectedMetric::at_all_cases(&WAKE_TCP),
-        AffectedMetric::at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
-        AffectedMetric::at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
-        AffectedMetric::at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
-        AffectedMetric::at_all_cases(&SWITCH_CROSS_CPU),
+        at_word(&RTT_TCP, TWO_CPUS),
+        at_word(&RTT_UDP, TWO_CPUS),
+        at_word(&RTT_UNIX, TWO_CPUS),
+        at_word(&CONNECT, TWO_CPUS),
+        at_word(&CLOSE, TWO_CPUS),
+        at_word(&CRR, TWO_CPUS),
+        at_word(&LOADED_ROUND_TRIP, TWO_CPUS),
+        at_word(&BANDWIDTH_TCP, TWO_CPUS),
+        at_word(&BANDWIDTH_TCP_METHOD, TWO_CPUS),
+        at_word(&BANDWIDTH_TCP_SYSTEM, TWO_CPUS),
+        at_word(&BANDWIDTH_UNIX, TWO_CPUS),
+        at_all_cases(&WAKE_TCP),
+        at_word(&IPC_PIPE_LATENCY, TWO_CPUS),
+        at_word(&IPC_UNIX_LATENCY, TWO_CPUS),
+        at_word(&IPC_FUTEX_LATENCY, TWO_CPUS),
+        at_all_cases(&SWITCH_CROSS_CPU),
     ]),
     mechanisms: &[Mechanism::new(
         "with idle CPUs that poll, beyond CPUs kept awake",

@@ -1,13 +1,9 @@
 //! Socket buffers: a sender that has filled them waits until the receiver has taken something out.
 
-use kelvin_core::catalogue::net::{
-    BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UNIX, MESSAGE, STACK_UDP,
-};
-use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_core::SkipReason;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP, BANDWIDTH_TCP_METHOD, BANDWIDTH_TCP_SYSTEM, BANDWIDTH_UNIX};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases, small_datagram};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "socket_buffers",
@@ -21,16 +17,13 @@ pub(crate) static CAUSE: Cause = Cause {
     remedy: "leave buffers to the kernel, and raise the maxima of net.ipv4.tcp_wmem and tcp_rmem (of Unix sockets, which are not adjusted: \
             net.core.wmem_default)",
     affected: AffectedMetrics::Listed(&[
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP),
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_METHOD),
-        AffectedMetric::at_all_cases(&BANDWIDTH_TCP_SYSTEM),
-        AffectedMetric::at_all_cases(&BANDWIDTH_UNIX),
+        at_all_cases(&BANDWIDTH_TCP),
+        at_all_cases(&BANDWIDTH_TCP_METHOD),
+        at_all_cases(&BANDWIDTH_TCP_SYSTEM),
+        at_all_cases(&BANDWIDTH_UNIX),
     ]),
-    mechanisms: &[Mechanism::new(
-        "with other socket buffers",
-        AmountSource::Without(Intervention { id: "other_buffers", apply }),
-    )],
-    negative_control: |_| MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) },
+    mechanisms: &[Mechanism::without("other_buffers", "with other socket buffers", apply)],
+    negative_control: small_datagram,
     size: |_| None,
 };
 

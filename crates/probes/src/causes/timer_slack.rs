@@ -3,9 +3,7 @@
 use kelvin_core::catalogue::os::{SWITCH_PROCESS_PIPE, TIMER_SLACK, TIMER_WAKEUP};
 use kelvin_core::{Case, MetricCase, SkipReason};
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_all_cases};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "timer_slack",
@@ -19,11 +17,8 @@ pub(crate) static CAUSE: Cause = Cause {
         "A CPU that is interrupted all the time anyway ends waits early: then it takes less than its size.",
     ],
     remedy: "ask for a smaller slack (prctl with PR_SET_TIMERSLACK, or /proc/PID/timerslack_ns)",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_all_cases(&TIMER_WAKEUP)]),
-    mechanisms: &[Mechanism::new(
-        "with a timer slack of 1 ns",
-        AmountSource::Without(Intervention { id: "no_timer_slack", apply }),
-    )],
+    affected: AffectedMetrics::Listed(&[at_all_cases(&TIMER_WAKEUP)]),
+    mechanisms: &[Mechanism::without("no_timer_slack", "with a timer slack of 1 ns", apply)],
     negative_control: |_| MetricCase { metric: SWITCH_PROCESS_PIPE.id, case: Case::new() },
     size: |_| None,
 };

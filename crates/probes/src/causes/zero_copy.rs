@@ -4,15 +4,13 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
-use kelvin_core::catalogue::net::{BANDWIDTH_TCP_METHOD, MESSAGE, STACK_UDP, SendMethod};
-use kelvin_core::{Case, MetricCase, SkipReason};
+use kelvin_core::SkipReason;
+use kelvin_core::catalogue::net::{BANDWIDTH_TCP_METHOD, SendMethod};
 use kelvin_sys::net::connect_local_pair;
 use kelvin_sys::net::socket_send::{ZeroCopyCompletions, send_without_copy, set_zero_copy, take_completions};
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
-use crate::causes::cause::{
-    AffectedMetric, AffectedMetrics, AmountSource, Cause, CauseContext, Intervention, Mechanism, RoundConditions,
-};
+use super::cause::{AffectedMetrics, Cause, CauseContext, Mechanism, RoundConditions, at_word, small_datagram};
 
 pub(crate) static CAUSE: Cause = Cause {
     id: "zero_copy",
@@ -28,9 +26,9 @@ pub(crate) static CAUSE: Cause = Cause {
         "A copy that the CPU made just before leaves the bytes in its cache for the receiver: sends that copy gain by that too.",
     ],
     remedy: "send without MSG_ZEROCOPY to receivers on the same machine, or look at SO_EE_CODE_ZEROCOPY_COPIED and stop",
-    affected: AffectedMetrics::Listed(&[AffectedMetric::at_word(&BANDWIDTH_TCP_METHOD, SendMethod::ZeroCopy.point())]),
-    mechanisms: &[Mechanism::new("with send", AmountSource::Without(Intervention { id: "send", apply }))],
-    negative_control: |_| MetricCase { metric: STACK_UDP.id, case: Case::new().with_number(MESSAGE, 64) },
+    affected: AffectedMetrics::Listed(&[at_word(&BANDWIDTH_TCP_METHOD, SendMethod::ZeroCopy.point())]),
+    mechanisms: &[Mechanism::without("send", "with send", apply)],
+    negative_control: small_datagram,
     size: |_| None,
 };
 
