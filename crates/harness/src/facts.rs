@@ -47,36 +47,33 @@ enum SampleEnd {
 impl<'a> PredictionInputs<'a> {
     /// Facts from a machine and a look-up of headlines by metric id and case.
     pub fn new(machine: &'a Machine, measured: Lookup<'a, Option<MeasuredValue>>) -> Self {
-        let hardware = HardwareFacts { machine, network_path: None };
-        let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
-        let (lacking, elsewhere, bounds, end, moved) = (None, None, &[][..], SampleEnd::Figure, None);
         Self {
-            hardware,
+            hardware: HardwareFacts { machine, network_path: None },
             measured,
-            missing_figure: lacking,
-            references: elsewhere,
-            bounds,
-            sample_end: end,
-            inputs_as_found: taken,
-            requested_inputs: asked_for,
-            missing_reasons: missing,
-            shifted_input: moved,
+            missing_figure: None,
+            references: None,
+            bounds: &[],
+            sample_end: SampleEnd::Figure,
+            inputs_as_found: RefCell::default(),
+            requested_inputs: RefCell::default(),
+            missing_reasons: RefCell::default(),
+            shifted_input: None,
         }
     }
 
     /// The same facts with the network path to the peer, if there is one.
-    pub fn with_path(self, way: Option<&'a NetworkPath>) -> Self {
-        Self { hardware: HardwareFacts { network_path: way, ..self.hardware }, ..self }
+    pub fn with_path(self, network_path: Option<&'a NetworkPath>) -> Self {
+        Self { hardware: HardwareFacts { network_path, ..self.hardware }, ..self }
     }
 
     /// The same facts with what the run has of metrics without a headline.
-    pub fn with_missing(self, lacking: Lookup<'a, MissingInput>) -> Self {
-        Self { missing_figure: Some(lacking), ..self }
+    pub fn with_missing(self, missing_figure: Lookup<'a, MissingInput>) -> Self {
+        Self { missing_figure: Some(missing_figure), ..self }
     }
 
-    /// The same facts with what other machines tell.
-    pub fn with_references(self, elsewhere: &'a ReferenceMachines) -> Self {
-        Self { references: Some(elsewhere), ..self }
+    /// The same facts with figures of other machines.
+    pub fn with_references(self, references: &'a ReferenceMachines) -> Self {
+        Self { references: Some(references), ..self }
     }
 
     /// The same facts with the most that the hardware carries, which no prediction exceeds.
@@ -134,30 +131,29 @@ impl<'a> PredictionInputs<'a> {
         &self,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<FormulaPrediction, NoPrediction> {
-        let at = |end, moved: Option<(&str, f64)>| {
-            let (taken, asked_for, missing) = (RefCell::default(), RefCell::default(), RefCell::default());
+        let at = |sample_end, shifted_input: Option<(&str, f64)>| {
             let facts = PredictionInputs {
-                sample_end: end,
-                shifted_input: moved,
-                inputs_as_found: taken,
-                requested_inputs: asked_for,
-                missing_reasons: missing,
+                sample_end,
+                shifted_input,
+                inputs_as_found: RefCell::default(),
+                requested_inputs: RefCell::default(),
+                missing_reasons: RefCell::default(),
                 ..*self
             };
             let prediction = formula(&facts);
             facts.missing_reasons.borrow().iter().for_each(|reason| push_unique(&self.missing_reasons, reason));
             (prediction, facts.inputs_as_found.into_inner(), facts.requested_inputs.into_inner())
         };
-        let (prediction, taken, asked_for) = at(SampleEnd::Figure, None);
+        let (prediction, as_found, requested) = at(SampleEnd::Figure, None);
         let mut prediction = prediction?;
-        let by_intervals = input_uncertainty(&asked_for, |moved| at(SampleEnd::Figure, Some(moved)).0.ok());
-        if taken.is_empty() {
+        let by_intervals = input_uncertainty(&requested, |shifted| at(SampleEnd::Figure, Some(shifted)).0.ok());
+        if as_found.is_empty() {
             return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
         }
         let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| at(end, None).0.ok());
         // Other work disturbs them all alike.
-        let as_found = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
-        let as_found = if let [Some(best), Some(worst)] = as_found { Some((worst / best).ln() / 2.0) } else { None };
+        let values = ends.each_ref().map(|end| end.as_ref().map(|end| end.value).filter(|value| *value > 0.0));
+        let by_samples = if let [Some(best), Some(worst)] = values { Some((worst / best).ln() / 2.0) } else { None };
         // An end at which the formula fails bounds nothing.
         for end in ends.into_iter().flatten() {
             prediction.low = prediction.low.min(end.low);
@@ -165,8 +161,8 @@ impl<'a> PredictionInputs<'a> {
         }
         prediction
             .derivation
-            .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", taken.join(", ")));
-        Ok(FormulaPrediction { prediction, log_half_range: as_found.map(|as_found| as_found.hypot(by_intervals)) })
+            .push_str(&format!("; as found, from nearly the best to nearly the worst sample: {}", as_found.join(", ")));
+        Ok(FormulaPrediction { prediction, log_half_range: by_samples.map(|samples| samples.hypot(by_intervals)) })
     }
 
     /// A prediction of a metric at a case: by a formula over these facts, in the range that other machines tell, or where it has

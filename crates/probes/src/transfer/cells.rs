@@ -11,7 +11,7 @@ use kelvin_harness::{Effort, ProbeError};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{self, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
 use kelvin_transfer::raw_protocol::{
-    self, KernelMethod, KernelSetup, RawReceiveLimits, RawReceiveOptions, RawSendOptions,
+    ConnectionLifetime, KernelMethod, KernelSetup, RawReceiveLimits, RawReceiveOptions, RawSendOptions,
 };
 
 use super::endpoints::{ReceiverEnd, SenderEnd};
@@ -150,16 +150,16 @@ impl Cell {
         let (sender, receiver) = SenderMethod::of(case).zip(ReceiverMethod::of(case)).ok_or_else(unknown)?;
         let (window, buffer) = WINDOW.number_in(case).zip(BUFFER.number_in(case)).ok_or_else(unknown)?;
         let connection = match ConnectionPolicy::of(case).ok_or_else(unknown)? {
-            ConnectionPolicy::PerFile => raw_protocol::ConnectionLifetime::PerFile,
-            ConnectionPolicy::Persistent => raw_protocol::ConnectionLifetime::Persistent,
+            ConnectionPolicy::PerFile => ConnectionLifetime::PerFile,
+            ConnectionPolicy::Persistent => ConnectionLifetime::Persistent,
         };
         let reply = ReplyPolicy::of(case).ok_or_else(unknown)? == ReplyPolicy::PerFile;
         let mode = WaitMode::of(case).ok_or_else(unknown)?;
-        let amount = CallSpec { window: window as usize, buffer: buffer as usize, mode };
+        let call = CallSpec { window: window as usize, buffer: buffer as usize, mode };
         let [(files, bytes), small] = [set, TransferFiles::Small].map(TransferFiles::count_and_bytes);
         let limits = RawReceiveLimits { files: files.max(small.0), bytes: bytes.max(small.1) };
-        let sending = amount.send_setup(sender).ok_or_else(unknown)?.over(connection, reply);
-        let receiving = amount.receive_setup(receiver).ok_or_else(unknown)?.over(connection, limits);
+        let sending = call.sender_end(sender, connection, reply).ok_or_else(unknown)?;
+        let receiving = call.receiver_end(receiver, connection, limits).ok_or_else(unknown)?;
         Ok(Self { set, sending, receiving })
     }
 
@@ -168,30 +168,6 @@ impl Cell {
         match (&self.sending, &self.receiving) {
             (SenderEnd::Process(sending), ReceiverEnd::Process(receiving)) => Some((sending, receiving)),
             _ => None,
-        }
-    }
-}
-
-/// How an end moves bytes: by a socket of its own, or by one in the kernel.
-enum EndSetup<Own> {
-    Own(Own),
-    Kernel(KernelSetup),
-}
-
-impl EndSetup<SendSetup> {
-    fn over(self, connection: raw_protocol::ConnectionLifetime, reply: bool) -> SenderEnd {
-        match self {
-            Self::Own(setup) => SenderEnd::Process(RawSendOptions { setup, connection, reply, digest: false }),
-            Self::Kernel(setup) => SenderEnd::Kernel(RawSendOptions { setup, connection, reply, digest: false }),
-        }
-    }
-}
-
-impl EndSetup<ReceiveSetup> {
-    fn over(self, connection: raw_protocol::ConnectionLifetime, limits: RawReceiveLimits) -> ReceiverEnd {
-        match self {
-            Self::Own(setup) => ReceiverEnd::Process(RawReceiveOptions { setup, connection, limits }),
-            Self::Kernel(setup) => ReceiverEnd::Kernel(RawReceiveOptions { setup, connection, limits }),
         }
     }
 }
@@ -208,7 +184,7 @@ struct CallSpec {
 
 impl CallSpec {
     /// `None` for a mode that the method does not have.
-    fn send_setup(self, sender: SenderMethod) -> Option<EndSetup<SendSetup>> {
+    fn sender_end(self, sender: SenderMethod, connection: ConnectionLifetime, reply: bool) -> Option<SenderEnd> {
         let method = match sender {
             SenderMethod::ReadWrite => SendMethod::ReadWrite,
             SenderMethod::Mmap => SendMethod::Mmap,
@@ -216,25 +192,36 @@ impl CallSpec {
             SenderMethod::Splice => SendMethod::Splice,
             SenderMethod::ZeroCopy => SendMethod::ZeroCopy,
             SenderMethod::Uring => SendMethod::Uring,
-            SenderMethod::KernelReadWrite => return self.kernel_setup(KernelMethod::ReadWrite).map(EndSetup::Kernel),
-            SenderMethod::KernelMmap => return self.kernel_setup(KernelMethod::Mmap).map(EndSetup::Kernel),
+            SenderMethod::KernelReadWrite | SenderMethod::KernelMmap => {
+                let setup = self.kernel_setup(sender == SenderMethod::KernelMmap)?;
+                return Some(SenderEnd::Kernel(RawSendOptions { setup, connection, reply, digest: false }));
+            }
         };
         let (mode, buffer) = (self.process_mode()?, self.call_bytes(sender.is_mapping()));
-        Some(EndSetup::Own(SendSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT }))
+        let setup = SendSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT };
+        Some(SenderEnd::Process(RawSendOptions { setup, connection, reply, digest: false }))
     }
 
-    /// As [`Self::send_setup`].
-    fn receive_setup(self, receiver: ReceiverMethod) -> Option<EndSetup<ReceiveSetup>> {
+    /// `None` for a mode that the method does not have.
+    fn receiver_end(
+        self,
+        receiver: ReceiverMethod,
+        connection: ConnectionLifetime,
+        limits: RawReceiveLimits,
+    ) -> Option<ReceiverEnd> {
         let method = match receiver {
             ReceiverMethod::ReadWrite => ReceiveMethod::ReadWrite,
             ReceiverMethod::Mmap => ReceiveMethod::Mmap,
             ReceiverMethod::Splice => ReceiveMethod::Splice,
             ReceiverMethod::Uring => ReceiveMethod::Uring,
-            ReceiverMethod::KernelReadWrite => return self.kernel_setup(KernelMethod::ReadWrite).map(EndSetup::Kernel),
-            ReceiverMethod::KernelMmap => return self.kernel_setup(KernelMethod::Mmap).map(EndSetup::Kernel),
+            ReceiverMethod::KernelReadWrite | ReceiverMethod::KernelMmap => {
+                let setup = self.kernel_setup(receiver == ReceiverMethod::KernelMmap)?;
+                return Some(ReceiverEnd::Kernel(RawReceiveOptions { setup, connection, limits }));
+            }
         };
         let (mode, buffer) = (self.process_mode()?, self.call_bytes(receiver.is_mapping()));
-        Some(EndSetup::Own(ReceiveSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT }))
+        let setup = ReceiveSetup { method, mode, buffer, window: self.window, timeout: END_TIMEOUT };
+        Some(ReceiverEnd::Process(RawReceiveOptions { setup, connection, limits }))
     }
 
     fn process_mode(self) -> Option<datapath::Mode> {
@@ -247,7 +234,8 @@ impl CallSpec {
         }
     }
 
-    fn kernel_setup(self, method: KernelMethod) -> Option<KernelSetup> {
+    fn kernel_setup(self, is_mapping: bool) -> Option<KernelSetup> {
+        let method = if is_mapping { KernelMethod::Mmap } else { KernelMethod::ReadWrite };
         let is_asynchronous = match self.mode {
             WaitMode::Blocking => false,
             WaitMode::Fasync => true,
