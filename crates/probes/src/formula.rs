@@ -428,6 +428,17 @@ mod tests {
         assert_eq!(ends(1000.0 * call() / switch()), (305.0, 610.0, 1220.0));
         assert_eq!(ends(switch().of_value([0.9, 3.0])), (90.0, 100.0, 300.0));
         assert_eq!(ends(call().between(&call(), &(call() + switch()))), (61.0, 61.0, 261.0));
+        assert_eq!(ends((4.0 * call()).spanning(call())), (61.0, 122.0, 244.0));
+        assert_eq!(ends(switch().within_share(0.5)), (25.0, 100.0, 300.0));
+    }
+
+    #[test]
+    fn stated_maximum_becomes_ceiling() {
+        let ceiling = |most: f64| {
+            let call = call().within(2.0).with_maximum(most).predict(PredictionBasis::Derived, "call");
+            call.ceiling.map(|ceiling| (ceiling.most, ceiling.range_end))
+        };
+        assert_eq!([61.0, 200.0].map(ceiling), [Some((61.0, 122.0)), Some((200.0, 200.0))]);
     }
 
     #[test]
