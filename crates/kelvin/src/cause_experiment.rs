@@ -10,7 +10,7 @@ use kelvin_probes::causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
 
 use crate::output::StatusLine;
 use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
 
 /// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.
 const MAX_PASS_MULTIPLE: u32 = 4;
@@ -112,9 +112,9 @@ impl CauseExperiment {
     }
 
     /// Makes passes until everything is decided or the time is over, then some more without all that is shown.
-    pub fn execute(&self, prepared: &RunContext) -> ExperimentResult {
+    pub fn execute(&self, plan: &RunPlan) -> ExperimentResult {
         let probes = kelvin_probes::all();
-        let machine = &prepared.machine;
+        let machine = &plan.machine;
         let question = ExperimentSubject {
             probe: self.probe,
             metric: self.metric,
@@ -122,7 +122,7 @@ impl CauseExperiment {
             inputs: prediction_inputs(&self.plan),
             probes: &probes,
             machine,
-            setup: &prepared.setup,
+            setup: &plan.setup,
         };
         let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), self.seed);
         let mut session = ExperimentRunner::new(question, laboratory, kelvin_probes::causes::all());

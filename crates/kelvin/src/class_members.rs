@@ -7,7 +7,7 @@ use kelvin_analysis::{Member, ReferenceLibrary, analyse, built_in_library, class
 use kelvin_core::{Machine, Reference, StoredHeadline};
 use kelvin_store::Store;
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 use crate::output;
 
 /// Machines of a store that are compared with, at most: the newest.
@@ -51,8 +51,8 @@ fn find_published(id: &str) -> Result<Reference, CliError> {
 
 fn read_member(path: &Path) -> Result<Member, CliError> {
     let named = || format!("--beside {}", path.display());
-    let file = File::open(path).map_err(|error| CliError::new(named(), error))?;
-    let run = kelvin_store::import(file).map_err(|error| CliError::new(named(), error))?;
+    let file = File::open(path).context(named())?;
+    let run = kelvin_store::import(file).context(named())?;
     let headlines = analyse(&run).stored_headlines(|_| true);
     class_member(&run.outline.id, &run.outline.machine, &headlines)
         .map_err(|why| CliError::msg(format!("{}: it is of no class: {why}", named())))
@@ -73,13 +73,13 @@ pub fn build_library(members: &[Member], store: Option<&Store>, here: &Machine) 
 fn members_of_store(store: &Store, here: &Machine) -> Result<Vec<Member>, CliError> {
     let mut known = vec![here.identity.clone()];
     let (mut runs, mut outlines) = (Vec::new(), Vec::new());
-    for one in store.machines().map_err(CliError::msg)? {
+    for one in store.machines()? {
         if known.contains(&one.machine) {
             continue;
         }
-        let newest = store.history_runs(std::slice::from_ref(&one.machine), &one.mode, 1).map_err(CliError::msg)?;
+        let newest = store.history_runs(std::slice::from_ref(&one.machine), &one.mode, 1)?;
         known.push(one.machine);
-        let outline = store.header_of(&one.newest).map_err(CliError::msg)?;
+        let outline = store.header_of(&one.newest)?;
         // What another program measured is no figure of kelvin's.
         if outline.foreign.is_none() {
             runs.extend(newest);
@@ -91,7 +91,7 @@ fn members_of_store(store: &Store, here: &Machine) -> Result<Vec<Member>, CliErr
     }
     let mut headlines: Vec<Vec<StoredHeadline>> = vec![Vec::new(); outlines.len()];
     let is_judged = |id: &str| CLASS_AREAS.contains(&id.split('.').next().unwrap_or_default());
-    for series in store.series_values(&runs, &is_judged).map_err(CliError::msg)? {
+    for series in store.series_values(&runs, &is_judged)? {
         for value in series.values {
             let (metric, version, case) = (series.metric, series.version, series.case.clone());
             let headline = StoredHeadline { metric, version, case, value: value.value, within_variance: 0.0 };

@@ -6,6 +6,7 @@ mod file;
 mod history;
 mod load;
 mod report;
+mod run_options;
 mod runs;
 mod serve;
 mod study_load;
@@ -17,11 +18,11 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgGroup, Args, Command as Flags, CommandFactory, FromArgMatches, Parser, Subcommand};
 use kelvin_core::Name;
@@ -37,6 +38,7 @@ pub use history::{HistoryArgs, HistoryFormat};
 pub use load::{LoadArgs, VerifyArg};
 use report::choose_format;
 pub use report::{ReportArgs, ReportFormat};
+pub use run_options::{Budget, RunOptions};
 pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
@@ -330,62 +332,16 @@ pub struct DestinationArgs {
     pub with_private: bool,
 }
 
-/// How to measure.
-#[derive(Clone, Debug, Args)]
-pub struct MeasureArgs {
-    /// Time of the run, such as 45s or 10m: what does not fit is left out, the least important first [default: 30 s for cpu and os
-    /// together and for each of mem, file and net, 150 s for all; 10 s each with --quick, 45 s for all; 5 min each with --thorough;
-    /// longer on a slow machine]; `minimum`: as long as the minimum of rounds takes
-    #[arg(long, value_name = "TIME", value_parser = budget)]
-    pub budget: Option<Duration>,
-    /// Minimum rounds (fresh processes) per case, 2 to 1000 [default: 8; 5 with --quick, 20 with --thorough]
-    #[arg(long, value_name = "N", value_parser = number_between(2, 1000))]
-    pub rounds: Option<u32>,
-    /// Target half-width of the 95 % interval, in percent of the value
-    #[arg(long, value_name = "PERCENT", default_value = "2", value_parser = percent_up_to_50)]
-    pub target: f64,
-    /// Directory for test files, on any file system
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub dir: PathBuf,
-    /// Directory mounted from another machine, measured beside --dir; see `kelvin explain file.remote`
-    #[arg(long, value_name = "DIR")]
-    pub remote: Option<PathBuf>,
-    /// Size of the files of file.remote that are read over the network, such as 128M: written before the first round, however long that
-    /// takes, which is not part of the time [default: 1, 8 and 128 MiB, if they can be written in 6 s, or fewer of these]
-    #[arg(long, value_name = "BYTES", value_parser = remote_size, requires = "remote")]
-    pub remote_size: Option<u64>,
-    /// Host running `kelvin agent`, to measure the network to it (see `kelvin explain net.peer`), or, by study load, the file server
-    /// that it starts with --serve
-    #[arg(long, value_name = "HOST[:PORT]", value_parser = NonEmptyStringValueParser::new())]
-    pub peer: Option<String>,
-    /// File with that agent's secret
-    #[arg(long, value_name = "FILE", requires = "peer")]
-    pub token_file: Option<PathBuf>,
-    /// Congestion control of the streams of net.bandwidth.tcp and, with --peer, of net.peer.bandwidth at both ends
-    /// [default: cubic if the kernel allows it, else reno; to another host, each host's default]
-    #[arg(long, value_name = "NAME")]
-    pub congestion_control: Option<String>,
-    /// Size of each socket buffer of these streams and of those of net.bandwidth.unix, 4k to 1G [default: autotuned by the kernel]
-    #[arg(long, value_name = "BYTES", value_parser = socket_buffers)]
-    pub socket_buffers: Option<u32>,
-    /// Limit on what all probes together may write to files
-    #[arg(long, value_name = "BYTES", default_value = "4G", value_parser = parse_bytes)]
-    pub write_limit: u64,
-    /// CPU for single-CPU probes [default: the last, or one that is left alone more]
-    #[arg(long, value_name = "CPU", value_parser = whole_number::<u32>, allow_negative_numbers = true)]
-    pub cpu: Option<u32>,
-    /// Random seed [default: from the clock]
-    #[arg(long, value_name = "N", value_parser = whole_number::<u64>, allow_negative_numbers = true)]
-    pub seed: Option<u64>,
-    /// Do not time canaries between batches; disturbance then goes undetected
-    #[arg(long)]
-    pub no_canaries: bool,
-    /// Run probes at real-time priority, bounded so that they cannot lock up the machine; needs CAP_SYS_NICE
-    #[arg(long)]
-    pub realtime: bool,
-    /// Time after which a probe process that shows no sign of life is killed, such as 10s
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration, hide = true)]
-    pub round_limit: Duration,
+impl DestinationArgs {
+    /// The store, unless the run is not stored.
+    pub fn store(&self) -> Option<&StoreArgs> {
+        (!self.no_store).then_some(&self.store)
+    }
+
+    /// The file of the page, unless none is written.
+    pub fn page(&self) -> Option<&Path> {
+        (!self.no_report).then_some(&self.report)
+    }
 }
 
 /// Flags as they are where none is given: of a command that has but some of them.
@@ -420,7 +376,7 @@ pub struct RunArgs {
     pub thorough: bool,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
@@ -461,7 +417,7 @@ pub struct StudyArgs {
     pub only: Vec<(String, String)>,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,
@@ -493,7 +449,7 @@ pub struct AgentArgs {
 pub struct SelfcheckArgs {
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// Run the probes that fail on purpose instead: each must be reported and affect no other; exit status 0 if all are
     #[arg(long)]
     pub faults: bool,
@@ -565,8 +521,9 @@ pub struct TuneArgs {
     pub measure: bool,
     /// With --measure: time for each change, such as 45s or 10m: what does not fit is left out [default: 1m, longer where the minimum of
     /// blocks takes longer]; `minimum`: as long as that takes
-    #[arg(long, value_name = "TIME", value_parser = budget, requires = "measure", conflicts_with = "restore")]
-    pub budget: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = Budget::from_str, requires = "measure", conflicts_with = "restore")]
+    #[arg(default_value = "default", hide_default_value = true)]
+    pub budget: Budget,
     /// With --measure: minimum of blocks, each of two measurements of either side [default: 8]
     #[arg(long, value_name = "N", value_parser = number_between(2, 1000), requires = "measure", conflicts_with = "restore")]
     pub rounds: Option<u32>,
@@ -699,14 +656,6 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration_within(text, DURATION_RANGE[0], DURATION_RANGE[1])
 }
 
-/// The time of a run that is as long as its minimum of rounds takes.
-pub const MINIMUM_ROUNDS_BUDGET: Duration = Duration::ZERO;
-
-/// A time of a run.
-fn budget(text: &str) -> Result<Duration, String> {
-    if text == "minimum" { Ok(MINIMUM_ROUNDS_BUDGET) } else { duration(text) }
-}
-
 /// A word that may be a name of a file, and is not empty.
 fn nonempty_value() -> impl TypedValueParser<Value = OsString> {
     PathBufValueParser::new().map(PathBuf::into_os_string)
@@ -743,13 +692,6 @@ fn socket_buffers(text: &str) -> Result<u32, String> {
     let bytes = parse_bytes(text)?;
     let bytes = u32::try_from(bytes).ok().filter(|bytes| (4 << 10..=1 << 30).contains(bytes));
     bytes.ok_or_else(|| "it must be between 4k and 1G".into())
-}
-
-/// Bytes of a file that is read in blocks of 4 KiB: 1 MiB to 1 TiB, of whole blocks.
-fn remote_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_bytes(text)?;
-    let is_right = (1 << 20..=1 << 40).contains(&bytes) && bytes.is_multiple_of(4 << 10);
-    if is_right { Ok(bytes) } else { Err("it must be between 1M and 1T, and a multiple of 4k".into()) }
 }
 
 /// A percentage above 0 and at most 50, as a share.
@@ -843,8 +785,9 @@ mod tests {
         assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
         assert_eq!(duration("1.5h"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
-        assert_eq!((budget("minimum"), budget("45s")), (Ok(MINIMUM_ROUNDS_BUDGET), duration("45s")));
-        assert!(budget("0s").is_err() && duration("minimum").is_err());
+        assert_eq!("minimum".parse(), Ok(Budget::MinimumRounds));
+        assert_eq!("45s".parse(), Ok(Budget::Fixed(Duration::from_secs(45))));
+        assert!("0s".parse::<Budget>().is_err() && duration("minimum").is_err());
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         for wrong in ["", "m", "-5s", "0s", "0.5ms", "1e99", "nan", "8000h", "5x", "µ"] {
             assert!(duration(wrong).is_err(), "{wrong}");

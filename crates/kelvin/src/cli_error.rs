@@ -18,7 +18,12 @@ pub type CmdResult = Result<ExitCode, CliError>;
 const MESSAGE_EXCERPT_CHARS: (usize, usize) = (800, 400);
 
 /// Exit status of a command that did its work, though a probe failed or a gate was missed.
-pub const EXIT_WITH_FAILURES: u8 = 1;
+const EXIT_WITH_FAILURES: u8 = 1;
+
+/// The exit status of a command that did its work: whether without failures.
+pub fn exit_code(is_success: bool) -> ExitCode {
+    if is_success { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }
+}
 
 impl CliError {
     /// A fault from what was being done and why it failed.
@@ -58,8 +63,20 @@ impl Display for CliError {
     }
 }
 
-impl From<std::io::Error> for CliError {
-    fn from(error: std::io::Error) -> Self {
+impl<E: std::error::Error> From<E> for CliError {
+    fn from(error: E) -> Self {
         Self(error.to_string())
+    }
+}
+
+/// Results whose error is told with what was being done.
+pub trait Context<T> {
+    /// The error, behind what was being done.
+    fn context(self, doing: impl Display) -> Result<T, CliError>;
+}
+
+impl<T, E: Display> Context<T> for Result<T, E> {
+    fn context(self, doing: impl Display) -> Result<T, CliError> {
+        self.map_err(|why| CliError::new(doing, why))
     }
 }

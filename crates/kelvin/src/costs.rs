@@ -11,7 +11,7 @@ use kelvin_harness::{ExpectedCost, Plan, Probe};
 use kelvin_stats::median;
 use kelvin_store::{HistoryFilter, Store};
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// So many runs teach what a case takes, on average: what all cases take is a sum, of which the sum of the quickest falls short, and the
 /// files that cases share are made by another one of them in each run.
@@ -71,7 +71,7 @@ impl Costs {
         let kin = HistoryFilter { machine: &machine.identity, mode: None, excluded: &[] };
         let means = |metric: Metric| -> Result<HashMap<(Name, Case), Duration>, CliError> {
             let learned = store.spread_history(&kin, &[metric], MIN_LEARNED_RUNS);
-            let learned = learned.map_err(|error| CliError::new("cannot learn from earlier runs", error))?;
+            let learned = learned.context("cannot learn from earlier runs")?;
             let mean = |costs: &[f64]| Duration::from_nanos((costs.iter().sum::<f64>() / costs.len() as f64) as u64);
             let of = |one: SpreadHistory| Some((parse_stored_case(conditions, &one.case)?, mean(&one.headlines)));
             Ok(learned.into_iter().filter_map(of).collect())

@@ -7,7 +7,7 @@ use kelvin_core::{Better, Case, Explanation, Measurement, Metric, Run};
 use kelvin_harness::{Probe, ProbeKind};
 
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, find_metric};
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
 
 /// The part of a run's time for it.
 pub const GAPS_BUDGET_SHARE: f64 = 0.1;
@@ -52,7 +52,7 @@ pub fn find_gaps(run: &Run) -> Vec<Outlier> {
 
 /// What is found of their causes within this time, the most odd first: of those that the verdict tells, then of as many more as there is
 /// time for. One that takes longer than what is left of the time is left out.
-pub fn explain_gaps(run: &Run, prepared: &RunContext, time: Duration) -> Vec<Explanation> {
+pub fn explain_gaps(run: &Run, plan: &RunPlan, time: Duration) -> Vec<Explanation> {
     if time < MIN_EXPLAIN_TIME {
         return Vec::new();
     }
@@ -78,7 +78,7 @@ pub fn explain_gaps(run: &Run, prepared: &RunContext, time: Duration) -> Vec<Exp
             max_seconds: left,
         };
         let seed = run.outline.settings.seed;
-        let found = CauseExperiment::new((probe, metric, case), &prepared.machine, pace, seed).execute(prepared);
+        let found = CauseExperiment::new((probe, metric, case), &plan.machine, pace, seed).execute(plan);
         explanations.extend(explain(&found.experiment));
         if found.stopped == Some(EarlyStop::Interrupted) {
             break;

@@ -1,7 +1,6 @@
 //! kelvin measures a Linux machine end to end and explains every number.
 #![forbid(unsafe_code)]
 
-mod budget;
 mod byte_progress;
 mod cause_experiment;
 mod class_members;
@@ -18,11 +17,13 @@ mod placement;
 mod predict;
 mod progress;
 mod redact;
-mod run_context;
+mod run_plan;
 mod run_recorder;
+mod run_schedule;
 mod run_writer;
 mod selection;
 mod socket_options;
+mod stores;
 
 use std::process::ExitCode;
 

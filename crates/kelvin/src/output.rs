@@ -14,7 +14,7 @@ use kelvin_report::text::{display_width, wrap};
 use kelvin_report::{FirstScreen, Terminal};
 use serde::Serialize;
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// Goes to the beginning of a terminal's line, and erases it.
 pub const ERASE_LINE: &str = "\r\x1b[2K";
@@ -100,14 +100,14 @@ pub fn hanging(out: &mut dyn Write, head: &str, text: &str) -> io::Result<()> {
 
 /// Writes JSON for programs and people to standard output.
 pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    let json = json::to_string_pretty(value).map_err(|error| CliError::new("cannot write JSON", error))?;
+    let json = json::to_string_pretty(value).context("cannot write JSON")?;
     print_raw(|out| writeln!(out, "{json}"))
 }
 
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
 /// that went away (`kelvin list | head`) is no fault.
 pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
-    kelvin_sys::standard_streams::check_output().map_err(|error| CliError::new(STDOUT_WRITE_FAILED, error))?;
+    kelvin_sys::standard_streams::check_output().context(STDOUT_WRITE_FAILED)?;
     let mut out = io::BufWriter::new(Stdout { inner: io::stdout().lock(), is_reader_gone: false });
     let written = write(&mut out).and_then(|()| out.flush());
     let Stdout { is_reader_gone: is_gone, .. } = out.into_parts().0;
@@ -119,7 +119,7 @@ pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
 
 /// Standard input, to be read from its beginning to its end.
 pub fn locked_stdin() -> Result<io::StdinLock<'static>, CliError> {
-    kelvin_sys::standard_streams::check_input().map_err(|error| CliError::new(STDIN_READ_FAILED, error))?;
+    kelvin_sys::standard_streams::check_input().context(STDIN_READ_FAILED)?;
     Ok(io::stdin().lock())
 }
 
@@ -149,7 +149,7 @@ pub fn read_named_text(path: &Path) -> io::Result<String> {
 /// closed that it was not.
 pub fn close_stdout() -> Result<(), CliError> {
     let closed = io::stdout().as_fd().try_clone_to_owned().and_then(kelvin_sys::fs::close);
-    closed.map_err(|error| CliError::new(STDOUT_WRITE_FAILED, error))
+    closed.context(STDOUT_WRITE_FAILED)
 }
 
 /// Standard output, which knows whether its reader went away: a format may wrap the error in one of its own.

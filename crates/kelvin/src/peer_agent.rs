@@ -11,7 +11,7 @@ use kelvin_transfer::wire::client::{self, AgentClient};
 use kelvin_transfer::wire::interface::Interface;
 use kelvin_transfer::wire::secret::Secret;
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// Every network carries packets of this many bytes (RFC 791): a smaller MTU is invalid.
 const MIN_MTU: u32 = 68;
@@ -33,7 +33,7 @@ impl PeerAgent {
         let of_peer = |why: &dyn std::fmt::Display| CliError::new(format!("--peer {peer}"), why);
         let addresses = resolve(peer).map_err(|why| of_peer(&why))?;
         let secret = match token_file {
-            Some(file) => Secret::read(file).map_err(|error| CliError::new("--token-file", error))?,
+            Some(file) => Secret::read(file).context("--token-file")?,
             None => Secret::none(),
         };
         let mut client = AgentClient::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use kelvin_core::{Hazard, Machine};
 use kelvin_harness::{Placement, max_sampled_cpus, undisturbed_shares};
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// The machine that a run is made on, read once.
 #[derive(Clone)]
@@ -26,8 +26,7 @@ impl LocalMachine {
     /// If the kernel does not say which CPUs may be used.
     pub fn read() -> Result<Self, CliError> {
         let began = Instant::now();
-        let allowed =
-            kelvin_sys::cpu::allowed().map_err(|error| CliError::new("cannot tell which CPUs may be used", error))?;
+        let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
         Ok(Self { began, machine: kelvin_machine::read(Path::new("/")), allowed })
     }
 
@@ -57,8 +56,7 @@ impl LocalMachine {
         let alike = kelvin_machine::similar_cpus(Path::new("/"), &away, usual.cpu);
         // Of many CPUs in a short time some are looked at, and not none.
         let alike = evenly_spaced(&alike, MAX_SAMPLED_CPUS.min(max_sampled_cpus(limit)).max(1));
-        let looked = undisturbed_shares(&alike, limit)
-            .map_err(|error| CliError::new("cannot look at the CPUs that may be used", error))?;
+        let looked = undisturbed_shares(&alike, limit).context("cannot look at the CPUs that may be used")?;
         let Some(shares) = looked else {
             let is_short = max_sampled_cpus(limit) == 0;
             let why =

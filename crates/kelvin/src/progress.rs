@@ -27,9 +27,9 @@ pub struct RunProgressLine {
 }
 
 impl RunProgressLine {
-    /// A line, or none if `shown` is false.
-    pub fn new(shown: bool) -> Self {
-        Self { shown, drawn: None, begun: false, left_out: Vec::new() }
+    /// A line; nothing on what is no terminal.
+    pub fn new() -> Self {
+        Self { shown: output::shows_progress(), drawn: None, begun: false, left_out: Vec::new() }
     }
 
     /// Draws how many rounds are done, and the time that is left. How many there will be is not known before the end: each round shows

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::cli::Cli;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// How much of a run is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Redaction {
 /// # Errors
 /// If it is not the same kind of data without them.
 pub fn without_private<T: Serialize + DeserializeOwned>(data: &T) -> Result<T, CliError> {
-    redact_value(data).map_err(|error| CliError::new("cannot leave out what is private", error))
+    redact_value(data).context("cannot leave out what is private")
 }
 
 /// The words of a command line without files, directories and hosts.

@@ -12,44 +12,32 @@ use crate::redact::Redaction;
 
 /// Keeps the run in memory, and stores it round by round while the store accepts it.
 pub struct RunRecorder<'a> {
-    run: Option<Run>,
-    standings: RunProgress,
-    store: Option<Recorder<'a>>,
-    /// Why the store no longer accepts rounds.
-    store_error: Option<AppendError>,
-    /// The end of the run, held back until everything else is stored.
-    end: Option<Event>,
-    progress: RunProgressLine,
-    redaction: Redaction,
-}
-
-/// A finished record.
-pub struct FinishedRecording<'a> {
-    /// The run.
+    /// The run, once it has begun.
     pub run: Option<Run>,
-    /// Why not all of it could be stored.
+    standings: RunProgress,
+    /// The store, while it accepts rounds.
+    pub store: Option<Recorder<'a>>,
+    /// Why the store no longer accepts rounds.
     pub store_error: Option<AppendError>,
-    /// The store and the end still to be stored.
-    pub unfinished: Option<(Recorder<'a>, Event)>,
+    /// The end of the run, held back until everything else is stored.
+    pub end: Option<Event>,
+    /// The progress line.
+    pub progress: RunProgressLine,
+    redaction: Redaction,
 }
 
 impl<'a> RunRecorder<'a> {
     /// A record without a run yet.
-    pub fn new(store: Option<Recorder<'a>>, progress: RunProgressLine, told: Redaction) -> Self {
+    pub fn new(store: Option<Recorder<'a>>, redaction: Redaction) -> Self {
         Self {
             run: None,
             standings: RunProgress::default(),
             store,
             store_error: None,
             end: None,
-            progress,
-            redaction: told,
+            progress: RunProgressLine::new(),
+            redaction,
         }
-    }
-
-    /// The finished record. The end of the run is not stored yet: a run with a stored end is complete.
-    pub fn finish(self) -> FinishedRecording<'a> {
-        FinishedRecording { run: self.run, store_error: self.store_error, unfinished: self.store.zip(self.end) }
     }
 }
 

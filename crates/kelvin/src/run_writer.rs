@@ -3,7 +3,9 @@
 use kelvin_core::{Labels, Run, StoredHeadline};
 use kelvin_store::{AppendError, Recorder, RecordingLock, Store};
 
-use crate::cli_error::CliError;
+use crate::cli::StoreArgs;
+use crate::cli_error::{CliError, Context};
+use crate::stores::{open_local_store, open_store};
 
 /// A store that keeps a run.
 pub struct RunWriter {
@@ -21,25 +23,25 @@ struct Spool {
 }
 
 impl RunWriter {
-    /// Keeps a run with these labels in a store: in that of a server by way of a local one, since nothing may travel between the
-    /// rounds of a run, and a server may be lost.
+    /// Keeps a run with these labels in the store that the command line names: in that of a server by way of a local one, since nothing
+    /// may travel between the rounds of a run, and a server may be lost.
     ///
     /// # Errors
-    /// If the local one cannot be opened or written to.
-    pub fn new(
-        store: Store,
-        labels: Labels,
-        local: impl FnOnce() -> Result<Store, CliError>,
-    ) -> Result<Self, CliError> {
-        store.check_space().map_err(CliError::msg)?;
+    /// A store that cannot be opened or written to.
+    pub fn open(args: &StoreArgs, labels: Labels) -> Result<Self, CliError> {
+        const CANNOT_WAIT: &str = "the run waits in a local file until its server has it, which cannot be";
+        let store = open_store(args)?;
+        store.check_space()?;
         let Some(server) = store.key().map(str::to_owned) else { return Ok(Self { store, labels, spool: None }) };
-        let cannot = |error: &dyn std::fmt::Display| {
-            CliError::new("the run waits in a local file until its server has it, which cannot be", error)
-        };
-        let file = local().map_err(|error| cannot(&error))?;
-        file.check_space().map_err(|error| cannot(&error))?;
-        let recording = file.lock_recording().map_err(|error| cannot(&error))?;
+        let file = open_local_store().context(CANNOT_WAIT)?;
+        file.check_space().context(CANNOT_WAIT)?;
+        let recording = file.lock_recording().context(CANNOT_WAIT)?;
         Ok(Self { store, labels, spool: Some(Spool { file, server, _recording: recording }) })
+    }
+
+    /// What is said of the run.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
     }
 
     /// The store that the run is for, from which its plan learns.

@@ -6,7 +6,7 @@ use kelvin_core::catalogue::file::REMOTE_BLOCK;
 use kelvin_core::{Case, Need};
 use kelvin_harness::{Effort, Plan, PlanContext, PlanUnit, Probe, ProbeKind};
 
-use crate::cli::MeasureArgs;
+use crate::cli::RunOptions;
 use crate::cli_error::CliError;
 use crate::placement::LocalMachine;
 
@@ -19,7 +19,7 @@ pub struct OptionStudies {
     pub option: &'static str,
     /// What its value must be.
     what: &'static str,
-    is_given: fn(&MeasureArgs) -> bool,
+    is_given: fn(&RunOptions) -> bool,
 }
 
 static OPTION_STUDIES: [OptionStudies; 2] = [
@@ -27,13 +27,13 @@ static OPTION_STUDIES: [OptionStudies; 2] = [
         need: Need::RemoteDirectory,
         option: "--remote DIR",
         what: "a directory mounted from another machine",
-        is_given: |args| args.remote.is_some(),
+        is_given: |options| options.remote.is_some(),
     },
     OptionStudies {
         need: Need::Agent,
         option: "--peer HOST",
         what: "a host running `kelvin agent`",
-        is_given: |args| args.peer.is_some(),
+        is_given: |options| options.peer.is_some(),
     },
 ];
 
@@ -47,8 +47,8 @@ impl OptionStudies {
     ///
     /// # Errors
     /// If it is not given.
-    pub fn check_given(&self, name: &str, args: &MeasureArgs) -> Result<(), CliError> {
-        match (self.is_given)(args) {
+    pub fn check_given(&self, name: &str, options: &RunOptions) -> Result<(), CliError> {
+        match (self.is_given)(options) {
             true => Ok(()),
             false => Err(CliError::msg(format!("{name} needs {}: {}", self.option, self.what))),
         }
@@ -80,8 +80,8 @@ pub fn plan_names(kind: ProbeKind, names: &[String], here: &LocalMachine, effort
 ///
 /// # Errors
 /// A size for a plan without these.
-pub fn with_remote_size(mut plan: Plan, args: &MeasureArgs) -> Result<Plan, CliError> {
-    let Some(bytes) = args.remote_size else { return Ok(plan) };
+pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, CliError> {
+    let Some(bytes) = options.remote_size else { return Ok(plan) };
     let is_asked = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
     if !plan.units.iter().any(is_asked) {
         let id = REMOTE_BLOCK.id;
@@ -135,15 +135,15 @@ impl Selection {
     ///
     /// # Errors
     /// A name that selects nothing, or needs an option that is not given.
-    pub fn plan(&self, args: &MeasureArgs, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
+    pub fn plan(&self, options: &RunOptions, here: &LocalMachine, effort: Effort) -> Result<Plan, CliError> {
         for (name, needing) in &self.option_names {
-            needing.check_given(name, args)?;
+            needing.check_given(name, options)?;
         }
         let asked = OPTION_STUDIES
             .iter()
-            .filter(|needing| (needing.is_given)(args))
+            .filter(|needing| (needing.is_given)(options))
             .flat_map(|needing| self.names_needing(needing));
-        with_remote_size(self.plan_studies(asked.collect(), here, effort)?, args)
+        with_remote_size(self.plan_studies(asked.collect(), here, effort)?, options)
     }
 
     /// The plan of everything that could be measured, whatever the options.

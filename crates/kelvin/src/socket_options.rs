@@ -16,8 +16,8 @@ use kelvin_transfer::wire::message::TestDirection;
 use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
-use crate::cli::MeasureArgs;
-use crate::cli_error::CliError;
+use crate::cli::RunOptions;
+use crate::cli_error::{CliError, Context};
 
 /// The probes that they apply to: on this machine, and to another host.
 const LOCAL_PROBES: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_METHOD.id.as_str()];
@@ -40,10 +40,10 @@ fn affects_probe(sockets: &TcpOptions, probe: &str) -> bool {
 ///
 /// # Errors
 /// A name that the kernel does not know, or an option that applies to nothing measured.
-pub fn requested_options(args: &MeasureArgs, plan: &Plan) -> Result<TcpOptions, CliError> {
+pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions, CliError> {
     let sockets = TcpOptions {
-        congestion_control: args.congestion_control.clone(),
-        buffers: args.socket_buffers,
+        congestion_control: options.congestion_control.clone(),
+        buffers: options.socket_buffers,
         ..TcpOptions::default()
     };
     let measured =
@@ -79,7 +79,7 @@ pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) 
         let mut client = AgentClient::connect(&[agent.address], &secret)?;
         client.open_streams(TestDirection::ToAgent, 1, &asked)?.finish()
     });
-    tried.map(drop).map_err(|error| CliError::new(format!("--peer {}", DisplayAddr(agent.address)), error))
+    tried.map(drop).context(format_args!("--peer {}", DisplayAddr(agent.address)))
 }
 
 /// Whether a metric is comparable with other runs: not if its sockets had options of this run's own.

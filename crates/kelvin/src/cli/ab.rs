@@ -7,7 +7,7 @@ use clap::Args;
 
 use kelvin_core::quantity::{parse_bytes, parse_percentage};
 
-use super::{CompareOutputArgs, MeasureArgs, percent_up_to_50, resolve_alias, socket_buffers};
+use super::{CompareOutputArgs, RunOptions, percent_up_to_50, resolve_alias, socket_buffers};
 
 /// `kelvin ab`.
 #[derive(Debug, Args)]
@@ -41,7 +41,7 @@ pub struct AbArgs {
     pub with_private: bool,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
 }
 
 /// A command of the shell, which does something.

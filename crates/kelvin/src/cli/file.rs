@@ -11,7 +11,7 @@ use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
 
-use super::{DestinationArgs, MeasureArgs, duration, number_between, whole_number};
+use super::{DestinationArgs, RunOptions, duration, number_between, whole_number};
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -237,7 +237,7 @@ pub struct SweepArgs {
     pub rivals: bool,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// Where it goes
     #[command(flatten)]
     pub to: DestinationArgs,

@@ -13,7 +13,7 @@ use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, S
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
 use super::nonempty_value;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// `kelvin send`.
 #[derive(Debug, Args)]
@@ -110,7 +110,7 @@ impl SendArgs {
         };
         let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
         let setup = SendSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
-        setup.check().map_err(|why| CliError::new(format!("--method {method}"), why))?;
+        setup.check().context(format_args!("--method {method}"))?;
         Ok(Some(setup))
     }
 }
@@ -298,7 +298,7 @@ impl ReceiveArgs {
         };
         let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
         let setup = ReceiveSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
-        setup.check().map_err(|why| CliError::new(format!("--method {method}"), why))?;
+        setup.check().context(format_args!("--method {method}"))?;
         Ok(Some(setup))
     }
 }

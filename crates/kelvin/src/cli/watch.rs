@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use kelvin_store::Tag;
 
-use super::{MeasureArgs, StoreArgs, duration, percent_up_to_50, resolve_alias};
+use super::{RunOptions, StoreArgs, duration, percent_up_to_50, resolve_alias};
 
 /// `kelvin watch`.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub struct WatchArgs {
     pub with_private: bool,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// The store
     #[command(flatten)]
     pub store: StoreArgs,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{MeasureArgs, StoreArgs, axis_value, choose_format, resolve_alias};
+use super::{RunOptions, StoreArgs, axis_value, choose_format, resolve_alias};
 
 /// `kelvin why`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct WhyArgs {
     pub output: Option<PathBuf>,
     /// How to measure
     #[command(flatten)]
-    pub measure: MeasureArgs,
+    pub options: RunOptions,
     /// The store, for --gaps
     #[command(flatten)]
     pub store: StoreArgs,

@@ -5,15 +5,14 @@ mod interleave;
 mod probes;
 mod programs;
 
-use std::process::ExitCode;
 use std::time::Instant;
 
 use kelvin_harness::Effort;
 
 use self::interleave::interleave;
 use super::comparison_output::{ComparisonOutput, ComparisonView};
-use crate::cli::{AbArgs, MINIMUM_ROUNDS_BUDGET, MeasureArgs};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli::{AbArgs, Budget, RunOptions};
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
 
 pub use self::interleave::InterleaveLimits;
@@ -28,7 +27,7 @@ const MIN_BLOCKS: u32 = 8;
 
 /// `kelvin ab`.
 pub fn ab(args: &AbArgs) -> CmdResult {
-    let limits = limits(&args.measure, args.until, args.shown.threshold);
+    let limits = limits(&args.options, args.until, args.shown.threshold);
     let shown = ComparisonOutput::new(&args.shown)?;
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => interleave(&mut programs::ProgramArms::new([a, b], &limits)?, &limits)?,
@@ -40,7 +39,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
         None => {
             let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
             let sides = [&args.a[..], &args.b];
-            compare(&ProbeComparison { names: &args.names, effort, measure: &args.measure, sides }, &limits)?
+            compare(&ProbeComparison { names: &args.names, effort, options: &args.options, sides }, &limits)?
         }
     };
     // What is measured in turn is chosen for the settings, and no picture of a machine.
@@ -48,7 +47,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
     let is_kept = args.with_private || !shown.is_redirected();
     let told = shown.show(of, is_kept)?;
     if !outcome.is_complete {
-        return Ok(ExitCode::from(EXIT_WITH_FAILURES));
+        return Ok(exit_code(false));
     }
     if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
         output::eprint_line(format_args!(
@@ -60,20 +59,20 @@ pub fn ab(args: &AbArgs) -> CmdResult {
 }
 
 /// When measuring in turn that begins now ends, as its flags say.
-pub fn limits(measure: &MeasureArgs, until: Option<f64>, threshold: f64) -> InterleaveLimits {
+pub fn limits(options: &RunOptions, until: Option<f64>, threshold: f64) -> InterleaveLimits {
     let usual = if until.is_some() { DEFAULT_PRECISION_SECONDS } else { DEFAULT_SECONDS };
     InterleaveLimits {
         began: Instant::now(),
-        budget: measure.budget.filter(|&asked| asked != MINIMUM_ROUNDS_BUDGET),
-        seconds: match measure.budget {
-            Some(MINIMUM_ROUNDS_BUDGET) => 0.0,
-            Some(asked) => asked.as_secs_f64(),
-            None => usual,
+        budget: options.budget.fixed(),
+        seconds: match options.budget {
+            Budget::Default => usual,
+            Budget::Fixed(time) => time.as_secs_f64(),
+            Budget::MinimumRounds => 0.0,
         },
-        blocks: measure.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
-        blocks_are_required: measure.rounds.is_some(),
+        blocks: options.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
+        blocks_are_required: options.rounds.is_some(),
         until,
         threshold,
-        seed: measure.seed.unwrap_or_else(|| u64::from(std::process::id())),
+        seed: options.seed.unwrap_or_else(|| u64::from(std::process::id())),
     }
 }

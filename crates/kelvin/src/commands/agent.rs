@@ -42,7 +42,7 @@ pub fn agent(args: &AgentArgs) -> CmdResult {
         Some(files) => agent.with_files(Box::new(move |design, listen| files.start(design, listen))),
         None => agent,
     };
-    let address = agent.address().map_err(CliError::msg)?;
+    let address = agent.address()?;
     output::print(|out| writeln!(out, "{}", DisplayAddr(address)))?;
     log.write_line(LogSource::Client, &offer_text(args));
     let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());

@@ -10,12 +10,12 @@ use kelvin_machine::redact::redact_machine;
 use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::{CliError, CmdResult, Context};
 use crate::commands::comparison_output::{ComparisonOutput, ComparisonView};
 use crate::commands::report::load_run;
-use crate::commands::{open_existing_store, store_to_read};
 use crate::measure::MAX_HISTORY_RUNS;
 use crate::output;
+use crate::stores::{open_existing_store, store_to_read};
 
 /// `kelvin compare`.
 pub fn compare(args: &CompareArgs) -> CmdResult {
@@ -101,9 +101,9 @@ fn redacted(mut run: Run, with_private: bool) -> Run {
 /// The runs from one to another, both included, that repeat one another.
 fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Result<Vec<Run>, CliError> {
     let store = store_to_read(&args.store)?;
-    let lines = store.list(&RunFilter::default()).map_err(CliError::msg)?;
+    let lines = store.list(&RunFilter::default())?;
     let place = |name: &str| {
-        let id = store.find(name).map_err(|error| CliError::new(text, error))?;
+        let id = store.find(name).context(text)?;
         let place = lines.iter().position(|line| line.id == id);
         place.ok_or_else(|| CliError::new(text, format!("{id} was deleted meanwhile")))
     };
@@ -120,8 +120,8 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
 /// The runs with a tag that repeat one another.
 fn read_tagged(text: &str, args: &CompareArgs) -> Result<Vec<Run>, CliError> {
     let store = store_to_read(&args.store)?;
-    let ids = store.find_all(text).map_err(CliError::msg)?;
-    let mut lines = store.list(&RunFilter::default()).map_err(CliError::msg)?;
+    let ids = store.find_all(text)?;
+    let mut lines = store.list(&RunFilter::default())?;
     lines.retain(|line| ids.contains(&line.id));
     read_repeated(text, &lines, (&store, args))
 }
@@ -187,7 +187,7 @@ fn learn_spreads(
     let learned = store.spread_history(&kin, &metrics, MAX_HISTORY_RUNS).and_then(|as_they_are| {
         Ok([as_they_are, store.spread_history_over(&kin, &of_cycles, &STEADY_CHAIN, MAX_HISTORY_RUNS)?])
     });
-    learned.map_err(|error| CliError::new("cannot learn from other runs", error))
+    learned.context("cannot learn from other runs")
 }
 
 /// Nothing is compared with itself.

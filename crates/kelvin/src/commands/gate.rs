@@ -11,7 +11,7 @@ use kelvin_harness::UnknownName;
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::{CompareFormat, CompareOutputArgs, GateArgs};
-use crate::cli_error::{CliError, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, Context, exit_code};
 use crate::output;
 
 /// Largest policy that is read.
@@ -35,10 +35,10 @@ impl GateOption {
             return Ok(Self { flag: "--fail-on", gate: args.fail_on.map(|worse| Gate::from_share(worse.0)) });
         };
         let at = || format!("--policy {}", path.display());
-        let text = read_policy(path).map_err(|error| CliError::new(at(), error))?;
-        let gate = Gate::from_policy(&text).map_err(|why| CliError::new(at(), why))?;
+        let text = read_policy(path).context(at())?;
+        let gate = Gate::from_policy(&text).context(at())?;
         for name in gate.names() {
-            check_metric_name(name).map_err(|unknown| CliError::new(at(), unknown))?;
+            check_metric_name(name).context(at())?;
         }
         Ok(Self { flag: "--policy", gate: Some(gate) })
     }
@@ -77,7 +77,7 @@ impl GateOption {
         known.iter().for_each(|one| say(&format!("not counted: {}", gate_finding(one))));
         not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));
         gate_undetectable(gated, comparison).iter().for_each(|text| say(text));
-        if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }
+        exit_code(missed.is_empty())
     }
 }
 

@@ -17,10 +17,10 @@ use kelvin_report::history::{HistoryMarkdown, HistoryPage, HistoryTerminal};
 use kelvin_store::{HistoryRunRow, MachineRuns, Store, StoredSeries, StoredValue};
 
 use crate::cli::{HistoryArgs, HistoryFormat};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
-use crate::commands::open_existing_store;
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
+use crate::stores::open_existing_store;
 
 /// Other machines that a place is told among, the ones measured last.
 const MAX_OTHER_MACHINES: usize = 200;
@@ -53,7 +53,7 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
     let names = NameFilter::parse(&args.names)?;
     let store = open_existing_store(&args.store)?
         .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
-    let machines = store.machines().map_err(CliError::msg)?;
+    let machines = store.machines()?;
     let places = MachineSelection::find(&store, &machines, args)?;
     let records = HistoryReader { store: &store, names: &names, places: &places, args }.read()?;
     Ok((store, records))
@@ -110,7 +110,7 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
         true => output::print_json(&news)?,
         false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
     }
-    Ok(ExitCode::from(EXIT_WITH_FAILURES))
+    Ok(exit_code(false))
 }
 
 /// A history with what else changed, without what is private.
@@ -141,7 +141,7 @@ fn redact_texts(mut history: History) -> Result<History, CliError> {
 }
 
 fn read_header(store: &Store, id: &str, args: &HistoryArgs) -> Result<RunHeader, CliError> {
-    let mut outline = store.header_of(id).map_err(CliError::msg)?;
+    let mut outline = store.header_of(id)?;
     if !args.with_private {
         redact_machine(&mut outline.machine);
     }
@@ -253,7 +253,7 @@ fn hardware_by_identity(store: &Store, machines: &[MachineRuns]) -> Result<HashM
     let mut known: HashMap<String, String> = HashMap::new();
     for one in machines {
         if !known.contains_key(&one.machine) {
-            let outline = store.header_of(&one.newest).map_err(CliError::msg)?;
+            let outline = store.header_of(&one.newest)?;
             known.insert(one.machine.clone(), hardware_identity(&outline.machine));
         }
     }
@@ -328,13 +328,13 @@ impl HistoryReader<'_> {
         let MachineSelection { identities, mode, .. } = self.places;
         // One more tells whether there are older ones.
         let limit = self.args.limit as usize;
-        let mut runs = self.store.history_runs(identities, mode, limit + 1).map_err(CliError::msg)?;
+        let mut runs = self.store.history_runs(identities, mode, limit + 1)?;
         let has_older = runs.len() > limit;
         runs.drain(..runs.len().saturating_sub(limit));
         let is_wanted = |metric: &str| self.names.selects(metric);
         let or_chain = |metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric);
-        let stored = self.store.series_values(&runs, &or_chain).map_err(CliError::msg)?;
-        let mut others = self.store.latest_values(&self.places.others, mode, &is_wanted).map_err(CliError::msg)?;
+        let stored = self.store.series_values(&runs, &or_chain)?;
+        let mut others = self.store.latest_values(&self.places.others, mode, &is_wanted)?;
         let mut chains = vec![None; runs.len()];
         let of_chain =
             stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
@@ -390,7 +390,7 @@ impl MetricDefinitions<'_> {
     fn find(&mut self, metric: Name, values: &[StoredValue]) -> Result<Option<Metric>, CliError> {
         let Some(last) = values.last() else { return Ok(None) };
         if !self.known.contains_key(&last.run) {
-            let outline = self.reading.store.header_of(&self.runs[last.run].id).map_err(CliError::msg)?;
+            let outline = self.reading.store.header_of(&self.runs[last.run].id)?;
             self.known.insert(last.run, outline.metrics.into_iter().map(|metric| (metric.id, metric)).collect());
         }
         Ok(self.known[&last.run].get(&metric).copied())

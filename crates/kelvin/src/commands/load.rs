@@ -23,7 +23,7 @@ use kelvin_http::load::verify::{ExpectedBody, Verify};
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::{LoadArgs, VerifyArg};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, read_named, read_named_text};
 use placement::GeneratorPlacement;
 
@@ -45,7 +45,7 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 /// Measures the load and prints what came of it.
 pub fn load(args: &LoadArgs) -> CmdResult {
     check_loop_options(args)?;
-    let plot = args.plot.as_deref().map(OutputFile::find).transpose().map_err(CliError::msg)?;
+    let plot = args.plot.as_deref().map(OutputFile::find).transpose()?;
     let mut setup = setup(args)?;
     if let Some(log) = &args.replay {
         replay(args, log, &mut setup)?;
@@ -53,7 +53,7 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     let demands = demands(args, &setup);
     raise_descriptor_limit(demands.iter().map(Demand::max_connections).max().unwrap_or(0))?;
     // Until it is reached there is nothing to be told of, and a signal ends the program at once.
-    let peer = ServerEndpoint::connect_first(&setup).map_err(CliError::msg)?;
+    let peer = ServerEndpoint::connect_first(&setup)?;
     let place = GeneratorPlacement::choose(args, &peer)?;
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
@@ -63,7 +63,7 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     if let Some(file) = plot {
         let figure = plot::throughput_figure(&loads);
         let write = |out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes());
-        file.write(write).map_err(CliError::msg)?;
+        file.write(write)?;
     }
     match &loads[..] {
         [load] if args.json => output::print_json(load)?,
@@ -133,7 +133,7 @@ fn print_search(args: &LoadArgs, place: &GeneratorPlacement, found: &RateSearch)
         output::print(|out| text::write_search(found, place, out))?;
     }
     let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
+    Ok(exit_code(is_whole))
 }
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
@@ -150,7 +150,7 @@ fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> ExitCode {
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();
     missed.iter().for_each(|why| output::eprint_line(format_args!("kelvin: --fail-on {why}")));
     let is_good = missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
-    if is_good { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }
+    exit_code(is_good)
 }
 
 /// What the arguments ask for.
@@ -172,7 +172,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     let duration = args.duration.unwrap_or(usual);
     let warm_up = args.warm_up.unwrap_or_else(|| (duration / 10).min(MAX_DEFAULT_WARM_UP));
     Ok(LoadSetup {
-        tls: tls.map_err(|why| CliError::new("--ca", why))?,
+        tls: tls.context("--ca")?,
         target,
         paths,
         pattern: args.pattern,
@@ -199,7 +199,7 @@ fn expected_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Opt
     };
     let known = match &args.root {
         None => vec![None; paths.len()],
-        Some(root) => url_list::expected_bodies(root, paths, verify).map_err(|why| CliError::new("--root", why))?,
+        Some(root) => url_list::expected_bodies(root, paths, verify).context("--root")?,
     };
     Ok((verify, known))
 }
@@ -267,19 +267,14 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
 
 /// What is sent with every request.
 fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
-    let headers: Result<Vec<_>, CliError> = args
-        .headers
-        .iter()
-        .map(|line| parse_header(line).map_err(|why| CliError::new(format!("-H '{line}'"), why)))
-        .collect();
+    let headers: Result<Vec<_>, CliError> =
+        args.headers.iter().map(|line| parse_header(line).context(format_args!("-H '{line}'"))).collect();
     let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
         None => Vec::new(),
-        Some((_, Some(file))) => {
-            read_named(Path::new(file)).map_err(|error| CliError::new(format!("--body @{file}"), error))?
-        }
+        Some((_, Some(file))) => read_named(Path::new(file)).context(format_args!("--body @{file}"))?,
         Some((body, None)) => body.as_bytes().to_vec(),
     };
-    let method = parse_method(&args.method).map_err(|why| CliError::new(format!("--method {}", args.method), why))?;
+    let method = parse_method(&args.method).context(format_args!("--method {}", args.method))?;
     Ok(RequestTemplate { method, headers: headers?, body })
 }
 

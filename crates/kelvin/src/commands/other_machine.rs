@@ -12,7 +12,7 @@ use kelvin_stats::mean;
 use super::CmdResult;
 use super::report::load_run;
 use crate::cli::StoreArgs;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 use crate::output;
 use crate::redact::Redaction;
 
@@ -41,7 +41,7 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
     machine.identity.clear();
     machine.mounts.clear();
     let lines = to_json_lines(&ReferenceRecord { name, machine, figures: figures.collect() });
-    let lines = lines.map_err(|error| CliError::new("cannot write JSON", error))?;
+    let lines = lines.context("cannot write JSON")?;
     output::print_raw(|out| out.write_all(lines.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,7 +19,7 @@ use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::{Log, LogSource};
 use crate::byte_progress;
 use crate::cli::ReceiveArgs;
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, ERASE_LINE};
 
 /// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
@@ -50,13 +49,13 @@ pub fn receive(args: &ReceiveArgs) -> CmdResult {
     } else {
         let receiver = Receiver::listen(args.listen, destination, secret, manner, tell);
         let receiver = receiver.map_err(|error| listen_error(args, error))?;
-        teller.announce(receiver.address().map_err(CliError::msg)?, args)?;
+        teller.announce(receiver.address()?, args)?;
         receiver.serve(is_over)
     };
     teller.log.close(LOG_FLUSH_TIMEOUT);
-    served.map_err(CliError::msg)?;
+    served?;
     let is_fault = once && teller.failed.load(Ordering::Relaxed);
-    Ok(if is_fault { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!is_fault))
 }
 
 fn listen_error(args: &ReceiveArgs, error: Error) -> CliError {
@@ -74,10 +73,10 @@ fn destination(args: &ReceiveArgs) -> Result<Destination, CliError> {
     match args.dir.as_deref() {
         None => Ok(Destination::Nothing),
         Some(output) if output == Path::new("-") => {
-            let output = standard_output().map_err(|error| CliError::new(output::STDOUT_WRITE_FAILED, error))?;
+            let output = standard_output().context(output::STDOUT_WRITE_FAILED)?;
             Ok(Destination::Output(output))
         }
-        Some(directory) => Ok(Destination::Directory(DestinationRoot::open(directory).map_err(CliError::msg)?)),
+        Some(directory) => Ok(Destination::Directory(DestinationRoot::open(directory)?)),
     }
 }
 

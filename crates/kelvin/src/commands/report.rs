@@ -17,11 +17,12 @@ use kelvin_store::Store;
 
 use crate::class_members::{ComparedMachines, build_library};
 use crate::cli::{ReportArgs, ReportFormat, StoreArgs};
-use crate::cli_error::{CliError, CmdResult};
-use crate::commands::{explain, store_to_read};
+use crate::cli_error::{CliError, CmdResult, Context};
+use crate::commands::explain;
 use crate::output::{self, Outlet};
 use crate::predict;
 use crate::redact::Redaction;
+use crate::stores::store_to_read;
 
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> CmdResult {
@@ -70,12 +71,12 @@ pub fn load_run(name: &OsStr, store: &StoreArgs) -> Result<Run, CliError> {
 fn find_run(name: &OsStr, args: &StoreArgs) -> Result<(Run, Option<Store>), CliError> {
     let path = Path::new(name);
     if path.is_file() {
-        let file = File::open(path).map_err(|error| CliError::new(format!("cannot open {}", path.display()), error))?;
-        let run = kelvin_store::import(file).map_err(|error| CliError::new(path.display(), error))?;
+        let file = File::open(path).context(format_args!("cannot open {}", path.display()))?;
+        let run = kelvin_store::import(file).context(path.display())?;
         return Ok((run, if args.store.is_some() { Some(store_to_read(args)?) } else { None }));
     }
     let store = store_to_read(args)?;
-    Ok((store.load(&name.to_string_lossy()).map_err(CliError::msg)?, Some(store)))
+    Ok((store.load(&name.to_string_lossy())?, Some(store)))
 }
 
 fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -137,8 +138,7 @@ fn html_report_hint(run: &str) -> (String, String) {
 
 /// Every figure as SVG and CSV.
 fn write_assets(report: &Report<'_>, directory: &Path) -> Result<(), CliError> {
-    std::fs::create_dir_all(directory)
-        .map_err(|error| CliError::new(format!("cannot make the directory {}", directory.display()), error))?;
+    std::fs::create_dir_all(directory).context(format_args!("cannot make the directory {}", directory.display()))?;
     for asset in kelvin_report::assets::report_assets(report)? {
         output::write_file(&directory.join(&asset.name), |out| out.write_all(asset.contents.as_bytes()))?;
     }

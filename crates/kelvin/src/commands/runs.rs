@@ -19,12 +19,13 @@ use kelvin_store::{
 use serde::Serialize;
 
 use crate::cli::{RunsArgs, RunsCommand};
-use crate::cli_error::{CliError, CmdResult};
-use crate::commands::{existing, explain, open_named, open_store, run_count_text, store_to_read};
+use crate::cli_error::{CliError, CmdResult, Context};
+use crate::commands::explain;
 use crate::fallback_dirs;
 use crate::output::{self, Outlet};
 use crate::redact::Redaction;
 use crate::socket_options;
+use crate::stores::{open_existing, open_named, open_store, run_count_text, store_to_read};
 
 /// `kelvin runs`.
 pub fn runs(args: &RunsArgs) -> CmdResult {
@@ -39,19 +40,19 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             show_run(&load_redacted(&store, run, *with_private)?, json)?;
         }
         RunsCommand::Delete { run } => {
-            let id = store.find(run).map_err(CliError::msg)?;
+            let id = store.find(run)?;
             remove_and_shrink(store, |store| store.delete(&id))?;
             output::eprint_line(format!("kelvin: deleted {id}"));
         }
         RunsCommand::Tag { run, tags, remove } => {
-            let id = store.update_tags(run, tags, remove).map_err(CliError::msg)?;
-            let lines = store.list(&RunFilter::default()).map_err(CliError::msg)?;
+            let id = store.update_tags(run, tags, remove)?;
+            let lines = store.list(&RunFilter::default())?;
             let line = lines.iter().find(|line| line.id == id);
             let tags = line.map(|line| tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
             output::eprint_line(format!("kelvin: {id} has {}", tags.as_deref().unwrap_or("no tags")));
         }
         RunsCommand::Note { run, text } => {
-            let id = store.set_note(run, text).map_err(CliError::msg)?;
+            let id = store.set_note(run, text)?;
             output::eprint_line(format!("kelvin: {id} has {}", if text.is_empty() { "no note" } else { "this note" }));
         }
         RunsCommand::Prune { keep, labelled_too, dry_run } => {
@@ -60,7 +61,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             prune_runs(store, PruneOptions { keep, labelled_too: *labelled_too, now }, *dry_run)?;
         }
         RunsCommand::Push { to, runs } => return copy::push(&store, &open_named(to, "--to")?, runs),
-        RunsCommand::Pull { from, runs } => return copy::pull(&existing(from, "--from")?, &store, runs),
+        RunsCommand::Pull { from, runs } => return copy::pull(&open_existing(from, "--from")?, &store, runs),
         RunsCommand::Export { run, output: path, with_private } => {
             let outlet = Outlet::find(path.as_deref())?;
             let run = load_redacted(&store, run, *with_private)?;
@@ -71,9 +72,9 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             let file = file.as_deref().unwrap_or(Path::new("-"));
             let name = file.display();
             let run = import::read_run(file, *from)?;
-            let said = match store.insert(&run).map_err(|error| CliError::new(name, error))? {
+            let said = match store.insert(&run).context(name)? {
                 InsertOutcome::New => {
-                    keep_headlines(&store, &run).map_err(|error| CliError::new(file.display(), error))?;
+                    keep_headlines(&store, &run).context(file.display())?;
                     "imported"
                 }
                 InsertOutcome::AlreadyThere => "already stored:",
@@ -122,7 +123,7 @@ struct RunEntry<'a> {
 }
 
 fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
-    let lines = store.list(&RunFilter { tags: tags.to_vec(), ..RunFilter::default() }).map_err(CliError::msg)?;
+    let lines = store.list(&RunFilter { tags: tags.to_vec(), ..RunFilter::default() })?;
     if json {
         let lines: Vec<_> = lines.iter().map(run_entry).collect();
         return output::print_json(&lines);
@@ -174,7 +175,7 @@ fn tags_text(tags: &BTreeMap<String, String>) -> String {
 /// Removes old runs, or says which.
 fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool) -> Result<(), CliError> {
     let lines = match dry_run {
-        true => store.prunable(prune).map_err(CliError::msg)?,
+        true => store.prunable(prune)?,
         false => remove_and_shrink(store, |store| Ok(store.prune(prune)?))?,
     };
     let done = if dry_run { "would be deleted" } else { "deleted" };
@@ -203,7 +204,7 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
     }
     // Nobody else may use it meanwhile.
     drop(store);
-    let in_place = InPlaceStore::open(&file, &fallback_dirs::fallback_directories()).map_err(CliError::msg)?;
+    let in_place = InPlaceStore::open(&file, &fallback_dirs::fallback_directories())?;
     let copy = in_place.copy().to_owned();
     output::eprint_line(format_args!(
         "kelvin: the disk is full, and runs are deleted within {}: until that is done, the store as it was is in {}",
@@ -235,7 +236,7 @@ fn run_entry(line: &RunSummary) -> RunEntry<'_> {
 }
 
 fn load_redacted(store: &Store, name: &str, with_private: bool) -> Result<Run, CliError> {
-    Redaction::from_flag(with_private).redact_run(store.load(name).map_err(CliError::msg)?)
+    Redaction::from_flag(with_private).redact_run(store.load(name)?)
 }
 
 fn show_run(run: &Run, json: Option<Json>) -> Result<(), CliError> {

@@ -1,29 +1,25 @@
 //! `kelvin selfcheck`: known truths, and kelvin's own error and cost.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use kelvin_analysis::{Analysis, MetricResult, Outcome, RangeVerdict};
-use kelvin_core::{ClockInfo, Run, RunHeader};
-use kelvin_harness::{Effort, ProbeKind, RunObserver, supervise};
+use kelvin_core::{ClockInfo, Run};
+use kelvin_harness::{Effort, ProbeKind};
 use kelvin_report::units;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::Serialize;
 
-use crate::budget::BudgetedPlan;
 use crate::cli::SelfcheckArgs;
-use crate::cli_error::{CmdResult, EXIT_WITH_FAILURES};
-use crate::costs::Costs;
-use crate::measure::{FinishedRun, RunOptions, measure};
+use crate::cli_error::{CmdResult, exit_code};
+use crate::commands::run::plan_run;
+use crate::measure::FinishedRun;
 use crate::output;
 use crate::placement::LocalMachine;
-use crate::redact::Redaction;
-use crate::run_context::RunContext;
+use crate::run_schedule::RunDefaults;
 use crate::selection::plan_names;
 
 /// Default seconds and rounds.
-const DEFAULT_SECONDS: f64 = 10.0;
-const DEFAULT_ROUNDS: u32 = 5;
+const DEFAULTS: RunDefaults = RunDefaults::new("selfcheck", 10.0, 5);
 
 /// What kelvin measured of itself.
 #[derive(Serialize)]
@@ -37,25 +33,8 @@ struct SelfcheckReport<'a> {
 pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
     let here = LocalMachine::read()?;
     let kind = if args.faults { ProbeKind::Fault } else { ProbeKind::Truth };
-    let plan = plan_names(kind, &[], &here, Effort::Default)?;
-    let wishes = RunOptions {
-        mode: "selfcheck",
-        max_budget: None,
-        budget: DEFAULT_SECONDS,
-        rounds: DEFAULT_ROUNDS,
-        causes_share: 0.0,
-        args: &args.measure,
-        redaction: Redaction::HidePrivate,
-        members: None,
-    };
-    let BudgetedPlan { plan, budget, .. } = BudgetedPlan::new(plan, &wishes, &Costs::from_table(&here.machine))?;
-    let wishes = RunOptions { budget: budget.seconds, ..wishes };
-    let prepared = RunContext::new(here, &plan, &args.measure)?;
-    let options = prepared.options(&plan, budget, args.measure.round_limit);
-    let supervised = |outline: &RunHeader, judge: &mut dyn RunObserver| {
-        supervise(&plan, outline, &options, judge);
-    };
-    let FinishedRun { run, analysis, .. } = measure(&plan, &wishes, (prepared, None), budget.causes, supervised)?;
+    let cases = plan_names(kind, &[], &here, Effort::Default)?;
+    let FinishedRun { run, analysis, .. } = plan_run(here, cases, &DEFAULTS, &args.options, None)?.measure()?;
     let peak = read_usage(UsageScope::Process).peak_resident;
     if args.json {
         let findings =
@@ -71,7 +50,7 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
         Outcome::Skipped(_) => false,
         _ => true,
     });
-    Ok(if wrong { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!wrong))
 }
 
 fn write_terminal(out: &mut dyn Write, run: &Run, analysis: &Analysis, peak: u64) -> io::Result<()> {
@@ -136,8 +115,8 @@ mod tests {
     #[test]
     fn help_states_default_time_and_rounds() {
         let budget = flag_help("selfcheck", "budget");
-        assert!(budget.contains(&format!("[default: {DEFAULT_SECONDS}s, longer where")), "{budget}");
+        assert!(budget.contains(&format!("[default: {}s, longer where", DEFAULTS.seconds)), "{budget}");
         let rounds = flag_help("selfcheck", "rounds");
-        assert!(rounds.contains(&format!("[default: {DEFAULT_ROUNDS}]")), "{rounds}");
+        assert!(rounds.contains(&format!("[default: {}]", DEFAULTS.rounds)), "{rounds}");
     }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use kelvin_sys::kmod::KmodDevice;
 use kelvin_transfer::datapath::SendSetup;
@@ -20,7 +19,7 @@ use serde::Serialize;
 
 use crate::byte_progress::ByteProgress;
 use crate::cli::{AckMode, ConnectionReuse, SendArgs, StreamCount};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
@@ -29,7 +28,7 @@ pub fn send(args: &SendArgs) -> CmdResult {
     let (files, to) = args.operands()?;
     let moving = args.setup()?;
     let collection = collect_files(args, &files)?;
-    let addresses = resolve(to).map_err(|why| CliError::new(to, why))?;
+    let addresses = resolve(to).context(to)?;
     kelvin_sys::stop_signals::install_handlers()?;
     let manner = send_settings(args, moving, &collection);
     let sent = if args.device {
@@ -42,7 +41,7 @@ pub fn send(args: &SendArgs) -> CmdResult {
         Err(error @ Error::RefusedAll(_)) => Err(CliError::new(to, error)),
         Err(error) => {
             CliError::msg(error).report();
-            Ok(ExitCode::from(EXIT_WITH_FAILURES))
+            Ok(exit_code(false))
         }
     }
 }
@@ -86,9 +85,9 @@ const MAX_FILES_LISTED_FIRST: usize = 256;
 /// All that is named, each with a name of its own; what is in directories only as far as it must be known before it is sent.
 fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliError> {
     if files == [PathBuf::from("-")] {
-        kelvin_sys::standard_streams::check_input().map_err(|error| CliError::new(output::STDIN_READ_FAILED, error))?;
+        kelvin_sys::standard_streams::check_input().context(output::STDIN_READ_FAILED)?;
         let name = args.name.as_deref().unwrap_or(OsStr::new("stdin"));
-        return SourceList::from_stdin(name).map_err(|error| CliError::new("--name", error));
+        return SourceList::from_stdin(name).context("--name");
     }
     if args.name.is_some() {
         return Err(CliError::new("--name", "it names what comes from standard input: files keep their names"));
@@ -111,12 +110,12 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
         (false, false) => AttributePolicy::CountWhenSent,
     };
     let keep = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
-    let mut found = SourceList::begin(files, keep).map_err(CliError::msg)?;
+    let mut found = SourceList::begin(files, keep)?;
     let is_usual = args.streams.announced() == 1 && args.connection == ConnectionReuse::Persistent;
     let may_be_found_later =
         is_usual && !args.update && !args.dry_run && !args.device && found.max_stored_bytes().is_some();
     let first = if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX };
-    found.find_more(first).map_err(CliError::msg)?;
+    found.find_more(first)?;
     Ok(found)
 }
 
@@ -183,7 +182,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
             if args.dry_run { Ok(()) } else { writeln!(out, "{summary}{}", super::kernel_socket_note(device)) }
         })?;
     }
-    Ok(if unsent.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
+    Ok(exit_code(unsent.is_empty()))
 }
 
 fn visible_path(path: &OsStr) -> String {

@@ -25,8 +25,8 @@ pub fn serve(args: &ServeArgs) -> CmdResult {
     // With fewer descriptors it serves fewer clients, and says so.
     let _ = kelvin_sys::process::raise_open_file_limit();
     let server = listen(args)?;
-    let address = server.address().map_err(CliError::msg)?;
-    let resources = server.stats_address().map_err(CliError::msg)?;
+    let address = server.address()?;
+    let resources = server.stats_address()?;
     // Whoever reads an address goes on to use it: what may still fail comes before.
     let log = Log::with_writer(std::io::stderr())?;
     output::print(|out| {
@@ -82,11 +82,7 @@ fn listen(args: &ServeArgs) -> Result<Server, CliError> {
         }
         error => CliError::msg(error),
     })?;
-    args.congestion_control
-        .as_deref()
-        .map(|name| server.set_congestion_control(name))
-        .transpose()
-        .map_err(CliError::msg)?;
+    args.congestion_control.as_deref().map(|name| server.set_congestion_control(name)).transpose()?;
     Ok(server)
 }
 

@@ -16,46 +16,30 @@ use kelvin_harness::{Effort, Plan, PlanUnit, Probe, ProbeKind};
 use kelvin_report::text::wrap;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice};
 
-use crate::cli::{MINIMUM_ROUNDS_BUDGET, StudyArgs};
+use crate::class_members::ComparedMachines;
+use crate::cli::{Budget, StudyArgs};
 use crate::cli_error::{CliError, CmdResult};
 use crate::commands::page_table;
-use crate::commands::run::{self, RunDestination};
-use crate::measure::{MAX_QUICK_TIME, RunOptions};
+use crate::commands::run::{TextOutput, measure_and_show, plan_run};
 use crate::output;
 use crate::placement::LocalMachine;
-use crate::redact::Redaction;
+use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults};
 use crate::selection::{OptionStudies, plan_names, with_remote_size};
 
 pub use load::disk_rate;
 
-/// Default seconds and rounds.
-#[derive(Clone, Copy)]
-struct StudyDefaults {
-    budget: f64,
-    rounds: u32,
-}
-
 /// Of a study, with `--quick`, without, and with `--thorough`.
-const STUDY_DEFAULTS: [StudyDefaults; 3] = [
-    StudyDefaults { budget: 20.0, rounds: 3 },
-    StudyDefaults { budget: 60.0, rounds: 5 },
-    StudyDefaults { budget: 600.0, rounds: 50 },
-];
+const STUDY_DEFAULTS: [RunDefaults; 3] =
+    [RunDefaults::new("study", 20.0, 3), RunDefaults::new("study", 60.0, 5), RunDefaults::new("study", 600.0, 50)];
 /// Of the study of transfers, whose rounds have 5 trials, but one of the large files: 100 trials of the others as published, and as
 /// many of the large files with `--thorough`. A budget is what its rounds take where 512 bytes a call move 400 MB/s.
-const TRANSFER_DEFAULTS: [StudyDefaults; 3] = [
-    StudyDefaults { budget: 120.0, rounds: 5 },
-    StudyDefaults { budget: 900.0, rounds: 20 },
-    StudyDefaults { budget: 9000.0, rounds: 100 },
-];
+const TRANSFER_DEFAULTS: [RunDefaults; 3] =
+    [RunDefaults::new("study", 120.0, 5), RunDefaults::new("study", 900.0, 20), RunDefaults::new("study", 9000.0, 100)];
 
 /// Of studies whose rounds take ten seconds or more: files read whole, most of it 100 million calls, and the size of the file cache,
 /// which each round looks for anew.
-const LONG_ROUND_DEFAULTS: [StudyDefaults; 3] = [
-    StudyDefaults { budget: 20.0, rounds: 3 },
-    StudyDefaults { budget: 300.0, rounds: 4 },
-    StudyDefaults { budget: 600.0, rounds: 20 },
-];
+const LONG_ROUND_DEFAULTS: [RunDefaults; 3] =
+    [RunDefaults::new("study", 20.0, 3), RunDefaults::new("study", 300.0, 4), RunDefaults::new("study", 600.0, 20)];
 
 /// Rounds of every combination: as many as show a spread, which take as long as they take.
 const ALL_TRANSFERS_ROUNDS: u32 = 3;
@@ -85,7 +69,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     }
     let here = LocalMachine::read()?;
     for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?))) {
-        needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.measure)?;
+        needing.check_given(if chosen.probes.len() == 1 { probe.id } else { &args.name }, &args.options)?;
     }
     // A study has all its points; a probe has some that a plain run leaves out.
     let is_system = args.name == os::STUDY.as_str();
@@ -96,42 +80,35 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         (_, true) => (Effort::Thorough, 2),
     };
     let plan = plan_names(chosen.kind, &chosen.names, &here, effort)?;
-    let plan = with_remote_size(plan, &args.measure)?;
+    let plan = with_remote_size(plan, &args.options)?;
     let plan = if args.full { with_all_combinations(plan, &chosen)? } else { plan };
     let plan = without_devices(select_cases(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.with_blocks(|case| TransferFiles::of(case).map_or(0, |files| 1 + files as u32));
     let (moved, is_long) =
         (transferred_bytes(&plan), [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| chosen.includes(id)));
-    let mut measure = args.measure.clone();
+    let mut options = args.options.clone();
     if is_long {
-        measure.round_limit = measure.round_limit.max(LONG_ROUND_LIMIT);
+        options.round_limit = options.round_limit.max(LONG_ROUND_LIMIT);
     }
-    let StudyDefaults { budget, rounds } = match moved {
+    let defaults = match moved {
         0 if is_long => LONG_ROUND_DEFAULTS[at],
         0 => STUDY_DEFAULTS[at],
         _ if args.full => {
-            measure.budget.get_or_insert(MINIMUM_ROUNDS_BUDGET);
-            StudyDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[at] }
+            if options.budget == Budget::Default {
+                options.budget = Budget::MinimumRounds;
+            }
+            RunDefaults { rounds: ALL_TRANSFERS_ROUNDS, ..TRANSFER_DEFAULTS[at] }
         }
         _ => TRANSFER_DEFAULTS[at],
     };
     if moved > 0 {
-        announce_transfer(moved, args.measure.rounds.unwrap_or(rounds), args.measure.write_limit);
-        measure.round_limit = measure.round_limit.max(TRANSFER_ROUND_LIMIT);
+        announce_transfer(moved, options.rounds.unwrap_or(defaults.rounds), options.write_limit);
+        options.round_limit = options.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
-    let (most, told) = (args.quick.then_some(MAX_QUICK_TIME), Redaction::from_flag(args.to.with_private));
-    let wishes = RunOptions {
-        mode: "study",
-        budget,
-        max_budget: most,
-        rounds,
-        causes_share: 0.0,
-        args: &measure,
-        redaction: told,
-        members: Some(&[]),
-    };
-    run::execute(here, plan, &wishes, &RunDestination::new(&args.to, Vec::new()))
+    let defaults = RunDefaults { max_time: args.quick.then_some(MAX_QUICK_TIME), ..defaults };
+    let plan = plan_run(here, plan, &defaults, &options, args.to.store())?;
+    measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }
 
 /// The study of transfers with every combination of their factors.
@@ -428,7 +405,7 @@ mod tests {
 
     #[test]
     fn help_states_default_time_and_rounds() {
-        let time = |extent: &StudyDefaults| match extent.budget {
+        let time = |extent: &RunDefaults| match extent.seconds {
             seconds if seconds < 60.0 => format!("{seconds}s"),
             seconds => format!("{}m", seconds / 60.0),
         };

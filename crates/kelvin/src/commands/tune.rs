@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use self::setting_effect::{SettingEffect, SettingEffects};
 use crate::cli::TuneArgs;
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
 
 /// Directory of the journal: the settings last until the next boot, and so does it.
@@ -44,7 +44,7 @@ struct TuneReport {
 pub fn tune(args: &TuneArgs) -> CmdResult {
     let (root, journal) = (Path::new("/"), Path::new(JOURNAL_PATH));
     if args.restore {
-        let outcomes = tune::restore(root, journal).map_err(CliError::msg)?;
+        let outcomes = tune::restore(root, journal)?;
         return print_report(TuneReport { measured: None, outcomes: Some(outcomes) }, "Nothing to restore.", args.json);
     }
     let offered = tune::plan_changes(root);
@@ -73,13 +73,13 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
     let is_whole = measured.as_ref().is_none_or(|worths| worths.is_complete);
     let is_stopped = stop_signals::stop_signal().is_some();
     let applied = (args.apply && !is_stopped).then(|| tune::apply(root, journal, &wanted)).transpose();
-    let outcomes = applied.map_err(CliError::msg)?;
+    let outcomes = applied?;
     let status = print_report(
         TuneReport { measured: measured.map(|SettingEffects { each, .. }| each), outcomes },
         nothing,
         args.json,
     )?;
-    Ok(if is_whole { status } else { ExitCode::from(EXIT_WITH_FAILURES) })
+    Ok(if is_whole { status } else { exit_code(false) })
 }
 
 /// What is still to be restored, if this user may read it.
@@ -127,7 +127,7 @@ fn print_report(report: TuneReport, nothing: &str, is_json: bool) -> CmdResult {
     }
     let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
     let refused = report.outcomes.iter().flatten().any(is_refused);
-    Ok(if refused { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!refused))
 }
 
 fn write_report(out: &mut dyn Write, TuneReport { measured, outcomes }: &TuneReport, nothing: &str) -> io::Result<()> {

@@ -25,16 +25,17 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 use self::pace::WatchPace;
 use self::state::{Cycle, WatchState};
 use super::history::{read_history, redacted_history};
-use super::run::{RunDestination, TextOutput, area_blocks, fit_to_budget, measure_and_then};
-use super::{open_local_store, open_store};
-use crate::budget::BudgetedPlan;
-use crate::cli::{HistoryArgs, MINIMUM_ROUNDS_BUDGET, MeasureArgs, WatchArgs};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
-use crate::measure::{FinishedRun, RunOptions, effort_defaults};
+use super::run::{area_blocks, expected_costs, send_to_server};
+use crate::cli::{Budget, HistoryArgs, RunOptions, WatchArgs};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
+use crate::measure::FinishedRun;
 use crate::output;
 use crate::placement::LocalMachine;
 use crate::redact::Redaction;
+use crate::run_plan::RunPlan;
+use crate::run_schedule::{RunDefaults, RunSchedule};
 use crate::selection::Selection;
+use crate::stores::{open_local_store, open_store};
 
 /// The mode of these runs: shorter than others, they are compared with each other alone.
 const WATCH_MODE: &str = "watch";
@@ -53,7 +54,7 @@ fn default_names() -> Vec<String> {
 
 /// `kelvin watch`.
 pub fn watch(args: &WatchArgs) -> CmdResult {
-    stop_signals::install_handlers().map_err(|error| CliError::new("cannot watch for signals", error))?;
+    stop_signals::install_handlers().context("cannot watch for signals")?;
     let mut watch = Watcher::new(args)?;
     // A mistake is told now, and not after a wait.
     watch.plan_cycle()?;
@@ -79,7 +80,7 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
                 return Ok(ExitCode::SUCCESS);
             }
             Ok(CycleOutcome::News(news)) if args.once => {
-                return Ok(if news { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS });
+                return Ok(exit_code(!news));
             }
             // What is wrong from the beginning is a mistake; what comes later may go again.
             Err(fault) if args.once || watch.cycles == 0 => return Err(fault),
@@ -123,7 +124,7 @@ struct Watcher<'a> {
     names: Vec<String>,
     pace: WatchPace,
     /// The flags of each run, whose time is planned unless it is the least.
-    measure: MeasureArgs,
+    options: RunOptions,
     state: WatchState,
     file: PathBuf,
     /// CPU time of this process and its children that was counted.
@@ -144,9 +145,12 @@ impl<'a> Watcher<'a> {
         Ok(Self {
             names: if args.names.is_empty() { default_names() } else { args.names.clone() },
             pace: WatchPace { every: args.every.unwrap_or(DEFAULT_INTERVAL), share: args.cpu_share },
-            measure: MeasureArgs {
-                budget: args.measure.budget.filter(|&asked| asked == MINIMUM_ROUNDS_BUDGET),
-                ..args.measure.clone()
+            options: RunOptions {
+                budget: match args.options.budget {
+                    Budget::Fixed(_) => Budget::Default,
+                    budget => budget,
+                },
+                ..args.options.clone()
             },
             state: state.map_err(|error| {
                 CliError::new(format!("{}: not what a watch remembers; remove it to begin anew", file.display()), error)
@@ -190,10 +194,10 @@ impl<'a> Watcher<'a> {
     /// Measures, stores, and tells what became worse.
     fn run_cycle(&mut self) -> Result<CycleOutcome, CliError> {
         let began_us = now_us();
-        let planned = self.plan_cycle()?;
+        let (here, schedule) = self.plan_cycle()?;
         // Whatever kills it: what it may take is charged.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
-        let measured = self.measure_cycle(planned);
+        let measured = self.measure_cycle(here, schedule);
         let seen = match &measured {
             Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(CycleOutcome::Interrupted(signal)),
             Ok(_) => self.report_changes().map(CycleOutcome::News),
@@ -209,76 +213,56 @@ impl<'a> Watcher<'a> {
     }
 
     /// The plan of a turn that begins now, which fits into the interval.
-    fn plan_cycle(&mut self) -> Result<PlannedCycle, CliError> {
+    fn plan_cycle(&mut self) -> Result<(LocalMachine, RunSchedule), CliError> {
         let here = LocalMachine::read()?;
-        here.placement(self.measure.cpu)?;
+        here.placement(self.options.cpu)?;
         let load = self.state.load(&self.names);
-        let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.measure, &here, Effort::Quick)?;
-        let budget = self.cycle_time(area_blocks(&plan), load)?.as_secs_f64();
-        let fitted = fit_to_budget(plan, &self.run_options(budget), &here, &self.destination())?;
-        self.fit_interval(&fitted, load)?;
-        Ok(PlannedCycle { here, plan: fitted, budget })
+        let plan = Selection::parse(&self.names, "kelvin study")?.plan(&self.options, &here, Effort::Quick)?;
+        let time = self.cycle_time(area_blocks(&plan), load)?.as_secs_f64();
+        let defaults = RunDefaults::new(WATCH_MODE, time, RunDefaults::of_effort(Effort::Quick, 1).rounds);
+        let costs = expected_costs(&here, &self.options, Some(&self.args.store))?;
+        let schedule = RunSchedule::fit(plan, &self.options, &defaults, &costs)?;
+        self.fit_interval(&schedule, load)?;
+        Ok((here, schedule))
     }
 
-    fn measure_cycle(
-        &self,
-        PlannedCycle { here, plan: fitted, budget }: PlannedCycle,
-    ) -> Result<MeasuredCycle, CliError> {
-        measure_and_then(here, &fitted, &self.run_options(budget), &self.destination(), |finished, _, _| {
-            MeasuredCycle::new(finished)
-        })
-    }
-
-    fn run_options(&self, budget: f64) -> RunOptions<'_> {
-        let (_, _, rounds) = effort_defaults(Effort::Quick, 1);
-        RunOptions {
-            mode: WATCH_MODE,
-            max_budget: None,
-            budget,
-            rounds,
-            causes_share: 0.0,
-            args: &self.measure,
-            redaction: Redaction::from_flag(self.args.with_private),
-            members: None,
+    fn measure_cycle(&self, here: LocalMachine, schedule: RunSchedule) -> Result<MeasuredCycle, CliError> {
+        let mut plan = RunPlan::new(here, schedule, &self.options)?;
+        plan.redaction = Redaction::from_flag(self.args.with_private);
+        plan.store_in(&self.args.store, labels(&self.args.tags, None))?;
+        plan.schedule.announce(&plan.destination_text(None));
+        let finished = plan.measure()?;
+        if let Some(file) = &finished.spool_file {
+            send_to_server(file, &self.args.store);
         }
-    }
-
-    fn destination(&self) -> RunDestination<'_> {
-        RunDestination {
-            store: Some(&self.args.store),
-            labels: labels(&self.args.tags, None),
-            page: None,
-            json: None,
-            text: TextOutput::Screen,
-            references: Vec::new(),
-        }
+        MeasuredCycle::new(finished)
     }
 
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
     fn cycle_time(&self, blocks: usize, load: f64) -> Result<Duration, CliError> {
         let room = self.pace.planned_time(load);
-        let (_, most, _) = effort_defaults(Effort::Default, blocks);
-        match self.args.measure.budget {
-            None => Ok(room.min(Duration::from_secs_f64(most))),
-            Some(asked) if asked != MINIMUM_ROUNDS_BUDGET && self.cycles == 0 && !self.pace.fits(asked, load) => {
-                Err(CliError::msg(format!(
-                    "--budget {}: {} of one CPU pays for {} every {}; give --every {} or more of --cpu-share",
-                    seconds(asked.as_secs_f64()),
-                    percent(self.pace.share),
-                    seconds(room.as_secs_f64()),
-                    seconds(self.pace.every.as_secs_f64()),
-                    duration_argument(self.pace.min_interval(asked, load))
-                )))
+        match self.args.options.budget {
+            Budget::Default => {
+                Ok(room.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks).seconds)))
             }
-            Some(asked) => Ok(room.min(asked)),
+            Budget::Fixed(asked) if self.cycles == 0 && !self.pace.fits(asked, load) => Err(CliError::msg(format!(
+                "--budget {}: {} of one CPU pays for {} every {}; give --every {} or more of --cpu-share",
+                seconds(asked.as_secs_f64()),
+                percent(self.pace.share),
+                seconds(room.as_secs_f64()),
+                seconds(self.pace.every.as_secs_f64()),
+                duration_argument(self.pace.min_interval(asked, load))
+            ))),
+            Budget::Fixed(asked) => Ok(room.min(asked)),
+            Budget::MinimumRounds => Ok(Duration::ZERO),
         }
     }
 
     /// Sees to it that the minimum of rounds fits into the interval: one that was asked for is refused at the beginning, any other grows.
     /// What a timer starts began with the first turn: were a later one refused, no run would ever show that the machine is quicker again.
-    fn fit_interval(&mut self, fitted: &BudgetedPlan, load: f64) -> Result<(), CliError> {
+    fn fit_interval(&mut self, schedule: &RunSchedule, load: f64) -> Result<(), CliError> {
         // What the share allows fits, so that what does not is what is needed.
-        let needed = Duration::from_secs_f64(fitted.budget.seconds);
+        let needed = Duration::from_secs_f64(schedule.seconds);
         if self.pace.fits(needed, load) {
             return Ok(());
         }
@@ -351,14 +335,6 @@ fn lock_watch(beside: &Store) -> Result<WatchLock, CliError> {
     })
 }
 
-/// The plan of a turn.
-struct PlannedCycle {
-    here: LocalMachine,
-    plan: BudgetedPlan,
-    /// Seconds that its share allows.
-    budget: f64,
-}
-
 /// What a turn has measured.
 struct MeasuredCycle {
     /// Seconds of its run.
@@ -368,7 +344,7 @@ struct MeasuredCycle {
 }
 
 impl MeasuredCycle {
-    fn new(FinishedRun { run, analysis, store_error: trouble }: FinishedRun) -> Result<Self, CliError> {
+    fn new(FinishedRun { run, analysis, store_error: trouble, .. }: FinishedRun) -> Result<Self, CliError> {
         if let Some(trouble) = trouble {
             return Err(trouble);
         }

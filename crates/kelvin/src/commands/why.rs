@@ -5,7 +5,6 @@ mod gaps;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use kelvin_analysis::explain;
 use kelvin_core::units::case_pairs;
@@ -16,16 +15,17 @@ use kelvin_report::text::wrap;
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, ExperimentResult, find_metric};
-use crate::cli::{WhyArgs, WhyFormat};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli::{Budget, WhyArgs, WhyFormat};
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output::{self, Outlet};
 use crate::placement::LocalMachine;
 use crate::redact::without_private;
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
+use crate::run_schedule::RunSchedule;
 use crate::selection::plan_names;
 
 /// Seconds, unless asked otherwise.
-const DEFAULT_TIME: Duration = Duration::from_secs(20);
+const DEFAULT_SECONDS: f64 = 20.0;
 /// Passes that are made in any case, unless asked otherwise: an interval of the median of twelve is not much wider than that of many.
 const MIN_PASSES: u32 = 12;
 
@@ -54,7 +54,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         WhyFormat::Json => writeln!(out, "{}", json::to_string_pretty(&explanation)?),
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(stopped.map_or(ExitCode::SUCCESS, |_| ExitCode::from(EXIT_WITH_FAILURES)))
+    Ok(stopped.map_or(ExitCode::SUCCESS, |_| exit_code(false)))
 }
 
 /// What one figure is made of, and why there is not more of it.
@@ -64,11 +64,12 @@ fn explain_figure(
     (probe, metric, case): (&'static Probe, &'static Metric, &Case),
     pace: ExperimentLimits,
 ) -> Result<(Explanation, Option<EarlyStop>), CliError> {
-    let seed = args.measure.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    let seed = args.options.seed.unwrap_or_else(|| u64::from(std::process::id()));
     let inquiry = CauseExperiment::new((probe, metric, case.clone()), &here.machine, pace, seed);
-    let prepared = RunContext::new(here, inquiry.plan(), &args.measure)?;
-    let found = inquiry.execute(&prepared);
-    prepared.clean_up();
+    let schedule = RunSchedule::unlimited(inquiry.plan().clone(), "why", pace.min_passes);
+    let mut plan = RunPlan::new(here, schedule, &args.options)?;
+    let found = inquiry.execute(&plan);
+    plan.clean_up();
     let explanation = explain(&found.experiment).ok_or_else(|| no_figure_error(&found))?;
     // A reason may quote a path of the user's.
     Ok((without_private(&explanation)?, found.stopped))
@@ -79,9 +80,12 @@ impl WhyArgs {
     fn limits(&self) -> ExperimentLimits {
         let least = kelvin_stats::MIN_INTERVAL_ROUNDS as u32;
         ExperimentLimits {
-            // Of the minimum it is none.
-            seconds: self.measure.budget.unwrap_or(DEFAULT_TIME).as_secs_f64(),
-            min_passes: self.measure.rounds.unwrap_or(MIN_PASSES).max(least),
+            seconds: match self.options.budget {
+                Budget::Default => DEFAULT_SECONDS,
+                Budget::Fixed(time) => time.as_secs_f64(),
+                Budget::MinimumRounds => 0.0,
+            },
+            min_passes: self.options.rounds.unwrap_or(MIN_PASSES).max(least),
             max_seconds: f64::INFINITY,
         }
     }

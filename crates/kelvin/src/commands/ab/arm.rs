@@ -10,9 +10,9 @@ use kelvin_harness::Setup;
 use kelvin_machine::tune::SettingSwitch;
 
 use crate::cli::{Setting, SettingKind};
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 use crate::commands::tune::JOURNAL_PATH;
-use crate::run_context::{RunContext, create_scratch_in};
+use crate::run_plan::{RunPlan, create_scratch_in};
 use crate::socket_options;
 
 /// Period of a CPU quota, as the kernel's own.
@@ -39,20 +39,20 @@ impl Arm {
     ///
     /// # Errors
     /// A setting that cannot be made here.
-    pub fn both(settings: [&[Setting]; 2], prepared: &RunContext, allowed: &[u32]) -> Result<[Self; 2], CliError> {
+    pub fn both(settings: [&[Setting]; 2], plan: &RunPlan, allowed: &[u32]) -> Result<[Self; 2], CliError> {
         let [a, b] = settings;
-        Ok([Self::new("--a", a, prepared, allowed)?, Self::new("--b", b, prepared, allowed)?])
+        Ok([Self::new("--a", a, plan, allowed)?, Self::new("--b", b, plan, allowed)?])
     }
 
-    fn new(flag: &'static str, settings: &[Setting], prepared: &RunContext, allowed: &[u32]) -> Result<Self, CliError> {
+    fn new(flag: &'static str, settings: &[Setting], plan: &RunPlan, allowed: &[u32]) -> Result<Self, CliError> {
         let mut made = (Vec::new(), None);
-        let mut setup = prepared.setup.clone();
+        let mut setup = plan.setup.clone();
         for (at, setting) in settings.iter().enumerate() {
             if settings[..at].iter().any(|earlier| earlier.name == setting.name) {
                 return Err(CliError::msg(format!("{flag} {}: it is given twice", setting.name)));
             }
-            apply_setting(setting, &mut setup, &mut made, (prepared, allowed))
-                .map_err(|why| CliError::new(format!("{flag} {}", setting_text(setting)), why))?;
+            apply_setting(setting, &mut setup, &mut made, (plan, allowed))
+                .context(format_args!("{flag} {}", setting_text(setting)))?;
         }
         let mut asked: Vec<String> = settings.iter().take(MAX_NAMED_SETTINGS).map(setting_text).collect();
         match settings.len().checked_sub(MAX_NAMED_SETTINGS) {
@@ -95,7 +95,7 @@ fn apply_setting(
     setting: &Setting,
     setup: &mut Setup,
     (groups, scratch): &mut ArmResources,
-    (prepared, allowed): (&RunContext, &[u32]),
+    (plan, allowed): (&RunPlan, &[u32]),
 ) -> Result<(), String> {
     match &setting.kind {
         SettingKind::AsFound | SettingKind::System(_) => {}
@@ -104,7 +104,7 @@ fn apply_setting(
                 let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
                 return Err(format!("this process may use CPUs {list}"));
             }
-            setup.placement = prepared.placement_on(*cpu);
+            setup.placement = plan.placement_on(*cpu);
         }
         SettingKind::Directory(directory) => {
             let made = create_scratch_in(directory, "dir").map_err(|fault| fault.to_string())?;
@@ -157,8 +157,7 @@ impl SystemSettings {
         if wanted.is_empty() {
             return Ok(Self { switches: None });
         }
-        let switches =
-            SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &wanted).map_err(CliError::msg)?;
+        let switches = SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &wanted)?;
         let machine = Self { switches: Some(switches) };
         arms.iter().try_for_each(|arm| machine.switch(arm))?;
         Ok(machine)
@@ -170,7 +169,7 @@ impl SystemSettings {
     /// What the kernel refuses.
     pub fn switch(&self, arm: &Arm) -> Result<(), CliError> {
         let Some(switches) = &self.switches else { return Ok(()) };
-        switches.apply(&arm.system_settings()).map_err(|error| CliError::new(arm.flag, error))
+        switches.apply(&arm.system_settings()).context(arm.flag)
     }
 
     /// What differs between the sides.

@@ -8,13 +8,13 @@ use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, 
 
 use super::arm::{Arm, SystemSettings};
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, MeasureOutcome, SubjectSpec, interleave};
-use crate::budget;
-use crate::cli::{MeasureArgs, Setting};
+use crate::cli::{RunOptions, Setting};
 use crate::cli_error::CliError;
 use crate::costs::Costs;
 use crate::output;
 use crate::placement::LocalMachine;
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
+use crate::run_schedule::{self, RunSchedule};
 use crate::selection::plan_names;
 
 /// Timing of a round, warm-up included, as in `why`.
@@ -27,7 +27,7 @@ pub struct ProbeComparison<'a> {
     /// At which of their points.
     pub effort: Effort,
     /// How to measure.
-    pub measure: &'a MeasureArgs,
+    pub options: &'a RunOptions,
     /// The settings of both sides.
     pub sides: [&'a [Setting]; 2],
 }
@@ -42,12 +42,12 @@ pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Resul
     plan.units.retain(|unit| !unit.only_input);
     let plan = fit_plan(plan, limits, &here.machine)?;
     let allowed = here.allowed.clone();
-    let prepared = RunContext::new(here, &plan, probed.measure)?;
-    let outcome = Arm::both(probed.sides, &prepared, &allowed).and_then(|arms| {
+    let mut run = RunPlan::new(here, RunSchedule::unlimited(plan.clone(), "ab", limits.blocks), probed.options)?;
+    let outcome = Arm::both(probed.sides, &run, &allowed).and_then(|arms| {
         let machine = SystemSettings::new(&arms)?;
         interleave(&mut ProbeArms::new(&plan, arms, machine, limits), limits)
     });
-    prepared.clean_up();
+    run.clean_up();
     outcome
 }
 
@@ -58,7 +58,7 @@ fn fit_plan(plan: Plan, limits: &InterleaveLimits, machine: &Facts) -> Result<Pl
     let all = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
     // Two of each side in a block, and one of each before.
     let rounds = 4 * limits.min_blocks() + 2;
-    let plan = all.clone().fit_to_budget(TimeBudget { time: time.saturating_sub(budget::STARTUP_TIME), rounds });
+    let plan = all.clone().fit_to_budget(TimeBudget { time: time.saturating_sub(run_schedule::STARTUP_TIME), rounds });
     if plan.units.is_empty() && !all.units.is_empty() {
         return Err(CliError::msg(format!(
             "--budget {time:?}: {} blocks of no case fit; of all they take about {}",
@@ -66,7 +66,7 @@ fn fit_plan(plan: Plan, limits: &InterleaveLimits, machine: &Facts) -> Result<Pl
             seconds(all.expected_duration(rounds).as_secs_f64())
         )));
     }
-    let left_out = budget::left_out_names(&all, &plan);
+    let left_out = run_schedule::left_out_names(&all, &plan);
     if !left_out.is_empty() {
         let head = format!("kelvin: {time:?} is too short for these, which matter less and are left out:");
         output::eprint_names(head, &left_out);

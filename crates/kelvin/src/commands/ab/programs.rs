@@ -14,7 +14,7 @@ use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::{Deserialize, Serialize};
 
 use super::interleave::{Arms, InterleaveLimits, MeasureOutcome, SubjectSpec};
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::{CliError, CmdResult, Context};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
 const MAX_COMMAND_TIME: Duration = Duration::from_secs(24 * 3600);
@@ -62,8 +62,7 @@ impl ProgramArms {
     /// # Errors
     /// If signals cannot be watched for.
     pub fn new(commands: [&String; 2], limits: &InterleaveLimits) -> Result<Self, CliError> {
-        kelvin_sys::stop_signals::install_handlers()
-            .map_err(|error| CliError::new("cannot watch for signals", error))?;
+        kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
         let budget = limits.budget.zip(limits.deadline());
         Ok(Self { commands: commands.map(Clone::clone), began: monotonic(), budget, has_run: [false; 2] })
     }
@@ -127,7 +126,7 @@ impl Arms for ProgramArms {
     fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
         let flag = ["--a-cmd", "--b-cmd"][side];
         let begun = monotonic();
-        let ran = self.run(side).map_err(|why| CliError::new(format!("{flag} '{}'", self.commands[side]), why))?;
+        let ran = self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))?;
         let taken = match ran {
             CommandRun::Took(taken) => taken,
             CommandRun::Interrupted => return Ok(MeasureOutcome::Interrupted),
@@ -169,11 +168,7 @@ pub fn command_process() -> CmdResult {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", &command]).stdin(Stdio::null()).stdout(Stdio::null());
     let begun = monotonic();
-    let status = shell
-        .spawn()
-        .map_err(process_error)
-        .and_then(|mut child| child.wait())
-        .map_err(|error| CliError::new("/bin/sh", error))?;
+    let status = shell.spawn().map_err(process_error).and_then(|mut child| child.wait()).context("/bin/sh")?;
     let nanoseconds = monotonic() - begun;
     let used = read_usage(UsageScope::Children);
     let ran = if status.success() {
@@ -188,7 +183,7 @@ pub fn command_process() -> CmdResult {
     } else {
         CommandExit::Failed(status.code())
     };
-    let text = serde_json::to_vec(&ran).map_err(CliError::msg)?;
+    let text = serde_json::to_vec(&ran)?;
     std::io::stdout().write_all(&text)?;
     Ok(ExitCode::SUCCESS)
 }

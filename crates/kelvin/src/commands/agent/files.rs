@@ -16,7 +16,7 @@ use kelvin_transfer::wire::file_server::{
     self, DiskRateReport, FileCacheState, FileServerInfo, FileServerOptions, MAX_FILES, RequestRate,
 };
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// Most threads that a client may ask for.
 const MAX_SERVER_THREADS: u32 = 64;
@@ -32,9 +32,8 @@ impl ServedDirectory {
     /// # Errors
     /// A directory that cannot be read, or has no file to serve.
     pub fn open(directory: &Path) -> Result<Self, CliError> {
-        let directory = fs::canonicalize(directory)
-            .map_err(|error| CliError::new(format!("--serve {}", directory.display()), error))?;
-        FileList::read(&directory).map_err(|error| CliError::new("--serve", error))?;
+        let directory = fs::canonicalize(directory).context(format_args!("--serve {}", directory.display()))?;
+        FileList::read(&directory).context("--serve")?;
         Ok(Self(directory))
     }
 

@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult};
 use kelvin_file::{Access, Digest, Target};
@@ -15,7 +14,7 @@ use kelvin_report::units;
 
 use crate::byte_progress::ByteProgress;
 use crate::cli::DigestArgs;
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, eprint_line};
 use tuning_cache::{TuningCache, TuningKey};
 
@@ -26,9 +25,8 @@ const STDIN_BLOCK: usize = 256 << 10;
 
 /// `kelvin digest`.
 pub fn digest(args: &DigestArgs) -> CmdResult {
-    kelvin_sys::stop_signals::install_handlers().map_err(|error| CliError::new("cannot watch for signals", error))?;
-    let allowed =
-        kelvin_sys::cpu::allowed().map_err(|error| CliError::new("cannot tell which CPUs may be used", error))?;
+    kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
+    let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
     let cpus = allowed.len() as u32;
     let reader = DigestReader {
         cpus,
@@ -78,7 +76,7 @@ fn print_digests(reader: &DigestReader, files: &[PathBuf]) -> CmdResult {
             }
         }
     }
-    Ok(if failed { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!failed))
 }
 
 /// `1a2b3c4d  name`; a name with a line break in it is escaped, and the line begins with a backslash, as sha256sum has it.
@@ -140,7 +138,7 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
     for list in lists {
         let before = checked.lines;
         for text in read_lines(list)? {
-            let text = text.map_err(|error| CliError::new(format!("cannot read {}", list.display()), error))?;
+            let text = text.context(format_args!("cannot read {}", list.display()))?;
             let Some((expected, name)) = parse_line(text.strip_suffix(b"\r").unwrap_or(&text)) else {
                 checked.malformed += u64::from(!text.is_empty());
                 continue;
@@ -159,7 +157,7 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
     warn(checked.unreadable, "file could not be read", "files could not be read");
     warn(checked.different, "digest did not match", "digests did not match");
     let failed = checked.different + checked.unreadable > 0;
-    Ok(if failed { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!failed))
 }
 
 fn check_file(
@@ -201,8 +199,8 @@ fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>
     if list == Path::new(STANDARD_INPUT) {
         return Ok(Box::new(output::locked_stdin()?.split(b'\n')));
     }
-    let target = Target::find(list).map_err(CliError::msg)?;
-    let file = target.open(Access::Buffered).map_err(CliError::msg)?;
+    let target = Target::find(list)?;
+    let file = target.open(Access::Buffered)?;
     Ok(Box::new(BufReader::new(file).split(b'\n')))
 }
 
@@ -220,7 +218,7 @@ impl DigestReader {
         if file == Path::new(STANDARD_INPUT) {
             return digest_stdin();
         }
-        let target = Target::find(file).map_err(CliError::msg)?;
+        let target = Target::find(file)?;
         let progress = ByteProgress::begin();
         let remembered = |source| {
             let known = self.tuning_cache.borrow();
@@ -230,7 +228,7 @@ impl DigestReader {
         let plan = DigestOptions { most_threads: self.threads, remembered: &remembered, progress: &show };
         let found = fast_digest::digest_file(&target, plan);
         drop(progress);
-        let found = found.map_err(CliError::msg)?;
+        let found = found?;
         if let (true, Some(known)) = (found.is_search_complete, self.tuning_cache.borrow_mut().as_mut()) {
             known.insert(self.tuning_key(&target, found.source)?, found.setting);
         }

@@ -16,7 +16,7 @@ use kelvin_file::{Access, Target};
 use kelvin_sys::fs::{file_system_id, kind, major, minor};
 use serde::{Deserialize, Serialize};
 
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 
 /// The format of the file; no other is read.
 const FORMAT: u32 = 1;
@@ -176,9 +176,9 @@ impl TuningCache {
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(|error| CliError::new(format!("cannot make {}", directory.display()), error))?;
+            .context(format_args!("cannot make {}", directory.display()))?;
         let content = CacheFile { format: FORMAT, settings: self.settings.clone() };
-        let place = OutputFile::find(&self.path).map_err(CliError::msg)?;
+        let place = OutputFile::find(&self.path)?;
         let write = |out: &mut dyn Write| {
             serde_json::to_writer_pretty(&mut *out, &content)?;
             writeln!(out)

@@ -16,9 +16,9 @@ use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::CacheArgs;
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
-use crate::run_context::create_scratch_in;
+use crate::run_plan::create_scratch_in;
 
 /// Default limit: larger than any processor's caches, read in seconds.
 const DEFAULT_LIMIT: u64 = 256 << 20;
@@ -45,7 +45,7 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
     let found = CacheReport::new(&quick, measured);
     super::figures::print_result(args.json, &found, || found.lines())?;
     let proven = found.measured.as_ref().is_none_or(|measured| measured.outcome.is_proof());
-    Ok(if proven { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) })
+    Ok(exit_code(proven))
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
@@ -73,8 +73,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         units::bytes(limit),
     ));
     let file = scratch.path().join("data");
-    random_data::write_file(&file, largest, 1)
-        .map_err(|error| CliError::new(format!("cannot write {}", file.display()), error))?;
+    random_data::write_file(&file, largest, 1).context(format_args!("cannot write {}", file.display()))?;
     let request = Request { door: group.procs_file().into(), file: file.into(), bytes: 0 };
     let (search, found) = search(&request, limit)?;
     let outcome = match found {
@@ -193,10 +192,10 @@ fn sample(request: &Request) -> Result<SizeSample, CliError> {
 pub fn run_process() -> CmdResult {
     let mut text = Vec::new();
     std::io::stdin().read_to_end(&mut text)?;
-    let request: Request = serde_json::from_slice(&text).map_err(|error| CliError::new("bad request", error))?;
-    cgroup::enter_cgroup(Path::new(&request.door)).map_err(CliError::msg)?;
-    let target = Target::find(Path::new(&request.file)).map_err(CliError::msg)?;
-    let sample = page_cache_size::measure_size(&target, request.bytes).map_err(CliError::msg)?;
+    let request: Request = serde_json::from_slice(&text).context("bad request")?;
+    cgroup::enter_cgroup(Path::new(&request.door))?;
+    let target = Target::find(Path::new(&request.file))?;
+    let sample = page_cache_size::measure_size(&target, request.bytes)?;
     output::print_json(&SizeReading::from_sample(sample))?;
     Ok(ExitCode::SUCCESS)
 }

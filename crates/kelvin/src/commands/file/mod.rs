@@ -12,14 +12,14 @@ use kelvin_sys::clock::{self, Clock};
 pub use cache::run_process as cache_process;
 
 use crate::cli::{FileArgs, FileCommand};
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::{CliError, CmdResult, Context};
 
 /// Seconds spent calibrating the clock: an error of 0.01 % is enough for latencies.
 const CALIBRATION_SECONDS: f64 = 0.01;
 
 /// `kelvin file`.
 pub fn file(args: &FileArgs) -> CmdResult {
-    kelvin_sys::stop_signals::install_handlers().map_err(|error| CliError::new("cannot watch for signals", error))?;
+    kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
     match &args.command {
         FileCommand::Read(args) => read::read(args),
         FileCommand::Autosize(args) => read::autosize(args),

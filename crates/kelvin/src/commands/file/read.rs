@@ -13,7 +13,7 @@ use super::figures::{self, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::byte_progress;
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::{CliError, CmdResult, Context};
 
 /// `kelvin file read`.
 pub(super) fn read(args: &ReadArgs) -> CmdResult {
@@ -76,7 +76,7 @@ fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
             job.state.name().replace(' ', "-")
         )));
     }
-    cache::drop_all_caches(&job.target).map_err(|error| CliError::new("--drop-caches", error))
+    cache::drop_all_caches(&job.target).context("--drop-caches")
 }
 
 /// `kelvin file autosize`.

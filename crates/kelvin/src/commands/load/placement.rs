@@ -6,7 +6,7 @@ use kelvin_http::load::ServerEndpoint;
 use kelvin_sys::cpu::{allowed, pin};
 
 use crate::cli::LoadArgs;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 use crate::placement::check_allowed_cpu;
 
 /// Where the generator runs, and why there.
@@ -31,7 +31,7 @@ impl GeneratorPlacement {
             None => Self::beside_server(&allowed()?),
         };
         match place {
-            Self::Asked(cpu) => pin(&[cpu]).map_err(|error| CliError::new(format!("--cpu {cpu}"), error))?,
+            Self::Asked(cpu) => pin(&[cpu]).context(format_args!("--cpu {cpu}"))?,
             Self::SeparateCpu { cpu, .. } => pin(&[cpu])?,
             Self::Anywhere | Self::OnlyCpu(_) => {}
         }

@@ -1,12 +1,10 @@
 //! `kelvin runs push` and `pull`: runs from one store into another, each once.
 
-use std::process::ExitCode;
-
 use kelvin_store::{InsertError, InsertOutcome, RunFilter, RunSummary, Store, copy};
 
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
-use crate::commands::run_count_text;
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
+use crate::stores::run_count_text;
 
 /// `kelvin runs push`.
 pub fn push(from: &Store, to: &Store, runs: &[String]) -> CmdResult {
@@ -49,7 +47,7 @@ fn copy_runs(from: &Store, to: &Store, (runs, done): (&[String], &str)) -> CmdRe
         ));
     }
     copied?;
-    Ok(if tally.differing > 0 { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!(tally.differing > 0)))
 }
 
 fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts) -> Result<(), CliError> {
@@ -71,7 +69,7 @@ fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts)
 
 /// The lines of the named runs, or of all that have ended and the number of those that have not.
 fn select_runs(from: &Store, runs: &[String]) -> Result<(Vec<RunSummary>, usize), CliError> {
-    let mut lines = from.list(&RunFilter::default()).map_err(CliError::msg)?;
+    let mut lines = from.list(&RunFilter::default())?;
     let all = lines.len();
     if runs.is_empty() {
         lines.retain(|line| line.status.is_some());
@@ -79,7 +77,7 @@ fn select_runs(from: &Store, runs: &[String]) -> Result<(Vec<RunSummary>, usize)
         return Ok((lines, unended));
     }
     let ids: Result<Vec<Vec<String>>, _> = runs.iter().map(|name| from.find_all(name)).collect();
-    let ids = ids.map_err(CliError::msg)?.concat();
+    let ids = ids?.concat();
     lines.retain(|line| ids.contains(&line.id));
     Ok((lines, 0))
 }

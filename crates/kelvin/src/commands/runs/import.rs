@@ -10,7 +10,7 @@ use kelvin_store::foreign::{ImportInfo, MAX_FILE_BYTES, MetricMapping, Tool};
 use kelvin_sys::fs::open_to_read;
 
 use crate::cli::ImportSource;
-use crate::cli_error::CliError;
+use crate::cli_error::{CliError, Context};
 use crate::output;
 
 /// The run that a file holds.
@@ -60,7 +60,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
             format!("longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name()),
         ));
     }
-    tool.read(&begun, &import).map_err(|error| CliError::new(&name, error))
+    tool.read(&begun, &import).context(&name)
 }
 
 fn tool_of(program: ImportSource) -> Tool {

@@ -14,23 +14,19 @@ use kelvin_http::sweep::{
     Error, ExistingServer, FileSetSpec, LoadStudy, OwnServer, StudySetup, StudyTarget, SweepLoad, disk_rate as rate_of,
 };
 
-use super::StudyDefaults;
-use crate::cli::{StudyArgs, StudyLoadArgs};
-use crate::cli_error::{CliError, CmdResult};
-use crate::commands::run::{ReadyRun, RunDestination};
-use crate::measure::{MAX_QUICK_TIME, RunOptions};
+use crate::class_members::ComparedMachines;
+use crate::cli::{Budget, StudyArgs, StudyLoadArgs};
+use crate::cli_error::{CliError, CmdResult, Context};
+use crate::commands::run::{RunOutput, TextOutput};
 use crate::output::{self, read_named_text};
 use crate::placement::LocalMachine;
-use crate::redact::Redaction;
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
+use crate::run_schedule::{MAX_QUICK_TIME, RunDefaults, RunSchedule};
 use peer::PeerServer;
 
 /// With --quick, without, and with --thorough: visits of 120 s, as published. A round is a visit to each number of users.
-pub(super) const LOAD_DEFAULTS: [StudyDefaults; 3] = [
-    StudyDefaults { budget: 60.0, rounds: 4 },
-    StudyDefaults { budget: 240.0, rounds: 8 },
-    StudyDefaults { budget: 11_520.0, rounds: 8 },
-];
+pub(super) const LOAD_DEFAULTS: [RunDefaults; 3] =
+    [RunDefaults::new("study", 60.0, 4), RunDefaults::new("study", 240.0, 8), RunDefaults::new("study", 11_520.0, 8)];
 
 /// Files of a quick study: as many as show a random choice, and are made in a second.
 const QUICK_FILES: u64 = 128;
@@ -46,50 +42,40 @@ const MAX_CACHE_MULTIPLE: u64 = 8;
 
 /// Makes the study.
 pub fn load(args: &StudyArgs) -> CmdResult {
-    let extent = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
-    let here = LocalMachine::read()?;
-    let wishes = RunOptions {
-        mode: "study",
-        max_budget: None,
-        budget: extent.budget,
-        rounds: extent.rounds,
-        causes_share: 0.0,
-        args: &args.measure,
-        redaction: Redaction::from_flag(args.to.with_private),
-        members: Some(&[]),
-    };
+    let defaults = LOAD_DEFAULTS[usize::from(!args.quick) + usize::from(args.thorough)];
     let nothing = Plan { units: Vec::new(), left_out: Vec::new() };
-    let to = RunDestination::new(&args.to, Vec::new());
-    let checked = ReadyRun::new(here, &nothing, &wishes, &to)?;
-    let peer = peer::start(&args.load, &checked.context)?;
-    let setup = setup(args, extent, (&checked.context, peer.as_ref()))?;
+    let schedule = RunSchedule::unlimited(nothing, defaults.mode, args.options.rounds.unwrap_or(defaults.rounds));
+    let mut plan = RunPlan::new(LocalMachine::read()?, schedule, &args.options)?;
+    let output = RunOutput::open(&mut plan, &args.to, ComparedMachines::default(), TextOutput::Screen)?;
+    let peer = peer::start(&args.load, &plan)?;
+    let setup = setup(args, &defaults, (&plan, peer.as_ref()))?;
     let mut study = LoadStudy::prepare(&setup, &|| report_files(args, &setup.target)).map_err(to_cli_error)?;
     study.expectations().iter().for_each(|line| output::eprint_line(format_args!("kelvin: {line}")));
-    let plan = plan_of_study(&study)?;
+    plan.schedule.cases = plan_of_study(&study)?;
     let time = study.steps_time().as_secs_f64();
-    let wishes = RunOptions { budget: time, ..wishes };
+    plan.settings.budget_seconds = args.options.budget.fixed().map_or(time, |time| time.as_secs_f64());
     let (visits, in_words) = (study.step_count(), seconds(time.round()));
     let before = seconds(study.preparation_time().as_secs_f64().round());
     output::eprint_line(format_args!(
         "kelvin: {visits} visits in about {in_words}, after {before} of preparation; {}",
-        checked.destination_text()
+        plan.destination_text(args.to.page())
     ));
     let left_out = study.left_out();
     if !left_out.is_empty() {
         let most = seconds(MAX_QUICK_TIME.as_secs_f64());
         output::eprint_names(format!("kelvin: --quick takes at most {most}, and leaves out:"), &left_out);
     }
-    checked.measure(&plan, &wishes, move |outline, sink| {
+    output.show(plan.measure_by(move |outline, sink| {
         study.run(outline, sink);
         drop(peer);
-    })
+    })?)
 }
 
 /// Reads the files of a directory past the page cache, and prints how fast.
 pub fn disk_rate(directory: &Path, milliseconds: u64) -> CmdResult {
     // Whoever started it has put it where it belongs once its input ends.
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    let rate = rate_of(directory, Duration::from_millis(milliseconds)).map_err(CliError::msg)?;
+    let rate = rate_of(directory, Duration::from_millis(milliseconds))?;
     output::print_json(&rate)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -119,28 +105,34 @@ fn plan_of_study(study: &LoadStudy) -> Result<Plan, CliError> {
 /// What the arguments ask for.
 fn setup(
     args: &StudyArgs,
-    extent: StudyDefaults,
-    (prepared, peer): (&RunContext, Option<&PeerServer>),
+    defaults: &RunDefaults,
+    (plan, peer): (&RunPlan, Option<&PeerServer>),
 ) -> Result<StudySetup, CliError> {
     let of_load = &args.load;
-    let placement = &prepared.setup.placement;
+    let is_default = args.options.budget == Budget::Default;
+    let budget = match args.options.budget {
+        Budget::Default => Duration::from_secs_f64(defaults.seconds),
+        Budget::Fixed(time) => time,
+        Budget::MinimumRounds => Duration::ZERO,
+    };
+    let placement = &plan.setup.placement;
     let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
     let target = match (&of_load.url, peer) {
         (Some(_), _) => StudyTarget::Running(running_server(of_load)?),
         (None, Some(peer)) => StudyTarget::Running(peer.server.clone()),
-        (None, None) => StudyTarget::Own(own_server(args, prepared, others)?),
+        (None, None) => StudyTarget::Own(own_server(args, plan, others)?),
     };
     Ok(StudySetup {
         target,
         loads: loads(of_load),
         users: (!of_load.users.is_empty()).then(|| sorted_users(&of_load.users)),
-        visits: args.measure.rounds.unwrap_or(extent.rounds),
-        budget: args.measure.budget.unwrap_or(Duration::from_secs_f64(extent.budget)),
-        max_duration: (args.quick && args.measure.budget.is_none()).then_some(MAX_QUICK_TIME),
-        budget_is_total: args.quick || args.measure.budget.is_some(),
+        visits: plan.settings.rounds,
+        budget,
+        max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
+        budget_is_total: args.quick || !is_default,
         duration: of_load.visit,
         cpus: vec![placement.cpu],
-        seed: args.measure.seed.unwrap_or(1),
+        seed: args.options.seed.unwrap_or(1),
     })
 }
 
@@ -160,7 +152,7 @@ fn loads(args: &StudyLoadArgs) -> Vec<SweepLoad> {
 }
 
 /// A server of the study's own. Without CPUs for it alone it has those of the client.
-fn own_server(args: &StudyArgs, prepared: &RunContext, others: Vec<u32>) -> Result<OwnServer, CliError> {
+fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnServer, CliError> {
     let StudyLoadArgs { server_memory, between, link, server_group, server_options, .. } = &args.load;
     let between = between.map_or(NetworkSetup::Loopback, NetworkSetup::from);
     if link.is_some() && between != NetworkSetup::Namespaces {
@@ -170,10 +162,10 @@ fn own_server(args: &StudyArgs, prepared: &RunContext, others: Vec<u32>) -> Resu
         ));
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
-    let (caches, directory) = (args.load.caches(), Path::new(&prepared.setup.scratch).to_owned());
-    let wanted = wanted_files(args, &caches, prepared)?;
+    let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
+    let wanted = wanted_files(args, &caches, plan)?;
     let files = wanted.fit(&directory, caches.len()).map_err(to_cli_error)?;
-    let cpus = if others.is_empty() { prepared.setup.placement.allowed.clone() } else { others };
+    let cpus = if others.is_empty() { plan.setup.placement.allowed.clone() } else { others };
     Ok(OwnServer {
         program: vec![program],
         arguments: server_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect(),
@@ -196,7 +188,7 @@ fn report_files(args: &StudyArgs, target: &StudyTarget) {
     let fewer = match requested_files(args).count {
         asked if asked <= *count => String::new(),
         asked if *count < limit / of_one => format!("; {asked} would take more than half of the room there"),
-        asked if *limit < args.measure.write_limit => {
+        asked if *limit < args.options.write_limit => {
             format!("; {asked} would take more than a quarter of the free memory")
         }
         asked => format!("; {asked} would take more than --write-limit"),
@@ -208,12 +200,12 @@ fn report_files(args: &StudyArgs, target: &StudyTarget) {
 }
 
 /// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
-fn wanted_files(args: &StudyArgs, caches: &[CacheState], prepared: &RunContext) -> Result<FileSetSpec, CliError> {
-    let memory = prepared.machine.memory.available_bytes.get().copied();
+fn wanted_files(args: &StudyArgs, caches: &[CacheState], plan: &RunPlan) -> Result<FileSetSpec, CliError> {
+    let memory = plan.machine.memory.available_bytes.get().copied();
     let most = memory.map_or(u64::MAX, |memory| memory / FREE_MEMORY_DIVISOR);
     match caches {
-        [CacheState::Cached] => Ok(FileSetSpec { limit: args.measure.write_limit.min(most), ..requested_files(args) }),
-        [_] => uncached_files(args, args.measure.write_limit, memory),
+        [CacheState::Cached] => Ok(FileSetSpec { limit: args.options.write_limit.min(most), ..requested_files(args) }),
+        [_] => uncached_files(args, args.options.write_limit, memory),
         _ => files_of_both_caches(args, most),
     }
 }
@@ -222,7 +214,7 @@ fn wanted_files(args: &StudyArgs, caches: &[CacheState], prepared: &RunContext) 
 fn requested_files(args: &StudyArgs) -> FileSetSpec {
     let StudyLoadArgs { file_count, file_size, .. } = args.load;
     let count = file_count.unwrap_or(if args.quick { QUICK_FILES } else { PUBLISHED_FILES });
-    FileSetSpec { count, bytes: file_size.unwrap_or(PUBLISHED_FILE_BYTES), limit: args.measure.write_limit }
+    FileSetSpec { count, bytes: file_size.unwrap_or(PUBLISHED_FILE_BYTES), limit: args.options.write_limit }
 }
 
 /// Two sets of as many files: of one this host has all in memory, of the other a server with less memory has few.
@@ -244,7 +236,7 @@ fn files_of_both_caches(args: &StudyArgs, most: u64) -> Result<FileSetSpec, CliE
             ),
         ));
     }
-    let limit = most.min(args.measure.write_limit / 2);
+    let limit = most.min(args.options.write_limit / 2);
     let wanted = uncached_files(args, limit, None)?;
     Ok(FileSetSpec { limit: wanted.limit.saturating_mul(2), ..wanted })
 }
@@ -282,14 +274,9 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
         kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
     let resources = match args.resources {
         Some(address) => address,
-        None => *url
-            .addresses()
-            .map_err(|why| CliError::new("--url", why))?
-            .first()
-            .ok_or_else(|| CliError::new("--url", "no address"))?,
+        None => *url.addresses().context("--url")?.first().ok_or_else(|| CliError::new("--url", "no address"))?,
     };
-    let token = read_named_text(token)
-        .map_err(|error| CliError::new(format!("--resources-token {}", token.display()), error))?;
+    let token = read_named_text(token).context(format_args!("--resources-token {}", token.display()))?;
     let token = token.trim_end().to_owned();
     Ok(ExistingServer { url: url.url.clone(), paths, stats_address: resources, token, files: None })
 }

@@ -10,7 +10,7 @@ use kelvin_report::compare::CompareTerminal;
 use kelvin_sys::stop_signals;
 use serde::Serialize;
 
-use crate::cli::{CompareOutputArgs, MeasureArgs, Setting, SettingKind, TuneArgs, defaults};
+use crate::cli::{CompareOutputArgs, RunOptions, Setting, SettingKind, TuneArgs, defaults};
 use crate::cli_error::CliError;
 use crate::commands::ab::{ProbeComparison, compare, limits};
 use crate::output;
@@ -43,7 +43,7 @@ pub struct SettingEffect {
 /// # Errors
 /// A name that selects nothing, an interruption before there was anything to compare, or what keeps every one from being measured.
 pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<SettingEffects, CliError> {
-    let measure = MeasureArgs { budget: args.budget, rounds: args.rounds, ..defaults() };
+    let options = RunOptions { budget: args.budget, rounds: args.rounds, ..defaults() };
     plan_names(ProbeKind::Measure, &args.names, &LocalMachine::read()?, Effort::Quick)?;
     let mut worths = SettingEffects { each: Vec::new(), is_complete: true };
     let mut first_fault = None;
@@ -54,7 +54,7 @@ pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<SettingEf
             VisibleIn::Metrics(metrics) => {
                 let ids = || metrics.iter().map(|metric| metric.id.to_string()).collect();
                 let names: Vec<String> = if args.names.is_empty() { ids() } else { args.names.clone() };
-                match compare_interleaved(changes, &names, &measure) {
+                match compare_interleaved(changes, &names, &options) {
                     Ok((comparison, is_whole)) => {
                         worth.comparison = Some(comparison);
                         worths.is_complete &= is_whole;
@@ -83,7 +83,7 @@ pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<SettingEf
 fn compare_interleaved(
     changes: &[SettingChange],
     names: &[String],
-    measure: &MeasureArgs,
+    options: &RunOptions,
 ) -> Result<(Comparison, bool), CliError> {
     let setting = |SettingChange { path, to, .. }: &SettingChange| Setting {
         name: path.clone(),
@@ -91,9 +91,9 @@ fn compare_interleaved(
         kind: SettingKind::System(path.clone()),
     };
     let changed: Vec<Setting> = changes.iter().map(setting).collect();
-    let probed = ProbeComparison { names, effort: Effort::Quick, measure, sides: [&[], &changed] };
+    let probed = ProbeComparison { names, effort: Effort::Quick, options, sides: [&[], &changed] };
     let CompareOutputArgs { threshold, .. } = defaults();
-    let outcome = compare(&probed, &limits(measure, None, threshold))?;
+    let outcome = compare(&probed, &limits(options, None, threshold))?;
     // A reason may quote a path of the user's.
     Ok((without_private(&outcome.comparison)?, outcome.is_complete))
 }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::process::ExitCode;
 
 use kelvin_analysis::wording::explanation::explanations_summary;
 use kelvin_core::{Explanation, Run, json, units};
@@ -10,8 +9,8 @@ use kelvin_report::why::WhyTerminal;
 
 use super::explain_figure;
 use crate::cause_experiment::ExperimentLimits;
-use crate::cli::{WhyArgs, WhyFormat};
-use crate::cli_error::{CliError, CmdResult, EXIT_WITH_FAILURES};
+use crate::cli::{Budget, WhyArgs, WhyFormat};
+use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::commands::report::load_run;
 use crate::gaps::find_gaps;
 use crate::output::{self, Outlet};
@@ -40,7 +39,11 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     gaps.retain(|gap| gap.times_worse() >= times);
     let pace = args.limits();
     let pace = ExperimentLimits {
-        seconds: args.measure.budget.map_or(pace.seconds, |_| pace.seconds / gaps.len().max(1) as f64),
+        seconds: match args.options.budget {
+            // That of each figure.
+            Budget::Default => pace.seconds,
+            _ => pace.seconds / gaps.len().max(1) as f64,
+        },
         ..pace
     };
     output::eprint_line(start_text(&run, times, gaps.len(), &pace));
@@ -74,7 +77,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         explanations_summary(&explanations).map_or(Ok(()), |text| writeln!(out, "\n{text}"))
     };
     outlet.write_output(format == WhyFormat::Terminal, write)?;
-    Ok(if failed { ExitCode::from(EXIT_WITH_FAILURES) } else { ExitCode::SUCCESS })
+    Ok(exit_code(!failed))
 }
 
 /// One of several explanations.

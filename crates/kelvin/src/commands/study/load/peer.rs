@@ -20,7 +20,7 @@ use crate::cli::StudyLoadArgs;
 use crate::cli_error::CliError;
 use crate::commands;
 use crate::output;
-use crate::run_context::RunContext;
+use crate::run_plan::RunPlan;
 
 /// How often the agent hears that the study goes on: some times in what it waits for.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,8 +36,8 @@ pub struct PeerServer {
 ///
 /// # Errors
 /// What the agent says; files that do not fit the question.
-pub fn start(args: &StudyLoadArgs, prepared: &RunContext) -> Result<Option<PeerServer>, CliError> {
-    let Some(agent) = &prepared.setup.agent else { return Ok(None) };
+pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>, CliError> {
+    let Some(agent) = &plan.setup.agent else { return Ok(None) };
     let secret = commands::read_secret(agent.token_file.as_deref().map(Path::new))?;
     let [cache] = args.caches()[..] else {
         return Err(CliError::new(

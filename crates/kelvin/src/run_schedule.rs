@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kelvin_core::units::seconds;
-use kelvin_harness::{BudgetLimit, Plan, TimeBudget};
+use kelvin_harness::{BudgetLimit, Effort, Plan, TimeBudget};
 
-use crate::cli::MINIMUM_ROUNDS_BUDGET;
+use crate::cli::{Budget, RunOptions};
 use crate::cli_error::CliError;
 use crate::costs::Costs;
-use crate::gaps;
-use crate::measure::RunOptions;
-use crate::output;
+use crate::{gaps, output};
 
 /// Reading the machine and calibrating the clock take about this long before the first round.
 pub const STARTUP_TIME: Duration = Duration::from_millis(300);
@@ -19,24 +17,62 @@ pub const STARTUP_TIME: Duration = Duration::from_millis(300);
 const REPORT_TIME: Duration = Duration::from_millis(60);
 const REPORT_TIME_PER_CASE: Duration = Duration::from_millis(1);
 
-/// The time of a run.
+/// The most that a run or a study takes with `--quick`, if no budget is given.
+pub const MAX_QUICK_TIME: Duration = Duration::from_secs(120);
+
+/// Blocks of a run of everything: cpu and os together, mem, file, and net.
+const FULL_RUN_BLOCKS: usize = 4;
+
+/// What a command measures with unless its flags say otherwise.
 #[derive(Clone, Copy, Debug)]
-pub struct Budget {
+pub struct RunDefaults {
+    /// `quick`, `default`, `thorough`, `study`, `selfcheck`, `watch`.
+    pub mode: &'static str,
+    /// Seconds of the run, which grow until all cases fit.
+    pub seconds: f64,
+    /// The time to which they grow at most: what does not fit is left out.
+    pub max_time: Option<Duration>,
+    /// Minimum of rounds.
+    pub rounds: u32,
+    /// Part of the time for trying the causes of its largest gaps.
+    pub causes_share: f64,
+}
+
+impl RunDefaults {
+    /// Those of an effort. A run of everything gets more than its blocks would alone, since its passes last longer and each is one round.
+    pub fn of_effort(effort: Effort, blocks: usize) -> Self {
+        let more = |seconds: f64| if blocks >= FULL_RUN_BLOCKS { seconds } else { 0.0 };
+        let (mode, seconds, rounds) = match effort {
+            Effort::Quick => ("quick", 10.0 * blocks as f64 + more(5.0), 5),
+            Effort::Default => ("default", 30.0 * blocks as f64 + more(30.0), 8),
+            Effort::Thorough => ("thorough", 300.0 * blocks as f64, 20),
+        };
+        let (max_time, causes_share) =
+            if effort == Effort::Quick { (Some(MAX_QUICK_TIME), 0.0) } else { (None, gaps::GAPS_BUDGET_SHARE) };
+        Self { mode, seconds, max_time, rounds, causes_share }
+    }
+
+    /// Those without a largest time and without causes.
+    pub const fn new(mode: &'static str, seconds: f64, rounds: u32) -> Self {
+        Self { mode, seconds, max_time: None, rounds, causes_share: 0.0 }
+    }
+}
+
+/// The cases of a run, and its time.
+pub struct RunSchedule {
+    /// The cases that fit.
+    pub cases: Plan,
+    /// The mode of the run.
+    pub mode: &'static str,
+    /// Minimum of rounds of each case.
+    pub rounds: u32,
     /// Seconds of the whole run.
     pub seconds: f64,
     /// What yields where they are too few.
     pub limit: BudgetLimit,
     /// The part of them for trying the causes of gaps.
-    pub causes: Duration,
-}
-
-/// A plan and its time.
-pub struct BudgetedPlan {
-    /// What fits.
-    pub plan: Plan,
-    /// The time.
-    pub budget: Budget,
-    /// What does not, in words.
+    pub causes_time: Duration,
+    /// The cases that do not fit, in words.
     left_out: Vec<String>,
     /// The usual time, if it is too short here.
     exceeded_default: Option<f64>,
@@ -46,64 +82,86 @@ pub struct BudgetedPlan {
     needed: Option<f64>,
 }
 
-impl BudgetedPlan {
-    /// What of a plan fits into a budget that was asked for; without one, the usual time grows until all of it does, before the run and in
-    /// it, or to the most that these wishes allow.
+impl RunSchedule {
+    /// The cases that fit into the time that was asked for. Without one, the usual time grows until all fit, before the run and in it, or
+    /// to the largest that the command allows.
     ///
     /// # Errors
     /// If nothing fits.
-    pub fn new(plan: Plan, wishes: &RunOptions<'_>, costs: &Costs) -> Result<Self, CliError> {
-        let plan = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
-        let (rounds, source) = (wishes.rounds(), costs.source(&plan));
-        let needed = (STARTUP_TIME + plan.expected_duration(rounds) + report_time(&plan)).as_secs_f64();
-        let most = wishes.max_budget.filter(|most| needed > most.as_secs_f64());
-        match wishes.args.budget.or(most) {
-            Some(time) if time != MINIMUM_ROUNDS_BUDGET => {
-                let causes = usable_cause_time(time.mul_f64(wishes.causes_share));
-                let budget = Budget { seconds: time.as_secs_f64(), limit: BudgetLimit::Fixed, causes };
-                let all = plan.clone();
-                let room = TimeBudget { time: time.saturating_sub(STARTUP_TIME + REPORT_TIME + causes), rounds };
-                let plan = plan.fit_to_budget(room);
-                if plan.units.is_empty() && !all.units.is_empty() {
-                    return Err(CliError::msg(format!(
-                        "{} {}: {rounds} rounds of no case fit; all take about {}",
-                        if wishes.args.budget.is_some() { "--budget" } else { "--quick, at most" },
-                        seconds(budget.seconds),
-                        seconds(all.expected_duration(rounds).as_secs_f64())
-                    )));
-                }
-                let left_out = left_out_names(&all, &plan);
-                Ok(Self { plan, budget, left_out, exceeded_default: None, source, needed: None })
+    pub fn fit(cases: Plan, options: &RunOptions, defaults: &RunDefaults, costs: &Costs) -> Result<Self, CliError> {
+        let all = cases.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
+        let rounds = options.rounds.unwrap_or(defaults.rounds);
+        let needed = (STARTUP_TIME + all.expected_duration(rounds) + report_time(&all)).as_secs_f64();
+        let mut schedule = Self { source: costs.source(&all), ..Self::unlimited(all, defaults.mode, rounds) };
+        let max_time = match options.budget {
+            Budget::Fixed(time) => Some(time),
+            Budget::Default => defaults.max_time.filter(|most| needed > most.as_secs_f64()),
+            Budget::MinimumRounds => None,
+        };
+        if let Some(time) = max_time {
+            schedule.seconds = time.as_secs_f64();
+            schedule.limit = BudgetLimit::Fixed;
+            schedule.causes_time = usable_cause_time(time.mul_f64(defaults.causes_share));
+            let time = time.saturating_sub(STARTUP_TIME + REPORT_TIME + schedule.causes_time);
+            let fitting = schedule.cases.clone().fit_to_budget(TimeBudget { time, rounds });
+            if fitting.units.is_empty() && !schedule.cases.units.is_empty() {
+                return Err(CliError::msg(format!(
+                    "{} {}: {rounds} rounds of no case fit; all take about {}",
+                    if options.budget == Budget::Default { "--quick, at most" } else { "--budget" },
+                    seconds(schedule.seconds),
+                    seconds(schedule.cases.expected_duration(rounds).as_secs_f64())
+                )));
             }
-            asked => {
-                let usual = if asked.is_none() { Some(wishes.budget) } else { None };
-                let seconds = needed.max(usual.unwrap_or(0.0));
-                // Rounds come first.
-                let causes =
-                    usable_cause_time(Duration::from_secs_f64((wishes.causes_share * seconds).min(seconds - needed)));
-                let limit = wishes
-                    .max_budget
-                    .filter(|_| asked.is_none())
-                    .map_or(BudgetLimit::Extendable, BudgetLimit::ExtendableTo);
-                let budget = Budget { seconds, limit, causes };
-                let usual = usual.filter(|&usual| needed > usual);
-                Ok(Self { plan, budget, left_out: Vec::new(), exceeded_default: usual, source, needed: Some(needed) })
-            }
+            schedule.left_out = left_out_names(&schedule.cases, &fitting);
+            schedule.cases = fitting;
+            return Ok(schedule);
         }
+        schedule.needed = Some(needed);
+        schedule.seconds = needed;
+        if options.budget == Budget::Default {
+            schedule.seconds = needed.max(defaults.seconds);
+            schedule.exceeded_default = Some(defaults.seconds).filter(|&usual| needed > usual);
+            schedule.limit = defaults.max_time.map_or(BudgetLimit::Extendable, BudgetLimit::ExtendableTo);
+        }
+        // Rounds come first.
+        let causes = (defaults.causes_share * schedule.seconds).min(schedule.seconds - needed);
+        schedule.causes_time = usable_cause_time(Duration::from_secs_f64(causes));
+        Ok(schedule)
+    }
+
+    /// Cases whose rounds are made in another way than by a schedule.
+    pub fn unlimited(cases: Plan, mode: &'static str, rounds: u32) -> Self {
+        Self {
+            cases,
+            mode,
+            rounds,
+            seconds: 0.0,
+            limit: BudgetLimit::Extendable,
+            causes_time: Duration::ZERO,
+            left_out: Vec::new(),
+            exceeded_default: None,
+            source: "",
+            needed: None,
+        }
+    }
+
+    /// What is kept of the time for what comes after the last round.
+    pub fn reserve(&self) -> Duration {
+        report_time(&self.cases) + self.causes_time
     }
 
     /// Says before the run what it measures, and what not.
     pub fn announce(&self, whereto: &str) {
-        let (cases, time) = (self.plan.units.len(), seconds(self.budget.seconds));
+        let (cases, time) = (self.cases.units.len(), seconds(self.seconds));
         let longer =
             self.exceeded_default.map_or_else(String::new, |usual| format!(", more than the usual {}", seconds(usual)));
-        let beside =
-            self.needed.and_then(|needed| time_under_load(needed, self.budget.seconds, &runnable_threads_per_cpu()));
-        let beside = beside.map_or_else(String::new, |time| {
+        let under_load =
+            self.needed.and_then(|needed| time_under_load(needed, self.seconds, &runnable_threads_per_cpu()));
+        let under_load = under_load.map_or_else(String::new, |time| {
             format!(", or about {} if the other work that runs here now goes on", seconds(time))
         });
         output::eprint_line(format!(
-            "kelvin: {cases} cases in about {time}{longer}{beside}, {}; {whereto}",
+            "kelvin: {cases} cases in about {time}{longer}{under_load}, {}; {whereto}",
             self.source
         ));
         if !self.left_out.is_empty() {
@@ -111,6 +169,11 @@ impl BudgetedPlan {
             output::eprint_names(head, &self.left_out);
         }
     }
+}
+
+/// The time between the last round and the end of a run.
+fn report_time(cases: &Plan) -> Duration {
+    REPORT_TIME + REPORT_TIME_PER_CASE * cases.units.len() as u32
 }
 
 /// Looks at what else runs, and the time between them.
@@ -147,11 +210,6 @@ fn time_under_load(needed: f64, budget: f64, others: &[f64]) -> Option<f64> {
 /// The time for trying causes, if it is worth beginning.
 fn usable_cause_time(time: Duration) -> Duration {
     if time < gaps::MIN_EXPLAIN_TIME { Duration::ZERO } else { time }
-}
-
-/// What is kept of a budget for the time after the last round.
-pub fn report_time(plan: &Plan) -> Duration {
-    REPORT_TIME + REPORT_TIME_PER_CASE * plan.units.len() as u32
 }
 
 /// The cases of one plan that another lacks, in words: the beginning of the ids of probes that all are lost, or a probe and how many of

@@ -1,0 +1,227 @@
+//! From what was asked for to what will run: each flag is checked once, before anything is printed or measured.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use kelvin_analysis::Member;
+use kelvin_core::catalogue::file::{BYTES, REMOTE_BLOCK};
+use kelvin_core::{Hazard, Labels, Machine, Name, NetworkPath, RunSettings, SkipReason, units};
+use kelvin_file::temporary_files::ScratchDirectory;
+use kelvin_harness::{Placement, PlanUnit, ProbeError, Setup, SuperviseOptions, calibrate_clock};
+
+use crate::cli::{Budget, RunOptions, StoreArgs};
+use crate::cli_error::{CliError, Context};
+use crate::costs::CostConditions;
+use crate::output;
+use crate::peer_agent::PeerAgent;
+use crate::placement::{self, LocalMachine};
+use crate::redact::Redaction;
+use crate::run_schedule::RunSchedule;
+use crate::run_writer::RunWriter;
+use crate::socket_options;
+
+/// What will run, and where.
+pub struct RunPlan {
+    /// Probes, their cases and the time.
+    pub schedule: RunSchedule,
+    /// The settings, as they are stored.
+    pub settings: RunSettings,
+    /// The machine.
+    pub machine: Machine,
+    /// The setup of every round: clock, CPUs, directories, remote ends, quota of writing.
+    pub setup: Setup,
+    /// The path to the agent of another host, if one was named.
+    pub network_path: Option<NetworkPath>,
+    /// What a look at the CPUs showed of those who share their cores.
+    pub neighbours: Option<Hazard>,
+    /// What makes rounds take longer here at one time than at another.
+    pub cost_conditions: CostConditions,
+    /// How much of what identifies machine and user is kept.
+    pub redaction: Redaction,
+    /// Machines of the user's own that the machine is judged by, beside those of the store; `None` where nobody asks how it stands among
+    /// machines of its class, and the store need not be read for it.
+    pub members: Option<Vec<Member>>,
+    /// The store that keeps the run.
+    pub writer: Option<RunWriter>,
+    /// When the time of the run began.
+    began: Instant,
+    round_limit: Duration,
+    /// The size of the remote files that an option names, and their directory.
+    remote_files: Option<(u64, PathBuf)>,
+    /// The directories of the setup, removed on drop.
+    directories: Vec<ScratchDirectory>,
+}
+
+impl RunPlan {
+    /// Checks the flags, and makes directories and a calibrated clock.
+    ///
+    /// # Errors
+    /// A CPU, congestion control, agent or directory that is not available.
+    pub fn new(here: LocalMachine, schedule: RunSchedule, options: &RunOptions) -> Result<Self, CliError> {
+        let (placement, neighbours) = match options.cpu {
+            // Without canaries it is not wanted to know.
+            None if !options.no_canaries => here.quiet_placement(cpu_sampling_time(options.budget))?,
+            cpu => (here.placement(cpu)?, None),
+        };
+        let sockets = socket_options::requested_options(options, &schedule.cases)?;
+        let agent = match &options.peer {
+            Some(peer) => Some(PeerAgent::connect(peer, options.token_file.as_deref())?),
+            None => None,
+        };
+        let (agent, network_path) = agent.map(|agent| (agent.host, agent.network_path)).unzip();
+        if let Some(agent) = &agent {
+            socket_options::check_on_agent(&sockets, &schedule.cases, agent)?;
+        }
+        // From here on a signal ends the run cleanly: what was made is removed.
+        kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
+        let scratch = create_scratch_in(&options.dir, "--dir")?;
+        let remote = options.remote.as_deref().map(|directory| create_scratch_in(directory, "--remote")).transpose()?;
+        let setup = Setup {
+            clock: calibrate_clock(placement.cpu)?,
+            placement,
+            canaries: !options.no_canaries,
+            realtime: options.realtime,
+            throttle_file: kelvin_machine::throttle_file(Path::new("/")),
+            scratch: scratch.path().into(),
+            remote: remote.as_ref().map(|remote| remote.path().into()),
+            write_limit: options.write_limit,
+            agent,
+            sockets,
+            gap: 0,
+            groups: Vec::new(),
+            environment: Vec::new(),
+        };
+        let nanoseconds = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let settings = RunSettings {
+            mode: Name::new(schedule.mode),
+            budget_seconds: schedule.seconds,
+            rounds: schedule.rounds,
+            target: options.target,
+            seed: options.seed.unwrap_or_else(nanoseconds),
+            cpu: setup.placement.cpu,
+            partner_cpu: setup.placement.partner,
+            canaries: setup.canaries,
+            realtime: setup.realtime,
+        };
+        Ok(Self {
+            schedule,
+            settings,
+            setup,
+            network_path,
+            neighbours,
+            cost_conditions: CostConditions::new(&here.machine, here.allowed.len(), &options.dir),
+            redaction: Redaction::HidePrivate,
+            members: None,
+            writer: None,
+            began: here.began,
+            machine: here.machine,
+            round_limit: options.round_limit,
+            remote_files: options.remote_size.zip(options.remote.clone()),
+            directories: [scratch].into_iter().chain(remote).collect(),
+        })
+    }
+
+    /// Has the run stored with these labels.
+    ///
+    /// # Errors
+    /// A store that cannot be opened, or has no room.
+    pub fn store_in(&mut self, store: &StoreArgs, labels: Labels) -> Result<(), CliError> {
+        self.writer = Some(RunWriter::open(store, labels)?);
+        Ok(())
+    }
+
+    /// Where the run will be written, in words.
+    pub fn destination_text(&self, page: Option<&Path>) -> String {
+        let stored = self.writer.as_ref().map_or("not stored".into(), |writer| {
+            let by_way = writer.spool_file().map(|file| format!(" by way of {file}")).unwrap_or_default();
+            format!("stored in {}{by_way}", writer.store().name())
+        });
+        let page = page.map_or("no report".into(), |page| format!("report in {}", page.display()));
+        format!("{stored}; {page}")
+    }
+
+    /// What is left of so many seconds since the run began.
+    pub fn remaining_time(&self, seconds: f64) -> Duration {
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX).saturating_sub(self.began.elapsed())
+    }
+
+    /// The CPUs of a setup on another of the CPUs that this process may use.
+    pub fn placement_on(&self, cpu: u32) -> Placement {
+        placement::placement_on(&self.machine, &self.setup.placement.allowed, cpu)
+    }
+
+    /// How the rounds are run: in fresh processes of this program.
+    pub fn supervise_options(&self) -> SuperviseOptions {
+        SuperviseOptions {
+            program: ("/proc/self/exe".into(), vec!["probe-process".into()]),
+            round_limit: self.round_limit,
+            limit: self.schedule.limit,
+            began: self.began,
+            reserve: self.schedule.reserve(),
+            setup: self.setup.clone(),
+        }
+    }
+
+    /// Writes the remote files whose size an option names, which is not part of the time of the run.
+    ///
+    /// # Errors
+    /// Those of writing; a signal.
+    pub fn write_remote_files(&mut self) -> Result<(), CliError> {
+        let Some((bytes, directory)) = &self.remote_files else { return Ok(()) };
+        let is_read =
+            |unit: &PlanUnit| BYTES.number_in(&unit.case) == Some(*bytes) && unit.probe.id == REMOTE_BLOCK.id.as_str();
+        if !self.schedule.cases.units.iter().any(is_read) {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        output::eprint_line(format!(
+            "kelvin: writing {} to {} first, which is not part of that time",
+            units::bytes(*bytes),
+            directory.display()
+        ));
+        let written = kelvin_probes::write_remote_files(&self.setup, *bytes);
+        self.began += begun.elapsed();
+        written.map_err(|stop| match stop {
+            ProbeError::Skip(SkipReason(why)) | ProbeError::Fail(why) => CliError::new("--remote-size", why),
+        })
+    }
+
+    /// Removes what was made.
+    pub fn clean_up(&mut self) {
+        kelvin_probes::remove_leftovers();
+        self.directories.clear();
+    }
+}
+
+/// How long the CPUs are looked at before a run, and as a share of a time that was asked for.
+const MAX_CPU_SAMPLING_TIME: Duration = Duration::from_secs(1);
+const CPU_SAMPLING_BUDGET_SHARE: f64 = 0.02;
+
+/// How long they are looked at at most.
+fn cpu_sampling_time(budget: Budget) -> Duration {
+    let share = budget.fixed().map(|time| time.mul_f64(CPU_SAMPLING_BUDGET_SHARE));
+    share.map_or(MAX_CPU_SAMPLING_TIME, |share| share.min(MAX_CPU_SAMPLING_TIME))
+}
+
+/// A directory for files in the one that an argument names. Its path is absolute, since processes may change directory.
+pub fn create_scratch_in(base: &Path, argument: &str) -> Result<ScratchDirectory, CliError> {
+    let base = std::fs::canonicalize(base).context(format_args!("{argument} {}", base.display()))?;
+    let place = base.display();
+    ScratchDirectory::create(&base)
+        .context(format_args!("cannot make a scratch directory in {place} (choose another by {argument})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minimum_budget_keeps_full_cpu_sampling_time() {
+        assert_eq!(cpu_sampling_time(Budget::MinimumRounds), cpu_sampling_time(Budget::Default));
+        assert_eq!(cpu_sampling_time(Budget::Fixed(Duration::from_secs(10))), Duration::from_millis(200));
+        assert_eq!(cpu_sampling_time(Budget::Fixed(Duration::from_secs(3600))), MAX_CPU_SAMPLING_TIME);
+        for budget in [Budget::Default, Budget::MinimumRounds, Budget::Fixed(Duration::from_secs(4))] {
+            assert!(kelvin_harness::max_sampled_cpus(cpu_sampling_time(budget)) > 1, "{budget:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The stores of runs that a command line names.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use kelvin_file::output_file;
+use kelvin_store::{Location, Store, UploadResult};
+
+use crate::cli::StoreArgs;
+use crate::cli_error::{CliError, Context};
+use crate::output;
+
+/// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
+/// only in an existing directory, like every named file: a missing directory is likely a typo.
+pub fn open_store(args: &StoreArgs) -> Result<Store, CliError> {
+    match &args.store {
+        Some(place) => open_named(place, "--store"),
+        None => open_local_store(),
+    }
+}
+
+/// Opens the store that an option names. A server is sent what waits for it first.
+pub fn open_named(place: &OsStr, option: &str) -> Result<Store, CliError> {
+    let location = parse_location(place, option)?;
+    if let Location::File(path) = &location {
+        output_file::check_directory(path).map_err(|error| CliError::msg(format!("{option} {error}")))?;
+    }
+    let store = Store::open(location)?;
+    send_pending_runs(&store);
+    Ok(store)
+}
+
+/// Opens the store whose runs are wanted: a named one must be there.
+pub fn store_to_read(args: &StoreArgs) -> Result<Store, CliError> {
+    match &args.store {
+        Some(place) => open_existing(place, "--store"),
+        None => open_local_store(),
+    }
+}
+
+/// A store that an option names, which must be there: reading from a new one is a typo.
+pub fn open_existing(place: &OsStr, option: &str) -> Result<Store, CliError> {
+    match parse_location(place, option)? {
+        Location::File(path) if !path.exists() => {
+            output_file::check_directory(&path).map_err(|error| CliError::msg(format!("{option} {error}")))?;
+            Err(CliError::msg(format!("{option} {}: there is no such store", path.display())))
+        }
+        _ => open_named(place, option),
+    }
+}
+
+/// The store that the command line or the environment names, if it is there.
+pub fn open_existing_store(args: &StoreArgs) -> Result<Option<Store>, CliError> {
+    let location = match &args.store {
+        Some(place) => parse_location(place, "--store")?,
+        None => Location::File(default_store_path()?),
+    };
+    match location {
+        Location::File(path) if !path.exists() => Ok(None),
+        _ => open_store(args).map(Some),
+    }
+}
+
+/// The default store, in which runs for a server wait too.
+pub fn open_local_store() -> Result<Store, CliError> {
+    Ok(Store::open(default_store_path()?)?)
+}
+
+fn parse_location(place: &OsStr, option: &str) -> Result<Location, CliError> {
+    Location::parse(place, |name| std::env::var_os(name)).context(option)
+}
+
+fn default_store_path() -> Result<PathBuf, CliError> {
+    Ok(Store::default_path(|name| std::env::var_os(name))?)
+}
+
+/// Sends a server the runs that wait for it in the local store, and says so. What cannot be sent stays there, and is no reason not
+/// to go on.
+fn send_pending_runs(server: &Store) {
+    // Without a local store nothing waits in it.
+    let Some(file) = default_store_path().ok().filter(|file| server.key().is_some() && file.exists()) else { return };
+    let sent = Store::open(&file).map_err(CliError::from).and_then(|local| Ok(local.upload_pending(server)?));
+    match sent {
+        Ok(UploadResult { sent, kept }) => {
+            if sent > 0 {
+                output::eprint_line(format_args!("kelvin: {} sent to {}", run_count_text(sent), server.name()));
+            }
+            for (id, why) in kept {
+                output::eprint_line(format_args!("kelvin: {id} stays in {}: {why}", file.display()));
+            }
+        }
+        Err(error) => {
+            output::eprint_line(format_args!("kelvin: runs for {} wait in {}: {error}", server.name(), file.display()))
+        }
+    }
+}
+
+/// A number of runs.
+pub fn run_count_text(count: usize) -> String {
+    if count == 1 { "1 run".into() } else { format!("{count} runs") }
+}
