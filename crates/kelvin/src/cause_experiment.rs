@@ -8,8 +8,8 @@ use kelvin_core::{
 use kelvin_harness::{Effort, Plan, PlanContext, Probe, ProbeKind, ProbeRunner};
 use kelvin_probes::causes::{ExperimentRunner, ExperimentSubject, PassOutcome};
 
-use crate::output::StatusLine;
 use crate::predict::{PredictionContext, compute_predictions, hardware_bounds};
+use crate::progress::StatusLine;
 use crate::run_plan::RunPlan;
 
 /// Times that the least number of passes is made at most, doubled each time: a fourfold number halves an interval.

@@ -1,10 +1,18 @@
 //! The command line as plain data: flags and sub-commands, parsed before anything is read or measured.
 
+/// What stands below the options in the help of a command, from the file of its name.
+macro_rules! help {
+    ($command:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/cli/help/", $command, ".txt")).trim_end()
+    };
+}
+
 mod ab;
 mod compare;
 mod file;
 mod history;
 mod load;
+mod one_of;
 mod report;
 mod run_options;
 mod runs;
@@ -35,14 +43,15 @@ pub use file::{
     AccessArgs, AutosizeArgs, CacheArgs, CopyArgs, DigestArgs, FileArgs, FileCommand, ReadArgs, SweepArgs, WriteArgs,
 };
 pub use history::{HistoryArgs, HistoryFormat};
-pub use load::{LoadArgs, VerifyArg};
+pub use load::LoadArgs;
+use one_of::{Word, one_of};
 use report::choose_format;
 pub use report::{ReportArgs, ReportFormat};
 pub use run_options::{Budget, RunOptions};
 pub use runs::{ImportSource, RunsArgs, RunsCommand};
 pub use serve::ServeArgs;
 pub use study_load::StudyLoadArgs;
-pub use transfer::{AckMode, ConnectionReuse, ReceiveArgs, SendArgs, StreamCount};
+pub use transfer::{ReceiveArgs, SendArgs, StreamCount};
 pub use watch::WatchArgs;
 pub use why::{WhyArgs, WhyFormat};
 
@@ -51,9 +60,7 @@ use crate::cli_error::CliError;
 /// Measures a Linux machine end to end and explains every number.
 #[derive(Debug, Parser)]
 #[command(name = "kelvin", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Examples:\n  kelvin run                   measure, print one screen, write report.html\n  \
-                        kelvin run os.syscall --quick\n  kelvin explain os.syscall.null\n\n\
-                        Exit status: 0 done, 1 done but a probe failed, 2 could not be done: one line says why.")]
+#[command(after_help = help!("kelvin"))]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -64,10 +71,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure everything, or the named areas and probes: one screen, stored run, report
-    #[command(
-        after_help = "Examples:\n  kelvin run\n  kelvin run --full            all tables and conclusions\n  kelvin run cpu os.switch --quick\n  \
-                            kelvin run os.syscall.null --budget 10s --json\n  kelvin run --beside zenbook-2011\n  kelvin run file --rivals"
-    )]
+    #[command(after_help = help!("run"))]
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
     #[command(mut_arg("budget", |budget| budget.help("Time of the study, such as 45s or 10m [default: 1m; 20s with --quick, 10m with \
@@ -80,125 +84,62 @@ pub enum Command {
     #[command(after_help = crate::commands::study::help_text())]
     Study(Box<StudyArgs>),
     /// Read, write or copy a file by any method; show where its bytes come from or go to
-    #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
-                            kelvin file autosize data.bin --seconds 10\n  \
-                            kelvin file write new.bin --size 1G --sync fsync\n  \
-                            kelvin file copy data.bin copy.bin --method rw --block 64k")]
+    #[command(after_help = help!("file"))]
     File(FileArgs),
     /// Print the XOR of all 32-bit words of a file, as fast as the machine can read it
-    #[command(after_help = "Examples:\n  kelvin digest data.bin\n  kelvin digest *.bin > digests\n  \
-                            kelvin digest --check digests")]
+    #[command(after_help = help!("digest"))]
     Digest(DigestArgs),
     /// Send files to a `kelvin receive`, encrypted and verified
-    #[command(after_help = "Examples:\n  kelvin send data.bin localhost\n  \
-                            kelvin send *.iso backup.example --token-file token\n  \
-                            kelvin send -r --update --links photos backup.example --token-file token\n  \
-                            tar c . | kelvin send - --name site.tar localhost\n\n\
-                            Exit status: 0 all files were moved, 1 some were not, 2 nothing could be sent: one line says why.")]
+    #[command(after_help = help!("send"))]
     Send(SendArgs),
     /// Receive files into a directory from `kelvin send`
-    #[command(after_help = "Examples:\n  kelvin receive incoming                        from this host only\n  \
-                            kelvin receive incoming --listen 0.0.0.0 --token-file token\n\n\
-                            A file appears under its name only when it is whole and verified. Of a large file whose \
-                            connection ended a part is left as .kelvin-part-..., and gone on with when the file is sent \
-                            again; after 7 days it is removed.\n\n\
-                            Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once all files were received; 1 with \
-                            --once some were not; 2 could not be done: one line says why.")]
+    #[command(after_help = help!("receive"))]
     Receive(ReceiveArgs),
     /// Send requests to an HTTP server, by users or at a rate; print how long answers take
-    #[command(after_help = "Examples:\n  kelvin load http://localhost:8080/ --users 4 --duration 10s\n  \
-                            kelvin load http://localhost:8080/ --rate 500 --fail-on 'p99>50ms'\n  \
-                            kelvin load http://localhost:8080/ --slo p99:50ms\n  \
-                            kelvin load --files urls.txt --users 20 --think 1s --verify\n\n\
-                            Redirects are not followed.\n\n\
-                            Exit status: 0 measured, 1 no right answer came, a condition of --fail-on was met, or it was \
-                            interrupted, 2 could not be done: one line says why.")]
+    #[command(after_help = help!("load"))]
     Load(Box<LoadArgs>),
     /// Serve the files below a directory over HTTP
-    #[command(
-        after_help = "Examples:\n  kelvin serve site             at http://127.0.0.1:8080/, for this host only\n  \
-                            kelvin serve site --listen 0.0.0.0:80 --index\n  \
-                            kelvin serve site --expose-resources --token-file token\n\n\
-                            SIGHUP opens the directory anew by its path, and connections go on. One that is ignored at the start, as \
-                            by nohup, stays ignored.\n\n\
-                            Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why."
-    )]
+    #[command(after_help = help!("serve"))]
     Serve(ServeArgs),
     /// Run the measurement server for another kelvin's network measurements
-    #[command(after_help = "Examples:\n  kelvin agent                       for this host only\n  \
-                            kelvin agent --listen 0.0.0.0 --token-file token\n  \
-                            kelvin agent --listen 0.0.0.0 --token-file token --serve files\n\n\
-                            Exit status: 0 stopped by Ctrl-C or SIGTERM, 2 could not be done: one line says why.")]
+    #[command(after_help = help!("agent"))]
     Agent(AgentArgs),
     /// List, show, tag, delete, copy, export or import stored runs
-    #[command(after_help = "Examples:\n  kelvin runs list\n  kelvin runs tag last kernel=6.18\n  \
-                            kelvin runs export last > run.json\n  kelvin runs push --to team.sqlite\n  kelvin runs delete 0192")]
+    #[command(after_help = help!("runs"))]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
     #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 10s, longer where the minimum of rounds \
                                                      takes longer]; `minimum`: as long as that takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
-    #[command(after_help = "Example:\n  kelvin selfcheck")]
+    #[command(after_help = help!("selfcheck"))]
     Selfcheck(SelfcheckArgs),
     /// List what can be measured
-    #[command(after_help = "Examples:\n  kelvin list\n  kelvin list os.switch")]
+    #[command(after_help = help!("list"))]
     List(ListArgs),
     /// Explain how something is measured and predicted, its misuses, pitfalls and sources
-    #[command(after_help = "Examples:\n  kelvin explain os.process.fork\n  kelvin explain os.switch")]
+    #[command(after_help = help!("explain"))]
     Explain(ExplainArgs),
     /// Show by experiment what makes one figure what it is: measured with and without each possible cause, in turn
     #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 2m [default: 20s]; `minimum`: as long as the minimum of \
                                                      passes takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of passes, each of one round of every condition [default: 12]")))]
     #[command(mut_arg("target", |target| target.hide(true)))]
-    #[command(after_help = "Examples:\n  kelvin why net.rtt.tcp placement=two_cpus\n  \
-                            kelvin why mem.latency pages=base bytes=64MiB --budget 1m\n  \
-                            kelvin why net.bandwidth.tcp.system --format html -o why.html\n  \
-                            kelvin why os.ipc.pipe.latency placement=two_cpus --json\n  \
-                            kelvin why --gaps            every figure of the last run far from predicted\n  \
-                            kelvin why --causes\n\n\
-                            A figure takes about 20 s, unless --budget says otherwise. Nothing is stored. What it changes for a cause ends \
-                            with it.\n\n\
-                            Exit status: 0 measured, 1 interrupted, 2 could not be done: one line says why.")]
+    #[command(after_help = help!("why"))]
     Why(Box<WhyArgs>),
     /// Show the facts about this machine and its hazards
-    #[command(after_help = "Examples:\n  kelvin machine\n  kelvin machine --json")]
+    #[command(after_help = help!("machine"))]
     Machine(MachineArgs),
     /// Show the settings that would quieten this machine; measure what each would change, apply or restore them
-    #[command(after_help = "Examples:\n  kelvin tune                       show what would change\n  \
-                            sudo kelvin tune --measure        what each change is worth; keeps none\n  \
-                            sudo kelvin tune --measure os.process net.rtt.tcp\n  \
-                            sudo kelvin tune --apply --measure\n  \
-                            sudo kelvin tune --apply\n  sudo kelvin tune --restore\n\n\
-                            --measure switches each setting to and fro, as kelvin ab does, and measures what it touches, or what is \
-                            named. After a kill, --restore puts it back.\n\n\
-                            Exit status: 0 done, 1 a setting could not be changed or measured, or it was interrupted, 2 could not be \
-                            done: one line says why.")]
+    #[command(after_help = help!("tune"))]
     Tune(TuneArgs),
     /// Render a stored run in any format
-    #[command(after_help = "Examples:\n  kelvin report                  the last run, on one screen\n  \
-                            kelvin report last --full      all its tables and conclusions\n  \
-                            kelvin report last~1 --format html --output before.html\n  kelvin report --format csv\n  \
-                            kelvin report --format openmetrics -o /var/lib/node-exporter/kelvin.prom")]
+    #[command(after_help = help!("report"))]
     Report(ReportArgs),
     /// Compare two runs, or ranges of runs: what is better, worse, the same, or not known
-    #[command(after_help = "Examples:\n  kelvin compare                          the last run with the one before\n  \
-                            kelvin compare last~1 last --full       all figures\n  \
-                            kelvin compare before.json last --fail-on worse:5%\n  \
-                            kelvin compare before.json last --fail-on worse:5% --format md -o compared.md\n  \
-                            kelvin compare --format html -o compare.html   a page: ladders and rounds\n  \
-                            kelvin compare last~5..last~3 last~2..last\n  \
-                            kelvin compare tag:kernel=6.17 tag:kernel=6.18\n\n\
-                            Exit status: 0 compared, 1 a figure misses the gate of --fail-on or --policy, 2 could not be done: one line says \
-                            why.")]
+    #[command(after_help = help!("compare"))]
     Compare(CompareArgs),
     /// Follow metrics over all stored runs of a machine: where they change for good, and what changed with them
-    #[command(after_help = "Examples:\n  kelvin history os.syscall\n  kelvin history --all --since 90d\n  \
-                            kelvin history mem net.rtt.tcp --format html -o history.html\n  \
-                            kelvin history --all --mode quick --machine 5f2c9e7a\n  \
-                            kelvin history --all --alert 5     for cron: silent unless something is worse\n\n\
-                            Exit status: 0 shown, or nothing to alert of, 1 --alert found a change for the worse, 2 could not be done: \
-                            one line says why.")]
+    #[command(after_help = help!("history"))]
     History(HistoryArgs),
     /// Measure two settings of this machine, or two commands, in turn, and compare them
     #[command(mut_arg("budget", |budget| budget.help("Time for all of it, such as 45s or 10m: what does not fit is left out, the least \
@@ -206,30 +147,14 @@ pub enum Command {
                                                      blocks takes longer]; `minimum`: as long as that takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of blocks, each of two measurements of either side [default: 8]")))]
     #[command(mut_arg("target", |target| target.hide(true)))]
-    #[command(after_help = "Examples:\n  kelvin ab --b huge-pages=never mem.latency mem.fault\n  \
-                            kelvin ab --a congestion-control=cubic --b congestion-control=bbr \\\n    net.bandwidth.tcp\n  \
-                            kelvin ab --a dir=/mnt/a --b dir=/mnt/b file.sync --until 2%\n  \
-                            kelvin ab --a quota=50% --b as-found os.process\n  \
-                            kelvin ab --a-cmd 'gzip -k -f data' --b-cmd 'zstd -q -k -f data'\n\n\
-                            Settings are NAME=VALUE: cpu, dir, congestion-control, socket-buffers, realtime, quota, memory, group, \
-                            env.NAME, huge-pages, a sysctl such as vm.swappiness, or a file below /proc/sys or /sys; or as-found. A \
-                            setting of the system is put back at the end; after a kill, by kelvin tune --restore.\n\n\
-                            Exit status: 0 compared, 1 a figure misses the gate, or it was interrupted, 2 could not be \
-                            done: one line says why.")]
+    #[command(after_help = help!("ab"))]
     Ab(Box<AbArgs>),
     /// Watch this machine: every so often a short run within a share of one CPU; tell what becomes worse for good, once
     #[command(mut_arg("budget", |budget| budget.help("Time of one turn, such as 20s, if its share of CPU time allows so much [default: \
                                                      as much as it allows, at most that of a default run]; `minimum`: as long as the \
                                                      minimum of rounds takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
-    #[command(after_help = "Examples:\n  kelvin watch                            hourly, within 1 % of one CPU\n  \
-                            kelvin watch os.syscall net.rtt.tcp --every 10m\n  \
-                            kelvin watch --once --store /var/lib/kelvin/runs.sqlite\n  \
-                            kelvin history --all --mode watch       what it has measured\n\n\
-                            A change is one line on standard output: metric, from, to, since when, how sure, and what else changed \
-                            there; all else goes to standard error.\n\n\
-                            Exit status: 0 stopped by Ctrl-C or SIGTERM, or with --once nothing new; 1 with --once a new change for \
-                            the worse; 2 could not be done: one line says why.")]
+    #[command(after_help = help!("watch"))]
     Watch(Box<WatchArgs>),
     /// Nothing: help or version was printed
     #[command(skip)]

@@ -1,7 +1,6 @@
 //! kelvin measures a Linux machine end to end and explains every number.
 #![forbid(unsafe_code)]
 
-mod byte_progress;
 mod cause_experiment;
 mod class_members;
 mod cli;

@@ -104,6 +104,15 @@ pub fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_raw(|out| writeln!(out, "{json}"))
 }
 
+/// Prints an answer as JSON, if that is asked for, or as lines for people.
+pub fn print_answer(
+    is_json: bool,
+    value: &impl Serialize,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), CliError> {
+    if is_json { print_json(value) } else { print(write) }
+}
+
 /// Writes the output of `write` to standard output as it is: a format that escapes control characters by itself. A reader
 /// that went away (`kelvin list | head`) is no fault.
 pub fn print_raw(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
@@ -137,7 +146,7 @@ pub fn read_named(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of a text.
+/// What such a file has as text.
 ///
 /// # Errors
 /// Those of [`read_named`]; `InvalidData` for what is not UTF-8.
@@ -183,32 +192,6 @@ pub fn eprint_names(line: impl std::fmt::Display, names: &[String]) {
     eprint_line(line);
     let lines = wrap(&names.join(", "), width().saturating_sub(INDENT.len()));
     lines.into_iter().for_each(|line| eprint_line(format_args!("{INDENT}{line}")));
-}
-
-/// A progress line on standard error, erased when dropped; nothing if that is no terminal.
-#[derive(Debug)]
-pub struct StatusLine {
-    shown: bool,
-}
-
-impl StatusLine {
-    /// An empty line.
-    pub fn new() -> Self {
-        Self { shown: shows_progress() }
-    }
-
-    /// Replaces the text of the line.
-    pub fn show(&self, text: impl std::fmt::Display) {
-        if self.shown {
-            let _ = write!(io::stderr(), "{ERASE_LINE}{}", escape_invisible(&text.to_string()));
-        }
-    }
-}
-
-impl Drop for StatusLine {
-    fn drop(&mut self) {
-        self.show("");
-    }
 }
 
 /// Writes a file that the user named.

@@ -1,46 +1,150 @@
-//! What is said while a run goes on: on a terminal a line with what is being measured and the time left; and what is decided for lack
-//! of time.
+//! The line on a terminal that tells how far long work is; and what a run says while it goes on.
 
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::sync::Mutex;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use crate::output::{self, ERASE_LINE};
-
-use kelvin_core::units::seconds;
-use kelvin_core::{Case, Event, Name};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Event, Unit};
 use kelvin_harness::EventSink;
+use kelvin_report::units;
+use kelvin_sys::thread_spawn::ThreadBuilder;
 
-/// Minimum time between two updates.
+use crate::output::{self, ERASE_LINE, shows_progress};
+
+/// Time before the line of work that may be short first appears, and between updates.
+const FIRST_DRAW_DELAY: Duration = Duration::from_secs(1);
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A line on standard error, replaced by its next text and erased when dropped; nothing if that is no terminal.
+#[derive(Debug)]
+pub struct StatusLine {
+    is_shown: bool,
+    begun: Instant,
+    delay: Duration,
+    /// When its text was drawn.
+    drawn: Mutex<Option<Instant>>,
+}
+
+impl StatusLine {
+    /// An empty line.
+    pub fn new() -> Self {
+        Self::with_delay(Duration::ZERO)
+    }
+
+    /// One that appears only if the work takes long.
+    pub fn after_delay() -> Self {
+        Self::with_delay(FIRST_DRAW_DELAY)
+    }
+
+    fn with_delay(delay: Duration) -> Self {
+        Self { is_shown: shows_progress(), begun: Instant::now(), delay, drawn: Mutex::default() }
+    }
+
+    /// Replaces the text of the line.
+    pub fn show(&self, text: impl Display) {
+        if self.is_shown
+            && let Ok(mut drawn) = self.drawn.lock()
+        {
+            *drawn = Some(Instant::now());
+            let _ = write!(io::stderr(), "{ERASE_LINE}{}", escape_invisible(&text.to_string()));
+        }
+    }
+
+    /// Replaces the text of the line, unless that is too early, by what is made of the time since the beginning.
+    pub fn show_at_intervals(&self, text: impl FnOnce(Duration) -> String) {
+        let elapsed = self.begun.elapsed();
+        // Another thread that is drawing draws as good a line.
+        let is_due = |drawn: &Option<Instant>| drawn.is_none_or(|drawn| drawn.elapsed() >= REDRAW_INTERVAL);
+        if self.is_shown && elapsed >= self.delay && self.drawn.try_lock().is_ok_and(|drawn| is_due(&drawn)) {
+            self.show(text(elapsed));
+        }
+    }
+
+    /// Shows how many bytes are done, and of how many, if that is known.
+    pub fn show_bytes(&self, done: u64, of: Option<u64>) {
+        self.show_at_intervals(|elapsed| byte_progress_text(done, of, elapsed));
+    }
+
+    fn erase(&self) {
+        if let Ok(mut drawn) = self.drawn.lock()
+            && drawn.take().is_some()
+        {
+            let _ = write!(io::stderr(), "{ERASE_LINE}");
+        }
+    }
+}
+
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.erase();
+    }
+}
+
+/// Shows on a terminal how much of a time has passed while work goes on that takes this long.
+pub fn show_time_progress<T>(time: Duration, work: impl FnOnce() -> T) -> T {
+    if !shows_progress() {
+        return work();
+    }
+    let (over, ended) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        // Without a thread for it the work goes on unseen.
+        let _ = ThreadBuilder::named("progress").start_in(scope, move || {
+            let line = StatusLine::after_delay();
+            // It ends when the other end is dropped, also by a panic.
+            while ended.recv_timeout(REDRAW_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                line.show_at_intervals(|elapsed| time_progress_text(elapsed, time));
+            }
+        });
+        let done = work();
+        drop(over);
+        done
+    })
+}
+
+/// `3.00 s of 10.0 s, 7.00 s left`; of work that takes longer than expected, `12.0 s of 10.0 s`.
+fn time_progress_text(elapsed: Duration, time: Duration) -> String {
+    let passed = format!("{} of {}", units::seconds(elapsed.as_secs_f64().floor()), units::seconds(time.as_secs_f64()));
+    match time.checked_sub(elapsed) {
+        Some(left) => format!("{passed}, {} left", units::seconds(left.as_secs_f64().ceil())),
+        None => passed,
+    }
+}
+
+/// How much is done after so long, and of how much, if that is known.
+pub fn byte_progress_text(done: u64, of: Option<u64>, elapsed: Duration) -> String {
+    let rate = done as f64 / elapsed.as_secs_f64();
+    let shown = units::value_text(rate, Unit::BytesPerSecond);
+    match of {
+        Some(bytes) if bytes >= done => format!(
+            "{} of {}, {shown}, {} left",
+            units::share(done as f64 / bytes.max(1) as f64),
+            units::bytes(bytes),
+            units::seconds((bytes - done) as f64 / rate),
+        ),
+        _ => format!("{}, {shown}", units::bytes(done)),
+    }
+}
+
 /// Cases that are left out together and named each.
 const MAX_NAMED_CASES: usize = 4;
 
-/// A progress line on standard error, erased when it is dropped. Drawn only between rounds.
+/// What a run says: what is being measured and the time left, between rounds; and what is decided for lack of time.
 #[derive(Debug)]
-pub struct RunProgressLine {
-    shown: bool,
-    drawn: Option<Instant>,
+pub struct RunStatusLine {
+    line: StatusLine,
     /// Whether a round has begun: what was left out before has been said.
     begun: bool,
     /// Cases left out since the last round.
     left_out: Vec<String>,
 }
 
-impl RunProgressLine {
-    /// A line; nothing on what is no terminal.
+impl RunStatusLine {
+    /// That of a run that begins.
     pub fn new() -> Self {
-        Self { shown: output::shows_progress(), drawn: None, begun: false, left_out: Vec::new() }
-    }
-
-    /// Draws how many rounds are done, and the time that is left. How many there will be is not known before the end: each round shows
-    /// whether others are worth their time.
-    fn draw(&mut self, (probe, case): (&Name, &Case), done: usize, seconds_left: f64) {
-        if !self.shown || self.drawn.is_some_and(|drawn| drawn.elapsed() < REDRAW_INTERVAL) {
-            return;
-        }
-        self.drawn = Some(Instant::now());
-        let what: String = format!("{probe} {case}").chars().take(44).collect();
-        let _ = write!(std::io::stderr(), "{ERASE_LINE}{done:>4} rounds, at most {seconds_left:>3.0} s left  {what}");
+        Self { line: StatusLine::new(), begun: false, left_out: Vec::new() }
     }
 
     /// Says which cases have been left out.
@@ -53,34 +157,32 @@ impl RunProgressLine {
             names.truncate(MAX_NAMED_CASES);
             names.push(format!("and {more} more"));
         }
-        self.erase();
+        self.line.erase();
         output::eprint_names("kelvin: rounds take longer here than expected; these are left out after all:", &names);
-    }
-
-    fn erase(&self) {
-        if self.drawn.is_some() {
-            let _ = write!(std::io::stderr(), "{ERASE_LINE}");
-        }
     }
 }
 
-impl EventSink for RunProgressLine {
+impl EventSink for RunStatusLine {
     fn event(&mut self, event: &Event) {
         match event {
             Event::CaseSkipped { probe, case, .. } if self.begun => {
                 self.left_out.push(format!("{probe} {case}").trim_end().to_owned())
             }
-            Event::Lengthened { seconds: all } => {
-                self.erase();
-                let all = seconds(*all);
+            Event::Lengthened { seconds } => {
+                self.line.erase();
                 output::eprint_line(format_args!(
-                    "kelvin: rounds take long on this machine: the run will take about {all}"
+                    "kelvin: rounds take long on this machine: the run will take about {}",
+                    units::seconds(*seconds)
                 ));
             }
             Event::RoundStarted { probe, case, done, seconds_left, .. } => {
                 self.report_left_out();
                 self.begun = true;
-                self.draw((probe, case), *done, *seconds_left);
+                // How many there will be is not known before the end: each round shows whether others are worth their time.
+                self.line.show_at_intervals(|_| {
+                    let what: String = format!("{probe} {case}").chars().take(44).collect();
+                    format!("{done:>4} rounds, at most {seconds_left:>3.0} s left  {what}")
+                });
             }
             Event::Finished { .. } => self.report_left_out(),
             Event::Started(_) | Event::CaseSkipped { .. } | Event::RoundFinished { .. } => {}
@@ -88,8 +190,23 @@ impl EventSink for RunProgressLine {
     }
 }
 
-impl Drop for RunProgressLine {
-    fn drop(&mut self) {
-        self.erase();
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timed_work_shows_time_left() {
+        let line = |elapsed| time_progress_text(Duration::from_millis(elapsed), Duration::from_secs(10));
+        assert_eq!(line(3200), "3.00 s of 10.0 s, 7.00 s left");
+        assert_eq!(line(12_000), "12.0 s of 10.0 s");
+        assert_eq!(show_time_progress(Duration::from_secs(1), || 7), 7);
+    }
+
+    #[test]
+    fn known_total_shows_time_left() {
+        let line = |done, of| byte_progress_text(done, of, Duration::from_secs(2));
+        assert_eq!(line(1 << 30, Some(4 << 30)), "25 % of 4 GiB, 537 MB/s, 6.00 s left");
+        assert_eq!(line(1 << 30, None), "1 GiB, 537 MB/s");
+        assert_eq!(line(1 << 30, Some(5)), "1 GiB, 537 MB/s");
     }
 }

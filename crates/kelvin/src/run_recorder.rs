@@ -7,7 +7,7 @@ use kelvin_core::{Case, CaseStatus, CoreSteadyState, Event, Name, Run};
 use kelvin_harness::{EventSink, RunObserver};
 use kelvin_store::{AppendError, Recorder};
 
-use crate::progress::RunProgressLine;
+use crate::progress::RunStatusLine;
 use crate::redact::Redaction;
 
 /// Keeps the run in memory, and stores it round by round while the store accepts it.
@@ -22,7 +22,7 @@ pub struct RunRecorder<'a> {
     /// The end of the run, held back until everything else is stored.
     pub end: Option<Event>,
     /// The progress line.
-    pub progress: RunProgressLine,
+    pub progress: RunStatusLine,
     redaction: Redaction,
 }
 
@@ -35,7 +35,7 @@ impl<'a> RunRecorder<'a> {
             store,
             store_error: None,
             end: None,
-            progress: RunProgressLine::new(),
+            progress: RunStatusLine::new(),
             redaction,
         }
     }

@@ -4,14 +4,28 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand};
 use kelvin_core::quantity::parse_bytes;
 use kelvin_file::cache::PageCacheState;
 use kelvin_file::copy::MethodChoice;
 use kelvin_file::write_job::{Pattern, SyncMode, WriteEngine};
 use kelvin_file::{Engine, PagePolicy};
 
-use super::{DestinationArgs, RunOptions, duration, number_between, whole_number};
+use super::{DestinationArgs, RunOptions, Word, duration, number_between, one_of, whole_number};
+
+/// States of the page cache.
+const CACHE_STATES: &[Word<PageCacheState>] = &[
+    ("as-found", PageCacheState::AsFound, "As found"),
+    ("cached", PageCacheState::Cached, "All of the file cached, by reading it once before"),
+    ("uncached", PageCacheState::Uncached, "Nothing cached: dropped before"),
+    ("direct", PageCacheState::Direct, "Bypassing the page cache"),
+];
+
+/// Pages of a buffer.
+const PAGES: &[Word<PagePolicy>] = &[
+    ("base", PagePolicy::Base, "Base pages, which lie scattered in memory"),
+    ("huge", PagePolicy::Huge, "Huge pages, if the kernel provides them"),
+];
 
 /// `kelvin file`.
 #[derive(Debug, Args)]
@@ -25,50 +39,26 @@ pub struct FileArgs {
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
     /// Read a file by one method: digest, rate, latencies, and where its bytes came from
-    #[command(after_help = "Examples:\n  kelvin file read data.bin --block 4k\n  \
-                            kelvin file read data --cache direct --engine io_uring --depth 32 --random\n\n\
-                            Sizes: 4096, 4k or 4KiB (1024 bytes each), 4kB (1000 each); M, G, T alike.")]
+    #[command(after_help = help!("file-read"))]
     Read(ReadArgs),
     /// Find how many blocks can be read in a given time, and so which file size takes a reasonable time
-    #[command(after_help = "Example:\n  kelvin file autosize data.bin --block 4k --seconds 10")]
+    #[command(after_help = help!("file-autosize"))]
     Autosize(AutosizeArgs),
     /// Write a new file by one method: rate, latencies, and how much of it is on the device
-    #[command(after_help = "Examples:\n  kelvin file write new.bin --size 1G --block 1M\n  \
-                            kelvin file write new.bin --count 1000 --sync dsync\n  \
-                            kelvin file write new.bin --size 1G --sync direct --engine io_uring --depth 32\n\n\
-                            The file is written under a temporary name beside its own and gets its name when complete; \
-                            after an error or a signal it is removed, after a kill by the next kelvin. With --overwrite it \
-                            replaces the old file, with its owner and permissions, once complete and flushed; until then the \
-                            old one is kept. With --sync direct a last partial device block is padded with zeros, then the \
-                            file is truncated to its size, with its last page in memory.")]
+    #[command(after_help = help!("file-write"))]
     Write(WriteArgs),
     /// Copy a file by one method: rate, system calls, what limited it, and the rate to be expected
-    #[command(after_help = "Examples:\n  kelvin file copy data.bin copy.bin\n  \
-                            kelvin file copy data.bin copy.bin --method rw --block 1M --cache cached\n  \
-                            kelvin file copy data.bin /mnt/copy.bin --sync fsync --verify\n\n\
-                            --method auto shares blocks where the file system can (reflink), else uses copy_file_range, else reads and \
-                            writes, as cp does, and says why not the others. Holes stay holes. The copy has the permissions of the \
-                            source, less the umask; owner, times and extended attributes are not copied.\n\n\
-                            The copy is written under a temporary name beside its own and gets its name when complete; after an error \
-                            or a signal it is removed, after a kill by the next kelvin. With --overwrite it replaces the old file, with \
-                            its owner and permissions, once complete and flushed; until then the old one is kept.")]
+    #[command(after_help = help!("file-copy"))]
     Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
     #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m: what does not fit is left out, the least important \
                                                      first [default: 5m; 25m with --rivals; longer on a slow machine]; `minimum`: as \
                                                      long as the minimum of rounds takes")))]
     #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 20]")))]
-    #[command(after_help = "Examples:\n  kelvin file sweep --dir /data\n  kelvin file sweep --dir /data --budget 2m")]
+    #[command(after_help = help!("file-sweep"))]
     Sweep(Box<SweepArgs>),
     /// Show how large the file cache can grow; with --measure, prove it under a memory limit
-    #[command(
-        after_help = "Examples:\n  kelvin file cache .\n  sudo kelvin file cache /data --measure --limit 512M\n\n\
-                            With --measure, files of growing size are read twice in a memory-limited control group. If a file is \
-                            slightly too large, the second pass hits nothing: the kernel evicts the least recently used pages, \
-                            which are those read next. So the time of a block jumps where the file cache ends, which must be at \
-                            the limit. Needs permission to create a control group (root); exit status 1 if no end was found, or \
-                            not near the limit."
-    )]
+    #[command(after_help = help!("file-cache"))]
     Cache(CacheArgs),
 }
 
@@ -156,8 +146,8 @@ pub struct WriteArgs {
     ///
     /// A direct request of 1 MiB from base pages has up to 256 segments, from huge pages one: some devices serve the latter at twice
     /// the rate or more.
-    #[arg(long, value_enum, default_value = "base")]
-    pub pages: PagesArg,
+    #[arg(long, value_parser = one_of(PAGES), default_value = "base")]
+    pub pages: PagePolicy,
     /// Do not time each request; saves two clock reads per request
     #[arg(long)]
     pub no_latency: bool,
@@ -184,7 +174,7 @@ pub struct CopyArgs {
     pub block: Option<usize>,
     /// Page cache state of the source: as-found, cached (all of it, read once before), uncached (dropped before); checked before and after
     #[arg(long, value_name = "STATE", default_value = "as-found", value_parser = cache_state)]
-    pub cache: CacheArg,
+    pub cache: PageCacheState,
     /// When data counts as copied: in memory (none), as dd and cp leave it; flushed once at the end (fsync); each block on the
     /// device (dsync)
     #[arg(long, value_name = "POLICY", default_value = "none", value_parser = SyncMode::from_str)]
@@ -222,11 +212,11 @@ pub struct AccessArgs {
     ///
     /// A direct request of 1 MiB from base pages has up to 256 segments, from huge pages one: some devices serve the latter at twice
     /// the rate or more. The engines fread, bufreader and mmap have buffers of their own.
-    #[arg(long, value_enum, default_value = "base")]
-    pub pages: PagesArg,
+    #[arg(long, value_parser = one_of(PAGES), default_value = "base")]
+    pub pages: PagePolicy,
     /// Page cache state: all of the file cached, none of it, or bypassed; checked before and after
-    #[arg(long, value_enum, default_value = "as-found")]
-    pub cache: CacheArg,
+    #[arg(long, value_parser = one_of(CACHE_STATES), default_value = "as-found")]
+    pub cache: PageCacheState,
 }
 
 /// `kelvin file sweep`.
@@ -298,48 +288,6 @@ pub struct DigestArgs {
     pub verbose: bool,
 }
 
-/// A state of the page cache on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CacheArg {
-    /// As found
-    AsFound,
-    /// All of the file cached, by reading it once before
-    Cached,
-    /// Nothing cached: dropped before
-    Uncached,
-    /// Bypassing the page cache
-    Direct,
-}
-
-impl From<CacheArg> for PageCacheState {
-    fn from(cache: CacheArg) -> Self {
-        match cache {
-            CacheArg::AsFound => Self::AsFound,
-            CacheArg::Cached => Self::Cached,
-            CacheArg::Uncached => Self::Uncached,
-            CacheArg::Direct => Self::Direct,
-        }
-    }
-}
-
-/// Pages of a buffer on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PagesArg {
-    /// Base pages, which lie scattered in memory
-    Base,
-    /// Huge pages, if the kernel provides them
-    Huge,
-}
-
-impl From<PagesArg> for PagePolicy {
-    fn from(pages: PagesArg) -> Self {
-        match pages {
-            PagesArg::Base => Self::Base,
-            PagesArg::Huge => Self::Huge,
-        }
-    }
-}
-
 /// A block: at most 1 GiB.
 fn block_size(text: &str) -> Result<usize, String> {
     match parse_bytes(text)? {
@@ -349,8 +297,9 @@ fn block_size(text: &str) -> Result<usize, String> {
 }
 
 /// A state of the page cache, by its name alone.
-fn cache_state(name: &str) -> Result<CacheArg, String> {
-    CacheArg::from_str(name, false).map_err(|_| "the state is one of: as-found, cached, uncached".into())
+fn cache_state(name: &str) -> Result<PageCacheState, String> {
+    let known = CACHE_STATES.iter().find(|(word, ..)| *word == name);
+    known.map(|(_, state, _)| *state).ok_or_else(|| "the state is one of: as-found, cached, uncached".into())
 }
 
 fn read_engine(name: &str) -> Result<Engine, String> {

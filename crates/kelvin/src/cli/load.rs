@@ -3,13 +3,25 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kelvin_http::load::access_pattern::AccessPattern;
 use kelvin_http::load::schedule::TimeDistribution;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::{FailureThreshold, LatencyObjective};
+use kelvin_http::load::verify::Verify;
 
-use super::{duration, number_between, whole_number};
+use super::{Word, duration, number_between, one_of, whole_number};
+
+/// How times are spread around their mean.
+const SPREADS: &[Word<TimeDistribution>] = &[
+    ("constant", TimeDistribution::Constant, "All alike"),
+    ("exponential", TimeDistribution::Exponential, "Exponentially: with --rate a Poisson process"),
+    ("poisson", TimeDistribution::Exponential, ""),
+];
+
+/// What of a body is compared.
+const VERIFIED: &[Word<Verify>] =
+    &[("content", Verify::Content, "Its BLAKE3 hash"), ("length", Verify::Length, "Its length")];
 
 /// `kelvin load`.
 #[derive(Debug, Args)]
@@ -35,8 +47,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "R,...", value_delimiter = ',', value_parser = request_rate)]
     pub rate: Vec<f64>,
     /// How times of thought, or between requests at a rate, are spread
-    #[arg(long, value_enum, default_value = "constant", conflicts_with = "replay")]
-    pub spread: SpreadArg,
+    #[arg(long, value_parser = one_of(SPREADS), default_value = "constant", conflicts_with = "replay")]
+    pub spread: TimeDistribution,
     /// Open loop: most connections, and so requests in flight, 1 to 100000 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number_between(1, 100_000))]
     pub connections: Option<u32>,
@@ -64,8 +76,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
     /// Compare bodies with the first of each file, or with those in --root: by their BLAKE3 hash, or only by their length
-    #[arg(long, value_name = "BY", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content")]
-    pub verify: Option<VerifyArg>,
+    #[arg(long, value_name = "BY", value_parser = one_of(VERIFIED), num_args = 0..=1, require_equals = true, default_missing_value = "content")]
+    pub verify: Option<Verify>,
     /// With --verify: directory that holds the right files
     #[arg(long, value_name = "DIR", requires = "verify", conflicts_with = "replay")]
     pub root: Option<PathBuf>,
@@ -102,34 +114,6 @@ pub struct LoadArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// How times are spread around their mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SpreadArg {
-    /// All alike
-    Constant,
-    /// Exponentially: with --rate a Poisson process
-    #[value(alias = "poisson")]
-    Exponential,
-}
-
-impl From<SpreadArg> for TimeDistribution {
-    fn from(spread: SpreadArg) -> Self {
-        match spread {
-            SpreadArg::Constant => Self::Constant,
-            SpreadArg::Exponential => Self::Exponential,
-        }
-    }
-}
-
-/// What of a body is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum VerifyArg {
-    /// Its BLAKE3 hash
-    Content,
-    /// Its length
-    Length,
 }
 
 /// A rate or a factor.

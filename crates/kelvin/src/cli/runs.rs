@@ -3,10 +3,23 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use kelvin_store::Tag;
+use kelvin_store::foreign::Tool;
 
-use super::{StoreArgs, nonempty_value};
+use super::{StoreArgs, Word, nonempty_value, one_of};
+
+/// A program whose files can be imported: kelvin, or another one.
+#[derive(Clone, Copy, Debug)]
+pub struct ImportSource(pub Option<Tool>);
+
+const SOURCES: &[Word<ImportSource>] = &[
+    ("kelvin", ImportSource(None), "`kelvin runs export`"),
+    ("lmbench", ImportSource(Some(Tool::Lmbench)), "lmbench 3: its results as text"),
+    ("fio", ImportSource(Some(Tool::Fio)), "fio 3: --output-format=json"),
+    ("iperf3", ImportSource(Some(Tool::Iperf3)), "iperf3: --json"),
+    ("sysbench", ImportSource(Some(Tool::Sysbench)), "sysbench 1: its output as text"),
+];
 
 /// `kelvin runs`.
 #[derive(Debug, Args)]
@@ -47,9 +60,7 @@ pub enum RunsCommand {
         with_private: bool,
     },
     /// Give a run tags, or take them away
-    #[command(
-        after_help = "Examples:\n  kelvin runs tag last kernel=6.18 disk=nvme\n  kelvin runs tag last --remove disk"
-    )]
+    #[command(after_help = help!("runs-tag"))]
     Tag {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         run: String,
@@ -61,9 +72,7 @@ pub enum RunsCommand {
         remove: Vec<String>,
     },
     /// Give a run a note, in place of the one that it has
-    #[command(
-        after_help = "Examples:\n  kelvin runs note last 'after the BIOS update'\n  kelvin runs note last ''       takes it away"
-    )]
+    #[command(after_help = help!("runs-note"))]
     Note {
         /// The run: an id or its prefix, `last`, `last~1`, `tag:NAME=VALUE`
         run: String,
@@ -77,8 +86,7 @@ pub enum RunsCommand {
         run: String,
     },
     /// Delete old runs, except the newest of each machine and mode and those with a tag or a note
-    #[command(after_help = "Examples:\n  kelvin runs prune --keep 20 --dry-run\n  kelvin runs prune --keep 20\n\n\
-                            What may still be running stays, and so does what a server is yet to get.")]
+    #[command(after_help = help!("runs-prune"))]
     Prune {
         /// Runs of each machine and mode to keep, from 1
         #[arg(long, value_name = "N", value_parser = super::positive_number)]
@@ -91,10 +99,7 @@ pub enum RunsCommand {
         dry_run: bool,
     },
     /// Copy runs into another store, each once
-    #[command(after_help = "Examples:\n  kelvin runs push --to /mnt/team/runs.sqlite\n  \
-                            kelvin runs push --to team.sqlite last tag:kernel=6.18\n\n\
-                            Exit status: 0 all are there, 1 some differ from runs that are there and were left out, 2 could not be \
-                            done: one line says why.")]
+    #[command(after_help = help!("runs-push"))]
     Push {
         /// The store to copy into
         #[arg(long, value_name = "STORE", value_parser = nonempty_value())]
@@ -103,10 +108,7 @@ pub enum RunsCommand {
         runs: Vec<String>,
     },
     /// Copy runs from another store, each once
-    #[command(after_help = "Examples:\n  kelvin runs pull --from /mnt/team/runs.sqlite\n  \
-                            kelvin runs pull --from team.sqlite tag:kernel=6.18\n\n\
-                            Exit status: 0 all are here, 1 some differ from runs that are here and were left out, 2 could not be \
-                            done: one line says why.")]
+    #[command(after_help = help!("runs-pull"))]
     Pull {
         /// The store to copy from
         #[arg(long, value_name = "STORE", value_parser = nonempty_value())]
@@ -127,36 +129,18 @@ pub enum RunsCommand {
         with_private: bool,
     },
     /// Store a run from a file: of `export`, of a report in JSON with samples, or of another program
-    #[command(
-        after_help = "Examples:\n  kelvin runs import run.json\n  fio --output-format=json --output=fio.json job.fio\n  \
-                            kelvin runs import fio.json\n  kelvin compare ID last"
-    )]
+    #[command(after_help = help!("runs-import"))]
     Import {
         /// The file, or - for standard input
         #[arg(required_unless_present = "table")]
         file: Option<PathBuf>,
         /// The program that wrote it [default: known by how the file begins, else kelvin]
-        #[arg(long, value_enum, value_name = "PROGRAM")]
+        #[arg(long, value_parser = one_of(SOURCES), value_name = "PROGRAM")]
         from: Option<ImportSource>,
         /// Print what of each program's results is a metric of kelvin, what is not, and why
         #[arg(long, conflicts_with_all = ["file", "from"])]
         table: bool,
     },
-}
-
-/// A program whose files can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ImportSource {
-    /// `kelvin runs export`
-    Kelvin,
-    /// lmbench 3: its results as text
-    Lmbench,
-    /// fio 3: --output-format=json
-    Fio,
-    /// iperf3: --json
-    Iperf3,
-    /// sysbench 1: its output as text
-    Sysbench,
 }
 
 /// The name of a tag.

@@ -3,14 +3,34 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::{NetworkSetup, RequestPattern};
 use kelvin_http::load::server_url::ServerUrl;
 
 use kelvin_core::quantity::{parse_bits_per_second, parse_bytes};
 
-use super::{duration, number_between, positive_number};
+use super::{Word, duration, number_between, one_of, positive_number};
+
+/// Which files users ask for.
+const PATTERNS: &[Word<RequestPattern>] = &[
+    ("random", RequestPattern::Random, "Any, each as likely"),
+    ("fixed", RequestPattern::Fixed, "Always the same"),
+    ("sequence", RequestPattern::Sequence, "One after another"),
+    ("zipf", RequestPattern::Zipf, "Any, few of them most of the time"),
+];
+
+/// Where files are.
+const CACHES: &[Word<CacheState>] = &[
+    ("cached", CacheState::Cached, "In the page cache"),
+    ("uncached", CacheState::Uncached, "On the disk: at least twice what the page cache may hold"),
+];
+
+/// What lies between client and server on one host.
+const NETWORKS: &[Word<NetworkSetup>] = &[
+    ("loopback", NetworkSetup::Loopback, "The loopback interface"),
+    ("namespaces", NetworkSetup::Namespaces, "A link between two network namespaces; root only"),
+];
 
 /// The heading of these options in help.
 pub(super) const STUDY_LOAD_HEADING: &str = "Options of the study load";
@@ -30,14 +50,14 @@ pub struct StudyLoadArgs {
     #[arg(long, value_name = "TIME,...", value_delimiter = ',', value_parser = duration_or_zero)]
     pub think: Vec<Duration>,
     /// Which files users ask for, a sweep for each [default: random]
-    #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_enum)]
-    pub pattern: Vec<PatternArg>,
+    #[arg(long, value_name = "PATTERN,...", value_delimiter = ',', value_parser = one_of(PATTERNS))]
+    pub pattern: Vec<RequestPattern>,
     /// Time of a visit that counts [default: what the budget leaves, and at least 25 requests]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub visit: Option<Duration>,
     /// Whether files are in the page cache, or come from the disk, a sweep for each [default: cached]
-    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_enum)]
-    pub cache: Vec<ServerCacheArg>,
+    #[arg(long, value_name = "CACHE,...", value_delimiter = ',', value_parser = one_of(CACHES))]
+    pub cache: Vec<CacheState>,
     /// Memory of the server, page cache included, from 16M; with --cache cached,uncached that of the one whose files come from the
     /// disk; root only
     #[arg(long, value_name = "BYTES", value_parser = server_memory_size, conflicts_with = "peer")]
@@ -49,8 +69,8 @@ pub struct StudyLoadArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "peer")]
     pub file_size: Option<u64>,
     /// What lies between client and server [default: loopback]
-    #[arg(long, value_enum, conflicts_with = "peer")]
-    pub between: Option<BetweenArg>,
+    #[arg(long, value_parser = one_of(NETWORKS), conflicts_with = "peer")]
+    pub between: Option<NetworkSetup>,
     /// Limit of the link between two namespaces, in bits a second, such as 100M; root only
     #[arg(long, value_name = "BITS", value_parser = link_rate, conflicts_with = "peer")]
     pub link: Option<u64>,
@@ -80,7 +100,7 @@ impl StudyLoadArgs {
     /// Where files are to be, each place once.
     pub fn caches(&self) -> Vec<CacheState> {
         let mut caches: Vec<CacheState> = Vec::new();
-        for cache in self.cache.iter().map(|&cache| cache.into()) {
+        for cache in self.cache.iter().copied() {
             if !caches.contains(&cache) {
                 caches.push(cache);
             }
@@ -106,66 +126,6 @@ impl StudyLoadArgs {
             (self.url.is_some(), "--url"),
         ];
         all.into_iter().find_map(|(is_given, name)| is_given.then_some(name))
-    }
-}
-
-/// Which files users ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PatternArg {
-    /// Any, each as likely
-    Random,
-    /// Always the same
-    Fixed,
-    /// One after another
-    Sequence,
-    /// Any, few of them most of the time
-    Zipf,
-}
-
-impl From<PatternArg> for RequestPattern {
-    fn from(pattern: PatternArg) -> Self {
-        match pattern {
-            PatternArg::Random => Self::Random,
-            PatternArg::Fixed => Self::Fixed,
-            PatternArg::Sequence => Self::Sequence,
-            PatternArg::Zipf => Self::Zipf,
-        }
-    }
-}
-
-/// Where files are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ServerCacheArg {
-    /// In the page cache
-    Cached,
-    /// On the disk: at least twice what the page cache may hold
-    Uncached,
-}
-
-impl From<ServerCacheArg> for CacheState {
-    fn from(cache: ServerCacheArg) -> Self {
-        match cache {
-            ServerCacheArg::Cached => Self::Cached,
-            ServerCacheArg::Uncached => Self::Uncached,
-        }
-    }
-}
-
-/// What lies between client and server on one host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BetweenArg {
-    /// The loopback interface
-    Loopback,
-    /// A link between two network namespaces; root only
-    Namespaces,
-}
-
-impl From<BetweenArg> for NetworkSetup {
-    fn from(between: BetweenArg) -> Self {
-        match between {
-            BetweenArg::Loopback => Self::Loopback,
-            BetweenArg::Namespaces => Self::Namespaces,
-        }
     }
 }
 

@@ -6,14 +6,27 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{ArgAction, Args};
 use kelvin_core::quantity::{MinProgress, parse_bytes};
 use kelvin_sys::mapping::page_bytes;
 use kelvin_transfer::datapath::{Mode, ReceiveMethod, ReceiveSetup, SendMethod, SendSetup};
+use kelvin_transfer::raw_protocol::ConnectionLifetime;
 use kelvin_transfer::session_streams::MAX_STREAMS;
 
-use super::nonempty_value;
+use super::{Word, nonempty_value, one_of};
 use crate::cli_error::{CliError, Context};
+
+/// How long a connection lasts.
+const LIFETIMES: &[Word<ConnectionLifetime>] = &[
+    ("persistent", ConnectionLifetime::Persistent, "For all files"),
+    ("per-file", ConnectionLifetime::PerFile, "For one file"),
+];
+
+/// Whether a sender waits after each file.
+const ACKNOWLEDGEMENTS: &[Word<bool>] = &[
+    ("none", false, "Nothing: all verdicts are collected at the end"),
+    ("per-file", true, "That the file is in its place"),
+];
 
 /// `kelvin send`.
 #[derive(Debug, Args)]
@@ -66,11 +79,11 @@ pub struct SendArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["device", "method", "mode", "buffer", "window"], default_value = "auto")]
     pub streams: StreamCount,
     /// Have one connection for all files, or connect and shake hands for each, with a first one for all else
-    #[arg(long, value_enum, default_value_t = ConnectionReuse::Persistent, conflicts_with = "device")]
-    pub connection: ConnectionReuse,
+    #[arg(long, value_parser = one_of(LIFETIMES), default_value = "persistent", conflicts_with = "device")]
+    pub connection: ConnectionLifetime,
     /// Whether the next file waits until the receiver has this one in its place
-    #[arg(long, value_enum, default_value_t = AckMode::None)]
-    pub ack: AckMode,
+    #[arg(long, value_parser = one_of(ACKNOWLEDGEMENTS), default_value = "none", action = ArgAction::Set)]
+    pub ack: bool,
     /// Name of what comes from standard input [default: stdin]
     #[arg(long, value_name = "NAME")]
     pub name: Option<OsString>,
@@ -99,7 +112,7 @@ impl SendArgs {
     /// # Errors
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, CliError> {
-        if self.connection == ConnectionReuse::PerFile && self.streams.announced() > 1 {
+        if self.connection == ConnectionLifetime::PerFile && self.streams.announced() > 1 {
             return Err(CliError::new("--connection per-file", "a file has one connection then: leave out --streams"));
         }
         let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
@@ -222,24 +235,6 @@ impl FromStr for StreamCount {
             _ => Err(format!("give auto, or a number from 1 to {MAX_STREAMS}")),
         }
     }
-}
-
-/// How long a connection lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ConnectionReuse {
-    /// For all files
-    Persistent,
-    /// For one file
-    PerFile,
-}
-
-/// What a sender waits for after each file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum AckMode {
-    /// Nothing: all verdicts are collected at the end
-    None,
-    /// That the file is in its place
-    PerFile,
 }
 
 /// `kelvin receive`.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use kelvin_harness::Effort;
 
 use self::interleave::interleave;
-use super::comparison_output::{ComparisonOutput, ComparisonView};
+use super::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
 use crate::cli::{AbArgs, Budget, RunOptions};
 use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
@@ -45,7 +45,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
     // What is measured in turn is chosen for the settings, and no picture of a machine.
     let of = ComparisonView { comparison: outcome.comparison, ladder: &|_| Vec::new(), more: "--full" };
     let is_kept = args.with_private || !shown.is_redirected();
-    let told = shown.show(of, is_kept)?;
+    let comparison = shown.show(of, is_kept)?;
     if !outcome.is_complete {
         return Ok(exit_code(false));
     }
@@ -55,7 +55,7 @@ pub fn ab(args: &AbArgs) -> CmdResult {
             kelvin_core::units::percent(until)
         ));
     }
-    Ok(told.report_gate())
+    Ok(report_gate(&args.shown.gate, &comparison))
 }
 
 /// When measuring in turn that begins now ends, as its flags say.

@@ -11,7 +11,7 @@ use kelvin_store::{HistoryFilter, RunFilter, RunSummary, Store, TAG_PREFIX};
 
 use crate::cli::{CompareArgs, StoreArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
-use crate::commands::comparison_output::{ComparisonOutput, ComparisonView};
+use crate::commands::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
 use crate::commands::report::load_run;
 use crate::measure::MAX_HISTORY_RUNS;
 use crate::output;
@@ -28,7 +28,7 @@ pub fn compare(args: &CompareArgs) -> CmdResult {
     let ask = ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
     let more = format!("kelvin compare {} {} --full", base.name, other.name);
     let of = ComparisonView { comparison: ask.compare(), ladder: &|comparison| ask.ladder(comparison), more: &more };
-    Ok(shown.show(of, args.with_private)?.report_gate())
+    Ok(report_gate(&args.shown.gate, &shown.show(of, args.with_private)?))
 }
 
 /// One side, in memory.

@@ -1,21 +1,28 @@
-//! How a comparison is judged and shown, whatever was compared.
+//! How a comparison is judged by `--fail-on` or `--policy` and shown, whatever was compared.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use kelvin_core::{ComparedRung, Comparison, json};
+use kelvin_analysis::Gate;
+use kelvin_analysis::wording::compare::{gate_finding, gate_resolved_issue, gate_undetectable};
+use kelvin_core::{ComparedRung, Comparison, GateResult, is_dotted_prefix, json};
+use kelvin_harness::UnknownName;
 use kelvin_report::compare::{CompareMarkdown, ComparePage, CompareTerminal, JUnit};
+use kelvin_sys::fs::open_to_read;
 
-use super::gate::GateOption;
-use crate::cli::{CompareFormat, CompareOutputArgs};
-use crate::cli_error::CliError;
+use crate::cli::{CompareFormat, CompareOutputArgs, GateArgs};
+use crate::cli_error::{CliError, Context, exit_code};
 use crate::output::{self, Outlet};
 use crate::redact::without_private;
 
-/// What was asked for, checked before anything is compared.
+/// Largest policy that is read.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// How a comparison is shown, checked before anything is compared.
 pub struct ComparisonOutput<'a> {
     args: &'a CompareOutputArgs,
-    gate: GateOption,
+    gate: Option<Gate>,
     outlet: Outlet,
 }
 
@@ -25,10 +32,18 @@ impl<'a> ComparisonOutput<'a> {
     /// # Errors
     /// A policy that is none, flags that say nothing together, or a file that cannot be written.
     pub fn new(args: &'a CompareOutputArgs) -> Result<Self, CliError> {
-        let gate = GateOption::from_args(&args.gate)?;
-        gate.check_format(args)?;
-        let outlet = Outlet::find(args.output.as_deref())?;
-        Ok(Self { args, gate, outlet })
+        let gate = read_gate(&args.gate)?;
+        let format = args.format();
+        if args.full && format != CompareFormat::Terminal {
+            return Err(CliError::new("--full", "every format but that of the terminal is in full: leave it out"));
+        }
+        if format == CompareFormat::Junit && gate.is_none() {
+            return Err(CliError::new(
+                "--format junit",
+                "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%, or --policy",
+            ));
+        }
+        Ok(Self { args, gate, outlet: Outlet::find(args.output.as_deref())? })
     }
 
     /// Whether it goes to a file or another program, and not to whoever sits at this terminal.
@@ -36,22 +51,23 @@ impl<'a> ComparisonOutput<'a> {
         self.args.output.is_some() || self.args.format() != CompareFormat::Terminal
     }
 
-    /// Judges a comparison and shows it, without what is private unless that is kept. Returns what is left to be told at the end.
+    /// Judges a comparison and shows it, without what is private unless that is kept. Returns it as it was judged.
     ///
     /// # Errors
     /// What keeps it from being written.
-    pub fn show(self, of: ComparisonView<'_>, is_kept: bool) -> Result<ResultView, CliError> {
-        let ComparisonView { mut comparison, ladder, more } = of;
+    pub fn show(self, view: ComparisonView<'_>, keeps_private: bool) -> Result<Comparison, CliError> {
+        let ComparisonView { mut comparison, ladder, more } = view;
         let format = self.args.format();
         if matches!(format, CompareFormat::Html | CompareFormat::Json) {
             comparison.ladder = ladder(&comparison);
         }
-        self.gate.judge(&mut comparison);
-        if !is_kept {
+        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        comparison.gated = self.gate.map(|gate| gate.judge(&comparison, &today));
+        if !keeps_private {
             // A reason may quote a path of the user's.
             comparison = without_private(&comparison)?;
         }
-        let write = |out: &mut dyn Write| match format {
+        self.outlet.write_output(format == CompareFormat::Terminal, |out: &mut dyn Write| match format {
             CompareFormat::Terminal => {
                 CompareTerminal { width: output::width(), full: self.args.full, more }.render(&comparison, out)
             }
@@ -59,9 +75,8 @@ impl<'a> ComparisonOutput<'a> {
             CompareFormat::Md => CompareMarkdown.render(&comparison, out),
             CompareFormat::Junit => JUnit.render(&comparison, out),
             CompareFormat::Json => writeln!(out, "{}", json::to_string_pretty(&comparison)?),
-        };
-        self.outlet.write_output(format == CompareFormat::Terminal, write)?;
-        Ok(ResultView { gate: self.gate, comparison })
+        })?;
+        Ok(comparison)
     }
 }
 
@@ -75,15 +90,39 @@ pub struct ComparisonView<'a> {
     pub more: &'a str,
 }
 
-/// A comparison that was shown.
-pub struct ResultView {
-    gate: GateOption,
-    comparison: Comparison,
+/// Says what misses the gate, what is known, and what could not have missed it; the exit status.
+pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> ExitCode {
+    let Some(gated @ GateResult { missed, known, not_seen, .. }) = &comparison.gated else {
+        return ExitCode::SUCCESS;
+    };
+    let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };
+    let say = |text: &str| output::eprint_line(format_args!("kelvin: {flag}: {text}"));
+    missed.iter().for_each(|one| say(&gate_finding(one)));
+    known.iter().for_each(|one| say(&format!("not counted: {}", gate_finding(one))));
+    not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));
+    gate_undetectable(gated, comparison).iter().for_each(|text| say(text));
+    exit_code(missed.is_empty())
 }
 
-impl ResultView {
-    /// Says what the gate has found, and gives the exit status.
-    pub fn report_gate(&self) -> ExitCode {
-        self.gate.report(&self.comparison)
+/// The gate that was asked for, if one was.
+fn read_gate(args: &GateArgs) -> Result<Option<Gate>, CliError> {
+    let Some(path) = &args.policy else { return Ok(args.fail_on.map(|worse| Gate::from_share(worse.0))) };
+    let at = format!("--policy {}", path.display());
+    let text = read_policy(path).context(&at)?;
+    let gate = Gate::from_policy(&text).context(&at)?;
+    let probes = kelvin_probes::all();
+    for name in gate.names() {
+        if !probes.iter().flat_map(|probe| probe.metrics).any(|metric| is_dotted_prefix(name, &metric.id)) {
+            return Err(CliError::new(&at, UnknownName::new(name, &probes)));
+        }
     }
+    Ok(Some(gate))
+}
+
+fn read_policy(policy: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    if open_to_read(policy)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_POLICY_BYTES {
+        return Err(io::Error::other("more than 1 MiB is no policy"));
+    }
+    Ok(text)
 }

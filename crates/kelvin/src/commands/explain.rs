@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_core::{Axis, AxisWord, Machine, Metric, Name, is_dotted_prefix};
-use kelvin_harness::{Probe, ProbeKind, UnknownName, input_probes};
+use kelvin_harness::{Method, Probe, ProbeKind, UnknownName, input_probes};
 use kelvin_report::ProbeDocs;
 use kelvin_report::text::wrap;
 use serde::Serialize;
@@ -57,36 +57,25 @@ pub fn explain(args: &ExplainArgs) -> CmdResult {
     if found.is_empty() {
         return Err(CliError::msg(UnknownName::new(name, &all)));
     }
-    if args.json {
-        let machine = kelvin_machine::read(Path::new("/"));
-        let explained: Vec<_> = found.iter().map(|probe| probe_explanation(probe, &machine)).collect();
-        output::print_json(&explained)?;
-    } else {
-        let width = output::width().min(100);
-        output::print(|out| {
-            for (i, probe) in found.iter().enumerate() {
-                if i > 0 {
-                    writeln!(out)?;
-                }
-                write_terminal(out, probe, width)?;
-            }
-            Ok(())
-        })?;
-    }
+    let machine = kelvin_machine::read(Path::new("/"));
+    let explained: Vec<ProbeExplanation<'_>> =
+        found.iter().map(|probe| ProbeExplanation::new(probe, &machine)).collect();
+    let width = output::width().min(100);
+    output::print_answer(args.json, &explained, |out| {
+        found.iter().enumerate().try_for_each(|(index, probe)| {
+            write!(out, "{}", if index > 0 { "\n" } else { "" })?;
+            write_terminal(out, probe, width)
+        })
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn probe_explanation<'a>(probe: &'a Probe, machine: &Machine) -> ProbeExplanation<'a> {
-    ProbeExplanation {
-        id: probe.id,
-        summary: probe.summary,
-        metrics: probe.metrics,
-        how: probe.method.how,
-        prediction: probe.method.prediction,
-        not_for: probe.method.not_for,
-        pitfalls: probe.method.pitfalls,
-        sources: probe.method.sources,
-        inputs: input_probes(probe, &kelvin_probes::all(), machine),
+impl<'a> ProbeExplanation<'a> {
+    fn new(probe: &'a Probe, machine: &Machine) -> Self {
+        let Method { how, prediction, not_for, pitfalls, sources } = probe.method;
+        let Probe { id, summary, metrics, .. } = *probe;
+        let inputs = input_probes(probe, &kelvin_probes::all(), machine);
+        Self { id, summary, metrics, how, prediction, not_for, pitfalls, sources, inputs }
     }
 }
 

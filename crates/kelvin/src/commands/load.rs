@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use kelvin_core::load::{LoadResult, LoadResults, RateSearch};
+use kelvin_core::load::{LoadResult, LoadResults, RateSearch, SecondResult};
 use kelvin_file::output_file::OutputFile;
 use kelvin_http::load::access_pattern::AccessPattern;
 use kelvin_http::load::rate_search::RateBisection;
@@ -22,9 +22,10 @@ use kelvin_http::load::tls::Trust;
 use kelvin_http::load::verify::{ExpectedBody, Verify};
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
-use crate::cli::{LoadArgs, VerifyArg};
+use crate::cli::LoadArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, read_named, read_named_text};
+use crate::progress::StatusLine;
 use placement::GeneratorPlacement;
 
 /// The measured time, unless another one is asked for.
@@ -127,18 +128,15 @@ fn search_rate(
 
 /// Prints what a search found.
 fn print_search(args: &LoadArgs, place: &GeneratorPlacement, found: &RateSearch) -> CmdResult {
-    if args.json {
-        output::print_json(found)?;
-    } else {
-        output::print(|out| text::write_search(found, place, out))?;
-    }
+    output::print_answer(args.json, found, |out| text::write_search(found, place, out))?;
     let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
     Ok(exit_code(is_whole))
 }
 
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
-    let progress = text::LoadProgress::new(setup.duration);
-    kelvin_http::load::run_load(setup, peer, &mut |series| progress.show(series)).map_err(CliError::msg)
+    let (line, seconds) = (StatusLine::new(), setup.duration.as_secs());
+    let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(seconds, series));
+    Ok(kelvin_http::load::run_load(setup, peer, &mut show)?)
 }
 
 /// Says which conditions were met.
@@ -192,11 +190,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
 
 /// What of bodies is compared, and the right ones that are known before.
 fn expected_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option<ExpectedBody>>), CliError> {
-    let verify = match args.verify {
-        None => Verify::Nothing,
-        Some(VerifyArg::Length) => Verify::Length,
-        Some(VerifyArg::Content) => Verify::Content,
-    };
+    let verify = args.verify.unwrap_or_default();
     let known = match &args.root {
         None => vec![None; paths.len()],
         Some(root) => url_list::expected_bodies(root, paths, verify).context("--root")?,
@@ -238,14 +232,14 @@ fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
     if args.slo.is_some() || args.replay.is_some() {
         return vec![setup.demand.clone()];
     }
-    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.spread.into() };
+    let think = ThinkTime { mean: args.think.unwrap_or_default().as_nanos() as f64, distribution: args.spread };
     let users: &[u32] = if args.users.is_empty() && args.rate.is_empty() { &[1] } else { &args.users };
     let users = users.iter().map(|&users| Demand::Users { users, think });
     users.chain(args.rate.iter().map(|&rate| rate_demand(args, rate))).collect()
 }
 
 fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
-    Demand::Rate { rate, spread: args.spread.into(), connections: max_connections(args) }
+    Demand::Rate { rate, spread: args.spread, connections: max_connections(args) }
 }
 
 /// Most connections of an open loop.

@@ -30,11 +30,8 @@ pub fn machine(args: &MachineArgs) -> CmdResult {
         machine = without_private(&machine)?;
         hazards = without_private(&hazards)?;
     }
-    if args.json {
-        output::print_json(&MachineReport { machine: &machine, hazards: &hazards })?;
-    } else {
-        output::print(|out| write_terminal(out, &machine, &hazards))?;
-    }
+    let report = MachineReport { machine: &machine, hazards: &hazards };
+    output::print_answer(args.json, &report, |out| write_terminal(out, &machine, &hazards))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,7 +7,6 @@ mod comparison_output;
 mod digest;
 mod explain;
 mod file;
-mod gate;
 mod history;
 mod list;
 mod load;

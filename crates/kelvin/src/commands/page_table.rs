@@ -23,11 +23,8 @@ pub fn page_table(args: &StudyArgs) -> CmdResult {
         Error::Device(why) => CliError::new("study page needs the kernel module", why),
         error => CliError::new("study page", error),
     })?;
-    if args.to.json {
-        output::print_json(&PageTableReport::new(&looks, Processor::CURRENT))?;
-    } else {
-        output::print(|out| write_text(out, &looks, Processor::CURRENT))?;
-    }
+    let report = PageTableReport::new(&looks, Processor::CURRENT);
+    output::print_answer(args.to.json, &report, |out| write_text(out, &looks, Processor::CURRENT))?;
     Ok(ExitCode::SUCCESS)
 }
 

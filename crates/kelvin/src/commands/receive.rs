@@ -17,10 +17,10 @@ use serde::Serialize;
 
 use super::agent::LOG_FLUSH_TIMEOUT;
 use super::agent::log::{Log, LogSource};
-use crate::byte_progress;
 use crate::cli::ReceiveArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, ERASE_LINE};
+use crate::progress::byte_progress_text;
 
 /// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
 /// logs to standard error.
@@ -134,7 +134,7 @@ impl EventReporter {
                     self.log.write_transient(&format!(
                         "{}: {}",
                         DisplayAddr(from),
-                        byte_progress::byte_progress_text(*bytes, *of, *elapsed)
+                        byte_progress_text(*bytes, *of, *elapsed)
                     ));
                 }
                 return;

@@ -36,13 +36,8 @@ pub fn selfcheck(args: &SelfcheckArgs) -> CmdResult {
     let cases = plan_names(kind, &[], &here, Effort::Default)?;
     let FinishedRun { run, analysis, .. } = plan_run(here, cases, &DEFAULTS, &args.options, None)?.measure()?;
     let peak = read_usage(UsageScope::Process).peak_resident;
-    if args.json {
-        let findings =
-            SelfcheckReport { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
-        output::print_json(&findings)?;
-    } else {
-        output::print(|out| write_terminal(out, &run, &analysis, peak))?;
-    }
+    let report = SelfcheckReport { clock: &run.outline.clock, peak_resident_bytes: peak, truths: &analysis.results };
+    output::print_answer(args.json, &report, |out| write_terminal(out, &run, &analysis, peak))?;
     let wrong = analysis.results.iter().any(|result| match result.outcome {
         // A probe that fails on purpose has to fail.
         Outcome::Failed(_) => !args.faults,

@@ -17,10 +17,10 @@ use kelvin_transfer::wire::address::resolve;
 use kelvin_transfer::{Error, device};
 use serde::Serialize;
 
-use crate::byte_progress::ByteProgress;
-use crate::cli::{AckMode, ConnectionReuse, SendArgs, StreamCount};
+use crate::cli::{SendArgs, StreamCount};
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
+use crate::progress::StatusLine;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
@@ -56,27 +56,23 @@ fn send_all<S: TransferStream>(
         Error::Device(why) => CliError::new("--device", why),
         error => CliError::new(to, error),
     })?;
-    let progress = ByteProgress::begin();
-    Ok(sender.send(collection, &|bytes, of| progress.show(bytes, of)))
+    let progress = StatusLine::after_delay();
+    Ok(sender.send(collection, &|bytes, of| progress.show_bytes(bytes, of)))
 }
 
 fn send_settings(args: &SendArgs, moving: Option<SendSetup>, collection: &SourceList) -> SenderOptions {
-    let SendArgs { plain, no_verify, sync, update, dry_run, limit, .. } = *args;
+    let SendArgs { plain, no_verify, sync, update, dry_run, limit, connection, .. } = *args;
     // Where there is room for it however much it is, not all must be found before the first is sent.
     let (bytes, at_most) = if collection.is_complete() {
         (collection.stored_bytes(), None)
     } else {
         (None, collection.max_stored_bytes())
     };
-    let connection = match args.connection {
-        ConnectionReuse::Persistent => ConnectionLifetime::Persistent,
-        ConnectionReuse::PerFile => ConnectionLifetime::PerFile,
-    };
     let (verify, streams) = (!no_verify, args.streams.announced());
     // What goes by a method that was asked for goes over one connection.
     let choose = (args.streams == StreamCount::Auto && moving.is_none()).then_some(TuningWindow::DEFAULT);
     let settings = SessionSettings { plain, verify, sync, update, dry_run, bytes, at_most, streams, connection };
-    SenderOptions { settings, acknowledge: args.ack == AckMode::PerFile, limit, method: moving, stream_tuning: choose }
+    SenderOptions { settings, acknowledge: args.ack, limit, method: moving, stream_tuning: choose }
 }
 
 /// Files that are found before the receiver is asked for anything: so few are found at once.
@@ -111,7 +107,7 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
     };
     let keep = PreserveOptions { recursive: args.recursive, links: args.links, owners: args.owners, attributes };
     let mut found = SourceList::begin(files, keep)?;
-    let is_usual = args.streams.announced() == 1 && args.connection == ConnectionReuse::Persistent;
+    let is_usual = args.streams.announced() == 1 && args.connection == ConnectionLifetime::Persistent;
     let may_be_found_later =
         is_usual && !args.update && !args.dry_run && !args.device && found.max_stored_bytes().is_some();
     let first = if may_be_found_later { MAX_FILES_LISTED_FIRST } else { usize::MAX };

@@ -52,11 +52,7 @@ pub fn tune(args: &TuneArgs) -> CmdResult {
         return measure_and_apply(offered, args);
     }
     let state = TuneState { pending: read_pending(journal)?, offered, unread: tune::unreadable_settings(root) };
-    if args.json {
-        output::print_json(&state)?;
-    } else {
-        output::print(|out| write_state(out, &state))?;
-    }
+    output::print_answer(args.json, &state, |out| write_state(out, &state))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,11 +116,7 @@ fn write_state(out: &mut dyn Write, TuneState { pending, offered, unread }: &Tun
 
 /// Prints what was done; exit status 1 if a setting could not be changed.
 fn print_report(report: TuneReport, nothing: &str, is_json: bool) -> CmdResult {
-    if is_json {
-        output::print_json(&report)?;
-    } else {
-        output::print(|out| write_report(out, &report, nothing))?;
-    }
+    output::print_answer(is_json, &report, |out| write_report(out, &report, nothing))?;
     let is_refused = |outcome: &ChangeOutcome| matches!(outcome.result, Step::Refused(_));
     let refused = report.outcomes.iter().flatten().any(is_refused);
     Ok(exit_code(!refused))

@@ -8,7 +8,8 @@ use kelvin_core::{Case, Comparison, FactDifference, Measurement, Metric, Name, P
 use kelvin_stats::{MIN_INTERVAL_ROUNDS, Random};
 
 use crate::cli_error::CliError;
-use crate::output::{self, StatusLine};
+use crate::output;
+use crate::progress::StatusLine;
 
 /// The blocks of a comparison may take so many times as long as by the first time of each thing.
 const BLOCK_TIME_SLACK: f64 = 1.1;

@@ -1,15 +1,18 @@
 //! Probes under two settings: each measurement is a round in a fresh process, under the settings of its side.
 
+use std::path::Path;
 use std::time::Duration;
 
 use kelvin_core::units::seconds;
-use kelvin_core::{FactDifference, Machine as Facts, Name};
+use kelvin_core::{FactDifference, Machine, Name};
 use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
+use kelvin_machine::tune::SettingSwitch;
 
-use super::arm::{Arm, SystemSettings};
+use super::arm::Arm;
 use super::interleave::{Arms, InterleaveLimits, InterleaveResult, MeasureOutcome, SubjectSpec, interleave};
-use crate::cli::{RunOptions, Setting};
-use crate::cli_error::CliError;
+use crate::cli::{RunOptions, Setting, SettingKind};
+use crate::cli_error::{CliError, Context};
+use crate::commands::tune::JOURNAL_PATH;
 use crate::costs::Costs;
 use crate::output;
 use crate::placement::LocalMachine;
@@ -38,21 +41,18 @@ pub struct ProbeComparison<'a> {
 /// What cannot be measured, or set; and what makes the comparison impossible.
 pub fn compare(probed: &ProbeComparison<'_>, limits: &InterleaveLimits) -> Result<InterleaveResult, CliError> {
     let here = LocalMachine::read()?;
-    let mut plan = plan_names(ProbeKind::Measure, probed.names, &here, probed.effort)?;
-    plan.units.retain(|unit| !unit.only_input);
-    let plan = fit_plan(plan, limits, &here.machine)?;
-    let allowed = here.allowed.clone();
-    let mut run = RunPlan::new(here, RunSchedule::unlimited(plan.clone(), "ab", limits.blocks), probed.options)?;
-    let outcome = Arm::both(probed.sides, &run, &allowed).and_then(|arms| {
-        let machine = SystemSettings::new(&arms)?;
-        interleave(&mut ProbeArms::new(&plan, arms, machine, limits), limits)
-    });
-    run.clean_up();
-    outcome
+    let mut cases = plan_names(ProbeKind::Measure, probed.names, &here, probed.effort)?;
+    cases.units.retain(|unit| !unit.only_input);
+    let cases = fit_cases(cases, limits, &here.machine)?;
+    let schedule = RunSchedule::unlimited(cases.clone(), "ab", limits.blocks);
+    let mut plan = RunPlan::new(here, schedule, probed.options)?;
+    let result = ProbeArms::new(&cases, probed, &plan, limits).and_then(|mut arms| interleave(&mut arms, limits));
+    plan.clean_up();
+    result
 }
 
 /// What of a plan fits into the time that was asked for, by what rounds take on other machines; the most important first.
-fn fit_plan(plan: Plan, limits: &InterleaveLimits, machine: &Facts) -> Result<Plan, CliError> {
+fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result<Plan, CliError> {
     let Some(time) = limits.budget else { return Ok(plan) };
     let costs = Costs::from_table(machine);
     let all = plan.with_expected_costs(|probe, case| costs.expected_cost(probe, case));
@@ -76,16 +76,52 @@ fn fit_plan(plan: Plan, limits: &InterleaveLimits, machine: &Facts) -> Result<Pl
 
 /// Probes on either side.
 struct ProbeArms<'p> {
-    units: Vec<&'p PlanUnit>,
+    units: &'p [PlanUnit],
     arms: [Arm; 2],
-    machine: SystemSettings,
+    /// The settings of the system that are switched, where there are any.
+    switch: Option<SettingSwitch>,
     runner: ProbeRunner,
 }
 
 impl<'p> ProbeArms<'p> {
-    fn new(plan: &'p Plan, arms: [Arm; 2], machine: SystemSettings, limits: &InterleaveLimits) -> Self {
-        let laboratory = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
-        Self { units: plan.units.iter().collect(), arms, machine, runner: laboratory }
+    /// Makes both sides, and tries them.
+    fn new(
+        cases: &'p Plan,
+        probed: &ProbeComparison<'_>,
+        plan: &RunPlan,
+        limits: &InterleaveLimits,
+    ) -> Result<Self, CliError> {
+        let [a, b] = probed.sides;
+        let arms = [Arm::new("--a", a, plan)?, Arm::new("--b", b, plan)?];
+        let settings: Vec<(&str, &str)> = arms.iter().flat_map(Arm::system_settings).collect();
+        let switch = match settings.is_empty() {
+            true => None,
+            false => Some(SettingSwitch::record(Path::new("/"), Path::new(JOURNAL_PATH), &settings)?),
+        };
+        let runner = ProbeRunner::new(("/proc/self/exe".into(), vec!["probe-process".into()]), limits.seed);
+        let sides = Self { units: &cases.units, arms, switch, runner };
+        [0, 1].into_iter().try_for_each(|side| sides.switch_to(side))?;
+        Ok(sides)
+    }
+
+    /// Has the system the settings of a side.
+    fn switch_to(&self, side: usize) -> Result<(), CliError> {
+        let (Some(switch), arm) = (&self.switch, &self.arms[side]) else { return Ok(()) };
+        switch.apply(&arm.system_settings()).context(arm.flag)
+    }
+
+    /// The value of a setting of a side, or what was found if it leaves that.
+    fn value(&self, side: usize, setting: &Setting) -> String {
+        if let Some(own) = self.arms[side].settings.iter().find(|own| own.name == setting.name) {
+            return own.value.clone();
+        }
+        let original = match &setting.kind {
+            SettingKind::System(file) => {
+                self.switch.iter().flat_map(SettingSwitch::original_values).find(|(known, _)| known == file)
+            }
+            _ => None,
+        };
+        original.map_or_else(|| "as found".to_owned(), |(_, value)| format!("as found: {value}"))
     }
 }
 
@@ -95,11 +131,23 @@ impl Arms for ProbeArms<'_> {
     }
 
     fn differences(&self) -> Vec<FactDifference> {
-        self.machine.differences(&self.arms)
+        let mut settings: Vec<&Setting> = Vec::new();
+        for setting in self.arms.iter().flat_map(|arm| &arm.settings).filter(|one| one.kind != SettingKind::AsFound) {
+            if !settings.iter().any(|known| known.name == setting.name) {
+                settings.push(setting);
+            }
+        }
+        let fact = |setting: &Setting| FactDifference {
+            group: "Setting".into(),
+            label: setting.name.clone(),
+            base: Some(self.value(0, setting)),
+            other: Some(self.value(1, setting)),
+        };
+        settings.into_iter().map(fact).filter(|fact| fact.base != fact.other).collect()
     }
 
     fn subjects(&self) -> Vec<SubjectSpec> {
-        let thing = |unit: &&PlanUnit| SubjectSpec {
+        let thing = |unit: &PlanUnit| SubjectSpec {
             probe: Name::new(unit.probe.id),
             metrics: unit.probe.metrics.iter().map(|metric| **metric).collect(),
             case: unit.case.clone(),
@@ -108,10 +156,9 @@ impl Arms for ProbeArms<'_> {
     }
 
     fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
-        let arm = &self.arms[side];
-        self.machine.switch(arm)?;
-        let unit = self.units[thing];
-        let wanted = RoundSpec { probe: unit.probe, case: &unit.case, setup: &arm.setup, index, timing: ROUND_TIMING };
+        self.switch_to(side)?;
+        let (unit, setup) = (&self.units[thing], &self.arms[side].setup);
+        let wanted = RoundSpec { probe: unit.probe, case: &unit.case, setup, index, timing: ROUND_TIMING };
         Ok(self.runner.run_round(&wanted).map_or(MeasureOutcome::Interrupted, MeasureOutcome::Measured))
     }
 }

@@ -12,10 +12,10 @@ use kelvin_file::fast_digest::{self, DataSource, DigestOptions, DigestResult};
 use kelvin_file::{Access, Digest, Target};
 use kelvin_report::units;
 
-use crate::byte_progress::ByteProgress;
 use crate::cli::DigestArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, eprint_line};
+use crate::progress::StatusLine;
 use tuning_cache::{TuningCache, TuningKey};
 
 /// The name of standard input.
@@ -219,12 +219,12 @@ impl DigestReader {
             return digest_stdin();
         }
         let target = Target::find(file)?;
-        let progress = ByteProgress::begin();
+        let progress = StatusLine::after_delay();
         let remembered = |source| {
             let known = self.tuning_cache.borrow();
             known.as_ref()?.find(&self.tuning_key(&target, source).ok()?, source)
         };
-        let show = |done| progress.show(done, Some(target.bytes()));
+        let show = |done| progress.show_bytes(done, Some(target.bytes()));
         let plan = DigestOptions { most_threads: self.threads, remembered: &remembered, progress: &show };
         let found = fast_digest::digest_file(&target, plan);
         drop(progress);

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::cli::CacheArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
+use crate::progress::StatusLine;
 use crate::run_plan::create_scratch_in;
 
 /// Default limit: larger than any processor's caches, read in seconds.
@@ -151,7 +152,7 @@ struct Request {
 }
 
 fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<SizeSample>, CliError> {
-    let line = output::StatusLine::new();
+    let line = StatusLine::new();
     let count = sizes.len();
     let one = |(number, bytes)| {
         line.show(format_args!("{}/{count} sizes: {}", number + 1, mebibytes_text(bytes)));

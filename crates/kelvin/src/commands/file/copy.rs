@@ -5,7 +5,6 @@ use std::path::Path;
 
 use kelvin_core::Unit;
 use kelvin_file::Target;
-use kelvin_file::cache::PageCacheState;
 use kelvin_file::copy::{
     self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
     TimeBreakdown, VerifiedFrom,
@@ -17,9 +16,9 @@ use serde::Serialize;
 use super::figures::{self, DeviceBytes, TransferFigures, TransferKind};
 use super::read::{ResidentPages, residency_text};
 use super::{LatencyTimer, to_cli_error};
-use crate::byte_progress::ByteProgress;
 use crate::cli::CopyArgs;
 use crate::cli_error::{CliError, CmdResult};
+use crate::progress::StatusLine;
 
 /// Block size where none is asked for: that of cp in coreutils 9 (`IO_BUFSIZE`).
 const DEFAULT_BLOCK: usize = 128 << 10;
@@ -28,8 +27,9 @@ const DEFAULT_BLOCK: usize = 128 << 10;
 pub(super) fn copy(args: &CopyArgs) -> CmdResult {
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = copy_job(args, timer.as_ref())?;
-    let progress = ByteProgress::begin();
-    let copied = copy::run(&job, &|bytes| progress.show(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
+    let progress = StatusLine::after_delay();
+    let copied =
+        copy::run(&job, &|bytes| progress.show_bytes(bytes, Some(job.source.bytes()))).map_err(to_cli_error)?;
     drop(progress);
     let found = CopyReport::new(&job, &copied, timer.as_ref());
     figures::print_result(args.json, &found, || found.lines(&job, &copied))
@@ -51,7 +51,7 @@ fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, Cl
         method: args.method,
         block: args.block.unwrap_or(DEFAULT_BLOCK),
         sync: args.sync,
-        state: PageCacheState::from(args.cache),
+        state: args.cache,
         verify: args.verify,
         latencies: timer.map(LatencyTimer::clock_and_hertz),
     })

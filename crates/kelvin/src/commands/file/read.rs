@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::figures::{self, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
-use crate::byte_progress;
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
+use crate::progress::show_time_progress;
 
 /// `kelvin file read`.
 pub(super) fn read(args: &ReadArgs) -> CmdResult {
@@ -51,7 +51,7 @@ pub(super) fn read(args: &ReadArgs) -> CmdResult {
 /// Reads, with the time that is left on a terminal where it is known.
 fn read_with_progress(job: &ReadJob) -> Result<Read, CliError> {
     let done = match job.until {
-        EndCondition::Time(time) => byte_progress::show_time_progress(time, || read_job::run(job)),
+        EndCondition::Time(time) => show_time_progress(time, || read_job::run(job)),
         EndCondition::Passes(_) | EndCondition::Requests(_) => read_job::run(job),
     };
     done.map_err(to_cli_error)
@@ -129,10 +129,10 @@ fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob,
         engine,
         block: how.block,
         order: BlockOrder::Sequential,
-        state: PageCacheState::from(how.cache),
+        state: how.cache,
         threads: how.threads,
         division: Division::Parts,
-        pages: how.pages.into(),
+        pages: how.pages,
         range,
         until: EndCondition::Passes(1),
         digest: false,

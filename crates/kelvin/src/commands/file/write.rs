@@ -22,7 +22,7 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
         threads: args.threads,
         bytes: size(args)?,
         pattern: pattern(args)?,
-        pages: args.pages.into(),
+        pages: args.pages,
         digest: !args.no_digest,
         latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
     };

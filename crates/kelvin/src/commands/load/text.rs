@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use kelvin_core::Unit;
 use kelvin_core::load::{
@@ -13,50 +12,22 @@ use kelvin_report::text::{pad_left, pad_right};
 
 use super::placement::GeneratorPlacement;
 use super::plot;
-use crate::output::{self, ERASE_LINE};
+use crate::output;
 
 /// Width of the names and of the columns of the table.
 const NAME_WIDTH: usize = 22;
 const COLUMN_WIDTH: usize = 9;
 
-/// A progress line on the terminal; erased when dropped.
-pub struct LoadProgress {
-    seconds: u64,
-    shown: bool,
-}
-
-impl LoadProgress {
-    /// Of a measurement so long, on standard error; nothing if that is no terminal.
-    pub fn new(duration: Duration) -> Self {
-        Self { seconds: duration.as_secs(), shown: output::shows_progress() }
-    }
-
-    /// Shows the last second that is over.
-    pub fn show(&self, series: &[SecondResult]) {
-        if !self.shown {
-            return;
-        }
-        let what = match series.last() {
-            None => "warming up".to_owned(),
-            Some(last) => format!(
-                "{} of {} s, {}, p99 {}, {}",
-                series.len(),
-                self.seconds,
-                units::value_text(last.requests as f64, Unit::PerSecond),
-                last.p99.map_or_else(|| "-".into(), time_text),
-                plural(last.errors, "error")
-            ),
-        };
-        let _ = write!(io::stderr(), "{ERASE_LINE}{what}");
-    }
-}
-
-impl Drop for LoadProgress {
-    fn drop(&mut self) {
-        if self.shown {
-            let _ = write!(io::stderr(), "{ERASE_LINE}");
-        }
-    }
+/// How far a measurement of so many seconds is: the last second that is over.
+pub fn progress_text(seconds: u64, series: &[SecondResult]) -> String {
+    let Some(last) = series.last() else { return "warming up".to_owned() };
+    format!(
+        "{} of {seconds} s, {}, p99 {}, {}",
+        series.len(),
+        units::value_text(last.requests as f64, Unit::PerSecond),
+        last.p99.map_or_else(|| "-".into(), time_text),
+        plural(last.errors, "error")
+    )
 }
 
 /// Writes a load.

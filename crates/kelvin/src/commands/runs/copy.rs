@@ -4,6 +4,7 @@ use kelvin_store::{InsertError, InsertOutcome, RunFilter, RunSummary, Store, cop
 
 use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
+use crate::progress::StatusLine;
 use crate::stores::run_count_text;
 
 /// `kelvin runs push`.
@@ -31,7 +32,7 @@ fn copy_runs(from: &Store, to: &Store, (runs, done): (&[String], &str)) -> CmdRe
     }
     let (lines, unended) = select_runs(from, runs)?;
     let mut tally = CopyCounts::default();
-    let progress = output::StatusLine::new();
+    let progress = StatusLine::new();
     let copied = lines.iter().enumerate().try_for_each(|(done, line)| {
         progress.show(format_args!("{} of {}", done + 1, lines.len()));
         copy_run(from, to, line, &mut tally)

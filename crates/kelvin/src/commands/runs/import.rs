@@ -34,8 +34,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
     // What is longer than another program's file can only be a run of kelvin.
     let is_whole = (begun.len() as u64) < MAX_FILE_BYTES;
     let tool = match from {
-        Some(ImportSource::Kelvin) => None,
-        Some(program) => Some(tool_of(program)),
+        Some(ImportSource(tool)) => tool,
         None => Tool::detect(&begun).filter(|_| is_whole),
     };
     let import = ImportInfo { written, kelvin: env!("CARGO_PKG_VERSION") };
@@ -61,16 +60,6 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
         ));
     }
     tool.read(&begun, &import).context(&name)
-}
-
-fn tool_of(program: ImportSource) -> Tool {
-    match program {
-        ImportSource::Lmbench => Tool::Lmbench,
-        ImportSource::Fio => Tool::Fio,
-        ImportSource::Iperf3 => Tool::Iperf3,
-        ImportSource::Sysbench => Tool::Sysbench,
-        ImportSource::Kelvin => unreachable!("a run of kelvin is of no other program"),
-    }
 }
 
 /// What became of a foreign run: how much of it is here, and what is not.

@@ -145,16 +145,15 @@ fn sorted_users(users: &[u32]) -> Vec<u64> {
 
 /// Every pattern with every think time.
 fn loads(args: &StudyLoadArgs) -> Vec<SweepLoad> {
-    let patterns: Vec<RequestPattern> = args.pattern.iter().map(|&pattern| pattern.into()).collect();
-    let patterns = if patterns.is_empty() { vec![RequestPattern::Random] } else { patterns };
-    let thinks = if args.think.is_empty() { vec![Duration::ZERO] } else { args.think.clone() };
+    let patterns = if args.pattern.is_empty() { &[RequestPattern::Random][..] } else { &args.pattern };
+    let thinks = if args.think.is_empty() { &[Duration::ZERO][..] } else { &args.think };
     patterns.iter().flat_map(|&pattern| thinks.iter().map(move |&think| SweepLoad { pattern, think })).collect()
 }
 
 /// A server of the study's own. Without CPUs for it alone it has those of the client.
 fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnServer, CliError> {
     let StudyLoadArgs { server_memory, between, link, server_group, server_options, .. } = &args.load;
-    let between = between.map_or(NetworkSetup::Loopback, NetworkSetup::from);
+    let between = between.unwrap_or(NetworkSetup::Loopback);
     if link.is_some() && between != NetworkSetup::Namespaces {
         return Err(CliError::new(
             "--link",
