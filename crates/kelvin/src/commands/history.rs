@@ -1,15 +1,13 @@
 //! `kelvin history`: the figures of a machine over its runs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use kelvin_analysis::{
     HistoryInput, HistoryInputRun, HistoryInputSeries, STEADY_CHAIN, annotate_changes, fact_differences, new_changes,
 };
-use kelvin_core::{
-    FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, RunHeader, is_dotted_prefix, json,
-};
+use kelvin_core::{FactDifference, History, HistoryPoint, Metric, Name, OtherModeRuns, is_dotted_prefix, json};
 use kelvin_harness::UnknownName;
 use kelvin_machine::hardware_identity;
 use kelvin_machine::redact::redact_machine;
@@ -53,14 +51,57 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
     let names = NameFilter::parse(&args.names)?;
     let store = open_existing_store(&args.store)?
         .ok_or_else(|| CliError::msg("there is no store yet: `kelvin run` makes one, or name one with --store FILE"))?;
-    let machines = store.machines()?;
-    let places = MachineSelection::find(&store, &machines, args)?;
-    let records = HistoryReader { store: &store, names: &names, places: &places, args }.read()?;
-    Ok((store, records))
+    let MachineSelection { identity, cpu_model, identities, others, mode, other_modes } =
+        MachineSelection::find(&store, &store.machines()?, args)?;
+    // One more tells whether there are older ones.
+    let limit = args.limit as usize;
+    let mut runs = store.history_runs(&identities, &mode, limit + 1)?;
+    let has_older = runs.len() > limit;
+    runs.drain(..runs.len().saturating_sub(limit));
+    let is_wanted = |metric: &str| names.selects(metric);
+    let stored = store.series_values(&runs, &|metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric))?;
+    let mut others = store.latest_values(&others, &mode, &is_wanted)?;
+    let mut chains = vec![None; runs.len()];
+    let of_chain =
+        stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
+    of_chain.flat_map(|series| &series.values).for_each(|value| chains[value.run] = Some(value.value));
+    let mut series: Vec<HistoryInputSeries> = Vec::new();
+    // The metrics as the newest run that has a value defines them, by run.
+    let mut definitions: HashMap<usize, HashMap<Name, Metric>> = HashMap::new();
+    for StoredSeries { metric, version, case, values } in stored {
+        let Some(newest) = values.last().map(|last| last.run) else { continue };
+        if !definitions.contains_key(&newest) {
+            let metrics = store.header_of(&runs[newest].id)?.metrics;
+            definitions.insert(newest, metrics.into_iter().map(|metric| (metric.id, metric)).collect());
+        }
+        // Some series are of what rounds took: no metric of a run.
+        let Some(metric) = definitions[&newest].get(&metric).copied() else { continue };
+        let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
+        let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
+        match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
+            // Versions follow each other, the newest last.
+            Some(last) => {
+                last.versions.push((version, points));
+                (last.metric, last.others) = (metric, others);
+            }
+            None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, points)], others }),
+        }
+    }
+    if series.is_empty() {
+        let asked = if args.all { "any metric".into() } else { args.names.join(", ") };
+        return Err(CliError::msg(format!("no {mode} run of this machine has a figure of {asked}")));
+    }
+    let input_run = |(run, &chain): (&HistoryRunRow, &Option<f64>)| HistoryInputRun {
+        id: run.id.clone(),
+        started: run.started.clone(),
+        chain,
+    };
+    let input_runs = runs.iter().zip(&chains).map(input_run).collect();
+    let records = HistoryInput { machine: identity, cpu_model, mode, runs: input_runs, has_older, other_modes, series };
+    Ok((store, HistoryRecords { runs, records }))
 }
 
 fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryArgs) -> CmdResult {
-    let format = args.format();
     let since = args.since.map(|since| since.microseconds(now_us()));
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
@@ -68,28 +109,23 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
         return Err(CliError::new("--since", format!("no run is that new: the newest is of {newest}")));
     }
     let history = redacted_history(store, records.records.since_run(first).history(), args)?;
-    let write = |out: &mut dyn Write| render(args, format, &history, out);
-    outlet.write_output(format == HistoryFormat::Terminal, write)?;
+    let format = args.format();
+    outlet.write_output(format == HistoryFormat::Terminal, |out: &mut dyn Write| match format {
+        HistoryFormat::Terminal => {
+            // The same command, in full.
+            let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+            let more = format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "));
+            history_screen(args, &more).render(&history, out)
+        }
+        HistoryFormat::Html => HistoryPage.render(&history, out),
+        HistoryFormat::Md => HistoryMarkdown.render(&history, out),
+        HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(&history)?),
+    })?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn render(args: &HistoryArgs, format: HistoryFormat, history: &History, out: &mut dyn Write) -> io::Result<()> {
-    match format {
-        HistoryFormat::Terminal => history_screen(args, &full_command()).render(history, out),
-        HistoryFormat::Html => HistoryPage.render(history, out),
-        HistoryFormat::Md => HistoryMarkdown.render(history, out),
-        HistoryFormat::Json => writeln!(out, "{}", json::to_string_pretty(history)?),
-    }
 }
 
 fn history_screen<'a>(args: &HistoryArgs, more: &'a str) -> HistoryTerminal<'a> {
     HistoryTerminal { width: output::width(), unicode: output::is_utf8_locale(), full: args.full, more }
-}
-
-/// The command that shows all: the same, in full.
-fn full_command() -> String {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    format!("kelvin {} --full", words.collect::<Vec<String>>().join(" "))
 }
 
 /// Prints the series that became worse with the last runs, and nothing if there are none.
@@ -120,32 +156,24 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
 pub fn redacted_history(store: &Store, mut history: History, args: &HistoryArgs) -> Result<History, CliError> {
     let ids: Vec<String> = history.runs.iter().map(|run| run.id.clone()).collect();
     annotate_changes(&mut history, |runs| -> Result<Vec<FactDifference>, CliError> {
-        let [base, other] = runs.map(|run| read_header(store, &ids[run], args));
-        Ok(fact_differences(&base?, &other?))
+        let mut headers = [store.header_of(&ids[runs[0]])?, store.header_of(&ids[runs[1]])?];
+        if !args.with_private {
+            headers.iter_mut().for_each(|header| redact_machine(&mut header.machine));
+        }
+        Ok(fact_differences(&headers[0], &headers[1]))
     })?;
     if args.with_private {
         return Ok(history);
     }
-    redact_texts(history)
-}
-
-/// A history without what is private in its texts; its values, which may be millions, are no text and set aside meanwhile.
-fn redact_texts(mut history: History) -> Result<History, CliError> {
-    fn points(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
-        history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
-    }
-    let kept: Vec<Vec<HistoryPoint>> = points(&mut history).map(std::mem::take).collect();
+    // Its values, which may be millions, are no text and set aside meanwhile.
+    let values: Vec<Vec<HistoryPoint>> = points_of(&mut history).map(std::mem::take).collect();
     let mut history = without_private(&history)?;
-    points(&mut history).zip(kept).for_each(|(points, kept)| *points = kept);
+    points_of(&mut history).zip(values).for_each(|(points, values)| *points = values);
     Ok(history)
 }
 
-fn read_header(store: &Store, id: &str, args: &HistoryArgs) -> Result<RunHeader, CliError> {
-    let mut outline = store.header_of(id)?;
-    if !args.with_private {
-        redact_machine(&mut outline.machine);
-    }
-    Ok(outline)
+fn points_of(history: &mut History) -> impl Iterator<Item = &mut Vec<HistoryPoint>> {
+    history.series.iter_mut().flat_map(|series| &mut series.versions).map(|version| &mut version.points)
 }
 
 /// Microseconds since 1970.
@@ -263,15 +291,11 @@ fn hardware_by_identity(store: &Store, machines: &[MachineRuns]) -> Result<HashM
 /// The identities of each machine with other hardware, those measured last.
 fn other_machines(machines: &[MachineRuns], by_hardware: &HashMap<String, String>, but: &str) -> Vec<Vec<String>> {
     let mut others: Vec<(&str, Vec<String>)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    for one in machines {
+    for one in machines.iter().filter(|one| by_hardware[&one.machine] != but) {
         let hardware = by_hardware[&one.machine].as_str();
-        if hardware != but {
-            let place = *places.entry(hardware).or_insert_with(|| {
-                others.push((hardware, Vec::new()));
-                others.len() - 1
-            });
-            others[place].1.push(one.machine.clone());
+        match others.iter_mut().find(|(known, _)| *known == hardware) {
+            Some((_, identities)) => identities.push(one.machine.clone()),
+            None => others.push((hardware, vec![one.machine.clone()])),
         }
     }
     others.into_iter().take(MAX_OTHER_MACHINES).map(|(_, identities)| identities).collect()
@@ -313,86 +337,4 @@ pub struct HistoryRecords {
     runs: Vec<HistoryRunRow>,
     /// What a history is made of.
     pub records: HistoryInput,
-}
-
-/// What is read from the store, and how.
-struct HistoryReader<'a> {
-    store: &'a Store,
-    names: &'a NameFilter,
-    places: &'a MachineSelection,
-    args: &'a HistoryArgs,
-}
-
-impl HistoryReader<'_> {
-    fn read(&self) -> Result<HistoryRecords, CliError> {
-        let MachineSelection { identities, mode, .. } = self.places;
-        // One more tells whether there are older ones.
-        let limit = self.args.limit as usize;
-        let mut runs = self.store.history_runs(identities, mode, limit + 1)?;
-        let has_older = runs.len() > limit;
-        runs.drain(..runs.len().saturating_sub(limit));
-        let is_wanted = |metric: &str| self.names.selects(metric);
-        let or_chain = |metric: &str| STEADY_CHAIN.id == *metric || is_wanted(metric);
-        let stored = self.store.series_values(&runs, &or_chain)?;
-        let mut others = self.store.latest_values(&self.places.others, mode, &is_wanted)?;
-        let mut chains = vec![None; runs.len()];
-        let of_chain =
-            stored.iter().filter(|series| (series.metric, series.version) == (STEADY_CHAIN.id, STEADY_CHAIN.version));
-        of_chain.flat_map(|series| &series.values).for_each(|value| chains[value.run] = Some(value.value));
-        let mut series: Vec<HistoryInputSeries> = Vec::new();
-        let mut definitions = MetricDefinitions { reading: self, runs: &runs, known: HashMap::new() };
-        for StoredSeries { metric, version, case, values } in stored {
-            // Some series are of what rounds took: no metric of a run.
-            let Some(metric) = definitions.find(metric, &values)? else { continue };
-            let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
-            let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
-            match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {
-                // Versions follow each other, the newest last.
-                Some(last) => {
-                    last.versions.push((version, points));
-                    (last.metric, last.others) = (metric, others);
-                }
-                None => series.push(HistoryInputSeries { metric, case, versions: vec![(version, points)], others }),
-            }
-        }
-        if series.is_empty() {
-            let asked = if self.args.all { "any metric".into() } else { self.args.names.join(", ") };
-            return Err(CliError::msg(format!("no {mode} run of this machine has a figure of {asked}")));
-        }
-        let recorded_run = |(run, &chain): (&HistoryRunRow, &Option<f64>)| HistoryInputRun {
-            id: run.id.clone(),
-            started: run.started.clone(),
-            chain,
-        };
-        let records = HistoryInput {
-            machine: self.places.identity.clone(),
-            cpu_model: self.places.cpu_model.clone(),
-            mode: mode.clone(),
-            runs: runs.iter().zip(&chains).map(recorded_run).collect(),
-            has_older,
-            other_modes: self.places.other_modes.clone(),
-            series,
-        };
-        Ok(HistoryRecords { runs, records })
-    }
-}
-
-/// The metrics as runs define them.
-struct MetricDefinitions<'a> {
-    reading: &'a HistoryReader<'a>,
-    runs: &'a [HistoryRunRow],
-    /// By run.
-    known: HashMap<usize, HashMap<Name, Metric>>,
-}
-
-impl MetricDefinitions<'_> {
-    /// A metric as the newest run that has a value defines it.
-    fn find(&mut self, metric: Name, values: &[StoredValue]) -> Result<Option<Metric>, CliError> {
-        let Some(last) = values.last() else { return Ok(None) };
-        if !self.known.contains_key(&last.run) {
-            let outline = self.reading.store.header_of(&self.runs[last.run].id)?;
-            self.known.insert(last.run, outline.metrics.into_iter().map(|metric| (metric.id, metric)).collect());
-        }
-        Ok(self.known[&last.run].get(&metric).copied())
-    }
 }

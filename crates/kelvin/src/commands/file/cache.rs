@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use kelvin_core::Unit;
 use kelvin_file::cgroup::{self, Cgroup};
-use kelvin_file::page_cache_size::{self, PageCacheSize, PageCacheSizeError, SizeSample};
+use kelvin_file::page_cache_size::{self, PageCacheSize, SizeSample};
 use kelvin_file::{Target, random_data};
 use kelvin_machine::{FileCache, FileCacheBound};
 use kelvin_report::units;
 use kelvin_sys::child::{ChildEnd, GuardedChild, WaitLimit};
 use serde::{Deserialize, Serialize};
 
+use super::figures::{self, Lines};
 use crate::cli::CacheArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
@@ -24,7 +25,7 @@ use crate::run_plan::create_scratch_in;
 /// Default limit: larger than any processor's caches, read in seconds.
 const DEFAULT_LIMIT: u64 = 256 << 20;
 /// Tries: other users of the machine take away pages or the disk, and then the figures contradict each other.
-const MAX_TRIES: u64 = 3;
+const MAX_TRIES: usize = 3;
 /// Longest time for one size: a disk of 50 MB/s reads the largest file of a limit of 8 GiB twice in it.
 const READ_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum bytes of an answer: one sample.
@@ -43,26 +44,29 @@ pub fn cache(args: &CacheArgs) -> CmdResult {
         true => Some(measure(&args.directory, args.limit.unwrap_or(DEFAULT_LIMIT), &quick)?),
         false => None,
     };
-    let found = CacheReport::new(&quick, measured);
-    super::figures::print_result(args.json, &found, || found.lines())?;
-    let proven = found.measured.as_ref().is_none_or(|measured| measured.outcome.is_proof());
+    let found = CacheReport {
+        bytes: quick.bounds.first().map_or(0, |bound| bound.bytes),
+        in_use_bytes: quick.current_bytes,
+        bounds: quick.bounds.iter().map(BoundReport::new).collect(),
+        measured,
+    };
+    figures::print_result(args.json, &found, || found.lines())?;
+    let is_proof = |outcome: &SearchOutcome| matches!(outcome, SearchOutcome::Found(end) if end.agrees);
+    let proven = found.measured.as_ref().is_none_or(|measured| is_proof(&measured.outcome));
     Ok(exit_code(proven))
 }
 
 /// Reads files of growing size under a limit, and finds where they no longer stay in memory.
 fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasurement, CliError> {
     check_possible(directory, limit, quick)?;
-    let group =
-        match Cgroup::create(cgroup::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group)) {
-            Ok(group) => group,
-            Err(error) => {
-                return Ok(CacheMeasurement::new(
-                    limit,
-                    CacheSearch::default(),
-                    SearchOutcome::NotPossible(error.to_string()),
-                ));
-            }
-        };
+    let group = Cgroup::create(cgroup::Controller::Memory).and_then(|group| group.limit_memory(limit).map(|()| group));
+    let group = match group {
+        Ok(group) => group,
+        Err(error) => {
+            let outcome = SearchOutcome::NotPossible(error.to_string());
+            return Ok(CacheMeasurement { limit_bytes: limit, sizes: Vec::new(), earlier: Vec::new(), outcome });
+        }
+    };
     let scratch = create_scratch_in(directory, "DIR")?;
     let largest = page_cache_size::largest_size(limit);
     output::eprint_line(format!(
@@ -76,38 +80,23 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
     let file = scratch.path().join("data");
     random_data::write_file(&file, largest, 1).context(format_args!("cannot write {}", file.display()))?;
     let request = Request { door: group.procs_file().into(), file: file.into(), bytes: 0 };
-    let (search, found) = search(&request, limit)?;
-    let outcome = match found {
-        Ok(capacity) => SearchOutcome::Found(CacheEnd::new(&capacity, limit)),
-        Err(doubt) => SearchOutcome::NotFound(doubt.to_string()),
-    };
-    Ok(CacheMeasurement::new(limit, search, outcome))
-}
-
-/// The reads that found it.
-#[derive(Default)]
-struct CacheSearch {
-    samples: Vec<SizeSample>,
-    /// Why earlier tries found nothing.
-    doubts: Vec<PageCacheSizeError>,
-}
-
-/// Looks for the end of the file cache until the figures of one try agree; tries are never mixed.
-fn search(request: &Request, limit: u64) -> Result<(CacheSearch, Result<PageCacheSize, PageCacheSizeError>), CliError> {
-    let mut doubts = Vec::new();
-    loop {
-        let mut samples = sample_all(request, page_cache_size::initial_sizes(limit))?;
-        let finer = sample_all(request, page_cache_size::refined_sizes(&samples))?;
-        samples.extend(finer);
+    let mut earlier = Vec::new();
+    // Tries are never mixed.
+    let (samples, outcome) = loop {
+        let mut samples = sample_all(&request, page_cache_size::initial_sizes(limit))?;
+        samples.extend(sample_all(&request, page_cache_size::refined_sizes(&samples))?);
         samples.sort_by_key(|sample| sample.bytes);
         match page_cache_size::find_page_cache_size(&samples) {
-            Err(doubt) if doubt.is_disturbance() && (doubts.len() as u64) < MAX_TRIES - 1 => {
+            Ok(found) => break (samples, SearchOutcome::Found(CacheEnd::new(&found, limit))),
+            Err(doubt) if doubt.is_disturbance() && earlier.len() < MAX_TRIES - 1 => {
                 output::eprint_line(format!("kelvin: {doubt}; trying again"));
-                doubts.push(doubt);
+                earlier.push(doubt.to_string());
             }
-            found => return Ok((CacheSearch { samples, doubts }, found)),
+            Err(doubt) => break (samples, SearchOutcome::NotFound(doubt.to_string())),
         }
-    }
+    };
+    let sizes = samples.into_iter().map(SizeReading::from_sample).collect();
+    Ok(CacheMeasurement { limit_bytes: limit, sizes, earlier, outcome })
 }
 
 /// Obstacles that can be seen beforehand.
@@ -163,30 +152,29 @@ fn sample_all(request: &Request, sizes: Vec<u64>) -> Result<Vec<SizeSample>, Cli
 
 /// Has a separate process enter the group and read: pages are charged to the group that reads them first.
 fn sample(request: &Request) -> Result<SizeSample, CliError> {
-    let doing = || format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
-    let failed = |why: String| CliError::new(doing(), why);
-    let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-    let text = serde_json::to_vec(request).map_err(|error| failed(error.to_string()))?;
+    let doing = format!("cannot read {} of {}", units::bytes(request.bytes), Path::new(&request.file).display());
+    let program = std::env::current_exe().context(&doing)?;
+    let text = serde_json::to_vec(request).context(&doing)?;
     let environment = [("RUST_BACKTRACE", "0")];
-    let mut child = GuardedChild::spawn(program.as_os_str(), &[PROCESS_COMMAND], environment)
-        .map_err(|error| failed(error.to_string()))?;
+    let mut child = GuardedChild::spawn(program.as_os_str(), &[PROCESS_COMMAND], environment).context(&doing)?;
     child.write_stdin(&text);
-    let ending =
-        child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).map_err(|error| failed(error.to_string()))?;
-    match ending.end {
-        ChildEnd::Exited(0) => serde_json::from_slice::<SizeReading>(&ending.output)
-            .map(SizeReading::into_sample)
-            .map_err(|error| failed(format!("the reading process gave a malformed answer: {error}"))),
-        ChildEnd::Exited(_) => Err(failed(ending.stderr.trim_start_matches("kelvin: ").to_owned())),
-        ChildEnd::Signalled(9) => Err(failed("the reading process was killed: is the limit too small for it?".into())),
-        ChildEnd::Signalled(signal) => Err(failed(format!("the reading process crashed with signal {signal}"))),
-        ChildEnd::TimedOut => Err(failed(format!("it took longer than {} s", READ_TIMEOUT.as_secs()))),
-        ChildEnd::TooMuchOutput => Err(failed("the reading process's answer was too long".into())),
-        ChildEnd::Interrupted => Err(CliError::msg(format!(
-            "interrupted by {}",
-            kelvin_sys::stop_signals::stop_signal().unwrap_or("a signal")
-        ))),
-    }
+    let ending = child.wait(WaitLimit::fixed(READ_TIMEOUT), MAX_ANSWER_BYTES).context(&doing)?;
+    let why = match ending.end {
+        ChildEnd::Exited(0) => {
+            let answer = serde_json::from_slice::<SizeReading>(&ending.output).map(SizeReading::into_sample);
+            return answer.context("the reading process gave a malformed answer").context(&doing);
+        }
+        ChildEnd::Exited(_) => ending.stderr.trim_start_matches("kelvin: ").to_owned(),
+        ChildEnd::Signalled(9) => "the reading process was killed: is the limit too small for it?".into(),
+        ChildEnd::Signalled(signal) => format!("the reading process crashed with signal {signal}"),
+        ChildEnd::TimedOut => format!("it took longer than {} s", READ_TIMEOUT.as_secs()),
+        ChildEnd::TooMuchOutput => "the reading process's answer was too long".into(),
+        ChildEnd::Interrupted => {
+            let signal = kelvin_sys::stop_signals::stop_signal().unwrap_or("a signal");
+            return Err(CliError::msg(format!("interrupted by {signal}")));
+        }
+    };
+    Err(CliError::new(doing, why))
 }
 
 /// The reading process: enters the group, reads, answers.
@@ -284,13 +272,6 @@ impl CacheEnd {
     }
 }
 
-impl SearchOutcome {
-    /// Whether the limit was found where it is.
-    fn is_proof(&self) -> bool {
-        matches!(self, Self::Found(place) if place.agrees)
-    }
-}
-
 impl SizeReading {
     fn from_sample(sample: SizeSample) -> Self {
         let SizeSample { bytes, block_nanoseconds, resident } = sample;
@@ -304,13 +285,7 @@ impl SizeReading {
 }
 
 impl CacheMeasurement {
-    fn new(limit: u64, search: CacheSearch, outcome: SearchOutcome) -> Self {
-        let sizes = search.samples.into_iter().map(SizeReading::from_sample).collect();
-        let earlier = search.doubts.iter().map(PageCacheSizeError::to_string).collect();
-        Self { limit_bytes: limit, sizes, earlier, outcome }
-    }
-
-    fn lines(&self) -> Vec<(String, String)> {
+    fn lines(&self) -> Lines {
         let limit = units::bytes(self.limit_bytes);
         let said = match &self.outcome {
             SearchOutcome::Found(place) => {
@@ -328,11 +303,11 @@ impl CacheMeasurement {
             }
             SearchOutcome::NotPossible(why) => format!("not possible: {why}"),
         };
-        let mut lines = vec![("measured".into(), said)];
+        let mut lines = vec![("measured", said)];
         if let SearchOutcome::Found(place) = &self.outcome {
             let time = |value| units::value_text(value, Unit::Nanoseconds);
             lines.push((
-                "jump".into(),
+                "jump",
                 format!(
                     "a block of {} takes {} below that size and {} above it (p <= {}); of larger files {} stayed in memory",
                     units::bytes(page_cache_size::BLOCK as u64),
@@ -343,10 +318,10 @@ impl CacheMeasurement {
                 ),
             ));
         }
-        lines.extend(self.earlier.iter().map(|why| ("earlier try".into(), format!("found nothing: {why}"))));
+        lines.extend(self.earlier.iter().map(|why| ("earlier try", format!("found nothing: {why}"))));
         for (number, size) in self.sizes.iter().enumerate() {
             let label = if number == 0 { "sizes" } else { "" };
-            lines.push((label.into(), size.line()));
+            lines.push((label, size.line()));
         }
         lines
     }
@@ -365,21 +340,12 @@ impl SizeReading {
 }
 
 impl CacheReport {
-    fn new(quick: &FileCache, measured: Option<CacheMeasurement>) -> Self {
-        Self {
-            bytes: quick.bounds.first().map_or(0, |bound| bound.bytes),
-            in_use_bytes: quick.current_bytes,
-            bounds: quick.bounds.iter().map(BoundReport::new).collect(),
-            measured,
-        }
-    }
-
-    fn lines(&self) -> Vec<(String, String)> {
+    fn lines(&self) -> Lines {
         let now = self.in_use_bytes.map_or(String::new(), |now| format!("; {} in use now", mebibytes_text(now)));
-        let mut lines = vec![("cache".into(), format!("at most {}{now}", mebibytes_text(self.bytes)))];
+        let mut lines = vec![("cache", format!("at most {}{now}", mebibytes_text(self.bytes)))];
         for (number, bound) in self.bounds.iter().enumerate() {
             let label = if number == 0 { "because" } else { "and" };
-            lines.push((label.into(), bound.line()));
+            lines.push((label, bound.line()));
         }
         lines.extend(self.measured.as_ref().map(CacheMeasurement::lines).unwrap_or_default());
         lines

@@ -13,7 +13,7 @@ use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, DeviceBytes, TransferFigures, TransferKind};
+use super::figures::{self, DeviceBytes, Lines, TransferFigures, TransferKind};
 use super::read::{ResidentPages, residency_text};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::CopyArgs;
@@ -142,13 +142,6 @@ struct ExpectedRate {
     writing_cost: f64,
 }
 
-impl From<&RateRange> for ExpectedRate {
-    fn from(expected: &RateRange) -> Self {
-        let &RateRange { low, high, costs } = expected;
-        Self { low, high, reading_cost: costs.reading, writing_cost: costs.writing }
-    }
-}
-
 impl CopyReport {
     fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
@@ -182,14 +175,19 @@ impl CopyReport {
             limit: limit_name(limit),
             limit_share,
             time: TimeShares::of(spent),
-            expected: copied.expected.as_ref().ok().map(ExpectedRate::from),
+            expected: copied.expected.as_ref().ok().map(|&RateRange { low, high, costs }| ExpectedRate {
+                low,
+                high,
+                reading_cost: costs.reading,
+                writing_cost: costs.writing,
+            }),
             not_expected: copied.expected.as_ref().err().cloned(),
             figures: TransferFigures::new(TransferKind::Copied, &copied.io, timer),
         }
     }
 
     /// The labelled lines for people.
-    fn lines(&self, job: &CopyJob, copied: &CopyResult) -> Vec<(String, String)> {
+    fn lines(&self, job: &CopyJob, copied: &CopyResult) -> Lines {
         let of = |path: &Path, bytes: u64, system: &str| {
             format!("{}, {}, {system}", text::clean(&path.display().to_string()), units::bytes(bytes))
         };
@@ -199,28 +197,24 @@ impl CopyReport {
             true => format!("source {} before, {} after", residency_text(done.before), residency_text(done.after)),
             false => "not known of the source: its file system has no mappings".into(),
         };
-        let cache = format!("{}: {cache}", self.cache);
         let read = self.source_device.line(TransferKind::Read, done.total.bytes);
         let wrote = self.figures.device_line();
-        let mut lines: Vec<(String, String)> = [
+        let mut lines = vec![
             ("source", of(job.source.path(), self.source_bytes, &self.source_file_system)),
             ("target", of(&job.path, target_bytes, &self.target_file_system)),
             ("method", self.method_line()),
             ("calls", self.calls_line(copied)),
-            ("cache", cache),
+            ("cache", format!("{}: {cache}", self.cache)),
             ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
             ("sync", self.sync_text(job.sync)),
-        ]
-        .map(|(label, line)| (label.to_owned(), line))
-        .into();
-        let mut add = |label: &str, line: Option<String>| lines.extend(line.map(|line| (label.to_owned(), line)));
-        add("holes", self.holes_line(copied));
-        add("verified", self.compared.map(|how| format!("all bytes are those of the source, read {how}")));
+        ];
+        lines.extend(self.holes_line(copied).map(|line| ("holes", line)));
+        let verified = self.compared.map(|how| format!("all bytes are those of the source, read {how}"));
+        lines.extend(verified.map(|line| ("verified", line)));
         let mut figures = self.figures.lines();
         // After the rate: what made it, and what it should be.
-        let rate = figures.iter().position(|(label, _)| label == "rate").map_or(figures.len(), |at| at + 1);
-        let made = [("limit", self.limit_line(copied)), ("expected", self.expected_line(copied))];
-        figures.splice(rate..rate, made.map(|(label, line)| (label.to_owned(), line)));
+        let rate = figures.iter().position(|(label, _)| *label == "rate").map_or(figures.len(), |at| at + 1);
+        figures.splice(rate..rate, [("limit", self.limit_line(copied)), ("expected", self.expected_line(copied))]);
         lines.extend(figures);
         lines
     }

@@ -11,6 +11,9 @@ use super::LatencyTimer;
 use crate::cli_error::CmdResult;
 use crate::output;
 
+/// What is printed for people: labels and texts.
+pub(super) type Lines = Vec<(&'static str, String)>;
+
 /// Columns of a label.
 const LABEL_WIDTH: usize = 10;
 
@@ -191,9 +194,9 @@ impl TransferFigures {
     }
 
     /// The labelled lines for people that reading and writing share.
-    pub(super) fn lines(&self) -> Vec<(String, String)> {
-        let mut lines = Vec::new();
-        let mut add = |label: &str, text: String| lines.push((label.to_owned(), text));
+    pub(super) fn lines(&self) -> Lines {
+        let mut lines = Lines::new();
+        let mut add = |label: &'static str, text: String| lines.push((label, text));
         if let Some(digest) = &self.digest {
             let passes = if self.passes > 1 { " over all passes" } else { "" };
             add("digest", format!("{digest}{passes}"));
@@ -276,20 +279,12 @@ pub(super) fn unwritten_text(bytes: Option<u64>) -> String {
 }
 
 /// Prints JSON, or labelled lines.
-pub(super) fn print_result<T: Serialize>(
-    json: bool,
-    found: &T,
-    lines: impl FnOnce() -> Vec<(String, String)>,
-) -> CmdResult {
-    if json {
-        output::print_json(found)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    output::print(|out| {
+pub(super) fn print_result<T: Serialize>(json: bool, found: &T, lines: impl FnOnce() -> Lines) -> CmdResult {
+    output::print_answer(json, found, |out| {
         let width = output::width();
         for (label, text) in lines() {
             for (number, line) in text::wrap(&text, width.saturating_sub(LABEL_WIDTH)).into_iter().enumerate() {
-                let label = if number == 0 { label.as_str() } else { "" };
+                let label = if number == 0 { label } else { "" };
                 writeln!(out, "{label:LABEL_WIDTH$}{line}")?;
             }
         }

@@ -9,7 +9,7 @@ use kelvin_file::{BlockOrder, Target};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, TransferFigures, TransferKind};
+use super::figures::{self, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::{AccessArgs, AutosizeArgs, ReadArgs};
 use crate::cli_error::{CliError, CmdResult, Context};
@@ -86,18 +86,13 @@ pub(super) fn autosize(args: &AutosizeArgs) -> CmdResult {
     let found = ReadReport::new(&job, &done, None);
     figures::print_result(args.json, &found, || {
         let mut lines = found.lines(&done);
-        lines.insert(
-            0,
-            (
-                "file size".into(),
-                format!(
-                    "{} takes {} in blocks of {}",
-                    units::bytes(done.total.bytes),
-                    units::seconds(done.nanoseconds as f64 / 1e9),
-                    units::exact_bytes(job.block as u64),
-                ),
-            ),
+        let said = format!(
+            "{} takes {} in blocks of {}",
+            units::bytes(done.total.bytes),
+            units::seconds(done.nanoseconds as f64 / 1e9),
+            units::exact_bytes(job.block as u64),
         );
+        lines.insert(0, ("file size", said));
         if done.passes > 0 {
             let said = format!(
                 "{} whole {} over a file of {}: after the first this is the rate from memory",
@@ -105,7 +100,7 @@ pub(super) fn autosize(args: &AutosizeArgs) -> CmdResult {
                 if done.passes == 1 { "pass" } else { "passes" },
                 units::bytes(job.target.bytes()),
             );
-            lines.insert(1, ("passes".into(), said));
+            lines.insert(1, ("passes", said));
         }
         lines
     })
@@ -202,7 +197,7 @@ impl ReadReport {
     }
 
     /// The labelled lines for people.
-    fn lines(&self, done: &Read) -> Vec<(String, String)> {
+    fn lines(&self, done: &Read) -> Lines {
         let way = format!(
             "{}, blocks of {}, {}{}, buffers in {} pages",
             self.engine,
@@ -214,12 +209,7 @@ impl ReadReport {
         let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
         let cache =
             format!("{}: {} before, {} after", self.cache, residency_text(done.before), residency_text(done.after));
-        let mut lines: Vec<(String, String)> = vec![
-            ("file".into(), file),
-            ("way".into(), way),
-            ("cache".into(), cache),
-            ("device".into(), self.figures.device_line()),
-        ];
+        let mut lines = vec![("file", file), ("way", way), ("cache", cache), ("device", self.figures.device_line())];
         lines.extend(self.figures.lines());
         lines
     }

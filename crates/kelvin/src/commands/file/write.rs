@@ -4,7 +4,7 @@ use kelvin_file::write_job::{self, Pattern, SyncMode, WriteJob, WriteResult};
 use kelvin_report::{text, units};
 use serde::Serialize;
 
-use super::figures::{self, TransferFigures, TransferKind};
+use super::figures::{self, Lines, TransferFigures, TransferKind};
 use super::{LatencyTimer, to_cli_error};
 use crate::cli::WriteArgs;
 use crate::cli_error::{CliError, CmdResult};
@@ -12,6 +12,19 @@ use crate::cli_error::{CliError, CmdResult};
 /// `kelvin file write`.
 pub(super) fn write(args: &WriteArgs) -> CmdResult {
     let engine = args.engine.with_depth(args.depth).map_err(to_cli_error)?;
+    let bytes = match (args.size, args.count) {
+        (Some(size), _) => size,
+        (None, Some(count)) => count
+            .checked_mul(args.block as u64)
+            .filter(|&bytes| i64::try_from(bytes).is_ok())
+            .ok_or_else(|| CliError::msg(format!("--count {count}: more blocks than a file can have")))?,
+        (None, None) => return Err(CliError::msg("give --size or --count: how much to write")),
+    };
+    let pattern = match (args.pattern, args.seed) {
+        (Pattern::Noise { seed }, given) => Pattern::Noise { seed: given.unwrap_or(seed) },
+        (byte, None) => byte,
+        (Pattern::Byte(_), Some(_)) => return Err(CliError::msg("--seed is for noise, but --pattern is a byte")),
+    };
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = WriteJob {
         path: args.file.clone(),
@@ -20,8 +33,8 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
         sync: args.sync,
         block: args.block,
         threads: args.threads,
-        bytes: size(args)?,
-        pattern: pattern(args)?,
+        bytes,
+        pattern,
         pages: args.pages,
         digest: !args.no_digest,
         latencies: timer.as_ref().map(LatencyTimer::clock_and_hertz),
@@ -29,27 +42,6 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
     let written = write_job::run(&job).map_err(to_cli_error)?;
     let found = WriteReport::new(&job, &written, timer.as_ref());
     figures::print_result(args.json, &found, || found.lines())
-}
-
-/// The size that one of two arguments gives.
-fn size(args: &WriteArgs) -> Result<u64, CliError> {
-    let blocks = |count: u64| {
-        let bytes = count.checked_mul(args.block as u64).filter(|&bytes| i64::try_from(bytes).is_ok());
-        bytes.ok_or_else(|| CliError::msg(format!("--count {count}: more blocks than a file can have")))
-    };
-    match (args.size, args.count) {
-        (Some(size), _) => Ok(size),
-        (None, Some(count)) => blocks(count),
-        (None, None) => Err(CliError::msg("give --size or --count: how much to write")),
-    }
-}
-
-fn pattern(args: &WriteArgs) -> Result<Pattern, CliError> {
-    match (args.pattern, args.seed) {
-        (Pattern::Noise { seed }, given) => Ok(Pattern::Noise { seed: given.unwrap_or(seed) }),
-        (byte, None) => Ok(byte),
-        (Pattern::Byte(_), Some(_)) => Err(CliError::msg("--seed is for noise, but --pattern is a byte")),
-    }
 }
 
 /// What was found, for JSON.
@@ -131,7 +123,7 @@ impl WriteReport {
     }
 
     /// The labelled lines for people.
-    fn lines(&self) -> Vec<(String, String)> {
+    fn lines(&self) -> Lines {
         let way = format!(
             "{}, blocks of {}{}, buffers in {} pages",
             self.engine,
@@ -140,12 +132,12 @@ impl WriteReport {
             self.pages
         );
         let file = format!("{}, {}, {}", text::clean(&self.file), units::bytes(self.file_bytes), self.file_system);
-        let mut lines: Vec<(String, String)> = vec![
-            ("file".into(), file),
-            ("way".into(), way),
-            ("pattern".into(), self.pattern.line()),
-            ("sync".into(), self.sync_text()),
-            ("device".into(), self.figures.device_line()),
+        let mut lines = vec![
+            ("file", file),
+            ("way", way),
+            ("pattern", self.pattern.line()),
+            ("sync", self.sync_text()),
+            ("device", self.figures.device_line()),
         ];
         lines.extend(self.figures.lines());
         lines
