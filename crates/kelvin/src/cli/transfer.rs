@@ -116,12 +116,8 @@ impl SendArgs {
             return Err(CliError::new("--connection per-file", "a file has one connection then: leave out --streams"));
         }
         let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
-        let kind = MethodTraits {
-            word: method.word(),
-            maps: method == SendMethod::Mmap,
-            is_ring: method == SendMethod::Uring,
-        };
-        let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
+        let usual = if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
+        let (mode, buffer, window) = self.calls.resolve(method.word(), method == SendMethod::Mmap, usual)?;
         let setup = SendSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
         setup.check().context(format_args!("--method {method}"))?;
         Ok(Some(setup))
@@ -142,20 +138,6 @@ pub struct CallArgs {
     window: Option<usize>,
 }
 
-/// What matters of a method here.
-struct MethodTraits {
-    word: &'static str,
-    maps: bool,
-    is_ring: bool,
-}
-
-/// The same, all of it known.
-struct CallSettings {
-    mode: Mode,
-    buffer: usize,
-    window: usize,
-}
-
 impl CallArgs {
     /// The method that is asked for, if one is.
     fn chosen_method<M>(&self, method: MethodArg<M>) -> Result<Option<M>, CliError> {
@@ -170,17 +152,17 @@ impl CallArgs {
         }
     }
 
-    fn resolve(&self, kind: MethodTraits) -> Result<CallSettings, CliError> {
-        if self.window.is_some() && !kind.maps {
-            return Err(CliError::new("--window", format!("the method {} maps nothing: give --buffer", kind.word)));
+    /// Mode, bytes of a call and pages of a window, for a method that may map files and has a usual mode.
+    fn resolve(&self, method: &str, maps: bool, usual: Mode) -> Result<(Mode, usize, usize), CliError> {
+        if self.window.is_some() && !maps {
+            return Err(CliError::new("--window", format!("the method {method} maps nothing: give --buffer")));
         }
-        let mode = self.mode.unwrap_or(if kind.is_ring { Mode::Uring } else { Mode::Blocking });
         let window = self.window.unwrap_or(DEFAULT_WINDOW_PAGES);
         // A whole window by one call.
-        let window_bytes = if kind.maps { window.saturating_mul(page_bytes()) } else { 0 };
+        let window_bytes = if maps { window.saturating_mul(page_bytes()) } else { 0 };
         let buffer =
             self.buffer.map_or(window_bytes.max(DEFAULT_BUFFER), |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(CallSettings { mode, buffer, window })
+        Ok((self.mode.unwrap_or(usual), buffer, window))
     }
 }
 
@@ -286,12 +268,8 @@ impl ReceiveArgs {
         if self.dir.as_deref() == Some(Path::new("-")) {
             return Err(CliError::new("--method", "it is for files in a directory: standard output is written to"));
         }
-        let kind = MethodTraits {
-            word: method.word(),
-            maps: method == ReceiveMethod::Mmap,
-            is_ring: method == ReceiveMethod::Uring,
-        };
-        let CallSettings { mode, buffer, window } = self.calls.resolve(kind)?;
+        let usual = if method == ReceiveMethod::Uring { Mode::Uring } else { Mode::Blocking };
+        let (mode, buffer, window) = self.calls.resolve(method.word(), method == ReceiveMethod::Mmap, usual)?;
         let setup = ReceiveSetup { method, mode, buffer, window, timeout: PEER_TIMEOUT };
         setup.check().context(format_args!("--method {method}"))?;
         Ok(Some(setup))

@@ -36,8 +36,13 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
     match &args.command {
         RunsCommand::List { tags, json } => list_runs(&store, tags, *json)?,
         RunsCommand::Show { run, json, with_samples, with_private } => {
-            let json = json.then_some(Json { pretty: false, samples: *with_samples });
-            show_run(&load_redacted(&store, run, *with_private)?, json)?;
+            let run = Redaction::from_flag(*with_private).redact_run(store.load(run)?)?;
+            let (analysis, probes) = (analyse(&run), explain::probe_texts());
+            let report = Report { run: &run, analysis: &analysis, references: &[], probes: &probes };
+            output::print_raw(|out| match json {
+                true => Json { pretty: false, samples: *with_samples }.render(&report, out),
+                false => output::terminal(output::uses_color()).render(&report, out),
+            })?;
         }
         RunsCommand::Delete { run } => {
             let id = store.find(run)?;
@@ -64,7 +69,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
         RunsCommand::Pull { from, runs } => return copy::pull(&open_existing(from, "--from")?, &store, runs),
         RunsCommand::Export { run, output: path, with_private } => {
             let outlet = Outlet::find(path.as_deref())?;
-            let run = load_redacted(&store, run, *with_private)?;
+            let run = Redaction::from_flag(*with_private).redact_run(store.load(run)?)?;
             outlet.write_output(false, |out| kelvin_store::export(&run, out).map_err(io::Error::other))?;
         }
         RunsCommand::Import { table: true, .. } => import::print_table()?,
@@ -233,18 +238,4 @@ fn run_entry(line: &RunSummary) -> RunEntry<'_> {
         note: line.labels.note.as_deref(),
         waits_for: line.pending_server.as_deref(),
     }
-}
-
-fn load_redacted(store: &Store, name: &str, with_private: bool) -> Result<Run, CliError> {
-    Redaction::from_flag(with_private).redact_run(store.load(name)?)
-}
-
-fn show_run(run: &Run, json: Option<Json>) -> Result<(), CliError> {
-    let analysis = analyse(run);
-    let probes = explain::probe_texts();
-    let report = Report { run, analysis: &analysis, references: &[], probes: &probes };
-    output::print_raw(|out| match json {
-        Some(json) => json.render(&report, out),
-        None => output::terminal(output::uses_color()).render(&report, out),
-    })
 }

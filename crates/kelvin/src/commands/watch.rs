@@ -17,7 +17,7 @@ use kelvin_core::units::{percent, seconds};
 use kelvin_core::{History, RunStatus, SeriesHistory};
 use kelvin_harness::Effort;
 use kelvin_machine::hardware_identity;
-use kelvin_store::{Store, WatchLock, labels};
+use kelvin_store::{WatchLock, labels};
 use kelvin_sys::poll::wait_any_readable;
 use kelvin_sys::stop_signals;
 use kelvin_sys::usage::{UsageScope, read_usage};
@@ -88,11 +88,10 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
             Ok(CycleOutcome::News(_)) => {}
         }
         watch.cycles += 1;
-        let next = watch.time_until_due()?;
+        let [cpu, allowance, next] =
+            [watch.last_cpu(), watch.pace.allowance(), watch.time_until_due()?].map(|time| seconds(time.as_secs_f64()));
         output::eprint_line(format_args!(
-            "kelvin: {}; the next turn is in {}",
-            watch.usage_text(),
-            seconds(next.as_secs_f64())
+            "kelvin: that took {cpu} of CPU time, of {allowance}; the next turn is in {next}"
         ));
     }
 }
@@ -136,6 +135,7 @@ struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     /// Opens the store, of which no other program may watch this machine.
     fn new(args: &'a WatchArgs) -> Result<Self, CliError> {
+        const CANNOT_LOCK: &str = "cannot tell whether another `kelvin watch` is running";
         let store = open_store(&args.store)?;
         // A file is that beside which this one lies, whatever it is called.
         let of = store.key().unwrap_or_default().to_owned();
@@ -158,7 +158,12 @@ impl<'a> Watcher<'a> {
             file,
             counted: Duration::ZERO,
             cycles: 0,
-            _only: lock_watch(&beside)?,
+            _only: beside.try_lock_watch().context(CANNOT_LOCK)?.ok_or_else(|| {
+                CliError::msg(format!(
+                    "another `kelvin watch` is running with {}: two would measure each other; name all in one, or stop that one",
+                    beside.name()
+                ))
+            })?,
             args,
         })
     }
@@ -235,7 +240,25 @@ impl<'a> Watcher<'a> {
         if let Some(file) = &finished.spool_file {
             send_to_server(file, &self.args.store);
         }
-        MeasuredCycle::new(finished)
+        let FinishedRun { run, analysis, store_error, .. } = finished;
+        if let Some(error) = store_error {
+            return Err(error);
+        }
+        let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
+        if failed > 0 {
+            output::eprint_line(format_args!(
+                "kelvin: {failed} figures failed: `kelvin report {}` says why",
+                run.outline.id
+            ));
+        }
+        let is_whole = run.status == RunStatus::Complete;
+        let interrupted = (!is_whole).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
+        Ok(MeasuredCycle { time: run.seconds, interrupted })
+    }
+
+    /// CPU time of the last turn.
+    fn last_cpu(&self) -> Duration {
+        self.state.last_cycle(now_us()).map_or(Duration::ZERO, |last| last.cpu)
     }
 
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
@@ -312,27 +335,6 @@ impl<'a> Watcher<'a> {
         self.state.record_cycle(turn);
         output::write_file(&self.file, |out| Ok(serde_json::to_writer(out, &self.state)?))
     }
-
-    /// What the last turn took, beside what it may take.
-    fn usage_text(&self) -> String {
-        let took = self.state.last_cycle(now_us()).map_or(Duration::ZERO, |last| last.cpu);
-        format!(
-            "that took {} of CPU time, of {}",
-            seconds(took.as_secs_f64()),
-            seconds(self.pace.allowance().as_secs_f64())
-        )
-    }
-}
-
-/// The share of the program that watches this machine, which there is one of.
-fn lock_watch(beside: &Store) -> Result<WatchLock, CliError> {
-    let cannot = |error| CliError::new("cannot tell whether another `kelvin watch` is running", error);
-    beside.try_lock_watch().map_err(cannot)?.ok_or_else(|| {
-        CliError::msg(format!(
-            "another `kelvin watch` is running with {}: two would measure each other; name all in one, or stop that one",
-            beside.name()
-        ))
-    })
 }
 
 /// What a turn has measured.
@@ -341,24 +343,6 @@ struct MeasuredCycle {
     time: f64,
     /// The signal that ended it early.
     interrupted: Option<&'static str>,
-}
-
-impl MeasuredCycle {
-    fn new(FinishedRun { run, analysis, store_error: trouble, .. }: FinishedRun) -> Result<Self, CliError> {
-        if let Some(trouble) = trouble {
-            return Err(trouble);
-        }
-        let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
-        if failed > 0 {
-            output::eprint_line(format_args!(
-                "kelvin: {failed} figures failed: `kelvin report {}` says why",
-                run.outline.id
-            ));
-        }
-        let is_whole = run.status == RunStatus::Complete;
-        let interrupted = (!is_whole).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
-        Ok(Self { time: run.seconds, interrupted })
-    }
 }
 
 /// CPU time of this process and all its children that have ended.

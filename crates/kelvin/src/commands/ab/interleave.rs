@@ -26,20 +26,19 @@ pub trait Arms {
     ///
     /// # Errors
     /// What makes the whole comparison impossible.
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError>;
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError>;
     /// Seconds since then.
     fn seconds_since(&self, began: Instant) -> f64 {
         began.elapsed().as_secs_f64()
     }
 }
 
-/// What came of measuring once.
-pub enum MeasureOutcome {
-    /// It was measured.
-    Measured(Round),
-    /// This process was asked to stop meanwhile.
+/// What ends a comparison before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyEnd {
+    /// This process was asked to stop.
     Interrupted,
-    /// The time of the comparison was over meanwhile.
+    /// The time of the comparison is over.
     TimedOut,
 }
 
@@ -136,13 +135,6 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
     Ok(InterleaveResult { comparison, is_complete: is_whole, is_precise })
 }
 
-/// What ends it before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EarlyEnd {
-    Interrupted,
-    TimedOut,
-}
-
 /// One thing, and what was measured of it.
 struct Subject {
     /// Its place among those of the sides.
@@ -151,15 +143,6 @@ struct Subject {
     /// Seconds of its last block.
     block: f64,
     rounds: [Measurement; 2],
-}
-
-impl Subject {
-    fn new(place: usize, thing: SubjectSpec, block: f64) -> Self {
-        let metrics: Vec<Name> = thing.metrics.iter().map(|metric| metric.id).collect();
-        let planned = PlannedMeasurement { probe: thing.probe, metrics, case: thing.case.clone(), only_input: false };
-        let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
-        Self { index: place, spec: thing, block, rounds: [empty.clone(), empty] }
-    }
 }
 
 /// What was measured so far.
@@ -187,16 +170,20 @@ impl InterleaveState {
             let begun = sides.seconds_since(limits.began);
             for side in 0..2 {
                 match sides.measure(place, side, 0)? {
-                    MeasureOutcome::Measured(_) => {}
-                    MeasureOutcome::Interrupted => {
+                    Ok(_) => {}
+                    Err(EarlyEnd::Interrupted) => {
                         return Err(CliError::msg("interrupted before anything was measured"));
                     }
-                    MeasureOutcome::TimedOut => break,
+                    Err(EarlyEnd::TimedOut) => break,
                 }
             }
             let block = 2.0 * (sides.seconds_since(limits.began) - begun);
             if subjects.is_empty() || limits.has_time(sides, blocks * (of_all(&subjects) + block)) {
-                subjects.push(Subject::new(place, thing, block));
+                let metrics: Vec<Name> = thing.metrics.iter().map(|metric| metric.id).collect();
+                let case = thing.case.clone();
+                let planned = PlannedMeasurement { probe: thing.probe, metrics, case, only_input: false };
+                let empty = Measurement { planned, rounds: Vec::new(), skipped: None };
+                subjects.push(Subject { index: place, spec: thing, block, rounds: [empty.clone(), empty] });
             } else {
                 left_out.push(name);
             }
@@ -242,9 +229,8 @@ impl InterleaveState {
             let mut turns = [0; 2];
             for side in [first, 1 - first, 1 - first, first] {
                 let round = match sides.measure(subject.index, side, 2 * block + turns[side])? {
-                    MeasureOutcome::Measured(round) => round,
-                    MeasureOutcome::Interrupted => return Ok(Some(EarlyEnd::Interrupted)),
-                    MeasureOutcome::TimedOut => return Ok(Some(EarlyEnd::TimedOut)),
+                    Ok(round) => round,
+                    Err(end) => return Ok(Some(end)),
                 };
                 turns[side] += 1;
                 subject.rounds[side].rounds.push(round);
@@ -255,22 +241,17 @@ impl InterleaveState {
     }
 
     fn compare(&self, threshold: f64, seconds: f64) -> Comparison {
-        let measured: Vec<InterleavedCase<'_>> = self
+        let cases: Vec<InterleavedCase<'_>> = self
             .subjects
             .iter()
-            .map(|Subject { spec: thing, rounds: [a, b], .. }| InterleavedCase {
-                metrics: &thing.metrics,
-                case: &thing.case,
+            .map(|Subject { spec, rounds: [a, b], .. }| InterleavedCase {
+                metrics: &spec.metrics,
+                case: &spec.case,
                 sides: [a, b],
             })
             .collect();
-        compare_interleaved(&InterleavedSettings {
-            names: self.names.clone(),
-            differences: self.differences.clone(),
-            threshold,
-            seconds,
-            cases: &measured,
-        })
+        let (names, differences) = (self.names.clone(), self.differences.clone());
+        compare_interleaved(&InterleavedSettings { names, differences, threshold, seconds, cases: &cases })
     }
 }
 
@@ -322,11 +303,11 @@ mod tests {
             self.now
         }
 
-        fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
+        fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
             self.asked.push(side);
             self.now += self.takes[thing];
             if self.asked.len() > self.stops_after {
-                return Ok(MeasureOutcome::Interrupted);
+                return Ok(Err(EarlyEnd::Interrupted));
             }
             // Each is a thousandth slower than the one before: far more than the difference, over all of them.
             let drift = 0.001 * self.asked.len() as f64;
@@ -339,7 +320,7 @@ mod tests {
                 notes: Vec::new(),
             };
             let attempt = RoundOutcome::Measured(vec![reading]);
-            Ok(MeasureOutcome::Measured(Round { index, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt }))
+            Ok(Ok(Round { index, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt }))
         }
     }
 

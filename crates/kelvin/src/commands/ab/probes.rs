@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_core::units::seconds;
-use kelvin_core::{FactDifference, Machine, Name};
+use kelvin_core::{FactDifference, Machine, Name, Round};
 use kelvin_harness::{Effort, Plan, PlanUnit, ProbeKind, ProbeRunner, RoundSpec, TimeBudget};
 use kelvin_machine::tune::SettingSwitch;
 
 use super::arm::Arm;
-use super::interleave::{Arms, InterleaveLimits, InterleaveResult, MeasureOutcome, SubjectSpec, interleave};
+use super::interleave::{Arms, EarlyEnd, InterleaveLimits, InterleaveResult, SubjectSpec, interleave};
 use crate::cli::{RunOptions, Setting, SettingKind};
 use crate::cli_error::{CliError, Context};
 use crate::commands::tune::JOURNAL_PATH;
@@ -155,10 +155,10 @@ impl Arms for ProbeArms<'_> {
         self.units.iter().map(thing).collect()
     }
 
-    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
+    fn measure(&mut self, thing: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
         self.switch_to(side)?;
         let (unit, setup) = (&self.units[thing], &self.arms[side].setup);
         let wanted = RoundSpec { probe: unit.probe, case: &unit.case, setup, index, timing: ROUND_TIMING };
-        Ok(self.runner.run_round(&wanted).map_or(MeasureOutcome::Interrupted, MeasureOutcome::Measured))
+        Ok(self.runner.run_round(&wanted).ok_or(EarlyEnd::Interrupted))
     }
 }

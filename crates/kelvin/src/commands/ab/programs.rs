@@ -13,7 +13,7 @@ use kelvin_sys::thread_spawn::process_error;
 use kelvin_sys::usage::{UsageScope, read_usage};
 use serde::{Deserialize, Serialize};
 
-use super::interleave::{Arms, InterleaveLimits, MeasureOutcome, SubjectSpec};
+use super::interleave::{Arms, EarlyEnd, InterleaveLimits, SubjectSpec};
 use crate::cli_error::{CliError, CmdResult, Context};
 
 /// Time limit of a command without a budget: a guard against one that waits for ever.
@@ -49,13 +49,6 @@ pub struct ProgramArms {
     has_run: [bool; 2],
 }
 
-/// How a run ended.
-enum CommandRun {
-    Took(CommandUsage),
-    Interrupted,
-    TimedOut,
-}
-
 impl ProgramArms {
     /// These, within the time that was asked for.
     ///
@@ -68,7 +61,7 @@ impl ProgramArms {
     }
 
     /// Runs one of them.
-    fn run(&self, side: usize) -> Result<CommandRun, String> {
+    fn run(&self, side: usize) -> Result<Result<CommandUsage, EarlyEnd>, String> {
         let program = OsStr::new("/proc/self/exe");
         let mut child = GuardedChild::spawn(program, &["command-process"], std::iter::empty::<(&str, &str)>())
             .map_err(|error| format!("cannot start a process for it: {error}"))?;
@@ -79,15 +72,15 @@ impl ProgramArms {
             .map_err(|error| error.to_string())?;
         let complaint = last_stderr_line(&ending.stderr);
         match ending.end {
-            ChildEnd::Interrupted => Ok(CommandRun::Interrupted),
+            ChildEnd::Interrupted => Ok(Err(EarlyEnd::Interrupted)),
             ChildEnd::Exited(0) => match serde_json::from_slice(&ending.output) {
-                Ok(CommandExit::Took(taken)) => Ok(CommandRun::Took(taken)),
+                Ok(CommandExit::Took(taken)) => Ok(Ok(taken)),
                 Ok(CommandExit::Failed(Some(status))) => Err(format!("it exited with status {status}{complaint}")),
                 Ok(CommandExit::Failed(None)) => Err(format!("it was ended by a signal{complaint}")),
                 Err(error) => Err(format!("what it took cannot be read: {error}")),
             },
             ChildEnd::TimedOut => match self.budget {
-                Some(_) if self.has_run[side] => Ok(CommandRun::TimedOut),
+                Some(_) if self.has_run[side] => Ok(Err(EarlyEnd::TimedOut)),
                 Some((budget, _)) => Err(format!(
                     "one run takes longer than --budget {budget:?} leaves for it: give a longer one, or `minimum`"
                 )),
@@ -123,17 +116,15 @@ impl Arms for ProgramArms {
         vec![SubjectSpec { probe: Name::new("command"), metrics, case: Case::new() }]
     }
 
-    fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<MeasureOutcome, CliError> {
+    fn measure(&mut self, _: usize, side: usize, index: u32) -> Result<Result<Round, EarlyEnd>, CliError> {
         let flag = ["--a-cmd", "--b-cmd"][side];
         let begun = monotonic();
-        let ran = self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))?;
-        let taken = match ran {
-            CommandRun::Took(taken) => taken,
-            CommandRun::Interrupted => return Ok(MeasureOutcome::Interrupted),
-            CommandRun::TimedOut => return Ok(MeasureOutcome::TimedOut),
+        let taken = match self.run(side).context(format_args!("{flag} '{}'", self.commands[side]))? {
+            Ok(taken) => taken,
+            Err(end) => return Ok(Err(end)),
         };
         self.has_run[side] = true;
-        Ok(MeasureOutcome::Measured(Round {
+        Ok(Ok(Round {
             index,
             at: (begun - self.began) as f64 / 1e9,
             seconds: (monotonic() - begun) as f64 / 1e9,
