@@ -74,13 +74,8 @@ pub enum Command {
     #[command(after_help = help!("run"))]
     Run(RunArgs),
     /// Run one of the long experiments, or one probe at all its points
-    #[command(mut_arg("budget", |budget| budget.help("Time of the study, such as 45s or 10m [default: 1m; 20s with --quick, 10m with \
-                                                     --thorough; of transfer 15m, 2m and 150m, of file.whole and file.cache_size \
-                                                     5m, 20s and 10m; longer where the minimum of rounds takes longer; of load 4m, 1m \
-                                                     and 192m]; `minimum`: as long as that minimum takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5; 3 with --quick, 50 \
-                                                     with --thorough; of transfer 20, 5 and 100, of file.whole and file.cache_size 4, 3 \
-                                                     and 20; of load 8, 4 and 8 visits]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("study-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("study-rounds"))))]
     #[command(after_help = crate::commands::study::help_text())]
     Study(Box<StudyArgs>),
     /// Read, write or copy a file by any method; show where its bytes come from or go to
@@ -108,9 +103,8 @@ pub enum Command {
     #[command(after_help = help!("runs"))]
     Runs(RunsArgs),
     /// Measure quantities known by construction; print kelvin's own error
-    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m [default: 10s, longer where the minimum of rounds \
-                                                     takes longer]; `minimum`: as long as that takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("selfcheck-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("selfcheck-rounds"))))]
     #[command(after_help = help!("selfcheck"))]
     Selfcheck(SelfcheckArgs),
     /// List what can be measured
@@ -120,9 +114,8 @@ pub enum Command {
     #[command(after_help = help!("explain"))]
     Explain(ExplainArgs),
     /// Show by experiment what makes one figure what it is: measured with and without each possible cause, in turn
-    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 2m [default: 20s]; `minimum`: as long as the minimum of \
-                                                     passes takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of passes, each of one round of every condition [default: 12]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("why-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("why-rounds"))))]
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = help!("why"))]
     Why(Box<WhyArgs>),
@@ -142,18 +135,14 @@ pub enum Command {
     #[command(after_help = help!("history"))]
     History(HistoryArgs),
     /// Measure two settings of this machine, or two commands, in turn, and compare them
-    #[command(mut_arg("budget", |budget| budget.help("Time for all of it, such as 45s or 10m: what does not fit is left out, the least \
-                                                     important first [default: 1m, or 10m with --until; longer where the minimum of \
-                                                     blocks takes longer]; `minimum`: as long as that takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of blocks, each of two measurements of either side [default: 8]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("ab-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("ab-rounds"))))]
     #[command(mut_arg("target", |target| target.hide(true)))]
     #[command(after_help = help!("ab"))]
     Ab(Box<AbArgs>),
     /// Watch this machine: every so often a short run within a share of one CPU; tell what becomes worse for good, once
-    #[command(mut_arg("budget", |budget| budget.help("Time of one turn, such as 20s, if its share of CPU time allows so much [default: \
-                                                     as much as it allows, at most that of a default run]; `minimum`: as long as the \
-                                                     minimum of rounds takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum of rounds (fresh processes) per case, 2 to 1000 [default: 5]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("watch-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("watch-rounds"))))]
     #[command(after_help = help!("watch"))]
     Watch(Box<WatchArgs>),
     /// Nothing: help or version was printed

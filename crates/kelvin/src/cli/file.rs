@@ -51,10 +51,8 @@ pub enum FileCommand {
     #[command(after_help = help!("file-copy"))]
     Copy(CopyArgs),
     /// Run all file and disk probes at all points on a directory's file system: table, stored run, report
-    #[command(mut_arg("budget", |budget| budget.help("Time for it, such as 45s or 10m: what does not fit is left out, the least important \
-                                                     first [default: 5m; 25m with --rivals; longer on a slow machine]; `minimum`: as \
-                                                     long as the minimum of rounds takes")))]
-    #[command(mut_arg("rounds", |rounds| rounds.help("Minimum rounds (fresh processes) per case, 2 to 1000 [default: 20]")))]
+    #[command(mut_arg("budget", |budget| budget.help(help!("file-sweep-budget"))))]
+    #[command(mut_arg("rounds", |rounds| rounds.help(help!("file-sweep-rounds"))))]
     #[command(after_help = help!("file-sweep"))]
     Sweep(Box<SweepArgs>),
     /// Show how large the file cache can grow; with --measure, prove it under a memory limit

@@ -4,7 +4,6 @@ mod files;
 pub(super) mod log;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,16 @@ pub fn agent(args: &AgentArgs) -> CmdResult {
     let limits = AgentLimits { max_clients: args.clients, ..AgentLimits::default() };
     let log = Arc::new(Log::with_writer(std::io::stderr())?);
     let told = Arc::clone(&log);
-    let tell = Box::new(move |from: SocketAddr, event: &AgentEvent| log_event(&told, from, event));
+    let tell = Box::new(move |from: SocketAddr, event: &AgentEvent| {
+        let (about, what) = match event {
+            AgentEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
+            AgentEvent::TestRequested(request) => (LogSource::Client, request.to_string()),
+            AgentEvent::Disconnected => (LogSource::Client, "disconnected".to_owned()),
+            AgentEvent::Fault(error) => (LogSource::Client, error.to_string()),
+            AgentEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
+        };
+        told.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
+    });
     let agent = Agent::listen(args.listen, secret, limits, tell).map_err(|error| match error {
         Error::Call { source, .. } => CliError::new(format!("--listen {}", DisplayAddr(args.listen)), source),
         error => CliError::new("--listen", error),
@@ -44,33 +52,16 @@ pub fn agent(args: &AgentArgs) -> CmdResult {
     };
     let address = agent.address()?;
     output::print(|out| writeln!(out, "{}", DisplayAddr(address)))?;
-    log.write_line(LogSource::Client, &offer_text(args));
+    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
+    let files = args.serve.as_deref().map_or_else(String::new, |directory| {
+        format!(
+            "; while one studies a server of files, whoever reaches it can read the files of {} by HTTP, unencrypted",
+            directory.display()
+        )
+    });
+    let offer = format!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients);
+    log.write_line(LogSource::Client, &offer);
     let served = agent.serve(|| kelvin_sys::stop_signals::stop_signal().is_some());
     log.close(LOG_FLUSH_TIMEOUT);
     served.map(|()| ExitCode::SUCCESS).map_err(CliError::msg)
-}
-
-/// What is offered to whom.
-fn offer_text(args: &AgentArgs) -> String {
-    let whom = if args.token_file.is_some() { "clients with the secret" } else { "any process on this host" };
-    let files = |directory: &Path| {
-        let directory = directory.display();
-        format!(
-            "; while one studies a server of files, whoever reaches it can read the files of {directory} by HTTP, unencrypted"
-        )
-    };
-    let files = args.serve.as_deref().map_or_else(String::new, files);
-    format!("serving {whom}, at most {} at a time, until Ctrl-C{files}", args.clients)
-}
-
-/// Logs an event with the client's address.
-fn log_event(log: &Log, from: SocketAddr, event: &AgentEvent) {
-    let (about, what) = match event {
-        AgentEvent::Authenticated => (LogSource::Client, "connected".to_owned()),
-        AgentEvent::TestRequested(ask) => (LogSource::Client, ask.to_string()),
-        AgentEvent::Disconnected => (LogSource::Client, "disconnected".to_owned()),
-        AgentEvent::Fault(error) => (LogSource::Client, error.to_string()),
-        AgentEvent::Rejected(error) => (LogSource::Unauthenticated, error.to_string()),
-    };
-    log.write_line(about, &format!("{}: {what}", DisplayAddr(from)));
 }

@@ -22,7 +22,9 @@ pub fn compare(args: &CompareArgs) -> CmdResult {
     let shown = ComparisonOutput::new(&args.shown)?;
     let [base, other] = [&args.base, &args.other].map(|name| CompareInput::find(name, args));
     let (base, other) = (base?, other?);
-    refuse_same_runs(&base, &other)?;
+    if let Some(id) = other.ids().into_iter().find(|id| base.ids().contains(id)) {
+        return Err(CliError::msg(format!("{} and {} both have {id}: name two that differ", base.name, other.name)));
+    }
     let [learned, learned_in_cycles] = &learn_spreads(&base, &other, &args.store)?;
     let threshold = args.shown.threshold;
     let ask = ComparisonRequest { base: base.as_side(), other: other.as_side(), learned, learned_in_cycles, threshold };
@@ -44,15 +46,6 @@ enum InputRuns {
     Foreign(Box<(Run, Reference)>),
 }
 
-impl InputRuns {
-    fn from_run(run: Run) -> Self {
-        match foreign_reference(&run) {
-            Some(reference) => Self::Foreign(Box::new((run, reference))),
-            None => Self::Runs(vec![run]),
-        }
-    }
-}
-
 impl CompareInput {
     fn find(name: &OsStr, args: &CompareArgs) -> Result<Self, CliError> {
         let text = name.to_string_lossy().into_owned();
@@ -62,7 +55,13 @@ impl CompareInput {
             None => match text.split_once("..").filter(|_| !Path::new(name).is_file()) {
                 Some(ends) => InputRuns::Runs(read_range(&text, ends, args)?),
                 None if text.starts_with(TAG_PREFIX) => InputRuns::Runs(read_tagged(&text, args)?),
-                None => InputRuns::from_run(read_run(name, &args.store, args.with_private)?),
+                None => {
+                    let run = redacted(load_run(name, &args.store)?, args.with_private);
+                    match foreign_reference(&run) {
+                        Some(reference) => InputRuns::Foreign(Box::new((run, reference))),
+                        None => InputRuns::Runs(vec![run]),
+                    }
+                }
             },
         };
         Ok(Self { name: text, runs: of })
@@ -86,11 +85,7 @@ impl CompareInput {
     }
 }
 
-/// A run without what is private of its machine.
-fn read_run(name: &OsStr, store: &StoreArgs, with_private: bool) -> Result<Run, CliError> {
-    load_run(name, store).map(|run| redacted(run, with_private))
-}
-
+/// A run without what is private of its machine, unless that is wanted.
 fn redacted(mut run: Run, with_private: bool) -> Run {
     if !with_private {
         redact_machine(&mut run.outline.machine);
@@ -188,15 +183,4 @@ fn learn_spreads(
         Ok([as_they_are, store.spread_history_over(&kin, &of_cycles, &STEADY_CHAIN, MAX_HISTORY_RUNS)?])
     });
     learned.context("cannot learn from other runs")
-}
-
-/// Nothing is compared with itself.
-fn refuse_same_runs(base: &CompareInput, other: &CompareInput) -> Result<(), CliError> {
-    let known = base.ids();
-    match other.ids().into_iter().find(|id| known.contains(id)) {
-        Some(id) => {
-            Err(CliError::msg(format!("{} and {} both have {id}: name two that differ", base.name, other.name)))
-        }
-        None => Ok(()),
-    }
 }

@@ -19,7 +19,6 @@ use kelvin_http::load::schedule::ThinkTime;
 use kelvin_http::load::server_url::ServerUrl;
 use kelvin_http::load::slo::LatencyObjective;
 use kelvin_http::load::tls::Trust;
-use kelvin_http::load::verify::{ExpectedBody, Verify};
 use kelvin_http::load::{Demand, LoadSetup, ServerEndpoint, tls, url_list};
 
 use crate::cli::LoadArgs;
@@ -58,9 +57,21 @@ pub fn load(args: &LoadArgs) -> CmdResult {
     let place = GeneratorPlacement::choose(args, &peer)?;
     kelvin_sys::stop_signals::install_handlers()?;
     if let Some(objective) = args.slo {
-        return print_search(args, &place, &search_rate(args, &peer, setup, objective)?);
+        let found = search_rate(args, &peer, setup, objective)?;
+        output::print_answer(args.json, &found, |out| text::write_search(&found, &place, out))?;
+        let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
+        return Ok(exit_code(is_whole));
     }
-    let loads = measure_each(setup, &peer, demands)?;
+    let mut loads = Vec::new();
+    for demand in demands {
+        setup.demand = demand;
+        let load = measure(&setup, &peer)?;
+        let is_over = load.interrupted.is_some();
+        loads.push(load);
+        if is_over {
+            break;
+        }
+    }
     if let Some(file) = plot {
         let figure = plot::throughput_figure(&loads);
         let write = |out: &mut dyn Write| out.write_all(kelvin_report::svg::standalone(&figure).as_bytes());
@@ -73,25 +84,6 @@ pub fn load(args: &LoadArgs) -> CmdResult {
         _ => output::print(|out| text::write_loads(&loads, &place, out))?,
     }
     Ok(check_conditions(args, &loads))
-}
-
-/// Measures one load after the other, until a signal ends one.
-fn measure_each(
-    mut setup: LoadSetup,
-    peer: &ServerEndpoint,
-    demands: Vec<Demand>,
-) -> Result<Vec<LoadResult>, CliError> {
-    let mut loads = Vec::new();
-    for demand in demands {
-        setup.demand = demand;
-        let load = measure(&setup, peer)?;
-        let is_over = load.interrupted.is_some();
-        loads.push(load);
-        if is_over {
-            break;
-        }
-    }
-    Ok(loads)
 }
 
 /// Searches the highest rate that keeps the objective.
@@ -126,13 +118,6 @@ fn search_rate(
     Ok(RateSearch { objective: objective.to_string(), kept, missed, is_generator_limit, tries })
 }
 
-/// Prints what a search found.
-fn print_search(args: &LoadArgs, place: &GeneratorPlacement, found: &RateSearch) -> CmdResult {
-    output::print_answer(args.json, found, |out| text::write_search(found, place, out))?;
-    let is_whole = found.kept.is_some() && found.tries.iter().all(|load| load.interrupted.is_none());
-    Ok(exit_code(is_whole))
-}
-
 fn measure(setup: &LoadSetup, peer: &ServerEndpoint) -> Result<LoadResult, CliError> {
     let (line, seconds) = (StatusLine::new(), setup.duration.as_secs());
     let mut show = |series: &[SecondResult]| line.show_at_intervals(|_| text::progress_text(seconds, series));
@@ -154,7 +139,11 @@ fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> ExitCode {
 /// What the arguments ask for.
 fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     let (target, paths) = target(args)?;
-    let (verify, known) = expected_bodies(args, &paths)?;
+    let verify = args.verify.unwrap_or_default();
+    let expected_bodies = match &args.root {
+        None => vec![None; paths.len()],
+        Some(root) => url_list::expected_bodies(root, &paths, verify).context("--root")?,
+    };
     let of_certificates = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
     if let Some((option, _)) = of_certificates.iter().find(|(_, is_given)| *is_given && !target.secure) {
         return Err(CliError::new(option, "an http server shows no certificate: leave it out, or give an https URL"));
@@ -181,21 +170,11 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
         timeout: args.timeout,
         seed: args.seed,
         verify,
-        expected_bodies: known,
+        expected_bodies,
         // With one CPU the server would have none.
         spin: kelvin_sys::cpu::allowed()?.len() > 1,
         extension: None,
     })
-}
-
-/// What of bodies is compared, and the right ones that are known before.
-fn expected_bodies(args: &LoadArgs, paths: &[String]) -> Result<(Verify, Vec<Option<ExpectedBody>>), CliError> {
-    let verify = args.verify.unwrap_or_default();
-    let known = match &args.root {
-        None => vec![None; paths.len()],
-        Some(root) => url_list::expected_bodies(root, paths, verify).context("--root")?,
-    };
-    Ok((verify, known))
 }
 
 /// Has the setup ask for what a log has.
@@ -211,7 +190,8 @@ fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliE
     setup.pattern = AccessPattern::Sequence;
     setup.expected_bodies = vec![None; replay.paths.len()];
     setup.paths = replay.paths;
-    setup.demand = Demand::Log { times: replay.times.into(), connections: max_connections(args) };
+    setup.demand =
+        Demand::Log { times: replay.times.into(), connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) };
     Ok(())
 }
 
@@ -239,12 +219,7 @@ fn demands(args: &LoadArgs, setup: &LoadSetup) -> Vec<Demand> {
 }
 
 fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
-    Demand::Rate { rate, spread: args.spread, connections: max_connections(args) }
-}
-
-/// Most connections of an open loop.
-fn max_connections(args: &LoadArgs) -> u32 {
-    args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS)
+    Demand::Rate { rate, spread: args.spread, connections: args.connections.unwrap_or(DEFAULT_MAX_CONNECTIONS) }
 }
 
 /// Refuses what belongs to the other kind of loop only.

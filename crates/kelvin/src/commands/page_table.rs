@@ -65,14 +65,9 @@ struct FlagBit {
     why: &'static str,
 }
 
-impl From<&EntryBit> for FlagBit {
-    fn from(&EntryBit { mask, name, why }: &EntryBit) -> Self {
-        Self { mask: format!("{mask:#x}"), name, why }
-    }
-}
-
 impl PageTableReport {
     fn new(looks: &PageTableEntries, processor: Processor) -> Self {
+        let bit = |&EntryBit { mask, name, why }: &EntryBit| FlagBit { mask: format!("{mask:#x}"), name, why };
         let entries = |looks: &[StagedEntry]| looks.iter().map(|look| EntryReport::new(look, processor)).collect();
         Self {
             sender: entries(&looks.sender),
@@ -80,7 +75,7 @@ impl PageTableReport {
             published: processor
                 .published()
                 .map(|(sender, receiver)| [sender, receiver].map(|entry| format!("{entry:#x}"))),
-            bits: processor.bits().iter().map(FlagBit::from).collect(),
+            bits: processor.bits().iter().map(bit).collect(),
         }
     }
 }

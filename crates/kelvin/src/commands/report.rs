@@ -106,18 +106,13 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
 /// The figures that a format does not hold, where that is not all of a run.
 fn omitted_figures(format: ReportFormat, report: &Report<'_>) -> Option<OmittedFigures> {
     match format {
-        ReportFormat::Terminal
-        | ReportFormat::Html
-        | ReportFormat::Md
-        | ReportFormat::Json
-        | ReportFormat::Csv
-        | ReportFormat::Samples => None,
-        ReportFormat::Parquet | ReportFormat::ParquetSamples => None,
         ReportFormat::Openmetrics => Some(OpenMetrics::omitted(report)),
         ReportFormat::CustomSmallerIsBetter => Some(GithubAction::SmallerIsBetter.omitted(report)),
         ReportFormat::CustomBiggerIsBetter => Some(GithubAction::BiggerIsBetter.omitted(report)),
         ReportFormat::Bencher => Some(Bencher::omitted(report)),
         ReportFormat::Benchstat => Some(Benchstat::omitted(report)),
+        // These hold all of it.
+        _ => None,
     }
 }
 

@@ -54,12 +54,6 @@ pub fn sweep(args: &SweepArgs) -> CmdResult {
     measure_and_show(plan, &args.to, ComparedMachines::default(), TextOutput::Screen)
 }
 
-/// Blocks of time for the studies of `--rivals` of an area: starting a program such as fio takes far longer than any other round, and
-/// there are more of files than of all else.
-fn rival_blocks(area: &str) -> usize {
-    if area == "file" { 4 } else { 1 }
-}
-
 /// The plan with other programs beside kelvin, if asked for, and the blocks of time that they take.
 fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) -> Result<(Plan, usize), CliError> {
     if !wanted {
@@ -81,7 +75,9 @@ fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) ->
     let asked: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
     let rivals = plan_names(ProbeKind::Study, &names, here, effort)?;
-    Ok((plan.merge(rivals), asked.into_iter().map(rival_blocks).sum()))
+    // Starting a program such as fio takes far longer than any other round, and there are more of files than of all else.
+    let blocks = asked.into_iter().map(|area| if area == "file" { 4 } else { 1 }).sum();
+    Ok((plan.merge(rivals), blocks))
 }
 
 /// The plan of a run whose rounds are expected to take what earlier runs in a store say.

@@ -65,8 +65,10 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
             let now = jiff::Timestamp::now().as_microsecond();
             prune_runs(store, PruneOptions { keep, labelled_too: *labelled_too, now }, *dry_run)?;
         }
-        RunsCommand::Push { to, runs } => return copy::push(&store, &open_named(to, "--to")?, runs),
-        RunsCommand::Pull { from, runs } => return copy::pull(&open_existing(from, "--from")?, &store, runs),
+        RunsCommand::Push { to, runs } => return copy::copy_runs(&store, &open_named(to, "--to")?, runs, "sent to"),
+        RunsCommand::Pull { from, runs } => {
+            return copy::copy_runs(&open_existing(from, "--from")?, &store, runs, "fetched into");
+        }
         RunsCommand::Export { run, output: path, with_private } => {
             let outlet = Outlet::find(path.as_deref())?;
             let run = Redaction::from_flag(*with_private).redact_run(store.load(run)?)?;

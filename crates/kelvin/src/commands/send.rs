@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use kelvin_core::text::escape_invisible;
 use kelvin_sys::kmod::KmodDevice;
 use kelvin_transfer::datapath::SendSetup;
 use kelvin_transfer::file_name::FileName;
@@ -160,7 +161,7 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
     } else {
         output::print(|out| {
             for path in planned {
-                writeln!(out, "would send {}", visible_path(path.as_os_str()))?;
+                writeln!(out, "would send {}", escape_invisible(&path.to_string_lossy()))?;
             }
             if *unchanged > 0 {
                 writeln!(out, "unchanged: {}", kelvin_core::units::files(*unchanged))?;
@@ -179,10 +180,6 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
         })?;
     }
     Ok(exit_code(unsent.is_empty()))
-}
-
-fn visible_path(path: &OsStr) -> String {
-    kelvin_core::text::escape_invisible(&path.to_string_lossy()).into_owned()
 }
 
 fn report_unsent(one: &UnsentFile) {

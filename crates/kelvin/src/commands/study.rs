@@ -85,8 +85,9 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     let plan = without_devices(select_cases(plan, &args.only)?);
     // What is compared must be measured close together: states of the machine last for seconds.
     let plan = plan.with_blocks(|case| TransferFiles::of(case).map_or(0, |files| 1 + files as u32));
-    let (moved, is_long) =
-        (transferred_bytes(&plan), [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| chosen.includes(id)));
+    // Bytes that one round of each case moves into files.
+    let moved: u64 = plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum();
+    let is_long = chosen.probes.iter().any(|probe| [WHOLE_FILE.id, CACHE_SIZE.id].iter().any(|id| *id == *probe.id));
     let mut options = args.options.clone();
     if is_long {
         options.round_limit = options.round_limit.max(LONG_ROUND_LIMIT);
@@ -103,7 +104,13 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         _ => TRANSFER_DEFAULTS[at],
     };
     if moved > 0 {
-        announce_transfer(moved, options.rounds.unwrap_or(defaults.rounds), options.write_limit);
+        let rounds = options.rounds.unwrap_or(defaults.rounds);
+        output::eprint_line(format!(
+            "kelvin: {} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
+             written back, and what reaches the device nevertheless is at most {} (--write-limit)",
+            bytes(moved * u64::from(rounds)),
+            bytes(options.write_limit)
+        ));
         options.round_limit = options.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
     let defaults = RunDefaults { max_time: args.quick.then_some(MAX_QUICK_TIME), ..defaults };
@@ -228,10 +235,6 @@ impl StudySelection {
             "no study is called '{name}'; the nearest names are {near}; `kelvin study --help` lists all"
         )))
     }
-
-    fn includes(&self, id: &str) -> bool {
-        self.probes.iter().any(|probe| probe.id == id)
-    }
 }
 
 /// The studies, in the order of reports: first those that a plain run does not measure, then those of reports of plain runs, which have more
@@ -309,21 +312,6 @@ fn short_name(study: &Probe) -> &'static str {
     } else {
         study.id.rsplit('.').next().unwrap_or(study.id)
     }
-}
-
-/// Bytes that one round of each case moves into files.
-fn transferred_bytes(plan: &Plan) -> u64 {
-    plan.units.iter().map(|unit| kelvin_probes::transferred_bytes(&unit.case)).sum()
-}
-
-/// Says how much is moved, and what of it may be written.
-fn announce_transfer(moved: u64, rounds: u32, limit: u64) {
-    output::eprint_line(format!(
-        "kelvin: {} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
-         written back, and what reaches the device nevertheless is at most {} (--write-limit)",
-        bytes(moved * u64::from(rounds)),
-        bytes(limit)
-    ));
 }
 
 #[cfg(test)]

@@ -7,16 +7,6 @@ use crate::output;
 use crate::progress::StatusLine;
 use crate::stores::run_count_text;
 
-/// `kelvin runs push`.
-pub fn push(from: &Store, to: &Store, runs: &[String]) -> CmdResult {
-    copy_runs(from, to, (runs, "sent to"))
-}
-
-/// `kelvin runs pull`.
-pub fn pull(from: &Store, to: &Store, runs: &[String]) -> CmdResult {
-    copy_runs(from, to, (runs, "fetched into"))
-}
-
 /// How far it came.
 #[derive(Default)]
 struct CopyCounts {
@@ -25,8 +15,8 @@ struct CopyCounts {
     differing: usize,
 }
 
-/// Copies the named runs, or all that have ended. What was copied before a failure is there.
-fn copy_runs(from: &Store, to: &Store, (runs, done): (&[String], &str)) -> CmdResult {
+/// Copies the named runs, or all that have ended, and says what was `done`. What was copied before a failure is there.
+pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdResult {
     if from.is_same(to) {
         return Err(CliError::msg(format!("{} is the store that its runs come from: name another one", to.name())));
     }
