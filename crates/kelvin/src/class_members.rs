@@ -8,7 +8,6 @@ use kelvin_core::{Machine, Reference, StoredHeadline};
 use kelvin_store::Store;
 
 use crate::cli_error::{CliError, Context};
-use crate::output;
 
 /// Machines of a store that are compared with, at most: the newest.
 const MAX_STORE_MACHINES: usize = 100;
@@ -63,7 +62,7 @@ fn read_member(path: &Path) -> Result<Member, CliError> {
 pub fn build_library(members: &[Member], store: Option<&Store>, here: &Machine) -> ReferenceLibrary {
     let of_store = store.map_or(Ok(Vec::new()), |store| members_of_store(store, here));
     let of_store = of_store.unwrap_or_else(|error| {
-        output::eprint_line(format_args!("kelvin: not compared with the other machines of the store: {error}"));
+        notice!("not compared with the other machines of the store: {error}");
         Vec::new()
     });
     built_in_library().with_machines(members.iter().cloned().chain(of_store))

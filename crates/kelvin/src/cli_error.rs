@@ -20,6 +20,20 @@ const MESSAGE_EXCERPT_CHARS: (usize, usize) = (800, 400);
 /// Exit status of a command that did its work, though a probe failed or a gate was missed.
 const EXIT_WITH_FAILURES: u8 = 1;
 
+/// Gives a command up, for this reason.
+macro_rules! bail {
+    ($($reason:tt)*) => {
+        return Err($crate::cli_error::CliError::msg(format_args!($($reason)*)))
+    };
+}
+
+/// Says something on standard error, for what is not the answer.
+macro_rules! notice {
+    ($($text:tt)*) => {
+        $crate::output::eprint_line(format_args!("kelvin: {}", format_args!($($text)*)))
+    };
+}
+
 /// The exit status of a command that did its work: whether without failures.
 pub fn exit_code(is_success: bool) -> ExitCode {
     if is_success { ExitCode::SUCCESS } else { ExitCode::from(EXIT_WITH_FAILURES) }

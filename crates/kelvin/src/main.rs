@@ -1,10 +1,12 @@
 //! kelvin measures a Linux machine end to end and explains every number.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod cli_error;
+
 mod cause_experiment;
 mod class_members;
 mod cli;
-mod cli_error;
 mod commands;
 mod costs;
 mod fallback_dirs;

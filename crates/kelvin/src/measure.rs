@@ -67,7 +67,7 @@ impl RunPlan {
         drop(progress);
         let Some(mut run) = run else {
             self.clean_up();
-            return Err(CliError::msg("the run never began"));
+            bail!("the run never began");
         };
         run.outline.hazards.extend(monitor.hazards(root));
         run.outline.clock.source_after = clock_source();

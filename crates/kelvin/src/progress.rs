@@ -170,10 +170,7 @@ impl EventSink for RunStatusLine {
             }
             Event::Lengthened { seconds } => {
                 self.line.erase();
-                output::eprint_line(format_args!(
-                    "kelvin: rounds take long on this machine: the run will take about {}",
-                    units::seconds(*seconds)
-                ));
+                notice!("rounds take long on this machine: the run will take about {}", units::seconds(*seconds));
             }
             Event::RoundStarted { probe, case, done, seconds_left, .. } => {
                 self.report_left_out();

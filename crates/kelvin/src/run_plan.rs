@@ -12,7 +12,6 @@ use kelvin_harness::{Placement, PlanUnit, ProbeError, Setup, SuperviseOptions, c
 use crate::cli::{Budget, RunOptions, StoreArgs};
 use crate::cli_error::{CliError, Context};
 use crate::costs::CostConditions;
-use crate::output;
 use crate::peer_agent::PeerAgent;
 use crate::placement::{self, LocalMachine};
 use crate::redact::Redaction;
@@ -174,11 +173,7 @@ impl RunPlan {
             return Ok(());
         }
         let begun = Instant::now();
-        output::eprint_line(format!(
-            "kelvin: writing {} to {} first, which is not part of that time",
-            units::bytes(*bytes),
-            directory.display()
-        ));
+        notice!("writing {} to {} first, which is not part of that time", units::bytes(*bytes), directory.display());
         let written = kelvin_probes::write_remote_files(&self.setup, *bytes);
         self.began += begun.elapsed();
         written.map_err(|stop| match stop {

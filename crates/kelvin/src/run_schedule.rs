@@ -105,12 +105,12 @@ impl RunSchedule {
             let time = time.saturating_sub(STARTUP_TIME + REPORT_TIME + schedule.causes_time);
             let fitting = schedule.cases.clone().fit_to_budget(TimeBudget { time, rounds });
             if fitting.units.is_empty() && !schedule.cases.units.is_empty() {
-                return Err(CliError::msg(format!(
+                bail!(
                     "{} {}: {rounds} rounds of no case fit; all take about {}",
                     if options.budget == Budget::Default { "--quick, at most" } else { "--budget" },
                     seconds(schedule.seconds),
                     seconds(schedule.cases.expected_duration(rounds).as_secs_f64())
-                )));
+                );
             }
             schedule.left_out = left_out_names(&schedule.cases, &fitting);
             schedule.cases = fitting;
@@ -160,10 +160,7 @@ impl RunSchedule {
         let under_load = under_load.map_or_else(String::new, |time| {
             format!(", or about {} if the other work that runs here now goes on", seconds(time))
         });
-        output::eprint_line(format!(
-            "kelvin: {cases} cases in about {time}{longer}{under_load}, {}; {whereto}",
-            self.source
-        ));
+        notice!("{cases} cases in about {time}{longer}{under_load}, {}; {whereto}", self.source);
         if !self.left_out.is_empty() {
             let head = format!("kelvin: {time} is too short for these, which matter less and are left out:");
             output::eprint_names(head, &self.left_out);

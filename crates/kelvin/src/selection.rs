@@ -85,7 +85,7 @@ pub fn with_remote_size(mut plan: Plan, options: &RunOptions) -> Result<Plan, Cl
     let is_asked = |unit: &PlanUnit| unit.probe.id == REMOTE_BLOCK.id.as_str() && !unit.only_input;
     if !plan.units.iter().any(is_asked) {
         let id = REMOTE_BLOCK.id;
-        return Err(CliError::msg(format!("--remote-size: {id} is not measured: name it too, or leave the size out")));
+        bail!("--remote-size: {id} is not measured: name it too, or leave the size out");
     }
     let mut cases = BTreeSet::new();
     let mut is_new = |case: &mut Case| {
@@ -125,7 +125,7 @@ impl Selection {
             } else if let Some(needing) = needing {
                 selection.option_names.push((name.clone(), needing));
             } else {
-                return Err(CliError::msg(format!("'{name}' is a study: `{instead} {}`", studies[0].id)));
+                bail!("'{name}' is a study: `{instead} {}`", studies[0].id);
             }
         }
         Ok(selection)

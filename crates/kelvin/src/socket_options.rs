@@ -54,11 +54,12 @@ pub fn requested_options(options: &RunOptions, plan: &Plan) -> Result<TcpOptions
         _ => None,
     };
     if let Some(option) = ignored {
-        return Err(CliError::msg(format!(
+        bail!(
             "{option}: applies to {0}, and with --peer to {1}, but neither is measured; name one too (kelvin run {0}), or drop \
              {option}",
-            LOCAL_PROBES[0], PEER_PROBES[0]
-        )));
+            LOCAL_PROBES[0],
+            PEER_PROBES[0]
+        );
     }
     sockets.congestion_control.as_deref().map(check_congestion_control).transpose()?;
     Ok(sockets)

@@ -8,7 +8,6 @@ use kelvin_store::{Location, Store, UploadResult};
 
 use crate::cli::StoreArgs;
 use crate::cli_error::{CliError, Context};
-use crate::output;
 
 /// Opens the store that the command line or the environment names. The default one is made with its directories; a named one
 /// only in an existing directory, like every named file: a missing directory is likely a typo.
@@ -83,14 +82,14 @@ fn send_pending_runs(server: &Store) {
     match sent {
         Ok(UploadResult { sent, kept }) => {
             if sent > 0 {
-                output::eprint_line(format_args!("kelvin: {} sent to {}", run_count_text(sent), server.name()));
+                notice!("{} sent to {}", run_count_text(sent), server.name());
             }
             for (id, why) in kept {
-                output::eprint_line(format_args!("kelvin: {id} stays in {}: {why}", file.display()));
+                notice!("{id} stays in {}: {why}", file.display());
             }
         }
         Err(error) => {
-            output::eprint_line(format_args!("kelvin: runs for {} wait in {}: {error}", server.name(), file.display()))
+            notice!("runs for {} wait in {}: {error}", server.name(), file.display())
         }
     }
 }

@@ -113,7 +113,7 @@ impl SendArgs {
     /// What makes no sense together.
     pub fn setup(&self) -> Result<Option<SendSetup>, CliError> {
         if self.connection == ConnectionLifetime::PerFile && self.streams.announced() > 1 {
-            return Err(CliError::new("--connection per-file", "a file has one connection then: leave out --streams"));
+            bail!("--connection per-file: a file has one connection then: leave out --streams");
         }
         let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
         let usual = if method == SendMethod::Uring { Mode::Uring } else { Mode::Blocking };
@@ -155,7 +155,7 @@ impl CallArgs {
     /// Mode, bytes of a call and pages of a window, for a method that may map files and has a usual mode.
     fn resolve(&self, method: &str, maps: bool, usual: Mode) -> Result<(Mode, usize, usize), CliError> {
         if self.window.is_some() && !maps {
-            return Err(CliError::new("--window", format!("the method {method} maps nothing: give --buffer")));
+            bail!("--window: the method {method} maps nothing: give --buffer");
         }
         let window = self.window.unwrap_or(DEFAULT_WINDOW_PAGES);
         // A whole window by one call.
@@ -266,7 +266,7 @@ impl ReceiveArgs {
     pub fn setup(&self) -> Result<Option<ReceiveSetup>, CliError> {
         let Some(method) = self.calls.chosen_method(self.method)? else { return Ok(None) };
         if self.dir.as_deref() == Some(Path::new("-")) {
-            return Err(CliError::new("--method", "it is for files in a directory: standard output is written to"));
+            bail!("--method: it is for files in a directory: standard output is written to");
         }
         let usual = if method == ReceiveMethod::Uring { Mode::Uring } else { Mode::Blocking };
         let (mode, buffer, window) = self.calls.resolve(method.word(), method == ReceiveMethod::Mmap, usual)?;

@@ -12,8 +12,7 @@ use kelvin_harness::Effort;
 use self::interleave::interleave;
 use super::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
 use crate::cli::{AbArgs, Budget, RunOptions};
-use crate::cli_error::{CliError, CmdResult, exit_code};
-use crate::output;
+use crate::cli_error::{CmdResult, exit_code};
 
 pub use self::interleave::InterleaveLimits;
 pub use self::probes::{ProbeComparison, compare};
@@ -32,9 +31,9 @@ pub fn ab(args: &AbArgs) -> CmdResult {
     let outcome = match args.a_cmd.as_ref().zip(args.b_cmd.as_ref()) {
         Some((a, b)) => interleave(&mut programs::ProgramArms::new([a, b], &limits)?, &limits)?,
         None if args.names.is_empty() => {
-            return Err(CliError::msg(
-                "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd",
-            ));
+            bail!(
+                "name what to measure under both, as in `kelvin ab --b cpu=0 os.syscall`; or give --a-cmd and --b-cmd"
+            );
         }
         None => {
             let effort = if args.thorough { Effort::Thorough } else { Effort::Quick };
@@ -50,10 +49,10 @@ pub fn ab(args: &AbArgs) -> CmdResult {
         return Ok(exit_code(false));
     }
     if let Some(until) = args.until.filter(|_| !outcome.is_precise) {
-        output::eprint_line(format_args!(
-            "kelvin: --until: the time was over before every ratio was known to within {}",
+        notice!(
+            "--until: the time was over before every ratio was known to within {}",
             kelvin_core::units::percent(until)
-        ));
+        );
     }
     Ok(report_gate(&args.shown.gate, &comparison))
 }

@@ -14,7 +14,6 @@ use crate::cli_error::{CliError, CmdResult, Context};
 use crate::commands::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
 use crate::commands::report::load_run;
 use crate::measure::MAX_HISTORY_RUNS;
-use crate::output;
 use crate::stores::{open_existing_store, store_to_read};
 
 /// `kelvin compare`.
@@ -23,7 +22,7 @@ pub fn compare(args: &CompareArgs) -> CmdResult {
     let [base, other] = [&args.base, &args.other].map(|name| CompareInput::find(name, args));
     let (base, other) = (base?, other?);
     if let Some(id) = other.ids().into_iter().find(|id| base.ids().contains(id)) {
-        return Err(CliError::msg(format!("{} and {} both have {id}: name two that differ", base.name, other.name)));
+        bail!("{} and {} both have {id}: name two that differ", base.name, other.name);
     }
     let [learned, learned_in_cycles] = &learn_spreads(&base, &other, &args.store)?;
     let threshold = args.shown.threshold;
@@ -104,10 +103,7 @@ fn read_range(text: &str, (from, to): (&str, &str), args: &CompareArgs) -> Resul
     };
     let (first, last) = (place(from)?, place(to)?);
     if first > last {
-        return Err(CliError::new(
-            text,
-            format!("{from} is later than {to}: a range goes from the older run to the newer one"),
-        ));
+        bail!("{text}: {from} is later than {to}: a range goes from the older run to the newer one");
     }
     read_repeated(text, &lines[first..=last], (&store, args))
 }
@@ -127,27 +123,24 @@ fn read_repeated(
     lines: &[RunSummary],
     (store, args): (&Store, &CompareArgs),
 ) -> Result<Vec<Run>, CliError> {
-    let Some(newest) = lines.last() else { return Err(CliError::new(text, "its runs were deleted meanwhile")) };
+    let Some(newest) = lines.last() else { bail!("{text}: its runs were deleted meanwhile") };
     let repeats = |line: &&RunSummary| {
         line.status == Some(RunStatus::Complete) && line.machine == newest.machine && line.mode == newest.mode
     };
     let ids: Vec<&str> = lines.iter().filter(repeats).map(|line| line.id.as_str()).collect();
     if ids.is_empty() {
-        return Err(CliError::new(text, "no run of it is complete"));
+        bail!("{text}: no run of it is complete");
     }
     if newest.mode == *FOREIGN_MODE {
-        return Err(CliError::new(
-            text,
-            format!("{} is a foreign run: such runs repeat no others, name one", newest.id),
-        ));
+        bail!("{text}: {} is a foreign run: such runs repeat no others, name one", newest.id);
     }
     let left_out = lines.len() - ids.len();
     if left_out > 0 {
-        output::eprint_line(format_args!(
-            "kelvin: {text}: {left_out} of {} runs left out: interrupted, of another machine, or in another mode than {}",
+        notice!(
+            "{text}: {left_out} of {} runs left out: interrupted, of another machine, or in another mode than {}",
             lines.len(),
             newest.mode
-        ));
+        );
     }
     let load = |id| store.load(id).map(|run| redacted(run, args.with_private)).map_err(CliError::msg);
     ids.into_iter().map(load).collect()

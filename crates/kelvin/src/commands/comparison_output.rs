@@ -35,13 +35,12 @@ impl<'a> ComparisonOutput<'a> {
         let gate = read_gate(&args.gate)?;
         let format = args.format();
         if args.full && format != CompareFormat::Terminal {
-            return Err(CliError::new("--full", "every format but that of the terminal is in full: leave it out"));
+            bail!("--full: every format but that of the terminal is in full: leave it out");
         }
         if format == CompareFormat::Junit && gate.is_none() {
-            return Err(CliError::new(
-                "--format junit",
-                "needs a gate, whose misses are its failures: give --fail-on, as in worse:5%, or --policy",
-            ));
+            bail!(
+                "--format junit: needs a gate, whose misses are its failures: give --fail-on, as in worse:5%, or --policy"
+            );
         }
         Ok(Self { args, gate, outlet: Outlet::find(args.output.as_deref())? })
     }
@@ -96,7 +95,7 @@ pub fn report_gate(args: &GateArgs, comparison: &Comparison) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let flag = if args.policy.is_some() { "--policy" } else { "--fail-on" };
-    let say = |text: &str| output::eprint_line(format_args!("kelvin: {flag}: {text}"));
+    let say = |text: &str| notice!("{flag}: {text}");
     missed.iter().for_each(|one| say(&gate_finding(one)));
     known.iter().for_each(|one| say(&format!("not counted: {}", gate_finding(one))));
     not_seen.iter().for_each(|issue| say(&gate_resolved_issue(issue)));

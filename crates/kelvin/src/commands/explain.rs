@@ -133,7 +133,7 @@ pub fn book_page(area: &str) -> CmdResult {
     let chosen: Vec<_> =
         all.iter().filter(|probe| probe.kind != ProbeKind::Truth && probe.id.split('.').next() == Some(area)).collect();
     if chosen.is_empty() {
-        return Err(CliError::msg(format!("no area is called '{area}'")));
+        bail!("no area is called '{area}'");
     }
     output::print(|out| {
         writeln!(out, "<!-- Made by `make docs` from the texts of the probes; edit those. -->\n")?;

@@ -27,13 +27,13 @@ const MAX_OTHER_MACHINES: usize = 200;
 pub fn history(args: &HistoryArgs) -> CmdResult {
     let format = args.format();
     if args.full && format != HistoryFormat::Terminal {
-        return Err(CliError::new("--full", "every format but that of the terminal is in full: leave it out"));
+        bail!("--full: every format but that of the terminal is in full: leave it out");
     }
     if args.alert.is_some() && !matches!(format, HistoryFormat::Terminal | HistoryFormat::Json) {
-        return Err(CliError::new("--alert", "is told as text or, with --json, as JSON: leave --format out"));
+        bail!("--alert: is told as text or, with --json, as JSON: leave --format out");
     }
     if args.names.is_empty() && !args.all {
-        return Err(CliError::msg("name what to follow, such as os.syscall, or give --all"));
+        bail!("name what to follow, such as os.syscall, or give --all");
     }
     let outlet = Outlet::find(args.output.as_deref())?;
     let (store, records) = read_history(args)?;
@@ -89,7 +89,7 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
     }
     if series.is_empty() {
         let asked = if args.all { "any metric".into() } else { args.names.join(", ") };
-        return Err(CliError::msg(format!("no {mode} run of this machine has a figure of {asked}")));
+        bail!("no {mode} run of this machine has a figure of {asked}");
     }
     let input_run = |(run, &chain): (&HistoryRunRow, &Option<f64>)| HistoryInputRun {
         id: run.id.clone(),
@@ -106,7 +106,7 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
     let first = since.map_or(0, |since| records.runs.partition_point(|run| run.started_us < since));
     if first == records.runs.len() {
         let newest = records.runs.last().map_or_else(String::new, |run| run.started.clone());
-        return Err(CliError::new("--since", format!("no run is that new: the newest is of {newest}")));
+        bail!("--since: no run is that new: the newest is of {newest}");
     }
     let history = redacted_history(store, records.records.since_run(first).history(), args)?;
     let format = args.format();
@@ -234,10 +234,10 @@ impl MachineSelection {
     /// A machine or mode without runs, or a name of several machines.
     fn find(store: &Store, machines: &[MachineRuns], args: &HistoryArgs) -> Result<Self, CliError> {
         if machines.is_empty() {
-            return Err(CliError::msg(format!(
+            bail!(
                 "no complete run in {} has figures that later runs can be compared with: `kelvin run` makes one",
                 store.name()
-            )));
+            );
         }
         let by_hardware = hardware_by_identity(store, machines)?;
         let wanted = match &args.machine {
@@ -247,10 +247,7 @@ impl MachineSelection {
         let of = |one: &MachineRuns| by_hardware[&one.machine] == wanted;
         let Some(newest) = machines.iter().find(|one| of(one)) else {
             let known: Vec<&str> = machines.iter().map(|one| one.machine.get(..8).unwrap_or(&one.machine)).collect();
-            return Err(CliError::msg(format!(
-                "the store has no run of this machine: name one of {} with --machine",
-                list_few(known)
-            )));
+            bail!("the store has no run of this machine: name one of {} with --machine", list_few(known));
         };
         let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
         machines.iter().filter(|one| of(one)).for_each(|one| *modes.entry(&one.mode).or_default() += one.runs);
@@ -258,10 +255,7 @@ impl MachineSelection {
         let mode = args.mode.as_deref().unwrap_or(most);
         if !modes.contains_key(mode) {
             let known: Vec<&str> = modes.keys().copied().collect();
-            return Err(CliError::new(
-                "--mode",
-                format!("this machine has no runs in mode {mode}; it has {}", list_few(known)),
-            ));
+            bail!("--mode: this machine has no runs in mode {mode}; it has {}", list_few(known));
         }
         let identities: Vec<String> = machines.iter().filter(|one| of(one)).map(|one| one.machine.clone()).collect();
         let other_modes = modes.iter().filter(|(other, _)| **other != mode);

@@ -131,7 +131,7 @@ fn check_conditions(args: &LoadArgs, loads: &[LoadResult]) -> ExitCode {
         args.fail_on.iter().filter_map(|gate| Some(format!("{}{at}", gate.violation(load)?))).collect()
     };
     let missed: Vec<String> = loads.iter().flat_map(missed).collect();
-    missed.iter().for_each(|why| output::eprint_line(format_args!("kelvin: --fail-on {why}")));
+    missed.iter().for_each(|why| notice!("--fail-on {why}"));
     let is_good = missed.is_empty() && loads.iter().all(|load| load.requests > 0 && load.interrupted.is_none());
     exit_code(is_good)
 }
@@ -146,7 +146,7 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
     };
     let of_certificates = [("--ca", args.ca.is_some()), ("--insecure", args.insecure)];
     if let Some((option, _)) = of_certificates.iter().find(|(_, is_given)| *is_given && !target.secure) {
-        return Err(CliError::new(option, "an http server shows no certificate: leave it out, or give an https URL"));
+        bail!("{option}: an http server shows no certificate: leave it out, or give an https URL");
     }
     let trust = match &args.ca {
         Some(file) => Trust::File(file),
@@ -183,7 +183,7 @@ fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliE
     let text = read_named(log).map_err(|error| wrong(&error))?;
     let replay = Replay::read(&text, args.speed).map_err(|why| wrong(&why))?;
     if replay.skipped.total() > 0 {
-        output::eprint_line(format_args!("kelvin: lines of {} that are left out: {}", log.display(), replay.skipped));
+        notice!("lines of {} that are left out: {}", log.display(), replay.skipped);
     }
     setup.duration = args.duration.unwrap_or(replay.duration);
     setup.warm_up = Duration::ZERO;
@@ -225,11 +225,11 @@ fn rate_demand(args: &LoadArgs, rate: f64) -> Demand {
 /// Refuses what belongs to the other kind of loop only.
 fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
     if args.think.is_some() && args.users.is_empty() && !args.rate.is_empty() {
-        return Err(CliError::new("--think", "requests at a --rate do not wait for thought: give --users"));
+        bail!("--think: requests at a --rate do not wait for thought: give --users");
     }
     let has_rate = !args.rate.is_empty() || args.slo.is_some() || args.replay.is_some();
     if args.connections.is_some() && !has_rate {
-        return Err(CliError::new("--connections", "users have one connection each: give --rate"));
+        bail!("--connections: users have one connection each: give --rate");
     }
     Ok(())
 }
@@ -257,9 +257,7 @@ fn raise_descriptor_limit(connections: u32) -> Result<(), CliError> {
             if connections == 1 { "1 connection needs".into() } else { format!("{connections} connections need") };
         let fewer =
             if most > 0 { format!("ask for at most {most} by --users or --connections, or ") } else { String::new() };
-        return Err(CliError::msg(format!(
-            "{needs} {wanted} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {wanted}"
-        )));
+        bail!("{needs} {wanted} descriptors and {allowed} are allowed: {fewer}raise the limit by ulimit -n {wanted}");
     }
     Ok(())
 }

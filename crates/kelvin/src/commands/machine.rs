@@ -8,7 +8,7 @@ use kelvin_machine::redact::redact_machine;
 use serde::Serialize;
 
 use crate::cli::MachineArgs;
-use crate::cli_error::{CliError, CmdResult};
+use crate::cli_error::CmdResult;
 use crate::output;
 use crate::redact::without_private;
 
@@ -21,7 +21,7 @@ struct MachineReport<'a> {
 /// `kelvin machine`.
 pub fn machine(args: &MachineArgs) -> CmdResult {
     if !args.root.is_dir() {
-        return Err(CliError::msg(format!("--root {}: not a directory", args.root.display())));
+        bail!("--root {}: not a directory", args.root.display());
     }
     let mut machine = kelvin_machine::read(&args.root);
     let mut hazards = kelvin_machine::hazards(&args.root, &machine, &std::env::temp_dir());

@@ -29,7 +29,7 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
             }
         }
     }
-    let Some(first) = runs.into_iter().next() else { return Err(CliError::msg("name a run")) };
+    let Some(first) = runs.into_iter().next() else { bail!("name a run") };
     let figures = found.into_iter().map(|((metric, case), values)| {
         let mean = |of: fn(&MeasuredValue) -> f64| mean(&values.iter().map(of).collect::<Vec<f64>>());
         let is_positive = values.iter().all(|value| value.value > 0.0);

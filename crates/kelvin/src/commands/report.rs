@@ -27,14 +27,14 @@ use crate::stores::store_to_read;
 /// `kelvin report`.
 pub fn report(args: &ReportArgs) -> CmdResult {
     if args.full && args.format() != ReportFormat::Terminal {
-        return Err(CliError::new("--full", "every format but that of the terminal is in full: leave it out"));
+        bail!("--full: every format but that of the terminal is in full: leave it out");
     }
     if args.with_samples && args.format() != ReportFormat::Json {
-        return Err(CliError::new("--with-samples", "only JSON may lack samples: leave it out, or give --format json"));
+        bail!("--with-samples: only JSON may lack samples: leave it out, or give --format json");
     }
     let is_binary = matches!(args.format(), ReportFormat::Parquet | ReportFormat::ParquetSamples);
     if is_binary && args.output.is_none() && output::is_terminal() {
-        return Err(CliError::new("--output", "Parquet is no text for a terminal: name a file"));
+        bail!("--output: Parquet is no text for a terminal: name a file");
     }
     let outlet = Outlet::find(args.output.as_deref())?;
     let ComparedMachines { published: mut chosen, members } = ComparedMachines::from_names(&args.beside)?;
@@ -57,7 +57,7 @@ pub fn report(args: &ReportArgs) -> CmdResult {
     if let Some(left_out) =
         omitted_figures(args.format(), &report).filter(|left_out| *left_out != OmittedFigures::default())
     {
-        output::eprint_line(format_args!("kelvin: figures left out: {left_out}"));
+        notice!("figures left out: {left_out}");
     }
     Ok(ExitCode::SUCCESS)
 }

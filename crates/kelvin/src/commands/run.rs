@@ -66,11 +66,11 @@ fn with_rivals(plan: Plan, wanted: bool, here: &LocalMachine, effort: Effort) ->
     let studies: Vec<&Probe> = studies.into_iter().filter(|study| is_asked(area(study))).collect();
     if studies.is_empty() {
         let areas: Vec<&str> = areas.into_iter().collect();
-        return Err(CliError::msg(format!(
+        bail!(
             "--rivals: other programs measure only {}, and this run measures none of these; name one too (kelvin run file --rivals), \
              or drop --rivals",
             areas.join(", ")
-        )));
+        );
     }
     let asked: BTreeSet<&str> = studies.iter().map(|study| area(study)).collect();
     let names: Vec<String> = studies.iter().map(|study| study.id.to_string()).collect();
@@ -179,7 +179,7 @@ impl<'a> RunOutput<'a> {
         if let Some(store_error) = store_error {
             // All may be on one disk that is full.
             for fault in [printed, paged].into_iter().filter_map(Result::err) {
-                output::eprint_line(format_args!("kelvin: {fault}"));
+                notice!("{fault}");
             }
             return Err(store_error);
         }
@@ -206,9 +206,7 @@ impl<'a> RunOutput<'a> {
 /// Sends a run that waits in a file to its server. The connection of before the run may be long dead, so that this is a new one.
 pub fn send_to_server(file: &str, store: &StoreArgs) {
     if let Err(error) = open_store(store) {
-        output::eprint_line(format_args!(
-            "kelvin: the run waits in {file} for the next kelvin that reaches its server: {error}"
-        ));
+        notice!("the run waits in {file} for the next kelvin that reaches its server: {error}");
     }
 }
 

@@ -47,18 +47,18 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
         RunsCommand::Delete { run } => {
             let id = store.find(run)?;
             remove_and_shrink(store, |store| store.delete(&id))?;
-            output::eprint_line(format!("kelvin: deleted {id}"));
+            notice!("deleted {id}");
         }
         RunsCommand::Tag { run, tags, remove } => {
             let id = store.update_tags(run, tags, remove)?;
             let lines = store.list(&RunFilter::default())?;
             let line = lines.iter().find(|line| line.id == id);
             let tags = line.map(|line| tags_text(&line.labels.tags)).filter(|tags| !tags.is_empty());
-            output::eprint_line(format!("kelvin: {id} has {}", tags.as_deref().unwrap_or("no tags")));
+            notice!("{id} has {}", tags.as_deref().unwrap_or("no tags"));
         }
         RunsCommand::Note { run, text } => {
             let id = store.set_note(run, text)?;
-            output::eprint_line(format!("kelvin: {id} has {}", if text.is_empty() { "no note" } else { "this note" }));
+            notice!("{id} has {}", if text.is_empty() { "no note" } else { "this note" });
         }
         RunsCommand::Prune { keep, labelled_too, dry_run } => {
             let keep = usize::try_from(*keep).unwrap_or(usize::MAX);
@@ -87,7 +87,7 @@ pub fn runs(args: &RunsArgs) -> CmdResult {
                 InsertOutcome::AlreadyThere => "already stored:",
             };
             match &run.outline.foreign {
-                None => output::eprint_line(format_args!("kelvin: {said} {}", run.outline.id)),
+                None => notice!("{said} {}", run.outline.id),
                 Some(foreign) => import::report_import(said, &run, foreign),
             }
         }
@@ -138,7 +138,7 @@ fn list_runs(store: &Store, tags: &[Tag], json: bool) -> Result<(), CliError> {
     if lines.is_empty() {
         let wanted: Vec<String> = tags.iter().map(Tag::to_string).collect();
         let with = if wanted.is_empty() { String::new() } else { format!(" with {}", wanted.join(" and ")) };
-        output::eprint_line(format!("kelvin: no runs{with} in {}", store.name()));
+        notice!("no runs{with} in {}", store.name());
         return Ok(());
     }
     output::print(|out| {
@@ -190,7 +190,7 @@ fn prune_runs(store: Store, prune: PruneOptions, dry_run: bool) -> Result<(), Cl
         lines.iter().try_for_each(|line| writeln!(out, "{}  {:20}  {}", line.id, line.started, line.mode))
     })?;
     let kib: u64 = lines.iter().map(|line| line.bytes).sum::<u64>() / 1024;
-    output::eprint_line(format!("kelvin: {} {done}, {kib} KiB", run_count_text(lines.len())));
+    notice!("{} {done}, {kib} KiB", run_count_text(lines.len()));
     Ok(())
 }
 
@@ -213,11 +213,11 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
     drop(store);
     let in_place = InPlaceStore::open(&file, &fallback_dirs::fallback_directories())?;
     let copy = in_place.copy().to_owned();
-    output::eprint_line(format_args!(
-        "kelvin: the disk is full, and runs are deleted within {}: until that is done, the store as it was is in {}",
+    notice!(
+        "the disk is full, and runs are deleted within {}: until that is done, the store as it was is in {}",
         file.display(),
         copy.display()
-    ));
+    );
     let stays =
         |why: &dyn std::fmt::Display| CliError::msg(format!("{why}; the store as it was is in {}", copy.display()));
     let removed = removed.or_else(|_| remove(in_place.store())).map_err(|error| stays(&error))?;

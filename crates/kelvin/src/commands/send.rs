@@ -87,18 +87,18 @@ fn collect_files(args: &SendArgs, files: &[PathBuf]) -> Result<SourceList, CliEr
         return SourceList::from_stdin(name).context("--name");
     }
     if args.name.is_some() {
-        return Err(CliError::new("--name", "it names what comes from standard input: files keep their names"));
+        bail!("--name: it names what comes from standard input: files keep their names");
     }
     let mut paths = BTreeMap::new();
     for path in files {
         if path == Path::new("-") {
-            return Err(CliError::new("-", "standard input is sent alone, without other files"));
+            bail!("-: standard input is sent alone, without other files");
         }
         // What has no name is refused below.
         let Ok(name) = FileName::from_path(path) else { continue };
         if let Some(other) = paths.insert(name, path) {
             let (one, other) = (other.display(), path.display());
-            return Err(CliError::msg(format!("{one} and {other} would arrive under one name: send them apart")));
+            bail!("{one} and {other} would arrive under one name: send them apart");
         }
     }
     let attributes = match (args.xattrs, args.dry_run) {

@@ -53,7 +53,7 @@ const LONG_ROUND_LIMIT: Duration = Duration::from_secs(100);
 pub fn study(args: &StudyArgs) -> CmdResult {
     if args.published {
         if let Some(option) = args.load.first_given_option() {
-            return Err(CliError::new(option, "--published measures nothing: leave it out"));
+            bail!("{option}: --published measures nothing: leave it out");
         }
         return print_published(&args.name, args.to.json);
     }
@@ -65,7 +65,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
         return load::load(args);
     }
     if let Some(option) = args.load.first_given_option() {
-        return Err(CliError::new(option, "the study load alone has it: leave it out"));
+        bail!("{option}: the study load alone has it: leave it out");
     }
     let here = LocalMachine::read()?;
     for (probe, needing) in chosen.probes.iter().filter_map(|probe| Some((probe, OptionStudies::for_probe(probe)?))) {
@@ -105,12 +105,12 @@ pub fn study(args: &StudyArgs) -> CmdResult {
     };
     if moved > 0 {
         let rounds = options.rounds.unwrap_or(defaults.rounds);
-        output::eprint_line(format!(
-            "kelvin: {} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
+        notice!(
+            "{} or more will be moved through the page cache, in {rounds} rounds or more; each target is removed before it is \
              written back, and what reaches the device nevertheless is at most {} (--write-limit)",
             bytes(moved * u64::from(rounds)),
             bytes(options.write_limit)
-        ));
+        );
         options.round_limit = options.round_limit.max(TRANSFER_ROUND_LIMIT);
     }
     let defaults = RunDefaults { max_time: args.quick.then_some(MAX_QUICK_TIME), ..defaults };
@@ -121,10 +121,7 @@ pub fn study(args: &StudyArgs) -> CmdResult {
 /// The study of transfers with every combination of their factors.
 fn with_all_combinations(mut plan: Plan, chosen: &StudySelection) -> Result<Plan, CliError> {
     let Some(study) = chosen.probes.iter().copied().find(|probe| probe.id == TIME.id.as_str()) else {
-        return Err(CliError::new(
-            "--full",
-            "the study transfer alone has combinations: leave it out, or give --thorough",
-        ));
+        bail!("--full: the study transfer alone has combinations: leave it out, or give --thorough");
     };
     let known: BTreeSet<Case> =
         plan.units.iter().filter(|unit| !unit.only_input).map(|unit| unit.case.clone()).collect();
@@ -137,10 +134,7 @@ fn with_all_combinations(mut plan: Plan, chosen: &StudySelection) -> Result<Plan
 fn print_published(name: &str, as_json: bool) -> CmdResult {
     let study = kelvin_analysis::published_load();
     if study.id != *name {
-        return Err(CliError::msg(format!(
-            "--published: no published study is called '{name}'; there is {}",
-            study.id
-        )));
+        bail!("--published: no published study is called '{name}'; there is {}", study.id);
     }
     match as_json {
         true => output::print_json(&study)?,
@@ -155,12 +149,12 @@ fn select_cases(plan: Plan, wanted: &[(String, String)]) -> Result<Plan, CliErro
         |case: &Case, (axis, value): &(String, String)| case.get(axis).is_some_and(|known| known.matches_text(value));
     let own = || plan.units.iter().filter(|unit| !unit.only_input);
     if let Some((axis, value)) = wanted.iter().find(|one| !own().any(|unit| has(&unit.case, one))) {
-        return Err(CliError::msg(format!("--only {axis}={value}: no case of this study has it")));
+        bail!("--only {axis}={value}: no case of this study has it");
     }
     let is_wanted =
         |case: &Case| wanted.iter().all(|(axis, _)| wanted.iter().any(|one| one.0 == *axis && has(case, one)));
     if !wanted.is_empty() && !own().any(|unit| is_wanted(&unit.case)) {
-        return Err(CliError::msg("--only: no case of this study has all of these values"));
+        bail!("--only: no case of this study has all of these values");
     }
     if wanted.is_empty() { Ok(plan) } else { Ok(plan.retain_cases(is_wanted)) }
 }
@@ -178,7 +172,7 @@ fn without_devices(plan: Plan) -> Plan {
     if left_out.is_empty() {
         return plan;
     }
-    output::eprint_line(format!("kelvin: {} cases with ends in the kernel are left out: {missing}", left_out.len()));
+    notice!("{} cases with ends in the kernel are left out: {missing}", left_out.len());
     let mut plan = plan.retain_cases(|case| !has_kernel_end(case));
     plan.left_out.extend(left_out);
     plan
@@ -222,9 +216,7 @@ impl StudySelection {
             }
         }
         if !led(ProbeKind::Truth).is_empty() {
-            return Err(CliError::msg(format!(
-                "'{name}' is a known truth, not a study: `kelvin selfcheck` measures it"
-            )));
+            bail!("'{name}' is a known truth, not a study: `kelvin selfcheck` measures it");
         }
         let studies = of(ProbeKind::Study).flat_map(|probe| [short_name(probe), probe.id]);
         let measured = of(ProbeKind::Measure).map(|probe| probe.id);

@@ -62,11 +62,11 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
     loop {
         let due = watch.time_until_due()?;
         if args.once && !due.is_zero() {
-            output::eprint_line(format_args!(
-                "kelvin: no turn: {} of one CPU pays for the last one in {}",
+            notice!(
+                "no turn: {} of one CPU pays for the last one in {}",
                 percent(args.cpu_share),
                 seconds(due.as_secs_f64())
-            ));
+            );
             return Ok(ExitCode::SUCCESS);
         }
         if !sleep_unless_stopped(due)? {
@@ -74,9 +74,7 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
         }
         match watch.run_cycle() {
             Ok(CycleOutcome::Interrupted(signal)) => {
-                output::eprint_line(format_args!(
-                    "kelvin: interrupted by {signal}: the run is stored as far as it came"
-                ));
+                notice!("interrupted by {signal}: the run is stored as far as it came");
                 return Ok(ExitCode::SUCCESS);
             }
             Ok(CycleOutcome::News(news)) if args.once => {
@@ -84,15 +82,13 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
             }
             // What is wrong from the beginning is a mistake; what comes later may go again.
             Err(fault) if args.once || watch.cycles == 0 => return Err(fault),
-            Err(fault) => output::eprint_line(format_args!("kelvin: this turn: {fault}")),
+            Err(fault) => notice!("this turn: {fault}"),
             Ok(CycleOutcome::News(_)) => {}
         }
         watch.cycles += 1;
         let [cpu, allowance, next] =
             [watch.last_cpu(), watch.pace.allowance(), watch.time_until_due()?].map(|time| seconds(time.as_secs_f64()));
-        output::eprint_line(format_args!(
-            "kelvin: that took {cpu} of CPU time, of {allowance}; the next turn is in {next}"
-        ));
+        notice!("that took {cpu} of CPU time, of {allowance}; the next turn is in {next}");
     }
 }
 
@@ -189,10 +185,10 @@ impl<'a> Watcher<'a> {
         } else {
             format!("; the first turn is in {}, when the last one is paid for", seconds(due.as_secs_f64()))
         };
-        output::eprint_line(format_args!(
-            "kelvin: watching {}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}",
+        notice!(
+            "watching {}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}",
             self.names.join(" ")
-        ));
+        );
         Ok(())
     }
 
@@ -246,10 +242,7 @@ impl<'a> Watcher<'a> {
         }
         let failed = analysis.results.iter().filter(|result| matches!(result.outcome, Outcome::Failed(_))).count();
         if failed > 0 {
-            output::eprint_line(format_args!(
-                "kelvin: {failed} figures failed: `kelvin report {}` says why",
-                run.outline.id
-            ));
+            notice!("{failed} figures failed: `kelvin report {}` says why", run.outline.id);
         }
         let is_whole = run.status == RunStatus::Complete;
         let interrupted = (!is_whole).then(|| stop_signals::stop_signal().unwrap_or("a signal"));
@@ -299,13 +292,13 @@ impl<'a> Watcher<'a> {
         );
         let begins = self.cycles == 0 && !(self.args.once && self.state.has_load(&self.names));
         if let Some(every) = self.args.every.filter(|_| begins) {
-            return Err(CliError::msg(format!(
+            bail!(
                 "--every {}: {said}; give --every {}, more of --cpu-share, or fewer names",
                 duration_argument(every),
                 duration_argument(least)
-            )));
+            );
         }
-        output::eprint_line(format_args!("kelvin: {said}: so long is an interval now"));
+        notice!("{said}: so long is an interval now");
         self.pace.every = least;
         Ok(())
     }

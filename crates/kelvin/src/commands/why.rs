@@ -35,7 +35,7 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         return gaps::why_gaps(args, times);
     }
     if args.store.store.is_some() {
-        return Err(CliError::new("--store", "only --gaps reads a store"));
+        bail!("--store: only --gaps reads a store");
     }
     let Some(name) = &args.metric else {
         output::print(list_causes)?;
@@ -147,15 +147,12 @@ fn select_case(
             } else {
                 format!("it has {}", first_names(axes.into_iter()))
             };
-            return Err(CliError::msg(format!("{axis}={value}: {} has no axis of that name; {right}", metric.id)));
+            bail!("{axis}={value}: {} has no axis of that name; {right}", metric.id);
         }
         all.retain(|case| has_axis_value(metric, case, (axis, value)));
         if all.is_empty() {
             let right = first_names(values.iter().map(String::as_str));
-            return Err(CliError::msg(format!(
-                "{axis}={value}: {} is not measured there; {axis} is {right}",
-                metric.id
-            )));
+            bail!("{axis}={value}: {} is not measured there; {axis} is {right}", metric.id);
         }
     }
     let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| all.contains(case)).collect();

@@ -54,7 +54,7 @@ impl Arm {
         };
         for (index, setting) in settings.iter().enumerate() {
             if settings[..index].iter().any(|earlier| earlier.name == setting.name) {
-                return Err(CliError::msg(format!("{flag} {}: it is given twice", setting.name)));
+                bail!("{flag} {}: it is given twice", setting.name);
             }
             arm.apply(setting, plan).context(format_args!("{flag} {}", setting_text(setting)))?;
         }
@@ -70,7 +70,7 @@ impl Arm {
                 let allowed = &plan.setup.placement.allowed;
                 if !allowed.contains(cpu) {
                     let list = allowed.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-                    return Err(CliError::msg(format!("this process may use CPUs {list}")));
+                    bail!("this process may use CPUs {list}");
                 }
                 setup.placement = plan.placement_on(*cpu);
             }
@@ -99,7 +99,7 @@ impl Arm {
             }
             SettingKind::Group(directory) => {
                 if !directory.join("cgroup.procs").is_file() {
-                    return Err(CliError::msg("it is not a control group: it has no file cgroup.procs"));
+                    bail!("it is not a control group: it has no file cgroup.procs");
                 }
                 setup.groups.push(directory.into());
             }

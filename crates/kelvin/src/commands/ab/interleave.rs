@@ -120,16 +120,16 @@ pub fn interleave(sides: &mut dyn Arms, limits: &InterleaveLimits) -> Result<Int
     let is_whole = !matches!(ends, Some(EarlyEnd::Interrupted));
     if is_whole && made < limits.min_blocks() {
         let needed = first + f64::from(limits.min_blocks()) * found.block_seconds();
-        return Err(CliError::msg(format!(
+        bail!(
             "--budget {:?}: {made} of the {} blocks of a comparison fit: all take about {}; give so much, or `minimum`",
             limits.budget.unwrap_or_default(),
             limits.min_blocks(),
             seconds(needed)
-        )));
+        );
     }
     let comparison = found.compare(limits.threshold, sides.seconds_since(limits.began) - first);
     if comparison.figures.is_empty() && !is_whole {
-        return Err(CliError::msg("interrupted before there was a whole block"));
+        bail!("interrupted before there was a whole block");
     }
     let is_precise = limits.until.is_none_or(|until| are_ratios_within(&comparison, until));
     Ok(InterleaveResult { comparison, is_complete: is_whole, is_precise })
@@ -172,7 +172,7 @@ impl InterleaveState {
                 match sides.measure(place, side, 0)? {
                     Ok(_) => {}
                     Err(EarlyEnd::Interrupted) => {
-                        return Err(CliError::msg("interrupted before anything was measured"));
+                        bail!("interrupted before anything was measured");
                     }
                     Err(EarlyEnd::TimedOut) => break,
                 }

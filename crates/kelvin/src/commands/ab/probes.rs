@@ -60,11 +60,11 @@ fn fit_cases(plan: Plan, limits: &InterleaveLimits, machine: &Machine) -> Result
     let rounds = 4 * limits.min_blocks() + 2;
     let plan = all.clone().fit_to_budget(TimeBudget { time: time.saturating_sub(run_schedule::STARTUP_TIME), rounds });
     if plan.units.is_empty() && !all.units.is_empty() {
-        return Err(CliError::msg(format!(
+        bail!(
             "--budget {time:?}: {} blocks of no case fit; of all they take about {}",
             limits.min_blocks(),
             seconds(all.expected_duration(rounds).as_secs_f64())
-        )));
+        );
     }
     let left_out = run_schedule::left_out_names(&all, &plan);
     if !left_out.is_empty() {

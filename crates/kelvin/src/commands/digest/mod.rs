@@ -39,7 +39,7 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     let done = if args.check { check_lists(&reader, files, args.quiet) } else { print_digests(&reader, files) };
     // The digests are right all the same: no failure.
     if let Some(Err(fault)) = reader.tuning_cache.borrow().as_ref().map(TuningCache::save) {
-        eprint_line(format_args!("kelvin: cannot remember the fastest way to read these files: {fault}"));
+        notice!("cannot remember the fastest way to read these files: {fault}");
     }
     done
 }
@@ -48,12 +48,8 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
 fn open_tuning_cache(anew: bool) -> Option<TuningCache> {
     let place = TuningCache::path_in(|name| std::env::var_os(name));
     let read = place.and_then(|path| if anew { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
-    read.map_err(|fault| {
-        eprint_line(format_args!(
-            "kelvin: searching for the fastest way to read these files, without remembering it: {fault}"
-        ))
-    })
-    .ok()
+    read.map_err(|fault| notice!("searching for the fastest way to read these files, without remembering it: {fault}"))
+        .ok()
 }
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
@@ -147,10 +143,10 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
             check_file(reader, expected, &name, quiet, &mut checked)?;
         }
         if checked.lines == before {
-            return Err(CliError::msg(format!(
+            bail!(
                 "{}: no line is a digest of eight digits, two spaces and a name, as `kelvin digest` prints them",
                 list.display()
-            )));
+            );
         }
     }
     warn(checked.malformed, "line is improperly formatted", "lines are improperly formatted");
@@ -190,8 +186,8 @@ fn check_file(
 fn warn(count: u64, one: &str, many: &str) {
     match count {
         0 => {}
-        1 => eprint_line(format_args!("kelvin: warning: 1 {one}")),
-        count => eprint_line(format_args!("kelvin: warning: {count} {many}")),
+        1 => notice!("warning: 1 {one}"),
+        count => notice!("warning: {count} {many}"),
     }
 }
 
@@ -234,7 +230,7 @@ impl DigestReader {
         }
         if target.bytes() == 0 && found.bytes > 0 {
             let (path, bytes) = (file.display(), found.bytes);
-            eprint_line(format_args!("kelvin: note: {path} states 0 bytes, and was read until its end: {bytes} bytes"));
+            notice!("note: {path} states 0 bytes, and was read until its end: {bytes} bytes");
         }
         if self.verbose {
             eprint_line(verbose_line(file, &found));
@@ -282,7 +278,7 @@ fn digest_stdin() -> Result<Digest, CliError> {
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {
                 if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
-                    return Err(CliError::msg(format!("interrupted by {signal}")));
+                    bail!("interrupted by {signal}");
                 }
             }
             Err(error) => return Err(CliError::new(output::STDIN_READ_FAILED, error)),

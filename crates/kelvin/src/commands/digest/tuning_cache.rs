@@ -103,11 +103,11 @@ impl TuningCache {
         let directory = |name: &str| environment(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = match (directory("XDG_CACHE_HOME"), directory("HOME")) {
             (Some(cache), _) if !cache.is_absolute() => {
-                return Err(CliError::msg(format!("XDG_CACHE_HOME is not an absolute path: {}", cache.display())));
+                bail!("XDG_CACHE_HOME is not an absolute path: {}", cache.display());
             }
             (Some(cache), _) => cache,
             (None, Some(home)) => home.join(".cache"),
-            (None, None) => return Err(CliError::msg("neither XDG_CACHE_HOME nor HOME is set")),
+            (None, None) => bail!("neither XDG_CACHE_HOME nor HOME is set"),
         };
         Ok(cache.join("kelvin/digest.json"))
     }

@@ -69,14 +69,14 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
     };
     let scratch = create_scratch_in(directory, "DIR")?;
     let largest = page_cache_size::largest_size(limit);
-    output::eprint_line(format!(
-        "kelvin: writing one file of {} in {}, removed afterwards, and reading up to {} of it (up to {MAX_TRIES} times as much \
+    notice!(
+        "writing one file of {} in {}, removed afterwards, and reading up to {} of it (up to {MAX_TRIES} times as much \
          if disturbed), with {} of memory",
         units::bytes(largest),
         scratch.path().display(),
         units::bytes(page_cache_size::max_bytes_read(limit)),
-        units::bytes(limit),
-    ));
+        units::bytes(limit)
+    );
     let file = scratch.path().join("data");
     random_data::write_file(&file, largest, 1).context(format_args!("cannot write {}", file.display()))?;
     let request = Request { door: group.procs_file().into(), file: file.into(), bytes: 0 };
@@ -89,7 +89,7 @@ fn measure(directory: &Path, limit: u64, quick: &FileCache) -> Result<CacheMeasu
         match page_cache_size::find_page_cache_size(&samples) {
             Ok(found) => break (samples, SearchOutcome::Found(CacheEnd::new(&found, limit))),
             Err(doubt) if doubt.is_disturbance() && earlier.len() < MAX_TRIES - 1 => {
-                output::eprint_line(format!("kelvin: {doubt}; trying again"));
+                notice!("{doubt}; trying again");
                 earlier.push(doubt.to_string());
             }
             Err(doubt) => break (samples, SearchOutcome::NotFound(doubt.to_string())),
@@ -115,10 +115,7 @@ fn check_possible(directory: &Path, limit: u64, quick: &FileCache) -> Result<(),
     let kind = kelvin_sys::fs::kind(directory).map_err(failed)?;
     if kind.is_in_memory() {
         let place = directory.display();
-        return Err(CliError::msg(format!(
-            "{place} is on {}, which is memory: choose a directory on a disk",
-            kind.name()
-        )));
+        bail!("{place} is on {}, which is memory: choose a directory on a disk", kind.name());
     }
     let room = kelvin_sys::fs::space(directory).map_err(failed)?.available_bytes;
     if room < largest {
@@ -171,7 +168,7 @@ fn sample(request: &Request) -> Result<SizeSample, CliError> {
         ChildEnd::TooMuchOutput => "the reading process's answer was too long".into(),
         ChildEnd::Interrupted => {
             let signal = kelvin_sys::stop_signals::stop_signal().unwrap_or("a signal");
-            return Err(CliError::msg(format!("interrupted by {signal}")));
+            bail!("interrupted by {signal}");
         }
     };
     Err(CliError::new(doing, why))

@@ -39,10 +39,10 @@ fn copy_job(args: &CopyArgs, timer: Option<&LatencyTimer>) -> Result<CopyJob, Cl
     if args.target.is_dir() {
         let (target, name) = (args.target.display(), args.source.file_name().unwrap_or_default());
         let right = args.target.join(name);
-        return Err(CliError::msg(format!("{target} is a directory: name the copy, such as {}", right.display())));
+        bail!("{target} is a directory: name the copy, such as {}", right.display());
     }
     if args.method == MethodChoice::Only(CopyMethod::Reflink) && args.block.is_some() {
-        return Err(CliError::msg("--block: --method reflink shares all blocks by one call; leave it out"));
+        bail!("--block: --method reflink shares all blocks by one call; leave it out");
     }
     Ok(CopyJob {
         source: Target::find(&args.source).map_err(to_cli_error)?,

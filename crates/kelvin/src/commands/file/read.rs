@@ -71,10 +71,7 @@ fn server_memory_note(job: &ReadJob) -> Option<String> {
 /// Drops all caches of the machine, for a job that asks for a file that is not in memory.
 fn drop_caches(job: &ReadJob) -> Result<(), CliError> {
     if job.state != PageCacheState::Uncached {
-        return Err(CliError::msg(format!(
-            "--drop-caches: needs --cache uncached, not --cache {}",
-            job.state.name().replace(' ', "-")
-        )));
+        bail!("--drop-caches: needs --cache uncached, not --cache {}", job.state.name().replace(' ', "-"));
     }
     cache::drop_all_caches(&job.target).context("--drop-caches")
 }
@@ -114,10 +111,10 @@ fn read_job(path: &Path, how: &AccessArgs, size: Option<u64>) -> Result<ReadJob,
     let range = 0..size.unwrap_or(target.bytes());
     if range.end > target.bytes() {
         let has = units::bytes(target.bytes());
-        return Err(CliError::msg(format!("--size {}: {} has only {has}", range.end, path.display())));
+        bail!("--size {}: {} has only {has}", range.end, path.display());
     }
     if target.bytes() == 0 {
-        return Err(CliError::msg(format!("{} is empty: there is nothing to read", path.display())));
+        bail!("{} is empty: there is nothing to read", path.display());
     }
     Ok(ReadJob {
         target,

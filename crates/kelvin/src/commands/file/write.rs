@@ -18,12 +18,12 @@ pub(super) fn write(args: &WriteArgs) -> CmdResult {
             .checked_mul(args.block as u64)
             .filter(|&bytes| i64::try_from(bytes).is_ok())
             .ok_or_else(|| CliError::msg(format!("--count {count}: more blocks than a file can have")))?,
-        (None, None) => return Err(CliError::msg("give --size or --count: how much to write")),
+        (None, None) => bail!("give --size or --count: how much to write"),
     };
     let pattern = match (args.pattern, args.seed) {
         (Pattern::Noise { seed }, given) => Pattern::Noise { seed: given.unwrap_or(seed) },
         (byte, None) => byte,
-        (Pattern::Byte(_), Some(_)) => return Err(CliError::msg("--seed is for noise, but --pattern is a byte")),
+        (Pattern::Byte(_), Some(_)) => bail!("--seed is for noise, but --pattern is a byte"),
     };
     let timer = (!args.no_latency).then(LatencyTimer::new);
     let job = WriteJob {

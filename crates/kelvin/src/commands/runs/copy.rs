@@ -18,7 +18,7 @@ struct CopyCounts {
 /// Copies the named runs, or all that have ended, and says what was `done`. What was copied before a failure is there.
 pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdResult {
     if from.is_same(to) {
-        return Err(CliError::msg(format!("{} is the store that its runs come from: name another one", to.name())));
+        bail!("{} is the store that its runs come from: name another one", to.name());
     }
     let (lines, unended) = select_runs(from, runs)?;
     let mut tally = CopyCounts::default();
@@ -32,10 +32,7 @@ pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdRe
     output::eprint_line(told);
     if unended > 0 {
         let it = if unended == 1 { "it" } else { "them" };
-        output::eprint_line(format!(
-            "kelvin: {} left out: still running, or killed; name {it} to copy {it} all the same",
-            run_count_text(unended)
-        ));
+        notice!("{} left out: still running, or killed; name {it} to copy {it} all the same", run_count_text(unended));
     }
     copied?;
     Ok(exit_code(!(tally.differing > 0)))
@@ -48,11 +45,11 @@ fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts)
         Err(error) if error.is_store_failure() => return Err(CliError::msg(error)),
         Err(kelvin_store::CopyError::Insert(InsertError::Differs { id })) => {
             tally.differing += 1;
-            output::eprint_line(format!("kelvin: {id} is another run in {}: left as it is there", to.name()));
+            notice!("{id} is another run in {}: left as it is there", to.name());
         }
         Err(error) => {
             tally.differing += 1;
-            output::eprint_line(format!("kelvin: {} left out: {error}", line.id));
+            notice!("{} left out: {error}", line.id);
         }
     }
     Ok(())

@@ -54,10 +54,7 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
         });
     };
     if !is_whole {
-        return Err(CliError::new(
-            &name,
-            format!("longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name()),
-        ));
+        bail!("{name}: longer than what {} writes: {MAX_FILE_BYTES} bytes at most", tool.name());
     }
     tool.read(&begun, &import).context(&name)
 }
@@ -66,11 +63,8 @@ pub(super) fn read_run(file: &Path, from: Option<ImportSource>) -> Result<Run, C
 pub(super) fn report_import(said: &str, run: &Run, foreign: &Foreign) {
     let figures: usize = run.measurements.iter().map(|measurement| measurement.planned.metrics.len()).sum();
     let program = kelvin_analysis::wording::compare::program_text(foreign);
-    output::eprint_line(format_args!(
-        "kelvin: {said} {}, a foreign run of {program}: figures: {figures}",
-        run.outline.id
-    ));
-    run.notes.iter().for_each(|note| output::eprint_line(format_args!("kelvin: {note}")));
+    notice!("{said} {}, a foreign run of {program}: figures: {figures}", run.outline.id);
+    run.notes.iter().for_each(|note| notice!("{note}"));
 }
 
 /// What of each program's results is a metric, and what is not.

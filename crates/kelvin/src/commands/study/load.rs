@@ -50,16 +50,16 @@ pub fn load(args: &StudyArgs) -> CmdResult {
     let peer = peer::start(&args.load, &plan)?;
     let setup = setup(args, &defaults, (&plan, peer.as_ref()))?;
     let mut study = LoadStudy::prepare(&setup, &|| report_files(args, &setup.target)).map_err(to_cli_error)?;
-    study.expectations().iter().for_each(|line| output::eprint_line(format_args!("kelvin: {line}")));
+    study.expectations().iter().for_each(|line| notice!("{line}"));
     plan.schedule.cases = plan_of_study(&study)?;
     let time = study.steps_time().as_secs_f64();
     plan.settings.budget_seconds = args.options.budget.fixed().map_or(time, |time| time.as_secs_f64());
     let (visits, in_words) = (study.step_count(), seconds(time.round()));
     let before = seconds(study.preparation_time().as_secs_f64().round());
-    output::eprint_line(format_args!(
-        "kelvin: {visits} visits in about {in_words}, after {before} of preparation; {}",
+    notice!(
+        "{visits} visits in about {in_words}, after {before} of preparation; {}",
         plan.destination_text(args.to.page())
-    ));
+    );
     let left_out = study.left_out();
     if !left_out.is_empty() {
         let most = seconds(MAX_QUICK_TIME.as_secs_f64());
@@ -155,10 +155,7 @@ fn own_server(args: &StudyArgs, plan: &RunPlan, others: Vec<u32>) -> Result<OwnS
     let StudyLoadArgs { server_memory, between, link, server_group, server_options, .. } = &args.load;
     let between = between.unwrap_or(NetworkSetup::Loopback);
     if link.is_some() && between != NetworkSetup::Namespaces {
-        return Err(CliError::new(
-            "--link",
-            "a link that can be limited is one between namespaces: add --between namespaces",
-        ));
+        bail!("--link: a link that can be limited is one between namespaces: add --between namespaces");
     }
     let program = std::env::current_exe()?.to_string_lossy().into_owned();
     let (caches, directory) = (args.load.caches(), Path::new(&plan.setup.scratch).to_owned());
@@ -193,9 +190,7 @@ fn report_files(args: &StudyArgs, target: &StudyTarget) {
         asked => format!("; {asked} would take more than --write-limit"),
     };
     let [all, each] = [count * of_one, *bytes].map(|bytes| decimal_bytes(bytes as f64));
-    output::eprint_line(format_args!(
-        "kelvin: the server's files take {all} until the end: {count} of {each}{twice}{fewer}"
-    ));
+    notice!("the server's files take {all} until the end: {count} of {each}{twice}{fewer}");
 }
 
 /// The files of each set: what fits into memory, or at least twice of what the page cache may hold, or both.
@@ -220,20 +215,16 @@ fn requested_files(args: &StudyArgs) -> FileSetSpec {
 fn files_of_both_caches(args: &StudyArgs, most: u64) -> Result<FileSetSpec, CliError> {
     const BOTH_CACHES_OPTION: &str = "--cache cached,uncached";
     let Some(memory) = args.load.server_memory else {
-        return Err(CliError::new(
-            BOTH_CACHES_OPTION,
-            "this host cannot have the files in its page cache and not: give --server-memory as well",
-        ));
+        bail!(
+            "{BOTH_CACHES_OPTION}: this host cannot have the files in its page cache and not: give --server-memory as well"
+        );
     };
     let needed = memory.saturating_mul(MIN_CACHE_MULTIPLE);
     if needed > most {
         let [needed, most] = [needed, most].map(bytes);
-        return Err(CliError::new(
-            BOTH_CACHES_OPTION,
-            format!(
-                "files of at least {needed} are needed, and the page cache may have {most} of them: give less --server-memory"
-            ),
-        ));
+        bail!(
+            "{BOTH_CACHES_OPTION}: files of at least {needed} are needed, and the page cache may have {most} of them: give less --server-memory"
+        );
     }
     let limit = most.min(args.options.write_limit / 2);
     let wanted = uncached_files(args, limit, None)?;
@@ -250,13 +241,10 @@ fn uncached_files(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<F
     let count = if file_count.is_none() { count.max(usual) } else { count };
     if count.saturating_mul(size).min(limit) < needed {
         let [may_hold, needed] = [may_hold, needed].map(bytes);
-        return Err(CliError::new(
-            "--cache uncached",
-            format!(
-                "the page cache may hold {may_hold}, so files of at least {needed} are needed: allow that by --write-limit, or give \
+        bail!(
+            "--cache uncached: the page cache may hold {may_hold}, so files of at least {needed} are needed: allow that by --write-limit, or give \
                  the server less memory by --server-memory"
-            ),
-        ));
+        );
     }
     let most = may_hold.saturating_mul(MAX_CACHE_MULTIPLE).div_ceil(size).max(1);
     Ok(FileSetSpec { count: if file_count.is_none() { count.min(most) } else { count }, bytes: size, limit })
@@ -265,7 +253,7 @@ fn uncached_files(args: &StudyArgs, limit: u64, memory: Option<u64>) -> Result<F
 /// A server that runs already.
 fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.resources_token) else {
-        return Err(CliError::msg("--url needs --url-list and --resources-token"));
+        bail!("--url needs --url-list and --resources-token");
     };
     let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--url-list {}", list.display()), why);
     let text = read_named_text(list).map_err(|error| wrong(&error))?;

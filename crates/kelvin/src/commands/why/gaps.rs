@@ -10,7 +10,7 @@ use kelvin_report::why::WhyTerminal;
 use super::explain_figure;
 use crate::cause_experiment::ExperimentLimits;
 use crate::cli::{Budget, WhyArgs, WhyFormat};
-use crate::cli_error::{CliError, CmdResult, exit_code};
+use crate::cli_error::{CmdResult, exit_code};
 use crate::commands::report::load_run;
 use crate::gaps::find_gaps;
 use crate::output::{self, Outlet};
@@ -23,17 +23,14 @@ const DEFAULT_RUN: &str = "last";
 pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
     let format = args.format();
     if matches!(format, WhyFormat::Html | WhyFormat::Svg) {
-        return Err(CliError::new(
-            "--format",
-            "html and svg are of one figure: with --gaps, terminal or json is right",
-        ));
+        bail!("--format: html and svg are of one figure: with --gaps, terminal or json is right");
     }
     let outlet = Outlet::find(args.output.as_deref())?;
     let run = load_run(args.of.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
     let here = LocalMachine::read()?;
     if run.outline.machine.identity != here.machine.identity {
         let why = "of another machine or kernel, which cannot be measured here; `kelvin runs list` lists those to name by --of";
-        return Err(CliError::new("--gaps", format!("the run {} is {why}", run.outline.id)));
+        bail!("--gaps: the run {} is {why}", run.outline.id);
     }
     let mut gaps = find_gaps(&run);
     gaps.retain(|gap| gap.times_worse() >= times);
@@ -58,7 +55,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
                 explanations.push(explanation);
             }
             Err(fault) => {
-                output::eprint_line(format_args!("kelvin: {fault}"));
+                notice!("{fault}");
                 failed = true;
             }
         }

@@ -19,7 +19,6 @@ use super::MIN_CACHE_MULTIPLE;
 use crate::cli::StudyLoadArgs;
 use crate::cli_error::CliError;
 use crate::commands;
-use crate::output;
 use crate::run_plan::RunPlan;
 
 /// How often the agent hears that the study goes on: some times in what it waits for.
@@ -40,10 +39,7 @@ pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>,
     let Some(agent) = &plan.setup.agent else { return Ok(None) };
     let secret = commands::read_secret(agent.token_file.as_deref().map(Path::new))?;
     let [cache] = args.caches()[..] else {
-        return Err(CliError::new(
-            "--cache cached,uncached",
-            "an agent has its files in one of these: give one with --peer",
-        ));
+        bail!("--cache cached,uncached: an agent has its files in one of these: give one with --peer");
     };
     let client = AgentClient::connect(&[agent.address], &secret);
     let mut server = client.and_then(|client| client.serve_files(&FileServerOptions::default())).map_err(peer_error)?;
@@ -100,7 +96,7 @@ fn report_files(served: &FileServerInfo) {
     let FileServerInfo { files, left_out, .. } = served;
     let size = bytes(served.bytes);
     let rest = if *left_out > 0 { format!("; left out of its directory: {left_out}") } else { String::new() };
-    output::eprint_line(format_args!("kelvin: the agent serves {files} files of {size}{rest}"));
+    notice!("the agent serves {files} files of {size}{rest}");
 }
 
 /// What the disk gives at the agent's, in each round; nothing if files are to be in memory.
