@@ -198,9 +198,7 @@ impl Command {
         };
         let is_twice = |(at, tag): &(usize, &Tag)| tags[..*at].iter().any(|other| other.name() == tag.name());
         match tags.iter().enumerate().find(is_twice) {
-            Some((_, tag)) => {
-                Err(CliError::new(tag, format!("a run has one value of the tag {}: give one", tag.name())))
-            }
+            Some((_, tag)) => bail!("{tag}: a run has one value of the tag {}: give one", tag.name()),
             None => Ok(()),
         }
     }

@@ -50,7 +50,7 @@ impl OptionStudies {
     pub fn check_given(&self, name: &str, options: &RunOptions) -> Result<(), CliError> {
         match (self.is_given)(options) {
             true => Ok(()),
-            false => Err(CliError::msg(format!("{name} needs {}: {}", self.option, self.what))),
+            false => bail!("{name} needs {}: {}", self.option, self.what),
         }
     }
 }

@@ -145,9 +145,7 @@ impl CallArgs {
             [("--mode", self.mode.is_some()), ("--buffer", self.buffer.is_some()), ("--window", self.window.is_some())];
         match (method, given.into_iter().find(|(_, is_given)| *is_given)) {
             (MethodArg::Fixed(method), _) => Ok(Some(method)),
-            (MethodArg::Auto, Some((option, _))) => {
-                Err(CliError::new(option, "name a method with it, such as --method rw"))
-            }
+            (MethodArg::Auto, Some((option, _))) => bail!("{option}: name a method with it, such as --method rw"),
             (MethodArg::Auto, None) => Ok(None),
         }
     }

@@ -308,11 +308,10 @@ fn find_hardware(
     hardware.dedup();
     match hardware[..] {
         [one] if !asked.is_empty() => Ok(one.clone()),
-        [] => Err(CliError::new(
-            "--machine",
-            format!("no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"),
-        )),
-        _ => Err(CliError::new("--machine", format!("{asked} could be {}: give more of it", list_few(fitting)))),
+        [] => bail!(
+            "--machine: no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"
+        ),
+        _ => bail!("--machine: {asked} could be {}: give more of it", list_few(fitting)),
     }
 }
 

@@ -64,9 +64,9 @@ fn check_are_studies(names: &[String]) -> Result<(), CliError> {
     let is_of = |name: &str, kind| probes.iter().any(|probe| probe.kind == kind && probe.is_selected_by(name));
     let is_plain = |name: &&String| !is_of(name, ProbeKind::Study) && is_of(name, ProbeKind::Measure);
     match names.iter().find(is_plain) {
-        Some(name) => Err(CliError::msg(format!(
-            "--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points"
-        ))),
+        Some(name) => {
+            bail!("--studies: '{name}' is part of a plain run, `kelvin list {name}`; as a study it has more points")
+        }
         None => Ok(()),
     }
 }

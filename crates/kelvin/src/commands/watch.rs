@@ -261,14 +261,14 @@ impl<'a> Watcher<'a> {
             Budget::Default => {
                 Ok(room.min(Duration::from_secs_f64(RunDefaults::of_effort(Effort::Default, blocks).seconds)))
             }
-            Budget::Fixed(asked) if self.cycles == 0 && !self.pace.fits(asked, load) => Err(CliError::msg(format!(
+            Budget::Fixed(asked) if self.cycles == 0 && !self.pace.fits(asked, load) => bail!(
                 "--budget {}: {} of one CPU pays for {} every {}; give --every {} or more of --cpu-share",
                 seconds(asked.as_secs_f64()),
                 percent(self.pace.share),
                 seconds(room.as_secs_f64()),
                 seconds(self.pace.every.as_secs_f64()),
                 duration_argument(self.pace.min_interval(asked, load))
-            ))),
+            ),
             Budget::Fixed(asked) => Ok(room.min(asked)),
             Budget::MinimumRounds => Ok(Duration::ZERO),
         }

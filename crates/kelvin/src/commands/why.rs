@@ -107,7 +107,7 @@ fn find_plain_metric(name: &str, here: &LocalMachine) -> Result<(&'static Probe,
     if let Some((probe, metric)) = find_metric(name) {
         return match probe.kind {
             ProbeKind::Measure => Ok((probe, metric)),
-            _ => Err(CliError::msg(format!("'{name}' is of a study; why explains a metric of `kelvin run`"))),
+            _ => bail!("'{name}' is of a study; why explains a metric of `kelvin run`"),
         };
     }
     // Refuses what selects nothing, and names what is near.
@@ -158,7 +158,7 @@ fn select_case(
     let quick: Vec<Case> = cases(Effort::Quick).into_iter().filter(|case| all.contains(case)).collect();
     match (all.as_slice(), quick.as_slice()) {
         ([one], _) | (_, [one]) => Ok(one.clone()),
-        ([], _) => Err(CliError::msg(format!("{} has no case on this machine", metric.id))),
+        ([], _) => bail!("{} has no case on this machine", metric.id),
         _ => Err(ambiguous_case_error(metric, &all)),
     }
 }
