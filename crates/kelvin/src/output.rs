@@ -194,6 +194,14 @@ pub fn eprint_names(line: impl std::fmt::Display, names: &[String]) {
     lines.into_iter().for_each(|line| eprint_line(format_args!("{INDENT}{line}")));
 }
 
+/// The first few names, and how many more there are.
+pub fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    const MAX_NAMED: usize = 8;
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let named = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    if more == 0 { named } else { format!("{named} and {more} more") }
+}
+
 /// Writes a file that the user named.
 pub fn write_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     OutputFile::find(path).and_then(|found| found.write(write)).map_err(CliError::msg)

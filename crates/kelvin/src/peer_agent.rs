@@ -32,10 +32,7 @@ impl PeerAgent {
     pub fn connect(peer: &str, token_file: Option<&Path>) -> Result<Self, CliError> {
         let of_peer = |why: &dyn std::fmt::Display| CliError::new(format!("--peer {peer}"), why);
         let addresses = resolve(peer).map_err(|why| of_peer(&why))?;
-        let secret = match token_file {
-            Some(file) => Secret::read(file).context("--token-file")?,
-            None => Secret::none(),
-        };
+        let secret = read_secret(token_file)?;
         let mut client = AgentClient::connect(&addresses, &secret).map_err(|error| of_peer(&error))?;
         let (address, own) = (client.agent_addr(), client.local_addr());
         // The end of any test names the agent's interface; this test ends at once.
@@ -45,6 +42,17 @@ impl PeerAgent {
             .map_err(|error| of_peer(&error))?;
         let host = AgentEndpoint { address, token_file: token_file.map(Into::into) };
         Ok(Self { host, network_path: network_path(address, own, seen.interface.as_ref()) })
+    }
+}
+
+/// The secret in a file, or none.
+///
+/// # Errors
+/// A file that cannot be read, or that others may read.
+pub fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
+    match token_file {
+        Some(file) => Secret::read(file).context("--token-file"),
+        None => Ok(Secret::none()),
     }
 }
 

@@ -13,11 +13,11 @@ use kelvin_sys::net;
 use kelvin_transfer::wire::address::DisplayAddr;
 use kelvin_transfer::wire::client::AgentClient;
 use kelvin_transfer::wire::message::TestDirection;
-use kelvin_transfer::wire::secret::Secret;
 use kelvin_transfer::wire::socket_options::TestSocketOptions;
 
 use crate::cli::RunOptions;
 use crate::cli_error::{CliError, Context};
+use crate::peer_agent::read_secret;
 
 /// The probes that they apply to: on this machine, and to another host.
 const LOCAL_PROBES: [&str; 2] = [BANDWIDTH_TCP.id.as_str(), BANDWIDTH_TCP_METHOD.id.as_str()];
@@ -74,12 +74,10 @@ pub fn check_on_agent(sockets: &TcpOptions, plan: &Plan, agent: &AgentEndpoint) 
     if !plan.units.iter().any(|unit| !unit.only_input && is_asked(unit.probe.id)) {
         return Ok(());
     }
-    let secret = agent.token_file.as_deref().map_or_else(|| Ok(Secret::none()), |file| Secret::read(Path::new(file)));
+    let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
     let asked = TestSocketOptions { congestion_control: sockets.congestion_control.clone(), buffers: sockets.buffers };
-    let tried = secret.and_then(|secret| {
-        let mut client = AgentClient::connect(&[agent.address], &secret)?;
-        client.open_streams(TestDirection::ToAgent, 1, &asked)?.finish()
-    });
+    let tried = AgentClient::connect(&[agent.address], &secret)
+        .and_then(|mut client| client.open_streams(TestDirection::ToAgent, 1, &asked)?.finish());
     tried.map(drop).context(format_args!("--peer {}", DisplayAddr(agent.address)))
 }
 

@@ -16,6 +16,7 @@ use kelvin_transfer::wire::limits::AgentLimits;
 use crate::cli::AgentArgs;
 use crate::cli_error::{CliError, CmdResult};
 use crate::output;
+use crate::peer_agent::read_secret;
 use files::ServedDirectory;
 use log::{Log, LogSource};
 
@@ -24,7 +25,7 @@ pub(super) const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves until asked to stop. Prints its address on standard output, and logs to standard error.
 pub fn agent(args: &AgentArgs) -> CmdResult {
-    let secret = super::read_secret(args.token_file.as_deref())?;
+    let secret = read_secret(args.token_file.as_deref())?;
     let files = args.serve.as_deref().map(ServedDirectory::open).transpose()?;
     kelvin_sys::stop_signals::install_handlers()?;
     // With fewer descriptors it serves fewer clients.

@@ -1,6 +1,6 @@
 //! `kelvin history`: the figures of a machine over its runs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -247,7 +247,7 @@ impl MachineSelection {
         let of = |one: &MachineRuns| by_hardware[&one.machine] == wanted;
         let Some(newest) = machines.iter().find(|one| of(one)) else {
             let known: Vec<&str> = machines.iter().map(|one| one.machine.get(..8).unwrap_or(&one.machine)).collect();
-            bail!("the store has no run of this machine: name one of {} with --machine", list_few(known));
+            bail!("the store has no run of this machine: name one of {} with --machine", first_sorted(known));
         };
         let mut modes: BTreeMap<&str, usize> = BTreeMap::new();
         machines.iter().filter(|one| of(one)).for_each(|one| *modes.entry(&one.mode).or_default() += one.runs);
@@ -255,7 +255,7 @@ impl MachineSelection {
         let mode = args.mode.as_deref().unwrap_or(most);
         if !modes.contains_key(mode) {
             let known: Vec<&str> = modes.keys().copied().collect();
-            bail!("--mode: this machine has no runs in mode {mode}; it has {}", list_few(known));
+            bail!("--mode: this machine has no runs in mode {mode}; it has {}", first_sorted(known));
         }
         let identities: Vec<String> = machines.iter().filter(|one| of(one)).map(|one| one.machine.clone()).collect();
         let other_modes = modes.iter().filter(|(other, _)| **other != mode);
@@ -311,18 +311,14 @@ fn find_hardware(
         [] => bail!(
             "--machine: no machine in the store has an identity that begins with {asked}: `kelvin runs list` shows them"
         ),
-        _ => bail!("--machine: {asked} could be {}: give more of it", list_few(fitting)),
+        _ => bail!("--machine: {asked} could be {}: give more of it", first_sorted(fitting)),
     }
 }
 
-/// A few of some names, each once.
-fn list_few(mut names: Vec<&str>) -> String {
-    const MAX_NAMED: usize = 8;
-    names.sort_unstable();
-    names.dedup();
-    let more = if names.len() > MAX_NAMED { format!(" and {} more", names.len() - MAX_NAMED) } else { String::new() };
-    names.truncate(MAX_NAMED);
-    format!("{}{more}", names.join(", "))
+/// The first few of some names, each once.
+fn first_sorted(names: Vec<&str>) -> String {
+    let names = BTreeSet::from_iter(names);
+    output::first_names(names.into_iter())
 }
 
 /// What was read.

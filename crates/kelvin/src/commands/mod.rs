@@ -25,14 +25,12 @@ mod tune;
 mod watch;
 mod why;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use kelvin_sys::kmod::KmodDevice;
-use kelvin_transfer::wire::secret::Secret;
 
 use crate::cli::Command;
-use crate::cli_error::{CliError, CmdResult, Context};
+use crate::cli_error::{CliError, CmdResult};
 
 /// Runs the command.
 pub fn dispatch(command: Command) -> CmdResult {
@@ -68,12 +66,6 @@ pub fn dispatch(command: Command) -> CmdResult {
         Command::DiskRate { directory, milliseconds } => study::disk_rate(&directory, milliseconds),
         Command::HelpPrinted => Ok(ExitCode::SUCCESS),
     }
-}
-
-/// The secret in a file, or none.
-fn read_secret(token_file: Option<&Path>) -> Result<Secret, CliError> {
-    let read = |file| Secret::read(file).context("--token-file");
-    token_file.map_or_else(|| Ok(Secret::none()), read)
 }
 
 /// What the last sentence of a transfer adds where this end's socket was that of a device.

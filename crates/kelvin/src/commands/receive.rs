@@ -20,12 +20,13 @@ use super::agent::log::{Log, LogSource};
 use crate::cli::ReceiveArgs;
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output::{self, ERASE_LINE};
+use crate::peer_agent::read_secret;
 use crate::progress::byte_progress_text;
 
 /// Receives until asked to stop, or from one sender. Prints its address and then what each sender moved on standard output, and
 /// logs to standard error.
 pub fn receive(args: &ReceiveArgs) -> CmdResult {
-    let secret = super::read_secret(args.token_file.as_deref())?;
+    let secret = read_secret(args.token_file.as_deref())?;
     let moving = args.setup()?;
     let destination = destination(args)?;
     let is_output = matches!(destination, Destination::Output(_));

@@ -21,11 +21,12 @@ use serde::Serialize;
 use crate::cli::{SendArgs, StreamCount};
 use crate::cli_error::{CliError, CmdResult, Context, exit_code};
 use crate::output;
+use crate::peer_agent::read_secret;
 use crate::progress::StatusLine;
 
 /// Sends the files, and prints what was moved. Nothing is sent unless all that were named can be read.
 pub fn send(args: &SendArgs) -> CmdResult {
-    let secret = super::read_secret(args.token_file.as_deref())?;
+    let secret = read_secret(args.token_file.as_deref())?;
     let (files, to) = args.operands()?;
     let moving = args.setup()?;
     let collection = collect_files(args, &files)?;

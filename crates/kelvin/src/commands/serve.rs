@@ -14,6 +14,7 @@ use super::agent::log::{Log, LogSource};
 use crate::cli::ServeArgs;
 use crate::cli_error::{CliError, CmdResult};
 use crate::output;
+use crate::peer_agent::read_secret;
 use crate::socket_options::check_congestion_control;
 
 /// Threads of a pool, unless others are asked for: as many connections are served at one time.
@@ -91,7 +92,7 @@ fn stats_access(args: &ServeArgs) -> Result<Option<StatsAccess>, CliError> {
     if !args.expose_resources {
         return Ok(None);
     }
-    let secret = super::read_secret(args.token_file.as_deref())?;
+    let secret = read_secret(args.token_file.as_deref())?;
     let allows = Box::new(move |token: &str| secret.matches(token.as_bytes()));
     Ok(Some(StatsAccess { address: args.resources_address(), directory: args.root.clone(), check_token: allows }))
 }

@@ -3,6 +3,7 @@
 mod pace;
 mod state;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -58,38 +59,37 @@ pub fn watch(args: &WatchArgs) -> CmdResult {
     let mut watch = Watcher::new(args)?;
     // A mistake is told now, and not after a wait.
     watch.plan_cycle()?;
-    watch.announce()?;
+    watch.announce();
     loop {
-        let due = watch.time_until_due()?;
+        let due = watch.time_until_due();
         if args.once && !due.is_zero() {
-            notice!(
-                "no turn: {} of one CPU pays for the last one in {}",
-                percent(args.cpu_share),
-                seconds(due.as_secs_f64())
-            );
+            notice!("no turn: {} of one CPU pays for the last one in {}", percent(args.cpu_share), text(due));
             return Ok(ExitCode::SUCCESS);
         }
         if !sleep_unless_stopped(due)? {
             return Ok(ExitCode::SUCCESS);
         }
         match watch.run_cycle() {
-            Ok(CycleOutcome::Interrupted(signal)) => {
+            Ok(ControlFlow::Break(signal)) => {
                 notice!("interrupted by {signal}: the run is stored as far as it came");
                 return Ok(ExitCode::SUCCESS);
             }
-            Ok(CycleOutcome::News(news)) if args.once => {
-                return Ok(exit_code(!news));
-            }
+            Ok(ControlFlow::Continue(has_news)) if args.once => return Ok(exit_code(!has_news)),
             // What is wrong from the beginning is a mistake; what comes later may go again.
             Err(fault) if args.once || watch.cycles == 0 => return Err(fault),
             Err(fault) => notice!("this turn: {fault}"),
-            Ok(CycleOutcome::News(_)) => {}
+            Ok(ControlFlow::Continue(_)) => {}
         }
         watch.cycles += 1;
-        let [cpu, allowance, next] =
-            [watch.last_cpu(), watch.pace.allowance(), watch.time_until_due()?].map(|time| seconds(time.as_secs_f64()));
+        let cpu = watch.state.last_cycle(now_us()).map_or(Duration::ZERO, |last| last.cpu);
+        let [cpu, allowance, next] = [cpu, watch.pace.allowance(), watch.time_until_due()].map(text);
         notice!("that took {cpu} of CPU time, of {allowance}; the next turn is in {next}");
     }
+}
+
+/// A time for people.
+fn text(time: Duration) -> String {
+    seconds(time.as_secs_f64())
 }
 
 /// Waits; false where a signal asked to stop.
@@ -103,14 +103,6 @@ fn sleep_unless_stopped(time: Duration) -> Result<bool, CliError> {
         wait_any_readable(&[], left.min(SIGNAL_POLL_INTERVAL))?;
     }
     Ok(false)
-}
-
-/// What a turn has shown.
-enum CycleOutcome {
-    /// Whether something became worse.
-    News(bool),
-    /// It was interrupted by this signal.
-    Interrupted(&'static str),
 }
 
 /// A watch.
@@ -148,9 +140,8 @@ impl<'a> Watcher<'a> {
                 },
                 ..args.options.clone()
             },
-            state: state.map_err(|error| {
-                CliError::new(format!("{}: not what a watch remembers; remove it to begin anew", file.display()), error)
-            })?,
+            state: state
+                .context(format_args!("{}: not what a watch remembers; remove it to begin anew", file.display()))?,
             file,
             counted: Duration::ZERO,
             cycles: 0,
@@ -165,44 +156,40 @@ impl<'a> Watcher<'a> {
     }
 
     /// The time until the next turn may begin.
-    fn time_until_due(&self) -> Result<Duration, CliError> {
-        let Some(last) = self.state.last_cycle(now_us()) else { return Ok(Duration::ZERO) };
+    fn time_until_due(&self) -> Duration {
+        let Some(last) = self.state.last_cycle(now_us()) else { return Duration::ZERO };
         // Whoever starts a turn, or the watch, sees to the interval of it; the share is kept all the same.
         let starts = self.args.once || self.cycles == 0;
         let after = if starts { self.pace.recovered_after(last.cpu) } else { self.pace.next_after(last.cpu) };
-        Ok(after.saturating_sub(last.ago))
+        after.saturating_sub(last.ago)
     }
 
     /// Says what is watched, and at which price.
-    fn announce(&self) -> Result<(), CliError> {
+    fn announce(&self) {
         let by_default = if self.args.names.is_empty() { " by default" } else { "" };
-        let allowance = seconds(self.pace.allowance().as_secs_f64());
-        let share = percent(self.pace.share);
-        let every = seconds(self.pace.every.as_secs_f64());
-        let due = self.time_until_due()?;
+        let (names, share, due) = (self.names.join(" "), percent(self.pace.share), self.time_until_due());
+        let [every, allowance] = [self.pace.every, self.pace.allowance()].map(text);
         let first = if due.is_zero() || self.args.once {
             String::new()
         } else {
-            format!("; the first turn is in {}, when the last one is paid for", seconds(due.as_secs_f64()))
+            format!("; the first turn is in {}, when the last one is paid for", text(due))
         };
         notice!(
-            "watching {}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}",
-            self.names.join(" ")
+            "watching {names}{by_default}, every {every} within {share} of one CPU: {allowance} of CPU time a turn{first}"
         );
-        Ok(())
     }
 
-    /// Measures, stores, and tells what became worse.
-    fn run_cycle(&mut self) -> Result<CycleOutcome, CliError> {
+    /// Measures, stores, and tells what became worse: whether anything did, or the signal that interrupted it.
+    fn run_cycle(&mut self) -> Result<ControlFlow<&'static str, bool>, CliError> {
         let began_us = now_us();
         let (here, schedule) = self.plan_cycle()?;
         // Whatever kills it: what it may take is charged.
         self.save_cycle(Cycle { began_us, cpu: self.pace.allowance().as_secs_f64() })?;
         let measured = self.measure_cycle(here, schedule);
         let seen = match &measured {
-            Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(CycleOutcome::Interrupted(signal)),
-            Ok(_) => self.report_changes().map(CycleOutcome::News),
-            Err(_) => Ok(CycleOutcome::News(false)),
+            Ok(MeasuredCycle { interrupted: Some(signal), .. }) => Ok(ControlFlow::Break(*signal)),
+            Ok(_) => self.report_changes().map(ControlFlow::Continue),
+            Err(_) => Ok(ControlFlow::Continue(false)),
         };
         let all = cpu_time();
         let cpu = all.saturating_sub(std::mem::replace(&mut self.counted, all));
@@ -249,11 +236,6 @@ impl<'a> Watcher<'a> {
         Ok(MeasuredCycle { time: run.seconds, interrupted })
     }
 
-    /// CPU time of the last turn.
-    fn last_cpu(&self) -> Duration {
-        self.state.last_cycle(now_us()).map_or(Duration::ZERO, |last| last.cpu)
-    }
-
     /// The time of a turn as far as its share allows it, at most that of a default run: more narrows no figure of it much.
     fn cycle_time(&self, blocks: usize, load: f64) -> Result<Duration, CliError> {
         let room = self.pace.planned_time(load);
@@ -263,10 +245,10 @@ impl<'a> Watcher<'a> {
             }
             Budget::Fixed(asked) if self.cycles == 0 && !self.pace.fits(asked, load) => bail!(
                 "--budget {}: {} of one CPU pays for {} every {}; give --every {} or more of --cpu-share",
-                seconds(asked.as_secs_f64()),
+                text(asked),
                 percent(self.pace.share),
-                seconds(room.as_secs_f64()),
-                seconds(self.pace.every.as_secs_f64()),
+                text(room),
+                text(self.pace.every),
                 duration_argument(self.pace.min_interval(asked, load))
             ),
             Budget::Fixed(asked) => Ok(room.min(asked)),
@@ -285,10 +267,10 @@ impl<'a> Watcher<'a> {
         let least = self.pace.min_interval(needed, load);
         let said = format!(
             "the minimum of rounds takes {}, {} of CPU time; {} of one CPU pays for that every {}",
-            seconds(needed.as_secs_f64()),
-            seconds(needed.as_secs_f64() * load),
+            text(needed),
+            text(needed.mul_f64(load)),
             percent(self.pace.share),
-            seconds(least.as_secs_f64())
+            text(least)
         );
         let begins = self.cycles == 0 && !(self.args.once && self.state.has_load(&self.names));
         if let Some(every) = self.args.every.filter(|_| begins) {

@@ -17,7 +17,7 @@ use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, ExperimentResult, find_metric};
 use crate::cli::{Budget, WhyArgs, WhyFormat};
 use crate::cli_error::{CliError, CmdResult, exit_code};
-use crate::output::{self, Outlet};
+use crate::output::{self, Outlet, first_names};
 use crate::placement::LocalMachine;
 use crate::redact::without_private;
 use crate::run_plan::RunPlan;
@@ -116,14 +116,6 @@ fn find_plain_metric(name: &str, here: &LocalMachine) -> Result<(&'static Probe,
     let begins = |id: &str| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
     let ids: BTreeSet<&str> = asked.map(|metric| metric.id.as_str()).filter(|id| begins(id)).collect();
     Err(CliError::msg(format!("'{name}' is several metrics; name one: {}", first_names(ids.into_iter()))))
-}
-
-/// The first few of a list, and how many more there are.
-fn first_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
-    const MAX_NAMED: usize = 8;
-    let more = names.len().saturating_sub(MAX_NAMED);
-    let named = names.take(MAX_NAMED).collect::<Vec<_>>().join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
 /// The case of a metric that these values of axes select: of several the one that a quick run measures, if that is one.

@@ -18,7 +18,7 @@ use kelvin_transfer::wire::file_server::{DiskRateReport, FileCacheState, FileSer
 use super::MIN_CACHE_MULTIPLE;
 use crate::cli::StudyLoadArgs;
 use crate::cli_error::CliError;
-use crate::commands;
+use crate::peer_agent::read_secret;
 use crate::run_plan::RunPlan;
 
 /// How often the agent hears that the study goes on: some times in what it waits for.
@@ -37,7 +37,7 @@ pub struct PeerServer {
 /// What the agent says; files that do not fit the question.
 pub fn start(args: &StudyLoadArgs, plan: &RunPlan) -> Result<Option<PeerServer>, CliError> {
     let Some(agent) = &plan.setup.agent else { return Ok(None) };
-    let secret = commands::read_secret(agent.token_file.as_deref().map(Path::new))?;
+    let secret = read_secret(agent.token_file.as_deref().map(Path::new))?;
     let [cache] = args.caches()[..] else {
         bail!("--cache cached,uncached: an agent has its files in one of these: give one with --peer");
     };
