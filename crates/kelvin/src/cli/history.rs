@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use kelvin_core::quantity::parse_duration;
 
-use super::{StoreArgs, choose_format, number_between, percent_up_to_50, resolve_alias};
+use super::{StoreArgs, choose_format, defaults, number_between, percent_up_to_50, resolve_alias};
 
 /// Runs that are looked at unless more are asked for.
 const DEFAULT_RUNS: u32 = 1000;
@@ -71,21 +71,7 @@ impl HistoryArgs {
 
     /// What names select, in the newest runs of this machine in one mode.
     pub fn for_watch(names: Vec<String>, mode: &str, store: StoreArgs) -> Self {
-        Self {
-            all: names.is_empty(),
-            names,
-            machine: None,
-            mode: Some(mode.to_owned()),
-            since: None,
-            limit: DEFAULT_RUNS,
-            alert: None,
-            full: false,
-            format: Some(HistoryFormat::Terminal),
-            json: false,
-            output: None,
-            with_private: false,
-            store,
-        }
+        Self { all: names.is_empty(), names, mode: Some(mode.to_owned()), store, ..defaults() }
     }
 }
 

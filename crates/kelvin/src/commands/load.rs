@@ -179,9 +179,8 @@ fn setup(args: &LoadArgs) -> Result<LoadSetup, CliError> {
 
 /// Has the setup ask for what a log has.
 fn replay(args: &LoadArgs, log: &Path, setup: &mut LoadSetup) -> Result<(), CliError> {
-    let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--replay {}", log.display()), why);
-    let text = read_named(log).map_err(|error| wrong(&error))?;
-    let replay = Replay::read(&text, args.speed).map_err(|why| wrong(&why))?;
+    let at = format!("--replay {}", log.display());
+    let replay = Replay::read(&read_named(log).context(&at)?, args.speed).context(&at)?;
     if replay.skipped.total() > 0 {
         notice!("lines of {} that are left out: {}", log.display(), replay.skipped);
     }
@@ -202,9 +201,8 @@ fn target(args: &LoadArgs) -> Result<(ServerUrl, Vec<String>), CliError> {
         let path = target.path.clone();
         return Ok((target, vec![path]));
     };
-    let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--files {}", list.display()), why);
-    let text = read_named_text(list).map_err(|error| wrong(&error))?;
-    url_list::parse_url_list(&text, args.url.clone()).map_err(|why| wrong(&why))
+    let at = format!("--files {}", list.display());
+    url_list::parse_url_list(&read_named_text(list).context(&at)?, args.url.clone()).context(at)
 }
 
 /// The loads that are asked for, one after the other: the users first.
@@ -236,15 +234,15 @@ fn check_loop_options(args: &LoadArgs) -> Result<(), CliError> {
 
 /// What is sent with every request.
 fn request_form(args: &LoadArgs) -> Result<RequestTemplate, CliError> {
-    let headers: Result<Vec<_>, CliError> =
-        args.headers.iter().map(|line| parse_header(line).context(format_args!("-H '{line}'"))).collect();
+    let header = |line: &String| parse_header(line).context(format_args!("-H '{line}'"));
+    let headers = args.headers.iter().map(header).collect::<Result<Vec<_>, CliError>>()?;
     let body = match args.body.as_deref().map(|body| (body, body.strip_prefix('@'))) {
         None => Vec::new(),
         Some((_, Some(file))) => read_named(Path::new(file)).context(format_args!("--body @{file}"))?,
         Some((body, None)) => body.as_bytes().to_vec(),
     };
     let method = parse_method(&args.method).context(format_args!("--method {}", args.method))?;
-    Ok(RequestTemplate { method, headers: headers?, body })
+    Ok(RequestTemplate { method, headers, body })
 }
 
 /// Has the system allow so many connections.

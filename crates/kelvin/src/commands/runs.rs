@@ -218,11 +218,9 @@ fn remove_and_shrink<T>(store: Store, remove: impl Fn(&Store) -> Result<T, FindE
         file.display(),
         copy.display()
     );
-    let stays =
-        |why: &dyn std::fmt::Display| CliError::msg(format!("{why}; the store as it was is in {}", copy.display()));
-    let removed = removed.or_else(|_| remove(in_place.store())).map_err(|error| stays(&error))?;
-    in_place.finish().map_err(|error| stays(&error))?;
-    Ok(removed)
+    let done = removed.or_else(|_| remove(in_place.store())).map_err(CliError::from);
+    done.and_then(|removed| Ok(in_place.finish().map(|()| removed)?))
+        .map_err(|why| CliError::msg(format!("{why}; the store as it was is in {}", copy.display())))
 }
 
 fn run_entry(line: &RunSummary) -> RunEntry<'_> {

@@ -10,7 +10,7 @@ use kelvin_machine::tune::{self, ChangeOutcome, ChangeResult as Step, SettingCha
 use kelvin_sys::stop_signals;
 use serde::Serialize;
 
-use self::setting_effect::{SettingEffect, SettingEffects};
+use self::setting_effect::SettingEffect;
 use crate::cli::TuneArgs;
 use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output;
@@ -65,16 +65,18 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
     }
     let nothing = if offered.is_empty() { NOTHING_TO_CHANGE } else { "Nothing to change except with --optional." };
     let wanted: Vec<SettingChange> = offered.into_iter().filter(|change| args.optional || !change.optional).collect();
-    let measured = args.measure.then(|| setting_effect::measure(&tune::group_by_setting(&wanted), args)).transpose()?;
-    let is_whole = measured.as_ref().is_none_or(|worths| worths.is_complete);
-    let is_stopped = stop_signals::stop_signal().is_some();
-    let applied = (args.apply && !is_stopped).then(|| tune::apply(root, journal, &wanted)).transpose();
-    let outcomes = applied?;
-    let status = print_report(
-        TuneReport { measured: measured.map(|SettingEffects { each, .. }| each), outcomes },
-        nothing,
-        args.json,
-    )?;
+    let (measured, is_whole) = match args.measure {
+        true => {
+            let (effects, is_whole) = setting_effect::measure(&tune::group_by_setting(&wanted), args)?;
+            (Some(effects), is_whole)
+        }
+        false => (None, true),
+    };
+    let outcomes = match args.apply && stop_signals::stop_signal().is_none() {
+        true => Some(tune::apply(root, journal, &wanted)?),
+        false => None,
+    };
+    let status = print_report(TuneReport { measured, outcomes }, nothing, args.json)?;
     Ok(if is_whole { status } else { exit_code(false) })
 }
 

@@ -149,9 +149,15 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
             );
         }
     }
-    warn(checked.malformed, "line is improperly formatted", "lines are improperly formatted");
-    warn(checked.unreadable, "file could not be read", "files could not be read");
-    warn(checked.different, "digest did not match", "digests did not match");
+    for (count, one, many) in [
+        (checked.malformed, "line is improperly formatted", "lines are improperly formatted"),
+        (checked.unreadable, "file could not be read", "files could not be read"),
+        (checked.different, "digest did not match", "digests did not match"),
+    ] {
+        if count > 0 {
+            notice!("warning: {count} {}", if count == 1 { one } else { many });
+        }
+    }
     let failed = checked.different + checked.unreadable > 0;
     Ok(exit_code(!failed))
 }
@@ -181,14 +187,6 @@ fn check_file(
     }
     let (mark, name) = escape_name(name);
     output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))
-}
-
-fn warn(count: u64, one: &str, many: &str) {
-    match count {
-        0 => {}
-        1 => notice!("warning: 1 {one}"),
-        count => notice!("warning: {count} {many}"),
-    }
 }
 
 fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, CliError> {

@@ -2,6 +2,7 @@
 
 mod peer;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -122,10 +123,11 @@ fn setup(
         (None, Some(peer)) => StudyTarget::Running(peer.server.clone()),
         (None, None) => StudyTarget::Own(own_server(args, plan, others)?),
     };
+    let users: BTreeSet<u32> = of_load.users.iter().copied().collect();
     Ok(StudySetup {
         target,
         loads: loads(of_load),
-        users: (!of_load.users.is_empty()).then(|| sorted_users(&of_load.users)),
+        users: (!users.is_empty()).then(|| users.into_iter().map(u64::from).collect()),
         visits: plan.settings.rounds,
         budget,
         max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
@@ -134,13 +136,6 @@ fn setup(
         cpus: vec![placement.cpu],
         seed: args.options.seed.unwrap_or(1),
     })
-}
-
-fn sorted_users(users: &[u32]) -> Vec<u64> {
-    let mut users: Vec<u64> = users.iter().map(|&users| u64::from(users)).collect();
-    users.sort_unstable();
-    users.dedup();
-    users
 }
 
 /// Every pattern with every think time.
@@ -255,15 +250,14 @@ fn running_server(args: &StudyLoadArgs) -> Result<ExistingServer, CliError> {
     let (Some(url), Some(list), Some(token)) = (&args.url, &args.url_list, &args.resources_token) else {
         bail!("--url needs --url-list and --resources-token");
     };
-    let wrong = |why: &dyn std::fmt::Display| CliError::new(format!("--url-list {}", list.display()), why);
-    let text = read_named_text(list).map_err(|error| wrong(&error))?;
-    let (_, paths) =
-        kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).map_err(|why| wrong(&why))?;
-    let resources = match args.resources {
+    let at = format!("--url-list {}", list.display());
+    let text = read_named_text(list).context(&at)?;
+    let (_, paths) = kelvin_http::load::url_list::parse_url_list(&text, Some(url.clone())).context(&at)?;
+    let stats_address = match args.resources {
         Some(address) => address,
         None => *url.addresses().context("--url")?.first().ok_or_else(|| CliError::new("--url", "no address"))?,
     };
     let token = read_named_text(token).context(format_args!("--resources-token {}", token.display()))?;
     let token = token.trim_end().to_owned();
-    Ok(ExistingServer { url: url.url.clone(), paths, stats_address: resources, token, files: None })
+    Ok(ExistingServer { url: url.url.clone(), paths, stats_address, token, files: None })
 }

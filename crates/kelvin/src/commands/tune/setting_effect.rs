@@ -18,14 +18,6 @@ use crate::placement::LocalMachine;
 use crate::redact::without_private;
 use crate::selection::plan_names;
 
-/// What was found of several settings.
-pub struct SettingEffects {
-    /// In the order of change.
-    pub each: Vec<SettingEffect>,
-    /// Whether all that can be measured was, to the end.
-    pub is_complete: bool,
-}
-
 /// What the changes of one setting are worth.
 #[derive(Serialize)]
 pub struct SettingEffect {
@@ -38,64 +30,55 @@ pub struct SettingEffect {
     not_measured: Option<String>,
 }
 
-/// Measures settings, one after the other; each is as it was found before the next.
+/// Measures settings, one after the other, with them and without; each is as it was found before the next. Whether all that can be
+/// measured was, to the end.
 ///
 /// # Errors
 /// A name that selects nothing, an interruption before there was anything to compare, or what keeps every one from being measured.
-pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<SettingEffects, CliError> {
+pub fn measure(settings: &[SettingChanges], args: &TuneArgs) -> Result<(Vec<SettingEffect>, bool), CliError> {
     let options = RunOptions { budget: args.budget, rounds: args.rounds, ..defaults() };
+    let CompareOutputArgs { threshold, .. } = defaults();
     plan_names(ProbeKind::Measure, &args.names, &LocalMachine::read()?, Effort::Quick)?;
-    let mut worths = SettingEffects { each: Vec::new(), is_complete: true };
-    let mut first_fault = None;
-    for SettingChanges { changes, visible_in: shows } in settings {
-        let mut worth = SettingEffect { changes: changes.clone(), comparison: None, not_measured: None };
-        match shows {
-            VisibleIn::NotMeasurable(why) => worth.not_measured = Some((*why).to_owned()),
+    let (mut effects, mut is_complete, mut first_fault) = (Vec::new(), true, None);
+    for SettingChanges { changes, visible_in } in settings {
+        let mut effect = SettingEffect { changes: changes.clone(), comparison: None, not_measured: None };
+        match visible_in {
+            VisibleIn::NotMeasurable(why) => effect.not_measured = Some((*why).to_owned()),
             VisibleIn::Metrics(metrics) => {
-                let ids = || metrics.iter().map(|metric| metric.id.to_string()).collect();
-                let names: Vec<String> = if args.names.is_empty() { ids() } else { args.names.clone() };
-                match compare_interleaved(changes, &names, &options) {
-                    Ok((comparison, is_whole)) => {
-                        worth.comparison = Some(comparison);
-                        worths.is_complete &= is_whole;
+                let ids: Vec<String> = metrics.iter().map(|metric| metric.id.to_string()).collect();
+                let names = if args.names.is_empty() { &ids } else { &args.names };
+                let setting = |SettingChange { path, to, .. }: &SettingChange| Setting {
+                    name: path.clone(),
+                    value: to.clone(),
+                    kind: SettingKind::System(path.clone()),
+                };
+                let changed: Vec<Setting> = changes.iter().map(setting).collect();
+                let (effort, sides) = (Effort::Quick, [&[][..], &changed]);
+                let probed = ProbeComparison { names, effort, options: &options, sides };
+                match compare(&probed, &limits(&options, None, threshold)) {
+                    Ok(result) => {
+                        // A reason may quote a path of the user's.
+                        effect.comparison = Some(without_private(&result.comparison)?);
+                        is_complete &= result.is_complete;
                     }
                     Err(fault) => {
-                        worth.not_measured = Some(fault.to_string());
-                        worths.is_complete = false;
+                        effect.not_measured = Some(fault.to_string());
+                        is_complete = false;
                         first_fault.get_or_insert(fault);
                     }
                 }
             }
         }
-        worths.each.push(worth);
+        effects.push(effect);
         if stop_signals::stop_signal().is_some() {
-            worths.is_complete = false;
+            is_complete = false;
             break;
         }
     }
-    match first_fault.filter(|_| worths.each.iter().all(|worth| worth.comparison.is_none())) {
+    match first_fault.filter(|_| effects.iter().all(|effect| effect.comparison.is_none())) {
         Some(fault) => Err(CliError::new("--measure", fault)),
-        None => Ok(worths),
+        None => Ok((effects, is_complete)),
     }
-}
-
-/// With changes against without, and whether it was measured to the end.
-fn compare_interleaved(
-    changes: &[SettingChange],
-    names: &[String],
-    options: &RunOptions,
-) -> Result<(Comparison, bool), CliError> {
-    let setting = |SettingChange { path, to, .. }: &SettingChange| Setting {
-        name: path.clone(),
-        value: to.clone(),
-        kind: SettingKind::System(path.clone()),
-    };
-    let changed: Vec<Setting> = changes.iter().map(setting).collect();
-    let probed = ProbeComparison { names, effort: Effort::Quick, options, sides: [&[], &changed] };
-    let CompareOutputArgs { threshold, .. } = defaults();
-    let outcome = compare(&probed, &limits(options, None, threshold))?;
-    // A reason may quote a path of the user's.
-    Ok((without_private(&outcome.comparison)?, outcome.is_complete))
 }
 
 /// Writes what each is worth, then all in a line each.
