@@ -5,7 +5,7 @@ mod test_dir;
 use std::fs;
 
 use serde_json::Value;
-use test_dir::{KELVIN, TestDir, stderr, stdout};
+use test_dir::{KELVIN, TestDir, stderr};
 
 /// Members that differ by a few percent.
 const MEMBER_COUNT: usize = 6;
@@ -27,12 +27,6 @@ fn run_of_machine(run: &Value, name: &str, area: &str, times: f64) -> Value {
         }
     }
     run
-}
-
-fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
-    let output = place.command(KELVIN, arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).to_owned()
 }
 
 /// The judgement of an area of the kernel in a report.
@@ -69,14 +63,14 @@ fn machine_is_compared_with_own_class() {
     // Every area.
     write_area("slow-machine", "", 1.5);
     // Nothing is published of a guest that hides its model.
-    let alone: Value = serde_json::from_str(&stdout_of(&place, &["report", "slow.json", "--format", "json"])).unwrap();
+    let alone: Value = serde_json::from_str(&place.stdout_of(&["report", "slow.json", "--format", "json"])).unwrap();
     let normal = &alone["analysis"]["normal"];
     assert!(normal["none_because"].as_str().is_some_and(|why| why.contains("hides its model")), "{normal}");
     // By files.
     let files: Vec<String> = members.iter().map(|name| format!("{name}.json")).collect();
     let beside: Vec<&str> = files.iter().flat_map(|file| ["--beside", file.as_str()]).collect();
     for (name, against) in [("usual.json", "usual"), ("slow.json", "slower")] {
-        let report = stdout_of(&place, &[&["report", name, "--format", "json"], &beside[..]].concat());
+        let report = place.stdout_of(&[&["report", name, "--format", "json"], &beside[..]].concat());
         let area = kernel_verdict(&report);
         assert_eq!(area["against"], against, "{area}");
         assert_eq!(
@@ -84,16 +78,16 @@ fn machine_is_compared_with_own_class() {
             (MEMBER_COUNT, &Value::from(false))
         );
     }
-    let screen = stdout_of(&place, &[&["report", "slow-machine.json"], &beside[..]].concat());
+    let screen = place.stdout_of(&[&["report", "slow-machine.json"], &beside[..]].concat());
     let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("! All of the machine is 1.5"), "{screen}");
     assert!(!flat.contains("as a whole is"), "{screen}");
     // By the store that the run is in, and by one that is named.
     for file in files.iter().map(String::as_str).chain(["slow.json"]) {
-        stdout_of(&place, &["runs", "import", file]);
+        place.stdout_of(&["runs", "import", file]);
     }
     for arguments in [["report", "slow", "--format", "json"].to_vec(), ["report", "slow", "--full"].to_vec()] {
-        let report = stdout_of(&place, &arguments);
+        let report = place.stdout_of(&arguments);
         match arguments.last() {
             Some(&"json") => assert_eq!(kernel_verdict(&report)["against"], "slower"),
             _ => assert!(report.contains("as slow as"), "{report}"),

@@ -1,40 +1,11 @@
 //! The whole program from outside: help, version, usage errors, and readers that go away.
 
+mod test_dir;
+
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
-use tempfile::TempDir;
-
-/// The program in a directory of its own, with a store of its own and nothing of the user's.
-struct TestDir {
-    directory: TempDir,
-}
-
-impl TestDir {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_kelvin"));
-        let here = self.directory.path();
-        command.args(arguments).current_dir(here).stdin(Stdio::null());
-        command.env("HOME", here).env("XDG_DATA_HOME", here.join("data")).env("TMPDIR", here).env_remove("COLUMNS");
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
+use test_dir::{KELVIN, TestDir, stderr, stdout};
 
 /// A wrong command line and what the one line about it must name.
 const USAGE_ERRORS: &[(&[&str], &str)] = &[
@@ -230,7 +201,7 @@ fn usage_error_leaves_nothing_behind() {
     for arguments in [&["run", "no.such.probe"][..], &["run", "--cpu", "99999"], &["run", "--budget", "x"]] {
         place.run(arguments);
     }
-    let left: Vec<_> = std::fs::read_dir(place.directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -291,7 +262,7 @@ fn too_wide(text: &str, width: usize) -> Vec<&str> {
 #[test]
 fn text_for_people_fits_eighty_columns() {
     let place = TestDir::new();
-    std::fs::write(place.directory.path().join("data"), [7; 100_000]).unwrap();
+    std::fs::write(place.path().join("data"), [7; 100_000]).unwrap();
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
     let commands: &[&[&str]] = &[
         // Not those of `list`, which keep room for words beside the longest name.
@@ -311,7 +282,7 @@ fn text_for_people_fits_eighty_columns() {
     ];
     let mut all = Vec::new();
     for arguments in commands {
-        let output = place.command(arguments).env("COLUMNS", "80").output().unwrap();
+        let output = place.command(KELVIN, arguments).env("COLUMNS", "80").output().unwrap();
         assert!(!stdout(&output).is_empty() || arguments[0] == "runs", "{arguments:?}: {}", stderr(&output));
         all.extend(too_wide(stdout(&output), 80).into_iter().map(|line| format!("{arguments:?}: {line}")));
     }
@@ -329,7 +300,7 @@ fn version_is_of_the_package() {
 fn closed_pipe_is_no_error() {
     let place = TestDir::new();
     for arguments in [&["list", "--json"][..], &["explain", "os"], &["machine", "--json"]] {
-        let mut child = place.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = place.command(KELVIN, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         // Reads one line, as `head -1` does, and closes the pipe.
         BufReader::with_capacity(64, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -345,7 +316,7 @@ fn closed_pipe_is_no_error() {
 #[test]
 fn full_stdout_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = TestDir::new().command(&["list"]).stdout(full).output().unwrap();
+    let output = TestDir::new().command(KELVIN, &["list"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
@@ -353,17 +324,17 @@ fn full_stdout_is_an_error() {
 
 /// The program with its standard streams as the shell redirects them.
 fn run_redirected(place: &TestDir, arguments: &[&str], redirection: &str) -> Output {
-    let ours = place.command(arguments);
+    let ours = place.command(KELVIN, arguments);
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("exec \"$0\" \"$@\" {redirection}")]).arg(ours.get_program()).args(arguments);
-    shell.current_dir(place.directory.path()).envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(place.path()).envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.output().unwrap()
 }
 
 #[test]
 fn closed_standard_stream_is_an_error() {
     let place = TestDir::new();
-    std::fs::write(place.directory.path().join("one"), "1").unwrap();
+    std::fs::write(place.path().join("one"), "1").unwrap();
     let receive = ["receive", "-", "--once", "--listen", "127.0.0.1:0"];
     for (arguments, redirection, words) in [
         (&["digest", "one"][..], ">&-", "cannot write to standard output: it is closed"),
@@ -556,7 +527,7 @@ fn rivals_are_compared_with_kelvin() {
             }
         }
     }
-    let page = std::fs::read_to_string(place.directory.path().join("report.html")).unwrap();
+    let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
     assert!(page.contains("id=\"rivals\"") && page.contains("Other programs beside kelvin"));
     let markdown = place.run(&["report", "--format", "md"]);
     assert!(stdout(&markdown).contains("## Other programs beside kelvin"), "{}", stdout(&markdown));
@@ -568,7 +539,7 @@ fn rivals_are_compared_with_kelvin() {
 fn round_costs_are_learned_from_equal_conditions() {
     let place = TestDir::new();
     let announced = |directory: &str| {
-        std::fs::create_dir_all(place.directory.path().join(directory)).unwrap();
+        std::fs::create_dir_all(place.path().join(directory)).unwrap();
         let asked = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
         let run = place.run(&[&asked[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
         assert!(run.status.success(), "{}", stderr(&run));
@@ -622,7 +593,7 @@ fn one_probe_is_measured_stored_reported() {
     assert!(!run.stdout.contains(&0x1b), "colours belong on a terminal only");
     let announced = stderr(&run).lines().next().unwrap();
     assert!(announced.contains("report.html") && announced.contains("runs.sqlite"), "{announced}");
-    let page = std::fs::read_to_string(place.directory.path().join("report.html")).unwrap();
+    let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
     assert!(page.contains("os.syscall.null"));
 
     let listed: serde_json::Value = serde_json::from_slice(&place.run(&["runs", "list", "--json"]).stdout).unwrap();
@@ -631,10 +602,10 @@ fn one_probe_is_measured_stored_reported() {
 
     // The same run through the store, as an exported file, and imported into another store.
     let exported = place.run(&["runs", "export", "last"]);
-    let file = place.directory.path().join("run.json");
+    let file = place.path().join("run.json");
     std::fs::write(&file, &exported.stdout).unwrap();
     let file = file.to_str().unwrap();
-    let other = place.directory.path().join("other.sqlite");
+    let other = place.path().join("other.sqlite");
     let imported = place.run(&["runs", "import", file, "--store", other.to_str().unwrap()]);
     assert!(imported.status.success(), "{}", stderr(&imported));
     let csv = |arguments: &[&str]| place.run(&[&["report", "--format", "csv"], arguments].concat()).stdout;
@@ -681,7 +652,7 @@ fn json_has_samples_only_on_request() {
     }
 
     // Only with them it is a run again.
-    let file = |name: &str, text: &[u8]| std::fs::write(place.directory.path().join(name), text).unwrap();
+    let file = |name: &str, text: &[u8]| std::fs::write(place.path().join(name), text).unwrap();
     file("without.json", &without.stdout);
     file("cut-out.json", of(&without)["run"].to_string().as_bytes());
     file("with.json", &with[0].stdout);

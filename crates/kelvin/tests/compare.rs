@@ -18,12 +18,6 @@ fn run(place: &TestDir, arguments: &[&str]) -> Output {
     place.command(KELVIN, arguments).output().unwrap()
 }
 
-fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
-    let output = run(place, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).to_owned()
-}
-
 /// So many short runs of one probe, stored: of one whose samples count as found, whatever else runs here.
 fn measure_times(place: &TestDir, times: usize) {
     for _ in 0..times {
@@ -39,7 +33,7 @@ fn measure_into(place: &TestDir, files: [(&str, f64); 2]) {
     const FIGURE: &str = "file.metadata.create";
     measure_times(place, 2);
     for (run, (file, nanoseconds)) in ["last~1", "last"].into_iter().zip(files) {
-        let mut export: Value = serde_json::from_str(&stdout_of(place, &["runs", "export", run])).unwrap();
+        let mut export: Value = serde_json::from_str(&place.stdout_of(&["runs", "export", run])).unwrap();
         for one in export["measurements"].as_array_mut().unwrap() {
             if one["metrics"][0] != FIGURE {
                 one["rounds"] = serde_json::json!([]);
@@ -56,7 +50,7 @@ fn measure_into(place: &TestDir, files: [(&str, f64); 2]) {
 }
 
 fn compare_json(place: &TestDir, sides: [&str; 2]) -> Value {
-    serde_json::from_str(&stdout_of(place, &["compare", sides[0], sides[1], "--json"])).unwrap()
+    serde_json::from_str(&place.stdout_of(&["compare", sides[0], sides[1], "--json"])).unwrap()
 }
 
 #[test]
@@ -64,16 +58,16 @@ fn comparison_fits_one_screen() {
     let place = TestDir::new();
     ["intel-guest-3", "intel-guest-2"].iter().for_each(|name| copy_stored_run(&place, name));
     let compare = ["compare", "intel-guest-3", "intel-guest-2"];
-    let screen = stdout_of(&place, &compare);
+    let screen = place.stdout_of(&compare);
     assert!(screen.lines().count() <= 60 && screen.lines().all(|line| line.chars().count() <= 80), "{screen}");
     assert!(screen.contains("0 worse, 0 better") && screen.contains("Not compared"), "{screen}");
     assert!(screen.contains("kelvin compare intel-guest-3 intel-guest-2 --full"), "{screen}");
 
-    let comparison: Value = serde_json::from_str(&stdout_of(&place, &[&compare[..], &["--json"]].concat())).unwrap();
+    let comparison: Value = serde_json::from_str(&place.stdout_of(&[&compare[..], &["--json"]].concat())).unwrap();
     let named = |list: &str| comparison[list].as_array().unwrap().clone();
     let (figures, apart) = (named("figures"), named("not_compared"));
     assert!(figures.len() > 100 && !apart.is_empty(), "{} {}", figures.len(), apart.len());
-    let full = stdout_of(&place, &[&compare[..], &["--full"]].concat());
+    let full = place.stdout_of(&[&compare[..], &["--full"]].concat());
     for id in figures.iter().map(|figure| &figure["metric"]["id"]).chain(apart.iter().map(|one| &one["metric"])) {
         assert!(full.contains(id.as_str().unwrap()), "{id}");
     }
@@ -93,7 +87,7 @@ fn comparison_page_has_figures_and_ladders() {
     fs::write(place.path().join("few"), run.to_string()).unwrap();
     let page = |sides: [&str; 2]| {
         let [base, other] = sides;
-        assert_eq!(stdout_of(&place, &["compare", base, other, "--format", "html", "--output", "page.html"]), "");
+        assert_eq!(place.stdout_of(&["compare", base, other, "--format", "html", "--output", "page.html"]), "");
         fs::read_to_string(place.path().join("page.html")).unwrap()
     };
     let both = page(["intel-guest-3", "again"]);

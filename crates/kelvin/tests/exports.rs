@@ -76,7 +76,7 @@ fn openmetrics_file_is_replaced_atomically() {
 fn tables_export_as_parquet() {
     let place = dir_with_stored_run();
     for format in ["parquet", "parquet-samples"] {
-        stdout_of(&place, &["report", "run.json", "--format", format, "--output", format]);
+        place.stdout_of(&["report", "run.json", "--format", format, "--output", format]);
         let file = fs::read(place.path().join(format)).unwrap();
         // Both ends of a file are its mark.
         assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1") && file.len() > 1000, "{format}");
@@ -89,31 +89,24 @@ fn copy_foreign_file(place: &TestDir, name: &str) {
     fs::copy(data, place.path().join(name)).unwrap();
 }
 
-/// What kelvin prints, without fault.
-fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
-    let output = place.command(KELVIN, arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).to_owned()
-}
-
 #[test]
 fn export_import_export_is_identical() {
     let place = dir_with_stored_run();
     copy_foreign_file(&place, "fio.json");
-    stdout_of(&place, &["runs", "import", "run.json"]);
-    stdout_of(&place, &["runs", "import", "fio.json"]);
-    let ids: Vec<String> = serde_json::from_str::<Vec<Value>>(&stdout_of(&place, &["runs", "list", "--json"]))
+    place.stdout_of(&["runs", "import", "run.json"]);
+    place.stdout_of(&["runs", "import", "fio.json"]);
+    let ids: Vec<String> = serde_json::from_str::<Vec<Value>>(&place.stdout_of(&["runs", "list", "--json"]))
         .unwrap()
         .iter()
         .map(|run| run["id"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(ids.len(), 2);
     for id in ids {
-        let export = || stdout_of(&place, &["runs", "export", &id]);
+        let export = || place.stdout_of(&["runs", "export", &id]);
         let first = export();
         fs::write(place.path().join("again.json"), &first).unwrap();
-        stdout_of(&place, &["runs", "delete", &id]);
-        stdout_of(&place, &["runs", "import", "again.json"]);
+        place.stdout_of(&["runs", "delete", &id]);
+        place.stdout_of(&["runs", "import", "again.json"]);
         assert!(export() == first, "{id}");
     }
 }
@@ -129,15 +122,15 @@ fn foreign_run_is_compared_without_spread() {
         let again = place.run(&["runs", "import", name]);
         assert!(stderr(&again).contains("already stored:"), "{}", stderr(&again));
     }
-    let list = stdout_of(&place, &["runs", "list"]);
+    let list = place.stdout_of(&["runs", "list"]);
     assert_eq!(list.lines().filter(|line| line.contains("  foreign ")).count(), 4, "{list}");
     let id = list.lines().find(|line| line.contains("-lmbench")).unwrap().split(' ').next().unwrap();
     for format in ["terminal", "md", "html"] {
-        let text = stdout_of(&place, &["report", id, "--format", format]).replace('\n', " ");
+        let text = place.stdout_of(&["report", id, "--format", format]).replace('\n', " ");
         assert!(text.contains("foreign run") && text.contains("lmbench 3.0-a9"), "{format}");
     }
     let compared: Value =
-        serde_json::from_str(&stdout_of(&place, &["compare", id, "run.json", "--format", "json"])).unwrap();
+        serde_json::from_str(&place.stdout_of(&["compare", id, "run.json", "--format", "json"])).unwrap();
     assert_eq!(compared["base"]["runs"][0]["foreign"]["tool"], "lmbench");
     let figures = compared["figures"].as_array().unwrap();
     assert!(!figures.is_empty());
@@ -163,8 +156,8 @@ fn unknown_import_is_refused_and_not_stored() {
     refused(&["sysbench-cpu.txt"], &["sysbench-cpu.txt", "primes"]);
     refused(&["no-such"], &["no-such"]);
     refused(&[], &["FILE"]);
-    assert_eq!(stdout_of(&place, &["runs", "list", "--json"]).trim(), "[]");
-    let table = stdout_of(&place, &["runs", "import", "--table"]);
+    assert_eq!(place.stdout_of(&["runs", "list", "--json"]).trim(), "[]");
+    let table = place.stdout_of(&["runs", "import", "--table"]);
     assert!(table.contains("os.syscall.null") && table.contains("not imported: "));
     assert!(table.lines().all(|line| line.chars().count() <= 80));
 }

@@ -11,12 +11,7 @@ use std::time::Duration;
 use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
 use tempfile::TempDir;
-use test_dir::{signal, within};
-
-const KELVIN: &str = env!("CARGO_BIN_EXE_kelvin");
-
-/// Time limit before anything here counts as hanging.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+use test_dir::{HANG_TIMEOUT, KELVIN, signal, stderr, stdout, within};
 
 /// A directory that is the working directory, home and scratch space of the kelvins that a test starts, by which every
 /// process and file that they leave behind is found.
@@ -81,14 +76,6 @@ impl RunDir {
         let entries = std::fs::read_dir(self.path()).unwrap().flatten().map(|entry| entry.path());
         entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("kelvin-scratch-")).collect()
     }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -232,7 +219,7 @@ fn a_store_that_a_full_disk_has_no_room_for_leaves_nothing() {
             &format!("size={size}"),
             &["runs", "import", "--store", "small/runs.sqlite", RUN],
         );
-        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{size}: {}", stderr(&output));
+        assert_eq!((output.status.code(), stdout(&output)), (Some(2), ""), "{size}: {}", stderr(&output));
         assert!(stderr(&output).contains("full"), "{size}: {}", stderr(&output));
     }
 }

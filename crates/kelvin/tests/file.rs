@@ -12,8 +12,8 @@ use std::process::{Command, Output};
 use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
 use test_dir::{
-    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, signal, stderr, stdout, wait_for_output, wait_until_at_work,
-    within, xor_digest,
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, run_in_namespace, signal, stderr, stdout, wait_for_output,
+    wait_until_at_work, within, xor_digest,
 };
 
 // ---- what is right
@@ -349,12 +349,6 @@ fn missing_permission_is_reported() {
 }
 
 // ---- what fails
-
-/// Runs a script in a mount namespace of its own: what it mounts is gone when it ends. `$0` is kelvin.
-fn run_in_namespace(place: &TestDir, script: &str) -> Output {
-    let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
-}
 
 /// Each line that kelvin said in a script, which printed `refused` and what was left behind after it.
 fn assert_all_refused(output: &Output, count: usize, words: &[&str], left: &str) {

@@ -6,17 +6,11 @@ mod test_dir;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Output;
 
-use test_dir::{KELVIN, TestDir, assert_refused, stderr, stdout, wait_for_output};
+use test_dir::{KELVIN, TestDir, assert_refused, assert_success, stdout, wait_for_output};
 
 /// An exported run.
 const EXPORTED_RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
-
-#[track_caller]
-fn assert_success(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
-}
 
 /// An argument that is no UTF-8.
 fn non_utf8_arg(end: &str) -> OsString {

@@ -11,7 +11,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use kelvin_testing::{MissingRequirement, is_root};
-use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, stderr, stdout, wait_for_output, within};
+use test_dir::{
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, assert_success, names, stderr, stdout, wait_for_output, within,
+};
 
 /// An exported run.
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/tests/format-1.json");
@@ -24,11 +26,6 @@ const UNUSED_PID: u32 = 4_194_999;
 fn shell(place: &TestDir, script: &str) -> Output {
     let arguments = ["-c", script, KELVIN, RUN];
     wait_for_output(place.command("sh", &arguments).spawn().unwrap(), &[script])
-}
-
-#[track_caller]
-fn assert_success(output: &Output) {
-    assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
 }
 
 fn file_type(path: &Path) -> fs::FileType {

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 
 use serde_json::{Value, json};
-use test_dir::{KELVIN, TestDir, stderr};
+use test_dir::TestDir;
 
 /// An agent on this host, ended when it is dropped.
 struct AgentProcess {
@@ -32,13 +32,6 @@ impl Drop for AgentProcess {
     }
 }
 
-/// What kelvin prints; its output may be larger than a pipe holds.
-fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
-    let output = place.command(KELVIN, arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
 /// Every output of the newest stored run, in every format.
 fn all_outputs(place: &TestDir, more: &[&str]) -> Vec<String> {
     let shown = ["terminal", "html", "md", "json", "csv", "samples"];
@@ -46,7 +39,7 @@ fn all_outputs(place: &TestDir, more: &[&str]) -> Vec<String> {
     let formats: Vec<Vec<&str>> =
         shown.into_iter().chain(others).map(|format| vec!["report", "--format", format]).collect();
     let others = [vec!["runs", "export"], vec!["runs", "show"], vec!["runs", "show", "--json", "--with-samples"]];
-    formats.iter().chain(&others).map(|arguments| stdout_of(place, &[arguments, more].concat())).collect()
+    formats.iter().chain(&others).map(|arguments| place.stdout_of(&[arguments, more].concat())).collect()
 }
 
 #[test]
@@ -58,18 +51,18 @@ fn run_hides_paths_and_hosts_by_default() {
     let run = ["run", "os.syscall.null", "--quick", "--budget", "1s", "--dir", directory];
     let secrets = ["of-alice", "localhost", place.path().to_str().unwrap()];
 
-    let printed_at_once = stdout_of(&place, &run);
+    let printed_at_once = place.stdout_of(&run);
     let page = fs::read_to_string(place.path().join("report.html")).unwrap();
     for text in all_outputs(&place, &["--with-private"]).iter().chain([&printed_at_once, &page]) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "it was never collected: {text:.3000}");
     }
     let agent = AgentProcess::start(&place);
     let peer = format!("localhost:{}", agent.port);
-    stdout_of(&place, &[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
+    place.stdout_of(&[&run[..], &["--peer", &peer, "--with-private", "--no-report"]].concat());
     for text in all_outputs(&place, &[]) {
         assert!(!secrets.iter().any(|secret| text.contains(secret)), "{text:.3000}");
     }
-    let whole = stdout_of(&place, &["runs", "export", "--with-private"]);
+    let whole = place.stdout_of(&["runs", "export", "--with-private"]);
     assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole:.3000}");
 }
 
@@ -96,32 +89,34 @@ fn old_run_is_redacted() {
     run["predictions"][0]["prediction"]["derivation"] = json!("what enx001122aabbcc carries");
     run["studies"][0]["design"] = json!("files in /home/alice");
     fs::write(place.path().join("old.json"), run.to_string()).unwrap();
-    stdout_of(&place, &["runs", "import", "old.json"]);
+    place.stdout_of(&["runs", "import", "old.json"]);
 
     let secrets = ["alice", "lab7", "nas.example", "192.0.2.", "001122aabbcc", "1c2d"];
-    for text in all_outputs(&place, &[])
-        .iter()
-        .chain([&stdout_of(&place, &["report", "old.json", "--format", "json", "--with-samples"])])
-    {
+    for text in all_outputs(&place, &[]).iter().chain([&place.stdout_of(&[
+        "report",
+        "old.json",
+        "--format",
+        "json",
+        "--with-samples",
+    ])]) {
         for secret in secrets {
             assert!(!text.contains(secret), "{secret} in {text:.5000}");
         }
     }
-    let told: Value = serde_json::from_str(&stdout_of(&place, &["runs", "export"])).unwrap();
+    let told: Value = serde_json::from_str(&place.stdout_of(&["runs", "export"])).unwrap();
     let kernel = &told["machine"]["kernel"];
     assert_eq!(kernel["command_line"]["known"]["value"], "mitigations=off nohz_full=2-3");
     assert_eq!(kernel["boot_parameters_left_out"], 4);
     assert_eq!(told["command"], json!(["kelvin", "run", "--peer", "…", "--dir=…"]));
     assert_eq!(told["machine"]["mounts"][0]["options"], "rw,vers=4.2");
-    let whole: Value = serde_json::from_str(&stdout_of(&place, &["runs", "export", "--with-private"])).unwrap();
+    let whole: Value = serde_json::from_str(&place.stdout_of(&["runs", "export", "--with-private"])).unwrap();
     for place in ["/command", "/machine/kernel", "/machine/mounts", "/hazards", "/measurements", "/notes", "/studies"] {
         assert_eq!(whole.pointer(place), run.pointer(place), "nothing is lost in the store");
     }
     // What was exported is a run like any other, and nothing more is left out of it.
     fs::write(place.path().join("told.json"), told.to_string()).unwrap();
     let again: Value =
-        serde_json::from_str(&stdout_of(&place, &["report", "told.json", "--format", "json", "--with-samples"]))
-            .unwrap();
+        serde_json::from_str(&place.stdout_of(&["report", "told.json", "--format", "json", "--with-samples"])).unwrap();
     assert_eq!(again["run"], told);
 }
 
@@ -138,10 +133,10 @@ fn machine_facts_are_redacted() {
     file("sys/class/net/enx001122aabbcc/mtu", "1500\n");
     let secrets = ["1c2d", "alice", "nas", "192.0.2.8", "001122aabbcc"];
     for json in [&[][..], &["--json"]] {
-        let told = stdout_of(&place, &[&["machine", "--root", "machine"], json].concat());
+        let told = place.stdout_of(&[&["machine", "--root", "machine"], json].concat());
         assert!(!secrets.iter().any(|secret| told.contains(secret)), "{told}");
         assert!(told.contains("nosmt") && told.contains("noatime"), "{told}");
-        let whole = stdout_of(&place, &[&["machine", "--root", "machine", "--with-private"], json].concat());
+        let whole = place.stdout_of(&[&["machine", "--root", "machine", "--with-private"], json].concat());
         assert!(secrets.iter().all(|secret| whole.contains(secret)), "{whole}");
     }
 }

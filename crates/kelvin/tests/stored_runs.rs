@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use serde_json::Value;
-use test_dir::{KELVIN, TestDir, stderr, stdout};
+use test_dir::TestDir;
 
 /// The run that is whole, one with the headlines of it, and one with the headlines of that.
 const FULL_RUN: &str = "intel-guest-3";
@@ -33,13 +33,6 @@ fn unpack_run(place: &TestDir, name: &str) -> Value {
     let (written, today) = kelvin_testing::stored_run(name);
     fs::write(place.path().join(name), written).unwrap();
     serde_json::from_str(&today).unwrap()
-}
-
-/// What kelvin prints, which must succeed.
-fn stdout_of(place: &TestDir, arguments: &[&str]) -> String {
-    let output = place.command(KELVIN, arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", stderr(&output));
-    stdout(&output).to_owned()
 }
 
 /// The headlines of an analysis as JSON.
@@ -79,10 +72,14 @@ fn stored_runs_keep_their_headlines() {
     let place = TestDir::new();
     let [whole, second, third] = [FULL_RUN, SECOND_RUN, THIRD_RUN].map(|name| unpack_run(&place, name));
     for (name, run, later) in [(FULL_RUN, &whole, &second), (SECOND_RUN, &second, &third)] {
-        let report: Value = serde_json::from_str(&stdout_of(
-            &place,
-            &["report", name, "--format", "json", "--with-private", "--with-samples"],
-        ))
+        let report: Value = serde_json::from_str(&place.stdout_of(&[
+            "report",
+            name,
+            "--format",
+            "json",
+            "--with-private",
+            "--with-samples",
+        ]))
         .unwrap();
         assert_headlines_unchanged(&report, run, later);
     }
@@ -103,12 +100,11 @@ fn sample_count(run: &Value) -> usize {
 fn stored_run_is_whole_in_every_format() {
     let place = TestDir::new();
     let run = unpack_run(&place, SECOND_RUN);
-    stdout_of(&place, &["runs", "import", SECOND_RUN]);
+    place.stdout_of(&["runs", "import", SECOND_RUN]);
     assert!(
-        serde_json::from_str::<Value>(&stdout_of(&place, &["runs", "export", "last", "--with-private"])).unwrap()
-            == run
+        serde_json::from_str::<Value>(&place.stdout_of(&["runs", "export", "last", "--with-private"])).unwrap() == run
     );
-    let report = |format: &str| stdout_of(&place, &["report", "--format", format]);
+    let report = |format: &str| place.stdout_of(&["report", "--format", format]);
     let json: Value = serde_json::from_str(&report("json")).unwrap();
     let headlines = headlines(&json);
 
@@ -126,7 +122,7 @@ fn stored_run_is_whole_in_every_format() {
 
     // The others show metrics below the name of their area.
     let metrics: BTreeSet<&str> = headlines.keys().map(|(metric, _)| metric.as_str()).collect();
-    let (terminal, markdown, page) = (stdout_of(&place, &["report", "--full"]), report("md"), report("html"));
+    let (terminal, markdown, page) = (place.stdout_of(&["report", "--full"]), report("md"), report("html"));
     for metric in &metrics {
         let (_, below) = metric.split_once('.').unwrap();
         assert!(terminal.contains(below) && markdown.contains(metric), "{metric}");
@@ -137,6 +133,6 @@ fn stored_run_is_whole_in_every_format() {
     let probes: BTreeSet<&str> = array(&run["plan"]).iter().map(|one| one["probe"].as_str().unwrap()).collect();
     assert!(probes.len() > 20 && probes.iter().all(|probe| page.contains(probe)), "{probes:?}");
     // What is predicted anew is of the same run.
-    let anew = stdout_of(&place, &["report", "--repredict", "--format", "csv"]);
+    let anew = place.stdout_of(&["report", "--repredict", "--format", "csv"]);
     assert_eq!(anew.lines().count(), table.lines().count());
 }

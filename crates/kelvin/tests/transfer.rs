@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime};
 
 use kelvin_testing::{MissingRequirement, is_root};
 use serde_json::Value;
-use test_dir::{HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, stderr, stdout, wait_for_output, within};
+use test_dir::{
+    HANG_TIMEOUT, KELVIN, TestDir, assert_refused, names, run_in_namespace, stderr, stdout, wait_for_output, within,
+};
 
 /// A receiver into the directory `in` of a place, which is killed if the test does not end it.
 struct TestReceiver {
@@ -349,12 +351,6 @@ fn changed_file_fails_alone() {
         assert_eq!(received_names(&place), ["small"]);
         fs::remove_file(place.path().join("in/small")).unwrap();
     }
-}
-
-/// Runs a shell script in a mount namespace of its own, which ends with it.
-fn run_in_namespace(place: &TestDir, script: &str) -> Output {
-    let arguments = ["--mount", "sh", "-c", script, KELVIN];
-    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
 }
 
 /// Sends a file into a file system of 1 MiB, once seen to be too large and once while it fills up.

@@ -50,6 +50,14 @@ impl TestDir {
         wait_for_output(self.start(arguments), arguments)
     }
 
+    /// What it prints, without fault; more than a pipe holds too.
+    #[track_caller]
+    pub fn stdout_of(&self, arguments: &[&str]) -> String {
+        let output = self.command(KELVIN, arguments).output().unwrap();
+        assert_success(&output);
+        stdout(&output).to_owned()
+    }
+
     /// Its output as JSON.
     pub fn json(&self, arguments: &[&str]) -> Value {
         let output = self.run(&[arguments, &["--json"]].concat());
@@ -112,6 +120,17 @@ pub fn stdout(output: &Output) -> &str {
 
 pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[track_caller]
+pub fn assert_success(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}{}", stderr(output), stdout(output));
+}
+
+/// What a script says in a name space of mounts of its own, in which `$0` is kelvin.
+pub fn run_in_namespace(place: &TestDir, script: &str) -> Output {
+    let arguments = ["--mount", "sh", "-c", script, KELVIN];
+    wait_for_output(place.command("unshare", &arguments).spawn().unwrap(), &arguments)
 }
 
 /// Asserts that it could not be done, with one line that contains these words.
