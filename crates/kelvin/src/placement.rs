@@ -68,17 +68,12 @@ impl LocalMachine {
         let cpu = quietest_cpu(&shares, usual.cpu);
         let mut found = placement_on(&self.machine, &self.allowed, cpu);
         found.partner = found.partner.map(|partner| {
-            let others: Vec<_> =
-                shares.iter().copied().filter(|&(other, _)| self.are_on_different_cores(cpu, other)).collect();
+            let is_elsewhere = |other| other != cpu && !is_same_core(&self.machine, cpu, other);
+            let others: Vec<_> = shares.iter().copied().filter(|&(other, _)| is_elsewhere(other)).collect();
             quietest_cpu(&others, partner)
         });
         let (own, others): (Vec<_>, Vec<_>) = shares.into_iter().partition(|&(other, _)| other == cpu);
         Ok((found, kelvin_machine::busy_siblings(&[own, others].concat())))
-    }
-
-    /// Whether two CPUs are not of one core, as far as the machine tells.
-    fn are_on_different_cores(&self, one: u32, other: u32) -> bool {
-        one != other && !is_same_core(&self.machine, one, other)
     }
 }
 

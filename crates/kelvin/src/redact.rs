@@ -132,24 +132,22 @@ fn redact_command(words: &[String]) -> Vec<String> {
 
 /// The options, of any command, whose values are files, directories or hosts.
 fn private_options() -> BTreeSet<String> {
-    fn of(command: &Command, found: &mut BTreeSet<String>) {
-        found.extend(command.get_arguments().filter(|argument| is_private(argument)).flat_map(option_spellings));
-        command.get_subcommands().for_each(|command| of(command, found));
+    fn add(command: &Command, found: &mut BTreeSet<String>) {
+        let is_private = |argument: &&Arg| {
+            let is_place =
+                |name: &clap::builder::Str| ["HOST", "ADDRESS", "STORE"].iter().any(|of| name.starts_with(of));
+            argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
+                || argument.get_value_names().unwrap_or_default().iter().any(is_place)
+        };
+        for argument in command.get_arguments().filter(is_private) {
+            found.extend(argument.get_long().map(|long| format!("--{long}")));
+            found.extend(argument.get_short().map(|short| format!("-{short}")));
+        }
+        command.get_subcommands().for_each(|command| add(command, found));
     }
     let mut found = BTreeSet::new();
-    of(&Cli::command(), &mut found);
+    add(&Cli::command(), &mut found);
     found
-}
-
-fn is_private(argument: &Arg) -> bool {
-    let names = argument.get_value_names().unwrap_or_default();
-    argument.get_value_parser().type_id() == TypeId::of::<PathBuf>()
-        || names.iter().any(|name| ["HOST", "ADDRESS", "STORE"].iter().any(|of_a_place| name.starts_with(of_a_place)))
-}
-
-fn option_spellings(argument: &Arg) -> Vec<String> {
-    let long = argument.get_long().map(|long| format!("--{long}"));
-    long.into_iter().chain(argument.get_short().map(|short| format!("-{short}"))).collect()
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "BYTES", default_value = "4k", value_parser = block_size)]
     pub block: usize,
     /// Engine: read, pread, readv, fread, bufreader, mmap, mmap-populate, io_uring, io_uring-fixed
-    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = read_engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "pread", value_parser = Engine::from_str)]
     pub engine: Engine,
     /// Queue depth, for io_uring
     #[arg(long, value_name = "N", default_value = "1", value_parser = number_between(1, 4096))]
@@ -298,10 +298,6 @@ fn block_size(text: &str) -> Result<usize, String> {
 fn cache_state(name: &str) -> Result<PageCacheState, String> {
     let known = CACHE_STATES.iter().find(|(word, ..)| *word == name);
     known.map(|(_, state, _)| *state).ok_or_else(|| "the state is one of: as-found, cached, uncached".into())
-}
-
-fn read_engine(name: &str) -> Result<Engine, String> {
-    name.parse()
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use kelvin_analysis::Headlines;
 use kelvin_core::{Case, MeasuredValue, Name, Run};
-use kelvin_harness::{ReferenceHeadline, ReferenceRecord};
+use kelvin_harness::ReferenceHeadline;
 use kelvin_stats::mean;
 
 use super::CmdResult;
 use super::report::load_run;
 use crate::cli::StoreArgs;
-use crate::cli_error::{CliError, Context};
+use crate::cli_error::CliError;
 use crate::output;
 use crate::redact::Redaction;
 
@@ -40,16 +40,12 @@ pub fn other_machine(name: String, runs: &[OsString], store: &StoreArgs) -> CmdR
     // Neither is needed for a figure, and both are of one machine alone.
     machine.identity.clear();
     machine.mounts.clear();
-    let lines = to_json_lines(&ReferenceRecord { name, machine, figures: figures.collect() });
-    let lines = lines.context("cannot write JSON")?;
-    output::print_raw(|out| out.write_all(lines.as_bytes()))?;
+    // A line for each figure, which a change of one shows.
+    let (name, machine) = (serde_json::to_string(&name)?, serde_json::to_string(&machine)?);
+    let figures: Vec<String> = figures.map(|figure| serde_json::to_string(&figure)).collect::<Result<_, _>>()?;
+    let figures = figures.join(",\n");
+    output::print_raw(|out| {
+        writeln!(out, "{{\n\"name\": {name},\n\"machine\": {machine},\n\"figures\": [\n{figures}\n]\n}}")
+    })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// As JSON with a line for each figure, which a change of one shows.
-fn to_json_lines(machine: &ReferenceRecord) -> serde_json::Result<String> {
-    let ReferenceRecord { name, machine, figures } = machine;
-    let (name, machine) = (serde_json::to_string(name)?, serde_json::to_string(machine)?);
-    let figures = figures.iter().map(serde_json::to_string).collect::<Result<Vec<String>, _>>()?;
-    Ok(format!("{{\n\"name\": {name},\n\"machine\": {machine},\n\"figures\": [\n{}\n]\n}}\n", figures.join(",\n")))
 }

@@ -85,8 +85,16 @@ fn render(args: &ReportArgs, report: &Report<'_>, to_terminal: bool, out: &mut d
         ReportFormat::Terminal if args.full => output::terminal(color()).render(report, out),
         ReportFormat::Terminal => {
             let run = args.run.to_string_lossy();
-            output::first_screen(color(), false, &[full_report_hint(&run), html_report_hint(&run), why_hint()])
-                .render(report, out)
+            output::first_screen(
+                color(),
+                false,
+                &[
+                    full_report_hint(&run),
+                    (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into()),
+                    why_hint(),
+                ],
+            )
+            .render(report, out)
         }
         ReportFormat::Html => Html.render(report, out),
         ReportFormat::Md => Markdown.render(report, out),
@@ -124,11 +132,6 @@ pub fn full_report_hint(run: &str) -> (String, String) {
 /// The command that explains one figure.
 pub fn why_hint() -> (String, String) {
     ("kelvin why METRIC".into(), "one figure, broken down".into())
-}
-
-/// The command that draws all of it.
-fn html_report_hint(run: &str) -> (String, String) {
-    (format!("kelvin report {run} --format html -o report.html"), "the same, drawn".into())
 }
 
 /// Every figure as SVG and CSV.

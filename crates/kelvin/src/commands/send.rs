@@ -143,7 +143,11 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
     let SendResult { summary, unsent, unchanged, planned, unstated, left_out: left } = sent;
     let left = skipped_text(left);
     let device = args.device.then_some(KmodDevice::Sender);
-    unsent.iter().for_each(report_unsent);
+    for UnsentFile { path, why } in unsent {
+        // An error of a file names it.
+        let fault = if let Error::File(why) = why { CliError::msg(why) } else { CliError::new(path.display(), why) };
+        fault.report();
+    }
     if args.json {
         let why =
             |one: &UnsentFile| BTreeMap::from([("file", one.path.display().to_string()), ("why", one.why.to_string())]);
@@ -181,13 +185,4 @@ fn print_summary(args: &SendArgs, sent: &SendResult) -> CmdResult {
         })?;
     }
     Ok(exit_code(unsent.is_empty()))
-}
-
-fn report_unsent(one: &UnsentFile) {
-    // An error of a file names it.
-    let fault = match &one.why {
-        Error::File(why) => CliError::msg(why),
-        why => CliError::new(one.path.display(), why),
-    };
-    fault.report();
 }

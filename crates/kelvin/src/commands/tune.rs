@@ -51,7 +51,12 @@ pub fn tune(args: &TuneArgs) -> CmdResult {
     if args.apply || args.measure {
         return measure_and_apply(offered, args);
     }
-    let state = TuneState { pending: read_pending(journal)?, offered, unread: tune::unreadable_settings(root) };
+    let pending = match tune::pending_changes(journal) {
+        // Only root may read it.
+        Err(TuneError::JournalIo { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => None,
+        pending => Some(pending?),
+    };
+    let state = TuneState { pending, offered, unread: tune::unreadable_settings(root) };
     output::print_answer(args.json, &state, |out| write_state(out, &state))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -78,14 +83,6 @@ fn measure_and_apply(offered: Vec<SettingChange>, args: &TuneArgs) -> CmdResult 
     };
     let status = print_report(TuneReport { measured, outcomes }, nothing, args.json)?;
     Ok(if is_whole { status } else { exit_code(false) })
-}
-
-/// What is still to be restored, if this user may read it.
-fn read_pending(journal: &Path) -> Result<Option<Vec<SettingChange>>, CliError> {
-    match tune::pending_changes(journal) {
-        Err(TuneError::JournalIo { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => Ok(None),
-        pending => pending.map(Some).map_err(CliError::msg),
-    }
 }
 
 /// Of settings that cannot be read nothing is known.

@@ -151,18 +151,15 @@ fn select_case(
     match (all.as_slice(), quick.as_slice()) {
         ([one], _) | (_, [one]) => Ok(one.clone()),
         ([], _) => bail!("{} has no case on this machine", metric.id),
-        _ => Err(ambiguous_case_error(metric, &all)),
+        _ => {
+            let apart = metric.axes().filter_map(|axis| {
+                let values = axis_values(metric, &all, &axis.name);
+                (values.len() > 1).then(|| format!("{}={}", axis.name, first_names(values.iter().map(String::as_str))))
+            });
+            let apart = apart.collect::<Vec<String>>().join("; by ");
+            bail!("{} has {} such cases; name one by {apart}", metric.id, all.len())
+        }
     }
-}
-
-/// Which axes tell cases apart.
-fn ambiguous_case_error(metric: &Metric, cases: &[Case]) -> CliError {
-    let apart = metric.axes().filter_map(|axis| {
-        let values = axis_values(metric, cases, &axis.name);
-        (values.len() > 1).then(|| format!("{}={}", axis.name, first_names(values.iter().map(String::as_str))))
-    });
-    let apart: Vec<String> = apart.collect();
-    CliError::msg(format!("{} has {} such cases; name one by {}", metric.id, cases.len(), apart.join("; by ")))
 }
 
 /// The values of an axis in these cases, each once, as they are written for people.

@@ -28,11 +28,16 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
     kelvin_sys::stop_signals::install_handlers().context("cannot watch for signals")?;
     let allowed = kelvin_sys::cpu::allowed().context("cannot tell which CPUs may be used")?;
     let cpus = allowed.len() as u32;
+    // What earlier digests found, unless a new search is asked for; none where it can be neither read nor kept.
+    let place = TuningCache::path_in(|name| std::env::var_os(name));
+    let known = place.and_then(|path| if args.anew { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
+    let known = known
+        .map_err(|fault| notice!("searching for the fastest way to read these files, without remembering it: {fault}"));
     let reader = DigestReader {
         cpus,
         threads: args.threads.unwrap_or(cpus),
         verbose: args.verbose,
-        tuning_cache: RefCell::new(open_tuning_cache(args.anew)),
+        tuning_cache: RefCell::new(known.ok()),
     };
     let standard_input = [PathBuf::from(STANDARD_INPUT)];
     let files = if args.files.is_empty() { &standard_input[..] } else { &args.files };
@@ -42,14 +47,6 @@ pub fn digest(args: &DigestArgs) -> CmdResult {
         notice!("cannot remember the fastest way to read these files: {fault}");
     }
     done
-}
-
-/// What earlier digests found, unless a new search is asked for; none, with a warning, where it can be neither read nor kept.
-fn open_tuning_cache(anew: bool) -> Option<TuningCache> {
-    let place = TuningCache::path_in(|name| std::env::var_os(name));
-    let read = place.and_then(|path| if anew { Ok(TuningCache::empty(path)) } else { TuningCache::read(path) });
-    read.map_err(|fault| notice!("searching for the fastest way to read these files, without remembering it: {fault}"))
-        .ok()
 }
 
 /// Prints the digest of each file. One that cannot be read is reported, and the others are still read.
@@ -140,7 +137,23 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
                 continue;
             };
             checked.lines += 1;
-            check_file(reader, expected, &name, quiet, &mut checked)?;
+            let says = match reader.digest(&name) {
+                Ok(digest) if digest.value() == expected => "OK",
+                Ok(_) => {
+                    checked.different += 1;
+                    "FAILED"
+                }
+                Err(fault) if reader.is_interrupted() => return Err(fault),
+                Err(fault) => {
+                    fault.report();
+                    checked.unreadable += 1;
+                    "FAILED open or read"
+                }
+            };
+            if !quiet || says != "OK" {
+                let (mark, name) = escape_name(&name);
+                output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))?;
+            }
         }
         if checked.lines == before {
             bail!(
@@ -160,33 +173,6 @@ fn check_lists(reader: &DigestReader, lists: &[PathBuf], quiet: bool) -> CmdResu
     }
     let failed = checked.different + checked.unreadable > 0;
     Ok(exit_code(!failed))
-}
-
-fn check_file(
-    reader: &DigestReader,
-    expected: u32,
-    name: &Path,
-    quiet: bool,
-    checked: &mut CheckCounts,
-) -> Result<(), CliError> {
-    let says = match reader.digest(name) {
-        Ok(digest) if digest.value() == expected => "OK",
-        Ok(_) => {
-            checked.different += 1;
-            "FAILED"
-        }
-        Err(fault) if reader.is_interrupted() => return Err(fault),
-        Err(fault) => {
-            fault.report();
-            checked.unreadable += 1;
-            "FAILED open or read"
-        }
-    };
-    if quiet && says == "OK" {
-        return Ok(());
-    }
-    let (mark, name) = escape_name(name);
-    output::print(|out| out.write_all(&[mark, &name, b": ", says.as_bytes(), b"\n"].concat()))
 }
 
 fn read_lines(list: &Path) -> Result<Box<dyn Iterator<Item = io::Result<Vec<u8>>>>, CliError> {

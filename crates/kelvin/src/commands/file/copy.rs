@@ -6,8 +6,7 @@ use std::path::Path;
 use kelvin_core::Unit;
 use kelvin_file::Target;
 use kelvin_file::copy::{
-    self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
-    TimeBreakdown, VerifiedFrom,
+    self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange, VerifiedFrom,
 };
 use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
@@ -119,20 +118,6 @@ struct TimeShares {
     writing: Option<f64>,
 }
 
-impl TimeShares {
-    fn of(spent: TimeBreakdown) -> Self {
-        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
-        Self {
-            cpu: spent.share(spent.cpu),
-            without_cpu: shares(spent.run_queue),
-            waiting: shares(spent.run_queue.map(|_| spent.waiting())),
-            flushing: spent.share(spent.flush),
-            reading: shares(spent.reading),
-            writing: shares(spent.writing),
-        }
-    }
-}
-
 /// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
 #[derive(Serialize)]
 struct ExpectedRate {
@@ -146,6 +131,7 @@ impl CopyReport {
     fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
         let spent = copied.spent;
+        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
         let (limit, limit_share) = copied.bottleneck();
         let file_bytes = copied.io.total.bytes + copied.holes.bytes;
         Self {
@@ -174,7 +160,14 @@ impl CopyReport {
             }),
             limit: limit_name(limit),
             limit_share,
-            time: TimeShares::of(spent),
+            time: TimeShares {
+                cpu: spent.share(spent.cpu),
+                without_cpu: shares(spent.run_queue),
+                waiting: shares(spent.run_queue.map(|_| spent.waiting())),
+                flushing: spent.share(spent.flush),
+                reading: shares(spent.reading),
+                writing: shares(spent.writing),
+            },
             expected: copied.expected.as_ref().ok().map(|&RateRange { low, high, costs }| ExpectedRate {
                 low,
                 high,
@@ -199,11 +192,13 @@ impl CopyReport {
         };
         let read = self.source_device.line(TransferKind::Read, done.total.bytes);
         let wrote = self.figures.device_line();
+        let calls: Vec<String> =
+            copied.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
         let mut lines = vec![
             ("source", of(job.source.path(), self.source_bytes, &self.source_file_system)),
             ("target", of(&job.path, target_bytes, &self.target_file_system)),
             ("method", self.method_line()),
-            ("calls", self.calls_line(copied)),
+            ("calls", format!("{}: {}", units::plural(copied.calls.total(), "system call"), calls.join(", "))),
             ("cache", format!("{}: {cache}", self.cache)),
             ("device", if read == wrote { read } else { format!("source: {read}; target: {wrote}") }),
             ("sync", self.sync_text(job.sync)),
@@ -226,12 +221,6 @@ impl CopyReport {
         };
         let why: String = self.not_possible.iter().map(|why| format!("; {why}")).collect();
         format!("{}{blocks}{why}", self.method)
-    }
-
-    fn calls_line(&self, copied: &CopyResult) -> String {
-        let made: Vec<String> =
-            copied.calls.nonzero().iter().map(|(name, count)| format!("{} {name}", units::count(*count))).collect();
-        format!("{}: {}", units::plural(copied.calls.total(), "system call"), made.join(", "))
     }
 
     /// What became of holes, if the source has any, or may have.

@@ -14,8 +14,11 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
     let (users, rates): (Vec<&LoadResult>, Vec<&LoadResult>) =
         loads.iter().filter(|load| load.response.count > 0).partition(is_users);
     let series = [("users", &users), ("rates", &rates)].into_iter().filter(|(_, loads)| !loads.is_empty());
-    let series: Vec<Series> =
-        series.flat_map(|(name, loads)| load_lines(name, loads)).enumerate().map(with_style).collect();
+    let series: Vec<Series> = series
+        .flat_map(|(name, loads)| load_lines(name, loads))
+        .enumerate()
+        .map(|(style, line)| Series { style, ..line })
+        .collect();
     let times = || series.iter().flat_map(|line| line.points.iter().map(|point| point.y));
     let (least, most) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
     Figure {
@@ -35,11 +38,6 @@ pub fn throughput_figure(loads: &[LoadResult]) -> Figure {
 
 fn figure_axis(label: &str, kind: AxisKind, logarithmic: bool) -> FigureAxis {
     FigureAxis { label: label.into(), kind, logarithmic, from_zero: true }
-}
-
-/// Each line has its own colour and marker.
-fn with_style((style, line): (usize, Series)) -> Series {
-    Series { style, ..line }
 }
 
 /// The lines of the loads of one kind, in the order in which they were asked for.

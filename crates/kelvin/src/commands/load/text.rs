@@ -184,15 +184,12 @@ pub fn write_search(found: &RateSearch, place: &GeneratorPlacement, out: &mut dy
 fn offered_text(offered: &OfferedLoad) -> String {
     match offered {
         OfferedLoad::Users { users, think } => {
-            format!("{}, {}", plural(u64::from(*users), "user"), think_time_text(*think))
+            let think = if *think > 0.0 { format!("think time {}", time_text(*think)) } else { "no think time".into() };
+            format!("{}, {think}", plural(u64::from(*users), "user"))
         }
         OfferedLoad::Rate { rate: 1.0, .. } => "1 request a second".into(),
         OfferedLoad::Rate { rate, .. } => format!("{} requests a second", units::number(*rate)),
     }
-}
-
-fn think_time_text(think: f64) -> String {
-    if think > 0.0 { format!("think time {}", time_text(think)) } else { "no think time".into() }
 }
 
 fn time_text(nanoseconds: f64) -> String {
