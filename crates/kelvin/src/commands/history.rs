@@ -1,5 +1,6 @@
 //! `kelvin history`: the figures of a machine over its runs.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
 use std::process::ExitCode;
@@ -70,12 +71,15 @@ pub fn read_history(args: &HistoryArgs) -> Result<(Store, HistoryRecords), CliEr
     let mut definitions: HashMap<usize, HashMap<Name, Metric>> = HashMap::new();
     for StoredSeries { metric, version, case, values } in stored {
         let Some(newest) = values.last().map(|last| last.run) else { continue };
-        if !definitions.contains_key(&newest) {
-            let metrics = store.header_of(&runs[newest].id)?.metrics;
-            definitions.insert(newest, metrics.into_iter().map(|metric| (metric.id, metric)).collect());
-        }
+        let defined = match definitions.entry(newest) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let metrics = store.header_of(&runs[newest].id)?.metrics;
+                new.insert(metrics.into_iter().map(|metric| (metric.id, metric)).collect())
+            }
+        };
         // Some series are of what rounds took: no metric of a run.
-        let Some(metric) = definitions[&newest].get(&metric).copied() else { continue };
+        let Some(metric) = defined.get(&metric).copied() else { continue };
         let points = values.into_iter().map(|StoredValue { run, value }| HistoryPoint { run, value }).collect();
         let others = others.remove(&(metric.id, version, case.clone())).unwrap_or_default();
         match series.last_mut().filter(|last| last.metric.id == metric.id && last.case == case) {

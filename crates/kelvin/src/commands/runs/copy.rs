@@ -35,7 +35,7 @@ pub fn copy_runs(from: &Store, to: &Store, runs: &[String], done: &str) -> CmdRe
         notice!("{} left out: still running, or killed; name {it} to copy {it} all the same", run_count_text(unended));
     }
     copied?;
-    Ok(exit_code(!(tally.differing > 0)))
+    Ok(exit_code(tally.differing == 0))
 }
 
 fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts) -> Result<(), CliError> {
