@@ -13,6 +13,7 @@ mod file;
 mod history;
 mod load;
 mod one_of;
+mod output_args;
 mod report;
 mod run_options;
 mod runs;
@@ -45,7 +46,7 @@ pub use file::{
 pub use history::{HistoryArgs, HistoryFormat};
 pub use load::LoadArgs;
 use one_of::{Word, one_of};
-use report::choose_format;
+use output_args::{OutputArgs, choose_format};
 pub use report::{ReportArgs, ReportFormat};
 pub use run_options::{Budget, RunOptions};
 pub use runs::{ImportSource, RunsArgs, RunsCommand};
@@ -117,6 +118,7 @@ pub enum Command {
     #[command(mut_arg("budget", |budget| budget.help(help!("why-budget"))))]
     #[command(mut_arg("rounds", |rounds| rounds.help(help!("why-rounds"))))]
     #[command(mut_arg("target", |target| target.hide(true)))]
+    #[command(mut_arg("json", |json| json.help(help!("why-json"))))]
     #[command(after_help = help!("why"))]
     Why(Box<WhyArgs>),
     /// Show the facts about this machine and its hazards

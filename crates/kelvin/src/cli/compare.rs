@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 
-use super::{StoreArgs, choose_format, percent_up_to_50};
+use super::{OutputArgs, StoreArgs, percent_up_to_50};
 
 /// `kelvin compare`.
 #[derive(Debug, Args)]
@@ -41,22 +41,9 @@ pub struct CompareOutputArgs {
     /// Print all figures instead of one screen, and which controls of causes a side lacks
     #[arg(long)]
     pub full: bool,
-    /// Output format [default: by the ending of --output, such as .html; else terminal]
-    #[arg(long, value_enum, conflicts_with = "json")]
-    format: Option<CompareFormat>,
-    /// Print JSON: the same as --format json
-    #[arg(long)]
-    json: bool,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-}
-
-impl CompareOutputArgs {
-    /// The format that was asked for, by either flag.
-    pub fn format(&self) -> CompareFormat {
-        choose_format(self.format, self.json, self.output.as_deref(), CompareFormat::Terminal)
-    }
+    /// How and where it is written
+    #[command(flatten)]
+    pub output: OutputArgs<CompareFormat>,
 }
 
 /// A gate, which makes the exit status 1.

@@ -1,7 +1,6 @@
 //! Flags of `kelvin history`.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use kelvin_core::quantity::parse_duration;
 
-use super::{StoreArgs, choose_format, defaults, number_between, percent_up_to_50, resolve_alias};
+use super::{OutputArgs, StoreArgs, defaults, number_between, percent_up_to_50, resolve_alias};
 
 /// Runs that are looked at unless more are asked for.
 const DEFAULT_RUNS: u32 = 1000;
@@ -42,19 +41,14 @@ pub struct HistoryArgs {
     /// Print nothing but the series whose last change is for the worse, by at least this percentage, and became known with the last run,
     /// or with the runs since --since; exit with status 1 if there is one
     #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "1", value_parser = percent_up_to_50)]
+    #[arg(conflicts_with = "output")]
     pub alert: Option<f64>,
     /// Print all series and changes instead of one screen
     #[arg(long)]
     pub full: bool,
-    /// Output format [default: by the ending of --output, such as .html; else terminal]
-    #[arg(long, value_enum, conflicts_with = "json")]
-    format: Option<HistoryFormat>,
-    /// Print JSON: the same as --format json
-    #[arg(long)]
-    json: bool,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE", conflicts_with = "alert")]
-    pub output: Option<PathBuf>,
+    /// How and where it is written
+    #[command(flatten)]
+    pub output: OutputArgs<HistoryFormat>,
     /// Include what identifies the machine: paths, hosts, addresses, all boot parameters and mount options
     #[arg(long)]
     pub with_private: bool,
@@ -64,11 +58,6 @@ pub struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// The format that was asked for, by either flag or the ending of a file.
-    pub fn format(&self) -> HistoryFormat {
-        choose_format(self.format, self.json, self.output.as_deref(), HistoryFormat::Terminal)
-    }
-
     /// What names select, in the newest runs of this machine in one mode.
     pub fn for_watch(names: Vec<String>, mode: &str, store: StoreArgs) -> Self {
         Self { all: names.is_empty(), names, mode: Some(mode.to_owned()), store, ..defaults() }

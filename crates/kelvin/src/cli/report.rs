@@ -1,11 +1,11 @@
-//! Flags of `kelvin report`, and the format of an output by the ending of its file.
+//! Flags of `kelvin report`.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::StoreArgs;
+use super::{StoreArgs, choose_format};
 
 /// `kelvin report`.
 #[derive(Debug, Args)]
@@ -46,25 +46,8 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// The format that was asked for, or that the ending of the file names.
     pub fn format(&self) -> ReportFormat {
-        choose_format(self.format, false, self.output.as_deref(), ReportFormat::Terminal)
+        choose_format(self.format, false, self.output.as_deref())
     }
-}
-
-/// Endings of files that are not called like their format.
-const FORMATS_BY_EXTENSION: [(&str, &str); 4] =
-    [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
-
-/// The format that was asked for; else the one that the ending of the file names, or the usual one where it names none.
-pub(super) fn choose_format<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>, usual: F) -> F {
-    let of = |name: &str| F::from_str(name, true).ok();
-    let ending = output.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    let named = || {
-        let ending = ending?;
-        let other = FORMATS_BY_EXTENSION.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
-        of(other.unwrap_or(&ending))
-    };
-    let asked = if json { of("json") } else { asked };
-    asked.or_else(named).unwrap_or(usual)
 }
 
 /// A format of `kelvin report`.
@@ -96,35 +79,4 @@ pub enum ReportFormat {
     Parquet,
     /// Apache Parquet: one row per sample
     ParquetSamples,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::CompareFormat;
-
-    #[test]
-    fn format_is_flag_or_file_extension() {
-        let of =
-            |asked, json, output: &str| choose_format(asked, json, Some(Path::new(output)), CompareFormat::Terminal);
-        for (output, format) in [
-            ("x.html", CompareFormat::Html),
-            ("x.HTM", CompareFormat::Html),
-            ("x.md", CompareFormat::Md),
-            ("x.xml", CompareFormat::Junit),
-            ("x.json", CompareFormat::Json),
-            ("x.txt", CompareFormat::Terminal),
-            ("html", CompareFormat::Terminal),
-        ] {
-            assert_eq!(of(None, false, output), format, "{output}");
-        }
-        assert_eq!(of(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
-        assert_eq!(of(None, true, "x.html"), CompareFormat::Json);
-        assert_eq!(choose_format(None, false, None, ReportFormat::Terminal), ReportFormat::Terminal);
-        assert_eq!(
-            choose_format(None, false, Some(Path::new("x.prom")), ReportFormat::Terminal),
-            ReportFormat::Openmetrics
-        );
-        assert_eq!(choose_format(None, false, Some(Path::new("x.csv")), ReportFormat::Terminal), ReportFormat::Csv);
-    }
 }

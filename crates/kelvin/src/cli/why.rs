@@ -1,11 +1,10 @@
 //! Flags of `kelvin why`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{RunOptions, StoreArgs, axis_value, choose_format, resolve_alias};
+use super::{OutputArgs, RunOptions, StoreArgs, axis_value, resolve_alias};
 
 /// `kelvin why`.
 #[derive(Debug, Args)]
@@ -27,28 +26,15 @@ pub struct WhyArgs {
     /// List the causes that are known, and how each is shown
     #[arg(long, conflicts_with_all = ["metric", "gaps", "format", "json", "output"])]
     pub causes: bool,
-    /// Output format [default: by the ending of --output, such as .html; else terminal]
-    #[arg(long, value_enum, conflicts_with = "json")]
-    format: Option<WhyFormat>,
-    /// Print the explanation as JSON: the same as --format json; with --gaps an array of them
-    #[arg(long)]
-    json: bool,
-    /// Where to write it [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    /// How and where it is written
+    #[command(flatten)]
+    pub output: OutputArgs<WhyFormat>,
     /// How to measure
     #[command(flatten)]
     pub options: RunOptions,
     /// The store, for --gaps
     #[command(flatten)]
     pub store: StoreArgs,
-}
-
-impl WhyArgs {
-    /// The format that was asked for, by either flag.
-    pub fn format(&self) -> WhyFormat {
-        choose_format(self.format, self.json, self.output.as_deref(), WhyFormat::Terminal)
-    }
 }
 
 /// A format of `kelvin why`.

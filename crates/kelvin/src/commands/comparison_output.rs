@@ -33,7 +33,7 @@ impl<'a> ComparisonOutput<'a> {
     /// A policy that is none, flags that say nothing together, or a file that cannot be written.
     pub fn new(args: &'a CompareOutputArgs) -> Result<Self, CliError> {
         let gate = read_gate(&args.gate)?;
-        let format = args.format();
+        let format = args.output.format();
         if args.full && format != CompareFormat::Terminal {
             bail!("--full: every format but that of the terminal is in full: leave it out");
         }
@@ -42,12 +42,12 @@ impl<'a> ComparisonOutput<'a> {
                 "--format junit: needs a gate, whose misses are its failures: give --fail-on, as in worse:5%, or --policy"
             );
         }
-        Ok(Self { args, gate, outlet: Outlet::find(args.output.as_deref())? })
+        Ok(Self { args, gate, outlet: Outlet::find(args.output.path())? })
     }
 
     /// Whether it goes to a file or another program, and not to whoever sits at this terminal.
     pub fn is_redirected(&self) -> bool {
-        self.args.output.is_some() || self.args.format() != CompareFormat::Terminal
+        self.args.output.path().is_some() || self.args.output.format() != CompareFormat::Terminal
     }
 
     /// Judges a comparison and shows it, without what is private unless that is kept. Returns it as it was judged.
@@ -56,7 +56,7 @@ impl<'a> ComparisonOutput<'a> {
     /// What keeps it from being written.
     pub fn show(self, view: ComparisonView<'_>, keeps_private: bool) -> Result<Comparison, CliError> {
         let ComparisonView { mut comparison, ladder, more } = view;
-        let format = self.args.format();
+        let format = self.args.output.format();
         if matches!(format, CompareFormat::Html | CompareFormat::Json) {
             comparison.ladder = ladder(&comparison);
         }

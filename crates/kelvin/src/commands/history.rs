@@ -26,7 +26,7 @@ const MAX_OTHER_MACHINES: usize = 200;
 
 /// `kelvin history`.
 pub fn history(args: &HistoryArgs) -> CmdResult {
-    let format = args.format();
+    let format = args.output.format();
     if args.full && format != HistoryFormat::Terminal {
         bail!("--full: every format but that of the terminal is in full: leave it out");
     }
@@ -36,7 +36,7 @@ pub fn history(args: &HistoryArgs) -> CmdResult {
     if args.names.is_empty() && !args.all {
         bail!("name what to follow, such as os.syscall, or give --all");
     }
-    let outlet = Outlet::find(args.output.as_deref())?;
+    let outlet = Outlet::find(args.output.path())?;
     let (store, records) = read_history(args)?;
     match args.alert {
         Some(least) => print_alerts(&store, &records, least, args),
@@ -113,7 +113,7 @@ fn show(store: &Store, records: HistoryRecords, outlet: Outlet, args: &HistoryAr
         bail!("--since: no run is that new: the newest is of {newest}");
     }
     let history = redacted_history(store, records.records.since_run(first).history(), args)?;
-    let format = args.format();
+    let format = args.output.format();
     outlet.write_output(format == HistoryFormat::Terminal, |out: &mut dyn Write| match format {
         HistoryFormat::Terminal => {
             // The same command, in full.
@@ -146,7 +146,7 @@ fn print_alerts(store: &Store, records: &HistoryRecords, least: f64, args: &Hist
     }
     let now = redacted_history(store, now, args)?;
     let news = new_changes(&now, &before, least);
-    match args.format() == HistoryFormat::Json {
+    match args.output.format() == HistoryFormat::Json {
         true => output::print_json(&news)?,
         false => output::print(|out| history_screen(args, "").render_news(&news, &now, out))?,
     }

@@ -41,12 +41,12 @@ pub fn why(args: &WhyArgs) -> CmdResult {
         output::print(list_causes)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let outlet = Outlet::find(args.output.as_deref())?;
+    let outlet = Outlet::find(args.output.path())?;
     let here = LocalMachine::read()?;
     let (probe, metric) = find_plain_metric(name, &here)?;
     let case = select_case(probe, metric, &args.case, &here.machine)?;
     let (explanation, stopped) = explain_figure(args, here, (probe, metric, &case), args.limits())?;
-    let format = args.format();
+    let format = args.output.format();
     let write = |out: &mut dyn Write| match format {
         WhyFormat::Terminal => WhyTerminal { width: output::width() }.render(&explanation, out),
         WhyFormat::Html => WhyPage.render(&explanation, out),

@@ -21,11 +21,11 @@ const DEFAULT_RUN: &str = "last";
 
 /// Explains each gap of at least so many times.
 pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
-    let format = args.format();
+    let format = args.output.format();
     if matches!(format, WhyFormat::Html | WhyFormat::Svg) {
         bail!("--format: html and svg are of one figure: with --gaps, terminal or json is right");
     }
-    let outlet = Outlet::find(args.output.as_deref())?;
+    let outlet = Outlet::find(args.output.path())?;
     let run = load_run(args.of.as_deref().unwrap_or(OsStr::new(DEFAULT_RUN)), &args.store)?;
     let here = LocalMachine::read()?;
     if run.outline.machine.identity != here.machine.identity {
@@ -44,7 +44,7 @@ pub fn why_gaps(args: &WhyArgs, times: f64) -> CmdResult {
         ..pace
     };
     output::eprint_line(start_text(&run, times, gaps.len(), &pace));
-    let is_shown_at_once = format == WhyFormat::Terminal && args.output.is_none();
+    let is_shown_at_once = format == WhyFormat::Terminal && args.output.path().is_none();
     let (mut explanations, mut failed) = (Vec::new(), false);
     for gap in &gaps {
         match explain_figure(args, here.clone(), (gap.probe, gap.metric, &gap.case), pace) {

@@ -1,0 +1,78 @@
+//! In which format an answer is written, and where.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+/// The format of an answer, and its file.
+#[derive(Debug, Args)]
+pub struct OutputArgs<F: ValueEnum + Send + Sync + 'static> {
+    /// Output format [default: by the ending of --output, such as .html; else terminal]
+    #[arg(long, value_enum, conflicts_with = "json")]
+    format: Option<F>,
+    /// Print JSON: the same as --format json
+    #[arg(long)]
+    json: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl<F: ValueEnum + Send + Sync + 'static> OutputArgs<F> {
+    /// The format that was asked for, by either flag or the ending of a file.
+    pub fn format(&self) -> F {
+        choose_format(self.format.clone(), self.json, self.path())
+    }
+
+    /// The file, unless it goes to standard output.
+    pub fn path(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+}
+
+/// Endings of files that are not called like their format.
+const FORMATS_BY_EXTENSION: [(&str, &str); 4] =
+    [("htm", "html"), ("markdown", "md"), ("xml", "junit"), ("prom", "openmetrics")];
+
+/// The format that was asked for; else the one that the ending of the file names, or that of a terminal where it names none.
+///
+/// # Panics
+/// Of formats without one for a terminal.
+pub fn choose_format<F: ValueEnum>(asked: Option<F>, json: bool, output: Option<&Path>) -> F {
+    let of = |name: &str| F::from_str(name, true).ok();
+    let ending = output.and_then(Path::extension).map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    let named = || {
+        let ending = ending?;
+        let other = FORMATS_BY_EXTENSION.iter().find(|(known, _)| *known == ending).map(|(_, name)| *name);
+        of(other.unwrap_or(&ending))
+    };
+    let asked = if json { of("json") } else { asked };
+    asked.or_else(named).or_else(|| of("terminal")).expect("a format for a terminal")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{CompareFormat, ReportFormat};
+
+    #[test]
+    fn format_is_flag_or_file_extension() {
+        let of = |asked, json, output: &str| choose_format(asked, json, Some(Path::new(output)));
+        for (output, format) in [
+            ("x.html", CompareFormat::Html),
+            ("x.HTM", CompareFormat::Html),
+            ("x.md", CompareFormat::Md),
+            ("x.xml", CompareFormat::Junit),
+            ("x.json", CompareFormat::Json),
+            ("x.txt", CompareFormat::Terminal),
+            ("html", CompareFormat::Terminal),
+        ] {
+            assert_eq!(of(None, false, output), format, "{output}");
+        }
+        assert_eq!(of(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
+        assert_eq!(of(None, true, "x.html"), CompareFormat::Json);
+        assert_eq!(choose_format(None, false, None), ReportFormat::Terminal);
+        assert_eq!(choose_format(None, false, Some(Path::new("x.prom"))), ReportFormat::Openmetrics);
+        assert_eq!(choose_format(None, false, Some(Path::new("x.csv"))), ReportFormat::Csv);
+    }
+}
