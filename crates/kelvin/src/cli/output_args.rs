@@ -71,8 +71,8 @@ mod tests {
         }
         assert_eq!(of(Some(CompareFormat::Md), false, "x.html"), CompareFormat::Md);
         assert_eq!(of(None, true, "x.html"), CompareFormat::Json);
-        assert_eq!(choose_format(None, false, None), ReportFormat::Terminal);
-        assert_eq!(choose_format(None, false, Some(Path::new("x.prom"))), ReportFormat::Openmetrics);
-        assert_eq!(choose_format(None, false, Some(Path::new("x.csv"))), ReportFormat::Csv);
+        assert_eq!(choose_format::<ReportFormat>(None, false, None), ReportFormat::Terminal);
+        assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.prom"))), ReportFormat::Openmetrics);
+        assert_eq!(choose_format::<ReportFormat>(None, false, Some(Path::new("x.csv"))), ReportFormat::Csv);
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use kelvin_core::Unit;
 use kelvin_file::Target;
 use kelvin_file::copy::{
-    self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange, VerifiedFrom,
+    self, CopyBottleneck, CopyJob, CopyMethod, CopyResult, MIN_BOTTLENECK_SHARE, MethodChoice, RateRange,
+    TimeBreakdown, VerifiedFrom,
 };
 use kelvin_file::write_job::SyncMode;
 use kelvin_report::{text, units};
@@ -118,6 +119,20 @@ struct TimeShares {
     writing: Option<f64>,
 }
 
+impl TimeShares {
+    fn of(spent: TimeBreakdown) -> Self {
+        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
+        Self {
+            cpu: spent.share(spent.cpu),
+            without_cpu: shares(spent.run_queue),
+            waiting: shares(spent.run_queue.map(|_| spent.waiting())),
+            flushing: spent.share(spent.flush),
+            reading: shares(spent.reading),
+            writing: shares(spent.writing),
+        }
+    }
+}
+
 /// The rate that was to be expected from memory to memory, in bytes per second, and the costs that it comes from, in nanoseconds a byte.
 #[derive(Serialize)]
 struct ExpectedRate {
@@ -131,7 +146,6 @@ impl CopyReport {
     fn new(job: &CopyJob, copied: &CopyResult, timer: Option<&LatencyTimer>) -> Self {
         let page = kelvin_sys::mapping::page_bytes() as u64;
         let spent = copied.spent;
-        let shares = |part: Option<u64>| part.map(|part| spent.share(part));
         let (limit, limit_share) = copied.bottleneck();
         let file_bytes = copied.io.total.bytes + copied.holes.bytes;
         Self {
@@ -160,14 +174,7 @@ impl CopyReport {
             }),
             limit: limit_name(limit),
             limit_share,
-            time: TimeShares {
-                cpu: spent.share(spent.cpu),
-                without_cpu: shares(spent.run_queue),
-                waiting: shares(spent.run_queue.map(|_| spent.waiting())),
-                flushing: spent.share(spent.flush),
-                reading: shares(spent.reading),
-                writing: shares(spent.writing),
-            },
+            time: TimeShares::of(spent),
             expected: copied.expected.as_ref().ok().map(|&RateRange { low, high, costs }| ExpectedRate {
                 low,
                 high,
