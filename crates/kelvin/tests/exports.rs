@@ -85,7 +85,7 @@ fn tables_export_as_parquet() {
 
 /// A file that another program wrote.
 fn copy_foreign_file(place: &TestDir, name: &str) {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../foreign/tests/data").join(name);
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/tests/data").join(name);
     fs::copy(data, place.path().join(name)).unwrap();
 }
 
