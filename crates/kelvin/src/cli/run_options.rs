@@ -27,6 +27,15 @@ impl Budget {
     pub fn fixed(self) -> Option<Duration> {
         if let Self::Fixed(time) = self { Some(time) } else { None }
     }
+
+    /// Seconds: those stated, else those of the command; none where the minimum of rounds decides alone.
+    pub fn seconds(self, default: f64) -> f64 {
+        match self {
+            Self::Default => default,
+            Self::Fixed(time) => time.as_secs_f64(),
+            Self::MinimumRounds => 0.0,
+        }
+    }
 }
 
 impl FromStr for Budget {

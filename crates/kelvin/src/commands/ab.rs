@@ -11,7 +11,7 @@ use kelvin_harness::Effort;
 
 use self::interleave::interleave;
 use super::comparison_output::{ComparisonOutput, ComparisonView, report_gate};
-use crate::cli::{AbArgs, Budget, RunOptions};
+use crate::cli::{AbArgs, RunOptions};
 use crate::cli_error::{CmdResult, exit_code};
 
 pub use self::interleave::InterleaveLimits;
@@ -63,11 +63,7 @@ pub fn limits(options: &RunOptions, until: Option<f64>, threshold: f64) -> Inter
     InterleaveLimits {
         began: Instant::now(),
         budget: options.budget.fixed(),
-        seconds: match options.budget {
-            Budget::Default => usual,
-            Budget::Fixed(time) => time.as_secs_f64(),
-            Budget::MinimumRounds => 0.0,
-        },
+        seconds: options.budget.seconds(usual),
         blocks: options.rounds.unwrap_or(MIN_BLOCKS).max(kelvin_stats::MIN_INTERVAL_ROUNDS as u32),
         blocks_are_required: options.rounds.is_some(),
         until,

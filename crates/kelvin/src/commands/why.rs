@@ -15,7 +15,7 @@ use kelvin_report::text::wrap;
 use kelvin_report::why::{WhyDrawing, WhyPage, WhyTerminal};
 
 use crate::cause_experiment::{CauseExperiment, EarlyStop, ExperimentLimits, ExperimentResult, find_metric};
-use crate::cli::{Budget, WhyArgs, WhyFormat};
+use crate::cli::{WhyArgs, WhyFormat};
 use crate::cli_error::{CliError, CmdResult, exit_code};
 use crate::output::{self, Outlet, first_names};
 use crate::placement::LocalMachine;
@@ -80,11 +80,7 @@ impl WhyArgs {
     fn limits(&self) -> ExperimentLimits {
         let least = kelvin_stats::MIN_INTERVAL_ROUNDS as u32;
         ExperimentLimits {
-            seconds: match self.options.budget {
-                Budget::Default => DEFAULT_SECONDS,
-                Budget::Fixed(time) => time.as_secs_f64(),
-                Budget::MinimumRounds => 0.0,
-            },
+            seconds: self.options.budget.seconds(DEFAULT_SECONDS),
             min_passes: self.options.rounds.unwrap_or(MIN_PASSES).max(least),
             max_seconds: f64::INFINITY,
         }

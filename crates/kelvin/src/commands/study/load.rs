@@ -111,11 +111,6 @@ fn setup(
 ) -> Result<StudySetup, CliError> {
     let of_load = &args.load;
     let is_default = args.options.budget == Budget::Default;
-    let budget = match args.options.budget {
-        Budget::Default => Duration::from_secs_f64(defaults.seconds),
-        Budget::Fixed(time) => time,
-        Budget::MinimumRounds => Duration::ZERO,
-    };
     let placement = &plan.setup.placement;
     let others: Vec<u32> = placement.allowed.iter().copied().filter(|&cpu| cpu != placement.cpu).collect();
     let target = match (&of_load.url, peer) {
@@ -129,7 +124,7 @@ fn setup(
         loads: loads(of_load),
         users: (!users.is_empty()).then(|| users.into_iter().map(u64::from).collect()),
         visits: plan.settings.rounds,
-        budget,
+        budget: Duration::from_secs_f64(args.options.budget.seconds(defaults.seconds)),
         max_duration: (args.quick && is_default).then_some(MAX_QUICK_TIME),
         budget_is_total: args.quick || !is_default,
         duration: of_load.visit,
