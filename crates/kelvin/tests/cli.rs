@@ -7,6 +7,11 @@ use std::process::{Command, Output, Stdio};
 
 use test_dir::{KELVIN, TestDir, stderr, stdout};
 
+/// Runs kelvin, which may print more than a pipe holds.
+fn kelvin(place: &TestDir, arguments: &[&str]) -> Output {
+    place.command(KELVIN, arguments).output().unwrap()
+}
+
 /// A wrong command line and what the one line about it must name.
 const USAGE_ERRORS: &[(&[&str], &str)] = &[
     (&[], "--help"),
@@ -174,7 +179,7 @@ fn usage_errors_are_one_line_and_status_2() {
     let place = TestDir::new();
     let mut problems = Vec::new();
     for (arguments, expected) in USAGE_ERRORS {
-        let output = place.run(arguments);
+        let output = kelvin(&place, arguments);
         let faults = message_defects(&output, expected);
         if !faults.is_empty() {
             problems.push(format!("{arguments:?}: {}: {:?}", faults.join(", "), stderr(&output)));
@@ -188,7 +193,7 @@ fn socket_options_are_applied_and_reported() {
     let place = TestDir::new();
     let asked = ["--congestion-control", "reno", "--socket-buffers", "64k"];
     let run = ["run", "net.bandwidth.tcp", "--quick", "--budget", "minimum", "--rounds", "2", "--json", "--no-report"];
-    let output = place.run(&[&run[..], &asked].concat());
+    let output = kelvin(&place, &[&run[..], &asked].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     for words in ["requested: reno, buffers of 64 KiB", "congestion control reno; socket buffers of 128 KiB to send"] {
         assert!(stdout(&output).contains(words), "{words}");
@@ -199,7 +204,7 @@ fn socket_options_are_applied_and_reported() {
 fn usage_error_leaves_nothing_behind() {
     let place = TestDir::new();
     for arguments in [&["run", "no.such.probe"][..], &["run", "--cpu", "99999"], &["run", "--budget", "x"]] {
-        place.run(arguments);
+        kelvin(&place, arguments);
     }
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -232,10 +237,10 @@ const COMMANDS: &[&[&str]] = &[
 #[test]
 fn every_command_has_help() {
     let place = TestDir::new();
-    let general = place.run(&["--help"]);
+    let general = kelvin(&place, &["--help"]);
     assert_eq!(general.status.code(), Some(0));
     for command in COMMANDS {
-        let output = place.run(&[*command, &["--help"]].concat());
+        let output = kelvin(&place, &[*command, &["--help"]].concat());
         assert_eq!(output.status.code(), Some(0), "{command:?}: {}", stderr(&output));
         assert!(stdout(&output).contains("Usage: kelvin"), "{command:?}: {}", stdout(&output));
         assert!(stderr(&output).is_empty(), "{command:?}: {}", stderr(&output));
@@ -291,7 +296,7 @@ fn text_for_people_fits_eighty_columns() {
 
 #[test]
 fn version_is_of_the_package() {
-    let output = TestDir::new().run(&["--version"]);
+    let output = kelvin(&TestDir::new(), &["--version"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stdout(&output), concat!("kelvin ", env!("CARGO_PKG_VERSION"), "\n"));
 }
@@ -372,11 +377,11 @@ fn only_libc_is_loaded() {
 #[test]
 fn listed_names_can_be_explained() {
     let place = TestDir::new();
-    let listed: serde_json::Value = serde_json::from_slice(&place.run(&["list", "--json"]).stdout).unwrap();
+    let listed: serde_json::Value = serde_json::from_slice(&kelvin(&place, &["list", "--json"]).stdout).unwrap();
     let ids: Vec<&str> = listed.as_array().unwrap().iter().map(|line| line["metric"]["id"].as_str().unwrap()).collect();
     assert!(ids.contains(&"os.syscall.null"), "{ids:?}");
     for id in ids {
-        let output = place.run(&["explain", id]);
+        let output = kelvin(&place, &["explain", id]);
         assert_eq!(output.status.code(), Some(0), "{id}: {}", stderr(&output));
         for part in ["How", "Prediction", "Must not be used for", id] {
             assert!(stdout(&output).contains(part), "{id} has no {part}: {}", stdout(&output));
@@ -389,12 +394,12 @@ fn run_learns_from_earlier_runs() {
     let place = TestDir::new();
     // What a first run learns on a busy machine may be too long for any budget, so that there is none. The frequency is known there too.
     let asked = ["cpu.frequency", "os.syscall.null"];
-    let run = || place.run(&[&["run"], &asked[..], &["--quick", "--budget", "minimum", "--no-report"]].concat());
+    let run = || kelvin(&place, &[&["run"], &asked[..], &["--quick", "--budget", "minimum", "--no-report"]].concat());
     for earlier in 0..2 {
         let output = run();
         assert!(output.status.success(), "{}{}", stderr(&output), stdout(&output));
         let exported: serde_json::Value =
-            serde_json::from_slice(&place.run(&["runs", "export", "last"]).stdout).unwrap();
+            serde_json::from_slice(&kelvin(&place, &["runs", "export", "last"]).stdout).unwrap();
         let learned = exported["learned"].as_array().unwrap();
         assert_eq!(learned.is_empty(), earlier == 0, "{learned:?}");
         assert!(learned.iter().all(|of| of["headlines"].as_array().unwrap().len() == earlier), "{learned:?}");
@@ -405,7 +410,7 @@ fn run_learns_from_earlier_runs() {
 #[test]
 fn list_names_required_options() {
     let place = TestDir::new();
-    let list = |arguments: &[&str]| stdout(&place.run(&[&["list"], arguments].concat())).to_owned();
+    let list = |arguments: &[&str]| stdout(&kelvin(&place, &[&["list"], arguments].concat())).to_owned();
     let listed = list(&[]);
     let line = |metric: &str| {
         let found = listed.lines().find(|line| line.split(' ').next() == Some(metric));
@@ -422,7 +427,7 @@ fn list_names_required_options() {
     let plain = list(&["net.bandwidth"]);
     assert!(!plain.contains("net.peer"), "{plain}");
     let json: serde_json::Value =
-        serde_json::from_slice(&place.run(&["list", "net.peer.ping", "--json"]).stdout).unwrap();
+        serde_json::from_slice(&kelvin(&place, &["list", "net.peer.ping", "--json"]).stdout).unwrap();
     assert_eq!(json[0]["needs"], "--peer HOST");
 }
 
@@ -432,7 +437,7 @@ fn remote_size_sets_remote_file_size() {
     let directory = remote.path().to_str().unwrap();
     let common = ["--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--no-store", "--json"];
     let sizes = |more: &[&str]| -> Vec<(String, u64)> {
-        let output = place.run(&[&["study", "file.remote", "--remote", directory], more, &common].concat());
+        let output = kelvin(&place, &[&["study", "file.remote", "--remote", directory], more, &common].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let said = stderr(&output).contains("kelvin: writing 12 MiB to ");
         assert_eq!(said, !more.is_empty(), "{}", stderr(&output));
@@ -461,20 +466,20 @@ fn remote_directory_is_measured_and_left_clean() {
     let (place, remote) = (TestDir::new(), tempfile::tempdir().unwrap());
     let directory = remote.path().to_str().unwrap();
     let common = ["--quick", "--budget", "2s", "--no-store", "--no-report", "--json"];
-    let output = place.run(&[&["run", "os.syscall.null", "--remote", directory], &common[..]].concat());
+    let output = kelvin(&place, &[&["run", "os.syscall.null", "--remote", directory], &common[..]].concat());
     let text = stdout(&output);
     assert!(text.contains("file.remote.round_trip") && text.contains("os.syscall.null"), "{}", stderr(&output));
     assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
     // Named, nothing else is measured.
-    let named = place.run(&[&["run", "file.remote", "--remote", directory], &common[..]].concat());
+    let named = kelvin(&place, &[&["run", "file.remote", "--remote", directory], &common[..]].concat());
     let run: serde_json::Value = serde_json::from_slice(&named.stdout).unwrap_or_else(|_| panic!("{}", stderr(&named)));
     let asked = run["run"]["plan"].as_array().unwrap().iter().filter(|planned| planned["only_input"] == false);
     let asked: Vec<&str> = asked.map(|planned| planned["probe"].as_str().unwrap()).collect();
     assert!(!asked.is_empty() && asked.iter().all(|probe| probe.starts_with("file.remote")), "{asked:?}");
     // It is no part of a run without the argument.
-    let without = place.run(&[&["run", "os.syscall.null"], &common[..]].concat());
+    let without = kelvin(&place, &[&["run", "os.syscall.null"], &common[..]].concat());
     assert!(!stdout(&without).contains("file.remote.round_trip"));
-    let missing = place.run(&[&["run", "os.syscall.null", "--remote", "no/such"], &common[..]].concat());
+    let missing = kelvin(&place, &[&["run", "os.syscall.null", "--remote", "no/such"], &common[..]].concat());
     assert_eq!(missing.status.code(), Some(2));
     assert!(stderr(&missing).contains("--remote no/such"), "{}", stderr(&missing));
 }
@@ -482,29 +487,22 @@ fn remote_directory_is_measured_and_left_clean() {
 #[test]
 fn rivals_are_compared_with_kelvin() {
     let place = TestDir::new();
-    let wrong = place.run(&["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
+    let wrong = kelvin(&place, &["run", "mem.tlb", "--rivals", "--quick", "--no-store", "--no-report"]);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(
         stderr(&wrong).contains("--rivals: other programs measure only file, net, os")
             && stderr(&wrong).contains("run file --rivals")
     );
 
-    let run = place.run(&[
-        "run",
-        "file.byte_calls",
-        "--rivals",
-        "--quick",
-        "--budget",
-        "12s",
-        "--rounds",
-        "2",
-        "--seed",
-        "7",
-    ]);
+    let run = kelvin(
+        &place,
+        &["run", "file.byte_calls", "--rivals", "--quick", "--budget", "12s", "--rounds", "2", "--seed", "7"],
+    );
     assert!(run.status.code().is_some_and(|status| status < 2), "{}", stderr(&run));
     let text = stdout(&run);
     let (areas, table) = text.split_once("Other programs beside kelvin").unwrap_or_else(|| panic!("{text}"));
-    let json: serde_json::Value = serde_json::from_slice(&place.run(&["report", "--format", "json"]).stdout).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_slice(&kelvin(&place, &["report", "--format", "json"]).stdout).unwrap();
     let all = json["analysis"]["rivals"].as_array().unwrap();
     let is_left_out = |rival: &&serde_json::Value| rival.to_string().contains("omitted by --quick");
     let (left_out, rivals): (Vec<_>, Vec<_>) = all.iter().partition(is_left_out);
@@ -529,7 +527,7 @@ fn rivals_are_compared_with_kelvin() {
     }
     let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
     assert!(page.contains("id=\"rivals\"") && page.contains("Other programs beside kelvin"));
-    let markdown = place.run(&["report", "--format", "md"]);
+    let markdown = kelvin(&place, &["report", "--format", "md"]);
     assert!(stdout(&markdown).contains("## Other programs beside kelvin"), "{}", stdout(&markdown));
     // It has a table of its own, and is not among the metrics of the area.
     assert!(!areas.lines().any(|line| line.starts_with("rivals.")), "{areas}");
@@ -541,7 +539,7 @@ fn round_costs_are_learned_from_equal_conditions() {
     let announced = |directory: &str| {
         std::fs::create_dir_all(place.path().join(directory)).unwrap();
         let asked = ["run", "os.syscall", "cpu", "--quick", "--rounds", "2", "--budget", "minimum", "--no-report"];
-        let run = place.run(&[&asked[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
+        let run = kelvin(&place, &[&asked[..], &["--dir", directory, "--store", "runs.sqlite"]].concat());
         assert!(run.status.success(), "{}", stderr(&run));
         stderr(&run).lines().next().unwrap().to_owned()
     };
@@ -559,7 +557,7 @@ fn round_costs_are_learned_from_equal_conditions() {
 #[test]
 fn cases_beyond_budget_are_named() {
     let place = TestDir::new();
-    let run = place.run(&["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
+    let run = kelvin(&place, &["run", "cpu", "os", "--budget", "1s", "--no-store", "--no-report", "--json"]);
     assert!(run.status.success(), "{}", stderr(&run));
     let said = stderr(&run);
     let (before, named) = said
@@ -579,7 +577,7 @@ fn cases_beyond_budget_are_named() {
     for result in results.iter().filter(|result| result["outcome"]["measured"].is_object()) {
         assert!(result["outcome"]["measured"]["rounds"].as_u64() >= Some(4), "{result}");
     }
-    let none = place.run(&["run", "net.bandwidth.tcp", "--budget", "1s", "--rounds", "500", "--no-store"]);
+    let none = kelvin(&place, &["run", "net.bandwidth.tcp", "--budget", "1s", "--rounds", "500", "--no-store"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("--budget 1.00 s: 500 rounds of no case fit; all take about"), "{}", stderr(&none));
 }
@@ -587,7 +585,7 @@ fn cases_beyond_budget_are_named() {
 #[test]
 fn one_probe_is_measured_stored_reported() {
     let place = TestDir::new();
-    let run = place.run(&["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
+    let run = kelvin(&place, &["run", "os.syscall.null", "--quick", "--budget", "2s", "--seed", "7"]);
     assert!(run.status.success(), "{}{}", stderr(&run), stdout(&run));
     assert!(stdout(&run).contains("syscall.null"), "{}", stdout(&run));
     assert!(!run.stdout.contains(&0x1b), "colours belong on a terminal only");
@@ -596,25 +594,26 @@ fn one_probe_is_measured_stored_reported() {
     let page = std::fs::read_to_string(place.path().join("report.html")).unwrap();
     assert!(page.contains("os.syscall.null"));
 
-    let listed: serde_json::Value = serde_json::from_slice(&place.run(&["runs", "list", "--json"]).stdout).unwrap();
+    let listed: serde_json::Value =
+        serde_json::from_slice(&kelvin(&place, &["runs", "list", "--json"]).stdout).unwrap();
     assert_eq!(listed[0]["status"], "complete");
     assert_eq!(listed[0]["mode"], "quick");
 
     // The same run through the store, as an exported file, and imported into another store.
-    let exported = place.run(&["runs", "export", "last"]);
+    let exported = kelvin(&place, &["runs", "export", "last"]);
     let file = place.path().join("run.json");
     std::fs::write(&file, &exported.stdout).unwrap();
     let file = file.to_str().unwrap();
     let other = place.path().join("other.sqlite");
-    let imported = place.run(&["runs", "import", file, "--store", other.to_str().unwrap()]);
+    let imported = kelvin(&place, &["runs", "import", file, "--store", other.to_str().unwrap()]);
     assert!(imported.status.success(), "{}", stderr(&imported));
-    let csv = |arguments: &[&str]| place.run(&[&["report", "--format", "csv"], arguments].concat()).stdout;
+    let csv = |arguments: &[&str]| kelvin(&place, &[&["report", "--format", "csv"], arguments].concat()).stdout;
     let direct = csv(&[]);
     assert!(std::str::from_utf8(&direct).unwrap().contains("os.syscall.null"));
     assert_eq!(csv(&[file]), direct);
     assert_eq!(csv(&["--store", other.to_str().unwrap()]), direct);
     for format in ["terminal", "html", "md", "json", "samples"] {
-        let output = place.run(&["report", "--format", format]);
+        let output = kelvin(&place, &["report", "--format", format]);
         assert!(output.status.success() && !output.stdout.is_empty(), "{format}: {}", stderr(&output));
     }
 }
@@ -634,17 +633,17 @@ fn json_has_samples_only_on_request() {
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let run = ["run", "os.syscall.null", "--quick", "--budget", "minimum", "--rounds", "2", "--no-report", "--json"];
-    let without = place.run(&run);
+    let without = kelvin(&place, &run);
     let commands = [&["report", "--format", "json"][..], &["runs", "show", "--json"]];
-    let others = commands.map(|command| place.run(command));
+    let others = commands.map(|command| kelvin(&place, command));
     for report in [&without].into_iter().chain(&others).map(of) {
         assert_eq!(report["samples"], false);
         let measured = measured_readings(&report);
         assert!(!measured.is_empty() && measured.iter().all(|readings| readings.is_empty()), "{measured:?}");
         assert!(report["analysis"]["results"].as_array().is_some_and(|results| !results.is_empty()));
     }
-    let mut with = commands.map(|command| place.run(&[command, &["--with-samples"]].concat())).to_vec();
-    with.push(place.run(&[&run[..], &["--with-samples", "--no-store"]].concat()));
+    let mut with = commands.map(|command| kelvin(&place, &[command, &["--with-samples"]].concat())).to_vec();
+    with.push(kelvin(&place, &[&run[..], &["--with-samples", "--no-store"]].concat()));
     for report in with.iter().map(of) {
         assert_eq!(report["samples"], true);
         let measured = measured_readings(&report);
@@ -658,13 +657,13 @@ fn json_has_samples_only_on_request() {
     file("with.json", &with[0].stdout);
     for name in ["without.json", "cut-out.json"] {
         for command in [&["runs", "import", name][..], &["report", name], &["compare", name, "last"]] {
-            let output = place.run(command);
+            let output = kelvin(&place, command);
             assert_eq!(message_defects(&output, "`kelvin runs export`"), [""; 0], "{command:?}: {}", stderr(&output));
             assert!(stderr(&output).contains("--with-samples"), "{}", stderr(&output));
         }
     }
-    let imported = place.run(&["runs", "import", "with.json", "--store", "other.sqlite"]);
+    let imported = kelvin(&place, &["runs", "import", "with.json", "--store", "other.sqlite"]);
     assert!(imported.status.success(), "{}", stderr(&imported));
-    let csv = |more: &[&str]| place.run(&[&["report", "--format", "csv"], more].concat()).stdout;
+    let csv = |more: &[&str]| kelvin(&place, &[&["report", "--format", "csv"], more].concat()).stdout;
     assert!(!csv(&[]).is_empty() && csv(&["--store", "other.sqlite"]) == csv(&[]));
 }
