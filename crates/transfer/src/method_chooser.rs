@@ -17,12 +17,15 @@ use crate::wire::Error as WireError;
 use kelvin_sys::mapping::is_unmappable;
 use kelvin_sys::stop_signals;
 
-use crate::datapath::{ByteObserver, Mode, ReceiveMethod, ReceivePath, ReceiveSetup, SendMethod, SendPath, SendSetup};
+use crate::datapath::{
+    ByteObserver, DataPath, Mode, PathMethod, PathSetup, ReceiveMethod, ReceivePath, ReceiveSetup, SendMethod,
+    SendPath, SendSetup,
+};
 use crate::progress::{MinProgress, ProgressMeter, Shortfall};
-use crate::secure_channel::{PART_BYTES, SEND_STEP, STOP_POLL_INTERVAL, TAKE_STEP};
+use crate::secure_channel::{PART_BYTES, SEND_STEP, SETUP_STEP, STOP_POLL_INTERVAL, TAKE_STEP};
 use crate::{Error, Result};
 
-/// Pages of a window, and bytes of a call, of the ways that are tried.
+/// Pages of a window, and bytes of a call, of the methods that are tried.
 const WINDOW_PAGES: usize = 256;
 const CALL_BYTES: usize = 1 << 20;
 /// Bytes of a call that receives what is hashed: several of them fit into a second-level cache, and they were seen to take a tenth less
@@ -30,72 +33,24 @@ const CALL_BYTES: usize = 1 << 20;
 const HASHED_CALL_BYTES: usize = 256 << 10;
 /// Only of pieces of at least so many bytes can be said how long they take.
 const MIN_TIMED_PIECE: u64 = 1 << 20;
-/// How many pieces are moved until one way is chosen.
+/// How many pieces are moved until one method is chosen.
 const TRIAL_PIECES: usize = 16;
-/// How much faster another way must be, to be taken.
+/// How much faster another method must be, to be taken.
 const MIN_SPEEDUP: f64 = 1.05;
 
-/// A method, set up over a socket.
-pub(crate) trait MethodPath: Sized {
-    /// What it is set up by.
-    type Setup: Copy;
+const _: () = assert!(MIN_TIMED_PIECE as usize > PART_BYTES, "parts are timed by more than one call");
 
-    /// Which way is tried next. The orders of the two ends differ, so that each way of one meets each of the other equally often.
-    const TRIAL_ORDER: [usize; 4];
-
-    /// Over this socket.
-    fn from_socket(socket: TcpStream, setup: Self::Setup) -> std::io::Result<Self>;
-
-    /// The socket.
-    fn socket(&self) -> &TcpStream;
-}
-
-impl MethodPath for SendPath {
-    type Setup = SendSetup;
-
-    const TRIAL_ORDER: [usize; 4] = [0, 1, 1, 0];
-
-    fn from_socket(socket: TcpStream, setup: SendSetup) -> std::io::Result<Self> {
-        Self::new(socket, setup)
-    }
-
-    fn socket(&self) -> &TcpStream {
-        self.stream()
-    }
-}
-
-impl MethodPath for ReceivePath {
-    type Setup = ReceiveSetup;
-
-    const TRIAL_ORDER: [usize; 4] = [0, 0, 1, 1];
-
-    fn from_socket(socket: TcpStream, setup: ReceiveSetup) -> std::io::Result<Self> {
-        Self::new(socket, setup)
-    }
-
-    fn socket(&self) -> &TcpStream {
-        self.stream()
-    }
-}
-
-/// By what the next piece goes.
-pub(crate) enum PieceMethod<P> {
-    /// Parts by way of a buffer.
-    Buffered,
-    /// Another method.
-    Direct(Box<P>),
-}
-
-/// A way, and what it took.
-struct PathTrial<P: MethodPath> {
-    setup: Option<P::Setup>,
-    path: Option<Box<P>>,
+/// A method, and what it took.
+struct MethodTrial<M: PathMethod> {
+    /// None for parts by way of the channel's buffer.
+    setup: Option<PathSetup<M>>,
+    path: Option<Box<DataPath<M>>>,
     bytes: u64,
     nanoseconds: f64,
 }
 
-impl<P: MethodPath> PathTrial<P> {
-    fn new(setup: Option<P::Setup>) -> Self {
+impl<M: PathMethod> MethodTrial<M> {
+    fn new(setup: Option<PathSetup<M>>) -> Self {
         Self { setup, path: None, bytes: 0, nanoseconds: 0.0 }
     }
 
@@ -104,30 +59,113 @@ impl<P: MethodPath> PathTrial<P> {
     }
 }
 
-/// The ways that there are.
-pub(crate) struct MethodChooser<P: MethodPath> {
-    trials: Vec<PathTrial<P>>,
+/// By what the next piece goes: parts by way of the channel's buffer, unless it has a path of its own.
+pub(crate) struct PieceMethod<M: PathMethod> {
+    trial: usize,
+    pub(crate) path: Option<Box<DataPath<M>>>,
+}
+
+impl<M: PathMethod> PieceMethod<M> {
+    pub(crate) const BUFFERED: Self = Self { trial: 0, path: None };
+}
+
+/// The methods that there are.
+pub(crate) struct MethodChooser<M: PathMethod> {
+    trials: Vec<MethodTrial<M>>,
     pieces: usize,
 }
 
-impl MethodChooser<SendPath> {
-    /// Bytes that go plain: by this setup, or by whatever is fastest. Encrypted ones go by parts alone.
+impl MethodChooser<SendMethod> {
+    /// Bytes that go plain: by this setup, or by what is fastest. Encrypted ones go by parts alone.
     pub(crate) fn for_sending(asked: Option<SendSetup>, is_plain: bool, is_verified: bool) -> Self {
-        let other = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
-        let patience = MinProgress::default().within;
-        let setup = SendSetup {
-            method: other,
-            mode: Mode::Blocking,
-            buffer: CALL_BYTES,
-            window: WINDOW_PAGES,
-            timeout: patience,
+        let method = if is_verified { SendMethod::Mmap } else { SendMethod::Sendfile };
+        Self::new(asked, is_plain, method, CALL_BYTES)
+    }
+}
+
+impl MethodChooser<ReceiveMethod> {
+    /// Bytes that come plain: by this setup, or by what is fastest. Encrypted ones come by parts alone.
+    pub(crate) fn for_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
+        match is_verified {
+            true => Self::new(asked, is_plain, ReceiveMethod::ReadWrite, HASHED_CALL_BYTES),
+            false => Self::new(asked, is_plain, ReceiveMethod::Splice, CALL_BYTES),
+        }
+    }
+}
+
+impl<M: PathMethod> MethodChooser<M> {
+    fn new(asked: Option<PathSetup<M>>, is_plain: bool, method: M, buffer: usize) -> Self {
+        let timeout = MinProgress::default().within;
+        let other = PathSetup { method, mode: Mode::Blocking, buffer, window: WINDOW_PAGES, timeout };
+        let setups = match asked {
+            _ if !is_plain => vec![None],
+            Some(asked) => vec![Some(asked)],
+            None => vec![None, Some(other)],
         };
-        Self::new((asked, Some(setup)), is_plain)
+        Self { trials: setups.into_iter().map(MethodTrial::new).collect(), pieces: 0 }
     }
 
-    /// By what method most of it went: none if nothing went by any.
-    pub(crate) fn method(&self) -> Option<SendMethod> {
-        self.dominant().map(|setup| setup.map_or(SendMethod::ReadWrite, |setup| setup.method))
+    fn current(&self) -> usize {
+        match &self.trials[..] {
+            [_, _] if self.pieces < TRIAL_PIECES => M::TRIAL_ORDER[self.pieces % M::TRIAL_ORDER.len()],
+            [parts, other] if other.nanoseconds_per_byte() * MIN_SPEEDUP < parts.nanoseconds_per_byte() => 1,
+            _ => 0,
+        }
+    }
+
+    /// The method of the next piece; `socket` makes a second descriptor of the connection.
+    ///
+    /// # Errors
+    /// Those of making it.
+    pub(crate) fn next_method(
+        &mut self,
+        socket: impl FnOnce() -> std::io::Result<Option<TcpStream>>,
+    ) -> std::io::Result<PieceMethod<M>> {
+        let number = self.current();
+        let trial = &mut self.trials[number];
+        let Some(setup) = trial.setup else { return Ok(PieceMethod { trial: number, path: None }) };
+        if let Some(path) = trial.path.take() {
+            return Ok(PieceMethod { trial: number, path: Some(path) });
+        }
+        let Some(socket) = socket()? else {
+            // No other way than parts is left: the connection has no socket of its own.
+            self.trials = vec![MethodTrial::new(None)];
+            return Ok(PieceMethod::BUFFERED);
+        };
+        let path = DataPath::new(socket, setup)?;
+        path.set_blocking_timeout(STOP_POLL_INTERVAL)?;
+        Ok(PieceMethod { trial: number, path: Some(Box::new(path)) })
+    }
+
+    /// The next piece goes over another socket; what was learnt of the methods holds for it too.
+    pub(crate) fn reset_socket(&mut self) {
+        self.trials.iter_mut().for_each(|trial| trial.path = None);
+    }
+
+    /// What a piece took that went by this method.
+    pub(crate) fn record(&mut self, method: PieceMethod<M>, bytes: u64, begun: Instant) {
+        let Some(trial) = self.trials.get_mut(method.trial) else { return };
+        trial.path = method.path.or(trial.path.take());
+        if bytes >= MIN_TIMED_PIECE {
+            self.pieces += 1;
+            trial.bytes += bytes;
+            trial.nanoseconds += begun.elapsed().as_nanos() as f64;
+        }
+    }
+
+    /// The method by which most of it went; none if nothing went by any.
+    fn dominant(&self) -> Option<&MethodTrial<M>> {
+        self.trials.iter().max_by_key(|trial| trial.bytes).filter(|trial| trial.bytes > 0)
+    }
+
+    /// How it is set up; none if it is by parts.
+    pub(crate) fn setup(&self) -> Option<PathSetup<M>> {
+        self.dominant()?.setup
+    }
+
+    /// Its name.
+    pub(crate) fn method(&self) -> Option<M> {
+        self.dominant().map(|trial| trial.setup.map_or(M::READ_WRITE, |setup| setup.method))
     }
 
     /// Waits until no buffer is in use by the kernel.
@@ -135,109 +173,14 @@ impl MethodChooser<SendPath> {
     /// # Errors
     /// A connection that broke.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        for path in self.trials.iter_mut().filter_map(|tried| tried.path.as_mut()) {
-            let patience = path.setup().timeout;
-            path.finish().map_err(|error| {
-                connection_error(error, patience).unwrap_or_else(|error| WireError::call(TAKE_STEP)(error).into())
-            })?;
+        for path in self.trials.iter_mut().filter_map(|trial| trial.path.as_mut()) {
+            let timeout = path.setup().timeout;
+            if let Err(error) = path.finish() {
+                let other = check_connection(error, TAKE_STEP, timeout)?;
+                return Err(WireError::call(TAKE_STEP)(other).into());
+            }
         }
         Ok(())
-    }
-}
-
-impl MethodChooser<ReceivePath> {
-    /// The same of bytes that come.
-    pub(crate) fn for_receiving(asked: Option<ReceiveSetup>, is_plain: bool, is_verified: bool) -> Self {
-        let (method, buffer) = if is_verified {
-            (ReceiveMethod::ReadWrite, HASHED_CALL_BYTES)
-        } else {
-            (ReceiveMethod::Splice, CALL_BYTES)
-        };
-        let (mode, patience) = (Mode::Blocking, MinProgress::default().within);
-        let setup = ReceiveSetup { method, mode, buffer, window: WINDOW_PAGES, timeout: patience };
-        Self::new((asked, Some(setup)), is_plain)
-    }
-
-    /// By what method most of it came: none if nothing came by any.
-    pub(crate) fn method(&self) -> Option<ReceiveMethod> {
-        self.dominant().map(|setup| setup.map_or(ReceiveMethod::ReadWrite, |setup| setup.method))
-    }
-}
-
-impl<P: MethodPath> MethodChooser<P> {
-    fn new((asked, other): (Option<P::Setup>, Option<P::Setup>), is_plain: bool) -> Self {
-        let all = match (asked, other) {
-            _ if !is_plain => vec![None],
-            (Some(asked), _) => vec![Some(asked)],
-            (None, Some(other)) => vec![None, Some(other)],
-            (None, None) => vec![None],
-        };
-        Self { trials: all.into_iter().map(PathTrial::new).collect(), pieces: 0 }
-    }
-
-    /// No other way than parts is left: the connection has no socket of its own.
-    fn fall_back(&mut self) {
-        self.trials = vec![PathTrial::new(None)];
-    }
-
-    fn current(&self) -> usize {
-        match &self.trials[..] {
-            [_, _] if self.pieces < TRIAL_PIECES => P::TRIAL_ORDER[self.pieces % P::TRIAL_ORDER.len()],
-            [parts, other] if other.nanoseconds_per_byte() * MIN_SPEEDUP < parts.nanoseconds_per_byte() => 1,
-            _ => 0,
-        }
-    }
-
-    /// The way of the next piece, and its number; `socket` makes a second descriptor of the connection.
-    ///
-    /// # Errors
-    /// Those of making it.
-    pub(crate) fn next_method(
-        &mut self,
-        socket: impl FnOnce() -> std::io::Result<Option<TcpStream>>,
-    ) -> std::io::Result<(usize, PieceMethod<P>)> {
-        let number = self.current();
-        let tried = &mut self.trials[number];
-        let Some(setup) = tried.setup else { return Ok((number, PieceMethod::Buffered)) };
-        if let Some(path) = tried.path.take() {
-            return Ok((number, PieceMethod::Direct(path)));
-        }
-        let Some(socket) = socket()? else {
-            self.fall_back();
-            return Ok((0, PieceMethod::Buffered));
-        };
-        let path = P::from_socket(socket, setup)?;
-        restore_timeouts(path.socket())?;
-        Ok((number, PieceMethod::Direct(Box::new(path))))
-    }
-
-    /// The next piece goes over another socket; what was learnt of the ways holds for it too.
-    pub(crate) fn reset_socket(&mut self) {
-        self.trials.iter_mut().for_each(|tried| tried.path = None);
-    }
-
-    /// What a piece took that went this way.
-    pub(crate) fn record(&mut self, (number, way): (usize, PieceMethod<P>), bytes: u64, begun: Instant) {
-        let Some(tried) = self.trials.get_mut(number) else { return };
-        if let PieceMethod::Direct(path) = way {
-            tried.path = Some(path);
-        }
-        if bytes >= MIN_TIMED_PIECE {
-            self.pieces += 1;
-            tried.bytes += bytes;
-            tried.nanoseconds += begun.elapsed().as_nanos() as f64;
-        }
-    }
-
-    /// How the way is set up that most of it went; nothing if that was by parts.
-    pub(crate) fn setup(&self) -> Option<P::Setup> {
-        self.dominant().flatten()
-    }
-
-    /// The setup of the way that most of it went; nothing if nothing went any way.
-    fn dominant(&self) -> Option<Option<P::Setup>> {
-        let most = self.trials.iter().max_by_key(|tried| tried.bytes).filter(|tried| tried.bytes > 0)?;
-        Some(most.setup)
     }
 }
 
@@ -250,97 +193,66 @@ pub(crate) fn send_range(
     path: &mut SendPath,
     file: &File,
     range: Range<u64>,
-    seen: ByteObserver<'_>,
+    observer: ByteObserver<'_>,
 ) -> Result<Option<u64>> {
-    let SendSetup { mode, method, timeout: patience, .. } = path.setup();
-    set_mode_timeouts(path.stream(), (mode, patience)).map_err(WireError::call(SETUP_STEP))?;
-    let sent = path.send(file, range, seen);
-    restore_timeouts(path.stream()).map_err(WireError::call(SETUP_STEP))?;
-    match sent.map_err(|error| connection_error(error, patience)) {
-        Ok(sent) => Ok(Some(sent)),
-        Err(Err(error)) if method == SendMethod::Mmap && path.moved() == 0 && is_unmappable(&error) => Ok(None),
+    let SendSetup { method, timeout, .. } = path.setup();
+    path.set_mode_timeout(timeout).map_err(WireError::call(SETUP_STEP))?;
+    let sent = path.send(file, range, observer);
+    // The channel's own calls wait in the call, for a short time.
+    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(WireError::call(SETUP_STEP))?;
+    let error = match sent {
+        Ok(sent) => return Ok(Some(sent)),
+        Err(error) => check_connection(error, TAKE_STEP, timeout)?,
+    };
+    match method {
+        SendMethod::Mmap if path.moved() == 0 && is_unmappable(&error) => Ok(None),
         // What these have sent is known, whatever failed.
-        Err(Err(_)) if matches!(method, SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile) => {
-            Ok(Some(path.moved()))
-        }
-        Err(Err(error)) => Err(WireError::call(TAKE_STEP)(error).into()),
-        Err(Ok(error)) => Err(error),
+        SendMethod::ReadWrite | SendMethod::Mmap | SendMethod::Sendfile => Ok(Some(path.moved())),
+        _ => Err(WireError::call(TAKE_STEP)(error).into()),
     }
 }
 
-/// What became of a range of a file.
-pub(crate) enum ReceiveOutcome {
-    /// So many bytes have come and are in it: fewer only at the end of the stream.
-    Complete(u64),
-    /// The file could not be written; so many bytes were taken of what has come.
-    WriteFailed(std::io::Error, u64),
-}
-
-/// Receives a range of a file, of which as much comes as the connection has measured so far.
+/// Receives a range of a file, of which as much comes as the connection has measured so far: how many bytes have come, and whether they
+/// could be written.
 ///
 /// # Errors
 /// A connection that broke, or is too slow.
 pub(crate) fn receive_range(
     path: &mut ReceivePath,
     meter: &mut ProgressMeter,
-    (file, range): (&File, Range<u64>),
-    seen: ByteObserver<'_>,
-) -> Result<ReceiveOutcome> {
-    let patience = meter.required().within;
-    set_mode_timeouts(path.stream(), (path.setup().mode, patience)).map_err(WireError::call(SETUP_STEP))?;
-    let received = path.receive_measured(meter, (file, range), seen);
-    restore_timeouts(path.stream()).map_err(WireError::call(SETUP_STEP))?;
-    match received.map_err(|error| connection_error_during(error, (SEND_STEP, patience))) {
-        Ok(bytes) => Ok(ReceiveOutcome::Complete(bytes)),
-        Err(Err(error)) => Ok(ReceiveOutcome::WriteFailed(error, path.moved())),
-        Err(Ok(error)) => Err(error),
+    file: &File,
+    range: Range<u64>,
+    observer: ByteObserver<'_>,
+) -> Result<(u64, std::io::Result<()>)> {
+    let timeout = meter.required().within;
+    path.set_mode_timeout(timeout).map_err(WireError::call(SETUP_STEP))?;
+    let received = path.receive_measured(meter, file, range, observer);
+    path.set_blocking_timeout(STOP_POLL_INTERVAL).map_err(WireError::call(SETUP_STEP))?;
+    match received {
+        Ok(bytes) => Ok((bytes, Ok(()))),
+        Err(error) => Ok((path.moved(), Err(check_connection(error, SEND_STEP, timeout)?))),
     }
 }
 
-const SETUP_STEP: &str = "set up the connection";
-
-/// Has calls wait as a mode has them.
-fn set_mode_timeouts(socket: &TcpStream, (mode, patience): (Mode, Duration)) -> std::io::Result<()> {
-    set_timeouts(socket, patience)?;
-    socket.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))
-}
-
-/// The channel's own calls wait in the call, for a short time.
-fn restore_timeouts(socket: &TcpStream) -> std::io::Result<()> {
-    socket.set_nonblocking(false)?;
-    set_timeouts(socket, STOP_POLL_INTERVAL)
-}
-
-fn set_timeouts(socket: &TcpStream, time: Duration) -> std::io::Result<()> {
-    socket.set_read_timeout(Some(time))?;
-    socket.set_write_timeout(Some(time))
-}
-
-/// Why a connection broke; or the error, if it is of something else.
-fn connection_error(error: std::io::Error, patience: Duration) -> std::result::Result<Error, std::io::Error> {
-    connection_error_during(error, (TAKE_STEP, patience))
-}
-
-fn connection_error_during(
-    error: std::io::Error,
-    (doing, patience): (&'static str, Duration),
-) -> std::result::Result<Error, std::io::Error> {
+/// The error, if it is not the connection's.
+///
+/// # Errors
+/// Why the connection broke.
+fn check_connection(error: std::io::Error, doing: &'static str, timeout: Duration) -> Result<std::io::Error> {
     if let Some(signal) = stop_signals::stop_signal() {
-        return Ok(Error::Interrupted(signal));
+        return Err(Error::Interrupted(signal));
     }
     if let Some(shortfall) = error.get_ref().and_then(|why| why.downcast_ref::<Shortfall>()) {
-        return Ok(shortfall.to_error(doing));
+        return Err(shortfall.to_error(doing));
     }
     match error.kind() {
-        ErrorKind::TimedOut => Ok(WireError::TimedOut { doing, seconds: patience.as_secs_f64() }.into()),
+        ErrorKind::TimedOut => Err(WireError::TimedOut { doing, seconds: timeout.as_secs_f64() }.into()),
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::NotConnected => {
-            Ok(WireError::call(doing)(error).into())
+            Err(WireError::call(doing)(error).into())
         }
-        _ => Err(error),
+        _ => Ok(error),
     }
 }
-
-const _: () = assert!(MIN_TIMED_PIECE as usize > PART_BYTES, "parts are timed by more than one call");
 
 #[cfg(test)]
 mod tests {
@@ -365,11 +277,11 @@ mod tests {
 
     #[test]
     fn trial_order_is_balanced() {
-        let both = || SendPath::TRIAL_ORDER.into_iter().zip(ReceivePath::TRIAL_ORDER).cycle().take(TRIAL_PIECES);
+        let both = || SendMethod::TRIAL_ORDER.into_iter().zip(ReceiveMethod::TRIAL_ORDER).cycle().take(TRIAL_PIECES);
         for way in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             assert_eq!(both().filter(|tried| *tried == way).count(), TRIAL_PIECES / 4, "{way:?}");
         }
-        let first = SendPath::TRIAL_ORDER.chunks(2).filter(|pair| pair[0] == 0).count();
+        let first = SendMethod::TRIAL_ORDER.chunks(2).filter(|pair| pair[0] == 0).count();
         assert_eq!(first, 1);
     }
 

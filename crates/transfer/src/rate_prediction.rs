@@ -18,7 +18,7 @@ use kelvin_sys::cpu_usage::ThreadClock;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 use serde::{Deserialize, Serialize};
 
-use crate::datapath::{ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup};
+use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup, SendPath, SendSetup};
 use crate::message::SessionSettings;
 use crate::secure_channel::{FRAME_CONTENT_BYTES, PART_BYTES};
 

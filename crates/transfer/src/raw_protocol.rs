@@ -9,7 +9,6 @@
 //! Nothing is encrypted and nobody is authenticated: both ends refuse a peer that is not this machine. The first process of this machine
 //! that connects is taken for the sender: TCP tells nothing of its user, and to ask the kernel (/proc/net/tcp) would be measured with it.
 
-mod ends;
 mod header;
 mod kernel_socket;
 mod receive;
@@ -17,20 +16,21 @@ mod send;
 #[cfg(test)]
 mod tests;
 
-pub use ends::PrepareSocket;
 pub use header::{HEADER_BYTES, RawHeader};
 pub use kernel_socket::{KernelListener, KernelMethod, KernelSetup, send_through_kernel};
 pub use receive::{RawReceiveLimits, RawReceiveOptions, ReceivedFile, receive};
-pub use send::{RawSendOptions, send};
+pub use send::{PrepareSocket, RawSendOptions, send};
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 
+use crate::wire::address::is_loopback;
 use crate::wire::{Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::datapath::IoCounts;
+use crate::{Error, Result};
 
 /// How long a connection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,15 +67,21 @@ const REPLY_RECEIVED: u8 = 6;
 /// Bytes of a digest.
 const DIGEST_BYTES: usize = 32;
 
-/// An error of the connection.
-fn connection_error(error: io::Error) -> Error {
-    Error::Connection(error)
+/// The digest of the first bytes of a file: by what was observed, or read again where a method has moved them without showing them.
+fn digest_of(observed: Option<Hasher>, file: &File, bytes: u64) -> Result<Hash> {
+    if let Some(hasher) = observed {
+        return Ok(hasher.finalize());
+    }
+    let read = || {
+        let (mut hasher, mut own) = (Hasher::new(), file.try_clone()?);
+        io::Seek::rewind(&mut own)?;
+        io::copy(&mut own.take(bytes), &mut hasher)?;
+        Ok(hasher.finalize())
+    };
+    read().map_err(Error::Connection)
 }
 
-/// The digest of the first bytes of a file, which a method has moved without showing them.
-fn file_digest(file: &File, bytes: u64) -> io::Result<Hash> {
-    let (mut hasher, mut own) = (Hasher::new(), file.try_clone()?);
-    io::Seek::rewind(&mut own)?;
-    io::copy(&mut own.take(bytes), &mut hasher)?;
-    Ok(hasher.finalize())
+/// An error unless the other end is on this machine.
+fn check_is_local(address: SocketAddr) -> Result<()> {
+    if is_loopback(address) { Ok(()) } else { Err(Error::NotLocal { address }) }
 }

@@ -52,6 +52,7 @@ pub(crate) const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 const POLL_STEP: &str = "look for an answer";
 pub(crate) const TAKE_STEP: &str = "take what was sent";
 pub(crate) const SEND_STEP: &str = "send anything";
+pub(crate) const SETUP_STEP: &str = "set up the connection";
 
 /// A connection of which can be seen whether something has come.
 pub trait TransferStream: TimedStream {
@@ -451,7 +452,7 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Not before the window is wide: a reader that waits for a whole window has the sender wait for it as well, and the kernel, which
     /// widens a window that is read in less than a round trip, lets it be for ever.
     fn set_expected(&mut self, bytes: usize) -> Result<()> {
-        let failed = || WireError::call("set up the connection");
+        let failed = || WireError::call(SETUP_STEP);
         let mut least = if bytes < MIN_LOW_WATER { 1 } else { bytes.min(MAX_LOW_WATER) };
         if least > 1 && !self.has_wide_window {
             self.has_wide_window = self.stream.receive_window().map_err(failed())? >= WIDE_WINDOW;

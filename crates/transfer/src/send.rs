@@ -24,7 +24,7 @@ use crate::wire::secret::Secret;
 use kelvin_sys::net::socket_queues;
 use kelvin_sys::stop_signals;
 
-use crate::datapath::{SendPath, SendSetup};
+use crate::datapath::{SendMethod, SendSetup};
 use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SessionSettings, Verdict};
 use crate::method_chooser::MethodChooser;
 use crate::rate_limiter::RateLimiter;
@@ -233,7 +233,7 @@ struct SendSession<'a, S> {
     /// Bytes of all, once that is known.
     total_bytes: Option<u64>,
     limiter: Arc<RateLimiter>,
-    methods: MethodChooser<SendPath>,
+    methods: MethodChooser<SendMethod>,
     /// How many were offered, and of how many the receiver's decision is known.
     offered: usize,
     decided: usize,

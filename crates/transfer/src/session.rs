@@ -14,18 +14,17 @@ use crate::wire::{Error as WireError, Hasher};
 use kelvin_file::Error as FileError;
 
 use crate::blocks::{self, BLOCK_BYTES};
-use crate::datapath::{ByteObserver, ReceiveMethod, ReceivePath, ReceiveSetup};
+use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
     Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, ReceiverMessage, ReceiverReport,
     RefusalReason, SenderMessage, SenderReport, SessionSettings, Verdict, WholeFile,
 };
-use crate::method_chooser::{self, MethodChooser, PieceMethod, ReceiveOutcome};
+use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
-use crate::progress::ProgressMeter;
 use crate::rate_prediction;
 use crate::raw_protocol::ConnectionLifetime;
-use crate::secure_channel::{FileConnection, SecureChannel, TransferStream};
+use crate::secure_channel::{FileConnection, SETUP_STEP, SecureChannel, TransferStream};
 use crate::session_streams::{OpenSession, SessionRegistry};
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
@@ -125,7 +124,7 @@ pub(crate) struct ReceiveSession<'a, S> {
     has_space: bool,
     /// By what the bytes of large files come: what was asked for, and then all that there is.
     method: Option<ReceiveSetup>,
-    methods: MethodChooser<ReceivePath>,
+    methods: MethodChooser<ReceiveMethod>,
     /// How many entries were offered.
     offered: EntryNumber,
     /// Those that are wanted: most come in the order in which they were offered.
@@ -536,14 +535,13 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     /// By the way that is due.
     fn receive_by_method(&mut self, piece: &FilePiece, place: usize) -> Result<(Blake3Digest, Result<()>)> {
         let channel = self.file_connection.channel_or(self.channel);
-        let next = self.methods.next_method(|| channel.socket());
-        let (number, mut way) = next.map_err(WireError::call("set up the connection"))?;
+        let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
         let begun = Instant::now();
-        let received = match &mut way {
-            PieceMethod::Buffered => self.receive_buffered(piece, Some(place)),
-            PieceMethod::Direct(path) => self.receive_direct(path, piece, place),
+        let received = match &mut method.path {
+            None => self.receive_buffered(piece, Some(place)),
+            Some(path) => self.receive_direct(path, piece, place),
         };
-        self.methods.record((number, way), piece.bytes.into(), begun);
+        self.methods.record(method, piece.bytes.into(), begun);
         received
     }
 
@@ -567,14 +565,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
     ) -> Result<(Blake3Digest, Result<()>)> {
         let ReceiveSetup { method, .. } = path.setup();
         let is_seen = self.settings.verify && method.shows_bytes();
-        let deposit = &mut self.arriving[place].file;
+        let incoming = &mut self.arriving[place].file;
         let mut hasher = Hasher::new();
         // What came with messages is in no socket any more.
         let come = self.file_connection.channel_or(self.channel).available(piece.bytes as usize)?;
         if is_seen {
             hasher.update(come);
         }
-        let (mut rest, mut written) = (piece.bytes as usize - come.len(), deposit.write(come, piece.offset));
+        let (mut rest, mut written) = (piece.bytes as usize - come.len(), incoming.write(come, piece.offset));
         let (begun, mut hashing) = (Instant::now(), 0);
         if written.is_ok() {
             let mut see = |part: &[u8]| {
@@ -582,8 +580,23 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                     hasher.update(part);
                 });
             };
-            let meter = self.file_connection.channel_or(self.channel).incoming();
-            (rest, written) = receive_rest((path, meter), (&mut *deposit, piece), rest, is_seen.then_some(&mut see))?;
+            let end = piece.offset + u64::from(piece.bytes);
+            match incoming.file_for(piece, method == ReceiveMethod::Mmap) {
+                Err(why) => written = Err(why),
+                Ok(None) => return Err(Error::ProtocolViolation("bytes for a file that is none")),
+                Ok(Some(file)) => {
+                    let meter = self.file_connection.channel_or(self.channel).incoming();
+                    let (range, observer) =
+                        (end - rest as u64..end, is_seen.then_some(&mut see as &mut dyn FnMut(&[u8])));
+                    let (taken, outcome) = method_chooser::receive_range(path, meter, file, range, observer)?;
+                    if outcome.is_ok() && taken < rest as u64 {
+                        return Err(WireError::Closed.into());
+                    }
+                    written = outcome.map_err(|why| FileError::call("write", incoming.path(), why).into());
+                    incoming.add_arrived(taken);
+                    rest -= taken as usize;
+                }
+            }
         }
         self.channel.times.verify += hashing;
         self.channel.times.connection += (begun.elapsed().as_nanos() as u64).saturating_sub(hashing);
@@ -591,7 +604,7 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         if is_seen || !self.settings.verify || written.is_err() {
             return Ok((*hasher.finalize().as_bytes(), written));
         }
-        let read = add_elapsed(&mut self.channel.times.verify, || deposit.digest_from_disk(piece, &mut self.buffer));
+        let read = add_elapsed(&mut self.channel.times.verify, || incoming.digest_from_disk(piece, &mut self.buffer));
         Ok(read.map_or_else(|why| (Blake3Digest::default(), Err(why)), |digest| (digest, Ok(()))))
     }
 
@@ -767,28 +780,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             received_by,
         })
     }
-}
-
-/// Receives the last so many bytes of a piece into its file; how many of them are left to come, and whether the others were written.
-fn receive_rest(
-    (path, meter): (&mut ReceivePath, &mut ProgressMeter),
-    (deposit, piece): (&mut IncomingFile, &FilePiece),
-    rest: usize,
-    seen: ByteObserver<'_>,
-) -> Result<(usize, Result<()>)> {
-    let end = piece.offset + u64::from(piece.bytes);
-    let is_mapped = path.setup().method == ReceiveMethod::Mmap;
-    let file = match deposit.file_for(piece, is_mapped) {
-        Ok(file) => file.ok_or(Error::ProtocolViolation("bytes for a file that is none"))?,
-        Err(why) => return Ok((rest, Err(why))),
-    };
-    let (taken, written) = match method_chooser::receive_range(path, meter, (file, end - rest as u64..end), seen)? {
-        ReceiveOutcome::Complete(bytes) if bytes < rest as u64 => return Err(WireError::Closed.into()),
-        ReceiveOutcome::Complete(bytes) => (bytes, Ok(())),
-        ReceiveOutcome::WriteFailed(why, taken) => (taken, Err(FileError::call("write", deposit.path(), why).into())),
-    };
-    deposit.add_arrived(taken);
-    Ok((rest - taken as usize, written))
 }
 
 /// What a sender did wrong.

@@ -3,6 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use kelvin_sys::net::transfer_call::PageAccess;
+
+use super::methods::{self, TransferMethod};
+use super::range_cursor::RangeCursor;
+use super::setup::PathSetup;
+use super::socket_io::SocketIo;
+
 /// An enum whose variants have words: one table for both directions, and an error that lists them.
 macro_rules! words {
     ($what:literal, $(#[$about:meta])* $name:ident { $($(#[$text:meta])* $variant:ident = $word:literal,)+ }) => {
@@ -102,14 +109,63 @@ words! { "mode",
     }
 }
 
-impl SendMethod {
+const URING_ONLY: &str = "the method uring waits in its ring: use it in the mode uring";
+/// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
+const MAX_IN_FLIGHT: usize = 16;
+/// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
+/// full segment. Of the smallest ones, this many make two on loopback, where segments are largest.
+const MAX_UNACKNOWLEDGED: usize = 256;
+
+/// The methods of one side.
+pub trait PathMethod: Copy + PartialEq + 'static {
+    /// By way of a buffer.
+    const READ_WRITE: Self;
+    /// How a file is mapped.
+    const ACCESS: PageAccess;
+    /// Which of two methods is tried next. The orders of the two ends differ, so that each method of one meets each of the other
+    /// equally often.
+    const TRIAL_ORDER: [usize; 4];
+
     /// Whether bytes pass through this process, where they can be seen.
-    pub const fn shows_bytes(self) -> bool {
+    fn shows_bytes(self) -> bool;
+    /// Whether the file is mapped.
+    fn is_mapped(self) -> bool;
+    /// Most buffers that are filled, or wait, at one time; none where there are no such buffers.
+    fn max_slots(self) -> usize;
+    /// An error with the reason if it cannot be used in a mode.
+    fn check(self, mode: Mode) -> Result<(), String>;
+    /// It, with what it needs.
+    fn implementer(setup: &PathSetup<Self>, socket: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>>;
+    /// Moves the bytes of a range.
+    fn transfer(
+        method: &mut dyn TransferMethod,
+        socket: &mut SocketIo,
+        range: &mut RangeCursor<'_, '_>,
+    ) -> std::io::Result<()>;
+}
+
+impl PathMethod for SendMethod {
+    const READ_WRITE: Self = Self::ReadWrite;
+    const ACCESS: PageAccess = PageAccess::Read;
+    const TRIAL_ORDER: [usize; 4] = [0, 1, 1, 0];
+
+    fn shows_bytes(self) -> bool {
         !matches!(self, Self::Sendfile | Self::Splice)
     }
 
-    /// An error with the reason if it cannot be used in a mode.
-    pub(super) fn check(self, mode: Mode) -> Result<(), String> {
+    fn is_mapped(self) -> bool {
+        self == Self::Mmap
+    }
+
+    fn max_slots(self) -> usize {
+        match self {
+            Self::Uring => MAX_IN_FLIGHT,
+            Self::ZeroCopy => MAX_UNACKNOWLEDGED,
+            Self::ReadWrite | Self::Mmap | Self::Sendfile | Self::Splice => 0,
+        }
+    }
+
+    fn check(self, mode: Mode) -> Result<(), String> {
         match (self, mode) {
             (Self::Sendfile, Mode::Uring) => {
                 Err("io_uring has no sendfile: use another method, or another mode".into())
@@ -118,18 +174,50 @@ impl SendMethod {
             _ => Ok(()),
         }
     }
-}
 
-impl ReceiveMethod {
-    /// Whether bytes pass through this process, where they can be seen.
-    pub const fn shows_bytes(self) -> bool {
-        !matches!(self, Self::Splice)
+    fn implementer(setup: &PathSetup<Self>, socket: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
+        methods::sending_method(setup, socket)
     }
 
-    /// An error with the reason if it cannot be used in a mode.
-    pub(super) fn check(self, mode: Mode) -> Result<(), String> {
+    fn transfer(
+        method: &mut dyn TransferMethod,
+        socket: &mut SocketIo,
+        range: &mut RangeCursor<'_, '_>,
+    ) -> std::io::Result<()> {
+        method.send(socket, range)
+    }
+}
+
+impl PathMethod for ReceiveMethod {
+    const READ_WRITE: Self = Self::ReadWrite;
+    const ACCESS: PageAccess = PageAccess::Write;
+    const TRIAL_ORDER: [usize; 4] = [0, 0, 1, 1];
+
+    fn shows_bytes(self) -> bool {
+        self != Self::Splice
+    }
+
+    fn is_mapped(self) -> bool {
+        self == Self::Mmap
+    }
+
+    fn max_slots(self) -> usize {
+        if self == Self::Uring { MAX_IN_FLIGHT } else { 0 }
+    }
+
+    fn check(self, mode: Mode) -> Result<(), String> {
         if self == Self::Uring && mode != Mode::Uring { Err(URING_ONLY.into()) } else { Ok(()) }
     }
-}
 
-const URING_ONLY: &str = "the method uring waits in its ring: use it in the mode uring";
+    fn implementer(setup: &PathSetup<Self>, _: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
+        methods::receiving_method(setup)
+    }
+
+    fn transfer(
+        method: &mut dyn TransferMethod,
+        socket: &mut SocketIo,
+        range: &mut RangeCursor<'_, '_>,
+    ) -> std::io::Result<()> {
+        method.receive(socket, range)
+    }
+}

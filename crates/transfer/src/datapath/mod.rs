@@ -4,24 +4,24 @@
 //! pipe, a ring. It moves ranges of files, and the few bytes of framing between them in the same mode; both ends may use any
 //! method, since the same bytes are on the wire.
 //!
-//! A method says how bytes get from the file to the socket, a mode how a call waits for the socket. The setups refuse what makes
-//! no sense ([`SendSetup::check`], [`ReceiveSetup::check`]). What was asked for is not always what is achieved: [`IoCounts`].
+//! A method ([`methods`]) says how bytes get from the file to the socket, a mode how a call waits for the socket. The setup refuses
+//! what makes no sense ([`PathSetup::check`]). What was asked for is not always what is achieved: [`IoCounts`].
 //!
 //! After an error the connection has lost its place and is of no more use, with one exception: where [`ReceivePath::receive`]
-//! failed because of the file, [`ReceivePath::moved`] says how many bytes have left the socket, and the rest can be discarded.
+//! failed because of the file, [`DataPath::moved`] says how many bytes have left the socket, and the rest can be read and dropped.
 
 mod method;
+mod methods;
+mod path;
 mod range_cursor;
-mod receive;
-mod send;
 mod setup;
 mod socket_io;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use method::PathMethod;
 pub use method::{Mode, ReceiveMethod, SendMethod};
-pub use range_cursor::ByteObserver;
-pub use receive::ReceivePath;
-pub use send::SendPath;
-pub use setup::{ReceiveSetup, SendSetup};
+pub(crate) use path::{DataPath, ReceivePath, SendPath};
+pub(crate) use range_cursor::ByteObserver;
+pub use setup::{PathSetup, ReceiveSetup, SendSetup};
 pub use socket_io::IoCounts;

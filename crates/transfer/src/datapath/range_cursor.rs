@@ -1,7 +1,7 @@
 //! How far one range of a file has been moved.
 
 use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{ErrorKind, Result};
 use std::ops::Range;
 
 use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows};
@@ -10,7 +10,7 @@ use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows};
 pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
 /// A range of a file on its way.
-pub(super) struct RangeCursor<'a, 'seen> {
+pub struct RangeCursor<'a, 'seen> {
     pub file: &'a File,
     /// Where the next byte is in the file.
     pub offset: u64,
@@ -21,8 +21,8 @@ pub(super) struct RangeCursor<'a, 'seen> {
 }
 
 impl<'a, 'seen> RangeCursor<'a, 'seen> {
-    pub fn new(file: &'a File, range: Range<u64>, seen: ByteObserver<'seen>) -> Self {
-        Self { file, offset: range.start, end: range.end.max(range.start), moved: 0, observer: seen }
+    pub fn new(file: &'a File, range: Range<u64>, observer: ByteObserver<'seen>) -> Self {
+        Self { file, offset: range.start, end: range.end.max(range.start), moved: 0, observer }
     }
 
     /// Bytes that are still to be moved.
@@ -71,19 +71,13 @@ impl<'a, 'seen> RangeCursor<'a, 'seen> {
     }
 
     pub fn observe(&mut self, bytes: &[u8]) {
-        if let Some(seen) = &mut self.observer {
-            seen(bytes);
+        if let Some(observer) = &mut self.observer {
+            observer(bytes);
         }
     }
 }
 
-/// EFAULT of errno(3) on Linux: what is mapped there is not to be had.
-pub(super) fn is_fault(error: &Error) -> bool {
-    const FAULT: i32 = 14;
-    error.raw_os_error() == Some(FAULT)
-}
-
 /// A call that moves at least one byte.
-pub(super) fn nonzero(moved: usize) -> Result<usize> {
+pub fn nonzero(moved: usize) -> Result<usize> {
     if moved == 0 { Err(ErrorKind::WriteZero.into()) } else { Ok(moved) }
 }

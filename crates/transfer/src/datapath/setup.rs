@@ -1,12 +1,12 @@
 //! How a path is set up, and what makes no sense.
 
-use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use kelvin_sys::mapping::page_bytes;
 use kelvin_sys::memory::Arena;
 
-use super::method::{Mode, ReceiveMethod, SendMethod};
+use super::method::{Mode, PathMethod, ReceiveMethod, SendMethod};
+use super::socket_io::WaitOptions;
 
 /// The smallest buffer, which the published study used.
 const MIN_BUFFER: usize = 512;
@@ -14,32 +14,17 @@ const MIN_BUFFER: usize = 512;
 const MAX_BUFFER: usize = 64 << 20;
 /// Memory for several buffers of one path, as far as two of them do not take more.
 const MAX_BUFFER_MEMORY: usize = 4 << 20;
-/// Buffers that are filled and emptied at a time: more would only leave the processor's cache.
-const MAX_IN_FLIGHT: usize = 16;
-/// Buffers to be sent without a copy: they wait for an acknowledgement, which a peer may delay by 40 ms as long as they make no
-/// full segment. Of the smallest ones, this many make two on loopback, where segments are largest.
-const MAX_UNACKNOWLEDGED: usize = 256;
 
 /// How to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendSetup {
-    /// How bytes get from the file to the socket.
-    pub method: SendMethod,
-    /// How calls wait.
-    pub mode: Mode,
-    /// Bytes that one call moves at most, by every method.
-    pub buffer: usize,
-    /// Pages that are mapped at a time, by the method `mmap`.
-    pub window: usize,
-    /// How long the peer may be silent.
-    pub timeout: Duration,
-}
-
+pub type SendSetup = PathSetup<SendMethod>;
 /// How to receive.
+pub type ReceiveSetup = PathSetup<ReceiveMethod>;
+
+/// How to move bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiveSetup {
-    /// How bytes get from the socket to the file.
-    pub method: ReceiveMethod,
+pub struct PathSetup<M> {
+    /// How bytes get between the file and the socket.
+    pub method: M,
     /// How calls wait.
     pub mode: Mode,
     /// Bytes that one call moves at most, by every method.
@@ -50,81 +35,46 @@ pub struct ReceiveSetup {
     pub timeout: Duration,
 }
 
-impl SendSetup {
+impl<M: PathMethod> PathSetup<M> {
     /// Why this makes no sense, in one line.
     ///
     /// # Errors
-    /// A method that the mode has not; a buffer or window that is too small or too large; no patience at all.
+    /// A method that the mode has not; a buffer or window that is too small or too large; no time at all.
     pub fn check(&self) -> Result<(), String> {
         self.method.check(self.mode)?;
-        check_sizes(self.buffer, self.window, self.timeout)
+        let (buffer, window, pages) = (self.buffer, self.window, MAX_BUFFER / page_bytes());
+        if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
+            return Err(format!("a buffer of {buffer} bytes: there must be {MIN_BUFFER} to {MAX_BUFFER}"));
+        }
+        if !(1..=pages).contains(&window) {
+            return Err(format!("a window of {window} pages: there must be 1 to {pages}"));
+        }
+        if self.timeout.is_zero() {
+            return Err("no patience: the peer must be given some time".into());
+        }
+        Ok(())
     }
 
     /// Bytes of memory of its own that a path makes.
     pub fn memory_bytes(&self) -> usize {
-        match self.method {
-            SendMethod::ReadWrite => self.buffer,
-            SendMethod::ZeroCopy | SendMethod::Uring => Arena::io_buffer_bytes(self.slots() * self.buffer),
-            SendMethod::Mmap | SendMethod::Sendfile | SendMethod::Splice => 0,
+        match self.slots() {
+            0 if self.method == M::READ_WRITE => self.buffer,
+            0 => 0,
+            slots => Arena::io_buffer_bytes(slots * self.buffer),
         }
     }
 
     /// Buffers in a ring, or to be sent without a copy.
     pub(super) fn slots(&self) -> usize {
-        match self.method {
-            SendMethod::Uring => slots(self.buffer, MAX_IN_FLIGHT),
-            SendMethod::ZeroCopy => slots(self.buffer, MAX_UNACKNOWLEDGED),
-            _ => 0,
-        }
-    }
-}
-
-impl ReceiveSetup {
-    /// Why this makes no sense, in one line.
-    ///
-    /// # Errors
-    /// As [`SendSetup::check`].
-    pub fn check(&self) -> Result<(), String> {
-        self.method.check(self.mode)?;
-        check_sizes(self.buffer, self.window, self.timeout)
-    }
-
-    /// As [`SendSetup::memory_bytes`].
-    pub fn memory_bytes(&self) -> usize {
-        match self.method {
-            ReceiveMethod::ReadWrite => self.buffer,
-            ReceiveMethod::Uring => Arena::io_buffer_bytes(self.slots() * self.buffer),
-            ReceiveMethod::Mmap | ReceiveMethod::Splice => 0,
+        match self.method.max_slots() {
+            0 => 0,
+            most => (MAX_BUFFER_MEMORY / self.buffer).clamp(2, most),
         }
     }
 
-    /// Buffers in a ring.
-    pub(super) fn slots(&self) -> usize {
-        if self.method == ReceiveMethod::Uring { slots(self.buffer, MAX_IN_FLIGHT) } else { 0 }
+    pub(super) fn wait_options(&self) -> WaitOptions {
+        WaitOptions { mode: self.mode, timeout: self.timeout, slots: self.slots(), buffer: self.buffer }
     }
-}
-
-fn slots(buffer: usize, most: usize) -> usize {
-    (MAX_BUFFER_MEMORY / buffer).clamp(2, most)
-}
-
-fn check_sizes(buffer: usize, window: usize, patience: Duration) -> Result<(), String> {
-    let pages = MAX_BUFFER / page_bytes();
-    if !(MIN_BUFFER..=MAX_BUFFER).contains(&buffer) {
-        return Err(format!("a buffer of {buffer} bytes: there must be {MIN_BUFFER} to {MAX_BUFFER}"));
-    }
-    if !(1..=pages).contains(&window) {
-        return Err(format!("a window of {window} pages: there must be 1 to {pages}"));
-    }
-    if patience.is_zero() {
-        return Err("no patience: the peer must be given some time".into());
-    }
-    Ok(())
-}
-
-/// A setup that makes no sense, as an error of making a path.
-pub(super) fn invalid_setup(reason: String) -> Error {
-    Error::new(ErrorKind::InvalidInput, reason)
 }
 
 #[cfg(test)]

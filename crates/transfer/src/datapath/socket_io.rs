@@ -1,17 +1,18 @@
 //! A connected socket in its mode: calls that are made until they have moved something, and what they cost.
 
-use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::io::{Error, ErrorKind, IoSlice, Read, Result, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use kelvin_sys::kmod::KernelSocket;
 use kelvin_sys::net::transfer_call::{
-    MoreFollows, SocketEvent, SocketWaitMode, TransferCall, TransferRing, WaitingSocket, send_vectored,
+    Completion, MoreFollows, SocketEvent, SocketWaitMode, TransferCall, TransferRing, WaitingSocket, send_vectored,
 };
 use kelvin_sys::stop_signals;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::method::Mode;
-use super::send::PendingSends;
+use super::methods::PendingSends;
 use crate::progress::ProgressMeter;
 
 /// What was done for the bytes that were moved.
@@ -27,9 +28,20 @@ pub struct IoCounts {
     pub copied: u64,
 }
 
+impl IoCounts {
+    /// Counts a send without a copy that is completed.
+    pub(super) fn count_release(&mut self, done: &Completion) {
+        match done {
+            Completion::Released { copied: true, .. } => self.copied += 1,
+            Completion::Released { copied: false, .. } => self.zero_copied += 1,
+            Completion::Moved { .. } => {}
+        }
+    }
+}
+
 /// How a path waits, how long, and its buffers in a ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitOptions {
+pub struct WaitOptions {
     pub mode: Mode,
     pub timeout: Duration,
     pub slots: usize,
@@ -37,7 +49,7 @@ pub(super) struct WaitOptions {
 }
 
 /// The socket of a path.
-pub(super) struct SocketIo {
+pub struct SocketIo {
     backend: Backend,
     options: WaitOptions,
     pub counts: IoCounts,
@@ -49,22 +61,43 @@ pub(super) struct SocketIo {
 
 enum Backend {
     Calls(WaitingSocket),
-    Ring { stream: TcpStream, requests: Box<TransferRing> },
+    Ring {
+        stream: TcpStream,
+        requests: Box<TransferRing>,
+    },
+    /// Its calls block.
+    Device(KernelSocket),
+}
+
+/// A ring, its socket, and how it waits for it.
+pub struct RingIo<'a> {
+    pub socket: &'a TcpStream,
+    pub requests: &'a mut TransferRing,
+    pub counts: &'a mut IoCounts,
+    pub timeout: Duration,
+    /// What comes meanwhile, where that is to be enough.
+    pub incoming: Option<&'a mut ProgressMeter>,
 }
 
 impl SocketIo {
-    pub fn new(stream: TcpStream, manner: WaitOptions) -> Result<Self> {
-        let way = match wait_mode(manner.mode) {
-            Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, manner.timeout)?),
+    pub fn new(stream: TcpStream, options: WaitOptions) -> Result<Self> {
+        let backend = match wait_mode(options.mode) {
+            Some(waiting) => Backend::Calls(WaitingSocket::new(stream, waiting, options.timeout)?),
             None => {
-                prepare_for_ring(&stream, manner.timeout)?;
-                Backend::Ring { stream, requests: Box::new(TransferRing::new(manner.slots, manner.buffer)?) }
+                prepare_for_ring(&stream, options.timeout)?;
+                Backend::Ring { stream, requests: Box::new(TransferRing::new(options.slots, options.buffer)?) }
             }
         };
-        Ok(Self { backend: way, options: manner, counts: IoCounts::default(), zero_copies: None, incoming: None })
+        Ok(Self { backend, options, counts: IoCounts::default(), zero_copies: None, incoming: None })
     }
 
-    /// The same with another socket; a ring stays.
+    /// A socket in the kernel, behind a device.
+    pub fn over_device(device: KernelSocket, options: WaitOptions) -> Self {
+        let backend = Backend::Device(device);
+        Self { backend, options, counts: IoCounts::default(), zero_copies: None, incoming: None }
+    }
+
+    /// Takes another socket in the place of the present one; a ring stays.
     pub fn reconnect(&mut self, next: TcpStream) -> Result<()> {
         match (&mut self.backend, wait_mode(self.options.mode)) {
             (Backend::Ring { stream, requests }, _) => {
@@ -74,27 +107,47 @@ impl SocketIo {
                 if (0..requests.slots()).any(|slot| requests.is_in_use(slot)) {
                     **requests = TransferRing::new(self.options.slots, self.options.buffer)?;
                 }
+                Ok(())
             }
-            (way, Some(waiting)) => *way = Backend::Calls(WaitingSocket::new(next, waiting, self.options.timeout)?),
-            (Backend::Calls(_), None) => unreachable!("the mode of a ring has one"),
+            (Backend::Calls(socket), Some(waiting)) => {
+                *socket = WaitingSocket::new(next, waiting, self.options.timeout)?;
+                Ok(())
+            }
+            _ => Err(ErrorKind::Unsupported.into()),
         }
-        Ok(())
     }
 
-    pub fn stream(&self) -> &TcpStream {
+    /// The socket, unless it is in the kernel.
+    pub fn stream(&self) -> Option<&TcpStream> {
         match &self.backend {
-            Backend::Calls(socket) => socket.stream(),
-            Backend::Ring { stream, .. } => stream,
+            Backend::Calls(socket) => Some(socket.stream()),
+            Backend::Ring { stream, .. } => Some(stream),
+            Backend::Device(_) => None,
         }
     }
 
-    /// Its socket and its ring, if it has one, and what comes by it.
-    pub fn ring(&mut self) -> Option<(&TcpStream, &mut TransferRing, &mut IoCounts, RingWait<'_>)> {
-        let waits = RingWait { timeout: self.options.timeout, incoming: self.incoming.as_mut() };
-        match &mut self.backend {
-            Backend::Calls(_) => None,
-            Backend::Ring { stream, requests } => Some((stream, requests, &mut self.counts, waits)),
-        }
+    /// The device, if the socket is in the kernel.
+    pub fn device(&mut self) -> Option<&mut KernelSocket> {
+        if let Backend::Device(device) = &mut self.backend { Some(device) } else { None }
+    }
+
+    pub fn into_device(self) -> Option<KernelSocket> {
+        if let Backend::Device(device) = self.backend { Some(device) } else { None }
+    }
+
+    /// Has the calls of the socket wait as a mode has them, for so long.
+    pub fn set_waiting(&self, mode: Mode, timeout: Duration) -> Result<()> {
+        let Some(socket) = self.stream() else { return Ok(()) };
+        socket.set_nonblocking(matches!(mode, Mode::Nonblocking | Mode::Signal))?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))
+    }
+
+    /// Its ring, if it has one.
+    pub fn ring(&mut self) -> Option<RingIo<'_>> {
+        let Backend::Ring { stream, requests } = &mut self.backend else { return None };
+        let (timeout, incoming) = (self.options.timeout, self.incoming.as_mut());
+        Some(RingIo { socket: stream, requests, counts: &mut self.counts, timeout, incoming })
     }
 
     /// Makes a call until it has moved something, or says that there is nothing more.
@@ -110,31 +163,45 @@ impl SocketIo {
 
     fn call_unmeasured(&mut self, mut call: TransferCall<'_>) -> Result<usize> {
         let awaited = call.awaited();
-        match &mut self.backend {
-            Backend::Ring { stream, requests } => {
-                self.counts.system_calls += 1;
-                self.counts.waits += 1;
-                requests.execute(call, stream, self.options.timeout).map_err(|error| match error.kind() {
-                    ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
-                    _ => error,
-                })
-            }
-            Backend::Calls(_) => self.retry_until_ready(awaited, |stream| call.execute(stream)),
+        if let Backend::Ring { stream, requests } = &mut self.backend {
+            self.counts.system_calls += 1;
+            self.counts.waits += 1;
+            return requests.execute(call, stream, self.options.timeout).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+                _ => error,
+            });
         }
+        self.retry_until_ready(awaited, |backend| match backend {
+            Backend::Calls(socket) => call.execute(socket.stream()),
+            Backend::Ring { stream, .. } => call.execute(stream),
+            Backend::Device(device) => match &mut call {
+                TransferCall::Send(bytes, _) => (&*device).write(bytes),
+                TransferCall::Receive(buffer) => (&*device).read(buffer),
+                others => others.execute(device),
+            },
+        })
     }
 
-    /// Tries until it is neither interrupted nor would block, and waits in between. No patience is left to a blocking call that
-    /// would block.
-    fn retry_until_ready(
+    /// Calls the device until no signal interrupts the call that does not ask to stop.
+    pub fn call_device<T>(&mut self, mut call: impl FnMut(&mut KernelSocket) -> Result<T>) -> Result<T> {
+        self.retry_until_ready(None, |backend| match backend {
+            Backend::Device(device) => call(device),
+            _ => Err(ErrorKind::Unsupported.into()),
+        })
+    }
+
+    /// Tries until it is neither interrupted nor would block, and waits in between. No time is left to a blocking call that would
+    /// block.
+    fn retry_until_ready<T>(
         &mut self,
         awaited: Option<SocketEvent>,
-        mut attempt: impl FnMut(&TcpStream) -> Result<usize>,
-    ) -> Result<usize> {
+        mut attempt: impl FnMut(&mut Backend) -> Result<T>,
+    ) -> Result<T> {
         let mut begun = None;
         loop {
             stop_if_asked()?;
             self.counts.system_calls += 1;
-            match (attempt(self.stream()), awaited) {
+            match (attempt(&mut self.backend), awaited) {
                 (Err(error), _) if error.kind() == ErrorKind::Interrupted => {}
                 (Err(error), Some(awaited)) if error.kind() == ErrorKind::WouldBlock => {
                     if self.options.mode == Mode::Blocking {
@@ -148,7 +215,7 @@ impl SocketIo {
         }
     }
 
-    /// Waits for something, for what is left of the patience since this instant.
+    /// Waits for something, for what is left of the timeout since this instant.
     fn wait(&mut self, awaited: SocketEvent, since: Instant) -> Result<()> {
         let left = self.options.timeout.saturating_sub(since.elapsed());
         let Backend::Calls(socket) = &mut self.backend else { return Ok(()) };
@@ -162,12 +229,12 @@ impl SocketIo {
 
     /// Takes what the error queue says of sends without a copy. What stays in it wakes every wait at once.
     pub fn take_completions(&mut self) -> Result<bool> {
-        let Some(mut zero_copies) = self.zero_copies.take() else { return Ok(false) };
-        let mut counts = self.counts;
-        let taken = zero_copies.take_completions(self.stream(), &mut counts);
-        self.counts = counts;
-        self.zero_copies = Some(zero_copies);
-        taken
+        match (&mut self.zero_copies, &self.backend) {
+            (Some(zero_copies), Backend::Calls(socket)) => {
+                zero_copies.take_completions(socket.stream(), &mut self.counts)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Waits until some sends without a copy are completed.
@@ -184,29 +251,37 @@ impl SocketIo {
 
     /// Sends framing bytes.
     pub fn write(&mut self, parts: &[IoSlice<'_>], follows: MoreFollows) -> Result<()> {
-        if matches!(self.backend, Backend::Ring { .. }) {
-            return self.write_in_ring(parts, follows);
+        match self.backend {
+            Backend::Calls(_) => {
+                let bytes: usize = parts.iter().map(|part| part.len()).sum();
+                let mut sent = 0;
+                while sent < bytes {
+                    let mut rest: Vec<IoSlice<'_>> = parts.to_vec();
+                    let mut rest = rest.as_mut_slice();
+                    IoSlice::advance_slices(&mut rest, sent);
+                    sent += self.retry_until_ready(Some(SocketEvent::Writable), |backend| match backend {
+                        Backend::Calls(socket) => send_vectored(socket.stream(), rest, follows),
+                        _ => Err(ErrorKind::Unsupported.into()),
+                    })?;
+                }
+                Ok(())
+            }
+            Backend::Ring { .. } => {
+                let last = parts.iter().rposition(|part| !part.is_empty());
+                parts.iter().enumerate().try_for_each(|(number, part)| {
+                    self.write_part(part, if Some(number) == last { follows } else { MoreFollows::Yes })
+                })
+            }
+            // By one call. A device has no such flag as MSG_MORE.
+            Backend::Device(_) => {
+                self.write_part(&parts.iter().flat_map(|part| part.to_vec()).collect::<Vec<u8>>(), follows)
+            }
         }
-        let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let mut sent = 0;
-        while sent < bytes {
-            let mut rest: Vec<IoSlice<'_>> = parts.to_vec();
-            let mut rest = rest.as_mut_slice();
-            IoSlice::advance_slices(&mut rest, sent);
-            sent +=
-                self.retry_until_ready(Some(SocketEvent::Writable), |stream| send_vectored(stream, rest, follows))?;
-        }
-        Ok(())
     }
 
-    fn write_in_ring(&mut self, parts: &[IoSlice<'_>], follows: MoreFollows) -> Result<()> {
-        let last = parts.iter().rposition(|part| !part.is_empty());
-        for (number, part) in parts.iter().enumerate() {
-            let mut rest: &[u8] = part;
-            while !rest.is_empty() {
-                let follows = if Some(number) == last { follows } else { MoreFollows::Yes };
-                rest = &rest[self.call(TransferCall::Send(rest, follows))?..];
-            }
+    fn write_part(&mut self, mut rest: &[u8], follows: MoreFollows) -> Result<()> {
+        while !rest.is_empty() {
+            rest = &rest[self.call(TransferCall::Send(rest, follows))?..];
         }
         Ok(())
     }
@@ -215,34 +290,16 @@ impl SocketIo {
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         if buffer.is_empty() { Ok(0) } else { self.call(TransferCall::Receive(buffer)) }
     }
-
-    /// Receives so many framing bytes.
-    pub fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
-        while !buffer.is_empty() {
-            match self.read(buffer)? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                read => buffer = &mut buffer[read..],
-            }
-        }
-        Ok(())
-    }
-}
-
-/// How a ring waits for its socket.
-pub(super) struct RingWait<'a> {
-    pub timeout: Duration,
-    /// What comes meanwhile, where that is to be enough.
-    pub incoming: Option<&'a mut ProgressMeter>,
 }
 
 /// So many bytes have come after so long; an error if they are too few.
-pub(super) fn record_progress(incoming: Option<&mut ProgressMeter>, waited: Duration, bytes: usize) -> Result<()> {
+pub fn record_progress(incoming: Option<&mut ProgressMeter>, waited: Duration, bytes: usize) -> Result<()> {
     let measured = incoming.map_or(Ok(()), |incoming| incoming.record(waited, bytes));
     measured.map_err(|shortfall| Error::new(ErrorKind::TimedOut, shortfall))
 }
 
 /// A time to a few milliseconds, for a hundredth of the cost of a small call: waits that are shorter come to as much on average.
-pub(super) fn coarse_now() -> Duration {
+pub fn coarse_now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
@@ -259,14 +316,14 @@ fn wait_mode(mode: Mode) -> Option<SocketWaitMode> {
 
 /// Requests that the socket is not ready for wait in the kernel: it must block, and a splice, which a thread of the kernel does,
 /// gives up by itself.
-fn prepare_for_ring(stream: &TcpStream, patience: Duration) -> Result<()> {
+fn prepare_for_ring(stream: &TcpStream, timeout: Duration) -> Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))
 }
 
 /// An error if a signal asked to stop.
-pub(super) fn stop_if_asked() -> Result<()> {
+pub fn stop_if_asked() -> Result<()> {
     match stop_signals::stop_signal() {
         Some(signal) => Err(Error::new(ErrorKind::Interrupted, format!("interrupted by {signal}"))),
         None => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::fs::{File, remove_file};
 use std::io::IoSlice;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,10 @@ use crate::wire::Hasher;
 use kelvin_file::Error as FileError;
 use kelvin_sys::mapping::page_bytes;
 
-use super::ends::{ReceiveEnd, SocketReceiver};
 use super::{
-    ConnectionLifetime, DIGEST_BYTES, HEADER_BYTES, REPLY_RECEIVED, RawHeader, RawTotals, connection_error, file_digest,
+    ConnectionLifetime, DIGEST_BYTES, HEADER_BYTES, REPLY_RECEIVED, RawHeader, RawTotals, check_is_local, digest_of,
 };
-use crate::datapath::ReceiveSetup;
+use crate::datapath::{ByteObserver, PathMethod, ReceivePath, ReceiveSetup};
 use crate::file_name::FileName;
 use crate::{Error, Result};
 
@@ -61,42 +60,51 @@ pub fn receive(
     how: &RawReceiveOptions,
     each: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<RawTotals> {
-    receive_all(&mut SocketReceiver::accept(listener, how.setup)?, directory, how, each)
+    let mut path = ReceivePath::new(accept(listener)?, how.setup).map_err(Error::Connection)?;
+    let mut reaccept = |path: &mut ReceivePath| path.reconnect(accept(listener)?).map_err(Error::Connection);
+    receive_all(&mut path, &mut reaccept, directory, how, each)
 }
 
-/// Receives them through a connection that there is.
+fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    let (stream, from) = listener.accept().map_err(Error::Connection)?;
+    check_is_local(from)?;
+    stream.set_nodelay(true).map_err(Error::Connection)?;
+    Ok(stream)
+}
+
+/// Waits for the connection of the next file.
+pub(super) type Reaccept<'a> = dyn FnMut(&mut ReceivePath) -> Result<()> + 'a;
+
+/// Receives them through a path that is connected.
 pub(super) fn receive_all<Setup>(
-    end: &mut dyn ReceiveEnd,
+    path: &mut ReceivePath,
+    reaccept: &mut Reaccept<'_>,
     directory: &Path,
     how: &RawReceiveOptions<Setup>,
     each: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
-    while let Some(header) = next_header(end, how.connection, moved.files)? {
+    loop {
+        let mut bytes = [0; HEADER_BYTES];
+        let mut begun = path.read(&mut bytes).map_err(Error::Connection)?;
+        if begun == 0 && how.connection == ConnectionLifetime::PerFile && moved.files > 0 {
+            reaccept(path)?;
+            begun = path.read(&mut bytes).map_err(Error::Connection)?;
+        }
+        if begun == 0 {
+            return Err(Error::ProtocolViolation("the connection ended before the end marker"));
+        }
+        path.fill(&mut bytes[begun..]).map_err(Error::Connection)?;
+        let header = RawHeader::from_bytes(&bytes)?;
         let RawHeader::File { size, .. } = header else { break };
         if moved.files >= how.limits.files || size > how.limits.bytes.saturating_sub(moved.bytes) {
             return Err(Error::ProtocolViolation("more files or bytes than the receiver takes"));
         }
-        receive_one(end, &header, directory, each)?;
+        receive_one(path, &header, directory, each)?;
         moved.files += 1;
         moved.bytes += size;
     }
-    Ok(RawTotals { counts: end.counts(), ..moved })
-}
-
-/// The next header, from the next connection where each file has its own and the present one has ended.
-fn next_header(end: &mut dyn ReceiveEnd, lasts: ConnectionLifetime, files: u64) -> Result<Option<RawHeader>> {
-    let mut bytes = [0; HEADER_BYTES];
-    let mut begun = end.read(&mut bytes).map_err(connection_error)?;
-    if begun == 0 && lasts == ConnectionLifetime::PerFile && files > 0 {
-        end.accept()?;
-        begun = end.read(&mut bytes).map_err(connection_error)?;
-    }
-    if begun == 0 {
-        return Err(Error::ProtocolViolation("the connection ended before the end marker"));
-    }
-    end.fill(&mut bytes[begun..]).map_err(connection_error)?;
-    RawHeader::from_bytes(&bytes).map(Some)
+    Ok(RawTotals { counts: path.counts(), ..moved })
 }
 
 /// A file that is removed unless it has arrived.
@@ -129,52 +137,42 @@ impl Drop for PartialFile {
 }
 
 fn receive_one(
-    end: &mut dyn ReceiveEnd,
+    path: &mut ReceivePath,
     header: &RawHeader,
     directory: &Path,
     each: &mut dyn FnMut(&ReceivedFile<'_>),
 ) -> Result<()> {
-    let &RawHeader::File { name, mode, size, digest: is_sent, reply } = header else { return Ok(()) };
+    let &RawHeader::File { name, mode, size, digest, reply } = header else { return Ok(()) };
     let mut bytes = vec![0; usize::from(name)];
-    end.fill(&mut bytes).map_err(connection_error)?;
+    path.fill(&mut bytes).map_err(Error::Connection)?;
     let name = FileName::try_from(bytes).map_err(Error::ProtocolViolation)?;
     let mut file = PartialFile::create(directory, &name, mode)?;
-    let mut hasher = (is_sent && end.shows_bytes()).then(Hasher::new);
-    receive_content(end, (&file, size), hasher.as_mut())?;
-    each(&ReceivedFile { name: &name, bytes: size });
-    if is_sent {
-        let mut theirs = [0; DIGEST_BYTES];
-        end.fill(&mut theirs).map_err(connection_error)?;
-        let ours = hasher
-            .map_or_else(|| file_digest(&file.file, size), |hasher| Ok(hasher.finalize()))
-            .map_err(connection_error)?;
-        if ours != theirs {
-            return Err(Error::DigestMismatch);
-        }
-    }
-    file.is_whole = true;
-    if reply { end.write(&[IoSlice::new(&[REPLY_RECEIVED])]).map_err(connection_error) } else { Ok(()) }
-}
-
-/// The bytes of a file. A file that is mapped is as long as whole pages meanwhile.
-fn receive_content(
-    end: &mut dyn ReceiveEnd,
-    (file, size): (&PartialFile, u64),
-    mut hasher: Option<&mut Hasher>,
-) -> Result<()> {
-    let is_mapped = end.pads_to_pages() && size > 0;
+    // A file that is mapped is as long as whole pages meanwhile.
+    let is_mapped = path.setup().method.is_mapped() && size > 0;
     if is_mapped {
         file.set_length(size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size))?;
     }
-    let is_seen = hasher.is_some();
-    let mut see = |bytes: &[u8]| {
+    let mut hasher = (digest && path.setup().method.shows_bytes()).then(Hasher::new);
+    let mut observe = |bytes: &[u8]| {
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);
         }
     };
-    let arrived = end.receive(&file.file, size, if is_seen { Some(&mut see) } else { None });
-    if arrived.map_err(connection_error)? < size {
+    let observer: ByteObserver<'_> = if digest { Some(&mut observe) } else { None };
+    if path.receive(&file.file, 0..size, observer).map_err(Error::Connection)? < size {
         return Err(Error::ProtocolViolation("the connection ended within a file"));
     }
-    if is_mapped { file.set_length(size) } else { Ok(()) }
+    if is_mapped {
+        file.set_length(size)?;
+    }
+    each(&ReceivedFile { name: &name, bytes: size });
+    if digest {
+        let mut theirs = [0; DIGEST_BYTES];
+        path.fill(&mut theirs).map_err(Error::Connection)?;
+        if digest_of(hasher, &file.file, size)? != theirs {
+            return Err(Error::DigestMismatch);
+        }
+    }
+    file.is_whole = true;
+    if reply { path.write(&[IoSlice::new(&[REPLY_RECEIVED])]).map_err(Error::Connection) } else { Ok(()) }
 }

@@ -2,17 +2,19 @@
 
 use std::fs::File;
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::wire::Hasher;
 use kelvin_file::Error as FileError;
+use kelvin_sys::net::connect_prepared;
 
-use super::ends::{PrepareSocket, SendEnd, SocketSender};
 use super::header::MAX_NAME_BYTES;
-use super::{ConnectionLifetime, DIGEST_BYTES, REPLY_RECEIVED, RawHeader, RawTotals, connection_error, file_digest};
-use crate::datapath::SendSetup;
+use super::{ConnectionLifetime, REPLY_RECEIVED, RawHeader, RawTotals, check_is_local, digest_of};
+use crate::datapath::{ByteObserver, PathMethod, SendPath, SendSetup};
 use crate::file_name::FileName;
 use crate::{Error, Result};
 
@@ -29,37 +31,55 @@ pub struct RawSendOptions<Setup = SendSetup> {
     pub digest: bool,
 }
 
+/// What is done to a socket before it connects.
+pub type PrepareSocket = fn(BorrowedFd<'_>) -> std::io::Result<()>;
+
+/// Makes the connection of the next file.
+pub(super) type Reconnect<'a> = dyn FnMut(&mut SendPath) -> Result<()> + 'a;
+
 /// Connects by a socket that is prepared, and sends these files, each by the last component of its path.
 ///
 /// # Errors
 /// An address of another machine, a file that cannot be read or that becomes shorter, a failed connection, a receiver that does
 /// not reply.
 pub fn send(files: &[PathBuf], to: SocketAddr, how: &RawSendOptions, prepare: PrepareSocket) -> Result<RawTotals> {
-    send_all(&mut SocketSender::connect(to, how.setup, prepare)?, files, to, how)
+    let mut path = SendPath::new(connect(to, how.setup.timeout, prepare)?, how.setup).map_err(Error::Connection)?;
+    let mut reconnect =
+        |path: &mut SendPath| path.reconnect(connect(to, how.setup.timeout, prepare)?).map_err(Error::Connection);
+    send_all(&mut path, &mut reconnect, files, how)
 }
 
-/// Sends them through a connection that there is.
+fn connect(to: SocketAddr, timeout: Duration, prepare: PrepareSocket) -> Result<TcpStream> {
+    check_is_local(to)?;
+    let stream = connect_prepared(to, timeout, |socket| prepare(socket.as_fd())).map_err(Error::Connection)?;
+    check_is_local(stream.peer_addr().map_err(Error::Connection)?)?;
+    // Framing that nothing follows must not wait for an acknowledgement.
+    stream.set_nodelay(true).map_err(Error::Connection)?;
+    Ok(stream)
+}
+
+/// Sends them through a path that is connected.
 pub(super) fn send_all<Setup>(
-    end: &mut dyn SendEnd,
+    path: &mut SendPath,
+    reconnect: &mut Reconnect<'_>,
     files: &[PathBuf],
-    to: SocketAddr,
     how: &RawSendOptions<Setup>,
 ) -> Result<RawTotals> {
     let mut moved = RawTotals::default();
     for (number, file) in files.iter().enumerate() {
         if number > 0 && how.connection == ConnectionLifetime::PerFile {
-            end.finish().map_err(connection_error)?;
-            end.reconnect(to)?;
+            path.finish().map_err(Error::Connection)?;
+            reconnect(path)?;
         }
-        moved.bytes += send_one(end, file, how)?;
+        moved.bytes += send_one(path, file, how)?;
         moved.files += 1;
     }
-    end.write(&[IoSlice::new(&RawHeader::End.to_bytes())]).map_err(connection_error)?;
-    end.finish().map_err(connection_error)?;
-    Ok(RawTotals { counts: end.counts(), ..moved })
+    path.write(&[IoSlice::new(&RawHeader::End.to_bytes())]).map_err(Error::Connection)?;
+    path.finish().map_err(Error::Connection)?;
+    Ok(RawTotals { counts: path.counts(), ..moved })
 }
 
-fn send_one<Setup>(end: &mut dyn SendEnd, from: &Path, how: &RawSendOptions<Setup>) -> Result<u64> {
+fn send_one<Setup>(path: &mut SendPath, from: &Path, how: &RawSendOptions<Setup>) -> Result<u64> {
     let failed = |doing| move |error| Error::File(FileError::call(doing, from, error));
     let refused = |why| Error::Refused(format!("{}: {why}", from.display()));
     let name = FileName::from_path(from).map_err(refused)?;
@@ -78,34 +98,27 @@ fn send_one<Setup>(end: &mut dyn SendEnd, from: &Path, how: &RawSendOptions<Setu
     };
     let bytes = header.to_bytes();
     let framing = [IoSlice::new(&bytes), IoSlice::new(&name)];
-    if size > 0 { end.write_ahead(&framing) } else { end.write(&framing) }.map_err(connection_error)?;
-    send_content(end, (&file, size), how)?;
-    if how.reply { wait_for_reply(end) } else { Ok(()) }?;
-    Ok(size)
-}
-
-/// The bytes of a file, and their digest if it is asked for.
-fn send_content<Setup>(end: &mut dyn SendEnd, (file, size): (&File, u64), how: &RawSendOptions<Setup>) -> Result<()> {
-    let mut hasher = (how.digest && end.shows_bytes()).then(Hasher::new);
-    let mut see = |bytes: &[u8]| {
+    if size > 0 { path.write_ahead(&framing) } else { path.write(&framing) }.map_err(Error::Connection)?;
+    let mut hasher = (how.digest && path.setup().method.shows_bytes()).then(Hasher::new);
+    let mut observe = |bytes: &[u8]| {
         if let Some(hasher) = &mut hasher {
             hasher.update(bytes);
         }
     };
-    if end.send(file, size, if how.digest { Some(&mut see) } else { None }).map_err(connection_error)? < size {
+    let observer: ByteObserver<'_> = if how.digest { Some(&mut observe) } else { None };
+    if path.send(&file, 0..size, observer).map_err(Error::Connection)? < size {
         return Err(Error::Refused("the file became shorter while it was sent".into()));
     }
     if how.digest {
-        let own =
-            hasher.map_or_else(|| file_digest(file, size), |hasher| Ok(hasher.finalize())).map_err(connection_error)?;
-        let own: &[u8; DIGEST_BYTES] = own.as_bytes();
-        end.write(&[IoSlice::new(own)]).map_err(connection_error)?;
+        let digest = digest_of(hasher, &file, size)?;
+        path.write(&[IoSlice::new(digest.as_bytes())]).map_err(Error::Connection)?;
     }
-    Ok(())
-}
-
-fn wait_for_reply(end: &mut dyn SendEnd) -> Result<()> {
-    let mut reply = [0];
-    end.fill(&mut reply).map_err(connection_error)?;
-    if reply == [REPLY_RECEIVED] { Ok(()) } else { Err(Error::ProtocolViolation("a reply that is none")) }
+    if how.reply {
+        let mut reply = [0];
+        path.fill(&mut reply).map_err(Error::Connection)?;
+        if reply != [REPLY_RECEIVED] {
+            return Err(Error::ProtocolViolation("a reply that is none"));
+        }
+    }
+    Ok(size)
 }

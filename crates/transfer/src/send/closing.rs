@@ -6,7 +6,7 @@ use kelvin_file::Error as FileError;
 
 use super::Sender;
 use super::files::read_whole;
-use crate::datapath::{SendMethod, SendSetup};
+use crate::datapath::{PathMethod, SendMethod, SendSetup};
 use crate::link_usage::LinkUsage;
 use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings};
 use crate::rate_prediction::{self, RatePrediction, StageCosts, TransferWork};

@@ -9,10 +9,10 @@ use crate::wire::{Error as WireError, Hasher};
 
 use super::SendSession;
 use crate::Result;
-use crate::datapath::SendPath;
+use crate::datapath::{PathMethod, SendPath};
 use crate::message::SenderMessage;
 use crate::method_chooser::{self, PieceMethod};
-use crate::secure_channel::{PART_BYTES, TransferStream};
+use crate::secure_channel::{PART_BYTES, SETUP_STEP, TransferStream};
 use crate::session::MAX_BATCH_FILES;
 use crate::stage_times::add_elapsed;
 
@@ -25,21 +25,20 @@ impl<S: TransferStream> SendSession<'_, S> {
         if !self.can_bypass_channel() {
             return self.send_buffered(file, range);
         }
-        let failed = WireError::call("set up the connection");
         let channel = self.file_connection.channel_or(self.channel);
-        let (number, mut way) = self.methods.next_method(|| channel.socket()).map_err(failed)?;
+        let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
         let begun = Instant::now();
-        let sent = match &mut way {
-            PieceMethod::Buffered => self.send_buffered(file, range).map(Some),
-            PieceMethod::Direct(path) => self.send_direct(path, file, range),
+        let sent = match &mut method.path {
+            None => self.send_buffered(file, range).map(Some),
+            Some(path) => self.send_direct(path, file, range),
         };
         let Ok(None) = sent else {
-            self.methods.record((number, way), range.1, begun);
+            self.methods.record(method, range.1, begun);
             return sent.map(|is_whole| is_whole.unwrap_or_default());
         };
-        self.methods.record((number, way), 0, begun);
+        self.methods.record(method, 0, begun);
         let (begun, is_whole) = (Instant::now(), self.send_buffered(file, range));
-        self.methods.record((0, PieceMethod::Buffered), range.1, begun);
+        self.methods.record(PieceMethod::BUFFERED, range.1, begun);
         is_whole
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use kelvin_sys::net::transfer_call::{BufferRequest, Completion, MoreFollows, RingScope, is_cancelled};
 
-use super::super::range_cursor::RangeCursor;
-use super::super::socket_io::{IoCounts, RingWait, SocketIo};
+use super::super::super::range_cursor::RangeCursor;
+use super::super::super::socket_io::{IoCounts, RingIo};
 
 /// A buffer on its way from the file to the socket.
 struct SendPiece {
@@ -47,25 +47,15 @@ struct SendPipeline<'a, 'ring, 'env> {
     next_offset: u64,
 }
 
-/// Sends the bytes of a course.
-pub(super) fn send(link: &mut SocketIo, course: &mut RangeCursor<'_, '_>, zero_copy: bool) -> Result<()> {
-    let Some((socket, requests, counts, RingWait { timeout: patience, .. })) = link.ring() else {
-        return Err(ErrorKind::Unsupported.into());
-    };
-    let (pieces, taken, ahead, file) = (VecDeque::new(), vec![false; requests.slots()], course.offset, course.file);
+/// Sends the bytes of a range.
+pub fn send(ring: RingIo<'_>, range: &mut RangeCursor<'_, '_>, zero_copy: bool) -> Result<()> {
+    let RingIo { socket, requests, counts, timeout, .. } = ring;
+    let (file, taken, next_offset) = (range.file, vec![false; requests.slots()], range.offset);
     requests.scope(|requests| {
-        let mut pipeline = SendPipeline {
-            requests,
-            socket,
-            file,
-            counts,
-            timeout: patience,
-            zero_copy,
-            pieces,
-            taken,
-            next_offset: ahead,
-        };
-        let sent = pipeline.run(course);
+        let pieces = VecDeque::new();
+        let mut pipeline =
+            SendPipeline { requests, socket, file, counts, timeout, zero_copy, pieces, taken, next_offset };
+        let sent = pipeline.run(range);
         if sent.is_err() {
             // Nothing may be left to the kernel.
             pipeline.requests.cancel_all();
@@ -75,56 +65,31 @@ pub(super) fn send(link: &mut SocketIo, course: &mut RangeCursor<'_, '_>, zero_c
     })
 }
 
-/// Waits until no buffer is used by sends without a copy.
-pub(super) fn finish(link: &mut SocketIo) -> Result<()> {
-    let Some((_, requests, counts, RingWait { timeout: patience, .. })) = link.ring() else { return Ok(()) };
-    while (0..requests.slots()).any(|slot| requests.is_in_use(slot)) {
-        counts.system_calls += 1;
-        counts.waits += 1;
-        if !requests.wait(Some(patience))? {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        while let Some(done) = requests.next_completion() {
-            count_release(&done, counts);
-        }
-    }
-    Ok(())
-}
-
-/// Counts a send without a copy that is completed.
-fn count_release(done: &Completion, counts: &mut IoCounts) {
-    match done {
-        Completion::Released { copied: true, .. } => counts.copied += 1,
-        Completion::Released { copied: false, .. } => counts.zero_copied += 1,
-        Completion::Moved { .. } => {}
-    }
-}
-
 impl SendPipeline<'_, '_, '_> {
-    fn run(&mut self, course: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn run(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         loop {
-            self.read_ahead(course);
-            self.send_chain(course)?;
-            if self.pieces.is_empty() && self.next_offset >= course.end {
+            self.read_ahead(range);
+            self.send_chain(range)?;
+            if self.pieces.is_empty() && self.next_offset >= range.end {
                 return Ok(());
             }
             if !self.wait()? {
-                self.cancel_unsent(course)?;
+                self.cancel_unsent(range)?;
             }
-            self.handle_completions(course)?;
+            self.handle_completions(range)?;
         }
     }
 
     /// Has every free buffer filled.
-    fn read_ahead(&mut self, course: &RangeCursor<'_, '_>) {
+    fn read_ahead(&mut self, range: &RangeCursor<'_, '_>) {
         for slot in 0..self.requests.slots() {
-            if self.next_offset >= course.end {
+            if self.next_offset >= range.end {
                 return;
             }
             if self.taken[slot] || self.requests.is_in_use(slot) {
                 continue;
             }
-            let left = usize::try_from(course.end - self.next_offset).unwrap_or(usize::MAX);
+            let left = usize::try_from(range.end - self.next_offset).unwrap_or(usize::MAX);
             let wanted = left.min(self.requests.bytes());
             let (offset, state) = (self.next_offset, PieceState::Reading);
             self.requests.queue(BufferRequest::Read(self.file, offset), slot, 0..wanted, false);
@@ -135,7 +100,7 @@ impl SendPipeline<'_, '_, '_> {
     }
 
     /// Sends what is read without a gap, unless the chain before is not done; shows it while it is sent.
-    fn send_chain(&mut self, course: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn send_chain(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         if self.pieces.front().is_none_or(|piece| piece.state != PieceState::Read)
             || self.pieces.iter().any(|piece| piece.state == PieceState::Sending)
         {
@@ -147,7 +112,7 @@ impl SendPipeline<'_, '_, '_> {
             // Without a copy, what is held back is not completed, and its buffer never free.
             let follows = match self.zero_copy && !is_linked {
                 true => MoreFollows::No,
-                false => course.more_follows_at(piece.offset + piece.read as u64),
+                false => range.more_follows_at(piece.offset + piece.read as u64),
             };
             let request = match self.zero_copy {
                 true => BufferRequest::SendZeroCopy(self.socket.as_fd(), follows),
@@ -156,18 +121,18 @@ impl SendPipeline<'_, '_, '_> {
             self.requests.queue(request, piece.slot, piece.sent..piece.read, is_linked);
             piece.state = PieceState::Sending;
         }
-        if course.is_observed() {
+        if range.is_observed() {
             self.counts.system_calls += 1;
             self.requests.submit()?;
             for piece in self.pieces.iter_mut().take(count).filter(|piece| !piece.is_seen) {
-                course.observe(&self.requests.buffer(piece.slot)[..piece.read]);
+                range.observe(&self.requests.buffer(piece.slot)[..piece.read]);
                 piece.is_seen = true;
             }
         }
         Ok(())
     }
 
-    /// Waits until something is done; `false` if the peer took nothing for as long as the patience.
+    /// Waits until something is done; `false` if the peer took nothing for as long as the timeout.
     fn wait(&mut self) -> Result<bool> {
         self.counts.system_calls += 1;
         self.counts.waits += 1;
@@ -177,41 +142,41 @@ impl SendPipeline<'_, '_, '_> {
     }
 
     /// Ends what the peer does not take; an error unless it took a part.
-    fn cancel_unsent(&mut self, course: &mut RangeCursor<'_, '_>) -> Result<()> {
-        let before = course.moved;
+    fn cancel_unsent(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let before = range.moved;
         self.requests.cancel_all();
-        self.handle_completions(course)?;
-        if course.moved == before { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+        self.handle_completions(range)?;
+        if range.moved == before { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    fn handle_completions(&mut self, course: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn handle_completions(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         while let Some(done) = self.requests.next_completion() {
-            count_release(&done, self.counts);
+            self.counts.count_release(&done);
             let Completion::Moved { slot, bytes } = done else { continue };
-            let place = self.pieces.iter().position(|piece| piece.slot == slot).expect("a request is of a piece");
-            match self.pieces[place].state {
-                PieceState::Sending => self.on_sent(course, place, bytes)?,
-                _ => self.on_read(course, place, bytes)?,
+            let index = self.pieces.iter().position(|piece| piece.slot == slot).expect("a request is of a piece");
+            match self.pieces[index].state {
+                PieceState::Sending => self.on_sent(range, index, bytes)?,
+                _ => self.on_read(range, index, bytes)?,
             }
         }
         // Behind the end of a file that is shorter than it was said to be.
         self.pieces.retain(|piece| {
-            let is_kept = piece.state == PieceState::Reading || piece.offset < course.end;
+            let is_kept = piece.state == PieceState::Reading || piece.offset < range.end;
             self.taken[piece.slot] &= is_kept;
             is_kept
         });
         Ok(())
     }
 
-    fn on_read(&mut self, course: &mut RangeCursor<'_, '_>, place: usize, bytes: Result<usize>) -> Result<()> {
-        let piece = &mut self.pieces[place];
+    fn on_read(&mut self, range: &mut RangeCursor<'_, '_>, index: usize, bytes: Result<usize>) -> Result<()> {
+        let piece = &mut self.pieces[index];
         let read = match bytes {
             Err(error) if !is_cancelled(&error) => return Err(error),
             bytes => bytes.ok(),
         };
         piece.read += read.unwrap_or(0);
         if read == Some(0) {
-            course.end = course.end.min(piece.offset + piece.read as u64);
+            range.end = range.end.min(piece.offset + piece.read as u64);
         }
         if read != Some(0) && piece.read < piece.wanted {
             let (offset, within) = (piece.offset + piece.read as u64, piece.read..piece.wanted);
@@ -222,7 +187,7 @@ impl SendPipeline<'_, '_, '_> {
         Ok(())
     }
 
-    fn on_sent(&mut self, course: &mut RangeCursor<'_, '_>, place: usize, bytes: Result<usize>) -> Result<()> {
+    fn on_sent(&mut self, range: &mut RangeCursor<'_, '_>, index: usize, bytes: Result<usize>) -> Result<()> {
         let sent = match bytes {
             Ok(sent) => sent,
             // It is sent again, after the one before it that was not sent as a whole.
@@ -233,13 +198,13 @@ impl SendPipeline<'_, '_, '_> {
             }
             Err(error) => return Err(error),
         };
-        course.mark_sent(sent);
-        let piece = &mut self.pieces[place];
+        range.mark_sent(sent);
+        let piece = &mut self.pieces[index];
         piece.sent += sent;
         piece.state = PieceState::Read;
         if piece.sent == piece.read {
             self.taken[piece.slot] = false;
-            self.pieces.remove(place);
+            self.pieces.remove(index);
         }
         Ok(())
     }

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use kelvin_sys::net::transfer_call::{BufferRequest, Completion, RingScope, is_cancelled};
 
-use super::super::range_cursor::{RangeCursor, nonzero};
-use super::super::socket_io::{IoCounts, RingWait, SocketIo, coarse_now, record_progress};
+use super::super::super::range_cursor::{RangeCursor, nonzero};
+use super::super::super::socket_io::{IoCounts, RingIo, coarse_now, record_progress};
+use crate::progress::ProgressMeter;
 
 /// Bytes on their way from a buffer to the file.
 #[derive(Clone, Copy)]
@@ -25,7 +26,8 @@ struct ReceivePipeline<'a, 'ring, 'env> {
     socket: &'env TcpStream,
     file: &'env File,
     counts: &'a mut IoCounts,
-    waits: RingWait<'a>,
+    timeout: Duration,
+    incoming: Option<&'a mut ProgressMeter>,
     /// For how long bytes were waited for that have not come yet.
     waited: Duration,
     /// What is being written of each buffer.
@@ -37,24 +39,34 @@ struct ReceivePipeline<'a, 'ring, 'env> {
     end: u64,
 }
 
-/// Receives the bytes of a course.
-pub(super) fn receive(link: &mut SocketIo, course: &mut RangeCursor<'_, '_>) -> Result<()> {
-    let Some((socket, requests, counts, waits)) = link.ring() else { return Err(ErrorKind::Unsupported.into()) };
-    let (pieces, ahead, end, file) = (vec![None; requests.slots()], course.offset, course.end, course.file);
+/// Receives the bytes of a range.
+pub fn receive(ring: RingIo<'_>, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+    let RingIo { socket, requests, counts, timeout, incoming } = ring;
+    let (file, next_offset, end, pieces) = (range.file, range.offset, range.end, vec![None; requests.slots()]);
     requests.scope(|requests| {
-        let (waited, filling) = (Duration::ZERO, None);
-        let mut pipeline =
-            ReceivePipeline { requests, socket, file, counts, waits, waited, pieces, filling, next_offset: ahead, end };
-        let received = pipeline.run(course);
+        let mut pipeline = ReceivePipeline {
+            requests,
+            socket,
+            file,
+            counts,
+            timeout,
+            incoming,
+            waited: Duration::ZERO,
+            pieces,
+            filling: None,
+            next_offset,
+            end,
+        };
+        let received = pipeline.run(range);
         if received.is_err() {
-            pipeline.abandon(course);
+            pipeline.abandon(range);
         }
         received
     })
 }
 
 impl ReceivePipeline<'_, '_, '_> {
-    fn run(&mut self, course: &mut RangeCursor<'_, '_>) -> Result<()> {
+    fn run(&mut self, range: &mut RangeCursor<'_, '_>) -> Result<()> {
         loop {
             self.fill_next();
             if self.requests.in_flight() == 0 {
@@ -64,7 +76,7 @@ impl ReceivePipeline<'_, '_, '_> {
                 return Err(ErrorKind::TimedOut.into());
             }
             while let Some(done) = self.requests.next_completion() {
-                self.on_done(course, done)?;
+                self.on_done(range, done)?;
             }
         }
     }
@@ -82,7 +94,7 @@ impl ReceivePipeline<'_, '_, '_> {
         }
     }
 
-    /// Waits until something is done; `false` if the peer sent nothing for as long as the patience.
+    /// Waits until something is done; `false` if the peer sent nothing for as long as the timeout.
     fn wait(&mut self) -> Result<bool> {
         self.counts.system_calls += 1;
         self.counts.waits += 1;
@@ -92,12 +104,12 @@ impl ReceivePipeline<'_, '_, '_> {
             return self.requests.wait(None);
         }
         let begun = coarse_now();
-        let is_done = self.requests.wait(Some(self.waits.timeout));
+        let is_done = self.requests.wait(Some(self.timeout));
         self.waited += coarse_now().saturating_sub(begun);
         is_done
     }
 
-    fn on_done(&mut self, course: &mut RangeCursor<'_, '_>, done: Completion) -> Result<()> {
+    fn on_done(&mut self, range: &mut RangeCursor<'_, '_>, done: Completion) -> Result<()> {
         let Completion::Moved { slot, bytes } = done else { return Ok(()) };
         let moved = match bytes {
             // A signal: it is asked for again.
@@ -106,12 +118,12 @@ impl ReceivePipeline<'_, '_, '_> {
         };
         if self.filling == Some(slot) {
             self.filling = None;
-            return moved.map_or(Ok(()), |moved| self.on_filled(course, slot, moved));
+            return moved.map_or(Ok(()), |moved| self.on_filled(range, slot, moved));
         }
         let piece = self.pieces[slot].as_mut().expect("a request fills or writes a piece");
         if let Some(moved) = moved {
             piece.written += nonzero(moved)?;
-            course.mark_written(moved);
+            range.mark_written(moved);
         }
         if piece.written < piece.bytes {
             self.write(slot);
@@ -122,21 +134,21 @@ impl ReceivePipeline<'_, '_, '_> {
     }
 
     /// So many bytes have come into a buffer: writes them, and shows them meanwhile.
-    fn on_filled(&mut self, course: &mut RangeCursor<'_, '_>, slot: usize, bytes: usize) -> Result<()> {
+    fn on_filled(&mut self, range: &mut RangeCursor<'_, '_>, slot: usize, bytes: usize) -> Result<()> {
         if bytes == 0 {
             self.end = self.next_offset;
             return Ok(());
         }
-        course.mark_received(bytes);
-        record_progress(self.waits.incoming.as_deref_mut(), std::mem::take(&mut self.waited), bytes)?;
+        range.mark_received(bytes);
+        record_progress(self.incoming.as_deref_mut(), std::mem::take(&mut self.waited), bytes)?;
         self.pieces[slot] = Some(ReceivePiece { offset: self.next_offset, bytes, written: 0 });
         self.next_offset += bytes as u64;
         self.write(slot);
         self.fill_next();
-        if course.is_observed() {
+        if range.is_observed() {
             self.counts.system_calls += 1;
             self.requests.submit()?;
-            course.observe(&self.requests.buffer(slot)[..bytes]);
+            range.observe(&self.requests.buffer(slot)[..bytes]);
         }
         Ok(())
     }
@@ -149,13 +161,13 @@ impl ReceivePipeline<'_, '_, '_> {
     }
 
     /// Leaves nothing to the kernel after an error, and counts what has left the socket meanwhile.
-    fn abandon(&mut self, course: &mut RangeCursor<'_, '_>) {
+    fn abandon(&mut self, range: &mut RangeCursor<'_, '_>) {
         self.requests.cancel_all();
         while let Some(done) = self.requests.next_completion() {
             if let Completion::Moved { slot, bytes: Ok(bytes) } = done
                 && self.filling == Some(slot)
             {
-                course.mark_received(bytes);
+                range.mark_received(bytes);
             }
         }
     }

@@ -1,91 +1,104 @@
 //! Sends without a copy (MSG_ZEROCOPY): buffers that are not used again before the kernel says so.
 
 use std::collections::VecDeque;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::net::TcpStream;
 
 use kelvin_sys::memory::Arena;
-use kelvin_sys::net::socket_send::{is_queue_full, next_completion};
+use kelvin_sys::net::socket_send::{is_queue_full, next_completion, set_zero_copy};
 use kelvin_sys::net::transfer_call::{MoreFollows, TransferCall};
 
 use super::super::range_cursor::RangeCursor;
 use super::super::socket_io::{IoCounts, SocketIo};
+use super::TransferMethod;
 
 /// The buffers.
-pub(super) struct ZeroCopyBuffers {
+pub struct ZeroCopy {
     memory: Arena,
     slots: usize,
     bytes: usize,
 }
 
-impl ZeroCopyBuffers {
-    pub fn new(slots: usize, bytes: usize) -> Result<Self> {
+impl ZeroCopy {
+    pub fn new(slots: usize, bytes: usize, socket: &mut SocketIo) -> Result<Self> {
+        set_zero_copy(socket.stream().ok_or(ErrorKind::Unsupported)?)?;
+        socket.zero_copies = Some(PendingSends::new(slots));
         Ok(Self { memory: Arena::io_buffer(slots * bytes)?, slots, bytes })
     }
+}
 
-    pub fn slots(&self) -> usize {
-        self.slots
-    }
-
-    pub fn send(&mut self, link: &mut SocketIo, course: &mut RangeCursor<'_, '_>) -> Result<()> {
-        while course.remaining() > 0 {
-            let slot = free_slot(link)?;
+impl TransferMethod for ZeroCopy {
+    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        while range.remaining() > 0 {
+            let slot = free_slot(socket)?;
             let buffer = &mut self.memory.as_mut_slice()[slot * self.bytes..][..self.bytes];
-            let wanted = course.remaining_up_to(buffer.len());
-            let read = link.call(TransferCall::Read(course.file, course.offset, &mut buffer[..wanted]))?;
+            let wanted = range.remaining_up_to(buffer.len());
+            let read = socket.call(TransferCall::Read(range.file, range.offset, &mut buffer[..wanted]))?;
             if read == 0 {
                 break;
             }
-            send_slot(link, course, (slot, &buffer[..read]))?;
-            course.observe(&buffer[..read]);
+            send_slot(socket, range, slot, &buffer[..read])?;
+            range.observe(&buffer[..read]);
+        }
+        Ok(())
+    }
+
+    /// The buffers may still be in use of a connection that failed.
+    fn reconnect(&mut self, socket: &mut SocketIo) -> Result<()> {
+        *self = Self::new(self.slots, self.bytes, socket)?;
+        Ok(())
+    }
+
+    fn finish(&mut self, socket: &mut SocketIo) -> Result<()> {
+        while socket.zero_copies.as_ref().is_some_and(|zero_copies| !zero_copies.is_empty()) {
+            socket.wait_completions()?;
         }
         Ok(())
     }
 }
 
 /// A buffer that is not in use.
-fn free_slot(link: &mut SocketIo) -> Result<usize> {
+fn free_slot(socket: &mut SocketIo) -> Result<usize> {
     loop {
-        if let Some(slot) = link.zero_copies.as_ref().and_then(PendingSends::free_slot) {
+        if let Some(slot) = socket.zero_copies.as_ref().and_then(PendingSends::free_slot) {
             return Ok(slot);
         }
-        link.wait_completions()?;
+        socket.wait_completions()?;
     }
 }
 
-fn send_slot(link: &mut SocketIo, course: &mut RangeCursor<'_, '_>, (slot, bytes): (usize, &[u8])) -> Result<()> {
+fn send_slot(socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>, slot: usize, bytes: &[u8]) -> Result<()> {
     let mut sent = 0;
     while sent < bytes.len() {
         let rest = &bytes[sent..];
         // What is held back is not completed: the last buffer holds nothing back.
-        let is_last = link.zero_copies.as_ref().is_none_or(|zero_copies| zero_copies.free_slots() < 2);
-        let follows = if is_last { MoreFollows::No } else { course.more_follows(rest.len()) };
-        match link.call(TransferCall::SendZeroCopy(rest, follows)) {
+        let is_last = socket.zero_copies.as_ref().is_none_or(|zero_copies| zero_copies.free_slots() < 2);
+        let follows = if is_last { MoreFollows::No } else { range.more_follows(rest.len()) };
+        match socket.call(TransferCall::SendZeroCopy(rest, follows)) {
             Ok(more) => {
-                if let Some(zero_copies) = &mut link.zero_copies {
+                if let Some(zero_copies) = &mut socket.zero_copies {
                     zero_copies.start_send(slot);
                 }
-                course.mark_sent(more);
+                range.mark_sent(more);
                 sent += more;
             }
-            // So many that the kernel keeps no account of more: some must be completed first.
-            Err(error) if is_queue_full(&error) => wait_for_slot(link)?,
+            // The kernel keeps no account of more sends: some must be completed first.
+            Err(error) if is_queue_full(&error) => {
+                if socket.zero_copies.as_ref().is_none_or(PendingSends::is_empty) {
+                    let reason = "the kernel allows no sends without a copy (net.core.optmem_max, RLIMIT_MEMLOCK)";
+                    return Err(Error::other(reason));
+                }
+                socket.wait_completions()?;
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-fn wait_for_slot(link: &mut SocketIo) -> Result<()> {
-    if link.zero_copies.as_ref().is_none_or(PendingSends::is_empty) {
-        return Err(Error::other("the kernel allows no sends without a copy (net.core.optmem_max, RLIMIT_MEMLOCK)"));
-    }
-    link.wait_completions()
-}
-
 /// Sends of one socket that are not completed, and the buffers that they use.
 #[derive(Debug)]
-pub(in super::super) struct PendingSends {
+pub struct PendingSends {
     /// The number of the first send below.
     first: u32,
     /// The buffer of each send, from the first on that is not completed; `None` if it is.

@@ -1,0 +1,128 @@
+//! By a mapping of the file, a window of it at a time, sent from or received into.
+
+use std::io::{Error, ErrorKind, Result};
+
+use kelvin_sys::mapping::page_bytes;
+use kelvin_sys::net::transfer_call::{FileWindow, PageAccess, TransferCall};
+use kelvin_sys::sigbus::SigbusGuard;
+
+use super::super::range_cursor::RangeCursor;
+use super::super::socket_io::SocketIo;
+use super::TransferMethod;
+
+/// The window of addresses.
+pub struct Mmap {
+    window: FileWindow,
+    call_bytes: usize,
+}
+
+impl Mmap {
+    pub fn new(pages: usize, call_bytes: usize, access: PageAccess) -> Result<Self> {
+        let window = FileWindow::reserve(pages, access)?;
+        Ok(Self { window: if access == PageAccess::Write { window.without_readahead() } else { window }, call_bytes })
+    }
+
+    /// Only who looks at the bytes here needs it: a system call reports what is missing.
+    fn guard(&self, range: &RangeCursor<'_, '_>) -> Result<Option<SigbusGuard>> {
+        let guard = || SigbusGuard::over(self.window.address(), self.window.bytes());
+        range.is_observed().then(guard).transpose()
+    }
+
+    /// Maps the next part of a range, which ends here; where in the window its first byte is, and its end.
+    fn map_next(&mut self, range: &RangeCursor<'_, '_>, end: u64) -> Result<(usize, usize)> {
+        let before = range.offset % page_bytes() as u64;
+        let mapped = self.window.map_part(range.file, range.offset - before, end - range.offset + before)?;
+        Ok((before as usize, mapped))
+    }
+
+    fn send_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let guard = self.guard(range)?;
+        while range.remaining() > 0 {
+            socket.counts.system_calls += 2;
+            let end = range.file.metadata()?.len().min(range.end);
+            if range.offset >= end {
+                break;
+            }
+            let (mut at, mapped) = self.map_next(range, end)?;
+            while at < mapped {
+                let part = at..mapped.min(at.saturating_add(self.call_bytes));
+                let (bytes, follows) = (part.len(), range.more_follows(part.len()));
+                let sent = match socket.call(TransferCall::SendWindow(&self.window, part, follows)) {
+                    // Unless the file has become too short for them, which is then seen.
+                    Err(error) if is_fault(&error) => match is_long_enough(range, range.offset + bytes as u64)? {
+                        true => return Err(Error::other("its pages could not be read")),
+                        false => break,
+                    },
+                    sent => sent?,
+                };
+                range.mark_sent(sent);
+                range.observe(self.window.part(at..at + sent));
+                at += sent;
+            }
+            if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
+                return Err(Error::other("the file was truncated while its bytes were looked at"));
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_mapped(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let guard = self.guard(range)?;
+        while range.remaining() > 0 {
+            socket.counts.system_calls += 1 + self.window.map_calls();
+            // What arrives behind the end of a file, but within its last page, would be lost without an error.
+            if !is_long_enough(range, range.end)? {
+                return Err(too_short());
+            }
+            let (mut at, mapped) = self.map_next(range, range.end)?;
+            while at < mapped {
+                let part = at..mapped.min(at.saturating_add(self.call_bytes));
+                let end = range.offset + part.len() as u64;
+                let received = match socket.call(TransferCall::ReceiveWindow(&mut self.window, part)) {
+                    Ok(0) => return Ok(()),
+                    Err(error) if is_fault(&error) && is_long_enough(range, end)? => {
+                        let reason = "no space is left for a page of the file, or its device failed";
+                        return Err(Error::new(ErrorKind::StorageFull, reason));
+                    }
+                    Err(error) if is_fault(&error) => return Err(too_short()),
+                    received => received?,
+                };
+                range.mark_received(received);
+                range.mark_written(received);
+                range.observe(self.window.part(at..at + received));
+                at += received;
+            }
+            if guard.as_ref().is_some_and(SigbusGuard::has_faulted) {
+                return Err(too_short());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TransferMethod for Mmap {
+    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let sent = self.send_mapped(socket, range);
+        // Also after an error: a window keeps its file in use.
+        self.window.unmap().and(sent)
+    }
+
+    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        let received = self.receive_mapped(socket, range);
+        self.window.unmap().and(received)
+    }
+}
+
+fn is_long_enough(range: &RangeCursor<'_, '_>, bytes: u64) -> Result<bool> {
+    Ok(range.file.metadata()?.len() >= bytes)
+}
+
+fn too_short() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "the file is shorter than what is received into it: it was truncated")
+}
+
+/// EFAULT of errno(3) on Linux: what is mapped there is not to be had.
+fn is_fault(error: &Error) -> bool {
+    const FAULT: i32 = 14;
+    error.raw_os_error() == Some(FAULT)
+}

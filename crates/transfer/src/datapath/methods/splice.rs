@@ -1,0 +1,76 @@
+//! By splice: from the file into a pipe and from there to the socket, or the other way round.
+
+use std::io::Result;
+
+use kelvin_sys::net::socket_send::Splicer;
+use kelvin_sys::net::transfer_call::TransferCall;
+
+use super::super::range_cursor::{RangeCursor, nonzero};
+use super::super::socket_io::SocketIo;
+use super::TransferMethod;
+
+/// A pipe, and how many bytes it holds.
+pub struct Splice {
+    pipe: Splicer,
+    pipe_bytes: usize,
+    call_bytes: usize,
+    held: usize,
+}
+
+impl Splice {
+    pub fn for_sending(buffer: usize) -> Result<Self> {
+        Ok(Self { pipe: Splicer::new(buffer)?, pipe_bytes: buffer, call_bytes: buffer, held: 0 })
+    }
+
+    /// A call that fills the pipe would wait for a reader.
+    pub fn for_receiving(buffer: usize) -> Result<Self> {
+        let pipe = Splicer::new(buffer)?;
+        let call_bytes = buffer.min(pipe.capacity()?);
+        Ok(Self { pipe, pipe_bytes: buffer, call_bytes, held: 0 })
+    }
+
+    /// Takes another pipe if this one holds bytes of a file or of a connection that failed.
+    fn replace_unless_empty(&mut self) -> Result<()> {
+        if self.held > 0 {
+            (self.pipe, self.held) = (Splicer::new(self.pipe_bytes)?, 0);
+        }
+        Ok(())
+    }
+}
+
+impl TransferMethod for Splice {
+    fn send(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        self.replace_unless_empty()?;
+        while range.remaining() > 0 {
+            self.held = socket.call(TransferCall::FileToPipe(range.next_part(self.call_bytes), &self.pipe))?;
+            if self.held == 0 {
+                break;
+            }
+            while self.held > 0 {
+                let follows = range.more_follows(self.held);
+                let sent = nonzero(socket.call(TransferCall::PipeToSocket(&self.pipe, self.held, follows))?)?;
+                range.mark_sent(sent);
+                self.held -= sent;
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, socket: &mut SocketIo, range: &mut RangeCursor<'_, '_>) -> Result<()> {
+        self.replace_unless_empty()?;
+        while range.remaining() > 0 {
+            let wanted = range.remaining_up_to(self.call_bytes);
+            self.held = socket.call(TransferCall::SocketToPipe(&self.pipe, wanted))?;
+            if self.held == 0 {
+                break;
+            }
+            range.mark_received(self.held);
+            while self.held > 0 {
+                let written = nonzero(socket.call(TransferCall::PipeToFile(&self.pipe, range.next_part(self.held)))?)?;
+                range.mark_written(written);
+                self.held -= written;
+            }
+        }
+        Ok(())
+    }
+}
