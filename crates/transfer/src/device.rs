@@ -13,13 +13,14 @@ use crate::wire::Error as WireError;
 use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::handshake::Handshake;
+use crate::wire::listener;
 use crate::wire::secret::Secret;
 use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
 use kelvin_sys::poll::{wait_readable, wait_writable};
 use kelvin_sys::stop_signals;
 
 use crate::offer_policy::{Destination, OfferPolicy};
-use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL, check_secret_required};
+use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::send::{self, CONNECT_TIMEOUT, Sender, check_secret};
 use crate::session::{ReceiveSession, SessionEvent};
@@ -166,7 +167,7 @@ impl DeviceReceiver {
         if address.ip().to_canonical().is_unspecified() {
             return Err(Error::WildcardAddress { address });
         }
-        check_secret_required(address, &secret)?;
+        listener::check_is_protected(address, &secret)?;
         let end = open(KmodDevice::Receiver)?;
         let address = end.listen(address).map_err(WireError::call("listen"))?;
         Ok(Self { end, address, destination, secret, options: manner, on_event: tell })

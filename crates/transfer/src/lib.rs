@@ -34,7 +34,6 @@ pub mod secure_channel;
 pub mod send;
 pub mod session;
 pub mod session_streams;
-mod slots;
 pub mod source;
 pub mod stage_times;
 pub mod staging;

@@ -1,5 +1,6 @@
 //! The receiving end: listens, and has each sender's files arrive in one directory.
 
+use std::cell::Cell;
 use std::io::{PipeReader, PipeWriter};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -8,11 +9,9 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use crate::wire::Error as WireError;
-use crate::wire::address::is_loopback;
-use crate::wire::admission::AdmissionLimits;
+use crate::wire::admission::{AdmissionLimits, PoolSlot, SlotPool};
 use crate::wire::cipher::{Opener, Sealer};
-use crate::wire::deadline::Deadline;
-use crate::wire::handshake::Handshake;
+use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
 use crate::wire::secret::Secret;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
@@ -23,20 +22,15 @@ use crate::progress::MinProgress;
 use crate::secure_channel::SecureChannel;
 use crate::session::{ReceiveSession, SessionEvent};
 use crate::session_streams::{JoinedReceiveStream, MAX_STREAMS, SessionRegistry};
-use crate::slots::{PendingConnection, PendingConnections, PoolSlot, SlotPool};
 use crate::summary::TransferSummary;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// How often the receiver checks whether it is to stop while nobody connects.
 pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause after a connection could not be accepted, as when no file descriptor is left.
-const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
-const LISTEN_BACKLOG: u32 = 4096;
-/// Connections before the end of their handshake, of which each has a thread, and senders, at one time.
+/// Connections before the end of their handshake, and senders, at one time.
 const MAX_PENDING_HANDSHAKES: usize = 256;
 const MAX_SENDERS: usize = 4;
-/// Stack of a thread: buffers are on the heap, only elliptic curves are on it.
+/// Stack of a thread: buffers are on the heap.
 const STACK_BYTES: usize = 512 << 10;
 
 /// Receives events: who, and what happened.
@@ -75,7 +69,6 @@ pub struct Receiver {
     secret: Secret,
     options: ReceiverOptions,
     on_event: Box<EventHandler>,
-    pending: PendingConnections,
     sender_slots: SlotPool,
     /// For connections that will join a session, until they have.
     joining_slots: SlotPool,
@@ -96,32 +89,22 @@ impl Receiver {
         address: SocketAddr,
         destination: Destination,
         secret: Secret,
-        manner: ReceiverOptions,
-        tell: Box<EventHandler>,
+        options: ReceiverOptions,
+        on_event: Box<EventHandler>,
     ) -> Result<Self> {
-        check_secret_required(address, &secret)?;
-        let listener = TcpListener::bind(address).map_err(WireError::call("listen"))?;
-        kelvin_sys::net::set_backlog(&listener, LISTEN_BACKLOG).map_err(WireError::call("listen"))?;
-        // A connection that is gone before it is accepted must not block the loop.
-        listener.set_nonblocking(true).map_err(WireError::call("listen"))?;
-        let senders = SlotPool::new(if manner.once { 1 } else { MAX_SENDERS });
-        let joining = SlotPool::new(MAX_SENDERS * MAX_STREAMS as usize);
-        let newcomers =
-            PendingConnections::new(AdmissionLimits { total: MAX_PENDING_HANDSHAKES, ..AdmissionLimits::default() });
+        let listener = listener::listen(address, &secret)?;
         let (served, unserved) = std::io::pipe().map_err(WireError::call("make a pipe"))?;
-        let (open, unserved) = (Mutex::default(), Mutex::new(Some(unserved)));
         Ok(Self {
             listener,
             destination,
             secret,
-            options: manner,
-            on_event: tell,
-            pending: newcomers,
-            sender_slots: senders,
-            joining_slots: joining,
+            options,
+            on_event,
+            sender_slots: SlotPool::new(if options.once { 1 } else { MAX_SENDERS }),
+            joining_slots: SlotPool::new(MAX_SENDERS * MAX_STREAMS as usize),
             sessions: SessionRegistry::new(),
-            open_streams: open,
-            unserved,
+            open_streams: Mutex::default(),
+            unserved: Mutex::new(Some(unserved)),
             served,
         })
     }
@@ -140,19 +123,18 @@ impl Receiver {
     /// A broken listener.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
         std::thread::scope(|scope| {
-            let mut number = 0;
+            let limits = AdmissionLimits { total: MAX_PENDING_HANDSHAKES, ..AdmissionLimits::default() };
+            let handler = ScopedReceiver { receiver: self, scope, started: Cell::new(0) };
+            let mut callers =
+                HandshakeListener::new(&self.listener, &PROTOCOL, &self.secret, (HANDSHAKE, limits), handler);
             let served = loop {
                 if is_over() {
                     break Ok(());
                 }
-                match kelvin_sys::poll::wait_any_readable(
-                    &[self.served.as_fd(), self.listener.as_fd()],
-                    SHUTDOWN_POLL_INTERVAL,
-                ) {
-                    Ok(ready) if ready[0] => break Ok(()),
-                    Ok(ready) if ready[1] => self.accept(scope, &mut number),
-                    Ok(_) => {}
-                    Err(error) => break Err(WireError::call("wait")(error).into()),
+                match callers.wait(Some(self.served.as_fd()), SHUTDOWN_POLL_INTERVAL) {
+                    Ok(true) => break Ok(()),
+                    Ok(false) => {}
+                    Err(error) => break Err(error.into()),
                 }
             };
             for (_, stream) in self.lock_open_streams().iter() {
@@ -167,62 +149,23 @@ impl Receiver {
         self.open_streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts a connection, and gives it a thread: one of few, until the handshake is over.
-    fn accept<'a>(&'a self, scope: &'a Scope<'a, '_>, number: &mut u64) {
-        let (stream, from) = match self.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-            Err(_) => return std::thread::sleep(ACCEPT_RETRY_PAUSE),
-        };
-        let Some(newcomer) = self.pending.admit(&stream, from) else {
-            return (self.on_event)(from, SessionEvent::Rejected(WireError::TooManyPending.into()));
-        };
-        *number += 1;
-        let own = *number;
-        let Ok(second) = stream.try_clone() else { return };
-        self.lock_open_streams().push((own, second));
-        let serve = move || {
-            self.handshake_and_serve(stream, from, newcomer);
-            self.lock_open_streams().retain(|(number, _)| *number != own);
-        };
-        if let Err(error) = ThreadBuilder::named("sender").stack_bytes(STACK_BYTES).start_in(scope, serve) {
-            self.lock_open_streams().retain(|(number, _)| *number != own);
-            (self.on_event)(from, SessionEvent::Fault(WireError::Thread(error).into()));
-        }
-    }
-
-    /// Shakes hands with a new connection, and serves it if it knows the secret.
-    fn handshake_and_serve(&self, mut stream: TcpStream, from: SocketAddr, newcomer: PendingConnection) {
-        let deadline = Deadline::within(HANDSHAKE);
-        let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline };
-        let set_up = stream.set_nodelay(true).map_err(WireError::call("set up the connection"));
-        let (halves, seat) = match set_up.and_then(|()| handshake.accept(&mut stream, || self.claim_slot())) {
-            Ok(client) => client,
-            // Only authenticated senders learn that.
-            Err(error @ WireError::ServerFull { .. }) => {
-                return (self.on_event)(from, SessionEvent::Fault(error.into()));
-            }
-            Err(error) => return (self.on_event)(from, SessionEvent::Rejected(newcomer.explain(error).into())),
-        };
-        drop(newcomer);
-        let tell = |event| (self.on_event)(from, event);
+    /// Serves a connection that knows the secret: one that joins a session, or a sender.
+    fn serve_caller(&self, caller: AuthenticatedCaller<ClaimedSlot>) {
+        let AuthenticatedCaller { stream, peer, halves, slot } = caller;
+        let tell = |event| (self.on_event)(peer, event);
         match self.read_first_message(stream, halves) {
             Ok(FirstMessage { channel, handle, message: Ok(SenderMessage::Join(join)) }) => {
-                self.join((&join, seat), (channel, handle)).unwrap_or_else(|why| tell(SessionEvent::Fault(why)));
+                self.join((&join, slot), (channel, handle)).unwrap_or_else(|why| tell(SessionEvent::Fault(why)));
             }
-            heard => match self.claim_sender_slot(seat) {
-                Some(seat) => self.serve_sender(seat, heard, &tell),
-                None => tell(SessionEvent::Fault(reject(heard))),
-            },
+            heard => {
+                // Its own, if it has none of a sender yet.
+                let slot = if slot.is_sender_slot { Some(slot.slot) } else { self.sender_slots.acquire() };
+                match slot {
+                    Some(slot) => self.serve_sender(slot, heard, &tell),
+                    None => tell(SessionEvent::Fault(reject(heard))),
+                }
+            }
         }
-    }
-
-    /// A place for an authenticated connection. Where sessions can be joined it is no sender's before its first message shows that it is
-    /// one: a stream must keep none out.
-    fn claim_slot(&self) -> Option<ClaimedSlot> {
-        let joining = self.joining_slots.acquire().filter(|_| self.sessions.has_any());
-        let joining = joining.map(|seat| ClaimedSlot { slot: seat, is_sender_slot: false });
-        joining.or_else(|| self.sender_slots.acquire().map(|seat| ClaimedSlot { slot: seat, is_sender_slot: true }))
     }
 
     /// The first message of a connection.
@@ -253,14 +196,6 @@ impl Receiver {
         }
     }
 
-    /// That of a sender, if it has none yet.
-    fn claim_sender_slot(
-        &self,
-        ClaimedSlot { slot: seat, is_sender_slot: is_senders }: ClaimedSlot,
-    ) -> Option<PoolSlot> {
-        if is_senders { Some(seat) } else { self.sender_slots.acquire() }
-    }
-
     fn serve_sender(&self, _seat: PoolSlot, heard: Result<FirstMessage>, tell: &dyn Fn(SessionEvent)) {
         tell(SessionEvent::Authenticated);
         let served = heard.and_then(|heard| self.run_session(heard, tell));
@@ -283,12 +218,47 @@ impl Receiver {
     }
 }
 
-/// An error where other hosts can reach an address, and there is no secret.
-pub(crate) fn check_secret_required(address: SocketAddr, secret: &Secret) -> Result<()> {
-    if secret.is_some() || is_loopback(address) {
-        Ok(())
-    } else {
-        Err(WireError::UnprotectedAddress { address }.into())
+/// A receiver that starts a thread for each connection.
+struct ScopedReceiver<'scope, 'env> {
+    receiver: &'scope Receiver,
+    scope: &'scope Scope<'scope, 'env>,
+    /// How many were started.
+    started: Cell<u64>,
+}
+
+impl CallerHandler for ScopedReceiver<'_, '_> {
+    type Slot = ClaimedSlot;
+
+    /// Where sessions can be joined a slot is no sender's before the first message of the connection shows that it is one: a stream must
+    /// keep none out.
+    fn admit(&self) -> Option<ClaimedSlot> {
+        let Receiver { joining_slots, sender_slots, sessions, .. } = self.receiver;
+        let joining = joining_slots.acquire().filter(|_| sessions.has_any());
+        let joining = joining.map(|slot| ClaimedSlot { slot, is_sender_slot: false });
+        joining.or_else(|| sender_slots.acquire().map(|slot| ClaimedSlot { slot, is_sender_slot: true }))
+    }
+
+    fn serve(&self, caller: AuthenticatedCaller<ClaimedSlot>) {
+        let (receiver, peer, number) = (self.receiver, caller.peer, self.started.get());
+        self.started.set(number + 1);
+        let Ok(second) = caller.stream.try_clone() else { return };
+        receiver.lock_open_streams().push((number, second));
+        let serve = move || {
+            receiver.serve_caller(caller);
+            receiver.lock_open_streams().retain(|(other, _)| *other != number);
+        };
+        if let Err(error) = ThreadBuilder::named("sender").stack_bytes(STACK_BYTES).start_in(self.scope, serve) {
+            receiver.lock_open_streams().retain(|(other, _)| *other != number);
+            (receiver.on_event)(peer, SessionEvent::Fault(WireError::Thread(error).into()));
+        }
+    }
+
+    fn on_rejected(&self, peer: SocketAddr, why: WireError) {
+        match why {
+            // Only authenticated senders learn that.
+            WireError::ServerFull { .. } => (self.receiver.on_event)(peer, SessionEvent::Fault(why.into())),
+            _ => (self.receiver.on_event)(peer, SessionEvent::Rejected(why.into())),
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! One sender's session at the receiver: what it offers is decided on, and what it sends arrives.
 
-mod costs;
 mod extra_streams;
 mod numbered_map;
 
@@ -22,14 +21,13 @@ use crate::message::{
 };
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
-use crate::rate_prediction;
+use crate::rate_prediction::{self, StageCosts};
 use crate::raw_protocol::ConnectionLifetime;
-use crate::secure_channel::{FileConnection, SETUP_STEP, SecureChannel, TransferStream};
+use crate::secure_channel::{FileConnection, PART_BYTES, SETUP_STEP, SecureChannel, TransferStream};
 use crate::session_streams::{OpenSession, SessionRegistry};
 use crate::stage_times::{LoadMeter, StorageKind, add_elapsed};
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, Result};
-use costs::unwritten_bytes;
 use numbered_map::NumberedMap;
 
 /// Most files that are wanted and did not arrive yet; and most digests in a message.
@@ -728,6 +726,18 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         self.channel.flush()
     }
 
+    /// What the receiver's stages cost apart; nothing where that cannot be found out.
+    fn measure_costs(&self) -> Option<StageCosts> {
+        let setup = self.methods.setup();
+        let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
+        let [_, receiver] = rate_prediction::stage_costs(&self.settings, at_once).ok()?;
+        let by = setup.map(|setup| (setup, self.settings.verify));
+        let (file, each) = self.policy.write_costs(self.moved.small, by).ok()?;
+        // A method that receives into a file has done both.
+        let connection = if by.is_some() && file > 0 { 0 } else { receiver.connection };
+        Some(StageCosts { file, each, connection, ..receiver })
+    }
+
     fn finish_session(&mut self) -> Result<TransferSummary> {
         self.flush_verdicts()?;
         if !self.arriving.is_empty() || !self.pending_digests.is_empty() {
@@ -780,6 +790,16 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             received_by,
         })
     }
+}
+
+/// At most so many of these bytes are not on their device yet: no more than the system has of such bytes.
+fn unwritten_bytes(moved: u64) -> Option<u64> {
+    let known = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = |key: &str| {
+        let line = known.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    Some(moved.min((kibibytes("Dirty:")? + kibibytes("Writeback:")?) << 10))
 }
 
 /// What a sender did wrong.

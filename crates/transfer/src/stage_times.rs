@@ -1,11 +1,11 @@
 //! What an end did while files moved, and what kept it from doing more.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use kelvin_sys::usage::{UsageScope, read_usage};
+use kelvin_sys::cpu_usage::ThreadClock;
+use kelvin_sys::usage::RunQueueWait;
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds that one end spent in its stages.
@@ -126,24 +126,19 @@ struct ThreadCounters {
     throttled: u64,
 }
 
-/// CPU time and waiting time of the calling thread, in nanoseconds (Documentation/scheduler/sched-stats.rst).
-const SCHEDSTAT_PATH: &str = "/proc/thread-self/schedstat";
-
 /// Where the throttling of this process's control group is counted, if it is: looked for once, since it means reading all mounts.
 static CPU_STAT_PATH: LazyLock<Option<PathBuf>> =
     LazyLock::new(|| kelvin_machine::throttle_file(Path::new("/")).map(PathBuf::from));
 
 impl ThreadCounters {
     fn now() -> Self {
-        let scheduled = fs::read_to_string(SCHEDSTAT_PATH).unwrap_or_default();
-        let mut figures = scheduled.split_ascii_whitespace().map_while(|figure| figure.parse().ok());
-        let used = read_usage(UsageScope::Thread);
-        // A kernel without these statistics counts CPU time alone.
-        let cpu = figures.next().filter(|cpu| *cpu > 0).unwrap_or(used.user + used.system);
-        let ready = figures.next().unwrap_or_default();
-        let throttled =
-            CPU_STAT_PATH.as_deref().and_then(kelvin_machine::throttled_time).map_or(0, |time| time.as_nanos() as u64);
-        Self { cpu, ready, throttled }
+        let cpu = ThreadClock::current().and_then(|clock| clock.cpu_time()).unwrap_or_default();
+        let throttled = CPU_STAT_PATH.as_deref().and_then(kelvin_machine::throttled_time).unwrap_or_default();
+        Self {
+            cpu: cpu.as_nanos() as u64,
+            ready: RunQueueWait::of_thread().nanoseconds().unwrap_or_default(),
+            throttled: throttled.as_nanos() as u64,
+        }
     }
 }
 
@@ -154,13 +149,12 @@ impl LoadMeter {
 
     /// What the thread did since, in these stages.
     pub(crate) fn finish(&self, times: StageTimes, storage: StorageKind) -> EndLoad {
-        let now = ThreadCounters::now();
-        let ThreadCounters { cpu, ready, throttled } = self.0;
+        let (now, before) = (ThreadCounters::now(), self.0);
         EndLoad {
             times,
-            cpu: now.cpu.saturating_sub(cpu),
-            ready: now.ready.saturating_sub(ready),
-            throttled: now.throttled.saturating_sub(throttled),
+            cpu: now.cpu.saturating_sub(before.cpu),
+            ready: now.ready.saturating_sub(before.ready),
+            throttled: now.throttled.saturating_sub(before.throttled),
             storage,
         }
     }
@@ -168,6 +162,8 @@ impl LoadMeter {
 
 #[cfg(test)]
 mod tests {
+    use kelvin_sys::usage::{UsageScope, read_usage};
+
     use super::*;
 
     #[test]

@@ -22,6 +22,7 @@ pub mod handshake;
 pub mod interface;
 pub mod limits;
 pub mod limits_serde;
+pub(crate) mod listener;
 pub mod message;
 pub mod secret;
 pub mod sequence;

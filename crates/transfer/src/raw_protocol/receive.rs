@@ -1,14 +1,15 @@
 //! The receiving end of the bare protocol.
 
-use std::fs::{File, remove_file};
+use std::fs::File;
 use std::io::IoSlice;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::wire::Hasher;
 use kelvin_file::Error as FileError;
 use kelvin_sys::mapping::page_bytes;
+use tempfile::TempPath;
 
 use super::{
     ConnectionLifetime, DIGEST_BYTES, HEADER_BYTES, REPLY_RECEIVED, RawHeader, RawTotals, check_is_local, digest_of,
@@ -107,35 +108,6 @@ pub(super) fn receive_all<Setup>(
     Ok(RawTotals { counts: path.counts(), ..moved })
 }
 
-/// A file that is removed unless it has arrived.
-struct PartialFile {
-    path: PathBuf,
-    file: File,
-    is_whole: bool,
-}
-
-impl PartialFile {
-    fn create(directory: &Path, name: &FileName, mode: u32) -> Result<Self> {
-        let path = directory.join(name.as_os_str());
-        // New, so that no link is followed.
-        let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&path);
-        let file = file.map_err(|error| Error::File(FileError::call("create", &path, error)))?;
-        Ok(Self { path, file, is_whole: false })
-    }
-
-    fn set_length(&self, bytes: u64) -> Result<()> {
-        self.file.set_len(bytes).map_err(|error| Error::File(FileError::call("set the length of", &self.path, error)))
-    }
-}
-
-impl Drop for PartialFile {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            let _ = remove_file(&self.path);
-        }
-    }
-}
-
 fn receive_one(
     path: &mut ReceivePath,
     header: &RawHeader,
@@ -146,11 +118,18 @@ fn receive_one(
     let mut bytes = vec![0; usize::from(name)];
     path.fill(&mut bytes).map_err(Error::Connection)?;
     let name = FileName::try_from(bytes).map_err(Error::ProtocolViolation)?;
-    let mut file = PartialFile::create(directory, &name, mode)?;
+    let target = directory.join(name.as_os_str());
+    let call_error = |doing, error| Error::File(FileError::call(doing, &target, error));
+    // New, so that no link is followed.
+    let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&target);
+    let file = file.map_err(|error| call_error("create", error))?;
+    // Removed unless it has arrived.
+    let partial = TempPath::try_from_path(&target).map_err(|error| call_error("create", error))?;
     // A file that is mapped is as long as whole pages meanwhile.
     let is_mapped = path.setup().method.is_mapped() && size > 0;
     if is_mapped {
-        file.set_length(size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size))?;
+        let pages = size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size);
+        file.set_len(pages).map_err(|error| call_error("set the length of", error))?;
     }
     let mut hasher = (digest && path.setup().method.shows_bytes()).then(Hasher::new);
     let mut observe = |bytes: &[u8]| {
@@ -159,20 +138,20 @@ fn receive_one(
         }
     };
     let observer: ByteObserver<'_> = if digest { Some(&mut observe) } else { None };
-    if path.receive(&file.file, 0..size, observer).map_err(Error::Connection)? < size {
+    if path.receive(&file, 0..size, observer).map_err(Error::Connection)? < size {
         return Err(Error::ProtocolViolation("the connection ended within a file"));
     }
     if is_mapped {
-        file.set_length(size)?;
+        file.set_len(size).map_err(|error| call_error("set the length of", error))?;
     }
     each(&ReceivedFile { name: &name, bytes: size });
     if digest {
         let mut theirs = [0; DIGEST_BYTES];
         path.fill(&mut theirs).map_err(Error::Connection)?;
-        if digest_of(hasher, &file.file, size)? != theirs {
+        if digest_of(hasher, &file, size)? != theirs {
             return Err(Error::DigestMismatch);
         }
     }
-    file.is_whole = true;
+    partial.keep().map_err(|kept| call_error("keep", kept.error))?;
     if reply { path.write(&[IoSlice::new(&[REPLY_RECEIVED])]).map_err(Error::Connection) } else { Ok(()) }
 }

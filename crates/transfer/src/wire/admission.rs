@@ -1,4 +1,4 @@
-//! Places for unauthenticated connections: how many, and how many of one network.
+//! Places for unauthenticated connections: how many, and how many of one network; and slots for those that are authenticated.
 //!
 //! Each network has its own places, and a newcomer when all of them are taken gets that of the oldest of its network. When all
 //! places are taken, a newcomer gets the oldest one's, but only if that one has had time for a handshake, and else none. So a
@@ -6,6 +6,8 @@
 //! same chance as each of them, and keeps the place that it gets.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::wire::address::SourceNetwork;
@@ -65,15 +67,14 @@ impl<T> AdmissionTable<T> {
         self.entries.iter().map(|(_, holder)| holder)
     }
 
-    /// The same, to be changed.
+    /// Who has a place, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().map(|(_, holder)| holder)
     }
 
-    /// Takes each out, and gives its place back to whoever is returned.
-    pub fn retain(&mut self, mut keep: impl FnMut(T) -> Option<T>) {
-        let taken = std::mem::take(&mut self.entries).into_iter();
-        self.entries = taken.filter_map(|(place, holder)| Some((place, keep(holder)?))).collect();
+    /// Takes all out; whoever is to stay gets its place again by [`Self::occupy`], in the same order.
+    pub fn take(&mut self) -> Vec<(AdmissionSlot, T)> {
+        std::mem::take(&mut self.entries)
     }
 
     /// Where there is a place for one more.
@@ -112,9 +113,55 @@ enum SlotChoice {
     None,
 }
 
+/// Slots of which each can be taken once.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotPool {
+    taken: Arc<AtomicUsize>,
+    capacity: usize,
+}
+
+impl SlotPool {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { taken: Arc::default(), capacity }
+    }
+
+    /// One of them, if one is free; given back when dropped.
+    pub(crate) fn acquire(&self) -> Option<PoolSlot> {
+        let one_more = |taken: usize| (taken < self.capacity).then_some(taken + 1);
+        let took = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        took.is_ok().then(|| PoolSlot(Arc::clone(&self.taken)))
+    }
+}
+
+/// A taken slot.
+#[derive(Debug)]
+pub(crate) struct PoolSlot(Arc<AtomicUsize>);
+
+impl PoolSlot {
+    /// How many are taken now, this one included.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for PoolSlot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slot_is_taken_once_and_released() {
+        let slots = SlotPool::new(2);
+        let (one, _two) = (slots.acquire().unwrap(), slots.acquire().unwrap());
+        assert!(slots.acquire().is_none() && slots.clone().acquire().is_none() && one.taken() == 2);
+        drop(one);
+        assert!(slots.acquire().is_some());
+    }
 
     const LIMITS: AdmissionLimits = AdmissionLimits { total: 6, per_network: 2, grace_period: Duration::from_secs(1) };
 
@@ -170,7 +217,9 @@ mod tests {
         assert_eq!(admit(&mut places, "10.0.0.1", 'c'), Some(Some('a')));
         assert_eq!(admit(&mut places, "10.0.0.2", 'd'), Some(None));
         assert_eq!(admit(&mut places, "10.0.0.3", 'e'), None);
-        places.retain(|holder| (holder != 'b').then_some(holder));
+        for (place, holder) in places.take().into_iter().filter(|(_, holder)| *holder != 'b') {
+            places.occupy(place, holder);
+        }
         assert_eq!(admit(&mut places, "10.0.0.3", 'e'), Some(None));
         assert_eq!(places.iter().collect::<String>(), "cde");
     }

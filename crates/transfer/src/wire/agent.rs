@@ -1,37 +1,24 @@
 //! The agent: listens, authenticates clients, and serves each in its own thread.
 //!
-//! The cost of unauthenticated clients is bounded: in connections, in connections from one network ([`places`](crate::wire::admission)),
-//! and in time for each. One thread waits for all of them; it waits for no single one, and for no log.
-
-mod pending;
+//! Until a client is authenticated it costs little ([`crate::wire::listener`]).
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::wire::address::is_loopback;
+use crate::wire::admission::{PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
-use crate::wire::deadline::Deadline;
 use crate::wire::file_server::StartFileServer;
-use crate::wire::handshake::Handshake;
 use crate::wire::limits::AgentLimits;
+use crate::wire::listener::{self, AuthenticatedCaller, CallerHandler, HandshakeListener};
 use crate::wire::message::{AgentRequest, AgentResponse, PROTOCOL};
 use crate::wire::secret::Secret;
 use crate::wire::service::{self, ServiceContext};
 use crate::wire::{Error, Result};
 use kelvin_sys::thread_spawn::ThreadBuilder;
-use pending::{PendingClient, PendingHandshakes};
 
 /// How often the agent checks whether it is to stop while no connection arrives.
 const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The pause after a connection could not be accepted, as when no file descriptor is left.
-const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// Connections accepted in a row before earlier ones are heard.
-const ACCEPT_BATCH: usize = 64;
-/// Backlog of the listening socket; the kernel limits it to net.core.somaxconn.
-const LISTEN_BACKLOG: u32 = 4096;
 /// Stack of a thread: little is on it.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -64,9 +51,9 @@ struct AgentState {
     secret: Secret,
     limits: AgentLimits,
     log: Box<AgentLog>,
-    client_count: AtomicU32,
-    /// Tests being served.
-    running_tests: AtomicU32,
+    client_slots: SlotPool,
+    /// Tests being served, one of each client at most.
+    running_tests: SlotPool,
     /// Starts servers of files, if there are any.
     start_file_server: OnceLock<Box<StartFileServer>>,
 }
@@ -77,17 +64,11 @@ impl Agent {
     /// # Errors
     /// [`Error::UnprotectedAddress`] for an address that other hosts can reach, without a secret; an unavailable address.
     pub fn listen(address: SocketAddr, secret: Secret, limits: AgentLimits, log: Box<AgentLog>) -> Result<Self> {
-        if !secret.is_some() && !is_loopback(address) {
-            return Err(Error::UnprotectedAddress { address });
-        }
-        let listener = TcpListener::bind(address).map_err(Error::call("listen"))?;
-        kelvin_sys::net::set_backlog(&listener, LISTEN_BACKLOG).map_err(Error::call("listen"))?;
-        // A connection that is gone before it is accepted must not block the loop.
-        listener.set_nonblocking(true).map_err(Error::call("listen"))?;
-        let (clients, tests, files) = (AtomicU32::new(0), AtomicU32::new(0), OnceLock::new());
-        let house =
-            AgentState { secret, limits, log, client_count: clients, running_tests: tests, start_file_server: files };
-        Ok(Self { listener, state: Arc::new(house) })
+        let listener = listener::listen(address, &secret)?;
+        let clients = limits.max_clients as usize;
+        let (client_slots, running_tests) = (SlotPool::new(clients), SlotPool::new(clients));
+        let state = AgentState { secret, limits, log, client_slots, running_tests, start_file_server: OnceLock::new() };
+        Ok(Self { listener, state: Arc::new(state) })
     }
 
     /// Lets clients have files served, each by one server at a time, which this starts.
@@ -110,75 +91,49 @@ impl Agent {
     /// # Errors
     /// A broken listener.
     pub fn serve(&self, is_over: impl Fn() -> bool) -> Result<()> {
-        let mut crowd = PendingHandshakes::new(Arc::clone(&self.state));
+        let AgentState { secret, limits, .. } = &*self.state;
+        let pending = (limits.handshake_timeout, limits.unauthenticated);
+        let mut callers = HandshakeListener::new(&self.listener, &PROTOCOL, secret, pending, &self.state);
         while !is_over() {
-            let is_called = crowd.wait(self.listener.as_fd(), SHUTDOWN_POLL_INTERVAL)?;
-            crowd.read_ready();
-            if is_called {
-                self.accept(&mut crowd);
-            }
+            callers.wait(None, SHUTDOWN_POLL_INTERVAL)?;
         }
         Ok(())
     }
+}
 
-    /// Accepts waiting connections.
-    fn accept(&self, crowd: &mut PendingHandshakes) {
-        let mut failed = 0;
-        for _ in 0..ACCEPT_BATCH {
-            match self.listener.accept() {
-                Ok((stream, from)) => crowd.add(stream, from),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
-                // One that is gone again; the next one may be there.
-                Err(_) => failed += 1,
+impl CallerHandler for &Arc<AgentState> {
+    type Slot = PoolSlot;
+
+    fn admit(&self) -> Option<PoolSlot> {
+        self.client_slots.acquire()
+    }
+
+    fn serve(&self, AuthenticatedCaller { stream, peer, halves, slot }: AuthenticatedCaller<PoolSlot>) {
+        (self.log)(peer, &AgentEvent::Authenticated);
+        let state = Arc::clone(self);
+        let serve = move || {
+            match state.serve_client(ControlChannel::new(stream, halves), peer) {
+                Ok(()) => (state.log)(peer, &AgentEvent::Disconnected),
+                Err(error) => (state.log)(peer, &AgentEvent::Fault(error)),
             }
+            drop(slot);
+        };
+        // Without a thread the connection ends, and the client sees that.
+        if let Err(error) = ThreadBuilder::named("client").stack_bytes(STACK_BYTES).start(serve) {
+            (self.log)(peer, &AgentEvent::Fault(Error::Thread(error)));
         }
-        if failed == ACCEPT_BATCH {
-            std::thread::sleep(ACCEPT_RETRY_PAUSE);
+    }
+
+    fn on_rejected(&self, peer: SocketAddr, why: Error) {
+        match why {
+            // Only authenticated clients learn the reason.
+            Error::ServerFull { .. } => (self.log)(peer, &AgentEvent::Fault(why)),
+            _ => (self.log)(peer, &AgentEvent::Rejected(why)),
         }
     }
 }
 
 impl AgentState {
-    /// The handshake of a connection that must be over by then.
-    fn handshake(&self, deadline: Deadline) -> Handshake<'_> {
-        Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline }
-    }
-
-    /// Answers a new client's greeting, and has a thread serve it if it knows the secret. It waits for no one: the answer is
-    /// short, and fits the socket buffer.
-    fn complete_handshake(self: &Arc<Self>, newcomer: PendingClient) {
-        let PendingClient { mut stream, peer: from, hello: greeted, greeting, deadline, .. } = newcomer;
-        let shaken =
-            self.handshake(deadline).complete(&mut stream, (&greeted, &greeting), || ClientSlot::acquire(self));
-        let shaken = shaken.and_then(|(halves, seat)| {
-            stream.set_nonblocking(false).map_err(Error::call("set up the connection"))?;
-            Ok((ControlChannel::new(stream, halves), seat))
-        });
-        let (channel, seat) = match shaken {
-            Ok(client) => client,
-            // Only authenticated clients learn the reason.
-            Err(error @ Error::ServerFull { .. }) => return (self.log)(from, &AgentEvent::Fault(error)),
-            Err(error) => return self.log_rejection(from, error),
-        };
-        (self.log)(from, &AgentEvent::Authenticated);
-        let serve = move || {
-            match seat.0.serve_client(channel, from) {
-                Ok(()) => (seat.0.log)(from, &AgentEvent::Disconnected),
-                Err(error) => (seat.0.log)(from, &AgentEvent::Fault(error)),
-            }
-            drop(seat);
-        };
-        // Without a thread the connection ends, and the client sees that.
-        if let Err(error) = ThreadBuilder::named("client").stack_bytes(STACK_BYTES).start(serve) {
-            (self.log)(from, &AgentEvent::Fault(Error::Thread(error)));
-        }
-    }
-
-    /// Logs a client that was refused.
-    fn log_rejection(&self, from: SocketAddr, why: Error) {
-        (self.log)(from, &AgentEvent::Rejected(why));
-    }
-
     /// Serves a client's requests, one after the other, until it leaves.
     fn serve_client(&self, mut channel: ControlChannel, from: SocketAddr) -> Result<()> {
         loop {
@@ -210,22 +165,5 @@ impl AgentState {
             };
             channel.send(&answer, self.limits.idle_timeout)?;
         }
-    }
-}
-
-/// One of few places for clients, returned on drop.
-struct ClientSlot(Arc<AgentState>);
-
-impl ClientSlot {
-    fn acquire(house: &Arc<AgentState>) -> Option<Self> {
-        let one_more = |taken: u32| (taken < house.limits.max_clients).then_some(taken + 1);
-        let took = house.client_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        took.is_ok().then(|| Self(Arc::clone(house)))
-    }
-}
-
-impl Drop for ClientSlot {
-    fn drop(&mut self) {
-        self.0.client_count.fetch_sub(1, Ordering::Relaxed);
     }
 }

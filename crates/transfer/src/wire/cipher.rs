@@ -18,9 +18,11 @@ pub const TAG_BYTES: usize = 16;
 pub const MAX_CONTENT_BYTES: usize = MAX_SEALED_BYTES - TAG_BYTES;
 
 /// Seals the messages of one direction.
+#[derive(Debug)]
 pub struct Sealer(CipherState);
 
 /// Opens those of the other one.
+#[derive(Debug)]
 pub struct Opener(CipherState);
 
 /// The keys of both directions, and how many messages of one of them there were.
@@ -74,17 +76,5 @@ impl fmt::Debug for CipherState {
     /// Never the keys.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("Half").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Sealer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Sealer").field(&self.0).finish()
-    }
-}
-
-impl fmt::Debug for Opener {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Opener").field(&self.0).finish()
     }
 }

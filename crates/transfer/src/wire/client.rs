@@ -287,36 +287,40 @@ impl AcceptTarget {
     }
 }
 
+/// What a test is made over, and how it ends.
+pub trait TestSocket {
+    /// Whether the agent sees the end of the test by its connection.
+    const ENDS_BY_CLOSING: bool = false;
+}
+impl TestSocket for TcpStream {
+    const ENDS_BY_CLOSING: bool = true;
+}
+impl TestSocket for UdpSocket {}
+impl TestSocket for Vec<TcpStream> {}
+impl TestSocket for CountedDatagrams {}
+impl TestSocket for AcceptTarget {}
+
 /// A socket of a test whose bytes the agent counts, and reports on request.
-pub trait CountedSocket {}
+pub trait CountedSocket: TestSocket {}
 impl CountedSocket for Vec<TcpStream> {}
 impl CountedSocket for CountedDatagrams {}
 
-impl<S> RunningTest<'_, S> {
+impl<S: TestSocket> RunningTest<'_, S> {
     /// The socket.
     pub fn socket(&mut self) -> &mut S {
         &mut self.socket
     }
-}
 
-impl RunningTest<'_, TcpStream> {
-    /// Ends it, and returns the agent's account.
+    /// Ends it, and returns the agent's account: nothing of what was still in flight.
     ///
     /// # Errors
     /// A fault that the agent saw, or an agent that is gone.
     pub fn finish(self) -> Result<TestReport> {
+        if !S::ENDS_BY_CLOSING {
+            return self.client.end_test();
+        }
         drop(self.socket);
         self.client.receive_report()
-    }
-}
-
-impl RunningTest<'_, UdpSocket> {
-    /// Ends it, and returns the agent's account.
-    ///
-    /// # Errors
-    /// A fault that the agent saw, or an agent that is gone.
-    pub fn finish(self) -> Result<TestReport> {
-        self.client.end_test()
     }
 }
 
@@ -338,23 +342,5 @@ impl<S: CountedSocket> RunningTest<'_, S> {
             AgentResponse::Failed { why } => Err(Error::Refused(why)),
             _ => Err(unexpected_response()),
         }
-    }
-
-    /// Ends it, and returns the agent's account: nothing of what was still in flight.
-    ///
-    /// # Errors
-    /// A fault that the agent saw, or an agent that is gone.
-    pub fn finish(self) -> Result<TestReport> {
-        self.client.end_test()
-    }
-}
-
-impl RunningTest<'_, AcceptTarget> {
-    /// Ends it, and returns the agent's account.
-    ///
-    /// # Errors
-    /// A fault that the agent saw, or an agent that is gone.
-    pub fn finish(self) -> Result<TestReport> {
-        self.client.end_test()
     }
 }

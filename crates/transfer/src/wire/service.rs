@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use kelvin_sys::poll::wait_readable;
 use kelvin_sys::usage::{UsageScope, read_usage};
 
 use crate::wire::address::{is_same_host, with_port};
+use crate::wire::admission::{PoolSlot, SlotPool};
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::deadline::Deadline;
 use crate::wire::error::is_timeout;
@@ -34,7 +34,7 @@ const MAX_DATAGRAM_BYTES: u32 = 65_507;
 pub struct ServiceContext<'a> {
     pub limits: &'a AgentLimits,
     /// Tests being served.
-    pub running_tests: &'a AtomicU32,
+    pub running_tests: &'a SlotPool,
     /// Starts servers of files, if it may.
     pub start_file_server: Option<&'a StartFileServer>,
 }
@@ -42,8 +42,8 @@ pub struct ServiceContext<'a> {
 /// Serves one test, and returns its account.
 pub fn serve_test(ask: &AgentRequest, channel: &mut ControlChannel, means: &ServiceContext<'_>) -> Result<TestReport> {
     let ServiceContext { limits, running_tests: tests, start_file_server: files } = means;
-    let served = TestGuard::begin(tests);
-    let before = cpu_time();
+    let served = TestGuard::begin(tests)?;
+    let before = read_usage(UsageScope::Thread);
     let mut seen = match *ask {
         AgentRequest::Echo { transport, bytes } => {
             check_size(transport, bytes, limits)?;
@@ -72,16 +72,14 @@ pub fn serve_test(ask: &AgentRequest, channel: &mut ControlChannel, means: &Serv
         }
         AgentRequest::Count | AgentRequest::End => return Err(Error::Refused("no test is running".into())),
     };
-    for (all, (now, before)) in seen.cpu_nanoseconds.iter_mut().zip(cpu_time().into_iter().zip(before)) {
-        *all += now - before;
-    }
-    Ok(TestReport { tests: served.max_running(), interface: Interface::with_address(local_addr(channel)?), ..seen })
-}
-
-/// CPU time of this thread in user mode and in the kernel, in nanoseconds.
-fn cpu_time() -> [u64; 2] {
-    let used = read_usage(UsageScope::Thread);
-    [used.user, used.system]
+    let used = read_usage(UsageScope::Thread).since(before);
+    seen.cpu_nanoseconds = [seen.cpu_nanoseconds[0] + used.user, seen.cpu_nanoseconds[1] + used.system];
+    served.update_max();
+    Ok(TestReport {
+        tests: served.max_running.get() as u32,
+        interface: Interface::with_address(local_addr(channel)?),
+        ..seen
+    })
 }
 
 fn check_size(transport: Transport, bytes: u32, limits: &AgentLimits) -> Result<()> {
@@ -97,30 +95,20 @@ fn check_size(transport: Transport, bytes: u32, limits: &AgentLimits) -> Result<
 }
 
 /// A test, counted while it lasts.
-struct TestGuard<'a> {
-    running: &'a AtomicU32,
-    max_running: Cell<u32>,
+struct TestGuard {
+    slot: PoolSlot,
+    max_running: Cell<usize>,
 }
 
-impl<'a> TestGuard<'a> {
-    fn begin(now: &'a AtomicU32) -> Self {
-        Self { running: now, max_running: Cell::new(now.fetch_add(1, Ordering::Relaxed) + 1) }
+impl TestGuard {
+    fn begin(tests: &SlotPool) -> Result<Self> {
+        let slot = tests.acquire().ok_or_else(|| Error::Refused("it serves as many tests as it may".into()))?;
+        Ok(Self { max_running: Cell::new(slot.taken()), slot })
     }
 
     /// Records how many there are now.
     fn update_max(&self) {
-        self.max_running.set(self.max_running.get().max(self.running.load(Ordering::Relaxed)));
-    }
-
-    fn max_running(&self) -> u32 {
-        self.update_max();
-        self.max_running.get()
-    }
-}
-
-impl Drop for TestGuard<'_> {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.max_running.set(self.max_running.get().max(self.slot.taken()));
     }
 }
 
@@ -208,12 +196,7 @@ fn cookies_match(one: &Cookie, other: &Cookie) -> bool {
 }
 
 /// Returns what arrives over a connection, until the client ends it.
-fn echo_stream(
-    channel: &mut ControlChannel,
-    bytes: usize,
-    limits: &AgentLimits,
-    served: &TestGuard<'_>,
-) -> Result<u64> {
+fn echo_stream(channel: &mut ControlChannel, bytes: usize, limits: &AgentLimits, served: &TestGuard) -> Result<u64> {
     let mut stream = accept_streams(&listen_for_test(channel)?, 1, channel, limits)?.remove(0);
     let mut message = vec![0; bytes];
     let begun = Instant::now();
@@ -233,12 +216,7 @@ fn echo_stream(
 }
 
 /// Returns datagrams from the client, until the control connection has a message, or ends.
-fn echo_datagrams(
-    channel: &mut ControlChannel,
-    bytes: usize,
-    limits: &AgentLimits,
-    served: &TestGuard<'_>,
-) -> Result<u64> {
+fn echo_datagrams(channel: &mut ControlChannel, bytes: usize, limits: &AgentLimits, served: &TestGuard) -> Result<u64> {
     let (socket, _) = introduced_socket(channel, limits)?;
     echo_until_ended(channel, &socket, &mut vec![0; bytes], limits, served)
 }
@@ -274,7 +252,7 @@ fn echo_until_ended(
     socket: &UdpSocket,
     message: &mut [u8],
     limits: &AgentLimits,
-    served: &TestGuard<'_>,
+    served: &TestGuard,
 ) -> Result<u64> {
     socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
     let begun = Instant::now();

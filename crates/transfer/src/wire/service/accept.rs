@@ -19,7 +19,7 @@ use crate::wire::message::Cookie;
 use crate::wire::{Error, Result};
 
 /// Accepts connections and answers each, until the client ends the test; how many there were.
-pub fn accept_all(channel: &mut ControlChannel, limits: &AgentLimits, served: &TestGuard<'_>) -> Result<u64> {
+pub fn accept_all(channel: &mut ControlChannel, limits: &AgentLimits, served: &TestGuard) -> Result<u64> {
     let listener = listen_for_test(channel)?;
     listener.set_nonblocking(true).map_err(Error::call("listen for the test"))?;
     let address = listener.local_addr().map_err(Error::call("see the address"))?;

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use kelvin_sys::net;
 use kelvin_sys::thread_spawn::ThreadBuilder;
+use kelvin_sys::usage::{UsageScope, read_usage};
 
 use super::{
-    SILENCE_BEFORE_CHECK, TestGuard, accept_streams, check_time, cpu_time, introduced_socket, listen_for_test,
-    stream_error, timed_out,
+    SILENCE_BEFORE_CHECK, TestGuard, accept_streams, check_time, introduced_socket, listen_for_test, stream_error,
+    timed_out,
 };
 use crate::wire::control_channel::ControlChannel;
 use crate::wire::cpu_usage::{CpuUsageMeter, ThreadClocks};
@@ -35,7 +36,7 @@ pub fn serve_streams(
     (direction, count): (TestDirection, u32),
     sockets: &TestSocketOptions,
     limits: &AgentLimits,
-    served: &TestGuard<'_>,
+    served: &TestGuard,
 ) -> Result<TestReport> {
     if count == 0 || count > limits.max_streams {
         return Err(Error::Refused(format!("a test has from 1 to {} connections", limits.max_streams)));
@@ -66,7 +67,7 @@ pub fn serve_datagrams(
     channel: &mut ControlChannel,
     bytes: u32,
     limits: &AgentLimits,
-    served: &TestGuard<'_>,
+    served: &TestGuard,
 ) -> Result<TestReport> {
     if bytes as usize <= size_of::<Cookie>() {
         let least = size_of::<Cookie>() + 1;
@@ -124,7 +125,7 @@ impl CountedTest {
         }
     }
 
-    fn serve(&self, channel: &mut ControlChannel, limits: &AgentLimits, served: &TestGuard<'_>) -> Result<TestReport> {
+    fn serve(&self, channel: &mut ControlChannel, limits: &AgentLimits, served: &TestGuard) -> Result<TestReport> {
         std::thread::scope(|scope| {
             let begin = |source| ThreadBuilder::named("moves").start_in(scope, move || self.move_bytes(source, limits));
             // Those that were started wait for the client.
@@ -134,7 +135,9 @@ impl CountedTest {
             let stream =
                 self.sockets.iter().find_map(TestSocket::stream).and_then(|first| TcpEndInfo::of_socket(first).ok());
             self.stop();
-            let ends: Vec<[u64; 2]> = threads.into_iter().map(join_mover).collect::<Result<_>>()?;
+            let panicked = |_| Error::Refused("a thread of the agent panicked".into());
+            let ends = threads.into_iter().map(|thread| thread.join().map_err(panicked).and_then(|ended| ended));
+            let ends: Vec<[u64; 2]> = ends.collect::<Result<_>>()?;
             outcome?;
             let mut seen = TestReport { arrived: self.bytes.load(Ordering::Relaxed), stream, ..TestReport::default() };
             for end in ends {
@@ -159,7 +162,7 @@ impl CountedTest {
         channel: &mut ControlChannel,
         threads: &[MoverThread<'_>],
         limits: &AgentLimits,
-        served: &TestGuard<'_>,
+        served: &TestGuard,
     ) -> Result<()> {
         let mut watch = CpuUsageMeter::start(&self.threads);
         loop {
@@ -202,7 +205,7 @@ impl CountedTest {
     /// Moves bytes until the end; the CPU time that it cost.
     fn move_bytes(&self, source: &TestSocket, limits: &AgentLimits) -> Result<[u64; 2]> {
         self.threads.register();
-        let before = cpu_time();
+        let before = read_usage(UsageScope::Thread);
         match source {
             TestSocket::Receiving(stream) => self.receive_stream(stream, limits)?,
             TestSocket::Sending(stream) => self.send_stream(stream, limits)?,
@@ -210,8 +213,8 @@ impl CountedTest {
                 self.receive_datagrams(socket, cookie, *bytes, limits)?
             }
         }
-        let after = cpu_time();
-        Ok([after[0] - before[0], after[1] - before[1]])
+        let used = read_usage(UsageScope::Thread).since(before);
+        Ok([used.user, used.system])
     }
 
     fn receive_stream(&self, mut stream: &TcpStream, limits: &AgentLimits) -> Result<()> {
@@ -270,9 +273,4 @@ impl CountedTest {
         }
         Ok(())
     }
-}
-
-fn join_mover(thread: MoverThread<'_>) -> Result<[u64; 2]> {
-    let panicked = |_| Error::Refused("a thread of the agent panicked".into());
-    thread.join().map_err(panicked).and_then(|outcome| outcome)
 }
