@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::wire::Error as WireError;
-use crate::wire::cipher::{Opener, Sealer};
 use crate::wire::deadline::{Deadline, TimedStream};
 use crate::wire::handshake::Handshake;
 use crate::wire::listener;
@@ -24,7 +23,6 @@ use crate::receive::{EventHandler, ReceiverOptions, SHUTDOWN_POLL_INTERVAL};
 use crate::secure_channel::{SecureChannel, TransferStream};
 use crate::send::{self, CONNECT_TIMEOUT, Sender, check_secret};
 use crate::session::{ReceiveSession, SessionEvent};
-use crate::summary::TransferSummary;
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
 
 /// The connection of a device, as a stream whose calls wait for so long.
@@ -118,12 +116,16 @@ fn open(device: KmodDevice) -> Result<Arc<KernelSocket>> {
 ///
 /// # Errors
 /// As [`Sender::connect`]; no device.
-pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: send::SenderOptions) -> Result<Sender<DeviceStream>> {
+pub fn connect(
+    addresses: &[SocketAddr],
+    secret: &Secret,
+    options: send::SenderOptions,
+) -> Result<Sender<DeviceStream>> {
     let begun = Instant::now();
     check_secret(addresses, secret)?;
     let end = open(KmodDevice::Sender)?;
     send::connect_first(addresses, |address| connect_to(&end, address))?;
-    Sender::from_channel(send::shake_hands(DeviceStream::new(&end), secret)?, (manner, begun))
+    Sender::from_channel(send::shake_hands(DeviceStream::new(&end), secret)?, (options, begun))
 }
 
 fn connect_to(end: &KernelSocket, address: SocketAddr) -> io::Result<()> {
@@ -161,8 +163,8 @@ impl DeviceReceiver {
         address: SocketAddr,
         destination: Destination,
         secret: Secret,
-        manner: ReceiverOptions,
-        tell: Box<EventHandler>,
+        options: ReceiverOptions,
+        on_event: Box<EventHandler>,
     ) -> Result<Self> {
         if address.ip().to_canonical().is_unspecified() {
             return Err(Error::WildcardAddress { address });
@@ -170,7 +172,7 @@ impl DeviceReceiver {
         listener::check_is_protected(address, &secret)?;
         let end = open(KmodDevice::Receiver)?;
         let address = end.listen(address).map_err(WireError::call("listen"))?;
-        Ok(Self { end, address, destination, secret, options: manner, on_event: tell })
+        Ok(Self { end, address, destination, secret, options, on_event })
     }
 
     /// Where it listens: the port too, if the system chose it.
@@ -206,29 +208,21 @@ impl DeviceReceiver {
         let tell = |event| (self.on_event)(from, event);
         let mut stream = DeviceStream::new(&self.end);
         let handshake = Handshake { protocol: &PROTOCOL, secret: &self.secret, deadline: Deadline::within(HANDSHAKE) };
-        match handshake.accept(&mut stream, || Some(())) {
-            Ok((halves, ())) => {
-                tell(SessionEvent::Authenticated);
-                tell(self.serve_sender(stream, halves, &tell).into());
-                true
-            }
+        let halves = match handshake.accept(&mut stream, || Some(())) {
+            Ok((halves, ())) => halves,
             Err(error) => {
                 tell(SessionEvent::Rejected(error.into()));
-                false
+                return false;
             }
-        }
-    }
-
-    fn serve_sender(
-        &self,
-        stream: DeviceStream,
-        halves: (Sealer, Opener),
-        tell: &dyn Fn(SessionEvent),
-    ) -> Result<TransferSummary> {
-        let desk = OfferPolicy::new(&self.destination, self.options.overwrite)?;
-        let mut channel = SecureChannel::new(stream, halves)?;
-        channel.set_min_progress(self.options.min_progress);
-        ReceiveSession::new(&mut channel, desk, tell).serve()
+        };
+        tell(SessionEvent::Authenticated);
+        let served = OfferPolicy::new(&self.destination, self.options.overwrite).and_then(|policy| {
+            let mut channel = SecureChannel::new(stream, halves)?;
+            channel.set_min_progress(self.options.min_progress);
+            ReceiveSession::new(&mut channel, policy, &tell).serve()
+        });
+        tell(served.into());
+        true
     }
 }
 

@@ -17,10 +17,8 @@ use kelvin_file::temporary_files::{HIDDEN_PREFIXES, TemporaryFiles, descriptor_p
 use kelvin_sys::fs::flush_directory;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 
-use crate::datapath::ReceiveSetup;
 use crate::file_name::FileName;
 use crate::message::{FileEntry, Mtime};
-use crate::rate_prediction;
 use crate::staging::Staging;
 use crate::{Error, Result};
 
@@ -305,20 +303,9 @@ impl DirectoryTree {
         descriptor_path(&self.root.held.directory)
     }
 
-    /// What writing a file in it costs, in picoseconds a byte.
-    ///
-    /// # Errors
-    /// Those of writing one, which is removed.
-    pub fn cost_of_writing(&self) -> std::io::Result<u64> {
-        rate_prediction::writing_cost(self.root.held.files.create(0o600)?.as_file())
-    }
-
-    /// What receiving into a file in it by a method of its own costs, in picoseconds a byte, for what is verified or not.
-    ///
-    /// # Errors
-    /// Those of receiving into one, which is removed.
-    pub fn cost_of_receiving(&self, (setup, verify): (ReceiveSetup, bool)) -> std::io::Result<u64> {
-        rate_prediction::receive_method_cost(self.root.held.files.create(0o600)?.as_file(), setup, verify)
+    /// Where files of it are made.
+    pub(crate) fn root_files(&self) -> &TemporaryFiles {
+        &self.root.held.files
     }
 
     /// What making a small file in it costs beside its bytes, in nanoseconds. Nothing is left when it is known.
@@ -387,8 +374,10 @@ impl DirectoryTree {
         let opened = is_to_be_flushed.then(|| reopen(&held.directory)).transpose();
         let opened = opened.map_err(|error| self.failed("flush the directory", number, error))?;
         if is_to_be_set {
-            let set = set_permissions(&held.directory, mode).and_then(|()| set_mtime(&held.directory, modified));
-            set.map_err(|error| self.failed("keep time and permissions of", number, error))?;
+            let path = descriptor_path(&held.directory);
+            let set = rustix::fs::chmod(&path, Mode::from_raw_mode(mode))
+                .and_then(|()| rustix::fs::utimensat(rustix::fs::CWD, &path, &utimens(modified), AtFlags::empty()));
+            set.map_err(|error| self.failed("keep time and permissions of", number, error.into()))?;
         }
         let flushed = opened.as_ref().map_or(Ok(()), flush_directory);
         flushed.map_err(|error| self.failed("flush the directory", number, error))
@@ -426,14 +415,6 @@ fn is_unfinished(directory: &File, entry: &FileEntry) -> std::io::Result<bool> {
 /// A held directory cannot be flushed or changed itself (O_PATH), but what it leads to can.
 fn reopen(directory: &File) -> std::io::Result<File> {
     File::open(descriptor_path(directory))
-}
-
-fn set_permissions(directory: &File, mode: u32) -> std::io::Result<()> {
-    Ok(rustix::fs::chmod(descriptor_path(directory), Mode::from_raw_mode(mode))?)
-}
-
-fn set_mtime(directory: &File, modified: Mtime) -> std::io::Result<()> {
-    Ok(rustix::fs::utimensat(rustix::fs::CWD, descriptor_path(directory), &utimens(modified), AtFlags::empty())?)
 }
 
 /// For utimensat: the time of modification, and the time of access as it is.

@@ -80,13 +80,6 @@ struct ArrivalState {
     failed: Option<Error>,
 }
 
-impl ArrivalState {
-    fn new(bytes: Option<u64>) -> Result<Arc<Mutex<Self>>> {
-        let blocks = BlockMap::new(bytes)?;
-        Ok(Arc::new(Mutex::new(Self { blocks, uncounted: 0, failed: None })))
-    }
-}
-
 fn lock_arrivals(arrivals: &Mutex<ArrivalState>) -> MutexGuard<'_, ArrivalState> {
     arrivals.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -180,18 +173,7 @@ impl IncomingFile {
         let (length, there) = if is_part { there } else { (0, 0) };
         file.check_size(bytes.unwrap_or_default())?;
         file.check_free_space(stored.saturating_sub(there.min(length)), true)?;
-        let arrivals = ArrivalState::new(bytes)?;
-        Ok(Self {
-            sink: Sink::File(file),
-            path,
-            placed: None,
-            arrivals,
-            is_part,
-            is_resumed: length > 0,
-            unflushed: 0,
-            reservation: SpaceReservation::default(),
-            amount: ByteCounts::default(),
-        })
+        Ok(Self { is_part, is_resumed: length > 0, ..Self::new(Sink::File(file), path, entry)? })
     }
 
     /// Has a file go to standard output.
@@ -200,7 +182,7 @@ impl IncomingFile {
     /// Those of duplicating a descriptor; a file of too many blocks.
     pub fn to_output(output: &File, path: PathBuf, entry: &FileEntry) -> Result<Self> {
         let output = output.try_clone().map_err(|error| FileError::call("write", &path, error))?;
-        Self::unnamed(Sink::Output(output), path, entry)
+        Self::new(Sink::Output(output), path, entry)
     }
 
     /// Has a file go nowhere.
@@ -208,22 +190,21 @@ impl IncomingFile {
     /// # Errors
     /// A file of too many blocks.
     pub fn to_nothing(path: PathBuf, entry: &FileEntry) -> Result<Self> {
-        Self::unnamed(Sink::Nothing, path, entry)
+        Self::new(Sink::Nothing, path, entry)
     }
 
-    fn unnamed(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
-        let arrivals = ArrivalState::new(entry_size(entry).0)?;
-        let (taken, amount) = (SpaceReservation::default(), ByteCounts::default());
+    fn new(sink: Sink, path: PathBuf, entry: &FileEntry) -> Result<Self> {
+        let arrivals = ArrivalState { blocks: BlockMap::new(entry_size(entry).0)?, uncounted: 0, failed: None };
         Ok(Self {
             sink,
             path,
             placed: None,
-            arrivals,
+            arrivals: Arc::new(Mutex::new(arrivals)),
             is_part: false,
             is_resumed: false,
             unflushed: 0,
-            reservation: taken,
-            amount,
+            reservation: SpaceReservation::default(),
+            amount: ByteCounts::default(),
         })
     }
 

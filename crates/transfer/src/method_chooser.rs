@@ -1,7 +1,7 @@
 //! By which method the bytes of large files go that are neither encrypted nor small: the one that was asked for, or the one that a
 //! first moment shows to be fastest.
 //!
-//! Two ways are tried in turn on the first blocks, in an order in which neither is always first, and what they took is compared as
+//! Two methods are tried by turns on the first blocks, in an order in which neither is always first, and what they took is compared as
 //! the end sees it, waiting for the other one included. At the sender, verified, that is reading into a buffer against the file
 //! mapped; not verified, against sendfile, which shows the sender no byte. At the receiver, verified, it is parts for which it looks
 //! before it sleeps, against larger ones by calls that wait: what shows no byte must be read again, and pages of a file that are touched

@@ -18,6 +18,7 @@ use crate::datapath::ReceiveSetup;
 use crate::directory_tree::{DestinationRoot, DirectoryTree, OpenDirectory, is_reserved_name, part_name, utimens};
 use crate::incoming_file::{IncomingFile, PlacedFiles, SpaceReservation};
 use crate::message::{EntryDecision, EntryKind, FileEntry, Mtime, SessionSettings};
+use crate::rate_prediction;
 use crate::stage_times::StorageKind;
 use crate::staging::StagedFile;
 use crate::timestamp_probe::TimestampProbe;
@@ -69,7 +70,7 @@ impl OfferPolicy {
     /// # Errors
     /// Those of duplicating a descriptor.
     pub(crate) fn new(destination: &Destination, overwrite: bool) -> Result<Self> {
-        let place = match destination {
+        let destination = match destination {
             Destination::Directory(root) => SessionDestination::Directory(DirectoryTree::new(root.clone())),
             Destination::Output(file) => {
                 let file = file.try_clone().map_err(|error| FileError::call("write", Path::new("-"), error))?;
@@ -77,13 +78,11 @@ impl OfferPolicy {
             }
             Destination::Nothing => SessionDestination::Nothing,
         };
-        let times = TimestampProbe::default();
-        let placed = PlacedFiles::default();
         Ok(Self {
-            destination: place,
-            timestamp_probe: times,
+            destination,
+            timestamp_probe: TimestampProbe::default(),
             overwrite,
-            placed,
+            placed: PlacedFiles::default(),
             free_bytes: Cell::default(),
             reserved_bytes: 0,
             written_bytes: Arc::default(),
@@ -105,10 +104,7 @@ impl OfferPolicy {
         };
         // What is there already need not come, and is not known yet.
         let is_all_new = !settings.update && !settings.dry_run && !tree.has_parts();
-        if !is_all_new {
-            return Ok(());
-        }
-        self.check_space(bytes)
+        if is_all_new { self.check_space(bytes) } else { Ok(()) }
     }
 
     /// Looks again how much room there is, before the next file is decided on.
@@ -194,8 +190,9 @@ impl OfferPolicy {
         let found = if tree.is_new(entry.parent) { None } else { stat_entry(&held, entry, &tree.path(entry))? };
         if let Some(found) = found {
             let (path, served) = (tree.path(entry), tree.open_directory(0)?);
-            if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-                return Err(FileError::NotRegular { path, kind: kind_name(&found) }.into());
+            let kind = FileType::from_raw_mode(found.st_mode);
+            if kind != FileType::RegularFile {
+                return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
             }
             if self.placed.contains((found.st_dev, found.st_ino)) {
                 return Err(Error::NameCollision { path });
@@ -295,7 +292,12 @@ impl OfferPolicy {
     pub(crate) fn write_costs(&self, small: u64, by: Option<(ReceiveSetup, bool)>) -> Result<(u64, u64)> {
         let SessionDestination::Directory(tree) = &self.destination else { return Ok((0, 0)) };
         let failed = |error| FileError::call("write in", Path::new("."), error);
-        let file = by.map_or_else(|| tree.cost_of_writing(), |by| tree.cost_of_receiving(by)).map_err(failed)?;
+        let made = tree.root_files().create(0o600).map_err(failed)?;
+        let file = match by {
+            None => rate_prediction::writing_cost(made.as_file()),
+            Some((setup, verify)) => rate_prediction::receive_method_cost(made.as_file(), setup, verify),
+        };
+        let file = file.map_err(failed)?;
         let each = match small {
             0 => 0,
             _ if self.overwrite => return Err(failed(ErrorKind::Unsupported.into()).into()),
@@ -341,8 +343,9 @@ fn is_unchanged(entry: &FileEntry, found: &Stat, kept: impl FnOnce(Mtime) -> std
         && (there == entry.modified || kept(entry.modified).is_ok_and(|kept| kept == there))
 }
 
-fn kind_name(found: &Stat) -> &'static str {
-    match FileType::from_raw_mode(found.st_mode) {
+/// What something is that is no regular file.
+pub(crate) fn kind_name(kind: FileType) -> &'static str {
+    match kind {
         FileType::Directory => "a directory",
         FileType::Symlink => "a symbolic link",
         FileType::Fifo => "a pipe",
@@ -363,8 +366,9 @@ fn make_link(tree: &mut DirectoryTree, entry: &FileEntry, target: &[u8], overwri
         return Err(FileError::call("make the link", &path, ErrorKind::InvalidInput.into()).into());
     }
     if let Some(found) = stat_entry(&held, entry, &path)? {
-        if FileType::from_raw_mode(found.st_mode) != FileType::Symlink {
-            return Err(FileError::NotRegular { path, kind: kind_name(&found) }.into());
+        let kind = FileType::from_raw_mode(found.st_mode);
+        if kind != FileType::Symlink {
+            return Err(FileError::NotRegular { path, kind: kind_name(kind) }.into());
         }
         let there = rustix::fs::readlinkat(directory, entry.name.as_os_str(), Vec::new()).map_err(failed)?;
         if there.as_bytes() == target {

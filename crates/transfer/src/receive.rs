@@ -179,11 +179,11 @@ impl Receiver {
 
     fn join(
         &self,
-        (join, seat): (&JoinRequest, ClaimedSlot),
+        (join, slot): (&JoinRequest, ClaimedSlot),
         (channel, handle): (SecureChannel, TcpStream),
     ) -> Result<()> {
         let member = self.sessions.join(join, handle)?;
-        drop(seat);
+        drop(slot);
         if let Some(file) = join.file {
             member.lend_channel(file, channel);
             return Ok(());
@@ -196,7 +196,7 @@ impl Receiver {
         }
     }
 
-    fn serve_sender(&self, _seat: PoolSlot, heard: Result<FirstMessage>, tell: &dyn Fn(SessionEvent)) {
+    fn serve_sender(&self, _slot: PoolSlot, heard: Result<FirstMessage>, tell: &dyn Fn(SessionEvent)) {
         tell(SessionEvent::Authenticated);
         let served = heard.and_then(|heard| self.run_session(heard, tell));
         tell(served.into());
@@ -210,8 +210,8 @@ impl Receiver {
         FirstMessage { mut channel, message: first, .. }: FirstMessage,
         tell: &dyn Fn(SessionEvent),
     ) -> Result<TransferSummary> {
-        let desk = OfferPolicy::new(&self.destination, self.options.overwrite)?;
-        ReceiveSession::new(&mut channel, desk, tell)
+        let policy = OfferPolicy::new(&self.destination, self.options.overwrite)?;
+        ReceiveSession::new(&mut channel, policy, tell)
             .with_method(self.options.method)
             .with_sessions(&self.sessions)
             .serve_from(first)

@@ -175,24 +175,21 @@ impl<S: TransferStream> SecureChannel<S> {
     /// Those of setting a time to wait.
     pub fn new(mut stream: S, (sealer, opener): (Sealer, Opener)) -> Result<Self> {
         stream.set_io_timeout(STOP_POLL_INTERVAL).map_err(WireError::call("set the time to wait"))?;
-        let (output, times) = (Vec::new(), StageTimes::default());
-        let (input, content) = (InputBuffer::new(INPUT_BYTES), InputBuffer::new(MAX_SEALED_BYTES));
-        let looking = SpinPolicy::new();
         Ok(Self {
             stream,
             sealer,
             opener,
             plain: false,
-            output,
-            input,
-            content,
+            output: Vec::new(),
+            input: InputBuffer::new(INPUT_BYTES),
+            content: InputBuffer::new(MAX_SEALED_BYTES),
             low_water: 1,
             has_wide_window: false,
-            spin_policy: looking,
+            spin_policy: SpinPolicy::new(),
             incoming: ProgressMeter::default(),
             outgoing: ProgressMeter::default(),
             resets_wait: true,
-            times,
+            times: StageTimes::default(),
             missed_wakeups: 0,
             link_meter: LinkMeter::default(),
             responses_awaited: 0,

@@ -1,12 +1,10 @@
 //! The sending end: what a user named is offered, and what the receiver wants of it is sent.
 
 mod closing;
-mod content;
 mod extra_streams;
 mod files;
 mod offering;
 mod parallel_file;
-mod per_file;
 mod stream_tuner;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -35,10 +33,8 @@ use crate::source::{SkippedEntries, SourceList, SourceOpener};
 use crate::stage_times::LoadMeter;
 use crate::summary::{ByteCounts, MovedFiles, TransferSummary};
 use crate::{Error, HANDSHAKE, PROTOCOL, Result};
-use closing::SendOutcome;
-use extra_streams::{ExtraStreams, StreamConnector};
+use extra_streams::{ConnectForFile, ExtraStreams, StreamConnector};
 use offering::{ResumeInfo, SpaceCheck};
-use per_file::ConnectForFile;
 use stream_tuner::StreamTuner;
 pub use stream_tuner::TuningWindow;
 
@@ -103,22 +99,22 @@ impl Sender {
     ///
     /// # Errors
     /// No answer; another host without a secret; a receiver of another version or secret, or without a place.
-    pub fn connect(addresses: &[SocketAddr], secret: &Secret, manner: SenderOptions) -> Result<Self> {
+    pub fn connect(addresses: &[SocketAddr], secret: &Secret, options: SenderOptions) -> Result<Self> {
         let begun = Instant::now();
         check_secret(addresses, secret)?;
         let stream = connect(addresses)?;
         let peer = stream.peer_addr().map_err(WireError::call("set up the connection"))?;
         let channel = shake_hands(stream, secret)?;
-        let choose = manner.stream_tuning.map(|moments| moments.for_round_trip(round_trip(&channel)));
-        let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning: choose, ..manner }, begun))?;
-        let SessionSettings { streams, connection, .. } = manner.settings;
+        let stream_tuning = options.stream_tuning.map(|window| window.for_round_trip(round_trip(&channel)));
+        let mut sender = Self::from_channel(channel, (SenderOptions { stream_tuning, ..options }, begun))?;
+        let SessionSettings { streams, connection, .. } = options.settings;
         if connection == ConnectionLifetime::PerFile {
             sender.connect_for_each(peer, secret)?;
         } else if streams > 1 {
             sender.join(peer, secret)?;
         } else {
             sender.extra_streams.connector =
-                manner.stream_tuning.map(|_| StreamConnector::new(peer, secret, manner.settings.plain));
+                options.stream_tuning.map(|_| StreamConnector::new(peer, secret, options.settings.plain));
         }
         Ok(sender)
     }
@@ -135,15 +131,15 @@ impl<S: TransferStream> Sender<S> {
     /// Over a channel that was opened for it, with the time of the first action.
     pub(crate) fn from_channel(
         mut channel: SecureChannel<S>,
-        (manner, begun): (SenderOptions, Instant),
+        (options, begun): (SenderOptions, Instant),
     ) -> Result<Self> {
-        channel.set_plain(manner.settings.plain);
-        channel.queue(&SenderMessage::Begin(manner.settings))?;
+        channel.set_plain(options.settings.plain);
+        channel.queue(&SenderMessage::Begin(options.settings))?;
         Ok(Self {
             channel,
             extra_streams: ExtraStreams::default(),
             connect_for_file: None,
-            options: manner,
+            options,
             started_at: begun,
             meter: LoadMeter::start(),
         })
@@ -154,24 +150,9 @@ impl<S: TransferStream> Sender<S> {
     /// # Errors
     /// A broken connection, a receiver that refuses all, or a signal. What concerns one file alone is returned.
     pub fn send(mut self, collection: SourceList, progress: &dyn Fn(u64, Option<u64>)) -> Result<SendResult> {
-        let mut sending = SendSession::new(&mut self.channel, self.options, collection, progress);
-        let moments = self.options.stream_tuning.filter(|_| self.extra_streams.connector.is_some());
-        sending.tuner = moments.map(|moments| StreamTuner::new(moments, self.options.limit));
-        sending.extra_streams = std::mem::take(&mut self.extra_streams);
-        sending.connect_for_file = self.connect_for_file.take();
+        let mut sending = SendSession::new(&mut self, collection, progress);
         sending.run()?;
-        sending.methods.finish()?;
-        let (method, chosen) = (sending.methods.method(), sending.tuner.as_ref().and_then(StreamTuner::choice));
-        let (carried, setup) = (sending.file_connection.link_usage(sending.channel), sending.methods.setup());
-        let SendSession { collection, unsent: failed, unchanged, without_attributes, planned, moved, .. } = sending;
-        let SourceList { sources, unread, skipped: mut left_out, .. } = collection;
-        left_out.attributes += without_attributes;
-        let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
-        let unsent: Vec<UnsentFile> = unread.chain(failed).collect();
-        let unstated = sources.iter().filter(|source| source.is_unsized()).count() as u64;
-        let summary =
-            self.finish(&sources, SendOutcome { moved, failed: unsent.len() as u64, method, setup, chosen, carried })?;
-        Ok(SendResult { summary, unsent, unchanged, left_out, unstated, planned })
+        sending.finish()
     }
 }
 
@@ -258,55 +239,49 @@ struct SendSession<'a, S> {
     without_attributes: u64,
     planned: Vec<PathBuf>,
     buffer: Vec<u8>,
+    started_at: Instant,
+    meter: LoadMeter,
 }
 
 impl<'a, S: TransferStream> SendSession<'a, S> {
-    fn new(
-        channel: &'a mut SecureChannel<S>,
-        manner: SenderOptions,
-        collection: SourceList,
-        progress: &'a dyn Fn(u64, Option<u64>),
-    ) -> Self {
-        let all = collection.is_complete().then(|| collection.bytes());
-        let room = if all.is_some() { SpaceCheck::TotalFits } else { SpaceCheck::Pending };
-        let counts_attributes = collection.counts_attributes;
-        let (ready, resumed, unjudged) = (VecDeque::new(), HashMap::new(), BTreeMap::new());
-        let (unsent, planned, buffer) = (Vec::new(), Vec::new(), Vec::new());
-        let pace = Arc::new(RateLimiter::new(manner.limit));
-        let SessionSettings { plain, verify, streams, .. } = manner.settings;
-        // Streams that have joined read and send, and so does the first one of several.
-        let ways = MethodChooser::for_sending(manner.method, plain && streams == 1, verify);
-        let (offered, decided, refused, passed, moved, unchanged) = (0, 0, None, 0, MovedFiles::default(), 0);
+    fn new(sender: &'a mut Sender<S>, collection: SourceList, progress: &'a dyn Fn(u64, Option<u64>)) -> Self {
+        let options = sender.options;
+        let SessionSettings { plain, verify, streams, .. } = options.settings;
+        let tuning = options.stream_tuning.filter(|_| sender.extra_streams.connector.is_some());
+        let total_bytes = collection.is_complete().then(|| collection.bytes());
         Self {
-            channel,
-            extra_streams: ExtraStreams::default(),
-            tuner: None,
-            connect_for_file: None,
+            channel: &mut sender.channel,
+            extra_streams: std::mem::take(&mut sender.extra_streams),
+            tuner: tuning.map(|window| StreamTuner::new(window, options.limit)),
+            connect_for_file: sender.connect_for_file.take(),
             file_connection: FileConnection::new(),
             closing: VecDeque::new(),
-            options: manner,
-            collection,
-            space: room,
+            options,
+            space: if total_bytes.is_some() { SpaceCheck::TotalFits } else { SpaceCheck::Pending },
             progress,
-            total_bytes: all,
-            limiter: pace,
-            methods: ways,
-            offered,
-            decided,
-            ready,
-            resumed,
-            unacked: unjudged,
-            refused,
+            total_bytes,
+            limiter: Arc::new(RateLimiter::new(options.limit)),
+            // Streams that have joined read and send, and so does the first one of several.
+            methods: MethodChooser::for_sending(options.method, plain && streams == 1, verify),
+            offered: 0,
+            decided: 0,
+            ready: VecDeque::new(),
+            resumed: HashMap::new(),
+            unacked: BTreeMap::new(),
+            refused: None,
             has_parallel_streams: false,
-            settled_bytes: passed,
-            moved,
-            unsent,
-            unchanged,
+            settled_bytes: 0,
+            moved: MovedFiles::default(),
+            unsent: Vec::new(),
+            unchanged: 0,
             opener: SourceOpener::default(),
-            counts_attributes,
+            counts_attributes: collection.counts_attributes,
             without_attributes: 0,
-            planned,
-            buffer,
+            planned: Vec::new(),
+            buffer: Vec::new(),
+            started_at: sender.started_at,
+            meter: sender.meter,
+            collection,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::datapath::{PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::incoming_file::{IncomingFile, block_digests};
 use crate::message::{
     Blake3Digest, EntryDecision, EntryKind, EntryNumber, FileEntry, FilePiece, ReceiverMessage, ReceiverReport,
-    RefusalReason, SenderMessage, SenderReport, SessionSettings, Verdict, WholeFile,
+    RefusalReason, SenderMessage, SessionSettings, Verdict, WholeFile,
 };
 use crate::method_chooser::{self, MethodChooser};
 use crate::offer_policy::OfferPolicy;
@@ -144,42 +144,43 @@ pub(crate) struct ReceiveSession<'a, S> {
 }
 
 impl<'a, S: TransferStream> ReceiveSession<'a, S> {
-    pub(crate) fn new(channel: &'a mut SecureChannel<S>, desk: OfferPolicy, tell: &'a dyn Fn(SessionEvent)) -> Self {
-        let (offered, wanted, arriving, hashed) = (0, NumberedMap::default(), VecDeque::new(), VecDeque::new());
-        let (failed, verdicts, begun) = (VecDeque::new(), Vec::new(), Instant::now());
-        let buffer = vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES];
-        let (moved, watch) = (MovedFiles::default(), LoadMeter::start());
+    pub(crate) fn new(
+        channel: &'a mut SecureChannel<S>,
+        policy: OfferPolicy,
+        on_event: &'a dyn Fn(SessionEvent),
+    ) -> Self {
+        let begun = Instant::now();
         Self {
             channel,
             file_connection: FileConnection::new(),
-            policy: desk,
-            on_event: tell,
+            policy,
+            on_event,
             sessions: None,
             open_session: None,
             settings: SessionSettings::DEFAULT,
             has_space: false,
             method: None,
             methods: MethodChooser::for_receiving(None, false, true),
-            offered,
-            wanted,
-            arriving,
-            failed,
-            pending_digests: hashed,
-            buffer,
-            verdicts,
-            moved,
+            offered: 0,
+            wanted: NumberedMap::default(),
+            arriving: VecDeque::new(),
+            failed: VecDeque::new(),
+            pending_digests: VecDeque::new(),
+            buffer: vec![0; MAX_BATCH_BYTES as usize + TAG_BYTES],
+            verdicts: Vec::new(),
+            moved: MovedFiles::default(),
             begun,
             last_write: begun,
             last_progress_event: begun,
             bytes_written: 0,
-            meter: watch,
+            meter: LoadMeter::start(),
         }
     }
 
     /// Has the bytes of large files come so, if it is said how.
-    pub(crate) fn with_method(self, receiving: Option<ReceiveSetup>) -> Self {
-        let patience = self.channel.incoming().required().within;
-        Self { method: receiving.map(|setup| ReceiveSetup { timeout: patience, ..setup }), ..self }
+    pub(crate) fn with_method(self, method: Option<ReceiveSetup>) -> Self {
+        let timeout = self.channel.incoming().required().within;
+        Self { method: method.map(|setup| ReceiveSetup { timeout, ..setup }), ..self }
     }
 
     /// Has it be found there by other connections.
@@ -207,18 +208,14 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             waiting.keep_part();
         }
         if served.is_err() {
-            self.keep_parts();
-        }
-        served
-    }
-
-    fn keep_parts(&mut self) {
-        for ArrivingFile { file: deposit, .. } in std::mem::take(&mut self.arriving) {
-            let path = deposit.path().to_owned();
-            if deposit.keep_part() {
-                (self.on_event)(SessionEvent::PartKept(path));
+            for ArrivingFile { file, .. } in std::mem::take(&mut self.arriving) {
+                let path = file.path().to_owned();
+                if file.keep_part() {
+                    (self.on_event)(SessionEvent::PartKept(path));
+                }
             }
         }
+        served
     }
 
     fn run(&mut self, first: Result<SenderMessage>) -> Result<TransferSummary> {
@@ -346,7 +343,9 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
                 parts += 1;
                 resumed.push(number);
                 // Its room was checked with what is there, and none is promised.
-                clear_space_need(&mut entry);
+                if let EntryKind::File { stored, .. } = &mut entry.kind {
+                    *stored = 0;
+                }
             }
             if matches!(decision, EntryDecision::Wanted | EntryDecision::Resumed) && !self.settings.dry_run {
                 self.wanted.push(number, WantedEntry { entry, resumed: deposit.map(Box::new), announced_blocks: 0 });
@@ -520,7 +519,15 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             self.arriving[place].file.add_arrived(piece.bytes.into());
             (Blake3Digest::default(), Ok(()))
         } else {
-            self.receive_by_method(piece, place)?
+            let channel = self.file_connection.channel_or(self.channel);
+            let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
+            let begun = Instant::now();
+            let received = match &mut method.path {
+                None => self.receive_buffered(piece, Some(place)),
+                Some(path) => self.receive_direct(path, piece, place),
+            };
+            self.methods.record(method, piece.bytes.into(), begun);
+            received?
         };
         self.last_write = Instant::now();
         if written.is_ok() && self.settings.sync {
@@ -528,19 +535,6 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
             written = add_elapsed(&mut self.channel.times.sync, || deposit.flush_if_due());
         }
         Ok((digest, written))
-    }
-
-    /// By the way that is due.
-    fn receive_by_method(&mut self, piece: &FilePiece, place: usize) -> Result<(Blake3Digest, Result<()>)> {
-        let channel = self.file_connection.channel_or(self.channel);
-        let mut method = self.methods.next_method(|| channel.socket()).map_err(WireError::call(SETUP_STEP))?;
-        let begun = Instant::now();
-        let received = match &mut method.path {
-            None => self.receive_buffered(piece, Some(place)),
-            Some(path) => self.receive_direct(path, piece, place),
-        };
-        self.methods.record(method, piece.bytes.into(), begun);
-        received
     }
 
     /// By way of a buffer.
@@ -757,38 +751,15 @@ impl<'a, S: TransferStream> ReceiveSession<'a, S> {
         };
         let is_predicted = self.moved.amount.moved > 0 && self.begun.elapsed() >= rate_prediction::MIN_DURATION;
         let costs = if is_predicted { self.measure_costs() } else { None };
-        let (since, received_by) = (self.last_write.elapsed().as_nanos() as u64, self.methods.method());
-        self.channel.send(&ReceiverMessage::Finished(ReceiverReport {
-            since,
-            load,
-            costs,
-            unwritten,
-            method: received_by,
-        }))?;
-        let SenderMessage::Finish(measured) = self.channel.receive()? else {
+        let since = self.last_write.elapsed().as_nanos() as u64;
+        let received = ReceiverReport { since, load, costs, unwritten, method: self.methods.method() };
+        self.channel.send(&ReceiverMessage::Finished(received))?;
+        let SenderMessage::Finish(mut sent) = self.channel.receive()? else {
             return Err(Error::ProtocolViolation("it does not say what it measured"));
         };
-        let SenderReport { nanoseconds, failed, load: sender, carried, expected, method, chosen } = *measured;
-        let SessionSettings { plain, verify, sync, connection, .. } = self.settings;
-        let chosen = chosen.filter(|_| self.settings.streams == 1);
-        Ok(TransferSummary {
-            moved: self.moved,
-            failed,
-            nanoseconds,
-            verified: verify,
-            encrypted: !plain,
-            flushed: sync.then_some(since),
-            streams: self.streams_used(chosen),
-            chosen,
-            connection,
-            sender,
-            receiver: load,
-            carried,
-            expected,
-            unwritten,
-            method,
-            received_by,
-        })
+        sent.chosen = sent.chosen.filter(|_| self.settings.streams == 1);
+        let streams = self.streams_used(sent.chosen);
+        Ok(TransferSummary::from_reports(self.moved, &self.settings, streams, &sent, &received))
     }
 }
 
@@ -808,13 +779,6 @@ const UNWANTED_FILE: &str = "it sends a file that is not wanted";
 /// Whether a file comes with others.
 pub(crate) fn is_small(entry: &FileEntry) -> bool {
     matches!(entry.kind, EntryKind::File { bytes, stored } if bytes <= MAX_SMALL_FILE && stored >= bytes)
-}
-
-/// Takes from a file what it needs of the room.
-fn clear_space_need(entry: &mut FileEntry) {
-    if let EntryKind::File { stored, .. } = &mut entry.kind {
-        *stored = 0;
-    }
 }
 
 /// Standard output as a file, for what arrives there.

@@ -45,11 +45,17 @@ struct SessionState<S> {
     /// The file whose blocks may come; without the file itself if it has failed or ended.
     split: Option<(EntryNumber, Option<SharedIncomingFile>)>,
     /// The connections of files whose turn has not come, and the files of those that the session has taken.
-    file_channels: HashMap<EntryNumber, Option<SecureChannel<S>>>,
+    file_channels: HashMap<EntryNumber, LentChannel<S>>,
     /// How many have joined, and those of them that are still there, to be closed in the end.
     joined_count: u64,
     serving: HashMap<u64, TcpStream>,
     is_over: bool,
+}
+
+/// The connection of a file, until the session takes it; and where its handle is.
+struct LentChannel<S> {
+    channel: Option<SecureChannel<S>>,
+    member: u64,
 }
 
 impl<S> SessionState<S> {
@@ -166,12 +172,16 @@ impl<S> OpenSession<'_, S> {
         let waited = self.shared.changed.wait_timeout_while(self.shared.state(), HANDSHAKE, is_missing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let late = WireError::TimedOut { doing: SEND_STEP, seconds: HANDSHAKE.as_secs_f64() };
-        Ok(state.file_channels.get_mut(&file).and_then(Option::take).ok_or(late)?)
+        Ok(state.file_channels.get_mut(&file).and_then(|lent| lent.channel.take()).ok_or(late)?)
     }
 
-    /// All has come over the connection of a file.
+    /// All has come over the connection of a file. It no longer counts among those of the session, however late its thread ends.
     pub(crate) fn end_file_channel(&self, file: EntryNumber) {
-        self.shared.state().file_channels.remove(&file);
+        let mut state = self.shared.state();
+        let ended = state.file_channels.remove(&file).and_then(|lent| state.serving.remove(&lent.member));
+        // Other handles would keep it open; one that is already closed needs no more.
+        let _ = ended.map(|stream| stream.shutdown(Shutdown::Both));
+        drop(state);
         self.shared.changed.notify_all();
     }
 
@@ -218,7 +228,7 @@ impl<S: TransferStream> SessionMember<S> {
     pub(crate) fn lend_channel(&self, file: EntryNumber, mut channel: SecureChannel<S>) {
         channel.set_plain(self.shared.settings.plain);
         let mut state = self.shared.state();
-        state.file_channels.insert(file, Some(channel));
+        state.file_channels.insert(file, LentChannel { channel: Some(channel), member: self.number });
         self.shared.changed.notify_all();
         let waits = |state: &mut SessionState<S>| !state.is_over && state.file_channels.contains_key(&file);
         drop(self.shared.changed.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner));

@@ -15,6 +15,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::file_name::FileName;
 use crate::message::{Attribute, EntryKind, FileEntry, MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, Mtime};
+use crate::offer_policy::kind_name;
 use crate::{Error, Result, directory_tree};
 
 /// Permissions that are sent.
@@ -134,8 +135,7 @@ impl SourceEntry {
     pub(crate) fn has_attributes(&self, file: &File) -> bool {
         // A file system may have none.
         matches!(self.entry.kind, EntryKind::File { .. })
-            && FileRef::Open(file.as_fd())
-                .attributes()
+            && attribute_names(rustix::fs::flistxattr_query(file), |names| rustix::fs::flistxattr(file, names))
                 .is_ok_and(|names| names.iter().any(|name| name != SELINUX_LABEL))
     }
 
@@ -291,10 +291,13 @@ impl SourceList {
     /// # Errors
     /// As for [`SourceList::collect`].
     pub fn begin(paths: &[PathBuf], keep: PreserveOptions) -> Result<Self> {
-        let counts_attributes = keep.attributes == AttributePolicy::CountWhenSent;
-        let known = Some(0);
-        let mut found =
-            Self { counts_attributes, preserve: keep, stored_bytes: known, max_stored_bytes: known, ..Self::default() };
+        let mut found = Self {
+            counts_attributes: keep.attributes == AttributePolicy::CountWhenSent,
+            preserve: keep,
+            stored_bytes: Some(0),
+            max_stored_bytes: Some(0),
+            ..Self::default()
+        };
         paths.iter().try_for_each(|path| found.add_named(path))?;
         Ok(found)
     }
@@ -323,7 +326,14 @@ impl SourceList {
         let enough = self.sources.len().saturating_add(more);
         while self.sources.len() < enough {
             let Some(mut level) = self.levels.pop().or_else(|| self.named.pop_front()) else { break };
-            let below = self.scan_directory(&mut level, enough)?;
+            // What is in it, until there is enough, or a directory among it.
+            let mut below = None;
+            while below.is_none()
+                && self.sources.len() < enough
+                && let Some(name) = level.names.next()
+            {
+                below = self.stat_name(&level, name)?;
+            }
             if level.names.len() > 0 {
                 self.levels.push(level);
             }
@@ -333,18 +343,6 @@ impl SourceList {
             }
         }
         Ok(())
-    }
-
-    /// Adds what is in a directory until there is enough, or a directory among it, which is returned.
-    fn scan_directory(&mut self, level: &mut DirectoryLevel, enough: usize) -> Result<Option<DirectoryLevel>> {
-        while self.sources.len() < enough
-            && let Some(name) = level.names.next()
-        {
-            if let Some(below) = self.stat_name(level, name)? {
-                return Ok(Some(below));
-            }
-        }
-        Ok(None)
     }
 
     /// Standard input, under this name.
@@ -411,8 +409,8 @@ impl SourceList {
             self.named.push_back(DirectoryLevel { number, ..level });
             return Ok(());
         }
-        if let Some(kind) = special_kind(kind) {
-            return Err(FileError::NotRegular { path: path.to_owned(), kind }.into());
+        if kind != FileType::RegularFile {
+            return Err(FileError::NotRegular { path: path.to_owned(), kind: kind_name(kind) }.into());
         }
         self.add(path.to_owned(), 0, name, (&found, true), regular_kind((CWD, path, OPEN_FLAGS), &found))?;
         // What may not be read is said before anything is sent.
@@ -514,7 +512,8 @@ impl SourceList {
 
     /// The extended attributes that are to be sent; counts a file that has others, or too many.
     fn read_attributes(&mut self, path: &Path, wanted: bool) -> Result<Vec<Attribute>> {
-        let Ok(names) = FileRef::Path(path).attributes() else {
+        let list = |names: &mut [u8]| rustix::fs::llistxattr(path, names);
+        let Ok(names) = attribute_names(rustix::fs::llistxattr_query(path), list) else {
             // A file system without them, or a file that cannot be read, which its own opening says.
             return Ok(Vec::new());
         };
@@ -569,46 +568,21 @@ fn mtime_of(found: &Stat) -> Mtime {
     Mtime { seconds: found.st_mtime, nanoseconds: found.st_mtime_nsec as u32 }
 }
 
-/// The kind of a named file that cannot be sent.
-fn special_kind(kind: FileType) -> Option<&'static str> {
-    match kind {
-        FileType::RegularFile => None,
-        FileType::Fifo => Some("a pipe"),
-        FileType::Socket => Some("a socket"),
-        FileType::BlockDevice => Some("a block device"),
-        FileType::CharacterDevice => Some("a character device"),
-        _ => Some("no regular file"),
-    }
-}
-
 /// Bytes that names of attributes, or a value, can have at most (XATTR_LIST_MAX, XATTR_SIZE_MAX of limits.h).
 const MAX_ATTRIBUTE_SIZE: usize = 64 << 10;
 
-/// By what a file is known.
-enum FileRef<'a> {
-    Path(&'a Path),
-    Open(BorrowedFd<'a>),
-}
-
-impl FileRef<'_> {
-    /// The names of its extended attributes.
-    fn attributes(&self) -> rustix::io::Result<Vec<Vec<u8>>> {
-        // Most files have none: a first call without a buffer says so.
-        let length = match self {
-            Self::Path(path) => rustix::fs::llistxattr_query(*path)?,
-            Self::Open(file) => rustix::fs::flistxattr_query(file)?,
-        };
-        if length == 0 {
-            return Ok(Vec::new());
-        }
-        let mut names = vec![0; MAX_ATTRIBUTE_SIZE];
-        let length = match self {
-            Self::Path(path) => rustix::fs::llistxattr(*path, &mut names)?,
-            Self::Open(file) => rustix::fs::flistxattr(file, &mut names)?,
-        };
-        let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        Ok(names.map(<[u8]>::to_vec).collect())
+/// The names of a file's extended attributes: most files have none, which a first call without a buffer says.
+fn attribute_names(
+    length: rustix::io::Result<usize>,
+    list: impl FnOnce(&mut [u8]) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<Vec<Vec<u8>>> {
+    if length? == 0 {
+        return Ok(Vec::new());
     }
+    let mut names = vec![0; MAX_ATTRIBUTE_SIZE];
+    let length = list(&mut names)?;
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(<[u8]>::to_vec).collect())
 }
 
 fn value_of_attribute(path: &Path, name: &[u8]) -> rustix::io::Result<Vec<u8>> {

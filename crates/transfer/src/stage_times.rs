@@ -115,7 +115,7 @@ pub struct EndLoad {
 }
 
 /// The counters of the calling thread when it began.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadMeter(ThreadCounters);
 
 /// Nanoseconds since the thread began, or since boot.

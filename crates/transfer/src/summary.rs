@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::datapath::{ReceiveMethod, SendMethod};
 use crate::link_usage::LinkUsage;
-use crate::message::FileEntry;
+use crate::message::{FileEntry, ReceiverReport, SenderReport, SessionSettings};
 use crate::rate_prediction::RatePrediction;
 use crate::raw_protocol::ConnectionLifetime;
 use crate::session::is_small;
@@ -147,6 +147,34 @@ enum LimitingFactor {
 }
 
 impl TransferSummary {
+    /// By what both ends have measured.
+    pub(crate) fn from_reports(
+        moved: MovedFiles,
+        settings: &SessionSettings,
+        streams: u32,
+        sent: &SenderReport,
+        received: &ReceiverReport,
+    ) -> Self {
+        Self {
+            moved,
+            failed: sent.failed,
+            nanoseconds: sent.nanoseconds,
+            verified: settings.verify,
+            encrypted: !settings.plain,
+            flushed: settings.sync.then_some(received.since),
+            streams,
+            chosen: sent.chosen,
+            connection: settings.connection,
+            sender: sent.load,
+            receiver: received.load,
+            carried: sent.carried,
+            expected: sent.expected,
+            unwritten: received.unwritten,
+            method: sent.method,
+            received_by: received.method,
+        }
+    }
+
     /// Bytes that were sent per second.
     pub fn rate(&self) -> f64 {
         self.moved.amount.moved as f64 / (self.nanoseconds.max(1) as f64 / 1e9)
@@ -515,36 +543,24 @@ pub struct SummaryRecord {
 
 impl From<&TransferSummary> for SummaryRecord {
     fn from(summary: &TransferSummary) -> Self {
-        let TransferSummary {
-            failed,
-            verified,
-            encrypted,
-            flushed,
-            unwritten,
-            expected,
-            streams,
-            chosen,
-            connection,
-            ..
-        } = *summary;
         let MovedFiles { files, amount, .. } = summary.moved;
         Self {
             files,
             bytes: amount.total(),
             holes: amount.holes,
             resumed: amount.resumed,
-            failed,
+            failed: summary.failed,
             seconds: summary.nanoseconds as f64 / 1e9,
             bytes_per_second: summary.rate(),
-            expected_bytes_per_second: expected,
-            verified,
-            encrypted,
-            synced: flushed.is_some(),
-            streams,
-            chosen: chosen.map(StreamChoiceRecord::from),
-            connection: connection.word(),
-            seconds_flushing: flushed.map(|flushed| flushed as f64 / 1e9),
-            unwritten,
+            expected_bytes_per_second: summary.expected,
+            verified: summary.verified,
+            encrypted: summary.encrypted,
+            synced: summary.flushed.is_some(),
+            streams: summary.streams,
+            chosen: summary.chosen.map(StreamChoiceRecord::from),
+            connection: summary.connection.word(),
+            seconds_flushing: summary.flushed.map(|flushed| flushed as f64 / 1e9),
+            unwritten: summary.unwritten,
             method: summary.method.map(SendMethod::word),
             received_by: summary.received_by.map(ReceiveMethod::word),
             utilisation: summary.utilisation(),

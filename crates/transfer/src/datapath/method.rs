@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use kelvin_sys::net::transfer_call::PageAccess;
 
-use super::methods::{self, TransferMethod};
+use super::methods::{Mmap, ReadWrite, Sendfile, Splice, TransferMethod, Uring, ZeroCopy};
 use super::range_cursor::RangeCursor;
 use super::setup::PathSetup;
 use super::socket_io::SocketIo;
@@ -120,6 +120,8 @@ const MAX_UNACKNOWLEDGED: usize = 256;
 pub trait PathMethod: Copy + PartialEq + 'static {
     /// By way of a buffer.
     const READ_WRITE: Self;
+    /// By a mapping of the file.
+    const MMAP: Self;
     /// How a file is mapped.
     const ACCESS: PageAccess;
     /// Which of two methods is tried next. The orders of the two ends differ, so that each method of one meets each of the other
@@ -128,8 +130,6 @@ pub trait PathMethod: Copy + PartialEq + 'static {
 
     /// Whether bytes pass through this process, where they can be seen.
     fn shows_bytes(self) -> bool;
-    /// Whether the file is mapped.
-    fn is_mapped(self) -> bool;
     /// Most buffers that are filled, or wait, at one time; none where there are no such buffers.
     fn max_slots(self) -> usize;
     /// An error with the reason if it cannot be used in a mode.
@@ -146,15 +146,12 @@ pub trait PathMethod: Copy + PartialEq + 'static {
 
 impl PathMethod for SendMethod {
     const READ_WRITE: Self = Self::ReadWrite;
+    const MMAP: Self = Self::Mmap;
     const ACCESS: PageAccess = PageAccess::Read;
     const TRIAL_ORDER: [usize; 4] = [0, 1, 1, 0];
 
     fn shows_bytes(self) -> bool {
         !matches!(self, Self::Sendfile | Self::Splice)
-    }
-
-    fn is_mapped(self) -> bool {
-        self == Self::Mmap
     }
 
     fn max_slots(self) -> usize {
@@ -176,7 +173,17 @@ impl PathMethod for SendMethod {
     }
 
     fn implementer(setup: &PathSetup<Self>, socket: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
-        methods::sending_method(setup, socket)
+        Ok(match setup.method {
+            Self::ReadWrite => Box::new(ReadWrite::new(setup.buffer)),
+            Self::Mmap => Box::new(Mmap::new(setup.window, setup.buffer, Self::ACCESS)?),
+            Self::Sendfile => Box::new(Sendfile { call_bytes: setup.buffer }),
+            Self::Splice => Box::new(Splice::for_sending(setup.buffer)?),
+            Self::ZeroCopy if setup.mode != Mode::Uring => {
+                Box::new(ZeroCopy::new(setup.slots(), setup.buffer, socket)?)
+            }
+            Self::ZeroCopy => Box::new(Uring { zero_copy: true }),
+            Self::Uring => Box::new(Uring { zero_copy: false }),
+        })
     }
 
     fn transfer(
@@ -190,15 +197,12 @@ impl PathMethod for SendMethod {
 
 impl PathMethod for ReceiveMethod {
     const READ_WRITE: Self = Self::ReadWrite;
+    const MMAP: Self = Self::Mmap;
     const ACCESS: PageAccess = PageAccess::Write;
     const TRIAL_ORDER: [usize; 4] = [0, 0, 1, 1];
 
     fn shows_bytes(self) -> bool {
         self != Self::Splice
-    }
-
-    fn is_mapped(self) -> bool {
-        self == Self::Mmap
     }
 
     fn max_slots(self) -> usize {
@@ -210,7 +214,12 @@ impl PathMethod for ReceiveMethod {
     }
 
     fn implementer(setup: &PathSetup<Self>, _: &mut SocketIo) -> std::io::Result<Box<dyn TransferMethod>> {
-        methods::receiving_method(setup)
+        Ok(match setup.method {
+            Self::ReadWrite => Box::new(ReadWrite::new(setup.buffer)),
+            Self::Mmap => Box::new(Mmap::new(setup.window, setup.buffer, Self::ACCESS)?),
+            Self::Splice => Box::new(Splice::for_receiving(setup.buffer)?),
+            Self::Uring => Box::new(Uring { zero_copy: false }),
+        })
     }
 
     fn transfer(

@@ -50,7 +50,7 @@ impl<M: PathMethod> DataPath<M> {
     pub fn over_device(device: KernelSocket, setup: PathSetup<M>) -> Result<Self> {
         let mut socket = SocketIo::over_device(device, setup.wait_options());
         let method = match socket.device() {
-            Some(device) if setup.method.is_mapped() => Box::new(DeviceWindow::new(device, setup.window, M::ACCESS)?),
+            Some(device) if setup.method == M::MMAP => Box::new(DeviceWindow::new(device, setup.window, M::ACCESS)?),
             _ => M::implementer(&setup, &mut socket)?,
         };
         Ok(Self { setup, method, socket, moved: 0 })

@@ -9,7 +9,7 @@ use kelvin_sys::net::transfer_call::{FileSlice, MoreFollows};
 /// Who wants to see the bytes that are moved, in order, after each call. The methods that show none do not call it.
 pub type ByteObserver<'a> = Option<&'a mut dyn FnMut(&[u8])>;
 
-/// A range of a file on its way.
+/// A range of a file that is being moved.
 pub struct RangeCursor<'a, 'seen> {
     pub file: &'a File,
     /// Where the next byte is in the file.

@@ -304,7 +304,7 @@ pub fn coarse_now() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The way of waiting without a ring.
+/// How a socket without a ring waits.
 fn wait_mode(mode: Mode) -> Option<SocketWaitMode> {
     match mode {
         Mode::Blocking => Some(SocketWaitMode::InCall),

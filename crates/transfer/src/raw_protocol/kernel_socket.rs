@@ -11,7 +11,7 @@ use kelvin_sys::kmod::{KernelSocket, KmodDevice, is_connecting};
 use kelvin_sys::stop_signals;
 
 use super::{RawReceiveOptions, RawSendOptions, RawTotals, ReceivedFile, check_is_local, receive, send};
-use crate::datapath::{Mode, PathSetup, ReceiveMethod, ReceivePath, SendMethod, SendPath};
+use crate::datapath::{Mode, PathMethod, PathSetup, ReceivePath, SendPath};
 use crate::{Error, Result};
 
 /// How bytes get between a file and a socket in the kernel.
@@ -39,8 +39,8 @@ pub struct KernelSetup {
 
 impl KernelSetup {
     /// That of a path: its calls block without a limit.
-    fn path_setup<M>(&self, read_write: M, mmap: M) -> PathSetup<M> {
-        let method = if self.method == KernelMethod::Mmap { mmap } else { read_write };
+    fn path_setup<M: PathMethod>(&self) -> PathSetup<M> {
+        let method = if self.method == KernelMethod::Mmap { M::MMAP } else { M::READ_WRITE };
         let Self { buffer, window, .. } = *self;
         PathSetup { method, mode: Mode::Blocking, buffer: buffer.max(1), window, timeout: Duration::MAX }
     }
@@ -54,8 +54,7 @@ pub fn send_through_kernel(files: &[PathBuf], to: SocketAddr, how: &RawSendOptio
     check_is_local(to)?;
     let device = KernelSocket::open(KmodDevice::Sender)?;
     device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
-    let setup = how.setup.path_setup(SendMethod::ReadWrite, SendMethod::Mmap);
-    let mut path = SendPath::over_device(device, setup).map_err(Error::Connection)?;
+    let mut path = SendPath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
     connect(&mut path, to)?;
     let mut reconnect = |path: &mut SendPath| {
         path.close_device().map_err(Error::Connection)?;
@@ -113,8 +112,7 @@ impl KernelListener {
     ) -> Result<RawTotals> {
         let device = self.device.take().ok_or(Error::Connection(ErrorKind::NotConnected.into()))?;
         device.set_asynchronous(how.setup.is_asynchronous).map_err(Error::Connection)?;
-        let setup = how.setup.path_setup(ReceiveMethod::ReadWrite, ReceiveMethod::Mmap);
-        let mut path = ReceivePath::over_device(device, setup).map_err(Error::Connection)?;
+        let mut path = ReceivePath::over_device(device, how.setup.path_setup()).map_err(Error::Connection)?;
         let mut reaccept = |path: &mut ReceivePath| {
             path.close_device().map_err(Error::Connection)?;
             accept(path)

@@ -14,7 +14,7 @@ use tempfile::TempPath;
 use super::{
     ConnectionLifetime, DIGEST_BYTES, HEADER_BYTES, REPLY_RECEIVED, RawHeader, RawTotals, check_is_local, digest_of,
 };
-use crate::datapath::{ByteObserver, PathMethod, ReceivePath, ReceiveSetup};
+use crate::datapath::{ByteObserver, PathMethod, ReceiveMethod, ReceivePath, ReceiveSetup};
 use crate::file_name::FileName;
 use crate::{Error, Result};
 
@@ -126,7 +126,7 @@ fn receive_one(
     // Removed unless it has arrived.
     let partial = TempPath::try_from_path(&target).map_err(|error| call_error("create", error))?;
     // A file that is mapped is as long as whole pages meanwhile.
-    let is_mapped = path.setup().method.is_mapped() && size > 0;
+    let is_mapped = path.setup().method == ReceiveMethod::Mmap && size > 0;
     if is_mapped {
         let pages = size.checked_next_multiple_of(page_bytes() as u64).unwrap_or(size);
         file.set_len(pages).map_err(|error| call_error("set the length of", error))?;

@@ -1,13 +1,14 @@
 //! The end of a sending: what both ends measured is exchanged, and what was to be expected is found out.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use kelvin_file::Error as FileError;
 
-use super::Sender;
 use super::files::read_whole;
-use crate::datapath::{PathMethod, SendMethod, SendSetup};
-use crate::link_usage::LinkUsage;
+use super::stream_tuner::StreamTuner;
+use super::{SendResult, SendSession, UnsentFile};
+use crate::datapath::{PathMethod, SendSetup};
 use crate::message::{ReceiverMessage, RefusalReason, SenderMessage, SenderReport, SessionSettings};
 use crate::rate_prediction::{self, RatePrediction, StageCosts, TransferWork};
 use crate::raw_protocol::ConnectionLifetime;
@@ -15,26 +16,20 @@ use crate::secure_channel::{PART_BYTES, TransferStream};
 use crate::session::{MAX_SMALL_FILE, is_small};
 use crate::source::{SourceEntry, SourceOpener};
 use crate::stage_times::StorageKind;
-use crate::stream_choice::StreamChoice;
 use crate::summary::{MovedFiles, TransferSummary};
 use crate::{Error, Result};
 
-/// What became of all that was sent.
-pub(super) struct SendOutcome {
-    pub(super) moved: MovedFiles,
-    /// Files that were not moved.
-    pub(super) failed: u64,
-    pub(super) method: Option<SendMethod>,
-    /// How that was set up, if it was not by parts.
-    pub(super) setup: Option<SendSetup>,
-    pub(super) chosen: Option<StreamChoice>,
-    pub(super) carried: Option<LinkUsage>,
-}
-
-impl<S: TransferStream> Sender<S> {
+impl<S: TransferStream> SendSession<'_, S> {
     /// Has the receiver finish, and exchanges what was measured.
-    pub(super) fn finish(mut self, sources: &[Arc<SourceEntry>], ended: SendOutcome) -> Result<TransferSummary> {
-        let SendOutcome { moved, failed, method, setup, chosen, carried } = ended;
+    pub(super) fn finish(mut self) -> Result<SendResult> {
+        self.methods.finish()?;
+        let (method, setup) = (self.methods.method(), self.methods.setup());
+        let chosen = self.tuner.as_ref().and_then(StreamTuner::choice);
+        let carried = self.file_connection.link_usage(self.channel);
+        let unread = std::mem::take(&mut self.collection.unread);
+        let unread = unread.into_iter().map(|(path, why)| UnsentFile { path, why });
+        let unsent: Vec<UnsentFile> = unread.chain(std::mem::take(&mut self.unsent)).collect();
+        let failed = unsent.len() as u64;
         self.channel.send(&SenderMessage::End)?;
         let finished = loop {
             match self.channel.receive()? {
@@ -46,43 +41,30 @@ impl<S: TransferStream> Sender<S> {
             }
         };
         let nanoseconds = (self.started_at.elapsed().as_nanos() as u64).saturating_sub(finished.since);
-        let load = self.meter.finish(self.channel.times, source_storage(sources));
-        let SessionSettings { plain, verify, sync, connection, .. } = self.options.settings;
-        let streams = chosen.map_or(self.options.settings.streams, |chosen| chosen.streams);
-        let mut summary = TransferSummary {
-            moved,
-            failed,
-            nanoseconds,
-            verified: verify,
-            encrypted: !plain,
-            flushed: sync.then_some(finished.since),
-            streams,
-            chosen,
-            connection,
-            sender: load,
-            receiver: finished.load,
-            carried,
-            received_by: finished.method,
-            expected: None,
-            unwritten: finished.unwritten,
-            method,
-        };
+        let load = self.meter.finish(self.channel.times, source_storage(&self.collection.sources));
+        let settings = self.options.settings;
+        let streams = chosen.map_or(settings.streams, |chosen| chosen.streams);
+        let mut sent = SenderReport { nanoseconds, failed, load, carried, expected: None, method, chosen };
+        let mut summary = TransferSummary::from_reports(self.moved, &settings, streams, &sent, &finished);
         // What several threads take from each other is not known.
         let costs = finished.costs.filter(|_| streams == 1 && summary.is_predictable());
-        summary.expected = costs.and_then(|receiver| self.predict_rate(sources, receiver, (&summary, setup)));
-        let expected = summary.expected;
-        let measured = SenderReport { nanoseconds, failed, load, carried, expected, method, chosen };
-        self.channel.send(&SenderMessage::Finish(Box::new(measured)))?;
-        Ok(summary)
+        sent.expected = costs.and_then(|receiver| self.predict_rate(receiver, &summary, setup));
+        summary.expected = sent.expected;
+        self.channel.send(&SenderMessage::Finish(Box::new(sent)))?;
+        let unstated = self.collection.sources.iter().filter(|source| source.is_unsized()).count() as u64;
+        let mut left_out = self.collection.skipped;
+        left_out.attributes += self.without_attributes;
+        Ok(SendResult { summary, unsent, unchanged: self.unchanged, left_out, unstated, planned: self.planned })
     }
 
     /// The rate that was to be expected of two ends of which one has these costs; nothing where that cannot be found out.
     fn predict_rate(
         &self,
-        sources: &[Arc<SourceEntry>],
         receiver: StageCosts,
-        (summary, setup): (&TransferSummary, Option<SendSetup>),
+        summary: &TransferSummary,
+        setup: Option<SendSetup>,
     ) -> Option<RatePrediction> {
+        let sources = &self.collection.sources;
         let SessionSettings { connection, verify, .. } = self.options.settings;
         if connection == ConnectionLifetime::PerFile {
             // What connecting takes is not known.
@@ -90,12 +72,14 @@ impl<S: TransferStream> Sender<S> {
         }
         let at_once = setup.map_or(PART_BYTES, |setup| setup.buffer.min(PART_BYTES));
         let [sender, _] = rate_prediction::stage_costs(&self.options.settings, at_once).ok()?;
-        let (read, each) = (source_reading_cost(sources).ok()?, source_opening_cost(sources).ok()?);
+        let (read, each) =
+            (first_large_cost(sources, rate_prediction::reading_cost).ok()?, source_opening_cost(sources).ok()?);
         let sender = match setup {
             // It reads and sends, and what it does not show is read again to be hashed.
             Some(setup) => {
                 let file = if verify && !setup.method.shows_bytes() { read } else { 0 };
-                StageCosts { file, each, connection: source_sending_cost(sources, setup).ok()?, ..sender }
+                let sending = |source: &File, bytes| rate_prediction::send_method_cost(source, bytes, setup);
+                StageCosts { file, each, connection: first_large_cost(sources, sending).ok()?, ..sender }
             }
             None => StageCosts { file: read, each, ..sender },
         };
@@ -114,18 +98,13 @@ fn source_storage(sources: &[Arc<SourceEntry>]) -> StorageKind {
     }
 }
 
-/// What reading the first large file again costs, in picoseconds a byte; nothing if there is none.
-fn source_reading_cost(sources: &[Arc<SourceEntry>]) -> Result<u64> {
+/// What reading or sending the first large file again costs, in picoseconds a byte; nothing if there is none.
+fn first_large_cost(
+    sources: &[Arc<SourceEntry>],
+    cost: impl FnOnce(&File, u64) -> std::io::Result<u64>,
+) -> Result<u64> {
     let Some(source) = sources.iter().find(|source| source.bytes() > MAX_SMALL_FILE) else { return Ok(0) };
-    let read = rate_prediction::reading_cost(&source.open()?, source.bytes());
-    Ok(read.map_err(|error| FileError::call("read", &source.path, error))?)
-}
-
-/// What sending the first large file again by a method of its own costs, in picoseconds a byte.
-fn source_sending_cost(sources: &[Arc<SourceEntry>], setup: SendSetup) -> Result<u64> {
-    let Some(source) = sources.iter().find(|source| source.bytes() > MAX_SMALL_FILE) else { return Ok(0) };
-    let sent = rate_prediction::send_method_cost(&source.open()?, source.bytes(), setup);
-    Ok(sent.map_err(|error| FileError::call("read", &source.path, error))?)
+    Ok(cost(&source.open()?, source.bytes()).map_err(|error| FileError::call("read", &source.path, error))?)
 }
 
 /// What opening and reading a small file again costs, in nanoseconds of CPU time; nothing if there is none.

@@ -1,4 +1,5 @@
-//! More connections of a sender, which join its session as streams and carry whole blocks of the file that is being sent.
+//! More connections of a sender, which join its session: as streams that carry whole blocks of the file that is being sent, or each for
+//! the content of one file.
 
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::FileExt;
@@ -11,10 +12,11 @@ use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use super::files::shortened_error;
 use super::parallel_file::{BlockQueue, StreamHandle};
-use super::{Sender, connect, shake_hands};
-use crate::message::{FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};
-use crate::secure_channel::{PART_BYTES, SecureChannel};
+use super::{SendSession, Sender, connect, shake_hands};
+use crate::message::{EntryNumber, FilePiece, JoinRequest, ReceiverMessage, RefusalReason, SenderMessage};
+use crate::secure_channel::{PART_BYTES, SecureChannel, TransferStream};
 use crate::session_streams::SessionId;
+use crate::stage_times::add_elapsed;
 use crate::{Error, Result};
 
 impl Sender {
@@ -28,6 +30,18 @@ impl Sender {
         Ok(())
     }
 
+    /// Has each file go over a connection of its own, which joins the session.
+    pub(super) fn connect_for_each(&mut self, peer: SocketAddr, secret: &Secret) -> Result<()> {
+        let (session, door) =
+            (self.request_session()?, StreamConnector::new(peer, secret, self.options.settings.plain));
+        self.connect_for_file = Some(Box::new(move |file| {
+            let mut channel = door.connect()?;
+            channel.send(&SenderMessage::Join(JoinRequest { session, file: Some(file) }))?;
+            Ok(channel)
+        }));
+        Ok(())
+    }
+
     /// By what its session is joined.
     pub(super) fn request_session(&mut self) -> Result<SessionId> {
         self.channel.flush()?;
@@ -36,6 +50,51 @@ impl Sender {
             ReceiverMessage::Refused(RefusalReason(why)) => Err(Error::RefusedAll(why)),
             _ => Err(Error::ProtocolViolation("it does not say how its session is joined")),
         }
+    }
+}
+
+/// Makes a connection for the content of a file.
+pub(super) type ConnectForFile<S> = Box<dyn Fn(EntryNumber) -> Result<SecureChannel<S>>>;
+
+/// Most files that have connections of their own and no verdict: with more, the receiver would hold more than it works on.
+const MAX_UNACKED_CONNECTIONS: usize = 4;
+
+impl<S: TransferStream> SendSession<'_, S> {
+    /// Has a file go over a connection of its own, if each does.
+    pub(super) fn open_file_connection(&mut self, number: usize) -> Result<()> {
+        let Some(another) = self.connect_for_file.take() else { return Ok(()) };
+        while !self.can_bypass_channel() || self.is_far_ahead() {
+            let message = self.channel.receive()?;
+            self.on_message(message)?;
+        }
+        let file = number as EntryNumber;
+        let own = add_elapsed(&mut self.channel.times.connection, || another(file))?;
+        self.connect_for_file = Some(another);
+        // It joins first, so that the receiver need not wait for it.
+        self.channel.send(&SenderMessage::FileConnection { file })?;
+        self.file_connection.open(own, self.channel);
+        Ok(())
+    }
+
+    /// Whether so many files have no verdict. Their connections are kept for a while after it: closed by the other end first, they leave
+    /// this one its port.
+    fn is_far_ahead(&mut self) -> bool {
+        if self.closing.len() == MAX_UNACKED_CONNECTIONS {
+            self.closing.pop_front_if(|(number, _)| !self.unacked.contains_key(number));
+        }
+        self.closing.len() == MAX_UNACKED_CONNECTIONS
+    }
+
+    /// Ends the connection of a file.
+    pub(super) fn close_file_connection(&mut self, number: usize) -> Result<()> {
+        if self.connect_for_file.is_none() {
+            return Ok(());
+        }
+        self.methods.finish()?;
+        self.methods.reset_socket();
+        self.file_connection.channel_or(self.channel).send(&SenderMessage::End)?;
+        self.closing.extend(self.file_connection.close(self.channel).map(|own| (number, own)));
+        Ok(())
     }
 }
 

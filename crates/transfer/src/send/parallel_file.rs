@@ -120,15 +120,14 @@ struct ParallelStreams<'scope, 'env> {
 }
 
 impl<'scope, 'env> ParallelStreams<'scope, 'env> {
-    fn new(scope: &'scope Scope<'scope, 'env>, split: &'env BlockQueue<'env>, told: Teller<u64>) -> Self {
-        let (running, stopping, ended) = (Vec::new(), Vec::new(), Vec::new());
+    fn new(scope: &'scope Scope<'scope, 'env>, split: &'env BlockQueue<'env>, progress: Teller<u64>) -> Self {
         Self {
             scope,
             split,
-            progress: Some(told),
-            running,
-            stopping,
-            ended,
+            progress: Some(progress),
+            running: Vec::new(),
+            stopping: Vec::new(),
+            ended: Vec::new(),
             since: Instant::now(),
             is_announced: false,
         }
@@ -213,14 +212,9 @@ impl<S: TransferStream> SendSession<'_, S> {
         let (kept, verify) = (&wanted.valid_blocks, self.options.settings.verify);
         let next = Mutex::new(NextBlock { block: 0, left: (0..last).filter(is_missing).count() as u64 });
         let split = BlockQueue { source, file, number, valid_blocks: kept, next, last, limiter: &pace, verify };
-        Ok(self.send_queue(&split)?.then_some(last))
-    }
-
-    /// Sends the blocks of a split file; says whether it is still wanted.
-    fn send_queue(&mut self, split: &BlockQueue<'_>) -> Result<bool> {
-        let (told, news) = channel();
-        std::thread::scope(|scope| {
-            let mut team = ParallelStreams::new(scope, split, told);
+        let (progress, news) = channel();
+        let is_wanted = std::thread::scope(|scope| {
+            let mut team = ParallelStreams::new(scope, &split, progress);
             let own = self.send_own_share(&mut team, &news);
             split.clear();
             let (joined, ended) = team.join_all();
@@ -228,7 +222,8 @@ impl<S: TransferStream> SendSession<'_, S> {
             self.extra_streams.idle.extend(joined);
             self.tuner.as_mut().map(StreamTuner::end_file);
             ended.into_iter().fold(own, merge_results)
-        })
+        });
+        Ok(is_wanted?.then_some(last))
     }
 
     /// Sends blocks over the first stream while there are any, and waits until the others have none.
@@ -306,12 +301,13 @@ impl<S: TransferStream> SendSession<'_, S> {
             TunerAction::QueryJoin => self.channel.send(&SenderMessage::QueryJoin),
             TunerAction::QueryArrived => self.channel.send(&SenderMessage::QueryArrived),
             TunerAction::UseStreams(streams) => self.set_stream_count(team, streams as usize),
-            TunerAction::Nothing if choosing.max_useful() == in_use => {
-                // They were no faster.
-                self.extra_streams.idle.clear();
+            TunerAction::Nothing => {
+                if choosing.max_useful() == in_use {
+                    // They were no faster.
+                    self.extra_streams.idle.clear();
+                }
                 Ok(())
             }
-            TunerAction::Nothing => Ok(()),
         }
     }
 

@@ -116,11 +116,18 @@ enum TunerStage {
 
 impl StreamTuner {
     /// For a transfer of at most so many bytes a second.
-    pub(super) fn new(moments: TuningWindow, limit: Option<u64>) -> Self {
-        let (stage, chosen) =
-            (TunerStage::Before(None), StreamChoice { streams: 1, thousandths: 1000, no_faster: None });
-        let (invitation, is_compared, file, rate, unanswered) = (None, false, None, None, 0);
-        Self { window: moments, limit, invitation, stage, choice: chosen, is_compared, file, rate, unanswered }
+    pub(super) fn new(window: TuningWindow, limit: Option<u64>) -> Self {
+        Self {
+            window,
+            limit,
+            invitation: None,
+            stage: TunerStage::Before(None),
+            choice: StreamChoice { streams: 1, thousandths: 1000, no_faster: None },
+            is_compared: false,
+            file: None,
+            rate: None,
+            unanswered: 0,
+        }
     }
 
     /// What was chosen, if anything was compared.
@@ -160,10 +167,17 @@ impl StreamTuner {
                 TunerAction::UseStreams(comparison.streams())
             }
             TunerStage::Settling(_) if now.stable_for < each => TunerAction::Nothing,
-            TunerStage::Settling(_) => self.begin_moment(),
+            TunerStage::Settling(_) => {
+                if let TunerStage::Settling(comparison) = std::mem::replace(&mut self.stage, TunerStage::Over) {
+                    self.stage = TunerStage::Moment(comparison, None, false);
+                }
+                self.unanswered += 1;
+                TunerAction::QueryArrived
+            }
             TunerStage::Moment(_, Some((_, heard)), is_ending @ false) if now.at - *heard >= each => {
                 *is_ending = true;
-                self.query_arrived()
+                self.unanswered += 1;
+                TunerAction::QueryArrived
             }
             TunerStage::Moment(..) => TunerAction::Nothing,
             _ if now.in_use != self.choice.streams => TunerAction::UseStreams(self.choice.streams),
@@ -173,19 +187,6 @@ impl StreamTuner {
             }
             TunerStage::Asked | TunerStage::Over => TunerAction::Nothing,
         }
-    }
-
-    fn query_arrived(&mut self) -> TunerAction {
-        self.unanswered += 1;
-        TunerAction::QueryArrived
-    }
-
-    fn begin_moment(&mut self) -> TunerAction {
-        let TunerStage::Settling(comparison) = std::mem::replace(&mut self.stage, TunerStage::Over) else {
-            return TunerAction::Nothing;
-        };
-        self.stage = TunerStage::Moment(comparison, None, false);
-        self.query_arrived()
     }
 
     /// Begins to try more, if enough of the file is left at the rate of the time before.

@@ -137,8 +137,8 @@ impl AgentState {
     /// Serves a client's requests, one after the other, until it leaves.
     fn serve_client(&self, mut channel: ControlChannel, from: SocketAddr) -> Result<()> {
         loop {
-            let ask: AgentRequest = match channel.receive(self.limits.idle_timeout) {
-                Ok(ask) => ask,
+            let request: AgentRequest = match channel.receive(self.limits.idle_timeout) {
+                Ok(request) => request,
                 Err(Error::Closed) => return Ok(()),
                 // A malformed message is the client's own fault, and the next one may be well-formed.
                 Err(error @ Error::Malformed(_)) => {
@@ -148,22 +148,22 @@ impl AgentState {
                 Err(error) => return Err(error),
             };
             // It crossed the answer that its test had ended.
-            if matches!(ask, AgentRequest::Count | AgentRequest::End) {
+            if matches!(request, AgentRequest::Count | AgentRequest::End) {
                 continue;
             }
-            (self.log)(from, &AgentEvent::TestRequested(ask.clone()));
-            let means = ServiceContext {
+            (self.log)(from, &AgentEvent::TestRequested(request.clone()));
+            let context = ServiceContext {
                 limits: &self.limits,
                 running_tests: &self.running_tests,
                 start_file_server: self.start_file_server.get().map(Box::as_ref),
             };
-            let answer = match service::serve_test(&ask, &mut channel, &means) {
-                Ok(seen) => AgentResponse::Done(seen),
+            let response = match service::serve_test(&request, &mut channel, &context) {
+                Ok(report) => AgentResponse::Done(report),
                 // The client itself reports that it was refused.
                 Err(Error::Refused(why)) => AgentResponse::failed(why),
                 Err(error) => AgentResponse::failed(error),
             };
-            channel.send(&answer, self.limits.idle_timeout)?;
+            channel.send(&response, self.limits.idle_timeout)?;
         }
     }
 }

@@ -40,16 +40,21 @@ pub struct ServiceContext<'a> {
 }
 
 /// Serves one test, and returns its account.
-pub fn serve_test(ask: &AgentRequest, channel: &mut ControlChannel, means: &ServiceContext<'_>) -> Result<TestReport> {
-    let ServiceContext { limits, running_tests: tests, start_file_server: files } = means;
+pub fn serve_test(
+    request: &AgentRequest,
+    channel: &mut ControlChannel,
+    context: &ServiceContext<'_>,
+) -> Result<TestReport> {
+    let ServiceContext { limits, running_tests: tests, start_file_server: files } = context;
     let served = TestGuard::begin(tests)?;
     let before = read_usage(UsageScope::Thread);
-    let mut seen = match *ask {
+    let mut report = match *request {
         AgentRequest::Echo { transport, bytes } => {
             check_size(transport, bytes, limits)?;
+            let mut message = vec![0; bytes as usize];
             let arrived = match transport {
-                Transport::Tcp => echo_stream(channel, bytes as usize, limits, &served)?,
-                Transport::Udp => echo_datagrams(channel, bytes as usize, limits, &served)?,
+                Transport::Tcp => echo_stream(channel, &mut message, limits, &served)?,
+                Transport::Udp => echo_datagrams(channel, &mut message, limits, &served)?,
             };
             TestReport { arrived, ..TestReport::default() }
         }
@@ -73,12 +78,12 @@ pub fn serve_test(ask: &AgentRequest, channel: &mut ControlChannel, means: &Serv
         AgentRequest::Count | AgentRequest::End => return Err(Error::Refused("no test is running".into())),
     };
     let used = read_usage(UsageScope::Thread).since(before);
-    seen.cpu_nanoseconds = [seen.cpu_nanoseconds[0] + used.user, seen.cpu_nanoseconds[1] + used.system];
+    report.cpu_nanoseconds = [report.cpu_nanoseconds[0] + used.user, report.cpu_nanoseconds[1] + used.system];
     served.update_max();
     Ok(TestReport {
         tests: served.max_running.get() as u32,
         interface: Interface::with_address(local_addr(channel)?),
-        ..seen
+        ..report
     })
 }
 
@@ -196,29 +201,27 @@ fn cookies_match(one: &Cookie, other: &Cookie) -> bool {
 }
 
 /// Returns what arrives over a connection, until the client ends it.
-fn echo_stream(channel: &mut ControlChannel, bytes: usize, limits: &AgentLimits, served: &TestGuard) -> Result<u64> {
+fn echo_stream(
+    channel: &mut ControlChannel,
+    message: &mut [u8],
+    limits: &AgentLimits,
+    served: &TestGuard,
+) -> Result<u64> {
     let mut stream = accept_streams(&listen_for_test(channel)?, 1, channel, limits)?.remove(0);
-    let mut message = vec![0; bytes];
     let begun = Instant::now();
     for messages in 0.. {
         if messages % MESSAGES_PER_CLOCK_CHECK == 0 {
             served.update_max();
             check_time(begun, limits)?;
         }
-        match stream.read(&mut message) {
+        match stream.read(message) {
             Ok(0) => return Ok(messages),
             Ok(count) => stream.read_exact(&mut message[count..]).map_err(stream_error(limits))?,
             Err(error) => return Err(stream_error(limits)(error)),
         }
-        stream.write_all(&message).map_err(stream_error(limits))?;
+        stream.write_all(message).map_err(stream_error(limits))?;
     }
     Ok(0)
-}
-
-/// Returns datagrams from the client, until the control connection has a message, or ends.
-fn echo_datagrams(channel: &mut ControlChannel, bytes: usize, limits: &AgentLimits, served: &TestGuard) -> Result<u64> {
-    let (socket, _) = introduced_socket(channel, limits)?;
-    echo_until_ended(channel, &socket, &mut vec![0; bytes], limits, served)
 }
 
 /// A socket for datagrams of the client and of nobody else: it identifies itself by one with the cookie, which is returned. So
@@ -246,14 +249,14 @@ fn introduced_socket(channel: &mut ControlChannel, limits: &AgentLimits) -> Resu
     }
 }
 
-/// The echo itself. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
-fn echo_until_ended(
+/// Returns datagrams from the client, until the control connection has a message, or ends. A datagram of another size is the first one again, whose answer was lost: it is answered, and not counted.
+fn echo_datagrams(
     channel: &mut ControlChannel,
-    socket: &UdpSocket,
     message: &mut [u8],
     limits: &AgentLimits,
     served: &TestGuard,
 ) -> Result<u64> {
+    let (socket, _) = introduced_socket(channel, limits)?;
     socket.set_read_timeout(Some(SILENCE_BEFORE_CHECK)).map_err(Error::call("set up the test"))?;
     let begun = Instant::now();
     let (mut messages, mut answered, mut last) = (0, 0_u64, (begun, 0));
