@@ -1,6 +1,6 @@
 //! The agent: listens, authenticates clients, and serves each in its own thread.
 //!
-//! Until a client is authenticated it costs little ([`crate::wire::listener`]).
+//! Until a client is authenticated it costs little (`listener.rs`).
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
