@@ -1,4 +1,4 @@
-//! Accepting connections: what each may cost where there are many, and how they come to those who serve them one at a time.
+//! Accepting connections: what each may cost where there are many, and how they come to those who serve them.
 
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,11 +7,14 @@ use std::time::Instant;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::serve::server::SHUTDOWN_POLL_INTERVAL;
+use crate::serve::error::{Error, Result};
+use crate::serve::server::{SHUTDOWN_POLL_INTERVAL, close_listener};
 use crate::serve::worker_context::WorkerContext;
 
-/// Connections that are accepted before it is asked again whether the server is to end.
-const ACCEPT_BATCH: usize = 64;
+/// Connections that are accepted before others get their turn, and before it is asked again whether the server is to end.
+pub const ACCEPT_BATCH: usize = 64;
+/// Batches that are accepted at the end: who waits then is served, and a crowd keeps no server from ending.
+pub const FINAL_BATCHES: usize = 64;
 
 /// Connections that may fill their send buffers: 4 MiB each by default (net.ipv4.tcp_wmem), of what all connections of the host may
 /// have, 9 % of its memory (tcp_mem). A thousand clients who read nothing would leave none for others.
@@ -27,31 +30,81 @@ pub fn limit_unsent(socket: impl AsFd, connections: usize) {
     }
 }
 
-/// Accepts some; `false` if nobody waits, or nobody can be accepted. A connection for which there is no place comes back, and is
-/// turned away at the door.
-pub fn accept_batch(
-    listener: &TcpListener,
-    door: &mut WorkerContext,
-    mut place: impl FnMut(OwnedFd, &mut WorkerContext) -> Option<OwnedFd>,
-) -> bool {
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchEnd {
+    /// There may be more connections.
+    Full,
+    /// Nobody waits.
+    Empty,
+    /// Descriptors or memory are lacking: who waits goes on waiting.
+    NoDescriptors,
+}
+
+/// Accepts some connections, and gives each to `place`.
+pub fn accept_batch(listener: &TcpListener, flags: SocketFlags, mut place: impl FnMut(OwnedFd)) -> BatchEnd {
     for _ in 0..ACCEPT_BATCH {
-        match accept_with(listener, SocketFlags::CLOEXEC) {
-            Ok(socket) => {
-                let left = place(socket, door);
-                left.into_iter().for_each(|socket| door.reject(socket, Instant::now()));
-            }
-            Err(Errno::AGAIN) => return false,
-            // Whoever waits goes on waiting, and this thread does not spin meanwhile.
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
-                door.close_all_lingering();
-                std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
-                return false;
-            }
+        match accept_with(listener, flags | SocketFlags::CLOEXEC) {
+            Ok(socket) => place(socket),
+            // Another thread may have closed the listener.
+            Err(Errno::AGAIN | Errno::INVAL) => return BatchEnd::Empty,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => return BatchEnd::NoDescriptors,
             // A connection that has ended meanwhile, or what else accept says about one.
             Err(_) => {}
         }
     }
-    true
+    BatchEnd::Full
+}
+
+/// A thread or process that accepts connections for others, each of whom serves one at a time.
+pub trait Acceptor {
+    /// Has a connection served; it comes back if there is no place for it.
+    fn dispatch(&mut self, socket: OwnedFd, context: &mut WorkerContext) -> Option<OwnedFd>;
+
+    /// Does what is to be done from time to time.
+    fn poll(&mut self) {}
+
+    /// Accepts until it is to end, then who waits, and refuses further connections.
+    ///
+    /// # Errors
+    /// That it cannot be waited for connections.
+    fn accept_until(
+        &mut self,
+        is_over: impl Fn() -> bool,
+        listener: &TcpListener,
+        context: &mut WorkerContext,
+    ) -> Result<()> {
+        while !is_over() {
+            let is_ready = kelvin_sys::poll::wait_readable(listener.as_fd(), SHUTDOWN_POLL_INTERVAL);
+            if is_ready.map_err(Error::call("wait for connections"))? {
+                self.accept_pending(listener, context);
+            }
+            self.poll();
+            context.close_lingering(Instant::now());
+        }
+        for _ in 0..FINAL_BATCHES {
+            if self.accept_pending(listener, context) != BatchEnd::Full {
+                break;
+            }
+        }
+        close_listener(listener);
+        Ok(())
+    }
+
+    /// Accepts some. A connection for which there is no place is rejected.
+    fn accept_pending(&mut self, listener: &TcpListener, context: &mut WorkerContext) -> BatchEnd {
+        let end = accept_batch(listener, SocketFlags::empty(), |socket| {
+            if let Some(socket) = self.dispatch(socket, context) {
+                context.reject(socket, Instant::now());
+            }
+        });
+        if end == BatchEnd::NoDescriptors {
+            context.close_all_lingering();
+            // This thread does not spin meanwhile.
+            std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
+        }
+        end
+    }
 }
 
 #[cfg(test)]

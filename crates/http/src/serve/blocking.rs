@@ -8,11 +8,10 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use crate::serve::client::SendProgress;
 use crate::serve::connection::{Connection, NextIo};
 use crate::serve::limits::ServerLimits;
-use crate::serve::receive::receive;
 use crate::serve::request_tracker::RequestTracker;
-use crate::serve::send_progress::SendProgress;
 use crate::serve::status::Status;
 use crate::serve::worker_context::{LINGER_TIMEOUT, WorkerContext};
 
@@ -23,11 +22,12 @@ const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Serves a client until its end; once the server is to end, with one more answer. A call that waits longer than a limit ends it.
 pub fn serve_connection(
-    (socket, registered): (&OwnedFd, Option<RequestTracker>),
+    socket: &OwnedFd,
+    tracker: Option<RequestTracker>,
     hall: &mut WorkerContext,
     is_over: &AtomicBool,
 ) {
-    let mut connection = hall.new_connection(socket, registered);
+    let mut connection = hall.new_connection(socket, tracker);
     let mut buffers = std::mem::take(&mut hall.buffers);
     connection.attach_buffers(&mut buffers);
     let limits = hall.site.limits();
@@ -162,11 +162,8 @@ impl BlockingConnection<'_> {
             self.connection.refuse(Status::RequestTimeout, &hall.site);
             return Ok(true);
         }
-        match receive(self.connection, self.socket) {
-            Ok(received) => {
-                hall.sender.on_received(self.connection);
-                Ok(received > 0)
-            }
+        match hall.receive(self.connection, self.socket) {
+            Ok(received) => Ok(received > 0),
             Err(Errno::INTR) => Ok(true),
             // The time of a request that has begun is over, which is said; of one that has not, nothing is.
             Err(Errno::AGAIN) if self.partial_request.is_some() => Ok(true),

@@ -4,8 +4,7 @@
 //! of a lock that another thread held, whatever threads the program starts later. Each of them is killed when its parent ends.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,22 +13,44 @@ use kelvin_sys::child_set::ChildSet;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::process::{Child, ExitKind, fork_worker};
 use kelvin_sys::shared_memory::Shared;
-use kelvin_sys::{fork_image, poll, terminate};
+use kelvin_sys::{fork_image, terminate};
 
-use crate::serve::accept::{accept_batch, limit_unsent};
+use crate::serve::accept::{Acceptor, limit_unsent};
 use crate::serve::blocking::serve_connection;
 use crate::serve::connection_counters::CounterSlot;
-use crate::serve::document_root::DocumentRoot;
 use crate::serve::error::{Error, Result};
-use crate::serve::fd_passing::FdSender;
-use crate::serve::in_flight_sampler::InFlightSampler;
+use crate::serve::fd_passing::{FdSender, fd_channel};
+use crate::serve::listing::ListingCache;
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::server::{FINAL_ACCEPTS, SHUTDOWN_POLL_INTERVAL, ServerTotals, close_listener};
+use crate::serve::server::{DescriptorHolders, SHUTDOWN_POLL_INTERVAL, Server, ServerTotals, Service, ServingModel};
 use crate::serve::worker_context::WorkerContext;
 
 /// How often it is looked at the end whether the last children have ended.
 const REAP_INTERVAL: Duration = Duration::from_millis(2);
+
+/// [`ServerModel::Fork`](crate::serve::ServerModel::Fork).
+pub struct ForkModel;
+
+impl ServingModel for ForkModel {
+    fn descriptor_holders(&self) -> DescriptorHolders {
+        DescriptorHolders::Processes
+    }
+
+    fn prepare(&self, server: &mut Server) -> Result<()> {
+        let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
+        server.service.site.listings = Arc::new(lists);
+        let channel = server.service.sampler.as_ref().map(|_| fd_channel()).transpose()?;
+        let (sender, receiver) = channel.unzip();
+        server.fork_server = Some(ForkServer::start(&server.service, sender)?);
+        server.fd_receiver = receiver;
+        Ok(())
+    }
+
+    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
+        server.fork_server.map_or(Ok(ServerTotals::default()), |processes| processes.serve(is_over))
+    }
+}
 
 /// What the processes tell each other.
 #[derive(Clone, Debug)]
@@ -78,22 +99,6 @@ impl ForkStatus {
     }
 }
 
-/// What the process that forks needs.
-pub struct ForkConfig<H> {
-    /// Makes what a child needs.
-    pub make_context: H,
-    /// The directory that is served.
-    pub root: Arc<DocumentRoot>,
-    /// The socket that listens, without waiting.
-    pub listener: Arc<TcpListener>,
-    /// Most connections at one time.
-    pub max_connections: u32,
-    /// Time for them to end.
-    pub drain_timeout: Duration,
-    /// Where they are registered, if they are watched, and where that is told.
-    pub tracking: Option<(Arc<InFlightSampler>, FdSender)>,
-}
-
 /// The process that forks, as its parent sees it.
 #[derive(Debug)]
 pub struct ForkServer {
@@ -106,16 +111,15 @@ impl ForkServer {
     ///
     /// # Errors
     /// A process that has other threads; those of fork.
-    pub fn start<H: Fn() -> WorkerContext>(house: ForkConfig<H>) -> Result<Self> {
+    fn start(service: &Service, fd_sender: Option<FdSender>) -> Result<Self> {
         let threads = fork_image::thread_count().map_err(Error::call("count threads"))?;
         if threads != 1 {
             return Err(Error::ForkWithThreads(threads));
         }
-        let board = ForkStatus::new()?;
-        let own = board.clone();
-        let child =
-            fork_worker(|| ForkAcceptor::new(house, own).map_or(1, ForkAcceptor::run)).map_err(Error::call("fork"))?;
-        Ok(Self { child: Some(child), status: board })
+        let status = ForkStatus::new()?;
+        let accept = || ForkAcceptor::new(service, fd_sender, &status).map_or(1, ForkAcceptor::run);
+        let child = fork_worker(accept).map_err(Error::call("fork"))?;
+        Ok(Self { child: Some(child), status })
     }
 
     /// What it shares with this process.
@@ -127,7 +131,7 @@ impl ForkServer {
     ///
     /// # Errors
     /// That it ended otherwise.
-    pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
+    fn serve(mut self, is_over: &dyn Fn() -> bool) -> Result<ServerTotals> {
         while !is_over() && self.child.as_ref().is_some_and(|child| !child.has_ended()) {
             std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
         }
@@ -149,93 +153,46 @@ impl Drop for ForkServer {
 }
 
 /// The process that forks.
-struct ForkAcceptor<H> {
-    config: ForkConfig<H>,
-    status: ForkStatus,
+struct ForkAcceptor<'s> {
+    service: &'s Service,
+    /// Where it passes connections, if they are tracked.
+    fd_sender: Option<FdSender>,
+    status: &'s ForkStatus,
     children: ChildSet,
-    /// The slots of those children whose connections are watched.
+    /// The slots of those children whose connections are tracked.
     slots: HashMap<i32, CounterSlot>,
 }
 
-impl<H: Fn() -> WorkerContext> ForkAcceptor<H> {
-    fn new(house: ForkConfig<H>, board: ForkStatus) -> kelvin_sys::Result<Self> {
+impl<'s> ForkAcceptor<'s> {
+    fn new(service: &'s Service, fd_sender: Option<FdSender>, status: &'s ForkStatus) -> kelvin_sys::Result<Self> {
         terminate::install_handler()?;
-        Ok(Self { config: house, status: board, children: ChildSet::new()?, slots: HashMap::new() })
+        Ok(Self { service, fd_sender, status, children: ChildSet::new()?, slots: HashMap::new() })
     }
 
     /// Serves until it is to end: its exit status.
     fn run(mut self) -> u8 {
-        let mut door = (self.config.make_context)();
-        while !self.is_shutting_down() {
-            match poll::wait_readable(self.config.listener.as_fd(), SHUTDOWN_POLL_INTERVAL) {
-                Ok(true) => drop(self.accept_pending(&mut door)),
-                Ok(false) => {}
-                Err(_) => return 1,
-            }
-            self.reap();
-            if self.status.take_reopen_request() {
-                // The parent has told whether its own could be opened.
-                let _ = self.config.root.reopen();
-            }
-            door.close_lingering(Instant::now());
+        let (service, status) = (self.service, self.status);
+        let mut context = service.new_context();
+        let is_over = || status.is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire);
+        if self.accept_until(is_over, &service.listener, &mut context).is_err() {
+            return 1;
         }
-        for _ in 0..FINAL_ACCEPTS {
-            if !self.accept_pending(&mut door) {
-                break;
-            }
+        // All clients that wait for a request end, and who is left after the time for the others is dropped.
+        let until = Instant::now() + service.site.limits.drain_timeout;
+        self.children.terminate_all();
+        while self.reap() > 0 && Instant::now() < until {
+            std::thread::sleep(REAP_INTERVAL);
         }
-        close_listener(&self.config.listener);
-        self.drain();
-        self.status.add_stats(door.take_stats());
+        status.add_stats(context.take_stats());
         0
-    }
-
-    fn is_shutting_down(&self) -> bool {
-        self.status.is_shutting_down() || terminate::shutdown_flag().load(Ordering::Acquire)
-    }
-
-    fn accept_pending(&mut self, door: &mut WorkerContext) -> bool {
-        let listener = Arc::clone(&self.config.listener);
-        accept_batch(&listener, door, |socket, door| self.fork_child(socket, door))
-    }
-
-    /// Has a child serve a connection; it comes back if none can.
-    fn fork_child(&mut self, socket: OwnedFd, door: &mut WorkerContext) -> Option<OwnedFd> {
-        let connections = self.reap();
-        if connections >= self.config.max_connections as usize {
-            return Some(socket);
-        }
-        limit_unsent(&socket, connections);
-        let (slot, socket) = (self.register(&socket), Arc::new(socket));
-        let Self { config: house, status: board, children, .. } = self;
-        let forked = children.fork(|| {
-            // Copies of what belongs to others.
-            door.close_all_lingering();
-            serve_in_child((&socket, slot.clone()), (house.make_context)(), board)
-        });
-        if let Ok(child) = forked {
-            door.stats.connections += 1;
-            slot.and_then(|slot| self.slots.insert(child, slot));
-            return None;
-        }
-        slot.iter().for_each(|slot| self.release_slot(slot));
-        Arc::into_inner(socket)
-    }
-
-    /// Registers a connection, if they are watched.
-    fn register(&self, socket: &OwnedFd) -> Option<CounterSlot> {
-        let (watch, teller) = self.config.tracking.as_ref()?;
-        let slot = watch.take_slot()?;
-        let _ = teller.send_open(slot.number(), socket);
-        Some(slot)
     }
 
     /// Says that a connection is gone. What a child has not counted to its end, because it was killed, ends now.
     fn release_slot(&self, slot: &CounterSlot) {
         slot.release(monotonic());
-        if let Some((watch, teller)) = &self.config.tracking {
-            let _ = teller.send_close(slot.number());
-            watch.free_slot(slot.number());
+        if let Some((sampler, sender)) = self.service.sampler.as_ref().zip(self.fd_sender.as_ref()) {
+            let _ = sender.send_close(slot.number());
+            sampler.free_slot(slot.number());
         }
     }
 
@@ -243,31 +200,54 @@ impl<H: Fn() -> WorkerContext> ForkAcceptor<H> {
     fn reap(&mut self) -> usize {
         let mut ended = Vec::new();
         let left = self.children.reap(|child| ended.push(child));
-        let slots: Vec<CounterSlot> = ended.iter().filter_map(|child| self.slots.remove(child)).collect();
-        slots.iter().for_each(|slot| self.release_slot(slot));
-        left
-    }
-
-    /// Has all clients that wait for a request end, and waits for the others, at the longest so long; who is left then is dropped.
-    fn drain(&mut self) {
-        let until = Instant::now() + self.config.drain_timeout;
-        self.children.terminate_all();
-        while self.reap() > 0 && Instant::now() < until {
-            std::thread::sleep(REAP_INTERVAL);
+        for child in ended {
+            if let Some(slot) = self.slots.remove(&child) {
+                self.release_slot(&slot);
+            }
         }
+        left
     }
 }
 
-/// Serves a client, in a process of its own: its exit status.
-fn serve_in_child(
-    (socket, slot): (&Arc<OwnedFd>, Option<CounterSlot>),
-    mut hall: WorkerContext,
-    board: &ForkStatus,
-) -> u8 {
-    let receiving = terminate::InterruptibleSocket::new(socket);
-    let registered = slot.map(|slot| RequestTracker::new(slot, Arc::clone(socket), None));
-    serve_connection((socket, registered), &mut hall, terminate::shutdown_flag());
-    drop(receiving);
-    board.add_stats(hall.take_stats());
-    0
+impl Acceptor for ForkAcceptor<'_> {
+    /// Has a child serve a connection.
+    fn dispatch(&mut self, socket: OwnedFd, context: &mut WorkerContext) -> Option<OwnedFd> {
+        let connections = self.reap();
+        let (service, status) = (self.service, self.status);
+        if connections >= service.max_connections() as usize {
+            return Some(socket);
+        }
+        limit_unsent(&socket, connections);
+        let slot = service.sampler.as_ref().and_then(|sampler| sampler.take_slot());
+        if let Some((slot, sender)) = slot.as_ref().zip(self.fd_sender.as_ref()) {
+            let _ = sender.send_open(slot.number(), &socket);
+        }
+        let socket = Arc::new(socket);
+        let forked = self.children.fork(|| {
+            // Copies of what belongs to others.
+            context.close_all_lingering();
+            let mut context = service.new_context();
+            let receiving = terminate::InterruptibleSocket::new(&socket);
+            let tracker = slot.clone().map(|slot| RequestTracker::new(slot, Arc::clone(&socket), None));
+            serve_connection(&socket, tracker, &mut context, terminate::shutdown_flag());
+            drop(receiving);
+            status.add_stats(context.take_stats());
+            0
+        });
+        if let Ok(child) = forked {
+            context.stats.connections += 1;
+            slot.and_then(|slot| self.slots.insert(child, slot));
+            return None;
+        }
+        slot.iter().for_each(|slot| self.release_slot(slot));
+        Arc::into_inner(socket)
+    }
+
+    fn poll(&mut self) {
+        self.reap();
+        if self.status.take_reopen_request() {
+            // The parent has told whether its own could be opened.
+            let _ = self.service.root.reopen();
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub enum SendStrategy {
     Splice,
 }
 
-/// All of them, by the words for them.
+/// The words for them, in the order of [`SendStrategy::ALL`].
 const STRATEGY_NAMES: [(&str, SendStrategy); 5] = [
     ("auto", SendStrategy::Auto),
     ("rw", SendStrategy::ReadWrite),
@@ -55,6 +55,9 @@ const MAX_SENDFILE_BYTES: u64 = 2 << 20;
 const INLINE_FILE_BYTES: u64 = 16 << 10;
 
 impl SendStrategy {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Auto, Self::ReadWrite, Self::Mmap, Self::SendFile, Self::Splice];
+
     /// Size of the largest file that is read behind its head when it is answered with.
     pub fn inline_limit(self) -> u64 {
         match self {

@@ -1,43 +1,37 @@
-//! The server: its listening socket, its threads, and its end.
+//! The server: its socket, what every model serves with, and the list of models.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{Shutdown, listen, shutdown};
 
 use crate::serve::document_root::DocumentRoot;
-use crate::serve::epoll;
+use crate::serve::epoll::EpollModel;
 use crate::serve::error::{Error, Result};
-use crate::serve::fd_passing::{self, FdReceiver, FdSender};
-use crate::serve::fork::{self, ForkServer, ForkStatus};
+use crate::serve::fd_passing::FdReceiver;
+use crate::serve::fork::{ForkModel, ForkServer, ForkStatus};
 use crate::serve::host::{AllowedHosts, HostName};
 use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::keywords;
 use crate::serve::limits::ServerLimits;
-use crate::serve::listing::ListingCache;
 use crate::serve::open_file_cache::{FileBudget, OpenFileCache};
 use crate::serve::send_strategy::SendStrategy;
 use crate::serve::send_strategy::bulk_method::BulkStats;
-use crate::serve::shared_state::SharedState;
 use crate::serve::site::{Site, SiteConfig};
-use crate::serve::stats_endpoint::{self, StatsAccess, StatsServer, StatsSources};
-use crate::serve::thread_server::{self, ThreadMode};
-use crate::serve::uring;
+use crate::serve::stats_endpoint::{RESERVED_NAME, StatsAccess, StatsServer};
+use crate::serve::thread_server::{PoolModel, ThreadModel};
+use crate::serve::uring::UringModel;
 use crate::serve::worker_context::WorkerContext;
-use kelvin_sys::thread_spawn::ThreadBuilder;
 
 /// Connections that may wait to be accepted; the kernel cuts it to net.core.somaxconn.
 const LISTEN_BACKLOG: i32 = 4096;
 /// How often it is asked whether the server is to end.
 pub(crate) const SHUTDOWN_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How often some connections are accepted at the end: whoever waits then is served, and a crowd keeps no server from ending.
-pub(crate) const FINAL_ACCEPTS: usize = 64;
 /// Descriptors that are neither connections nor files of the root, of which lists may have a half.
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// Most files that each thread holds open.
@@ -61,39 +55,56 @@ pub enum ServerModel {
     Uring,
 }
 
-/// All of them, by the words for them.
-const MODEL_NAMES: [(&str, ServerModel); 5] = [
-    ("fork", ServerModel::Fork),
-    ("thread", ServerModel::Thread),
-    ("pool", ServerModel::Pool),
-    ("epoll", ServerModel::Epoll),
-    ("uring", ServerModel::Uring),
+/// All models, by the words for them.
+const MODELS: [(&str, ServerModel, &dyn ServingModel); 5] = [
+    ("fork", ServerModel::Fork, &ForkModel),
+    ("thread", ServerModel::Thread, &ThreadModel),
+    ("pool", ServerModel::Pool, &PoolModel),
+    ("epoll", ServerModel::Epoll, &EpollModel),
+    ("uring", ServerModel::Uring, &UringModel),
 ];
 
-impl ServerModel {
-    /// The ways of sending that it has: by a ring there is none of sendfile, and its splice waits in a thread of the kernel for each
-    /// client that does not read.
-    fn send_strategies(self) -> &'static [SendStrategy] {
-        match self {
-            Self::Uring => &[SendStrategy::Auto, SendStrategy::ReadWrite],
-            _ => &[
-                SendStrategy::Auto,
-                SendStrategy::ReadWrite,
-                SendStrategy::Mmap,
-                SendStrategy::SendFile,
-                SendStrategy::Splice,
-            ],
-        }
+/// What a model does in a way of its own. What a request gets is the same by all.
+pub(crate) trait ServingModel: Sync {
+    /// The ways of sending that it has.
+    fn send_strategies(&self) -> &'static [SendStrategy] {
+        &SendStrategy::ALL
     }
 
-    /// Whether it sends in this way.
-    fn check_strategy(self, sending: SendStrategy) -> Result<()> {
-        let by = || self.send_strategies().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
-        if self.send_strategies().contains(&sending) {
-            Ok(())
-        } else {
-            Err(Error::UnsupportedStrategy { model: self, by: by() })
-        }
+    /// Who holds descriptors.
+    fn descriptor_holders(&self) -> DescriptorHolders {
+        DescriptorHolders::Workers
+    }
+
+    /// Makes what it needs before the first connection.
+    ///
+    /// # Errors
+    /// What is lacking.
+    fn prepare(&self, _server: &mut Server) -> Result<()> {
+        Ok(())
+    }
+
+    /// Serves until it is to end; see [`Server::serve`].
+    ///
+    /// # Errors
+    /// What kept threads from being started.
+    fn serve(&self, server: Server, is_over: &dyn Fn() -> bool) -> Result<ServerTotals>;
+}
+
+/// Who holds the descriptors of connections and files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DescriptorHolders {
+    /// A process for each connection.
+    Processes,
+    /// A thread for each connection.
+    Threads,
+    /// A fixed number of threads.
+    Workers,
+}
+
+impl ServerModel {
+    fn implementation(self) -> &'static dyn ServingModel {
+        MODELS[self as usize].2
     }
 }
 
@@ -101,13 +112,13 @@ impl FromStr for ServerModel {
     type Err = String;
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
-        keywords::parse_keyword(&MODEL_NAMES, word)
+        keywords::parse_keyword(&MODELS.map(|(name, model, _)| (name, model)), word)
     }
 }
 
 impl fmt::Display for ServerModel {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(keywords::keyword_of(&MODEL_NAMES, self))
+        out.write_str(MODELS[*self as usize].0)
     }
 }
 
@@ -126,6 +137,15 @@ pub struct ServerSetup {
     pub limits: ServerLimits,
 }
 
+/// How many files are held open between requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileCacheLimits {
+    /// By each thread, at most.
+    per_thread: usize,
+    /// By all threads of a process together.
+    total: usize,
+}
+
 impl ServerSetup {
     /// With so many threads, and everything else as is best.
     pub fn with_threads(threads: usize) -> Self {
@@ -137,28 +157,19 @@ impl ServerSetup {
             limits: ServerLimits::default(),
         }
     }
-}
 
-/// How many files are held open between requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileCacheLimits {
-    /// By each thread, at most.
-    per_thread: usize,
-    /// By all threads of a process together.
-    total: usize,
-}
-
-impl ServerSetup {
     /// Limits connections to what so many descriptors allow, and says how many files may be held open between requests.
     fn divide_descriptors(&mut self, descriptors: u64) -> FileCacheLimits {
         let own = self.send_strategy.descriptor_count();
-        if self.model == ServerModel::Fork {
+        let (fixed, of_each) = match self.model.implementation().descriptor_holders() {
             // Each process has descriptors of its own.
-            let all = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
-            return FileCacheLimits { per_thread: all, total: all };
-        }
-        let (fixed, of_each) =
-            if self.model == ServerModel::Thread { (0, 1 + own) } else { (self.threads.max(1) as u64, 1) };
+            DescriptorHolders::Processes => {
+                let all = descriptors.saturating_sub(own + 1).min(MAX_HELD_FILES_SINGLE) as usize;
+                return FileCacheLimits { per_thread: all, total: all };
+            }
+            DescriptorHolders::Threads => (0, 1 + own),
+            DescriptorHolders::Workers => (self.threads.max(1) as u64, 1),
+        };
         let free = descriptors.saturating_sub(own * fixed);
         let connections = u64::from(self.limits.connections).min((free - free / 4) / of_each).max(1);
         self.limits.connections = connections as u32;
@@ -168,40 +179,72 @@ impl ServerSetup {
     }
 }
 
-impl ServerSetup {
-    /// What watches the connections of a socket. Threads that accept at one moment may accept one more each than there may be.
-    fn new_sampler(&self, listener: &TcpListener) -> Result<Arc<InFlightSampler>> {
-        InFlightSampler::new(listener, self.limits.connections as usize + self.threads).map(Arc::new)
-    }
-}
-
 /// Who may ask, and for what besides files.
 #[derive(Default)]
 pub struct ServerAccess {
     /// Names by which the server may be asked besides its own: see [`AllowedHosts::for_address`].
     pub names: Vec<HostName>,
-    /// Who may look at what it uses. Looks are answered at an address of their own, and nothing below `.kelvin` in the root is
-    /// served then. Each connection that is watched needs two descriptors, and so there are fewer of them.
+    /// Who may read what it uses. That is answered at an address of its own, and nothing below `.kelvin` in the root is served then.
+    /// Each connection that is tracked needs two descriptors, and so there are fewer of them.
     pub stats_access: Option<StatsAccess>,
+}
+
+/// What becomes of a connection beyond the most at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overload {
+    /// It is answered 503.
+    Reject,
+    /// It takes the place of the oldest.
+    CloseOldest,
+}
+
+/// What every model serves with: its socket, its limits, and what each thread or process answers from.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    /// The socket that listens, without waiting.
+    pub listener: Arc<TcpListener>,
+    /// The directory that is served.
+    pub root: Arc<DocumentRoot>,
+    /// How it answers, and the limits.
+    pub site: SiteConfig,
+    /// Threads that serve, of a model that has a fixed number.
+    pub threads: usize,
+    pub send_strategy: SendStrategy,
+    pub overload: Overload,
+    /// Files that each thread holds open, at most, and what is left to all of them.
+    pub files_per_thread: usize,
+    pub file_budget: Arc<FileBudget>,
+    /// The name in the root below which nothing is served.
+    pub reserved_name: Option<&'static [u8]>,
+    /// Where connections are registered, if they are tracked.
+    pub sampler: Option<Arc<InFlightSampler>>,
+}
+
+impl Service {
+    /// Makes what a thread or process needs.
+    pub fn new_context(&self) -> WorkerContext {
+        let files = OpenFileCache::new(Arc::clone(&self.root), self.files_per_thread)
+            .with_budget(Arc::clone(&self.file_budget))
+            .with_reserved_name(self.reserved_name);
+        WorkerContext::new(Site::new(files, self.site.clone()), self.send_strategy, self.sampler.clone())
+    }
+
+    /// Most connections at one time.
+    pub fn max_connections(&self) -> u32 {
+        self.site.limits.connections
+    }
 }
 
 /// A server that listens.
 #[derive(Debug)]
 pub struct Server {
-    listener: Arc<TcpListener>,
-    root: Arc<DocumentRoot>,
-    names: AllowedHosts,
-    setup: ServerSetup,
-    cache_limits: FileCacheLimits,
-    /// Whether anybody may look at what it uses.
-    serves_stats: bool,
-    /// Where looks are answered, and what for.
+    pub(crate) service: Service,
+    model: ServerModel,
+    /// Where it answers what it uses, if it does.
     stats: Option<StatsServer>,
-    sampler: Option<Arc<InFlightSampler>>,
-    /// The process that accepts, under [`ServerModel::Fork`].
-    fork_server: Option<ForkServer>,
-    /// Where it tells of its connections, if they are watched.
-    fd_receiver: Option<FdReceiver>,
+    /// The process that accepts, under [`ServerModel::Fork`], and where it passes its connections if they are tracked.
+    pub(crate) fork_server: Option<ForkServer>,
+    pub(crate) fd_receiver: Option<FdReceiver>,
 }
 
 /// Opens the directory of a server anew while it serves.
@@ -264,54 +307,61 @@ impl Server {
         Self::listen_with(address, root, setup, ServerAccess::default())
     }
 
-    /// The same, for others or for more.
+    /// Listens for requests by further names, or for what the server uses.
     ///
     /// # Errors
     /// Those of [`Self::listen`], and [`Error::ListenStats`].
     pub fn listen_with(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
-        let (names, exposure) = (AllowedHosts::for_address(address.ip(), access.names), access.stats_access);
-        setup.model.check_strategy(setup.send_strategy)?;
+        let model = setup.model.implementation();
+        if !model.send_strategies().contains(&setup.send_strategy) {
+            let by = model.send_strategies().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+            return Err(Error::UnsupportedStrategy { model: setup.model, by });
+        }
         let root = Arc::new(DocumentRoot::open(root)?);
         let listener = Arc::new(bind_listener(address).map_err(Error::Listen)?);
-        let is_exposed = exposure.is_some();
-        if is_exposed {
-            setup.limits.connections = max_trackable(setup.limits.connections);
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let descriptors = descriptors.saturating_sub(RESERVED_DESCRIPTORS);
+        if access.stats_access.is_some() {
+            let trackable = u64::from(setup.limits.connections).min(descriptors / 8 * 3).max(1);
+            setup.limits.connections = trackable as u32;
         }
-        let held = setup.divide_descriptors(descriptor_limit().saturating_sub(RESERVED_DESCRIPTORS));
-        let watch = exposure.as_ref().map(|_| setup.new_sampler(&listener)).transpose()?;
-        let mut server = Self {
+        let cache_limits = setup.divide_descriptors(descriptors);
+        // Threads that accept at one moment may accept one more each than there may be.
+        let tracked = setup.limits.connections as usize + setup.threads;
+        let sampler = access.stats_access.as_ref().map(|_| InFlightSampler::new(&listener, tracked).map(Arc::new));
+        let site = SiteConfig {
+            names: AllowedHosts::for_address(address.ip(), access.names),
+            lists_directories: setup.lists_directories,
+            inline_limit: setup.send_strategy.inline_limit(),
+            limits: setup.limits,
+            ..SiteConfig::default()
+        };
+        let service = Service {
             listener,
             root,
-            names,
-            setup,
-            cache_limits: held,
-            serves_stats: is_exposed,
-            stats: None,
-            sampler: watch,
-            fork_server: None,
-            fd_receiver: None,
+            site,
+            threads: setup.threads,
+            send_strategy: setup.send_strategy,
+            overload: Overload::Reject,
+            files_per_thread: cache_limits.per_thread,
+            file_budget: FileBudget::new(cache_limits.total),
+            reserved_name: access.stats_access.as_ref().map(|_| RESERVED_NAME),
+            sampler: sampler.transpose()?,
         };
-        if setup.model == ServerModel::Uring {
-            uring::probe()?;
-            // The ring waits for what is not there only where calls would.
-            server.listener.set_nonblocking(false).map_err(Error::Listen)?;
-        }
-        if setup.model == ServerModel::Fork {
-            let (teller, told) = server.sampler.as_ref().map(|_| fd_passing::fd_channel()).transpose()?.unzip();
-            server.fork_server = Some(ForkServer::start(server.fork_config(teller)?)?);
-            server.fd_receiver = told;
-        }
+        let mut server = Self { service, model: setup.model, stats: None, fork_server: None, fd_receiver: None };
+        model.prepare(&mut server)?;
         // After that, so that no process that serves has its socket.
-        server.stats = exposure.map(StatsServer::listen).transpose()?;
+        server.stats = access.stats_access.map(StatsServer::listen).transpose()?;
         Ok(server)
     }
 
     /// What opens its directory anew.
     pub fn reopener(&self) -> RootReopener {
-        RootReopener { root: Arc::clone(&self.root), fork_status: self.fork_server.as_ref().map(ForkServer::status) }
+        let fork_status = self.fork_server.as_ref().map(ForkServer::status);
+        RootReopener { root: Arc::clone(&self.service.root), fork_status }
     }
 
-    /// Where it answers looks, if it does.
+    /// Where it answers what it uses, if it does.
     ///
     /// # Errors
     /// Those of getsockname.
@@ -324,7 +374,7 @@ impl Server {
     /// # Errors
     /// `NotFound` for one that the kernel does not have or does not allow.
     pub fn set_congestion_control(&self, congestion_control: &str) -> std::io::Result<()> {
-        kelvin_sys::net::set_congestion_control(&self.listener, congestion_control)
+        kelvin_sys::net::set_congestion_control(&self.service.listener, congestion_control)
     }
 
     /// Where it listens.
@@ -332,12 +382,12 @@ impl Server {
     /// # Errors
     /// Those of getsockname.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.listener.local_addr().map_err(Error::Listen)
+        self.service.listener.local_addr().map_err(Error::Listen)
     }
 
     /// Most connections at one time.
     pub fn max_connections(&self) -> u32 {
-        self.setup.limits.connections
+        self.service.max_connections()
     }
 
     /// Serves until it is to end; then no connection is accepted, and those that are there end with the answer that is being
@@ -346,111 +396,14 @@ impl Server {
     /// # Errors
     /// What kept the threads from being started.
     pub fn serve(mut self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
-        let subject = StatsSources {
-            sampler: self.sampler.clone(),
-            fd_receiver: self.fd_receiver.take(),
-            listener: Arc::clone(&self.listener),
-            workers: (self.setup.model == ServerModel::Pool).then_some(self.setup.threads as u32),
+        let workers = (self.model == ServerModel::Pool).then_some(self.service.threads as u32);
+        // Its threads go on until the end of this one.
+        let _stats = match self.stats.take() {
+            Some(stats) => Some(stats.start(&self.service, self.fd_receiver.take(), workers)?),
+            None => None,
         };
-        // They go on until its end.
-        let _looks = self.stats.take().map(|looks| looks.start(subject)).transpose()?;
-        self.serve_with_model(is_over)
+        self.model.implementation().serve(self, &is_over)
     }
-
-    fn serve_with_model(self, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
-        match self.setup.model {
-            ServerModel::Fork => self.fork_server.map_or(Ok(ServerTotals::default()), |forking| forking.serve(is_over)),
-            ServerModel::Epoll => self.serve_with_workers(serve_epoll, is_over),
-            ServerModel::Uring => self.serve_with_workers(serve_uring, is_over),
-            ServerModel::Thread => self.thread_server().serve(ThreadMode::PerConnection, is_over),
-            ServerModel::Pool => self.thread_server().serve(ThreadMode::Pool(self.setup.threads), is_over),
-        }
-    }
-
-    fn serve_with_workers(self, work: WorkerFn, is_over: impl Fn() -> bool) -> Result<ServerTotals> {
-        let (house, make) = self.event_loop_state()?;
-        let start = |number| {
-            let (house, hall) = (Arc::clone(&house), make());
-            ThreadBuilder::named("serve").start(move || work(number, house, hall))
-        };
-        let threads: std::io::Result<Vec<_>> = (0..self.setup.threads).map(start).collect();
-        let goes_on = |threads: &Vec<JoinHandle<_>>| !threads.iter().any(JoinHandle::is_finished);
-        while threads.as_ref().is_ok_and(goes_on) && !is_over() {
-            std::thread::sleep(SHUTDOWN_POLL_INTERVAL);
-        }
-        house.begin_shutdown(Instant::now() + self.setup.limits.drain_timeout);
-        let threads = threads.map_err(Error::SpawnThread)?;
-        let mut served =
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Ok(ServerTotals::default())));
-        served.try_fold(ServerTotals::default(), |sum, served| Ok(sum + served?))
-    }
-
-    pub(crate) fn event_loop_state(&self) -> Result<(Arc<SharedState>, impl Fn() -> WorkerContext)> {
-        let house = SharedState::new(Arc::clone(&self.listener), self.setup.threads, self.max_connections())?;
-        Ok((Arc::new(house), self.context_factory(ListingCache::default())))
-    }
-
-    fn thread_server(&self) -> thread_server::ThreadServer<impl Fn() -> WorkerContext + Send + Sync + Clone + 'static> {
-        let (hall, listener) = (self.context_factory(ListingCache::default()), Arc::clone(&self.listener));
-        let (most, watch) = (self.max_connections(), self.sampler.clone());
-        thread_server::ThreadServer {
-            make_context: hall,
-            listener,
-            max_connections: most,
-            drain_timeout: self.setup.limits.drain_timeout,
-            sampler: watch,
-        }
-    }
-
-    fn fork_config(&self, teller: Option<FdSender>) -> Result<fork::ForkConfig<impl Fn() -> WorkerContext + use<>>> {
-        let lists = ListingCache::for_processes().map_err(Error::call("make a file in memory"))?;
-        let (hall, listener) = (self.context_factory(lists), Arc::clone(&self.listener));
-        let (most, watch) = (self.max_connections(), self.sampler.clone().zip(teller));
-        Ok(fork::ForkConfig {
-            make_context: hall,
-            root: Arc::clone(&self.root),
-            listener,
-            max_connections: most,
-            drain_timeout: self.setup.limits.drain_timeout,
-            tracking: watch,
-        })
-    }
-
-    /// Makes what each thread needs.
-    fn context_factory(&self, shown: ListingCache) -> impl Fn() -> WorkerContext + Send + Sync + Clone + use<> {
-        let (root, held, ServerSetup { send_strategy: sending, lists_directories: lists, limits, .. }) =
-            (Arc::clone(&self.root), self.cache_limits, self.setup);
-        let (names, shown) = (self.names.clone(), Arc::new(shown));
-        let manner = SiteConfig {
-            names,
-            lists_directories: lists,
-            listings: shown,
-            inline_limit: sending.inline_limit(),
-            limits,
-        };
-        let watch = self.sampler.clone();
-        let reserved = self.serves_stats.then_some(stats_endpoint::RESERVED_NAME);
-        let allowance = FileBudget::new(held.total);
-        move || {
-            let files = OpenFileCache::new(Arc::clone(&root), held.per_thread)
-                .with_budget(Arc::clone(&allowance))
-                .with_reserved_name(reserved);
-            let mut hall = WorkerContext::new(Site::new(files, manner.clone()), sending);
-            hall.sampler = watch.clone();
-            hall
-        }
-    }
-}
-
-/// What one of several threads does until the end.
-type WorkerFn = fn(usize, Arc<SharedState>, WorkerContext) -> Result<ServerTotals>;
-
-fn serve_epoll(number: usize, house: Arc<SharedState>, hall: WorkerContext) -> Result<ServerTotals> {
-    epoll::EpollWorker::new(number, house, hall).map(epoll::EpollWorker::run)
-}
-
-fn serve_uring(number: usize, house: Arc<SharedState>, hall: WorkerContext) -> Result<ServerTotals> {
-    uring::UringWorker::new(number, house, hall).map(uring::UringWorker::run)
 }
 
 /// Refuses further connections.
@@ -460,7 +413,7 @@ pub(crate) fn close_listener(listener: &TcpListener) {
 }
 
 /// A socket that listens.
-fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub(crate) fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     // What is accepted has what listens has: answers are whole when they are sent, and nothing is to be waited for.
@@ -468,20 +421,16 @@ fn bind_listener(address: SocketAddr) -> std::io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Most of so many connections that can be watched.
-fn max_trackable(connections: u32) -> u32 {
-    let most = descriptor_limit().saturating_sub(RESERVED_DESCRIPTORS) / 8 * 3;
-    u64::from(connections).min(most).max(1) as u32
-}
-
-/// Descriptors that this process may have.
-fn descriptor_limit() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_are_listed_in_order() {
+        for (number, (name, model, _)) in MODELS.into_iter().enumerate() {
+            assert_eq!((model as usize, model.to_string().as_str(), name.parse()), (number, name, Ok(model)));
+        }
+    }
 
     #[test]
     fn connections_and_cache_fit_descriptor_limit() {

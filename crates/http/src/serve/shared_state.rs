@@ -13,7 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::{getpeername, getsockname, sockopt};
@@ -25,9 +25,6 @@ use crate::serve::worker_context::WorkerContext;
 /// Connections that a thread may have more than another one, because their clients are on one CPU: a client that has no more than so
 /// many is not worth two threads.
 const AFFINITY_SLACK: u32 = 4;
-
-/// How often connections are looked at whose time may be over.
-pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the threads share.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use crate::serve::listing::{self, ListingCache, ListingPage};
 use crate::serve::open_file_cache::{OpenFile, OpenFileCache, ResolvedPath};
 use crate::serve::range::{RequestedRanges, parse_range};
 use crate::serve::request::{HttpMethod, HttpRequest};
+use crate::serve::stats_endpoint::StatsSources;
 use crate::serve::status::Status;
 
 /// How often a file that changes while it is answered about is looked at again.
@@ -33,6 +34,8 @@ pub struct SiteConfig {
     pub inline_limit: u64,
     /// The limits.
     pub limits: ServerLimits,
+    /// What is answered instead of files.
+    pub stats: Option<Arc<StatsSources>>,
 }
 
 /// The files below a root, and all that answers about them need. Each thread has its own.
@@ -86,6 +89,12 @@ impl Site {
         if !self.config.names.allows(request.host) {
             return self.error_response(request, Status::MisdirectedRequest, out);
         }
+        if let Some(stats) = &self.config.stats {
+            return match stats.snapshot(request) {
+                Ok(json) => self.content_response(request, "application/json", json.as_bytes(), out),
+                Err(status) => self.error_response(request, status, out),
+            };
+        }
         let begin = out.len();
         for _ in 0..MAX_ATTEMPTS {
             let opened = match self.files.lookup(request.path, self.clock.now) {
@@ -104,7 +113,7 @@ impl Site {
                 Err(FileChanged) => {
                     out.truncate(begin);
                     if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
-                        return self.unsized_response(request, (opened.media_type, &content), out);
+                        return self.content_response(request, opened.media_type, &content, out);
                     }
                     self.files.invalidate(request.path);
                 }
@@ -130,7 +139,7 @@ impl Site {
 
     /// Whether the connection stays open after the answer.
     pub fn keeps_alive(&self, request: &HttpRequest<'_>) -> bool {
-        request.keep_alive && !self.is_draining
+        request.keep_alive && !self.is_draining && self.config.stats.is_none()
     }
 
     fn file_response(&self, request: &HttpRequest<'_>, opened: &Arc<OpenFile>, out: &mut Vec<u8>) -> BodyResult {
@@ -139,7 +148,7 @@ impl Site {
                 Ok(Some(content)) if content.is_empty() => {}
                 // What was written since it was opened is stated now.
                 _ if !opened.is_unchanged() => return Err(FileChanged),
-                Ok(Some(content)) => return Ok(self.unsized_response(request, (opened.media_type, &content), out)),
+                Ok(Some(content)) => return Ok(self.content_response(request, opened.media_type, &content, out)),
                 Ok(None) | Err(_) => return Ok(self.error_response(request, Status::Forbidden, out)),
             }
         }
@@ -166,11 +175,13 @@ impl Site {
         }
     }
 
-    /// An answer with the content of a file that states no bytes, or more than it has. Nothing tells one state of it from another.
-    fn unsized_response(
+    /// An answer with content of which nothing tells one state from another, such as that of a file that states no bytes, or more than it
+    /// has.
+    fn content_response(
         &self,
         request: &HttpRequest<'_>,
-        (media_type, content): (&str, &[u8]),
+        media_type: &str,
+        content: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<Body> {
         self.write_head_start(request, Status::Ok, out);
@@ -280,6 +291,7 @@ impl Site {
         let field = match status {
             Status::MethodNotAllowed => "Allow: GET, HEAD\r\n",
             Status::ServiceUnavailable => "Retry-After: 1\r\n",
+            Status::Unauthorized => "WWW-Authenticate: Bearer realm=\"kelvin\"\r\n",
             _ => "",
         };
         self.text_response(request, (status, field), out)
@@ -310,6 +322,9 @@ impl Site {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(status.line().as_bytes());
         out.extend_from_slice(self.clock.lines.as_bytes());
+        if self.config.stats.is_some() {
+            out.extend_from_slice(b"Cache-Control: no-store\r\n");
+        }
         if !self.keeps_alive(request) {
             out.extend_from_slice(b"Connection: close\r\n");
         } else if !request.is_http_1_1 {

@@ -5,6 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kelvin_sys::net::rx_timestamp;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use crate::serve::connection::{Connection, LargeBuffers};
@@ -42,13 +45,13 @@ pub struct WorkerContext {
 
 impl WorkerContext {
     /// One in which nobody was served yet.
-    pub fn new(site: Site, sending: SendStrategy) -> Self {
+    pub fn new(site: Site, sending: SendStrategy, sampler: Option<Arc<InFlightSampler>>) -> Self {
         Self {
             site,
             sender: FileSender::new(sending),
             buffers: LargeBuffers::default(),
             stats: ServerTotals::default(),
-            sampler: None,
+            sampler,
             lingering: VecDeque::new(),
         }
     }
@@ -67,6 +70,29 @@ impl WorkerContext {
     pub fn new_connection(&self, socket: impl AsFd, registered: Option<RequestTracker>) -> Connection {
         let is_local = self.sender.needs_peer_locality() && is_local(&socket).unwrap_or(false);
         Connection::with_tracker(registered).with_local(is_local)
+    }
+
+    /// Receives what has come, or comes while a socket that waits does: how many bytes, none at the end. Of a connection that is tracked
+    /// it is asked as well when they came, which costs more.
+    ///
+    /// # Errors
+    /// Those of the call.
+    #[inline]
+    pub fn receive(&mut self, connection: &mut Connection, socket: &OwnedFd) -> rustix::io::Result<usize> {
+        let is_tracked = connection.is_tracked();
+        let buffer = connection.input_buffer(RECEIVE_CHUNK);
+        let received = if is_tracked {
+            let arrived = rx_timestamp::append(socket, buffer);
+            let arrived = arrived.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+            connection.mark_received_delayed(arrived.length, arrived.delay());
+            arrived.length
+        } else {
+            let (_, received) = recv(socket, spare_capacity(buffer), RecvFlags::empty())?;
+            connection.mark_received(received);
+            received
+        };
+        self.sender.on_received(connection);
+        Ok(received)
     }
 
     /// Says to a connection that there are too many, without waiting for anything.
