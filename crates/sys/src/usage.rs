@@ -31,6 +31,11 @@ pub struct Usage {
 const BLOCK_BYTES: u64 = 512;
 
 impl Usage {
+    /// Nanoseconds of CPU time.
+    pub fn cpu(self) -> u64 {
+        self.user + self.system
+    }
+
     /// The difference from an earlier reading; the peak is the current one.
     pub fn since(self, earlier: Self) -> Self {
         Self {

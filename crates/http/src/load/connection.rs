@@ -62,14 +62,6 @@ impl LoadConnection {
         }
     }
 
-    /// Takes a request, to be sent from its beginning.
-    pub(crate) fn begin_request(&mut self, request: usize, times: RequestTimestamps) {
-        self.request = request;
-        self.times = times;
-        self.is_retry = false;
-        self.rewind();
-    }
-
     /// Nothing is sent of the request, and nothing has come.
     pub(crate) fn rewind(&mut self) {
         self.written = 0;
@@ -77,12 +69,6 @@ impl LoadConnection {
         if let Some(hasher) = &mut self.hasher {
             hasher.reset();
         }
-    }
-
-    /// Takes what the kernel tells of when requests left, if that is what there is: it would be an event of the socket for ever. There
-    /// is more than one message where the kernel sends a request again.
-    pub(crate) fn drain_error_queue(&mut self) -> bool {
-        self.transport.as_ref().is_some_and(|wire| wire.transit_time().is_some())
     }
 
     /// Closes the socket; what events of it are still to be seen belong to nobody.

@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use kelvin_core::load::LoadResult;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::net::rx_timestamp::TimedRead;
+use rustix::event::epoll::EventFlags;
 
 use crate::load::connection::{LoadConnection, Phase};
-use crate::load::poll::{Interest, Poller, ReadyEvent};
+use crate::load::poll::{ConnectionToken, Poller};
 use crate::load::request::RequestSet;
 use crate::load::request_stats::{RequestFailure, RequestStats, RequestTimestamps};
 use crate::load::response_parser::{ParsedResponse, TruncatedAt};
@@ -126,7 +127,8 @@ impl ConnectionPool {
     pub(crate) fn send_request(&mut self, number: u32, request: usize, times: RequestTimestamps) -> Option<RequestEnd> {
         self.has_acted = true;
         let connection = self.connection(number);
-        connection.begin_request(request, times);
+        (connection.request, connection.times, connection.is_retry) = (request, times, false);
+        connection.rewind();
         match connection.transport {
             Some(_) => self.write_request(number, times.sent),
             None => self.connect(number, times.sent),
@@ -134,15 +136,14 @@ impl ConnectionPool {
     }
 
     fn connect(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
-        let begun = HttpTransport::connect(&self.peer);
-        let added = begun.and_then(|wire| {
-            self.poller.add(&wire, self.connections[number as usize].token, Interest::ReadOrWrite)?;
-            Ok(wire)
+        let connection = &mut self.connections[number as usize];
+        let added = HttpTransport::connect(&self.peer).and_then(|transport| {
+            self.poller.add(&transport, connection.token)?;
+            Ok(transport)
         });
-        let connection = self.connection(number);
         match added {
-            Ok(wire) => {
-                connection.transport = Some(wire);
+            Ok(transport) => {
+                connection.transport = Some(transport);
                 connection.watches_writable = true;
                 connection.phase = Phase::Connecting;
                 None
@@ -153,68 +154,77 @@ impl ConnectionPool {
 
     /// Takes what a ready socket has, of which the loop was woken up to tell at this time; returns how its request ended and when,
     /// if it did.
-    pub(crate) fn handle_ready(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
+    pub(crate) fn handle_ready(
+        &mut self,
+        token: ConnectionToken,
+        flags: EventFlags,
+        woken: u64,
+    ) -> Option<(RequestEnd, u64)> {
         let had_acted = std::mem::take(&mut self.has_acted);
-        let over = self.handle_event(ready, woken);
+        let over = self.handle_event(token, flags, woken);
         let has_acted = std::mem::replace(&mut self.has_acted, true);
-        let number = ready.token.connection;
-        let connection = self.connection(number);
-        let is_futile = !has_acted && connection.token == ready.token;
+        let connection = self.connection(token.connection);
+        let is_futile = !has_acted && connection.token == token;
         connection.futile_wakeups = if is_futile { connection.futile_wakeups + 1 } else { 0 };
         if connection.futile_wakeups < MAX_FUTILE_WAKEUPS {
             self.has_acted = had_acted || has_acted;
             return over;
         }
-        self.on_failure(number, woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR).map(|over| (over, woken))
+        let over = self.on_failure(token.connection, woken, RequestFailure::Closed, FUTILE_WAKEUPS_ERROR);
+        over.map(|over| (over, woken))
     }
 
-    fn handle_event(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
-        let number = ready.token.connection;
+    fn handle_event(&mut self, token: ConnectionToken, flags: EventFlags, woken: u64) -> Option<(RequestEnd, u64)> {
+        let number = token.connection;
         let connection = self.connection(number);
-        if connection.token != ready.token {
+        if connection.token != token {
             return None;
         }
-        if ready.has_error_queue && connection.drain_error_queue() {
+        // What the kernel tells of when requests left is taken, if that is what there is: it would be an event of the socket for ever.
+        // There is more than one message where the kernel sends a request again.
+        if flags.contains(EventFlags::ERR)
+            && connection.transport.as_ref().is_some_and(|transport| transport.transit_time().is_some())
+        {
             self.has_acted = true;
-            if !ready.has_more {
+            if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::RDHUP) {
                 return None;
             }
         }
-        match self.connection(number).phase {
-            Phase::Connecting if ready.writable => self.on_connected(number, woken).map(|over| (over, woken)),
+        // An error or the end of the connection is found by reading or writing.
+        let has_failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let is_writable = has_failed || flags.contains(EventFlags::OUT);
+        let connection = self.connection(number);
+        match connection.phase {
+            Phase::Connecting if is_writable => self.on_connected(number, woken).map(|over| (over, woken)),
             Phase::Connecting => None,
             Phase::Idle => {
                 // The server has closed it, or speaks without being asked: neither is for the next request.
-                self.connection(number).close();
+                connection.close();
                 self.has_acted = true;
                 None
             }
-            Phase::InFlight => self.step(ready, woken),
+            Phase::InFlight => {
+                if is_writable
+                    && connection.watches_writable
+                    && let Some(over) = self.write_request(number, woken)
+                {
+                    return Some((over, woken));
+                }
+                self.woken_at = woken;
+                let is_readable = has_failed || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+                if is_readable && self.connection(number).token == token { self.read_answer(number) } else { None }
+            }
         }
-    }
-
-    /// Sends more of a request, and takes what has come of its answer.
-    fn step(&mut self, ready: ReadyEvent, woken: u64) -> Option<(RequestEnd, u64)> {
-        let number = ready.token.connection;
-        let has_room = ready.writable && self.connection(number).watches_writable;
-        if let Some(over) = has_room.then(|| self.write_request(number, woken)).flatten() {
-            return Some((over, woken));
-        }
-        self.woken_at = woken;
-        let is_same = self.connection(number).token == ready.token;
-        (ready.readable && is_same).then(|| self.read_answer(number)).flatten()
     }
 
     fn on_connected(&mut self, number: u32, now: u64) -> Option<RequestEnd> {
         self.has_acted = true;
-        let socket = self.connection(number).transport.as_ref().map(|wire| wire.socket.take_error());
-        match socket {
-            Some(Ok(None)) => {
+        match self.connection(number).transport.as_ref()?.socket.take_error() {
+            Ok(None) => {
                 self.opened += 1;
                 self.write_request(number, now)
             }
-            Some(Ok(Some(error)) | Err(error)) => self.unconnected(number, now, &error),
-            None => None,
+            Ok(Some(error)) | Err(error) => self.unconnected(number, now, &error),
         }
     }
 
@@ -262,56 +272,44 @@ impl ConnectionPool {
         }
         connection.watches_writable = wants;
         self.has_acted = true;
-        let wanted = if wants { Interest::ReadOrWrite } else { Interest::Read };
-        match self.poller.change(wire, connection.token, wanted) {
+        match self.poller.change(wire, connection.token, wants) {
             Ok(()) => None,
             Err(error) => self.on_failure(number, now, RequestFailure::Closed, error),
         }
     }
 
-    /// Reads what has come, up to the end of the answer.
+    /// Reads what has come, up to the end of the answer; returns how its request ended and when, if it did.
     fn read_answer(&mut self, number: u32) -> Option<(RequestEnd, u64)> {
-        let mut reads = 0;
-        loop {
+        for reads in 0.. {
+            let transport = self.connections[number as usize].transport.as_mut()?;
             // Beyond so many only what TLS has decrypted already: the socket does not tell of that again.
-            if let ControlFlow::Break(over) = self.read_once(number, reads < MAX_READS_PER_TURN) {
-                return over;
-            }
-            reads += 1;
+            let read = transport.read(&mut self.buffer, reads < MAX_READS_PER_TURN);
+            // Before anything is done with the bytes: that is the generator's time.
+            let now = monotonic();
+            // Of TLS a part of a record may have been taken, which gives no bytes yet.
+            self.has_acted |=
+                !transport.is_plain() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
+            let over = match read {
+                Ok(TimedRead { length: 0, .. }) => self.on_close(number, now),
+                Ok(arrived) => match self.on_bytes(number, arrived, now) {
+                    ControlFlow::Break(over) => over,
+                    ControlFlow::Continue(()) => continue,
+                },
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.update_interest(number, now),
+                Err(error) => self.on_error(number, now, &error),
+            };
+            return over.map(|over| (over, now));
         }
+        None
     }
 
-    fn read_once(&mut self, number: u32, may_take: bool) -> ControlFlow<Option<(RequestEnd, u64)>> {
-        let Some(wire) = self.connections[number as usize].transport.as_mut() else { return ControlFlow::Break(None) };
-        let read = wire.read(&mut self.buffer, may_take);
-        // Before anything is done with the bytes: that is the generator's time.
-        let now = monotonic();
-        // Of TLS a part of a record may have been taken, which gives no bytes yet.
-        self.has_acted |= !wire.is_plain() || !matches!(&read, Err(error) if error.kind() == ErrorKind::WouldBlock);
-        let over = match read {
-            Ok(TimedRead { length: 0, .. }) => self.on_close(number, now),
-            Ok(arrived) => match self.on_bytes(number, arrived, now) {
-                ControlFlow::Break(over) => over,
-                ControlFlow::Continue(()) => return ControlFlow::Continue(()),
-            },
-            Err(error) if error.kind() == ErrorKind::Interrupted => return ControlFlow::Continue(()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => self.update_interest(number, now),
-            Err(error) => self.on_error(number, now, &error),
-        };
-        ControlFlow::Break(over.map(|over| (over, now)))
-    }
-
-    /// For how long what has just been read had been there: from when it came, or from when the loop was woken up. A clock that was
-    /// set makes no answer come before its request.
-    fn time_unread(&self, number: u32, arrived: TimedRead, now: u64) -> u64 {
+    /// Takes what has arrived from the buffer. It is counted from when it came, or from when the loop was woken up, however late it is
+    /// read. A clock that was set makes no answer come before its request.
+    fn on_bytes(&mut self, number: u32, arrived: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
         let sent = self.connections[number as usize].times.sent;
         let unread = if arrived.at.is_some() { arrived.delay() } else { now - self.woken_at };
-        unread.min(now.saturating_sub(sent))
-    }
-
-    /// Takes what has arrived from the buffer. It is counted from when it came, however late it is read.
-    fn on_bytes(&mut self, number: u32, arrived: TimedRead, now: u64) -> ControlFlow<Option<RequestEnd>> {
-        let unread = self.time_unread(number, arrived, now);
+        let unread = unread.min(now.saturating_sub(sent));
         let (length, is_timed) = (arrived.length, arrived.at.is_some());
         let at = if is_timed { now - unread } else { now };
         let connection = &mut self.connections[number as usize];

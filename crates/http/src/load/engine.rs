@@ -243,10 +243,10 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         }
         let mut sockets = 0;
         for one in 0..ready {
-            let Some(ready) = self.pool.poller.ready(one) else { continue };
+            let Some((token, flags)) = self.pool.poller.ready(one) else { continue };
             sockets += 1;
-            if let Some((over, now)) = self.pool.handle_ready(ready, woken) {
-                self.on_request_end(ready.token.connection, over, now);
+            if let Some((over, now)) = self.pool.handle_ready(token, flags, woken) {
+                self.on_request_end(token.connection, over, now);
             }
         }
         let is_futile = sockets > 0 || looked && !self.setup.spin;

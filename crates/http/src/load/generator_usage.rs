@@ -23,67 +23,46 @@ pub(crate) struct ThreadUsage {
     spun: u64,
 }
 
-impl ThreadUsage {
-    /// What came between two readings.
-    pub(crate) fn between(from: Self, to: Self) -> Self {
-        Self {
-            wall: to.wall - from.wall,
-            cpu: to.cpu.saturating_sub(from.cpu),
-            without_cpu: from.without_cpu.zip(to.without_cpu).map(|(from, to)| to.saturating_sub(from)),
-            spun: to.spun - from.spun,
-        }
-    }
-}
-
-/// Reads what the thread uses.
-#[derive(Debug)]
-pub(crate) struct UsageReader {
-    parse_wait: RunQueueWait,
-}
-
-impl UsageReader {
-    /// Of the calling thread.
-    pub(crate) fn new() -> Self {
-        Self { parse_wait: RunQueueWait::of_thread() }
-    }
-
-    /// Now, and how long it has spun so far.
-    pub(crate) fn read(&mut self, at: u64, spun: u64) -> ThreadUsage {
-        let of_thread = read_usage(UsageScope::Thread);
-        let without_cpu = self.parse_wait.nanoseconds();
-        ThreadUsage { wall: at, cpu: of_thread.user + of_thread.system, without_cpu, spun }
-    }
-}
-
-/// What the thread uses within the measured time.
+/// What the calling thread uses within the measured time.
 #[derive(Debug)]
 pub(crate) struct WindowUsage {
-    reader: UsageReader,
+    run_queue_wait: RunQueueWait,
     from: Option<ThreadUsage>,
     to: Option<ThreadUsage>,
 }
 
 impl WindowUsage {
     pub(crate) fn new() -> Self {
-        Self { reader: UsageReader::new(), from: None, to: None }
+        Self { run_queue_wait: RunQueueWait::of_thread(), from: None, to: None }
+    }
+
+    fn read(&mut self, at: u64, spun: u64) -> ThreadUsage {
+        let cpu = read_usage(UsageScope::Thread).cpu();
+        ThreadUsage { wall: at, cpu, without_cpu: self.run_queue_wait.nanoseconds(), spun }
     }
 
     /// Looks at the thread when the measured time begins and when it ends; returns whether it has just begun.
     pub(crate) fn sample(&mut self, window: &Range<u64>, now: u64, spun: u64) -> bool {
         let begins = self.from.is_none() && now >= window.start;
         if begins {
-            self.from = Some(self.reader.read(now, spun));
+            self.from = Some(self.read(now, spun));
         }
         if self.to.is_none() && now >= window.end {
-            self.to = Some(self.reader.read(now, spun));
+            self.to = Some(self.read(now, spun));
         }
         begins
     }
 
     /// What was used; up to now, if the measured time was ended early.
     pub(crate) fn finish(mut self, now: u64, spun: u64) -> ThreadUsage {
-        let to = self.to.unwrap_or_else(|| self.reader.read(now, spun));
-        ThreadUsage::between(self.from.unwrap_or(to), to)
+        let to = self.to.unwrap_or_else(|| self.read(now, spun));
+        let from = self.from.unwrap_or(to);
+        ThreadUsage {
+            wall: to.wall - from.wall,
+            cpu: to.cpu.saturating_sub(from.cpu),
+            without_cpu: from.without_cpu.zip(to.without_cpu).map(|(from, to)| to.saturating_sub(from)),
+            spun: to.spun - from.spun,
+        }
     }
 }
 
@@ -97,7 +76,10 @@ pub(crate) fn generator_report(used: ThreadUsage, waits: GeneratorDelays) -> Gen
     let without_cpu = used.without_cpu.map(seconds);
     let busy = cpu.map(|cpu| (cpu + without_cpu.unwrap_or(0.0)) / seconds(used.wall));
     let GeneratorDelays { late, unread, leaving, own, response, lost } = waits;
-    let limit = generator_limit(busy.unwrap_or(0.0), lost);
+    let limit = match busy.unwrap_or(0.0) {
+        busy @ BUSY_SHARE.. => Some(GeneratorLimit::Busy { share: busy.min(1.0) }),
+        _ => (lost >= LATE_SHARE).then_some(GeneratorLimit::Late { share: lost }),
+    };
     let slow = |own: f64, response: f64| Some(delay_share(own, response)).filter(|&share| share >= LATE_SHARE);
     let (slow_mean, slow_tail) = (slow(own.mean, response.mean), slow(own.p99, response.p99));
     let cpus = kelvin_sys::cpu::allowed().unwrap_or_default();
@@ -138,14 +120,6 @@ pub(crate) struct GeneratorDelays {
     pub(crate) lost: f64,
 }
 
-fn generator_limit(busy: f64, late: f64) -> Option<GeneratorLimit> {
-    match (busy, late) {
-        (BUSY_SHARE.., _) => Some(GeneratorLimit::Busy { share: busy.min(1.0) }),
-        (_, LATE_SHARE..) => Some(GeneratorLimit::Late { share: late }),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +133,8 @@ mod tests {
             without_cpu: Some(9 + nanoseconds(without_cpu)),
             spun: from.spun + nanoseconds(spun),
         };
-        generator_report(ThreadUsage::between(from, to), waits)
+        let window = WindowUsage { from: Some(from), to: Some(to), ..WindowUsage::new() };
+        generator_report(window.finish(0, 0), waits)
     }
 
     #[test]
@@ -216,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_thread_tells_of_its_cpu_time_or_its_waits() {
-        let used = UsageReader::new().read(0, 0);
+        let used = WindowUsage::new().read(0, 0);
         assert!(used.cpu > 0 || used.without_cpu.is_some());
     }
 }

@@ -25,27 +25,6 @@ pub(crate) struct ConnectionToken {
     pub(crate) generation: u32,
 }
 
-/// What a socket is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interest {
-    /// Bytes.
-    Read,
-    /// Bytes, or room for some.
-    ReadOrWrite,
-}
-
-/// A socket of which something can be done.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadyEvent {
-    pub(crate) token: ConnectionToken,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    /// There is an error, or a message in the error queue.
-    pub(crate) has_error_queue: bool,
-    /// The connection has more to say than that, or has ended.
-    pub(crate) has_more: bool,
-}
-
 /// Waits for sockets and for points in time.
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -67,12 +46,20 @@ impl Poller {
         Ok(Self { epoll, timer, armed: None, events: Vec::with_capacity(MAX_EVENTS) })
     }
 
-    pub(crate) fn add(&self, wire: &HttpTransport, token: ConnectionToken, wanted: Interest) -> std::io::Result<()> {
-        Ok(epoll::add(&self.epoll, &wire.socket, epoll_data(token), epoll_flags(wanted))?)
+    /// Watches a socket for bytes and for room to write.
+    pub(crate) fn add(&self, transport: &HttpTransport, token: ConnectionToken) -> std::io::Result<()> {
+        Ok(epoll::add(&self.epoll, &transport.socket, token.into(), EventFlags::IN | EventFlags::OUT)?)
     }
 
-    pub(crate) fn change(&self, wire: &HttpTransport, token: ConnectionToken, wanted: Interest) -> std::io::Result<()> {
-        Ok(epoll::modify(&self.epoll, &wire.socket, epoll_data(token), epoll_flags(wanted))?)
+    /// Watches it for bytes, and for room to write if that is wanted.
+    pub(crate) fn change(
+        &self,
+        transport: &HttpTransport,
+        token: ConnectionToken,
+        wants_room: bool,
+    ) -> std::io::Result<()> {
+        let flags = if wants_room { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
+        Ok(epoll::modify(&self.epoll, &transport.socket, token.into(), flags)?)
     }
 
     /// Ends the next wait at this time, in nanoseconds of CLOCK_MONOTONIC.
@@ -102,33 +89,17 @@ impl Poller {
         }
     }
 
-    /// One of those that are ready; `None` for the timer.
-    pub(crate) fn ready(&self, number: usize) -> Option<ReadyEvent> {
+    /// One of those that are ready, and what of it is; `None` for the timer.
+    pub(crate) fn ready(&self, number: usize) -> Option<(ConnectionToken, EventFlags)> {
         let Event { flags, data, .. } = self.events[number];
         let token = data.u64();
-        let token = ConnectionToken { connection: token as u32, generation: (token >> 32) as u32 };
-        // An error or the end of the connection is found by reading.
-        let readable = flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP | EventFlags::RDHUP);
-        let writable = flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP);
-        let has_message = flags.contains(EventFlags::ERR);
-        let has_more = flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::RDHUP);
-        (data.u64() != TIMER_TOKEN).then_some(ReadyEvent {
-            token,
-            readable,
-            writable,
-            has_error_queue: has_message,
-            has_more,
-        })
+        let connection = ConnectionToken { connection: token as u32, generation: (token >> 32) as u32 };
+        (token != TIMER_TOKEN).then_some((connection, flags))
     }
 }
 
-fn epoll_data(token: ConnectionToken) -> EventData {
-    EventData::new_u64(u64::from(token.generation) << 32 | u64::from(token.connection))
-}
-
-fn epoll_flags(wanted: Interest) -> EventFlags {
-    match wanted {
-        Interest::Read => EventFlags::IN,
-        Interest::ReadOrWrite => EventFlags::IN | EventFlags::OUT,
+impl From<ConnectionToken> for EventData {
+    fn from(token: ConnectionToken) -> Self {
+        Self::new_u64(u64::from(token.generation) << 32 | u64::from(token.connection))
     }
 }

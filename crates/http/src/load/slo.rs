@@ -9,92 +9,62 @@ use kelvin_core::quantity::parse_duration_within;
 use kelvin_core::{Unit, units};
 
 /// A figure of the response times.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatencyStatistic {
-    /// The mean.
-    Mean,
-    /// The median.
-    P50,
-    /// 90 % are at most this.
-    P90,
-    /// 95 % are at most this.
-    P95,
-    /// 99 % are at most this.
-    P99,
-    /// 99.9 % are at most this.
-    P999,
-    /// 99.99 % are at most this.
-    P9999,
-    /// The longest.
-    Max,
+#[derive(Clone, Copy, Debug)]
+pub struct LatencyStatistic {
+    name: &'static str,
+    /// Its value, in nanoseconds.
+    value: fn(&LatencySummary) -> f64,
+    /// Whether few requests decide it.
+    is_tail: bool,
 }
 
-impl LatencyStatistic {
-    /// As they are written.
-    const NAMES: [(&'static str, Self); 8] = [
-        ("mean", Self::Mean),
-        ("p50", Self::P50),
-        ("p90", Self::P90),
-        ("p95", Self::P95),
-        ("p99", Self::P99),
-        ("p99.9", Self::P999),
-        ("p99.99", Self::P9999),
-        ("max", Self::Max),
-    ];
+const fn statistic(name: &'static str, is_tail: bool, value: fn(&LatencySummary) -> f64) -> LatencyStatistic {
+    LatencyStatistic { name, value, is_tail }
+}
 
+/// All of them.
+const STATISTICS: [LatencyStatistic; 8] = [
+    statistic("mean", false, |times| times.mean),
+    statistic("p50", false, |times| times.p50),
+    statistic("p90", false, |times| times.p90),
+    statistic("p95", false, |times| times.p95),
+    statistic("p99", true, |times| times.p99),
+    statistic("p99.9", true, |times| times.p999),
+    statistic("p99.99", true, |times| times.p9999),
+    statistic("max", true, |times| times.max),
+];
+
+impl LatencyStatistic {
     fn parse(text: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(name, _)| *name == text).map(|(_, quantile)| *quantile)
+        STATISTICS.into_iter().find(|statistic| statistic.name == text)
     }
 
     /// Its value, in nanoseconds.
-    pub fn value(self, times: &LatencySummary) -> f64 {
-        match self {
-            Self::Mean => times.mean,
-            Self::P50 => times.p50,
-            Self::P90 => times.p90,
-            Self::P95 => times.p95,
-            Self::P99 => times.p99,
-            Self::P999 => times.p999,
-            Self::P9999 => times.p9999,
-            Self::Max => times.max,
-        }
+    pub fn value(&self, times: &LatencySummary) -> f64 {
+        (self.value)(times)
+    }
+}
+
+impl PartialEq for LatencyStatistic {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
     }
 }
 
 impl fmt::Display for LatencyStatistic {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(Self::NAMES.iter().find(|(_, quantile)| quantile == self).map_or("", |(name, _)| name))
+        out.write_str(self.name)
     }
 }
 
 /// What a condition is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum ThresholdFigure {
     Response(LatencyStatistic),
     Errors,
     /// Errors as a share of all requests.
     ErrorShare,
     Rate,
-}
-
-impl ThresholdFigure {
-    fn value(self, load: &LoadResult) -> f64 {
-        match self {
-            Self::Response(quantile) => quantile.value(&load.response),
-            Self::Errors => load.failed_requests() as f64,
-            Self::ErrorShare => load.failed_share(),
-            Self::Rate => load.rate(),
-        }
-    }
-
-    fn shown(self, value: f64) -> String {
-        match self {
-            Self::Response(quantile) => format!("{quantile} is {}", units::value_text(value, Unit::Nanoseconds)),
-            Self::Errors => format!("errors are {}", units::count(value as u64)),
-            Self::ErrorShare => format!("errors are {} of all requests", units::percent(value)),
-            Self::Rate => format!("the rate is {}", units::value_text(value, Unit::PerSecond)),
-        }
-    }
 }
 
 /// A condition under which a load has failed, such as `p99>50ms`, `errors>0` or `rate<1000`.
@@ -113,9 +83,25 @@ impl FailureThreshold {
         if load.response.count == 0 && matches!(self.figure, ThresholdFigure::Response(_)) {
             return Some(format!("{}: there was no right answer", self.text));
         }
-        let value = self.figure.value(load);
+        let (value, shown) = match self.figure {
+            ThresholdFigure::Response(statistic) => {
+                let value = statistic.value(&load.response);
+                (value, format!("{statistic} is {}", units::value_text(value, Unit::Nanoseconds)))
+            }
+            ThresholdFigure::Errors => {
+                let errors = load.failed_requests();
+                (errors as f64, format!("errors are {}", units::count(errors)))
+            }
+            ThresholdFigure::ErrorShare => {
+                let share = load.failed_share();
+                (share, format!("errors are {} of all requests", units::percent(share)))
+            }
+            ThresholdFigure::Rate => {
+                (load.rate(), format!("the rate is {}", units::value_text(load.rate(), Unit::PerSecond)))
+            }
+        };
         let fails = if self.larger_fails { value > self.bound } else { value < self.bound };
-        fails.then(|| format!("{}: {}", self.text, self.figure.shown(value)))
+        fails.then(|| format!("{}: {shown}", self.text))
     }
 }
 
@@ -167,11 +153,7 @@ impl LatencyObjective {
 
     /// Whether the generator, and not the server, may have missed it.
     pub fn may_be_generator_limited(&self, load: &LoadResult) -> bool {
-        let is_tail = matches!(
-            self.quantile,
-            LatencyStatistic::P99 | LatencyStatistic::P999 | LatencyStatistic::P9999 | LatencyStatistic::Max
-        );
-        let slow = if is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
+        let slow = if self.quantile.is_tail { load.generator.slow_tail } else { load.generator.slow_mean };
         load.generator.limit.is_some() || slow.is_some()
     }
 }

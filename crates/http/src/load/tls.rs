@@ -132,16 +132,21 @@ pub enum Trust<'f> {
 /// A file that cannot be read or holds no certificate; a system that has no authorities.
 pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let authorities = |roots: RootCertStore| {
+        let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+        builder.build().map_err(|error| Error::Tls(error.to_string()))
+    };
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
-        Trust::Anybody => Arc::new(NoVerifier(Arc::clone(&provider))),
-        Trust::System => authority_verifier(system_roots()?, &provider)?,
+        Trust::Anybody => Arc::new(Verifier { pinned: None, provider: Arc::clone(&provider) }),
+        Trust::System => authorities(system_roots()?)?,
         Trust::File(file) => {
             let certificates = read_pem(file)?;
             let mut roots = RootCertStore::empty();
             for certificate in &certificates {
                 roots.add(certificate.clone()).map_err(|error| file_error(file, &error))?;
             }
-            Arc::new(PinnedVerifier { certificates, authorities: authority_verifier(roots, &provider)? })
+            let pinned = Some(Pinned { certificates, authorities: authorities(roots)? });
+            Arc::new(Verifier { pinned, provider: Arc::clone(&provider) })
         }
     };
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -151,20 +156,22 @@ pub fn client_config(trust: Trust<'_>) -> Result<TlsConfig> {
     Ok(TlsConfig(Arc::new(config)))
 }
 
-fn authority_verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
-    let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
-    builder.build().map_err(|error| Error::Tls(error.to_string()))
+/// Believes those certificates that are pinned, or every one where none is; and that the server has its key.
+#[derive(Debug)]
+struct Verifier {
+    pinned: Option<Pinned>,
+    provider: Arc<CryptoProvider>,
 }
 
-/// Believes authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509`
-/// makes for a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
+/// Authorities, and also each of their certificates when a server shows that very one. A certificate that `openssl req -x509` makes for
+/// a server is one of an authority, which may sign others and by the rule (RFC 5280) does not stand for a server itself.
 #[derive(Debug)]
-struct PinnedVerifier {
+struct Pinned {
     certificates: Vec<CertificateDer<'static>>,
     authorities: Arc<WebPkiServerVerifier>,
 }
 
-impl ServerCertVerifier for PinnedVerifier {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -173,9 +180,12 @@ impl ServerCertVerifier for PinnedVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        match self.authorities.verify_server_cert(shown, others, name, ocsp, now) {
+        let Some(Pinned { certificates, authorities }) = &self.pinned else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        match authorities.verify_server_cert(shown, others, name, ocsp, now) {
             // The rule is told of by no error of its own. The time is looked at before it, and has one.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if self.certificates.contains(shown) => {
+            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))) if certificates.contains(shown) => {
                 verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -189,46 +199,7 @@ impl ServerCertVerifier for PinnedVerifier {
         shown: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls12_signature(message, shown, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls13_signature(message, shown, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
-    }
-}
-
-/// Believes every certificate, and that the server has its key.
-#[derive(Debug)]
-struct NoVerifier(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for NoVerifier {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, shown, signature, algorithms)
     }
 
@@ -238,12 +209,12 @@ impl ServerCertVerifier for NoVerifier {
         shown: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
+        let algorithms = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, shown, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -6,6 +6,7 @@
 //! an answer is on its way until it has arrived, of which nobody is told: that is sampled. And a call that gives an answer to the kernel
 //! is over later than the answer has left, since it wakes up a client of this host: of some answers it is found out how much later.
 
+use std::hash::BuildHasher;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,13 +173,13 @@ impl TrackedConnection {
         let after = self.slot.submitted_at();
         let is_waiting = self.slot.span_start(TimedState::Arrived) == 0 && unread_bytes(&self.socket).unwrap_or(0) > 0;
         let known = self.unread.filter(|unread| unread.answer_submitted_at == after);
-        self.unread = is_waiting.then(|| known.unwrap_or_else(|| self.unread_request(after)));
+        self.unread = is_waiting.then(|| {
+            known.unwrap_or_else(|| {
+                let waited = peek(&self.socket).map_or(0, |arrived| arrived.delay());
+                UnreadRequest { since: monotonic().saturating_sub(waited).max(after), answer_submitted_at: after }
+            })
+        });
         self.unread.map_or(0, |unread| now.saturating_sub(unread.since).max(1))
-    }
-
-    fn unread_request(&self, after: u64) -> UnreadRequest {
-        let waited = peek(&self.socket).map_or(0, |arrived| arrived.delay());
-        UnreadRequest { since: monotonic().saturating_sub(waited).max(after), answer_submitted_at: after }
     }
 
     /// Whether an answer is that was given to the kernel.
@@ -358,19 +359,24 @@ impl InFlightSampler {
         sums.next_probed = if from + DEPARTURES_PER_SAMPLE < seen { from + DEPARTURES_PER_SAMPLE } else { 0 };
     }
 
-    /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples.
+    /// Takes samples at random moments until it is over. A fixed period could keep step with what it samples. From time to time it also
+    /// looks which of the server's threads are in uninterruptible sleep: each look stands for the time since the last one.
     pub fn run(&self, is_over: &AtomicBool) {
         let random = std::hash::RandomState::new();
         let mut waited = RunQueueWait::of_thread();
-        let mut states = States { last: monotonic(), due: 0 };
+        let (mut last_states, mut states_due) = (monotonic(), 0);
         while !is_over.load(Ordering::Acquire) {
-            states.sample(self);
-            // Of CPU time: a sample that had to wait for a CPU has cost no more.
-            let before = read_usage(UsageScope::Thread);
-            self.sample();
-            let used = read_usage(UsageScope::Thread).since(before);
-            let cost = Duration::from_nanos(used.user + used.system);
-            let pause = sample_pause(cost, std::hash::BuildHasher::hash_one(&random, monotonic()));
+            let now = monotonic();
+            if now >= states_due {
+                let since = now - std::mem::replace(&mut last_states, now);
+                let cost = cpu_cost(|| {
+                    let blocked = u64::from(self.process.blocked(MOST_STATES));
+                    lock(&self.sums).blocked += blocked * since;
+                });
+                let pause = BETWEEN_STATES.max(cost.saturating_mul(PATIENCE_FOR_STATES));
+                states_due = now + pause.as_nanos() as u64;
+            }
+            let pause = sample_pause(cpu_cost(|| self.sample()), random.hash_one(monotonic()));
             let without_cpu = waited.nanoseconds();
             let mut sums = lock(&self.sums);
             (sums.pause, sums.without_cpu) = (pause, without_cpu);
@@ -390,27 +396,20 @@ impl InFlightSampler {
         (1..MAX_READINGS).map(|_| read()).find(is_prompt).unwrap_or_else(read)
     }
 
-    /// What their sockets tell of all connections.
-    fn socket_totals(&self, now: u64) -> SocketTotals {
-        let mut all = SocketTotals::default();
-        for part in &self.shards {
-            let mut part = lock(part);
-            all.sending = add_sending(all.sending, part.ended);
-            for entry in part.entries.iter_mut().flatten() {
-                all.sending = add_sending(all.sending, send_time(&entry.socket).unwrap_or_default());
-                all.unacknowledged += u64::from(unacknowledged_bytes(&entry.socket).unwrap_or(0));
-                all.read_delay += entry.read_delay(now);
-            }
-        }
-        all
-    }
-
     /// What is known now, of a server that listens here.
     pub fn snapshot(&self, listener: &TcpListener) -> ServerStats {
         self.sample();
         let (now, totals) = self.totals();
-        let SocketTotals { sending: SendTime { busy, limited }, read_delay: waited, unacknowledged } =
-            self.socket_totals(now);
+        let (mut sending, mut unacknowledged, mut read_delay) = (SendTime::default(), 0, 0);
+        for part in &self.shards {
+            let mut part = lock(part);
+            sending = add_sending(sending, part.ended);
+            for entry in part.entries.iter_mut().flatten() {
+                sending = add_sending(sending, send_time(&entry.socket).unwrap_or_default());
+                unacknowledged += u64::from(unacknowledged_bytes(&entry.socket).unwrap_or(0));
+                read_delay += entry.read_delay(now);
+            }
+        }
         let sums = *lock(&self.sums);
         let queue = accept_queue(listener).unwrap_or_default();
         ServerStats {
@@ -420,14 +419,14 @@ impl InFlightSampler {
             unacknowledged: Some(unacknowledged),
             connections: self.counters.accepted().load(Ordering::Relaxed),
             refused: self.counters.refused().load(Ordering::Relaxed),
-            in_flight: (totals.arrived + waited + sums.in_transit).saturating_add_signed(-sums.lead) as f64,
+            in_flight: (totals.arrived + read_delay + sums.in_transit).saturating_add_signed(-sums.lead) as f64,
             in_flight_now: sums.in_flight,
             worked: totals.in_service as f64,
             workers: None,
             held: totals.with_worker as f64,
-            sending: Some(busy as f64),
-            window_limited: limited.by_window as f64,
-            send_buffer_limited: limited.by_buffer as f64,
+            sending: Some(sending.busy as f64),
+            window_limited: sending.limited.by_window as f64,
+            send_buffer_limited: sending.limited.by_buffer as f64,
             accept_queue: ListenQueue { now: queue.length, max: queue.capacity },
             sampled: sums.sampled,
             blocked: Some(sums.blocked as f64),
@@ -437,37 +436,11 @@ impl InFlightSampler {
     }
 }
 
-/// When threads were last looked at for their states, and are to be looked at again.
-struct States {
-    last: u64,
-    due: u64,
-}
-
-impl States {
-    /// Looks at them if it is time to: each look stands for the time since the last one.
-    fn sample(&mut self, watch: &InFlightSampler) {
-        let now = monotonic();
-        if now < self.due {
-            return;
-        }
-        let before = read_usage(UsageScope::Thread);
-        let blocked = u64::from(watch.process.blocked(MOST_STATES));
-        let used = read_usage(UsageScope::Thread).since(before);
-        lock(&watch.sums).blocked += blocked * (now - std::mem::replace(&mut self.last, now));
-        let cost = Duration::from_nanos(used.user + used.system);
-        self.due = now + BETWEEN_STATES.max(cost.saturating_mul(PATIENCE_FOR_STATES)).as_nanos() as u64;
-    }
-}
-
-/// What sockets tell.
-#[derive(Clone, Copy, Debug, Default)]
-struct SocketTotals {
-    /// For how long connections had something to send, and what kept them from it.
-    sending: SendTime,
-    /// Nanoseconds for which requests have waited that wait to be read.
-    read_delay: u64,
-    /// Bytes of answers that were given to the kernel and not acknowledged.
-    unacknowledged: u64,
+/// CPU time that work takes: one that had to wait for a CPU has cost no more.
+fn cpu_cost(work: impl FnOnce()) -> Duration {
+    let before = read_usage(UsageScope::Thread);
+    work();
+    Duration::from_nanos(read_usage(UsageScope::Thread).since(before).cpu())
 }
 
 fn add_sending(one: SendTime, other: SendTime) -> SendTime {

@@ -34,16 +34,6 @@ pub enum ListingPage {
     Held(Arc<OpenFile>),
 }
 
-impl ListingPage {
-    /// Its bytes.
-    pub fn bytes(&self) -> u64 {
-        match self {
-            Self::Small(text) => text.len() as u64,
-            Self::Held(opened) => opened.identity.size,
-        }
-    }
-}
-
 /// The larger pages that are being sent: whoever does not read one holds no more than others who read it, and all of them together
 /// no more than so many.
 #[derive(Debug)]

@@ -13,16 +13,17 @@ use crate::serve::status::Status;
 const MAX_FIELDS: usize = 64;
 
 /// What may be done with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpMethod {
     /// Send head and content.
+    #[default]
     Get,
     /// Send the head alone.
     Head,
 }
 
 /// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HttpRequest<'a> {
     /// What is to be done.
     pub method: HttpMethod,

@@ -7,7 +7,7 @@ mod splice;
 use std::fmt;
 use std::str::FromStr;
 
-use bulk_method::{BulkChooser, BulkMethod, BulkResponse, BulkStats, PeerLocality};
+use bulk_method::{BulkChooser, BulkMethod, BulkStats, PeerLocality};
 use kelvin_sys::clock::monotonic;
 use mmap::MmapSender;
 use rustix::fd::AsFd;
@@ -74,27 +74,19 @@ impl SendStrategy {
 
 /// Sends by the calls that were chosen, with what they need; each thread has its own.
 #[derive(Debug)]
-pub struct FileSender(SenderState);
-
-#[derive(Debug)]
-enum SenderState {
-    Auto(MmapSender, Box<BulkChooser>),
-    ReadWrite,
-    Mmap(MmapSender),
-    SendFile,
-    Splice(SpliceSender),
+pub struct FileSender {
+    strategy: SendStrategy,
+    mapped: MmapSender,
+    spliced: SpliceSender,
+    /// What chooses, under [`SendStrategy::Auto`].
+    chooser: Option<Box<BulkChooser>>,
 }
 
 impl FileSender {
     /// By these calls.
-    pub fn new(sending: SendStrategy) -> Self {
-        Self(match sending {
-            SendStrategy::ReadWrite => SenderState::ReadWrite,
-            SendStrategy::Mmap => SenderState::Mmap(MmapSender::default()),
-            SendStrategy::Auto => SenderState::Auto(MmapSender::default(), Box::default()),
-            SendStrategy::SendFile => SenderState::SendFile,
-            SendStrategy::Splice => SenderState::Splice(SpliceSender::default()),
-        })
+    pub fn new(strategy: SendStrategy) -> Self {
+        let chooser = (strategy == SendStrategy::Auto).then(Box::default);
+        Self { strategy, mapped: MmapSender::default(), spliced: SpliceSender::default(), chooser }
     }
 
     /// Makes one call to the socket for what is to be sent next, and says how many bytes it moved.
@@ -103,41 +95,64 @@ impl FileSender {
     /// What the call says: `AGAIN` of a socket that takes no more. A file that has become shorter than was said is an error, too.
     #[inline]
     pub fn send_some(&mut self, connection: &mut Connection, socket: impl AsFd) -> Result<usize> {
-        match &mut self.0 {
-            SenderState::ReadWrite => connection.read_file_range(READ_CHUNK)?,
-            SenderState::Mmap(_) => mmap::read_tail(connection)?,
-            SenderState::Auto(mapped, chooser) => {
-                choose_bulk_method(mapped, chooser, connection);
-                if connection.bulk_response().is_some_and(|answer| answer.method == BulkMethod::Mmap) {
-                    mmap::read_tail(connection)?;
-                }
-            }
-            SenderState::SendFile | SenderState::Splice(_) => {}
+        let method = self.method(connection);
+        match method {
+            SendStrategy::ReadWrite => connection.read_file_range(READ_CHUNK)?,
+            SendStrategy::Mmap => mmap::read_tail(connection)?,
+            _ => {}
         }
         let sent = match connection.pending_output() {
             Some(PendingOutput::Bytes(bytes, follows)) => {
                 // Only a head is held back, for the part of a file that follows it by another call.
-                let is_held = follows && !matches!(self.0, SenderState::ReadWrite);
+                let is_held = follows && method != SendStrategy::ReadWrite;
                 let more = if is_held { SendFlags::MORE } else { SendFlags::empty() };
                 send(socket, bytes, SendFlags::NOSIGNAL | more)?
             }
-            Some(PendingOutput::FileRange(part)) => self.send_file_range(part, connection.bulk_response(), socket)?,
+            Some(PendingOutput::FileRange(part)) => {
+                let sent = match method {
+                    // Not every file system has files that can be mapped.
+                    SendStrategy::Mmap if self.mapped.try_map(part) => self.mapped.send(part, &socket),
+                    SendStrategy::Splice => self.spliced.send(part, &socket),
+                    _ => Ok(send_file(part, socket)?),
+                };
+                sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?
+            }
             None => 0,
         };
         connection.mark_sent(sent);
         Ok(sent)
     }
 
+    /// The calls by which the answer goes that is to be sent; they are chosen where it begins with a part of a file.
+    #[inline]
+    fn method(&mut self, connection: &mut Connection) -> SendStrategy {
+        let Some(chooser) = &mut self.chooser else { return self.strategy };
+        if connection.bulk_response().is_none()
+            && let Some(part) = connection.file_range()
+        {
+            let peer = if connection.is_local() { PeerLocality::Local } else { PeerLocality::Remote };
+            let mut answer = chooser.begin(peer, part.range.end - part.range.start, monotonic);
+            if answer.method == BulkMethod::Mmap && !self.mapped.try_map(part) {
+                answer = answer.with_sendfile();
+            }
+            connection.set_bulk_response(answer);
+        }
+        match connection.bulk_response() {
+            Some(answer) if answer.method == BulkMethod::Mmap => SendStrategy::Mmap,
+            _ => SendStrategy::SendFile,
+        }
+    }
+
     /// Whether it chooses the calls by where a client is.
     pub fn needs_peer_locality(&self) -> bool {
-        matches!(self.0, SenderState::Auto(..))
+        self.chooser.is_some()
     }
 
     /// More has been received on a connection, or its end: whoever has the answer before has taken it.
     #[inline]
     pub fn on_received(&mut self, connection: &mut Connection) {
         if let Some(answer) = connection.take_bulk_response()
-            && let SenderState::Auto(_, chooser) = &mut self.0
+            && let Some(chooser) = &mut self.chooser
         {
             chooser.record(answer, monotonic);
         }
@@ -145,46 +160,8 @@ impl FileSender {
 
     /// What was chosen since it was asked last, if it chooses.
     pub fn take_bulk_stats(&mut self) -> BulkStats {
-        match &mut self.0 {
-            SenderState::Auto(_, chooser) => std::mem::take(&mut chooser.stats),
-            SenderState::ReadWrite | SenderState::Mmap(_) | SenderState::SendFile | SenderState::Splice(_) => {
-                BulkStats::default()
-            }
-        }
+        self.chooser.as_mut().map(|chooser| std::mem::take(&mut chooser.stats)).unwrap_or_default()
     }
-
-    fn send_file_range(&mut self, part: &FileRange, answer: Option<BulkResponse>, socket: impl AsFd) -> Result<usize> {
-        let sent = match &mut self.0 {
-            // Not every file system has files that can be mapped.
-            SenderState::Auto(mapped, _) => match answer.map(|answer| answer.method) {
-                Some(BulkMethod::Mmap) if mapped.try_map(part) => mapped.send(part, &socket),
-                Some(BulkMethod::Mmap | BulkMethod::SendFile) | None => return send_file(part, socket),
-            },
-            SenderState::Mmap(mapped) => match mapped.try_map(part) {
-                true => mapped.send(part, &socket),
-                false => return send_file(part, socket),
-            },
-            SenderState::ReadWrite | SenderState::SendFile => return send_file(part, socket),
-            SenderState::Splice(spliced) => spliced.send(part, &socket),
-        };
-        sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-    }
-}
-
-/// Chooses the calls of an answer that begins with a part of a file.
-fn choose_bulk_method(mapped: &mut MmapSender, chooser: &mut BulkChooser, connection: &mut Connection) {
-    let Some(part) = connection.file_range() else { return };
-    if connection.bulk_response().is_some() {
-        return;
-    }
-    let bytes = part.range.end - part.range.start;
-    let peer = if connection.is_local() { PeerLocality::Local } else { PeerLocality::Remote };
-    let mut answer = chooser.begin(peer, bytes, monotonic);
-    // Not every file system has files that can be mapped.
-    if answer.method == BulkMethod::Mmap && !mapped.try_map(part) {
-        answer = answer.with_sendfile();
-    }
-    connection.set_bulk_response(answer);
 }
 
 fn send_file(part: &FileRange, socket: impl AsFd) -> Result<usize> {

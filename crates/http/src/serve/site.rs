@@ -1,7 +1,7 @@
 //! Answers: what a request gets, as the bytes of a head and a part of a file to follow.
 
-use std::fmt::Write;
 use std::hash::BuildHasher;
+use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -91,7 +91,10 @@ impl Site {
         }
         if let Some(stats) = &self.config.stats {
             return match stats.snapshot(request) {
-                Ok(json) => self.content_response(request, "application/json", json.as_bytes(), out),
+                Ok(json) => {
+                    self.write_content(request, &ResponseContent::ok("application/json", json.as_bytes()), out);
+                    None
+                }
                 Err(status) => self.error_response(request, status, out),
             };
         }
@@ -104,7 +107,8 @@ impl Site {
                 }
                 Ok(ResolvedPath::Directory(target)) => {
                     let query = request.query.map_or_else(String::new, |query| format!("?{query}"));
-                    return self.redirect(request, &(target.location() + &query), out);
+                    let field = format!("Location: {}{query}\r\n", target.location());
+                    return self.text_response(request, Status::MovedPermanently, &field, out);
                 }
                 Err(status) => return self.error_response(request, status, out),
             };
@@ -113,7 +117,8 @@ impl Site {
                 Err(FileChanged) => {
                     out.truncate(begin);
                     if let Some(content) = opened.read_overstated(MAX_UNSIZED_BYTES) {
-                        return self.content_response(request, opened.media_type, &content, out);
+                        self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
+                        return None;
                     }
                     self.files.invalidate(request.path);
                 }
@@ -124,17 +129,7 @@ impl Site {
 
     /// Appends the answer to what is no request that can be obeyed; the connection ends after it.
     pub fn refuse(&self, status: Status, out: &mut Vec<u8>) {
-        let fields = Default::default();
-        let request = HttpRequest {
-            method: HttpMethod::Get,
-            path: "",
-            query: None,
-            host: None,
-            is_http_1_1: true,
-            keep_alive: false,
-            fields,
-        };
-        self.error_response(&request, status, out);
+        self.error_response(&HttpRequest { is_http_1_1: true, ..HttpRequest::default() }, status, out);
     }
 
     /// Whether the connection stays open after the answer.
@@ -148,12 +143,20 @@ impl Site {
                 Ok(Some(content)) if content.is_empty() => {}
                 // What was written since it was opened is stated now.
                 _ if !opened.is_unchanged() => return Err(FileChanged),
-                Ok(Some(content)) => return Ok(self.content_response(request, opened.media_type, &content, out)),
+                Ok(Some(content)) => {
+                    self.write_content(request, &ResponseContent::ok(opened.media_type, &content), out);
+                    return Ok(None);
+                }
                 Ok(None) | Err(_) => return Ok(self.error_response(request, Status::Forbidden, out)),
             }
         }
         match opened.validators.evaluate_preconditions(&request.fields) {
-            Some(Status::NotModified) => return Ok(self.not_modified(request, opened, out)),
+            Some(Status::NotModified) => {
+                self.write_head_start(request, Status::NotModified, out);
+                out.extend_from_slice(opened.common_head());
+                out.extend_from_slice(b"\r\n");
+                return Ok(None);
+            }
             Some(status) => return Ok(self.error_response(request, status, out)),
             None => {}
         }
@@ -170,34 +173,9 @@ impl Site {
             RequestedRanges::Ranges(ranges) => self.range_response(request, opened, ranges, out),
             RequestedRanges::Unsatisfiable => {
                 let field = format!("Content-Range: bytes */{size}\r\n");
-                Ok(self.text_response(request, (Status::RangeNotSatisfiable, &field), out))
+                Ok(self.text_response(request, Status::RangeNotSatisfiable, &field, out))
             }
         }
-    }
-
-    /// An answer with content of which nothing tells one state from another, such as that of a file that states no bytes, or more than it
-    /// has.
-    fn content_response(
-        &self,
-        request: &HttpRequest<'_>,
-        media_type: &str,
-        content: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Option<Body> {
-        self.write_head_start(request, Status::Ok, out);
-        let length = content.len();
-        out.extend_from_slice(format!("Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n").as_bytes());
-        if request.method == HttpMethod::Get {
-            out.extend_from_slice(content);
-        }
-        None
-    }
-
-    fn not_modified(&self, request: &HttpRequest<'_>, opened: &OpenFile, out: &mut Vec<u8>) -> Option<Body> {
-        self.write_head_start(request, Status::NotModified, out);
-        out.extend_from_slice(opened.common_head());
-        out.extend_from_slice(b"\r\n");
-        None
     }
 
     #[inline]
@@ -229,11 +207,9 @@ impl Site {
             return if opened.is_unchanged() { Ok(Some(Body::Multipart(Box::new(parts)))) } else { Err(FileChanged) };
         }
         let range = ranges.remove(0);
-        let (length, media_type) = (range.end - range.start, opened.media_type);
-        let field = content_range(&range, opened.identity.size);
-        out.extend_from_slice(
-            format!("Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n").as_bytes(),
-        );
+        let (media_type, field) = (opened.media_type, content_range(&range, opened.identity.size));
+        let length = range.end - range.start;
+        let _ = write!(out, "Content-Type: {media_type}\r\n{field}Content-Length: {length}\r\n\r\n");
         file_range(opened, range).map(|part| Some(Body::FileRange(part)))
     }
 
@@ -260,31 +236,20 @@ impl Site {
             return self.error_response(request, Status::Forbidden, out);
         }
         let page = listing::render_listing(self.files.root(), target).and_then(|page| self.config.listings.add(page));
+        let media_type = "text/html; charset=utf-8";
         match page {
-            Ok(page) => self.listing_response(request, page, out),
             Err(status) => self.error_response(request, status, out),
-        }
-    }
-
-    fn listing_response(&self, request: &HttpRequest<'_>, page: ListingPage, out: &mut Vec<u8>) -> Option<Body> {
-        self.write_head_start(request, Status::Ok, out);
-        let fields = format!("Content-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n", page.bytes());
-        out.extend_from_slice(fields.as_bytes());
-        match page {
-            _ if request.method == HttpMethod::Head => None,
-            ListingPage::Small(text) => {
-                out.extend_from_slice(text.as_bytes());
+            Ok(ListingPage::Small(text)) => {
+                self.write_content(request, &ResponseContent::ok(media_type, text.as_bytes()), out);
                 None
             }
-            ListingPage::Held(opened) => {
+            Ok(ListingPage::Held(opened)) => {
                 let range = 0..opened.identity.size;
-                Some(Body::FileRange(FileRange { opened, range }))
+                self.write_head_start(request, Status::Ok, out);
+                write_content_fields(media_type, range.end, out);
+                (request.method == HttpMethod::Get).then_some(Body::FileRange(FileRange { opened, range }))
             }
         }
-    }
-
-    fn redirect(&self, request: &HttpRequest<'_>, location: &str, out: &mut Vec<u8>) -> Option<Body> {
-        self.text_response(request, (Status::MovedPermanently, &format!("Location: {location}\r\n")), out)
     }
 
     fn error_response(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) -> Option<Body> {
@@ -294,26 +259,25 @@ impl Site {
             Status::Unauthorized => "WWW-Authenticate: Bearer realm=\"kelvin\"\r\n",
             _ => "",
         };
-        self.text_response(request, (status, field), out)
+        self.text_response(request, status, field, out)
     }
 
     /// An answer whose content says what its status means, with a header field.
-    fn text_response(
-        &self,
-        request: &HttpRequest<'_>,
-        (status, field): (Status, &str),
-        out: &mut Vec<u8>,
-    ) -> Option<Body> {
-        self.write_head_start(request, status, out);
-        let text = status.text();
-        let length = text.len() + 1;
-        let fields = format!("{field}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\r\n");
-        out.extend_from_slice(fields.as_bytes());
-        if request.method == HttpMethod::Get {
-            out.extend_from_slice(text.as_bytes());
-            out.push(b'\n');
-        }
+    fn text_response(&self, request: &HttpRequest<'_>, status: Status, field: &str, out: &mut Vec<u8>) -> Option<Body> {
+        let text = format!("{}\n", status.text());
+        let media_type = "text/plain; charset=utf-8";
+        self.write_content(request, &ResponseContent { status, field, media_type, content: text.as_bytes() }, out);
         None
+    }
+
+    /// Appends a whole answer.
+    fn write_content(&self, request: &HttpRequest<'_>, response: &ResponseContent<'_>, out: &mut Vec<u8>) {
+        self.write_head_start(request, response.status, out);
+        out.extend_from_slice(response.field.as_bytes());
+        write_content_fields(response.media_type, response.content.len() as u64, out);
+        if request.method == HttpMethod::Get {
+            out.extend_from_slice(response.content);
+        }
     }
 
     /// The lines that every answer begins with.
@@ -321,7 +285,7 @@ impl Site {
     fn write_head_start(&self, request: &HttpRequest<'_>, status: Status, out: &mut Vec<u8>) {
         out.extend_from_slice(b"HTTP/1.1 ");
         out.extend_from_slice(status.line().as_bytes());
-        out.extend_from_slice(self.clock.lines.as_bytes());
+        out.extend_from_slice(&self.clock.lines);
         if self.config.stats.is_some() {
             out.extend_from_slice(b"Cache-Control: no-store\r\n");
         }
@@ -331,6 +295,28 @@ impl Site {
             out.extend_from_slice(b"Connection: keep-alive\r\n");
         }
     }
+}
+
+/// An answer with content in memory, of which nothing tells one state from another: a text, or what a file has that states no bytes, or more
+/// than it has.
+struct ResponseContent<'a> {
+    status: Status,
+    /// A header field of its own, with its line end.
+    field: &'a str,
+    media_type: &'a str,
+    content: &'a [u8],
+}
+
+impl<'a> ResponseContent<'a> {
+    fn ok(media_type: &'a str, content: &'a [u8]) -> Self {
+        Self { status: Status::Ok, field: "", media_type, content }
+    }
+}
+
+/// Appends the fields that describe content, and the empty line.
+fn write_content_fields(media_type: &str, length: u64, out: &mut Vec<u8>) {
+    // Writing into memory cannot fail.
+    let _ = write!(out, "Content-Type: {media_type}\r\nContent-Length: {length}\r\n\r\n");
 }
 
 /// A part of a file that is still what it was.
@@ -344,7 +330,7 @@ struct CachedDate {
     now: Instant,
     wall_clock: SystemTime,
     next: Instant,
-    lines: String,
+    lines: Vec<u8>,
     random: std::hash::RandomState,
 }
 
@@ -352,7 +338,7 @@ impl CachedDate {
     fn new() -> Self {
         let now = Instant::now();
         let mut clock =
-            Self { now, wall_clock: SystemTime::now(), next: now, lines: String::new(), random: Default::default() };
+            Self { now, wall_clock: SystemTime::now(), next: now, lines: Vec::new(), random: Default::default() };
         clock.tick(now);
         clock
     }
@@ -397,7 +383,7 @@ mod tests {
         for _ in 0..3 {
             clock.format(clock.next);
             assert_eq!((clock.lines.as_ptr(), clock.lines.capacity()), place);
-            assert!(clock.lines.starts_with("\r\nServer: kelvin\r\nDate: ") && clock.lines.ends_with(" GMT\r\n"));
+            assert!(clock.lines.starts_with(b"\r\nServer: kelvin\r\nDate: ") && clock.lines.ends_with(b" GMT\r\n"));
         }
     }
 }

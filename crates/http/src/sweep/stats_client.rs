@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use kelvin_core::resources::{MAX_SNAPSHOT_BYTES, ResourceSnapshot};
 
+use crate::load::response_parser::ResponseParser;
+use crate::serve::stats_endpoint::STATS_PATH;
 use crate::sweep::error::{Error, Result};
 
 /// Time in which a server answers.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes of its head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// Most fields of its head.
-const MAX_FIELDS: usize = 32;
 
 /// Where a server tells what it uses, to whoever knows the token.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl StatsClient {
         let failed = |why: String| Error::Resources { address: self.address, why };
         let answer = self.query().map_err(|error| failed(error.to_string()))?;
         let body = response_body(&answer).map_err(failed)?;
-        ResourceSnapshot::from_json(body).map_err(|error| failed(format!("it is no look at resources: {error}")))
+        ResourceSnapshot::from_json(&body).map_err(|error| failed(format!("it is no look at resources: {error}")))
     }
 
     fn query(&self) -> std::io::Result<Vec<u8>> {
@@ -42,7 +42,7 @@ impl StatsClient {
         let host = SocketAddr::new(self.address.ip(), self.address.port());
         let token = &self.token;
         let request = format!(
-            "GET /.kelvin/resources HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+            "GET {STATS_PATH} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
@@ -51,18 +51,15 @@ impl StatsClient {
     }
 }
 
-/// The body of a good answer that ends with its connection.
-fn response_body(answer: &[u8]) -> std::result::Result<&[u8], String> {
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut head = httparse::Response::new(&mut fields);
-    match head.parse(answer) {
-        Ok(httparse::Status::Complete(end)) if head.code == Some(200) => Ok(&answer[end..]),
-        Ok(httparse::Status::Complete(_)) => {
-            let reason = head.reason.unwrap_or_default();
-            Err(format!("it answers {} {reason}", head.code.unwrap_or_default()))
-        }
-        Ok(httparse::Status::Partial) => Err("its answer is not whole".into()),
-        Err(error) => Err(format!("its answer is no HTTP response: {error}")),
+/// The body of a good answer.
+fn response_body(answer: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let (mut parser, mut body) = (ResponseParser::new(false), Vec::new());
+    let whole = parser.feed(answer, &mut |bytes| body.extend_from_slice(bytes));
+    let is_whole = whole.map_err(|error| format!("its answer is {error}"))?.is_some() || parser.finish().is_ok();
+    match parser.status() {
+        200 if is_whole => Ok(body),
+        0 | 200 => Err("its answer is not whole".into()),
+        status => Err(format!("it answers {status}")),
     }
 }
 
@@ -72,8 +69,8 @@ mod tests {
 
     #[test]
     fn only_successful_body_is_used() {
-        assert_eq!(response_body(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), Ok(&b"{}"[..]));
-        assert_eq!(response_body(b"HTTP/1.1 401 Unauthorized\r\n\r\nno"), Err("it answers 401 Unauthorized".into()));
+        assert_eq!(response_body(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), Ok(b"{}".to_vec()));
+        assert_eq!(response_body(b"HTTP/1.1 401 Unauthorized\r\n\r\nno"), Err("it answers 401".into()));
         assert_eq!(response_body(b"HTTP/1.1 200 OK\r\nContent-"), Err("its answer is not whole".into()));
         assert!(response_body(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap_err().starts_with("its answer is no HTTP response"));
     }

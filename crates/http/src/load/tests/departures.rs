@@ -9,7 +9,7 @@ use kelvin_sys::net::tx_timestamp;
 use super::*;
 use crate::load::connection::Phase;
 use crate::load::connection_pool::{ConnectionPool, MAX_FUTILE_WAKEUPS};
-use crate::load::poll::{Interest, Poller};
+use crate::load::poll::Poller;
 use crate::load::request::RequestSet;
 use crate::load::request_stats::{CountingRule, RequestStats, RequestTimestamps};
 
@@ -32,8 +32,8 @@ fn run_until(traffic: &mut ConnectionPool, phase: Phase) {
 fn drain(traffic: &mut ConnectionPool) {
     let ready = traffic.poller.wait(LONG).unwrap();
     assert!(ready > 0, "nothing has happened");
-    for ready in (0..ready).filter_map(|one| traffic.poller.ready(one)).collect::<Vec<_>>() {
-        traffic.handle_ready(ready, monotonic());
+    for (token, flags) in (0..ready).filter_map(|one| traffic.poller.ready(one)).collect::<Vec<_>>() {
+        traffic.handle_ready(token, flags, monotonic());
     }
 }
 
@@ -77,7 +77,7 @@ fn always_ready_empty_socket_fails_request() {
     run_until(&mut traffic, Phase::InFlight);
     // There is room, for which nobody waits.
     let connection = &traffic.connections[0];
-    traffic.poller.change(connection.transport.as_ref().unwrap(), connection.token, Interest::ReadOrWrite).unwrap();
+    traffic.poller.change(connection.transport.as_ref().unwrap(), connection.token, true).unwrap();
     (1..MAX_FUTILE_WAKEUPS).for_each(|_| drain(&mut traffic));
     assert_eq!(traffic.connections[0].phase, Phase::InFlight);
     drain(&mut traffic);

@@ -135,9 +135,15 @@ impl Add for BulkTotals {
     }
 }
 
-/// What was sent by each path, to each kind of clients, of each size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BulkStats([[[BulkTotals; 2]; 3]; 2]);
+/// What was sent by each path, to each kind of clients, of each size: numbers for memory that processes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BulkStats([u64; Self::WORDS]);
+
+impl Default for BulkStats {
+    fn default() -> Self {
+        Self([0; Self::WORDS])
+    }
+}
 
 impl BulkStats {
     /// Numbers that it consists of.
@@ -145,30 +151,22 @@ impl BulkStats {
 
     /// What was sent to these clients by this path.
     pub fn totals(&self, peer: PeerLocality, class: SizeClass, path: BulkMethod) -> BulkTotals {
-        self.0[peer as usize][class as usize][path as usize]
+        let first = Self::first_word(peer, class, path);
+        BulkTotals { answers: self.0[first], bytes: self.0[first + 1], nanoseconds: self.0[first + 2] }
     }
 
-    fn totals_mut(&mut self, peer: PeerLocality, class: SizeClass, path: BulkMethod) -> &mut BulkTotals {
-        &mut self.0[peer as usize][class as usize][path as usize]
+    fn first_word(peer: PeerLocality, class: SizeClass, path: BulkMethod) -> usize {
+        3 * ((peer as usize * 3 + class as usize) * 2 + path as usize)
     }
 
-    /// Its numbers, for memory that processes share.
+    /// Its numbers.
     pub fn to_words(&self) -> [u64; Self::WORDS] {
-        let all = self.0.as_flattened().as_flattened();
-        array::from_fn(|word| {
-            let sent = all[word / 3];
-            [sent.answers, sent.bytes, sent.nanoseconds][word % 3]
-        })
+        self.0
     }
 
     /// From its numbers.
     pub fn from_words(words: [u64; Self::WORDS]) -> Self {
-        let sent = |number: usize| BulkTotals {
-            answers: words[3 * number],
-            bytes: words[3 * number + 1],
-            nanoseconds: words[3 * number + 2],
-        };
-        Self(array::from_fn(|peer| array::from_fn(|class| array::from_fn(|path| sent((peer * 3 + class) * 2 + path)))))
+        Self(words)
     }
 }
 
@@ -176,8 +174,7 @@ impl Add for BulkStats {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        let (left, right) = (self.to_words(), other.to_words());
-        Self::from_words(array::from_fn(|word| left[word] + right[word]))
+        Self(array::from_fn(|word| self.0[word] + other.0[word]))
     }
 }
 
@@ -228,7 +225,7 @@ impl BulkChooser {
         let class = SizeClass::for_bytes(bytes);
         let contest = &mut self.trials[peer as usize][class as usize];
         let (path, begun) = contest.next_method(peer.methods(), clock);
-        self.stats.totals_mut(peer, class, path).answers += 1;
+        self.stats.0[BulkStats::first_word(peer, class, path)] += 1;
         BulkResponse { method: path, peer, class, bytes, trial_start: begun }
     }
 
@@ -247,8 +244,9 @@ impl BulkChooser {
         {
             let sum = &mut sums[slice_at(begun).1];
             *sum = *sum + sent;
-            let all = self.stats.totals_mut(peer, class, path);
-            *all = *all + BulkTotals { answers: 0, ..sent };
+            let first = BulkStats::first_word(peer, class, path);
+            self.stats.0[first + 1] += sent.bytes;
+            self.stats.0[first + 2] += sent.nanoseconds;
         }
     }
 }
