@@ -166,7 +166,8 @@ impl UringWorker {
                 if is_last && matches!(outcome, RingOutcome::Received(_)) {
                     client.receiving = None;
                 }
-                if client.on_outcome(outcome, (context, &mut self.ring), &shared.shutdown) == UringStep::Gone {
+                let mut turn = Turn { context, ring: &mut self.ring, shutdown: &shared.shutdown };
+                if client.on_outcome(outcome, &mut turn) == UringStep::Gone {
                     self.remove_client(number);
                 }
             }
@@ -272,7 +273,8 @@ impl EventLoop for UringWorker {
     fn drive_client(&mut self, number: usize) {
         let WorkerCore { clients, context, shared, .. } = &mut self.core;
         let Some(client) = clients.get_mut(number) else { return };
-        if client.drive((context, &mut self.ring), &shared.shutdown) == UringStep::Gone {
+        let mut turn = Turn { context, ring: &mut self.ring, shutdown: &shared.shutdown };
+        if client.drive(&mut turn) == UringStep::Gone {
             self.remove_client(number);
         }
     }
@@ -310,95 +312,88 @@ impl EventClient for UringClient {
 }
 
 /// What a client is served with.
-type IoContext<'a> = (&'a mut WorkerContext, &'a mut RingState);
+struct Turn<'a> {
+    context: &'a mut WorkerContext,
+    ring: &'a mut RingState,
+    shutdown: &'a AtomicBool,
+}
 
 impl UringClient {
-    fn on_outcome(&mut self, outcome: RingOutcome, with: IoContext<'_>, is_over: &AtomicBool) -> UringStep {
+    fn on_outcome(&mut self, outcome: RingOutcome, turn: &mut Turn<'_>) -> UringStep {
         match outcome {
-            RingOutcome::Received(received) => self.on_received(received, with, is_over),
+            RingOutcome::Received(received) => match received.map_err(to_errno) {
+                Ok(Some(chunk)) => return self.on_chunk(chunk, turn),
+                Ok(None) => self.state.has_ended = true,
+                // Of buffers, for a moment; or it was cancelled, because enough has come.
+                Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => return UringStep::Gone,
+            },
             RingOutcome::Sent(sent, buffer) => {
                 self.pending = None;
                 self.state.connection.reattach_output(buffer);
-                self.on_sent(sent.map_err(to_errno), with, is_over)
+                return self.on_sent(sent.map_err(to_errno), turn);
             }
             RingOutcome::Read(read, buffer) => {
                 let begin =
                     if let Some(PendingOp::Read(_, begin)) = self.pending.take() { begin } else { buffer.len() };
                 self.state.connection.reattach_output(buffer);
                 let read = self.state.connection.end_read(begin, read.map_err(to_errno));
-                if read.is_ok() { self.submit_output(Vec::new(), with.1) } else { UringStep::Gone }
+                return if read.is_ok() { self.submit_output(Vec::new(), turn.ring) } else { UringStep::Gone };
             }
-            RingOutcome::Ready(_) | RingOutcome::Accepted(_) => {
-                self.pending = None;
-                self.drive(with, is_over)
-            }
+            RingOutcome::Ready(_) | RingOutcome::Accepted(_) => self.pending = None,
         }
-    }
-
-    fn on_received(
-        &mut self,
-        received: std::io::Result<Option<ReceivedChunk>>,
-        with: IoContext<'_>,
-        is_over: &AtomicBool,
-    ) -> UringStep {
-        match received.map_err(to_errno) {
-            Ok(Some(chunk)) => return self.on_chunk(chunk, with, is_over),
-            Ok(None) => self.state.has_ended = true,
-            // Of buffers, for a moment; or it was cancelled, because enough has come.
-            Err(Errno::NOBUFS | Errno::CANCELED | Errno::INTR | Errno::AGAIN) => {}
-            Err(_) => return UringStep::Gone,
-        }
-        self.drive(with, is_over)
+        self.drive(turn)
     }
 
     /// Takes what has arrived, now or, while its answer is with the ring, for later.
-    fn on_chunk(&mut self, chunk: ReceivedChunk, (context, ring): IoContext<'_>, is_over: &AtomicBool) -> UringStep {
+    fn on_chunk(&mut self, chunk: ReceivedChunk, turn: &mut Turn<'_>) -> UringStep {
         if self.pending.is_none() {
-            self.state.connection.attach_buffers(&mut context.buffers);
-            self.keep_chunk(chunk, (context, ring));
-            return self.drive_with_buffers((context, ring), is_over);
+            self.state.connection.attach_buffers(&mut turn.context.buffers);
+            self.keep_chunk(chunk, turn);
+            return self.drive_with_buffers(turn);
         }
-        self.keep_chunk(chunk, (context, ring));
-        if self.state.connection.unparsed_bytes() > context.site.limits().head_bytes + RECEIVE_CHUNK {
+        self.keep_chunk(chunk, turn);
+        if self.state.connection.unparsed_bytes() > turn.context.site.limits().head_bytes + RECEIVE_CHUNK {
             // Who sends and does not read has enough of it here.
-            let _ = self.receiving.map(|id| ring.ring.cancel(id));
+            let _ = self.receiving.map(|id| turn.ring.ring.cancel(id));
         }
         UringStep::Wait
     }
 
-    fn keep_chunk(&mut self, chunk: ReceivedChunk, (context, ring): IoContext<'_>) {
+    fn keep_chunk(&mut self, chunk: ReceivedChunk, turn: &mut Turn<'_>) {
         if !self.state.is_lingering {
             if !self.state.connection.has_partial_request() {
-                self.state.last_active = context.site.now();
+                self.state.last_active = turn.context.site.now();
             }
-            let bytes = ring.ring.bytes(&chunk);
+            let bytes = turn.ring.ring.bytes(&chunk);
             self.state.connection.input_buffer(bytes.len()).extend_from_slice(bytes);
             self.state.connection.mark_received_delayed(bytes.len(), chunk.timed_read().delay());
         }
-        ring.ring.give_back(chunk);
+        turn.ring.ring.give_back(chunk);
     }
 
-    fn on_sent(
-        &mut self,
-        sent: rustix::io::Result<usize>,
-        (context, ring): IoContext<'_>,
-        is_over: &AtomicBool,
-    ) -> UringStep {
+    fn on_sent(&mut self, sent: rustix::io::Result<usize>, turn: &mut Turn<'_>) -> UringStep {
         match sent {
             Ok(sent) => {
-                context.stats.bytes += sent as u64;
-                self.state.last_active = context.site.now();
+                turn.context.stats.bytes += sent as u64;
+                self.state.last_active = turn.context.site.now();
                 self.state.connection.mark_sent(sent);
                 match self.state.connection.take_empty_output() {
-                    None => self.submit_output(Vec::new(), ring),
+                    None => self.submit_output(Vec::new(), turn.ring),
                     Some(buffer) => {
-                        self.end_piece(buffer, ring);
-                        self.drive((context, ring), is_over)
+                        self.end_piece(buffer, turn.ring);
+                        self.drive(turn)
                     }
                 }
             }
-            Err(Errno::AGAIN) => self.await_writable(ring),
-            Err(Errno::INTR) => self.submit_output(Vec::new(), ring),
+            // It waits until the client takes something; what was read for it is read again then.
+            Err(Errno::AGAIN) => {
+                let buffer = self.state.connection.copy_unsent();
+                self.end_piece(buffer, turn.ring);
+                let asked = turn.ring.ring.await_ready(self.token, &self.socket, Readiness::Write);
+                self.wait_for(asked.map(PendingOp::AwaitWritable))
+            }
+            Err(Errno::INTR) => self.submit_output(Vec::new(), turn.ring),
             Err(_) => UringStep::Gone,
         }
     }
@@ -408,33 +403,30 @@ impl UringClient {
         ring.recycle(buffer);
     }
 
-    /// Waits until the client takes something; what was read for it is read again then.
-    fn await_writable(&mut self, ring: &mut RingState) -> UringStep {
-        let buffer = self.state.connection.copy_unsent();
-        self.end_piece(buffer, ring);
-        let asked = ring.ring.await_ready(self.token, &self.socket, Readiness::Write);
-        self.pending = asked.ok().map(PendingOp::AwaitWritable);
+    /// Waits for what was submitted, if it could be.
+    fn wait_for(&mut self, asked: std::io::Result<PendingOp>) -> UringStep {
+        self.pending = asked.ok();
         if self.pending.is_some() { UringStep::Wait } else { UringStep::Gone }
     }
 
     /// Does what can be done now, with large buffers that it gives back.
-    fn drive(&mut self, (context, ring): IoContext<'_>, is_over: &AtomicBool) -> UringStep {
+    fn drive(&mut self, turn: &mut Turn<'_>) -> UringStep {
         if self.pending.is_some() {
             return UringStep::Wait;
         }
-        self.state.connection.attach_buffers(&mut context.buffers);
-        self.drive_with_buffers((context, ring), is_over)
+        self.state.connection.attach_buffers(&mut turn.context.buffers);
+        self.drive_with_buffers(turn)
     }
 
-    fn drive_with_buffers(&mut self, (context, ring): IoContext<'_>, is_over: &AtomicBool) -> UringStep {
+    fn drive_with_buffers(&mut self, turn: &mut Turn<'_>) -> UringStep {
         let answered = self.state.connection.requests_answered();
-        let next = self.step((context, ring), is_over);
-        context.stats.requests += self.state.connection.requests_answered() - answered;
-        self.state.connection.detach_buffers(&mut context.buffers);
+        let next = self.step(turn);
+        turn.context.stats.requests += self.state.connection.requests_answered() - answered;
+        self.state.connection.detach_buffers(&mut turn.context.buffers);
         next
     }
 
-    fn step(&mut self, (context, ring): IoContext<'_>, is_over: &AtomicBool) -> UringStep {
+    fn step(&mut self, Turn { context, ring, shutdown }: &mut Turn<'_>) -> UringStep {
         loop {
             match self.state.connection.next_io() {
                 NextIo::End | NextIo::Receive if self.state.has_ended => return UringStep::Gone,
@@ -442,7 +434,7 @@ impl UringClient {
                 NextIo::Send if self.queue_for_piece(ring) => return UringStep::Wait,
                 NextIo::Send => return self.submit_output(ring.spare_buffers.pop().unwrap_or_default(), ring),
                 NextIo::Advance => {
-                    context.site.is_draining = is_over.load(Ordering::Acquire);
+                    context.site.is_draining = shutdown.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
                 }
                 NextIo::Receive => return self.receive(ring),
@@ -489,17 +481,15 @@ impl UringClient {
                 ring.ring.read(self.token, (RingFile(opened), offset), to).map(|id| PendingOp::Read(id, begin))
             }
         };
-        self.pending = asked.ok();
-        if self.pending.is_some() { UringStep::Wait } else { UringStep::Gone }
+        self.wait_for(asked)
     }
 
     /// Whether it is between two requests, and nothing of the next has arrived.
     fn is_idle(&self) -> bool {
-        let is_free = self.pending.is_none() && !self.state.is_lingering;
-        is_free
-            && self.state.connection.next_io() == NextIo::Receive
-            && !self.state.connection.has_partial_request()
-            && unread_bytes(&self.socket).is_ok_and(|bytes| bytes == 0)
+        let connection = &self.state.connection;
+        let is_receiving =
+            self.pending.is_none() && !self.state.is_lingering && connection.next_io() == NextIo::Receive;
+        is_receiving && !connection.has_partial_request() && unread_bytes(&self.socket).is_ok_and(|bytes| bytes == 0)
     }
 }
 

@@ -7,7 +7,7 @@ use kelvin_core::catalogue::load::hosts::{
     MAJOR_FAULTS, MEMORY_AVAILABLE, PRESSURE_CPU, PRESSURE_IO, PRESSURE_IO_FULL, PRESSURE_MEMORY, PRESSURE_MEMORY_FULL,
     PROCESSES, REFAULTS, RETRANSMITTED_SEGMENTS, RUNNABLE_TASKS, SOCKETS, THREADS, THREADS_WITHOUT_CPU,
 };
-use kelvin_core::resources::{CpuStats, ResourceSnapshot};
+use kelvin_core::resources::CpuStats;
 use kelvin_core::{Metric, MetricReadings, Name, PlannedMeasurement};
 
 use crate::sweep::load_step::StepResult;
@@ -26,75 +26,63 @@ enum FigureScope {
 }
 
 /// A figure: whose it is, and what it is between two looks; `None` where the host does not tell.
-struct HostFigure {
-    metric: &'static Metric,
-    scope: FigureScope,
-    value: fn(&UsageDelta) -> Option<f64>,
-}
-
-const fn host(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
-    HostFigure { metric, scope: FigureScope::Host, value: of }
-}
-
-const fn network(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
-    HostFigure { metric, scope: FigureScope::Network, value: of }
-}
-
-const fn process(metric: &'static Metric, of: fn(&UsageDelta) -> Option<f64>) -> HostFigure {
-    HostFigure { metric, scope: FigureScope::Process, value: of }
-}
+type HostFigure = (FigureScope, &'static Metric, fn(&UsageDelta) -> Option<f64>);
 
 static HOST_FIGURES: [HostFigure; 29] = [
-    host(&CPU_USER, |used| cpu_share(used, |cpu| cpu.user)),
-    host(&CPU_SYSTEM, |used| cpu_share(used, |cpu| cpu.system)),
-    host(&CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
-    process(&CPU_THROTTLED, throttled_share),
-    process(&CPU_ALLOWED, allowed_cpu_share),
-    host(&RUNNABLE_TASKS, |used| Some(used.edge_mean(|look| f64::from(look.cpu.running)))),
-    process(&THREADS_WITHOUT_CPU, without_cpu),
-    process(&CONTEXT_SWITCHES, switch_rate),
-    host(&PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
-    host(&PRESSURE_IO, |used| used.mean_share(|look| look.pressure.io)),
-    host(&PRESSURE_IO_FULL, |used| used.mean_share(|look| look.pressure.io_full)),
-    host(&PRESSURE_MEMORY, |used| used.mean_share(|look| look.pressure.memory)),
-    host(&PRESSURE_MEMORY_FULL, |used| used.mean_share(|look| look.pressure.memory_full)),
-    host(&MEMORY_AVAILABLE, |used| Some(used.last().memory.available as f64)),
-    host(&FILE_CACHE, |used| Some(used.last().memory.file_cache as f64)),
-    host(&MAJOR_FAULTS, |used| Some(used.per_second(|look| look.memory.major_faults as f64))),
-    host(&REFAULTS, refaults),
-    host(&DISK_READS, |used| Some(used.disk_use()?.reads)),
-    host(&DISK_WRITES, |used| Some(used.disk_use()?.writes)),
-    host(&DISK_READ_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.read_bytes, disk.reads))),
-    host(&DISK_WRITE_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.written_bytes, disk.writes))),
-    host(&DISK_READ_BYTES, |used| Some(used.disk_use()?.read_bytes)),
-    host(&DISK_WRITTEN_BYTES, |used| Some(used.disk_use()?.written_bytes)),
-    network(&RETRANSMITTED_SEGMENTS, retransmit_share),
-    network(&LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
-    network(&LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
-    network(&SOCKETS, |used| used.last().tcp.sockets.map(|sockets| sockets as f64)),
-    process(&PROCESSES, |used| Some(f64::from(used.last().process.processes))),
-    process(&THREADS, |used| Some(f64::from(used.last().process.threads))),
+    (FigureScope::Host, &CPU_USER, |used| cpu_share(used, |cpu| cpu.user)),
+    (FigureScope::Host, &CPU_SYSTEM, |used| cpu_share(used, |cpu| cpu.system)),
+    (FigureScope::Host, &CPU_STEAL, |used| cpu_share(used, |cpu| cpu.steal)),
+    (FigureScope::Process, &CPU_THROTTLED, throttled_share),
+    (FigureScope::Process, &CPU_ALLOWED, allowed_cpu_share),
+    (FigureScope::Host, &RUNNABLE_TASKS, |used| Some(used.edge_mean(|look| f64::from(look.cpu.running)))),
+    (FigureScope::Process, &THREADS_WITHOUT_CPU, without_cpu),
+    (FigureScope::Process, &CONTEXT_SWITCHES, |used| used.rate(|look| look.process.switches)),
+    (FigureScope::Host, &PRESSURE_CPU, |used| used.mean_share(|look| look.pressure.cpu)),
+    (FigureScope::Host, &PRESSURE_IO, |used| used.mean_share(|look| look.pressure.io)),
+    (FigureScope::Host, &PRESSURE_IO_FULL, |used| used.mean_share(|look| look.pressure.io_full)),
+    (FigureScope::Host, &PRESSURE_MEMORY, |used| used.mean_share(|look| look.pressure.memory)),
+    (FigureScope::Host, &PRESSURE_MEMORY_FULL, |used| used.mean_share(|look| look.pressure.memory_full)),
+    (FigureScope::Host, &MEMORY_AVAILABLE, |used| Some(used.last().memory.available as f64)),
+    (FigureScope::Host, &FILE_CACHE, |used| Some(used.last().memory.file_cache as f64)),
+    (FigureScope::Host, &MAJOR_FAULTS, |used| used.rate(|look| Some(look.memory.major_faults))),
+    (FigureScope::Host, &REFAULTS, |used| used.rate(|look| look.memory.refaults)),
+    (FigureScope::Host, &DISK_READS, |used| Some(used.disk_use()?.reads)),
+    (FigureScope::Host, &DISK_WRITES, |used| Some(used.disk_use()?.writes)),
+    (FigureScope::Host, &DISK_READ_SIZE, |used| used.disk_use().map(|disk| mean_size(disk.read_bytes, disk.reads))),
+    (FigureScope::Host, &DISK_WRITE_SIZE, |used| {
+        used.disk_use().map(|disk| mean_size(disk.written_bytes, disk.writes))
+    }),
+    (FigureScope::Host, &DISK_READ_BYTES, |used| Some(used.disk_use()?.read_bytes)),
+    (FigureScope::Host, &DISK_WRITTEN_BYTES, |used| Some(used.disk_use()?.written_bytes)),
+    (FigureScope::Network, &RETRANSMITTED_SEGMENTS, retransmit_share),
+    (FigureScope::Network, &LISTEN_OVERFLOWS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_overflows))),
+    (FigureScope::Network, &LISTEN_DROPS, |used| Some(used.growth_with_warm_up(|look| look.tcp.listen_drops))),
+    (FigureScope::Network, &SOCKETS, |used| used.last().tcp.sockets.map(|sockets| sockets as f64)),
+    (FigureScope::Process, &PROCESSES, |used| Some(f64::from(used.last().process.processes))),
+    (FigureScope::Process, &THREADS, |used| Some(f64::from(used.last().process.threads))),
 ];
 
 /// The figures of each host in a visit. What both ends have in common is the server's.
-pub(crate) fn host_readings(visited: &StepResult, between: NetworkSetup) -> Vec<(LoadHost, Vec<MetricReadings>)> {
+pub(crate) fn host_readings(visited: &StepResult, between: NetworkSetup) -> [(LoadHost, Vec<MetricReadings>); 2] {
     // Of the client's threads requests wait for the one that sends and reads.
     let generator = visited.load.generator.without_cpu.map(|seconds| seconds / visited.load.seconds.max(1e-9));
-    let of = |(host, used): (LoadHost, &UsageDelta)| {
-        let its =
-            HOST_FIGURES.iter().filter(|figure| host == LoadHost::Server || is_client_owned(figure.scope, between));
-        let value = |figure: &HostFigure| match (host, figure.metric.id == THREADS_WITHOUT_CPU.id) {
-            (LoadHost::Client, true) => generator.or_else(|| (figure.value)(used)),
-            _ => (figure.value)(used),
-        };
-        (host, its.filter_map(|figure| Some(reading(figure.metric, value(figure)?))).collect())
-    };
-    [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)].into_iter().map(of).collect()
+    let hosts = [(LoadHost::Server, &visited.server), (LoadHost::Client, &visited.client)];
+    hosts.map(|(host, used)| {
+        let mut readings = Vec::new();
+        for &(scope, metric, value) in &HOST_FIGURES {
+            if host == LoadHost::Client && !is_client_owned(scope, between) {
+                continue;
+            }
+            let of_generator = generator.filter(|_| host == LoadHost::Client && metric.id == THREADS_WITHOUT_CPU.id);
+            readings.extend(of_generator.or_else(|| value(used)).map(|value| reading(metric, value)));
+        }
+        (host, readings)
+    })
 }
 
 /// Whether the client has its own.
-fn is_client_owned(whose: FigureScope, between: NetworkSetup) -> bool {
-    match whose {
+fn is_client_owned(scope: FigureScope, between: NetworkSetup) -> bool {
+    match scope {
         FigureScope::Host => between == NetworkSetup::Hosts,
         FigureScope::Network => between != NetworkSetup::Loopback,
         FigureScope::Process => true,
@@ -161,19 +149,6 @@ fn without_cpu(used: &UsageDelta) -> Option<f64> {
     Some((used.mean_share(|look| look.process.without_cpu)? - sampling).max(0.0))
 }
 
-fn refaults(used: &UsageDelta) -> Option<f64> {
-    let of = |look: &ResourceSnapshot| look.memory.refaults;
-    of(used.last())?;
-    Some(used.per_second(|look| of(look).unwrap_or_default() as f64))
-}
-
-/// A second.
-fn switch_rate(used: &UsageDelta) -> Option<f64> {
-    let of = |look: &ResourceSnapshot| look.process.switches;
-    of(used.last())?;
-    Some(used.per_second(|look| of(look).unwrap_or_default() as f64))
-}
-
 /// The size of one of so many; nothing without any.
 fn mean_size(bytes: f64, requests: f64) -> f64 {
     if requests > 0.0 { bytes / requests } else { 0.0 }
@@ -189,7 +164,9 @@ fn retransmit_share(used: &UsageDelta) -> Option<f64> {
 mod tests {
     use kelvin_core::Case;
     use kelvin_core::catalogue::load::hosts::HOST_METRICS;
-    use kelvin_core::resources::{DiskStats, MemoryStats, PressureStall, ProcessStats, ServerStats, TcpStats};
+    use kelvin_core::resources::{
+        DiskStats, MemoryStats, PressureStall, ProcessStats, ResourceSnapshot, ServerStats, TcpStats,
+    };
 
     use super::*;
 
@@ -251,13 +228,13 @@ mod tests {
     }
 
     fn figure(metric: &Metric, used: &UsageDelta) -> Option<f64> {
-        let figure = HOST_FIGURES.iter().find(|figure| figure.metric.id == metric.id).unwrap();
-        (figure.value)(used)
+        let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
+        (figure.2)(used)
     }
 
     #[test]
     fn every_host_metric_has_a_figure() {
-        let own: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.metric.id).collect();
+        let own: Vec<Name> = HOST_FIGURES.iter().map(|figure| figure.1.id).collect();
         let all: Vec<Name> = HOST_METRICS.iter().map(|metric| metric.id).collect();
         assert_eq!(own, all);
     }
@@ -333,8 +310,8 @@ mod tests {
     #[test]
     fn client_reports_only_unshared_figures() {
         let of = |metric: &Metric, between| {
-            let figure = HOST_FIGURES.iter().find(|figure| figure.metric.id == metric.id).unwrap();
-            is_client_owned(figure.scope, between)
+            let figure = HOST_FIGURES.iter().find(|figure| figure.1.id == metric.id).unwrap();
+            is_client_owned(figure.0, between)
         };
         let all = [NetworkSetup::Loopback, NetworkSetup::Namespaces, NetworkSetup::Hosts];
         assert_eq!(all.map(|between| of(&CONTEXT_SWITCHES, between)), [true, true, true]);

@@ -4,9 +4,9 @@ use kelvin_core::catalogue::file::CacheState;
 use kelvin_core::catalogue::load::hosts::LoadHost;
 use kelvin_core::catalogue::load::{
     ACCEPT_QUEUE, BLOCKED, BUSY_TIME, CACHE_HITS, CAPACITY, CAPACITY_BYTES, CLIENT_IN_FLIGHT, CLIENT_MEMORY,
-    DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, LATENESS, MORE_WORKERS, NETWORK_IN_FLIGHT, NetworkSetup,
-    RATE, RESPONSE, RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, RequestPattern, Resource, SENT_BYTE_RATE, SERVER_MEMORY,
-    SERVERS, SERVICE, STALLED, STALLS, THINK_TIME, THROUGHPUT, USERS, UTILISATION, WRITTEN_BYTE_RATE,
+    DISK_BYTE_RATE, ERRORS, FILE_BYTES, FILES, IN_FLIGHT, LATENESS, NETWORK_IN_FLIGHT, NetworkSetup, RATE, RESPONSE,
+    RESPONSE_P50, RESPONSE_P95, RESPONSE_P99, RequestPattern, Resource, SENT_BYTE_RATE, SERVER_MEMORY, SERVERS,
+    SERVICE, STALLED, STALLS, THINK_TIME, THROUGHPUT, USERS, UTILISATION, WRITTEN_BYTE_RATE,
 };
 use kelvin_core::load::LatencySummary;
 use kelvin_core::{Case, Metric, MetricReadings, OverheadReading, Readings};
@@ -89,11 +89,6 @@ pub(crate) fn user_readings(visited: &StepResult) -> Vec<MetricReadings> {
         (&STALLS, Some(load.stalls.count as f64 / seconds)),
     ];
     all.into_iter().filter_map(|(metric, value)| Some(reading(metric, value?))).collect()
-}
-
-/// What a server with more workers gave.
-pub(crate) fn worker_readings(visited: &StepResult) -> Vec<MetricReadings> {
-    vec![reading(&MORE_WORKERS, visited.throughput())]
 }
 
 /// The share of what was sent that no disk had to read; none of nothing.

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use kelvin_core::catalogue::file::CacheState;
-use kelvin_core::catalogue::load::hosts::{CPU_USER, LoadHost};
+use kelvin_core::catalogue::load::hosts::CPU_USER;
 use kelvin_core::catalogue::load::{
     CAPACITY, MORE_WORKERS, NetworkSetup, RequestPattern, Resource, THROUGHPUT, UTILISATION,
 };
 use kelvin_core::units::number;
-use kelvin_core::{Case, Event, MetricReadings, Name, Round, RoundOutcome, RunHeader, RunStatus};
+use kelvin_core::{Case, Event, Name, Round, RoundOutcome, RunHeader, RunStatus};
 use kelvin_harness::EventSink;
 
 use crate::sweep::capacity::{Capacities, CapacityInputs};
@@ -200,52 +200,45 @@ impl StudyPlan {
 
     /// All cases, in the order of reports.
     fn cases(&self) -> Vec<PlannedCase> {
-        let of = |probe: Name| move |case: Case| PlannedCase { probe, case };
-        let capacities = self.capacity_cases().into_iter().map(of(CAPACITY.id));
-        let users = self.sweeps.iter().flat_map(|sweep| {
-            sweep.users.iter().map(|&users| sweep.conditions.user_case(sweep.load, users)).collect::<Vec<_>>()
-        });
-        let resources = self.sweeps.iter().flat_map(|sweep| {
-            let at = |&users: &u64| sweep.measured_resources.iter().map(move |&resource| (users, resource));
-            let all = sweep.users.iter().flat_map(at);
-            all.map(|(users, resource)| sweep.conditions.resource_case(sweep.load, users, resource)).collect::<Vec<_>>()
-        });
-        let hosts = self.sweeps.iter().flat_map(|sweep| {
-            let at = |host: LoadHost| {
-                sweep.users.iter().map(move |&users| sweep.conditions.host_case(sweep.load, users, host))
-            };
-            self.reported.hosts().flat_map(at).collect::<Vec<_>>()
-        });
-        users
-            .map(of(THROUGHPUT.id))
-            .chain(resources.map(of(UTILISATION.id)))
-            .chain(hosts.map(of(CPU_USER.id)))
-            .chain(self.sweeps.iter().filter_map(LoadSweep::more_workers_case).map(of(MORE_WORKERS.id)))
-            .chain(capacities)
-            .collect()
+        let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for sweep in &self.sweeps {
+            let (conditions, load) = (sweep.conditions, sweep.load);
+            for &count in &sweep.users {
+                users.push((THROUGHPUT.id, conditions.user_case(load, count)));
+                for &resource in &sweep.measured_resources {
+                    resources.push((UTILISATION.id, conditions.resource_case(load, count, resource)));
+                }
+            }
+            for host in self.reported.hosts() {
+                hosts.extend(sweep.users.iter().map(|&count| (CPU_USER.id, conditions.host_case(load, count, host))));
+            }
+            if sweep.tests_workers() {
+                more.extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
+            }
+        }
+        let mut capacities = Vec::new();
+        for sweep in self.one_per_pattern() {
+            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
+                let case = (CAPACITY.id, sweep.conditions.capacity_case(sweep.load.pattern, *resource));
+                if !capacities.contains(&case) {
+                    capacities.push(case);
+                }
+            }
+        }
+        let all = users.into_iter().chain(resources).chain(hosts).chain(more).chain(capacities);
+        all.map(|(probe, case)| PlannedCase { probe, case }).collect()
     }
 
     /// A sweep of each server and pattern: the capacities of others with these are the same.
     fn one_per_pattern(&self) -> impl Iterator<Item = &LoadSweep> {
-        let is_first = |at: usize| {
-            let of = |sweep: &LoadSweep| (sweep.server_index, sweep.load.pattern);
-            let known = |sweep: &LoadSweep| of(sweep) == of(&self.sweeps[at]);
-            !self.sweeps[..at].iter().any(known)
-        };
-        self.sweeps.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, sweep)| sweep)
-    }
-
-    fn capacity_cases(&self) -> Vec<Case> {
-        let mut cases: Vec<Case> = Vec::new();
-        for sweep in self.one_per_pattern() {
-            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
-                let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
-                if !cases.contains(&case) {
-                    cases.push(case);
-                }
-            }
-        }
-        cases
+        let server_and_pattern = |sweep: &LoadSweep| (sweep.server_index, sweep.load.pattern);
+        self.sweeps
+            .iter()
+            .enumerate()
+            .filter(move |(at, sweep)| {
+                !self.sweeps[..*at].iter().any(|known| server_and_pattern(known) == server_and_pattern(sweep))
+            })
+            .map(|(_, sweep)| sweep)
     }
 
     /// How long all visits take.
@@ -259,7 +252,13 @@ impl StudyPlan {
                 for (resource, capacity) in &round.all {
                     let case = sweep.conditions.capacity_case(sweep.load.pattern, *resource);
                     let at = RoundTime { index: index as u32, seconds: 0.0, took: CAPACITY_ROUND_TIME.as_secs_f64() };
-                    emit(sink, (CAPACITY.id, case), self.round(at, readings::capacity_readings(capacity)));
+                    self.emit(
+                        sink,
+                        CAPACITY.id,
+                        case,
+                        at,
+                        RoundOutcome::Measured(readings::capacity_readings(capacity)),
+                    );
                 }
             }
         }
@@ -277,7 +276,9 @@ impl StudyPlan {
             let sweep = &self.sweeps[stop.sweep];
             let case = sweep.conditions.user_case(sweep.load, stop.users);
             let (planned, seconds_left) = (self.steps.len(), left.as_secs_f64());
-            sink.event(&Event::RoundStarted { probe: probe_of(*stop), case, done, planned, seconds_left });
+            let started =
+                Event::RoundStarted { probe: probe_of(*stop), case: case.clone(), done, planned, seconds_left };
+            sink.event(&started);
             let from = begun.elapsed().as_secs_f64();
             let (site, wish) = (&mut sites[sweep.server_index], self.step_spec(*stop, done as u64));
             let workers = sweep.workers.filter(|_| stop.more_workers).map(|workers| 2 * workers);
@@ -298,7 +299,8 @@ impl StudyPlan {
                 Err(error) => {
                     // A server that cannot have more workers says nothing of the one that is studied.
                     failures += u32::from(!stop.more_workers);
-                    self.emit_failure(sweep, *stop, (at, &error), sink);
+                    let failure = RoundOutcome::Failed(error.to_string());
+                    self.emit(sink, probe_of(*stop), case, at, failure);
                     if failures >= MAX_CONSECUTIVE_FAILURES {
                         return RunStatus::Partial(format!(
                             "{MAX_CONSECUTIVE_FAILURES} visits in a row failed: {error}"
@@ -307,7 +309,7 @@ impl StudyPlan {
                 }
                 Ok(visited) => {
                     failures = 0;
-                    self.emit_step(sweep, *stop, (at, &visited), sink);
+                    self.emit_step(sink, *stop, at, &visited);
                 }
             }
         }
@@ -322,48 +324,28 @@ impl StudyPlan {
         StepSpec { users: stop.users, think, pattern, warm_up, duration, seed }
     }
 
-    fn emit_step(
-        &self,
-        sweep: &LoadSweep,
-        stop: PlannedStep,
-        (at, visited): (RoundTime, &StepResult),
-        sink: &mut dyn EventSink,
-    ) {
-        let users = sweep.conditions.user_case(sweep.load, stop.users);
+    fn emit_step(&self, sink: &mut dyn EventSink, stop: PlannedStep, at: RoundTime, visited: &StepResult) {
+        let LoadSweep { conditions, load, capacities, .. } = &self.sweeps[stop.sweep];
+        let users = conditions.user_case(*load, stop.users);
         if stop.more_workers {
-            return emit(sink, (MORE_WORKERS.id, users), self.round(at, readings::worker_readings(visited)));
+            let readings = vec![readings::reading(&MORE_WORKERS, visited.throughput())];
+            return self.emit(sink, MORE_WORKERS.id, users, at, RoundOutcome::Measured(readings));
         }
-        emit(sink, (THROUGHPUT.id, users), self.round(at, readings::user_readings(visited)));
-        for (resource, readings) in readings::resource_readings(visited, &sweep.capacities) {
-            let case = sweep.conditions.resource_case(sweep.load, stop.users, resource);
-            emit(sink, (UTILISATION.id, case), self.round(at, readings));
+        self.emit(sink, THROUGHPUT.id, users, at, RoundOutcome::Measured(readings::user_readings(visited)));
+        for (resource, readings) in readings::resource_readings(visited, capacities) {
+            let case = conditions.resource_case(*load, stop.users, resource);
+            self.emit(sink, UTILISATION.id, case, at, RoundOutcome::Measured(readings));
         }
-        for (host, readings) in host_readings(visited, sweep.conditions.between) {
-            let case = sweep.conditions.host_case(sweep.load, stop.users, host);
-            emit(sink, (CPU_USER.id, case), self.round(at, readings));
+        for (host, readings) in host_readings(visited, conditions.between) {
+            let case = conditions.host_case(*load, stop.users, host);
+            self.emit(sink, CPU_USER.id, case, at, RoundOutcome::Measured(readings));
         }
     }
 
-    fn emit_failure(
-        &self,
-        sweep: &LoadSweep,
-        stop: PlannedStep,
-        (at, error): (RoundTime, &Error),
-        sink: &mut dyn EventSink,
-    ) {
-        let round = Round { attempt: RoundOutcome::Failed(error.to_string()), ..self.round(at, Vec::new()) };
-        emit(sink, (probe_of(stop), sweep.conditions.user_case(sweep.load, stop.users)), round);
-    }
-
-    fn round(&self, at: RoundTime, readings: Vec<MetricReadings>) -> Round {
-        Round {
-            index: at.index,
-            at: at.seconds,
-            seconds: at.took,
-            timing: None,
-            cpu: self.cpu,
-            attempt: RoundOutcome::Measured(readings),
-        }
+    fn emit(&self, sink: &mut dyn EventSink, probe: Name, case: Case, at: RoundTime, attempt: RoundOutcome) {
+        let RoundTime { index, seconds, took } = at;
+        let round = Round { index, at: seconds, seconds: took, timing: None, cpu: self.cpu, attempt };
+        sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
 }
 
@@ -405,10 +387,6 @@ fn probe_of(stop: PlannedStep) -> Name {
     if stop.more_workers { MORE_WORKERS.id } else { THROUGHPUT.id }
 }
 
-fn emit(sink: &mut dyn EventSink, (probe, case): (Name, Case), round: Round) {
-    sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
-}
-
 impl StepTimes {
     fn total(self) -> Duration {
         self.warm_up + self.duration
@@ -422,7 +400,7 @@ impl LoadSweep {
         streams: &[StepResult],
         setup: &StudySetup,
     ) -> Self {
-        let common @ StudyConditions { cache, between, bytes, .. } = site.conditions;
+        let conditions @ StudyConditions { cache, between, bytes, .. } = site.conditions;
         let is_from_disk = cache == CacheState::Uncached && load.pattern != RequestPattern::Fixed;
         let of_round = |(round, stream): (usize, &StepResult)| {
             let disk = site.disk.get(round).copied().filter(|_| is_from_disk);
@@ -431,29 +409,27 @@ impl LoadSweep {
         let rounds: Vec<Capacities> = streams.iter().enumerate().map(of_round).collect();
         let capacities = Capacities::median(&rounds);
         let expected = expected_knee(&capacities, load.think.as_secs_f64());
-        let beside: Vec<f64> = streams.iter().map(|stream| stream.overhead.as_secs_f64()).collect();
-        let beside = Duration::from_secs_f64(kelvin_stats::median(&beside));
+        let overheads: Vec<f64> = streams.iter().map(|stream| stream.overhead.as_secs_f64()).collect();
+        let step_overhead = Duration::from_secs_f64(kelvin_stats::median(&overheads));
         let round = setup.budget / setup.visits.max(1) / setup.sweeps().max(1) as u32;
-        let time_for = (round.as_secs_f64() / (MIN_WARM_UP + MIN_STEP_TIME + beside).as_secs_f64()) as usize;
+        let time_for = (round.as_secs_f64() / (MIN_WARM_UP + MIN_STEP_TIME + step_overhead).as_secs_f64()) as usize;
         let knee = expected.map_or(1, |expected| expected.knee);
         let users = setup.users.clone().unwrap_or_else(|| user_grid(knee, time_for));
-        let watched = readings::resource_readings(&streams[0], &capacities).into_iter().map(|(one, _)| one).collect();
-        let (times, left_out) = (Vec::new(), Vec::new());
+        let measured = readings::resource_readings(&streams[0], &capacities);
         let bound = capacities.get(Resource::Workers).map(|one| one.servers.round() as u64);
-        let workers = bound.filter(|&bound| site.can_have_workers(2 * bound));
         let mut sweep = Self {
             server_index: number,
-            conditions: common,
+            conditions,
             load,
             users,
-            times,
-            step_overhead: beside,
+            times: Vec::new(),
+            step_overhead,
             rounds,
             capacities,
-            measured_resources: watched,
+            measured_resources: measured.into_iter().map(|(resource, _)| resource).collect(),
             expected,
-            left_out,
-            workers,
+            left_out: Vec::new(),
+            workers: bound.filter(|&bound| site.can_have_workers(2 * bound)),
         };
         sweep.plan_times(setup);
         sweep
@@ -489,12 +465,6 @@ impl LoadSweep {
     /// Whether a server with twice the workers is to show whether their number limits: there are users for them.
     fn tests_workers(&self) -> bool {
         self.workers.is_some_and(|workers| self.users.last().is_some_and(|&users| users > workers))
-    }
-
-    /// The case of that.
-    fn more_workers_case(&self) -> Option<Case> {
-        let users = self.users.last().filter(|_| self.tests_workers())?;
-        Some(self.conditions.user_case(self.load, *users))
     }
 
     /// Leaves out the number of users that it misses least; returns whether there was one.

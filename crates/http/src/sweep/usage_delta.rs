@@ -63,9 +63,10 @@ impl UsageDelta {
         (of(&self.to) - of(&self.from)).max(0.0)
     }
 
-    /// How much a counter has grown a second.
-    pub fn per_second(&self, of: impl Fn(&ResourceSnapshot) -> f64) -> f64 {
-        self.growth(of) / self.seconds()
+    /// How much a counter has grown a second that not every host has.
+    pub fn rate(&self, of: impl Fn(&ResourceSnapshot) -> Option<u64>) -> Option<f64> {
+        let (from, to) = (of(&self.from).unwrap_or_default(), of(&self.to)?);
+        Some(to.saturating_sub(from) as f64 / self.seconds())
     }
 
     /// The mean of a counter of nanoseconds that not every host has.
@@ -129,15 +130,14 @@ impl UsageDelta {
 
     /// Bytes a second that were read from devices for the process; those of all devices below the files where the kernel does not tell.
     pub fn disk_read_rate(&self) -> Option<f64> {
-        let own = self.from.process.read_bytes.zip(self.to.process.read_bytes);
-        let own = own.map(|(from, to)| to.saturating_sub(from) as f64 / self.seconds());
+        let own = self.from.process.read_bytes.and_then(|_| self.rate(|look| look.process.read_bytes));
         own.or_else(|| self.disk_use().map(|disk| disk.read_bytes))
     }
 
     /// Bytes a second that the process wrote to files, where the kernel tells.
     pub fn write_rate(&self) -> Option<f64> {
-        let (from, to) = self.from.process.written_bytes.zip(self.to.process.written_bytes)?;
-        Some(to.saturating_sub(from) as f64 / self.seconds())
+        self.from.process.written_bytes?;
+        self.rate(|look| look.process.written_bytes)
     }
 
     /// What the devices below the files did together; the busiest decides how busy they were.
