@@ -19,11 +19,6 @@ pub(crate) enum ChunkedDecoder {
 }
 
 impl ChunkedDecoder {
-    /// Before the first one.
-    pub(crate) fn new() -> Self {
-        Self::Size
-    }
-
     /// Takes bytes, of which `data` is given those of the body; `part` keeps a line that has not wholly come. Returns how many
     /// were taken and whether the body is whole.
     pub(crate) fn decode(
@@ -36,54 +31,40 @@ impl ChunkedDecoder {
         while taken < bytes.len() {
             let rest = &bytes[taken..];
             if let Self::Data(left) = *self {
-                taken += self.take_data(left, rest, data);
+                let length = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                data(&rest[..length]);
+                taken += length;
+                let left = left - length as u64;
+                *self = if left == 0 { Self::DataEnd } else { Self::Data(left) };
                 continue;
             }
-            let (length, is_whole) = self.rest_of_line(rest, part)?;
-            taken += length;
-            if is_whole {
-                return Ok((taken, true));
+            let end = memchr::memchr(b'\n', rest);
+            let length = end.map_or(rest.len(), |end| end + 1);
+            if part.len() + length > MAX_LINE_BYTES {
+                return Err(MalformedResponse::Chunk);
             }
+            part.extend_from_slice(&rest[..length]);
+            taken += length;
+            if end.is_none() {
+                continue;
+            }
+            let is_empty = part == b"\r\n" || part == b"\n";
+            match self {
+                Self::Size => match parse_chunk_size(part)? {
+                    0 => *self = Self::Trailer,
+                    size => *self = Self::Data(size),
+                },
+                Self::Trailer if is_empty => {
+                    part.clear();
+                    return Ok((taken, true));
+                }
+                Self::Trailer => {}
+                Self::DataEnd if is_empty => *self = Self::Size,
+                Self::DataEnd | Self::Data(_) => return Err(MalformedResponse::Chunk),
+            }
+            part.clear();
         }
         Ok((taken, false))
-    }
-
-    /// Takes bytes of a chunk that has so many left; returns how many.
-    fn take_data(&mut self, left: u64, bytes: &[u8], data: &mut impl FnMut(&[u8])) -> usize {
-        let length = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        data(&bytes[..length]);
-        let left = left - length as u64;
-        *self = if left == 0 { Self::DataEnd } else { Self::Data(left) };
-        length
-    }
-
-    /// Takes the rest of a line, or what has come of it; returns how many bytes, and whether the body is whole.
-    fn rest_of_line(&mut self, bytes: &[u8], part: &mut Vec<u8>) -> Result<(usize, bool), MalformedResponse> {
-        let end = bytes.iter().position(|&byte| byte == b'\n');
-        let length = end.map_or(bytes.len(), |end| end + 1);
-        if part.len() + length > MAX_LINE_BYTES {
-            return Err(MalformedResponse::Chunk);
-        }
-        part.extend_from_slice(&bytes[..length]);
-        if end.is_none() {
-            return Ok((length, false));
-        }
-        let is_whole = self.read_line(part)?;
-        part.clear();
-        Ok((length, is_whole))
-    }
-
-    /// Reads a whole line; returns whether it was the last of the body.
-    fn read_line(&mut self, line: &[u8]) -> Result<bool, MalformedResponse> {
-        match self {
-            Self::Size => {
-                *self = parse_chunk_size(line).map(|size| if size == 0 { Self::Trailer } else { Self::Data(size) })?
-            }
-            Self::DataEnd if line == b"\r\n" || line == b"\n" => *self = Self::Size,
-            Self::DataEnd | Self::Data(_) => return Err(MalformedResponse::Chunk),
-            Self::Trailer => return Ok(line == b"\r\n" || line == b"\n"),
-        }
-        Ok(false)
     }
 }
 

@@ -261,6 +261,14 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
         let unanswered = self.pool.count_in_flight(now) + unsent;
         let figures = self.pool.summary();
         let tally = &self.pool.stats;
+        // The mean time of a user from one request to the next; an open loop hides nothing.
+        let mean_cycle = match self.setup.demand {
+            Demand::Users { users, .. } if tally.requests > 0 => {
+                let user_time = f64::from(users) * tally.seconds() * NANOSECONDS_PER_SECOND as f64;
+                Some((user_time / tally.requests as f64) as u64)
+            }
+            _ => None,
+        };
         let waits = GeneratorDelays {
             late: latency_summary(&tally.late),
             unread: self.pool.read_delay.mean(),
@@ -273,7 +281,7 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             target: self.setup.target.url.clone(),
             offered,
             interrupted: kelvin_sys::stop_signals::stop_signal().map(str::to_owned),
-            corrected: self.mean_cycle().map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
+            corrected: mean_cycle.map(|cycle| latency_summary(&tally.response.corrected_for_omission(cycle))),
             unanswered,
             answering: figures.answering + self.scheduled_seconds(unsent) - self.pool.stats.seconds(),
             generator: GeneratorStats { futile: self.futile_wakeups, ..generator_usage::generator_report(used, waits) },
@@ -331,13 +339,5 @@ impl<'s, S: RequestSchedule> LoadEngine<'s, S> {
             }
         }
         unsent
-    }
-
-    /// The mean time of a user from one request to the next, in nanoseconds; `None` in an open loop, which hides nothing.
-    fn mean_cycle(&self) -> Option<u64> {
-        let Demand::Users { users, .. } = self.setup.demand else { return None };
-        let tally = &self.pool.stats;
-        let cycle = f64::from(users) * tally.seconds() * NANOSECONDS_PER_SECOND as f64 / tally.requests as f64;
-        (tally.requests > 0).then_some(cycle as u64)
     }
 }

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 use crate::load::error::{Result, call_error};
+use crate::load::request_stats::NANOSECONDS_PER_SECOND;
 use crate::load::transport::HttpTransport;
 
 /// Events that one call returns at most.
@@ -15,8 +16,6 @@ const MAX_EVENTS: usize = 512;
 
 /// What the timer's events carry, which no connection has.
 const TIMER_TOKEN: u64 = u64::MAX;
-
-const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Which connection an event belongs to. The generation tells a socket from an earlier one of the same connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,9 +67,7 @@ impl Poller {
             return Ok(());
         }
         self.armed = Some(at);
-        let it_value =
-            Timespec { tv_sec: (at / NANOSECONDS_PER_SECOND) as i64, tv_nsec: (at % NANOSECONDS_PER_SECOND) as _ };
-        let set = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        let set = Itimerspec { it_interval: Timespec::default(), it_value: timespec(at) };
         let done = rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &set);
         done.map(drop).map_err(call_error("set a timer"))
     }
@@ -78,11 +75,7 @@ impl Poller {
     /// Waits for so many nanoseconds at most; returns how many sockets are ready.
     pub(crate) fn wait(&mut self, within: u64) -> Result<usize> {
         self.events.clear();
-        let within = Timespec {
-            tv_sec: (within / NANOSECONDS_PER_SECOND) as i64,
-            tv_nsec: (within % NANOSECONDS_PER_SECOND) as _,
-        };
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&within)) {
+        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), Some(&timespec(within))) {
             // A signal, which is looked for elsewhere.
             Ok(_) | Err(Errno::INTR) => Ok(self.events.len()),
             Err(error) => Err(call_error("wait for sockets")(error)),
@@ -95,6 +88,13 @@ impl Poller {
         let token = data.u64();
         let connection = ConnectionToken { connection: token as u32, generation: (token >> 32) as u32 };
         (token != TIMER_TOKEN).then_some((connection, flags))
+    }
+}
+
+fn timespec(nanoseconds: u64) -> Timespec {
+    Timespec {
+        tv_sec: (nanoseconds / NANOSECONDS_PER_SECOND) as i64,
+        tv_nsec: (nanoseconds % NANOSECONDS_PER_SECOND) as _,
     }
 }
 

@@ -203,7 +203,8 @@ impl RequestStats {
             response: latency_summary(&self.response),
             service: latency_summary(&self.service),
             errors: self.errors.clone(),
-            in_flight: self.in_flight(),
+            in_flight: (self.in_flight > 0)
+                .then(|| self.in_flight as f64 / (self.window.end - self.window.start) as f64),
             stalls: self.stalls(),
             series: self.series.clone(),
             ..LoadResult::empty("")
@@ -222,11 +223,6 @@ impl RequestStats {
         let takes = Some(self.shortest).filter(|&takes| takes < self.window.end - self.window.start).unwrap_or(0);
         let behind = self.last.saturating_sub(self.window.end).saturating_sub(takes);
         self.seconds() + behind as f64 / NANOSECONDS_PER_SECOND as f64
-    }
-
-    /// Requests in flight, averaged over the measured time, if any was.
-    pub(crate) fn in_flight(&self) -> Option<f64> {
-        (self.in_flight > 0).then(|| self.in_flight as f64 / (self.window.end - self.window.start) as f64)
     }
 
     /// Something came: a time without anything is over.
@@ -325,7 +321,7 @@ mod tests {
         tally.add_answer(times(19, 19, 21), 100);
         assert_eq!((tally.requests, tally.bytes, tally.response.count()), (1, 10, 1));
         // One second of the second, one of the third.
-        assert!((tally.in_flight().unwrap() - 0.2).abs() < 1e-9);
+        assert!((tally.summary().in_flight.unwrap() - 0.2).abs() < 1e-9);
         assert!((latency_summary(&tally.response).max / 3e9 - 1.0).abs() < 0.001);
         assert!((latency_summary(&tally.service).max / 2e9 - 1.0).abs() < 0.001);
     }

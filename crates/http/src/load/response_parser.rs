@@ -182,7 +182,9 @@ impl ResponseParser {
         match parse_response_head(if before > 0 { &self.partial } else { some }, self.head_only)? {
             Some(head) => {
                 self.partial.clear();
-                Ok(Some(self.begin_body(head) - before))
+                self.framing = head.framing;
+                self.answer = ParsedResponse { status: head.status, body: 0, reusable: head.reusable };
+                Ok(Some(head.bytes - before))
             }
             None if some.len() < bytes.len() => Err(MalformedResponse::TooLong),
             None => {
@@ -193,12 +195,6 @@ impl ResponseParser {
                 Ok(None)
             }
         }
-    }
-
-    fn begin_body(&mut self, head: ParsedHead) -> usize {
-        self.framing = head.framing;
-        self.answer = ParsedResponse { status: head.status, body: 0, reusable: head.reusable };
-        head.bytes
     }
 
     /// Takes bytes of the body; returns how many, and whether it is whole.
@@ -347,7 +343,7 @@ impl FramingFields {
     /// RFC 9112 6.3: chunks come before a length, and without either the connection ends the body.
     fn framing(&self) -> BodyFraming {
         match self.length {
-            _ if self.chunked => BodyFraming::Chunked(ChunkedDecoder::new()),
+            _ if self.chunked => BodyFraming::Chunked(ChunkedDecoder::Size),
             Some(length) => BodyFraming::Length(length),
             None => BodyFraming::UntilClosed,
         }

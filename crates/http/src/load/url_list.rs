@@ -1,7 +1,9 @@
 //! The list of files that are asked for, and the directory that holds them.
 
+use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
 
 use http::uri::PathAndQuery;
 use kelvin_sys::fs::open_to_read;
@@ -53,19 +55,12 @@ fn parse_line(line: &str, server: &mut Option<ServerUrl>) -> Result<String, Stri
 /// A path that is no file there.
 pub fn expected_bodies(root: &Path, paths: &[String], verify: Verify) -> Result<Vec<Option<ExpectedBody>>, String> {
     let read = |path: &String| {
-        let file = file_below(root, path);
+        let path = path.split('?').next().unwrap_or(path);
+        let file = root.join(OsString::from_vec(decode_path(path.trim_start_matches('/'))));
         let known = open_to_read(&file).and_then(|mut open| ExpectedBody::from_reader(&mut open, verify));
         known.map(Some).map_err(|error: io::Error| format!("{}: {error}", file.display()))
     };
     paths.iter().map(read).collect()
-}
-
-/// The file that a path names below a directory.
-fn file_below(root: &Path, path: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let path = path.split('?').next().unwrap_or(path);
-    let name = std::ffi::OsString::from_vec(decode_path(path.trim_start_matches('/')));
-    root.join(name)
 }
 
 /// The bytes of a path, with %20 for a space.

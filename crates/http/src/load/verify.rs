@@ -26,25 +26,11 @@ pub struct ExpectedBody {
 impl ExpectedBody {
     /// Of a body that is at hand.
     pub fn from_reader(reader: &mut impl std::io::Read, verify: Verify) -> std::io::Result<Self> {
-        let mut hasher = Hasher::new();
-        let length = std::io::copy(reader, &mut OptionalHasher(&mut hasher, verify))?;
-        Ok(Self { length, hash: (verify == Verify::Content).then(|| hasher.finalize()) })
-    }
-}
-
-/// Hashes only where a hash is wanted.
-struct OptionalHasher<'h>(&'h mut Hasher, Verify);
-
-impl std::io::Write for OptionalHasher<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.1 == Verify::Content {
-            self.0.update(bytes);
+        if verify != Verify::Content {
+            return Ok(Self { length: std::io::copy(reader, &mut std::io::sink())?, hash: None });
         }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
+        let mut hasher = Hasher::new();
+        Ok(Self { length: std::io::copy(reader, &mut hasher)?, hash: Some(hasher.finalize()) })
     }
 }
 

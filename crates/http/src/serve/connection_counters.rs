@@ -135,15 +135,16 @@ impl ConnectionCounters {
 
     /// What all have counted until now.
     pub fn totals(&self, now: u64) -> CounterTotals {
-        let used = self.used().load(Ordering::Relaxed) as usize;
-        let slots = (0..used).map(|number| CounterSlot { counters: self.clone(), number });
-        slots.fold(CounterTotals::default(), |sum, slot| CounterTotals {
-            requests: sum.requests + slot.count(SlotCounter::Requests),
-            bytes: sum.bytes + slot.count(SlotCounter::Bytes),
-            arrived: sum.arrived + slot.span_total(TimedState::Arrived, now),
-            in_service: sum.in_service + slot.span_total(TimedState::InService, now),
-            with_worker: sum.with_worker + slot.span_total(TimedState::WithWorker, now),
-        })
+        let mut sum = CounterTotals::default();
+        for number in 0..self.used().load(Ordering::Relaxed) as usize {
+            let slot = CounterSlot { counters: self.clone(), number };
+            sum.requests += slot.count(SlotCounter::Requests);
+            sum.bytes += slot.count(SlotCounter::Bytes);
+            sum.arrived += slot.span_total(TimedState::Arrived, now);
+            sum.in_service += slot.span_total(TimedState::InService, now);
+            sum.with_worker += slot.span_total(TimedState::WithWorker, now);
+        }
+        sum
     }
 }
 
@@ -213,14 +214,12 @@ impl CounterSlot {
 
     /// What is known of it.
     pub fn lead(&self) -> DepartureLead {
-        let [gives, found, nanoseconds, timed, others] =
-            [SUBMISSIONS_WORD, SAMPLES_WORD, LEAD_WORD, SAMPLED_WORD, CONTROL_WORD].map(|word| self.get(word));
         DepartureLead {
-            submissions: gives,
-            samples: found,
-            nanoseconds,
-            sampled_nanoseconds: timed,
-            control_nanoseconds: others,
+            submissions: self.get(SUBMISSIONS_WORD),
+            samples: self.get(SAMPLES_WORD),
+            nanoseconds: self.get(LEAD_WORD),
+            sampled_nanoseconds: self.get(SAMPLED_WORD),
+            control_nanoseconds: self.get(CONTROL_WORD),
         }
     }
 

@@ -31,7 +31,10 @@ impl DecodedPath {
             }
             let begin = target.path.len();
             percent_decode(part.as_bytes(), &mut target.path)?;
-            check_name(&target.path[begin..])?;
+            let name = &target.path[begin..];
+            if name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/') {
+                return Err(InvalidPath);
+            }
         }
         Ok(target)
     }
@@ -86,11 +89,6 @@ fn percent_decode(part: &[u8], to: &mut Vec<u8>) -> Result<(), InvalidPath> {
         to.push((digit()? << 4 | digit()?) as u8);
     }
     Ok(())
-}
-
-fn check_name(name: &[u8]) -> Result<(), InvalidPath> {
-    let is_improper = name == b"." || name == b".." || name.iter().any(|&byte| byte == 0 || byte == b'/');
-    if is_improper { Err(InvalidPath) } else { Ok(()) }
 }
 
 /// Appends a name with all but unreserved characters encoded (RFC 3986, section 2.3).

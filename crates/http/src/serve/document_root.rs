@@ -112,16 +112,14 @@ impl DocumentRoot {
         match FileType::from_raw_mode(facts.st_mode) {
             FileType::Directory => Ok(RootEntry::Directory),
             FileType::RegularFile if target.is_directory => Err(Status::NotFound),
-            FileType::RegularFile => self.open_file(target),
-            _ => Err(Status::Forbidden),
-        }
-    }
-
-    fn open_file(&self, target: &DecodedPath) -> std::result::Result<RootEntry, Status> {
-        let file = File::from(self.open_below(target, OPEN_FLAGS).map_err(status_of_error)?);
-        let facts = fstat(&file).map_err(status_of_error)?;
-        match FileType::from_raw_mode(facts.st_mode) {
-            FileType::RegularFile => Ok(RootEntry::File(file, FileIdentity::from_stat(&facts))),
+            FileType::RegularFile => {
+                let file = File::from(self.open_below(target, OPEN_FLAGS).map_err(status_of_error)?);
+                let facts = fstat(&file).map_err(status_of_error)?;
+                match FileType::from_raw_mode(facts.st_mode) {
+                    FileType::RegularFile => Ok(RootEntry::File(file, FileIdentity::from_stat(&facts))),
+                    _ => Err(Status::Forbidden),
+                }
+            }
             _ => Err(Status::Forbidden),
         }
     }

@@ -68,7 +68,10 @@ impl AllowedHosts {
     pub fn allows(&self, host: Option<&str>) -> bool {
         match (self, host) {
             (Self::Any, _) | (_, None) => true,
-            (Self::Listed(names), Some(host)) => is_address_or_localhost(host) || contains_host(names, host),
+            (Self::Listed(names), Some(host)) => {
+                let bare = strip_trailing_dot(host);
+                is_address_or_localhost(host) || names.iter().any(|HostName(name)| bare.eq_ignore_ascii_case(name))
+            }
         }
     }
 }
@@ -80,10 +83,6 @@ fn is_address_or_localhost(host: &str) -> bool {
     }
     let last = strip_trailing_dot(host).rsplit('.').next();
     last.is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
-}
-
-fn contains_host(names: &[HostName], host: &str) -> bool {
-    names.iter().any(|HostName(name)| strip_trailing_dot(host).eq_ignore_ascii_case(name))
 }
 
 /// A name with the dot at its end is the same.

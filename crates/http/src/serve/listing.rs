@@ -112,27 +112,21 @@ impl ListingCache {
 pub fn render_listing(root: &DocumentRoot, target: &DecodedPath) -> Result<String, Status> {
     let directory = root.open_directory(target)?;
     let entries = Dir::new(directory).map_err(|_| Status::InternalServerError)?;
-    let mut names: Vec<(bool, Vec<u8>)> = entries
-        .take(MAX_SCANNED_ENTRIES)
-        .flatten()
-        .filter_map(|entry| visible_entry(&entry))
-        .take(MAX_NAMES + 1)
-        .collect();
+    let mut names: Vec<(bool, Vec<u8>)> = Vec::new();
+    for entry in entries.take(MAX_SCANNED_ENTRIES).flatten() {
+        let name = entry.file_name().to_bytes();
+        let kind = entry.file_type();
+        if matches!(kind, FileType::Directory | FileType::RegularFile) && !name.starts_with(b".") {
+            names.push((kind == FileType::Directory, name.to_vec()));
+        }
+        if names.len() > MAX_NAMES {
+            break;
+        }
+    }
     let is_cut = names.len() > MAX_NAMES;
     names.truncate(MAX_NAMES);
     names.sort_by(|(is_directory, name), other| (!is_directory, name).cmp(&(!other.0, &other.1)));
     Ok(render_page(target, &names, is_cut))
-}
-
-/// Whether an entry is a directory, and its name, if it is shown.
-fn visible_entry(entry: &rustix::fs::DirEntry) -> Option<(bool, Vec<u8>)> {
-    let name = entry.file_name().to_bytes();
-    let is_directory = match entry.file_type() {
-        FileType::Directory => true,
-        FileType::RegularFile => false,
-        _ => return None,
-    };
-    (!name.starts_with(b".")).then(|| (is_directory, name.to_vec()))
 }
 
 fn render_page(target: &DecodedPath, names: &[(bool, Vec<u8>)], mut is_cut: bool) -> String {

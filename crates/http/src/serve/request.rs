@@ -161,7 +161,8 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
 /// The request that was parsed, if it is one that may be answered.
 fn validate<'a>(parsed: &httparse::Request<'_, 'a>, limits: &ServerLimits) -> Result<HttpRequest<'a>, Status> {
     let (target, version) = (parsed.path.unwrap_or_default(), parsed.version.unwrap_or_default());
-    let seen = HeaderScan::scan(parsed.headers)?;
+    let mut seen = HeaderScan::default();
+    parsed.headers.iter().try_for_each(|header| seen.add(header))?;
     let host = seen.check(version == 1)?;
     let method = match parsed.method {
         Some("GET") => HttpMethod::Get,
@@ -222,14 +223,6 @@ struct HeaderScan<'a> {
 }
 
 impl<'a> HeaderScan<'a> {
-    fn scan(headers: &[Header<'a>]) -> Result<Self, Status> {
-        let mut seen = Self::default();
-        for header in headers {
-            seen.add(header)?;
-        }
-        Ok(seen)
-    }
-
     /// Fields are told apart by their lengths first: most of what browsers send is none of these.
     fn add(&mut self, header: &Header<'a>) -> Result<(), Status> {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -238,10 +231,24 @@ impl<'a> HeaderScan<'a> {
             5 if is("range") => set_once(&mut self.fields.range, header),
             8 if is("if-range") => set_once(&mut self.fields.if_range, header),
             8 if is("if-match") => set_once(&mut self.fields.if_match, header),
-            10 if is("connection") => self.connection(header),
+            10 if is("connection") => {
+                for word in header_text(header)?.split(',').map(str::trim) {
+                    self.close |= word.eq_ignore_ascii_case("close");
+                    self.keep_alive |= word.eq_ignore_ascii_case("keep-alive");
+                }
+                Ok(())
+            }
             13 if is("if-none-match") => set_once(&mut self.fields.if_none_match, header),
             13 if is("authorization") => set_once(&mut self.fields.authorization, header),
-            14 if is("content-length") => self.content_length(header),
+            14 if is("content-length") => {
+                set_once(&mut self.length, header)?;
+                let digits = header.value;
+                if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+                    return Err(Status::BadRequest);
+                }
+                self.has_body |= digits.iter().any(|&digit| digit != b'0');
+                Ok(())
+            }
             17 if is("if-modified-since") => set_once(&mut self.fields.if_modified_since, header),
             17 if is("transfer-encoding") => {
                 self.has_coding = true;
@@ -250,24 +257,6 @@ impl<'a> HeaderScan<'a> {
             19 if is("if-unmodified-since") => set_once(&mut self.fields.if_unmodified_since, header),
             _ => Ok(()),
         }
-    }
-
-    fn connection(&mut self, header: &Header<'a>) -> Result<(), Status> {
-        for word in header_text(header)?.split(',').map(str::trim) {
-            self.close |= word.eq_ignore_ascii_case("close");
-            self.keep_alive |= word.eq_ignore_ascii_case("keep-alive");
-        }
-        Ok(())
-    }
-
-    fn content_length(&mut self, header: &Header<'a>) -> Result<(), Status> {
-        set_once(&mut self.length, header)?;
-        let digits = header.value;
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(Status::BadRequest);
-        }
-        self.has_body |= digits.iter().any(|&digit| digit != b'0');
-        Ok(())
     }
 
     /// Whether they can be believed together: then the host that they name.

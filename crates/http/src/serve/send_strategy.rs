@@ -37,8 +37,8 @@ pub enum SendStrategy {
     Splice,
 }
 
-/// The words for them, in the order of [`SendStrategy::ALL`].
-const STRATEGY_NAMES: [(&str, SendStrategy); 5] = [
+/// All of them, in their order, by the words for them.
+pub(crate) const STRATEGY_NAMES: [(&str, SendStrategy); 5] = [
     ("auto", SendStrategy::Auto),
     ("rw", SendStrategy::ReadWrite),
     ("mmap", SendStrategy::Mmap),
@@ -55,9 +55,6 @@ const MAX_SENDFILE_BYTES: u64 = 2 << 20;
 const INLINE_FILE_BYTES: u64 = 16 << 10;
 
 impl SendStrategy {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Auto, Self::ReadWrite, Self::Mmap, Self::SendFile, Self::Splice];
-
     /// Size of the largest file that is read behind its head when it is answered with.
     pub fn inline_limit(self) -> u64 {
         match self {
@@ -183,7 +180,7 @@ impl FromStr for SendStrategy {
 
 impl fmt::Display for SendStrategy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(keywords::keyword_of(&STRATEGY_NAMES, self))
+        out.write_str(STRATEGY_NAMES[*self as usize].0)
     }
 }
 

@@ -20,8 +20,8 @@ use crate::serve::in_flight_sampler::InFlightSampler;
 use crate::serve::keywords;
 use crate::serve::limits::ServerLimits;
 use crate::serve::open_file_cache::{FileBudget, OpenFileCache};
-use crate::serve::send_strategy::SendStrategy;
 use crate::serve::send_strategy::bulk_method::BulkStats;
+use crate::serve::send_strategy::{STRATEGY_NAMES, SendStrategy};
 use crate::serve::site::{Site, SiteConfig};
 use crate::serve::stats_endpoint::{RESERVED_NAME, StatsAccess, StatsServer};
 use crate::serve::thread_server::{PoolModel, ThreadModel};
@@ -66,9 +66,9 @@ const MODELS: [(&str, ServerModel, &dyn ServingModel); 5] = [
 
 /// What a model does in a way of its own. What a request gets is the same by all.
 pub(crate) trait ServingModel: Sync {
-    /// The ways of sending that it has.
-    fn send_strategies(&self) -> &'static [SendStrategy] {
-        &SendStrategy::ALL
+    /// Whether it can send in this way.
+    fn supports(&self, _strategy: SendStrategy) -> bool {
+        true
     }
 
     /// Who holds descriptors.
@@ -313,8 +313,9 @@ impl Server {
     /// Those of [`Self::listen`], and [`Error::ListenStats`].
     pub fn listen_with(address: SocketAddr, root: &Path, mut setup: ServerSetup, access: ServerAccess) -> Result<Self> {
         let model = setup.model.implementation();
-        if !model.send_strategies().contains(&setup.send_strategy) {
-            let by = model.send_strategies().iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        if !model.supports(setup.send_strategy) {
+            let supported = STRATEGY_NAMES.iter().filter(|(_, strategy)| model.supports(*strategy));
+            let by = supported.map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
             return Err(Error::UnsupportedStrategy { model: setup.model, by });
         }
         let root = Arc::new(DocumentRoot::open(root)?);

@@ -39,8 +39,8 @@ pub struct UringModel;
 
 impl ServingModel for UringModel {
     /// By a ring there is no sendfile, and its splice waits in a thread of the kernel for each client that does not read.
-    fn send_strategies(&self) -> &'static [SendStrategy] {
-        &[SendStrategy::Auto, SendStrategy::ReadWrite]
+    fn supports(&self, strategy: SendStrategy) -> bool {
+        matches!(strategy, SendStrategy::Auto | SendStrategy::ReadWrite)
     }
 
     fn prepare(&self, server: &mut Server) -> Result<()> {

@@ -73,22 +73,18 @@ impl FileSet {
             if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
                 return Err(Error::Interrupted(signal.into()));
             }
-            random_data::write_file(&path, set.bytes, SEED + made)
-                .map_err(|source| set.creation_error(made, source))?;
+            if let Err(source) = random_data::write_file(&path, set.bytes, SEED + made) {
+                let Self { directory, count, bytes } = set;
+                // A file takes whole blocks and an inode, of which its bytes tell nothing, and others write there as well.
+                return Err(match source.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                        Error::FileSystemFull { directory, made, count, bytes, source }
+                    }
+                    _ => Error::Files { directory, source },
+                });
+            }
         }
         Ok(set)
-    }
-
-    /// Why there are no more files than so many. A file takes whole blocks and an inode, of which its bytes tell nothing, and others write
-    /// there as well.
-    fn creation_error(&self, made: u64, source: std::io::Error) -> Error {
-        let Self { directory, count, bytes } = self.clone();
-        match source.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-                Error::FileSystemFull { directory, made, count, bytes, source }
-            }
-            _ => Error::Files { directory, source },
-        }
     }
 
     /// Names of the files, as a server gives them.

@@ -47,11 +47,11 @@ impl HostedServer {
     /// # Errors
     /// A server that does not say where it listens.
     pub fn start(host: &HostedServerOptions<'_>, files: FileList) -> Result<Self> {
-        let HostedServerOptions { program, options, directory, listen, token_file: secret } = *host;
-        let words = ServeCommand { root: directory, token_file: secret, listen, extra_options: options };
-        let (process, address, endpoint) = words.start(|words| spawn(program, words))?;
+        let HostedServerOptions { program, options, directory, listen, token_file } = *host;
+        let command = ServeCommand { root: directory, token_file, listen, extra_options: options };
+        let (process, address, stats_client) = command.start(|words| spawn(program, words))?;
         let (program, directory) = (program.to_owned(), directory.to_owned());
-        Ok(Self { program, directory, files, address, stats_client: endpoint, _process: process })
+        Ok(Self { program, directory, files, address, stats_client, _process: process })
     }
 
     /// Its files.

@@ -9,7 +9,7 @@ use crate::load::request::RequestTemplate;
 use crate::load::schedule::{ThinkTime, TimeDistribution};
 use crate::load::server_url::ServerUrl;
 use crate::load::verify::Verify;
-use crate::load::{Demand, ServerEndpoint};
+use crate::load::{Demand, LoadSetup, ServerEndpoint, run_load};
 use kelvin_core::load::LoadResult;
 use kelvin_core::resources::ResourceSnapshot;
 use kelvin_machine::resources::ProcessMonitor;
@@ -79,60 +79,71 @@ impl StepRunner {
     ///
     /// # Errors
     /// A server that cannot be reached or does not tell what it uses; a signal to stop.
-    pub fn run(&mut self, wish: StepSpec) -> Result<StepResult> {
+    pub fn run(&mut self, spec: StepSpec) -> Result<StepResult> {
         let reached = Instant::now();
         let goes_on = Arc::new(AtomicBool::new(true));
-        let setup = crate::load::LoadSetup { extension: Some(Arc::clone(&goes_on)), ..self.load_setup(wish) };
-        let peer = ServerEndpoint::connect_first(&setup)?;
-        let (from, to) = (wish.warm_up, wish.warm_up + wish.duration);
-        let Self { stats_client: endpoint, process: own, .. } = self;
-        let mut ends = BothEnds { stats_client: endpoint, process: own };
-        let before = ends.sample()?;
-        let begun = Instant::now();
-        let (load, looks) = std::thread::scope(|scope| {
-            let generator = ThreadBuilder::named("load")
-                .start_in(scope, || crate::load::run_load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
-            let looks = {
-                let _under_load = LoadExtension(&goes_on);
-                ends.sample_at(begun, [from, to])
-            };
-            let load =
-                generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
-            Ok::<_, Error>((load?, looks?))
-        })?;
-        let [from, to] = looks;
-        let server = UsageDelta::between([before.server, from.server, to.server]);
-        let client = UsageDelta::between([before.client, from.client, to.client]);
-        Ok(StepResult {
-            load,
-            server,
-            client,
-            overhead: reached.elapsed().saturating_sub(wish.warm_up + wish.duration),
-        })
-    }
-
-    fn load_setup(&self, wish: StepSpec) -> crate::load::LoadSetup {
-        let mean = wish.think.as_nanos() as f64;
-        crate::load::LoadSetup {
+        let mean = spec.think.as_nanos() as f64;
+        let setup = LoadSetup {
             target: self.target.clone(),
             paths: self.paths.clone(),
-            pattern: wish.pattern,
+            pattern: spec.pattern,
             template: RequestTemplate::default(),
             demand: Demand::Users {
-                users: wish.users as u32,
+                users: spec.users as u32,
                 think: ThinkTime { mean, distribution: TimeDistribution::Exponential },
             },
-            warm_up: wish.warm_up,
-            duration: wish.duration,
+            warm_up: spec.warm_up,
+            duration: spec.duration,
             timeout: RESPONSE_TIMEOUT,
-            seed: wish.seed,
+            seed: spec.seed,
             verify: Verify::Length,
             expected_bodies: vec![None; self.paths.len()],
             tls: None,
             spin: false,
-            extension: None,
-        }
+            extension: Some(Arc::clone(&goes_on)),
+        };
+        let peer = ServerEndpoint::connect_first(&setup)?;
+        let planned = spec.warm_up + spec.duration;
+        let before = self.sample()?;
+        let begun = Instant::now();
+        let (load, from, to) = std::thread::scope(|scope| {
+            let generator = ThreadBuilder::named("load")
+                .start_in(scope, || run_load(&setup, &peer, &mut |_| {}).map_err(Error::from))?;
+            let looks = {
+                let _under_load = LoadExtension(&goes_on);
+                self.sample_at(begun + spec.warm_up).and_then(|from| Ok((from, self.sample_at(begun + planned)?)))
+            };
+            let load =
+                generator.join().unwrap_or_else(|_| Err(Error::Unanswered("the load generator panicked".into())));
+            let (load, (from, to)) = (load?, looks?);
+            Ok::<_, Error>((load, from, to))
+        })?;
+        let server = UsageDelta::between([before.server, from.server, to.server]);
+        let client = UsageDelta::between([before.client, from.client, to.client]);
+        Ok(StepResult { load, server, client, overhead: reached.elapsed().saturating_sub(planned) })
     }
+
+    /// Both ends now.
+    fn sample(&mut self) -> Result<EndSamples> {
+        Ok(EndSamples { server: self.stats_client.fetch()?, client: self.process.sample().map_err(Error::ReadUsage)? })
+    }
+
+    /// Both ends at a time.
+    fn sample_at(&mut self, time: Instant) -> Result<EndSamples> {
+        while let Some(left) = time.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
+                return Err(Error::Interrupted(signal.into()));
+            }
+            std::thread::sleep(left.min(STOP_POLL_INTERVAL));
+        }
+        self.sample()
+    }
+}
+
+/// A look at each end.
+struct EndSamples {
+    server: ResourceSnapshot,
+    client: ResourceSnapshot,
 }
 
 /// Has the users go on until it is dropped. Were they gone when both ends are looked at for the last time, the server would have gone on
@@ -142,38 +153,5 @@ struct LoadExtension<'v>(&'v AtomicBool);
 impl Drop for LoadExtension<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
-    }
-}
-
-/// Both ends, to be looked at.
-struct BothEnds<'v> {
-    stats_client: &'v StatsClient,
-    process: &'v mut ProcessMonitor,
-}
-
-/// A look at each of them.
-struct EndSamples {
-    server: ResourceSnapshot,
-    client: ResourceSnapshot,
-}
-
-impl BothEnds<'_> {
-    /// Both ends now.
-    fn sample(&mut self) -> Result<EndSamples> {
-        Ok(EndSamples { server: self.stats_client.fetch()?, client: self.process.sample().map_err(Error::ReadUsage)? })
-    }
-
-    /// Both ends at two times after the begin.
-    fn sample_at(&mut self, begun: Instant, times: [Duration; 2]) -> Result<[EndSamples; 2]> {
-        let mut look = |time: Duration| {
-            while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
-                if let Some(signal) = kelvin_sys::stop_signals::stop_signal() {
-                    return Err(Error::Interrupted(signal.into()));
-                }
-                std::thread::sleep(left.min(STOP_POLL_INTERVAL));
-            }
-            self.sample()
-        };
-        Ok([look(times[0])?, look(times[1])?])
     }
 }

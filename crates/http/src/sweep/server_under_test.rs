@@ -115,46 +115,43 @@ impl ServerUnderTest {
         let server = StudyServer::start(&side, &directory)?;
         before_files();
         let set = FileSet::create(&directory, own.files)?;
-        let disk = if cache == CacheState::Uncached { disk_rates(&side, &set)? } else { Vec::new() };
+        // On the server's side, in its control groups.
+        let rounds = if cache == CacheState::Uncached { CAPACITY_ROUNDS } else { 0 };
+        let disk = (0..rounds).map(|_| side.disk_rate(&set.directory)).collect::<Result<_>>()?;
         // Pages that whoever made the files has left in memory would not count against the server's limit.
         set.set_cache_state(if cache == CacheState::Cached {
             PageCacheState::Cached
         } else {
             PageCacheState::Uncached
         })?;
-        let common = StudyConditions { cache, between: own.between, files: set.count, bytes: set.bytes };
         let url = format!("http://{}/", server.address);
         let paths = set.names().iter().map(|name| format!("/{name}")).collect();
-        let visitor = step_runner(&url, paths, server.stats_client.clone())?;
-        let is_in_memory = cache == CacheState::Cached;
+        let runner = step_runner(&url, paths, server.stats_client.clone())?;
         // The page cache of a limited server is its own: a second one would begin with none.
         let own = own.memory_for(cache).is_none().then(|| own.clone());
-        let more = own.map(|own| ExtraWorkers { options: own, directory, started: None });
         Ok(Self {
-            conditions: common,
-            runner: visitor,
+            conditions: StudyConditions { cache, between: side.options().between, files: set.count, bytes: set.bytes },
+            runner,
             disk,
             server: Some(server),
             memory: side.into_memory(),
-            is_in_memory,
-            more_workers: more,
+            is_in_memory: cache == CacheState::Cached,
+            more_workers: own.map(|options| ExtraWorkers { options, directory, started: None }),
         })
     }
 
     /// A server that runs already.
     pub fn connect(running: &ExistingServer) -> Result<Self> {
-        let ExistingServer { url, paths, stats_address: resources, token, files } = running.clone();
+        let ExistingServer { url, paths, stats_address: address, token, files } = running.clone();
         let count = paths.len() as u64;
-        let visitor = step_runner(&url, paths, StatsClient { address: resources, token })?;
         let between =
-            if resources.ip().to_canonical().is_loopback() { NetworkSetup::Loopback } else { NetworkSetup::Hosts };
+            if address.ip().to_canonical().is_loopback() { NetworkSetup::Loopback } else { NetworkSetup::Hosts };
         let is_in_memory = files.as_ref().is_some_and(|files| files.cache == CacheState::Cached);
         let KnownFiles { bytes, cache, disk } =
             files.unwrap_or(KnownFiles { bytes: 0, cache: CacheState::Cached, disk: Vec::new() });
-        let common = StudyConditions { cache, between, files: count, bytes };
         Ok(Self {
-            conditions: common,
-            runner: visitor,
+            conditions: StudyConditions { cache, between, files: count, bytes },
+            runner: step_runner(&url, paths, StatsClient { address, token })?,
             disk,
             server: None,
             memory: None,
@@ -218,11 +215,7 @@ impl ServerUnderTest {
         if let Some(end) = self.server.as_mut().and_then(|server| server.failure(self.memory.as_ref())) {
             return Err(end);
         }
-        let visited = visited?;
-        match visited.load.interrupted.clone() {
-            Some(signal) => Err(Error::Interrupted(signal)),
-            None => Ok(visited),
-        }
+        uninterrupted(visited?)
     }
 
     /// Whether the server could be started with so many workers as well.
@@ -242,11 +235,7 @@ impl ServerUnderTest {
             *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
         }
         let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
-        let visited = visitor.run(wish)?;
-        match visited.load.interrupted.clone() {
-            Some(signal) => Err(Error::Interrupted(signal)),
-            None => Ok(visited),
-        }
+        uninterrupted(visitor.run(wish)?)
     }
 
     fn run_stream(&mut self, wish: StepSpec, longest: Duration) -> Result<StepResult> {
@@ -259,6 +248,14 @@ impl ServerUnderTest {
         }
         let none = || format!("none within {}", seconds(longest.as_secs_f64()));
         Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))
+    }
+}
+
+/// A visit, unless a signal ended it.
+fn uninterrupted(visited: StepResult) -> Result<StepResult> {
+    match visited.load.interrupted.clone() {
+        Some(signal) => Err(Error::Interrupted(signal)),
+        None => Ok(visited),
     }
 }
 
@@ -281,11 +278,6 @@ fn step_runner(url: &str, paths: Vec<String>, endpoint: StatsClient) -> Result<S
     let target = url.parse().map_err(Error::Server)?;
     let own = ProcessMonitor::current(None).without_descendants();
     Ok(StepRunner { target, paths, stats_client: endpoint, process: own })
-}
-
-/// What the disk gives on the server's side, in its control groups.
-fn disk_rates(side: &ServerSide<'_>, set: &FileSet) -> Result<Vec<DiskRate>> {
-    (0..CAPACITY_ROUNDS).map(|_| side.disk_rate(&set.directory)).collect()
 }
 
 /// The order of requests of a pattern.

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use kelvin_file::cgroup::{Cgroup, Controller};
@@ -91,9 +91,9 @@ impl<'s> ServerSide<'s> {
     /// Has a process be in the control groups of this side.
     fn enter(&self, process: u32) -> Result<()> {
         let own = self.options.groups.iter().map(|group| group.join("cgroup.procs"));
-        for door in own.chain(self.memory.iter().map(Cgroup::procs_file)) {
-            fs::write(&door, process.to_string())
-                .map_err(|source| Error::Group { group: group_directory(&door), source })?;
+        for file in own.chain(self.memory.iter().map(Cgroup::procs_file)) {
+            fs::write(&file, process.to_string())
+                .map_err(|source| Error::Group { group: file.parent().unwrap_or(&file).to_owned(), source })?;
         }
         Ok(())
     }
@@ -157,21 +157,32 @@ impl ServeCommand<'_> {
     /// # Errors
     /// A server that does not say where it listens.
     pub fn start(&self, start: impl FnOnce(&[&str]) -> Result<GuardedChild>) -> Result<StartedServer> {
-        let token = new_token()?;
-        let place = || self.token_file.parent().unwrap_or(self.token_file).to_owned();
-        write_secret(self.token_file, &token).map_err(|source| Error::Files { directory: place(), source })?;
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+        let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let directory = || self.token_file.parent().unwrap_or(self.token_file).to_owned();
+        // Nobody else may read it.
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.token_file);
+        file.and_then(|mut file| file.write_all(token.as_bytes()))
+            .map_err(|source| Error::Files { directory: directory(), source })?;
         let (root, secret, listen) = (path_text(self.root)?, path_text(self.token_file)?, self.listen.to_string());
         let fixed = ["serve", root, "--listen", &listen, "--expose-resources", "--token-file", secret];
         let more: Vec<&str> = self.extra_options.iter().map(String::as_str).collect();
         let mut process = start(&[&fixed[..], &more].concat())?;
-        let [address, resources] = read_ports(&mut process)?.map(|port| with_port(self.listen, port));
-        Ok((process, address, StatsClient { address: resources, token }))
+        // It says where it serves files and where it tells what it uses: the ends of its first two lines.
+        let said = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
+        let ports: Vec<u16> = said.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
+        let ports: [u16; 2] = ports.try_into().map_err(|_| {
+            let complaint = process.stderr();
+            Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
+        })?;
+        let [address, stats_address] = ports.map(|port| {
+            let mut address = self.listen;
+            address.set_port(port);
+            address
+        });
+        Ok((process, address, StatsClient { address: stats_address, token }))
     }
-}
-
-fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
-    address.set_port(port);
-    address
 }
 
 impl StudyServer {
@@ -220,33 +231,6 @@ fn oom_kills(group: Option<&Cgroup>) -> u64 {
     group.and_then(|group| group.oom_kill_count().ok()).unwrap_or_default()
 }
 
-/// The ports at which it serves files and tells what it uses: the ends of its first two lines.
-fn read_ports(process: &mut GuardedChild) -> Result<[u16; 2]> {
-    let said = process.first_lines(2, STARTUP_TIMEOUT, MAX_STARTUP_BYTES)?;
-    let ports: Vec<u16> = said.iter().filter_map(|line| line.rsplit(':').next()?.parse().ok()).collect();
-    ports.try_into().map_err(|_| {
-        let complaint = process.stderr();
-        Error::Server(if complaint.is_empty() { "it does not say where it listens".into() } else { complaint })
-    })
-}
-
-fn group_directory(door: &Path) -> PathBuf {
-    door.parent().unwrap_or(door).to_owned()
-}
-
 fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| Error::Server(format!("{} is not UTF-8: give another --dir", path.display())))
-}
-
-/// Writes a file that nobody else may read.
-fn write_secret(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
-}
-
-/// A secret of this study.
-fn new_token() -> Result<String> {
-    let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -26,7 +26,10 @@ impl SpliceSender {
 
     /// Sends some of a part.
     pub fn send(&mut self, part: &FileRange, socket: &impl AsFd) -> Result<usize> {
-        let (pipe, nowhere) = self.pipe.take().map_or_else(open_pipe, Ok)?;
+        let (pipe, nowhere) = match self.pipe.take() {
+            Some(open) => open,
+            None => (Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?),
+        };
         let left = part.range.end - part.range.start;
         let bytes = left.min(PIPE_BYTES as u64) as usize;
         let from = transfer_call::FileSlice { file: &part.opened.file, offset: part.range.start, bytes };
@@ -42,10 +45,6 @@ impl SpliceSender {
         }
         sent
     }
-}
-
-fn open_pipe() -> Result<(Splicer, File)> {
-    Ok((Splicer::new(PIPE_BYTES)?, File::options().write(true).open("/dev/null")?))
 }
 
 /// Empties a pipe of what it holds: whether that is all gone.
