@@ -42,15 +42,6 @@ impl SkippedLines {
     pub fn total(&self) -> u64 {
         self.other_methods + self.no_requests + self.other_targets + self.other_lines
     }
-
-    fn add(&mut self, why: LineSkipReason) {
-        *match why {
-            LineSkipReason::Method => &mut self.other_methods,
-            LineSkipReason::Nothing => &mut self.no_requests,
-            LineSkipReason::Target => &mut self.other_targets,
-            LineSkipReason::Line => &mut self.other_lines,
-        } += 1;
-    }
 }
 
 impl fmt::Display for SkippedLines {
@@ -67,15 +58,6 @@ impl fmt::Display for SkippedLines {
     }
 }
 
-/// Why nothing is sent of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LineSkipReason {
-    Method,
-    Nothing,
-    Target,
-    Line,
-}
-
 impl Replay {
     /// Reads a log; it is sent so many times as fast as it came. Requests of one second are spread evenly over it.
     ///
@@ -88,10 +70,7 @@ impl Replay {
         let mut replay = Self::default();
         let mut requests: Vec<(i64, String)> = Vec::new();
         for line in log.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-            match parse_line(line) {
-                Ok(request) => requests.push(request),
-                Err(why) => replay.skipped.add(why),
-            }
+            requests.extend(parse_line(line, &mut replay.skipped));
         }
         // A log is written when answers are over, so its times may be out of order.
         requests.sort_by_key(|&(second, _)| second);
@@ -123,17 +102,23 @@ fn scaled(seconds: f64, speed: f64) -> Duration {
 }
 
 /// The second and the path of a line such as
-/// `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326`.
-fn parse_line(line: &[u8]) -> Result<(i64, String), LineSkipReason> {
-    let (second, rest) = parse_time(line).ok_or(LineSkipReason::Line)?;
-    let (request, after) = parse_quoted(rest.trim_ascii_start()).ok_or(LineSkipReason::Line)?;
-    if !is_status(after) {
-        return Err(LineSkipReason::Line);
-    }
-    let other = || if has_method(request) { LineSkipReason::Method } else { LineSkipReason::Nothing };
-    let target = request.strip_prefix(b"GET ").ok_or_else(other)?;
-    let target = unescape(target).and_then(|target| request_path(&target)).ok_or(LineSkipReason::Target)?;
-    Ok((second, target))
+/// `192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a.gif HTTP/1.0" 200 2326`; one of which nothing is sent is counted.
+fn parse_line(line: &[u8], skipped: &mut SkippedLines) -> Option<(i64, String)> {
+    let parts = parse_time(line).and_then(|(second, rest)| {
+        let (request, after) = parse_quoted(rest.trim_ascii_start())?;
+        is_status(after).then_some((second, request))
+    });
+    let Some((second, request)) = parts else {
+        skipped.other_lines += 1;
+        return None;
+    };
+    let Some(target) = request.strip_prefix(b"GET ") else {
+        *(if has_method(request) { &mut skipped.other_methods } else { &mut skipped.no_requests }) += 1;
+        return None;
+    };
+    let path = unescape(target).and_then(|target| request_path(&target));
+    skipped.other_targets += u64::from(path.is_none());
+    Some((second, path?))
 }
 
 /// Whether a request begins with a method and a space: a token of RFC 9110, section 5.6.2, with a letter, as the hyphen of an empty one is a
@@ -281,9 +266,11 @@ no line of a log
     }
 
     /// What comes of a line with this client and this request, as they are written.
-    fn parse_request(client: &str, request: &[u8]) -> Result<String, LineSkipReason> {
+    fn parse_request(client: &str, request: &[u8]) -> Result<String, SkippedLines> {
         let before = format!("{client} - - [10/Oct/2000:20:55:36 +0000] \"");
-        super::parse_line(&[before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat()).map(|(_, path)| path)
+        let (line, mut skipped) =
+            ([before.as_bytes(), request, b"\" 200 5 \"-\" \"x\""].concat(), SkippedLines::default());
+        super::parse_line(&line, &mut skipped).map(|(_, path)| path).ok_or(skipped)
     }
 
     #[test]
@@ -325,7 +312,7 @@ no line of a log
         ] {
             assert_eq!(
                 parse_request("192.0.2.1", written),
-                Err(LineSkipReason::Target),
+                Err(SkippedLines { other_targets: 1, ..SkippedLines::default() }),
                 "{}",
                 String::from_utf8_lossy(written)
             );
@@ -333,7 +320,7 @@ no line of a log
         for written in [&b"-"[..], b"", br"\x16\x03\x01"] {
             assert_eq!(
                 parse_request("192.0.2.1", written),
-                Err(LineSkipReason::Nothing),
+                Err(SkippedLines { no_requests: 1, ..SkippedLines::default() }),
                 "{}",
                 String::from_utf8_lossy(written)
             );
@@ -341,7 +328,7 @@ no line of a log
         for written in [&b"HEAD / HTTP/1.1"[..], b"get / HTTP/1.1"] {
             assert_eq!(
                 parse_request("192.0.2.1", written),
-                Err(LineSkipReason::Method),
+                Err(SkippedLines { other_methods: 1, ..SkippedLines::default() }),
                 "{}",
                 String::from_utf8_lossy(written)
             );
@@ -349,7 +336,7 @@ no line of a log
         for written in [&br#"GET /a"b HTTP/1.1"#[..], br"GET /a\", b"GET / HTTP/1.1\" \"x"] {
             assert_eq!(
                 parse_request("192.0.2.1", written),
-                Err(LineSkipReason::Line),
+                Err(SkippedLines { other_lines: 1, ..SkippedLines::default() }),
                 "{}",
                 String::from_utf8_lossy(written)
             );
@@ -364,7 +351,7 @@ no line of a log
             assert_eq!(parse_request(client, b"GET /six HTTP/1.1").as_deref(), Ok("/six"), "{client}");
         }
         let user = b"::1 - a [b] c [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5\r";
-        assert_eq!(super::parse_line(user), Ok((971_211_336, "/".into())));
+        assert_eq!(super::parse_line(user, &mut SkippedLines::default()), Some((971_211_336, "/".into())));
     }
 
     #[test]
@@ -372,7 +359,7 @@ no line of a log
         // With each end looked for to that of the line it is 10^13 steps.
         assert!(read(&"[".repeat(5_000_000), 1.0).is_err());
         let user = format!("::1 - {} [10/Oct/2000:20:55:36 +0000] \"GET / HTTP/1.1\" 200 5", "[".repeat(1000));
-        assert_eq!(super::parse_line(user.as_bytes()), Ok((971_211_336, "/".into())));
+        assert_eq!(super::parse_line(user.as_bytes(), &mut SkippedLines::default()), Some((971_211_336, "/".into())));
     }
 
     #[test]

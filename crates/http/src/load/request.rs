@@ -64,23 +64,17 @@ pub struct RequestSet {
 impl RequestSet {
     /// One for each path of the server.
     pub fn new(target: &ServerUrl, form: &RequestTemplate, paths: &[String]) -> Self {
-        let mut bytes = Vec::new();
+        // What follows the path is the same for all.
         let rest = common_tail(target, form);
-        let mut write = |path: &String| {
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        for path in paths {
             let start = bytes.len();
-            bytes.extend_from_slice(form.method.as_str().as_bytes());
-            bytes.push(b' ');
-            bytes.extend_from_slice(path.as_bytes());
-            bytes.extend_from_slice(&rest);
-            start..bytes.len()
-        };
-        let places = paths.iter().map(&mut write).collect();
-        Self {
-            bytes,
-            ranges: places,
-            head_only: form.method == Method::HEAD,
-            is_idempotent: form.method.is_idempotent(),
+            for part in [form.method.as_str().as_bytes(), b" ", path.as_bytes(), &rest] {
+                bytes.extend_from_slice(part);
+            }
+            ranges.push(start..bytes.len());
         }
+        Self { bytes, ranges, head_only: form.method == Method::HEAD, is_idempotent: form.method.is_idempotent() }
     }
 
     /// The bytes of one.

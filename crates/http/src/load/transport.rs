@@ -42,9 +42,7 @@ impl ServerEndpoint {
         let (address, source): (SocketAddr, _) = last.expect("at least one address was tried");
         Err(Error::Connect { url: target.url.clone(), address, source })
     }
-}
 
-impl ServerEndpoint {
     /// Whether the server is on this host: its address is one that a socket here can have.
     pub fn is_local(&self) -> bool {
         let mut address = self.address;

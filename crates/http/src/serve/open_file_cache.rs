@@ -110,9 +110,7 @@ impl OpenFile {
         out.truncate(if is_same { begin + size } else { begin });
         is_same
     }
-}
 
-impl OpenFile {
     /// The content of a file that states no bytes; nothing if that is longer than so much.
     ///
     /// # Errors

@@ -131,7 +131,33 @@ impl LoadStudy {
 
     /// All cases, in the order of reports.
     pub fn cases(&self) -> Vec<PlannedCase> {
-        self.plan.cases()
+        let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for sweep in &self.plan.sweeps {
+            let (conditions, load) = (sweep.conditions, sweep.load);
+            for &count in &sweep.users {
+                users.push((THROUGHPUT.id, conditions.user_case(load, count)));
+                for &resource in &sweep.measured_resources {
+                    resources.push((UTILISATION.id, conditions.resource_case(load, count, resource)));
+                }
+            }
+            for host in self.plan.reported.hosts() {
+                hosts.extend(sweep.users.iter().map(|&count| (CPU_USER.id, conditions.host_case(load, count, host))));
+            }
+            if sweep.tests_workers() {
+                more.extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
+            }
+        }
+        let mut capacities = Vec::new();
+        for sweep in self.plan.one_per_pattern() {
+            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
+                let case = (CAPACITY.id, sweep.conditions.capacity_case(sweep.load.pattern, *resource));
+                if !capacities.contains(&case) {
+                    capacities.push(case);
+                }
+            }
+        }
+        let all = users.into_iter().chain(resources).chain(hosts).chain(more).chain(capacities);
+        all.map(|(probe, case)| PlannedCase { probe, case }).collect()
     }
 
     /// How long all visits take.
@@ -196,37 +222,6 @@ impl StudyPlan {
         let notes = notes(&sweeps, congestion_control);
         let cpu = setup.cpus.first().copied().unwrap_or_default();
         Ok(Self { sweeps, steps: order, reported: told, notes, seed: setup.seed, cpu })
-    }
-
-    /// All cases, in the order of reports.
-    fn cases(&self) -> Vec<PlannedCase> {
-        let (mut users, mut resources, mut hosts, mut more) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for sweep in &self.sweeps {
-            let (conditions, load) = (sweep.conditions, sweep.load);
-            for &count in &sweep.users {
-                users.push((THROUGHPUT.id, conditions.user_case(load, count)));
-                for &resource in &sweep.measured_resources {
-                    resources.push((UTILISATION.id, conditions.resource_case(load, count, resource)));
-                }
-            }
-            for host in self.reported.hosts() {
-                hosts.extend(sweep.users.iter().map(|&count| (CPU_USER.id, conditions.host_case(load, count, host))));
-            }
-            if sweep.tests_workers() {
-                more.extend(sweep.users.last().map(|&count| (MORE_WORKERS.id, conditions.user_case(load, count))));
-            }
-        }
-        let mut capacities = Vec::new();
-        for sweep in self.one_per_pattern() {
-            for (resource, _) in sweep.rounds.iter().flat_map(|round| &round.all) {
-                let case = (CAPACITY.id, sweep.conditions.capacity_case(sweep.load.pattern, *resource));
-                if !capacities.contains(&case) {
-                    capacities.push(case);
-                }
-            }
-        }
-        let all = users.into_iter().chain(resources).chain(hosts).chain(more).chain(capacities);
-        all.map(|(probe, case)| PlannedCase { probe, case }).collect()
     }
 
     /// A sweep of each server and pattern: the capacities of others with these are the same.
