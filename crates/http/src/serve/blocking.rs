@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
-use crate::serve::client::SendProgress;
-use crate::serve::connection::{Connection, NextIo};
+use crate::serve::client::{ClientState, SendProgress};
+use crate::serve::connection::NextIo;
 use crate::serve::limits::ServerLimits;
 use crate::serve::request_tracker::RequestTracker;
 use crate::serve::status::Status;
@@ -24,50 +24,36 @@ const MIN_SOCKET_TIMEOUT: Duration = Duration::from_millis(1);
 pub fn serve_connection(
     socket: &OwnedFd,
     tracker: Option<RequestTracker>,
-    hall: &mut WorkerContext,
-    is_over: &AtomicBool,
+    context: &mut WorkerContext,
+    shutdown: &AtomicBool,
 ) {
-    let mut connection = hall.new_connection(socket, tracker);
-    let mut buffers = std::mem::take(&mut hall.buffers);
-    connection.attach_buffers(&mut buffers);
-    let limits = hall.site.limits();
-    let patience = limits.idle_timeout.min(limits.min_progress.within).max(MIN_SOCKET_TIMEOUT);
-    let is_ready = [(Timeout::Recv, limits.idle_timeout), (Timeout::Send, patience)]
-        .map(|(what, time)| set_socket_timeout(socket, what, Some(time)));
-    if is_ready.iter().all(Result::is_ok) {
+    let mut state = ClientState::new(context.new_connection(socket, tracker), Instant::now());
+    let mut buffers = std::mem::take(&mut context.buffers);
+    state.connection.attach_buffers(&mut buffers);
+    let limits = context.site.limits();
+    let send_timeout = limits.idle_timeout.min(limits.min_progress.within).max(MIN_SOCKET_TIMEOUT);
+    let is_ready = set_socket_timeout(socket, Timeout::Recv, Some(limits.idle_timeout))
+        .and_then(|()| set_socket_timeout(socket, Timeout::Send, Some(send_timeout)));
+    let (partial_request, is_sending) = (None, false);
+    let mut client = BlockingClient { socket, state, shutdown, partial_request, is_sending, send_timeout };
+    if is_ready.is_ok() {
         // Whatever it is, it is the end.
-        let _ = BlockingConnection {
-            socket,
-            connection: &mut connection,
-            shutdown: is_over,
-            partial_request: None,
-            answer: None,
-            send_timeout: patience,
-        }
-        .step(hall);
+        let _ = client.run(context);
     }
-    hall.stats.requests += connection.requests_answered();
-    connection.detach_buffers(&mut buffers);
-    hall.buffers = buffers;
+    context.stats.requests += client.state.connection.requests_answered();
+    client.state.connection.detach_buffers(&mut buffers);
+    context.buffers = buffers;
 }
 
-struct BlockingConnection<'a> {
+struct BlockingClient<'a> {
     socket: &'a OwnedFd,
-    connection: &'a mut Connection,
+    state: ClientState,
     shutdown: &'a AtomicBool,
     partial_request: Option<PartialRequest>,
-    /// How the client takes the answer that is being sent.
-    answer: Option<AnswerState>,
+    /// Whether a part of an answer was sent.
+    is_sending: bool,
     /// How long a call that sends waits at most.
     send_timeout: Duration,
-}
-
-/// How a client takes what it is sent.
-#[derive(Clone, Copy, Debug)]
-struct AnswerState {
-    progress: SendProgress,
-    /// When it last took some.
-    last_progress: Instant,
 }
 
 /// When a request began to arrive that is not whole, and how many were answered before it.
@@ -84,22 +70,22 @@ impl PartialRequest {
     }
 }
 
-impl BlockingConnection<'_> {
-    fn step(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<()> {
+impl BlockingClient<'_> {
+    fn run(&mut self, context: &mut WorkerContext) -> rustix::io::Result<()> {
         loop {
-            match self.connection.next_io() {
+            match self.state.connection.next_io() {
                 NextIo::Send => {
-                    if !self.send(hall)? {
+                    if !self.send(context)? {
                         return Ok(());
                     }
                 }
                 NextIo::Advance => {
-                    hall.site.tick(Instant::now());
-                    hall.site.is_draining = self.shutdown.load(Ordering::Acquire);
-                    self.connection.advance(&mut hall.site);
+                    context.site.tick(Instant::now());
+                    context.site.is_draining = self.shutdown.load(Ordering::Acquire);
+                    self.state.connection.advance(&mut context.site);
                 }
                 NextIo::Receive => {
-                    if !self.receive(hall)? {
+                    if !self.receive(context)? {
                         return Ok(());
                     }
                 }
@@ -110,40 +96,36 @@ impl BlockingConnection<'_> {
 
     /// Sends some; `false` if its client takes too little of an answer, of which more is to be sent. The call waits no longer than
     /// until that is known.
-    fn send(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<bool> {
-        let ServerLimits { idle_timeout: idle, min_progress: progress, .. } = *hall.site.limits();
-        let mut taking = match self.answer {
+    fn send(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
+        let ServerLimits { idle_timeout, min_progress, .. } = *context.site.limits();
+        let Self { state, .. } = self;
+        let patience = if self.is_sending {
+            let now = Instant::now();
+            state.progress.time_left(now, min_progress).min(idle_timeout.saturating_sub(now - state.last_active))
+        } else {
             // The answer was made just now.
-            None => {
-                let now = hall.site.now();
-                let pace = SendProgress::start(now, self.connection.bytes_sent());
-                self.set_send_timeout(idle.min(progress.within))?;
-                AnswerState { progress: pace, last_progress: now }
-            }
-            Some(taking) => {
-                let now = Instant::now();
-                let left = taking.progress.time_left(now, progress);
-                self.set_send_timeout(left.min(idle.saturating_sub(now - taking.last_progress)))?;
-                taking
-            }
+            state.last_active = context.site.now();
+            state.progress = SendProgress::start(state.last_active, state.connection.bytes_sent());
+            idle_timeout.min(min_progress.within)
         };
-        let sent = match hall.sender.send_some(self.connection, self.socket) {
+        self.set_send_timeout(patience)?;
+        let Self { state, .. } = self;
+        let sent = match context.sender.send_some(&mut state.connection, self.socket) {
             Ok(sent) => sent,
             Err(Errno::INTR | Errno::AGAIN) => 0,
             Err(error) => return Err(error),
         };
-        hall.stats.bytes += sent as u64;
-        if self.connection.next_io() != NextIo::Send {
-            self.answer = None;
+        context.stats.bytes += sent as u64;
+        self.is_sending = state.connection.next_io() == NextIo::Send;
+        if !self.is_sending {
             return Ok(true);
         }
         let now = Instant::now();
         if sent > 0 {
-            taking.last_progress = now;
+            state.last_active = now;
         }
-        let is_slow = taking.progress.is_too_slow((now, self.connection.bytes_sent()), progress);
-        self.answer = Some(taking);
-        Ok(!is_slow && now - taking.last_progress < idle)
+        let is_slow = state.progress.is_too_slow((now, state.connection.bytes_sent()), min_progress);
+        Ok(!is_slow && now - state.last_active < idle_timeout)
     }
 
     /// That a call that sends waits no longer.
@@ -157,12 +139,12 @@ impl BlockingConnection<'_> {
     }
 
     /// Receives what comes; `false` at the end.
-    fn receive(&mut self, hall: &mut WorkerContext) -> rustix::io::Result<bool> {
-        if !self.is_in_time(hall)? {
-            self.connection.refuse(Status::RequestTimeout, &hall.site);
+    fn receive(&mut self, context: &mut WorkerContext) -> rustix::io::Result<bool> {
+        if !self.is_in_time(context)? {
+            self.state.connection.refuse(Status::RequestTimeout, &context.site);
             return Ok(true);
         }
-        match hall.receive(self.connection, self.socket) {
+        match context.receive(&mut self.state.connection, self.socket) {
             Ok(received) => Ok(received > 0),
             Err(Errno::INTR) => Ok(true),
             // The time of a request that has begun is over, which is said; of one that has not, nothing is.
@@ -172,15 +154,15 @@ impl BlockingConnection<'_> {
     }
 
     /// Whether a request that has begun to arrive may go on arriving. Then no call waits longer than that.
-    fn is_in_time(&mut self, hall: &WorkerContext) -> rustix::io::Result<bool> {
-        let limits = hall.site.limits();
-        if !self.connection.has_partial_request() {
+    fn is_in_time(&mut self, context: &WorkerContext) -> rustix::io::Result<bool> {
+        let limits = context.site.limits();
+        if !self.state.connection.has_partial_request() {
             if self.partial_request.take().is_some() {
                 set_socket_timeout(self.socket, Timeout::Recv, Some(limits.idle_timeout))?;
             }
             return Ok(true);
         }
-        let answered = self.connection.requests_answered();
+        let answered = self.state.connection.requests_answered();
         let begun = PartialRequest::start_or_continue(self.partial_request, answered, Instant::now());
         self.partial_request = Some(begun);
         let left = limits.request_timeout.saturating_sub(begun.started_at.elapsed());

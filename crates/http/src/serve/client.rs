@@ -22,7 +22,7 @@ pub struct ClientState {
     /// When it was last between two requests, began one, or took something.
     pub last_active: Instant,
     /// How it takes answers.
-    progress: SendProgress,
+    pub progress: SendProgress,
 }
 
 /// What of a client is overdue.

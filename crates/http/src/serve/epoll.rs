@@ -235,7 +235,7 @@ impl EpollClient {
                 },
                 _ if turn == 0 => return EpollStep::Requeue,
                 NextIo::Advance => {
-                    // Also in the middle of a turn: it may last until long after the server was told to end.
+                    // Also in the middle of a turn: it may last until long after the server was answer to end.
                     context.site.is_draining = is_over.load(Ordering::Acquire);
                     self.state.connection.advance(&mut context.site);
                 }
@@ -317,11 +317,11 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         std::fs::write(top.path().join("a"), "content").unwrap();
         let server = Server::listen("127.0.0.1:0".parse().unwrap(), top.path(), ServerSetup::with_threads(2)).unwrap();
-        let house = SharedState::new(Arc::clone(&server.service.listener), 2, 99).unwrap();
-        let house = Arc::new(house);
-        let new_core = |number| WorkerCore::new(number, Arc::clone(&house), server.service.new_context());
+        let shared = SharedState::new(Arc::clone(&server.service.listener), 2, 99).unwrap();
+        let shared = Arc::new(shared);
+        let new_core = |number| WorkerCore::new(number, Arc::clone(&shared), server.service.new_context());
         let workers = [0, 1].map(|number| EpollWorker::new(new_core(number)).unwrap());
-        (top, house, workers)
+        (top, shared, workers)
     }
 
     /// A client that has asked and sends no more, and its other end.
@@ -343,26 +343,26 @@ mod tests {
 
     #[test]
     fn connection_for_ended_worker_stays_with_acceptor() {
-        let (_top, house, [mut first, mut second]) = idle_workers();
-        house.begin_shutdown(Instant::now() + Duration::from_secs(60));
+        let (_top, shared, [mut first, mut second]) = idle_workers();
+        shared.begin_shutdown(Instant::now() + Duration::from_secs(60));
         second.drain_on_shutdown();
         assert!(second.core.is_done());
-        house.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
+        shared.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
         let (client, socket) = half_closed_client();
         first.dispatch(socket);
-        house.inboxes[0].load.fetch_sub(MAX_PER_WORKER, Ordering::Relaxed);
-        assert_eq!((house.connection_count(), first.run().requests), (1, 1));
-        let told = read_to_end(client);
-        assert!(told.contains("\r\nConnection: close\r\n") && told.ends_with("content"), "{told}");
-        assert_eq!(house.connection_count(), 0);
+        shared.inboxes[0].load.fetch_sub(MAX_PER_WORKER, Ordering::Relaxed);
+        assert_eq!((shared.connection_count(), first.run().requests), (1, 1));
+        let answer = read_to_end(client);
+        assert!(answer.contains("\r\nConnection: close\r\n") && answer.ends_with("content"), "{answer}");
+        assert_eq!(shared.connection_count(), 0);
     }
 
     #[test]
     fn worker_waits_for_dispatched_connection() {
-        let (_top, house, [mut first, mut second]) = idle_workers();
-        house.begin_shutdown(Instant::now() + Duration::from_secs(60));
+        let (_top, shared, [mut first, mut second]) = idle_workers();
+        shared.begin_shutdown(Instant::now() + Duration::from_secs(60));
         second.drain_on_shutdown();
-        house.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
+        shared.inboxes[0].load.store(MAX_PER_WORKER, Ordering::Relaxed);
         let (client, socket) = half_closed_client();
         first.dispatch(socket);
         assert!(!second.core.is_done());

@@ -21,7 +21,7 @@ use crate::serve::server::SHUTDOWN_POLL_INTERVAL;
 #[derive(Debug)]
 pub struct FdSender(OwnedFd);
 
-/// Where the process that watches is told.
+/// Where the process that watches is receiver.
 #[derive(Debug)]
 pub struct FdReceiver(OwnedFd);
 
@@ -109,16 +109,16 @@ mod tests {
         std::io::Write::write_all(&mut client, b"GET").unwrap();
         let server: OwnedFd = listener.accept().unwrap().0.into();
         rustix::net::recv(&server, &mut [0], RecvFlags::PEEK).unwrap();
-        let (teller, told) = fd_channel().unwrap();
+        let (sender, receiver) = fd_channel().unwrap();
         let slot = watch.take_slot().unwrap().number();
-        teller.send_open(slot, &server).unwrap();
-        drop(teller);
-        told.run(&watch, &AtomicBool::new(false));
+        sender.send_open(slot, &server).unwrap();
+        drop(sender);
+        receiver.run(&watch, &AtomicBool::new(false));
         assert_eq!(watch.snapshot(&listener).in_flight_now, 1, "its request waits to be read");
-        let (teller, told) = fd_channel().unwrap();
-        teller.send_close(slot).unwrap();
-        drop(teller);
-        told.run(&watch, &AtomicBool::new(false));
+        let (sender, receiver) = fd_channel().unwrap();
+        sender.send_close(slot).unwrap();
+        drop(sender);
+        receiver.run(&watch, &AtomicBool::new(false));
         assert_eq!(watch.snapshot(&listener).in_flight_now, 0);
     }
 }

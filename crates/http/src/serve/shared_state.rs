@@ -1,4 +1,4 @@
-//! What threads share that each serve many connections: the listening socket, and for each of them a desk where the others leave
+//! What threads share that each serve many connections: the listening socket, and for each of them an inbox where the others leave
 //! connections.
 //!
 //! All threads wait for the one listening socket, and the kernel wakes one of them for a new connection. That thread gives it to
@@ -59,16 +59,17 @@ impl SharedState {
     /// # Errors
     /// Those of eventfd.
     pub fn new(listener: Arc<TcpListener>, threads: usize, most: u32) -> Result<Self> {
-        let desk = |_| {
+        let inbox = |_| {
             let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             Ok(Inbox { waker: Arc::new(waker), load: AtomicU32::new(0), queue: Mutex::new(Some(Vec::new())) })
         };
-        let desks = (0..threads).map(desk).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
+        let inboxes =
+            (0..threads).map(inbox).collect::<rustix::io::Result<_>>().map_err(Error::call("wake threads"))?;
         // Without them clients are told apart by nothing.
         let cpus = if threads > 1 { kelvin_sys::cpu::allowed().unwrap_or_default() } else { Vec::new() };
         Ok(Self {
             listener,
-            inboxes: desks,
+            inboxes,
             shutdown: AtomicBool::new(false),
             max_connections: most,
             cpus,
@@ -89,14 +90,14 @@ impl SharedState {
     }
 
     /// Gives a connection that this thread has accepted to the one that is to serve it. It comes back if that is this one.
-    pub fn dispatch(&self, socket: OwnedFd, (own, hall): (usize, &mut WorkerContext)) -> Option<OwnedFd> {
+    pub fn dispatch(&self, socket: OwnedFd, (own, context): (usize, &mut WorkerContext)) -> Option<OwnedFd> {
         let load = self.connection_count();
         if load >= self.max_connections {
-            hall.reject(socket, hall.site.now());
+            context.reject(socket, context.site.now());
             return None;
         }
         limit_unsent(&socket, load as usize);
-        hall.stats.connections += 1;
+        context.stats.connections += 1;
         let number = self.choose_thread(own, self.affinity_thread(&socket));
         let socket = if number == own { Some(socket) } else { self.inboxes[number].push(socket) };
         if socket.is_some() {
@@ -107,22 +108,22 @@ impl SharedState {
 
     /// Connections of all threads.
     pub fn connection_count(&self) -> u32 {
-        self.inboxes.iter().map(|desk| desk.load.load(Ordering::Relaxed)).sum()
+        self.inboxes.iter().map(|inbox| inbox.load.load(Ordering::Relaxed)).sum()
     }
 
-    /// The thread that has fewest connections, this one if it has as few as any; before it the one that gathers such connections, if
+    /// The thread that has fewest connections, this one if it has as few as any; before it the one that affinity such connections, if
     /// it has not many more.
-    fn choose_thread(&self, own: usize, gathers: Option<usize>) -> usize {
+    fn choose_thread(&self, own: usize, affinity: Option<usize>) -> usize {
         let load = |number: usize| self.inboxes[number].load.load(Ordering::Relaxed);
         let least = (0..self.inboxes.len()).min_by_key(|&number| load(number)).unwrap_or(own);
-        match gathers {
+        match affinity {
             Some(one) if load(one) < load(least) + AFFINITY_SLACK => one,
             _ if load(own) <= load(least) => own,
             _ => least,
         }
     }
 
-    /// The thread that gathers the connections of a client on this host that are on the same CPU. A CPU that the threads may not use
+    /// The thread that affinity the connections of a client on this host that are on the same CPU. A CPU that the threads may not use
     /// is none where a client and its thread could meet.
     fn affinity_thread(&self, socket: impl AsFd) -> Option<usize> {
         if self.cpus.is_empty() || !is_local(&socket).unwrap_or(false) {
@@ -198,8 +199,8 @@ mod tests {
 
     #[test]
     fn dispatch_prefers_affinity_then_least_loaded() {
-        let house = shared_state(3);
-        for (loads, own, gathers, chosen) in [
+        let shared = shared_state(3);
+        for (loads, own, affinity, chosen) in [
             ([0, 0, 0], 1, None, 1),
             ([2, 1, 1], 0, None, 1),
             ([2, 1, 1], 2, None, 2),
@@ -209,29 +210,29 @@ mod tests {
             ([9, 9, 12], 0, Some(2), 2),
             ([9, 9, 13], 1, Some(2), 1),
         ] {
-            house.inboxes.iter().zip(loads).for_each(|(desk, load)| desk.load.store(load, Ordering::Relaxed));
-            assert_eq!(house.choose_thread(own, gathers), chosen, "{loads:?} {own} {gathers:?}");
+            shared.inboxes.iter().zip(loads).for_each(|(inbox, load)| inbox.load.store(load, Ordering::Relaxed));
+            assert_eq!(shared.choose_thread(own, affinity), chosen, "{loads:?} {own} {affinity:?}");
         }
     }
 
     #[test]
     fn local_connections_follow_client_cpu() {
         let cpus = kelvin_sys::cpu::allowed().unwrap();
-        let house = shared_state(cpus.len() + 1);
-        let address = house.listener.local_addr().unwrap();
+        let shared = shared_state(cpus.len() + 1);
+        let address = shared.listener.local_addr().unwrap();
         for (place, &cpu) in cpus.iter().enumerate() {
             let client = thread::spawn(move || {
                 kelvin_sys::cpu::pin(&[cpu]).unwrap();
                 TcpStream::connect(address).unwrap()
             });
-            let (socket, _) = house.listener.accept().unwrap();
-            assert_eq!(house.affinity_thread(&socket), Some(place));
+            let (socket, _) = shared.listener.accept().unwrap();
+            assert_eq!(shared.affinity_thread(&socket), Some(place));
             drop(client.join().unwrap());
         }
         let confined = SharedState { cpus: vec![u32::MAX], ..self::shared_state(2) };
         let _client = TcpStream::connect(confined.listener.local_addr().unwrap()).unwrap();
         let (socket, _) = confined.listener.accept().unwrap();
         assert_eq!(confined.affinity_thread(&socket), None, "of a client on a CPU that the threads may not use");
-        assert!(self::shared_state(1).cpus.is_empty(), "one thread gathers all");
+        assert!(self::shared_state(1).cpus.is_empty(), "one thread affinity all");
     }
 }

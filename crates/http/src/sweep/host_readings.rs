@@ -107,8 +107,8 @@ impl ReportedMetrics {
 
     /// What is planned, without what no host tells.
     pub fn restrict(&self, mut planned: PlannedMeasurement) -> PlannedMeasurement {
-        if let Some((_, told)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
-            planned.metrics.retain(|metric| told.contains(metric));
+        if let Some((_, reported)) = self.0.iter().find(|(host, _)| LoadHost::of(&planned.case) == Some(*host)) {
+            planned.metrics.retain(|metric| reported.contains(metric));
         }
         planned
     }

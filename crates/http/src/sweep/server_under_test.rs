@@ -181,7 +181,7 @@ impl ServerUnderTest {
     }
 
     fn run_streams_of(&mut self, pattern: RequestPattern, seed: u64, longest: Duration) -> Result<Vec<StepResult>> {
-        let wish = StepSpec {
+        let spec = StepSpec {
             users: STREAM_USERS,
             think: Duration::ZERO,
             pattern: access_pattern(pattern),
@@ -189,12 +189,12 @@ impl ServerUnderTest {
             duration: CAPACITY_ROUND_TIME,
             seed,
         };
-        let first = self.run_stream(wish, longest)?;
+        let first = self.run_stream(spec, longest)?;
         let time = Duration::from_secs_f64(STREAM_REQUESTS / first.load.rate()).clamp(CAPACITY_ROUND_TIME, longest);
         // One that was too short to count requests is made again with the time that they take.
         let mut streams = if time > CAPACITY_ROUND_TIME { Vec::new() } else { vec![first] };
         while streams.len() < CAPACITY_ROUNDS as usize {
-            streams.push(self.run_stream(StepSpec { duration: time, ..wish }, longest)?);
+            streams.push(self.run_stream(StepSpec { duration: time, ..spec }, longest)?);
         }
         Ok(streams)
     }
@@ -207,8 +207,8 @@ impl ServerUnderTest {
     }
 
     /// Makes a visit; one that a signal ended is none, nor is one during which a server of the study's own has ended, or a process of it.
-    pub fn run_step(&mut self, wish: StepSpec) -> Result<StepResult> {
-        let visited = self.runner.run(wish);
+    pub fn run_step(&mut self, spec: StepSpec) -> Result<StepResult> {
+        let visited = self.runner.run(spec);
         if let Err(Error::Interrupted(_)) = visited {
             return visited;
         }
@@ -224,7 +224,7 @@ impl ServerUnderTest {
     }
 
     /// Makes a visit to the same server with so many workers, which is started for the first such visit.
-    pub fn run_step_with_workers(&mut self, workers: u64, place: &LoadTopology, wish: StepSpec) -> Result<StepResult> {
+    pub fn run_step_with_workers(&mut self, workers: u64, place: &LoadTopology, spec: StepSpec) -> Result<StepResult> {
         let nobody = || Error::Server("it cannot be started with more workers".into());
         let ExtraWorkers { options: own, directory, started } = self.more_workers.as_mut().ok_or_else(nobody)?;
         if started.is_none() {
@@ -235,16 +235,16 @@ impl ServerUnderTest {
             *started = Some((step_runner(&url, self.runner.paths.clone(), server.stats_client.clone())?, server));
         }
         let (visitor, _) = started.as_mut().ok_or_else(nobody)?;
-        uninterrupted(visitor.run(wish)?)
+        uninterrupted(visitor.run(spec)?)
     }
 
-    fn run_stream(&mut self, wish: StepSpec, longest: Duration) -> Result<StepResult> {
-        let visited = self.run_step(wish)?;
+    fn run_stream(&mut self, spec: StepSpec, longest: Duration) -> Result<StepResult> {
+        let visited = self.run_step(spec)?;
         if visited.load.requests > 0 {
             return Ok(visited);
         }
-        if visited.load.errors.count() == 0 && wish.duration < longest {
-            return self.run_stream(StepSpec { duration: (wish.duration * 4).min(longest), ..wish }, longest);
+        if visited.load.errors.count() == 0 && spec.duration < longest {
+            return self.run_stream(StepSpec { duration: (spec.duration * 4).min(longest), ..spec }, longest);
         }
         let none = || format!("none within {}", seconds(longest.as_secs_f64()));
         Err(Error::Unanswered(visited.load.errors.first.unwrap_or_else(none)))

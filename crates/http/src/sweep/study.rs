@@ -215,13 +215,13 @@ impl StudyPlan {
             fit_sweeps(&mut sweeps, (setup, most))?;
         }
         let users: Vec<Vec<u64>> = sweeps.iter().map(|sweep| sweep.users.clone()).collect();
-        let told = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.between);
+        let reported = ReportedMetrics::from_step(streams[0].first(), sites[0].conditions.between);
         let tested: Vec<bool> = sweeps.iter().map(LoadSweep::tests_workers).collect();
         let order = step_order(&users, &tested, setup.visits, setup.seed);
         let congestion_control = streams.iter().find_map(|streams| streams.first().server.congestion_control());
         let notes = notes(&sweeps, congestion_control);
         let cpu = setup.cpus.first().copied().unwrap_or_default();
-        Ok(Self { sweeps, steps: order, reported: told, notes, seed: setup.seed, cpu })
+        Ok(Self { sweeps, steps: order, reported, notes, seed: setup.seed, cpu })
     }
 
     /// A sweep of each server and pattern: the capacities of others with these are the same.
@@ -275,11 +275,11 @@ impl StudyPlan {
                 Event::RoundStarted { probe: probe_of(*stop), case: case.clone(), done, planned, seconds_left };
             sink.event(&started);
             let from = begun.elapsed().as_secs_f64();
-            let (site, wish) = (&mut sites[sweep.server_index], self.step_spec(*stop, done as u64));
+            let (site, spec) = (&mut sites[sweep.server_index], self.step_spec(*stop, done as u64));
             let workers = sweep.workers.filter(|_| stop.more_workers).map(|workers| 2 * workers);
             let visited = match workers {
-                Some(workers) => site.run_step_with_workers(workers, place, wish),
-                None => site.run_step(wish),
+                Some(workers) => site.run_step_with_workers(workers, place, spec),
+                None => site.run_step(spec),
             };
             let at = RoundTime { index: stop.repetition, seconds: from, took: begun.elapsed().as_secs_f64() - from };
             left = left.saturating_sub(sweep.step_time(stop.users));
