@@ -35,16 +35,17 @@ pub(crate) enum RequestFailure {
 }
 
 /// Which requests belong to the measured time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CountingRule {
     /// Those that are over in it: in a closed loop a request that takes long keeps others from being asked.
+    #[default]
     WhenEnded,
     /// Those that become due in it, however long they take.
     WhenDue,
 }
 
 /// Counts and times of the measured time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RequestStats {
     pub(crate) window: Range<u64>,
     rule: CountingRule,
@@ -74,28 +75,8 @@ pub(crate) struct RequestStats {
 }
 
 impl RequestStats {
-    pub(crate) fn new(window: Range<u64>, belongs: CountingRule) -> Self {
-        Self {
-            window,
-            rule: belongs,
-            requests: 0,
-            bytes: 0,
-            received: 0,
-            errors: RequestErrors::default(),
-            response: Histogram::new(),
-            service: Histogram::new(),
-            late: Histogram::new(),
-            generator_delay: Histogram::new(),
-            due: 0,
-            last: 0,
-            shortest: u64::MAX,
-            in_flight: 0,
-            came: 0,
-            quiet: Vec::new(),
-            series: Vec::new(),
-            second: SecondResult::default(),
-            times: Histogram::new(),
-        }
+    pub(crate) fn new(window: Range<u64>, rule: CountingRule) -> Self {
+        Self { window, rule, shortest: u64::MAX, ..Self::default() }
     }
 
     /// A request was sent, by the generator's own doing so late.

@@ -22,7 +22,7 @@ pub enum Error {
     /// The address.
     #[error("{0}")]
     Listen(std::io::Error),
-    /// The address for looks.
+    /// The address of the statistics endpoint.
     #[error("{0}")]
     ListenStats(std::io::Error),
     /// A system without io_uring, as [`ServerModel::Uring`](crate::serve::ServerModel::Uring) needs it.

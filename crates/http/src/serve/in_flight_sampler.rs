@@ -1,6 +1,6 @@
 //! What a server knows of its requests while it runs, for whoever may ask.
 //!
-//! There is one only where looks are answered; without it a connection pays nothing. A model registers each connection that it accepts
+//! There is one only with the statistics endpoint; without it a connection pays nothing. A model registers each connection that it accepts
 //! and gives what it gets to [`Connection::with_tracker`](crate::serve::connection::Connection::with_tracker), which does the rest: from when a request
 //! has arrived, by the kernel's time, until its answer was given to the kernel, all is counted at the moments at which it changes. Then
 //! an answer is on its way until it has arrived, of which nobody is told: that is sampled. And a call that gives an answer to the kernel
