@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use kelvin_core::identifiers::{Grammar, ID_GRAMMAR, ID_PREFIX_GRAMMAR, WORD_GRAMMAR};
 use kelvin_core::{
-    Batches, BoundRecord, Case, ClockKind, Explanation, FOREIGN_MODE, Fact, Hazard, Machine, Measurement, Metric, Name,
-    PartKind, PlannedMeasurement, Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run,
-    RunHeader, RunStatus, SpreadHistory, Value, WordedStudy,
+    Batches, Case, ClockKind, Explanation, FOREIGN_MODE, Input, Machine, Metric, Name, PartKind, PlannedMeasurement,
+    Prediction, PredictionRecord, RUN_FORMAT, Readings, Round, RoundOutcome, Run, RunHeader, RunStatus, Value,
+    WordedStudy,
 };
 
 use crate::labels;
@@ -50,25 +50,44 @@ pub(crate) fn check_header(outline: &RunHeader) -> CheckResult {
             format!("{} is not {RUN_FORMAT}, the format that this kelvin writes", outline.format),
         );
     }
-    check_id(&outline.id)?;
+    check_grammar("id", &outline.id, &WORD_GRAMMAR)?;
+    // Ids are typed, abbreviated, and used as file names.
+    if outline.id == "last" {
+        return invalid_field("id", "\"last\" means the newest run and cannot be an id");
+    }
     if parse_started(&outline.started).is_none() {
         return invalid_field("started", format!("{:?} is not a time such as 2026-01-31T12:00:00Z", outline.started));
     }
     check_grammar("kelvin", &outline.kelvin, &WORD_GRAMMAR)?;
-    check_clock_and_settings(outline)?;
+    check_positive("clock.hertz", outline.clock.hertz)?;
+    check_not_negative("clock.relative_error", outline.clock.relative_error)?;
+    check_not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
+    check_grammar("settings.mode", &outline.settings.mode, &WORD_GRAMMAR)?;
+    check_not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
+    check_not_negative("settings.target", outline.settings.target)?;
     check_foreign(outline)?;
     check_machine(&outline.machine)?;
-    for (i, found) in outline.hazards.iter().enumerate() {
-        check_hazard(found, &format!("hazards[{i}]"))?;
+    for (i, hazard) in outline.hazards.iter().enumerate() {
+        check_grammar(&format!("hazards[{i}].id"), &hazard.id, &ID_GRAMMAR)?;
+        for prefix in &hazard.affects {
+            check_grammar(&format!("hazards[{i}].affects"), prefix, &ID_PREFIX_GRAMMAR)?;
+        }
     }
     check_metrics(&outline.metrics)?;
     let defined = defined_metrics(&outline.metrics);
     check_plan(&outline.plan, &defined)?;
     for (i, row) in outline.learned.iter().enumerate() {
-        check_spread_history(row, &defined, &format!("learned[{i}]"))?;
+        let path = format!("learned[{i}]");
+        check_metric_at(row.metric, &row.case, &defined, &path)?;
+        check_same_length(&path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
+        check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
+        row.within.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))?;
     }
     for (i, record) in outline.bounds.iter().enumerate() {
-        check_bound(record, &defined, &format!("bounds[{i}]"))?;
+        let path = format!("bounds[{i}]");
+        check_metric_at(record.metric, &record.case, &defined, &path)?;
+        check_positive(&format!("{path}.bound.most"), record.bound.most)?;
+        check_inputs(&record.bound.inputs, &format!("{path}.bound"))?;
     }
     for (i, &ratio) in outline.learned_core.iter().enumerate() {
         check_not_negative(&format!("learned_core[{i}]"), ratio)?;
@@ -107,15 +126,6 @@ pub(crate) fn check_round(round: &Round, defined: &HashSet<Name>, path: &str) ->
     Ok(())
 }
 
-/// Ids of runs are typed, abbreviated, and used as file names; none is `last`.
-fn check_id(id: &str) -> CheckResult {
-    check_grammar("id", id, &WORD_GRAMMAR)?;
-    if id == "last" {
-        return invalid_field("id", "\"last\" means the newest run and cannot be an id");
-    }
-    Ok(())
-}
-
 /// Refuses a name that its grammar does not allow.
 fn check_grammar(field: &str, name: &str, grammar: &Grammar) -> CheckResult {
     if grammar.allows(name) {
@@ -133,23 +143,6 @@ fn check_case(case: &Case, path: &str) -> CheckResult {
         }
     }
     Ok(())
-}
-
-fn check_hazard(hazard: &Hazard, path: &str) -> CheckResult {
-    check_grammar(&format!("{path}.id"), &hazard.id, &ID_GRAMMAR)?;
-    hazard
-        .affects
-        .iter()
-        .try_for_each(|beginning| check_grammar(&format!("{path}.affects"), beginning, &ID_PREFIX_GRAMMAR))
-}
-
-fn check_clock_and_settings(outline: &RunHeader) -> CheckResult {
-    check_positive("clock.hertz", outline.clock.hertz)?;
-    check_not_negative("clock.relative_error", outline.clock.relative_error)?;
-    check_not_negative("clock.pair_nanoseconds", outline.clock.pair_nanoseconds)?;
-    check_grammar("settings.mode", &outline.settings.mode, &WORD_GRAMMAR)?;
-    check_not_negative("settings.budget_seconds", outline.settings.budget_seconds)?;
-    check_not_negative("settings.target", outline.settings.target)
 }
 
 /// A foreign run is one in all respects, or in none.
@@ -179,18 +172,14 @@ fn check_machine(machine: &Machine) -> CheckResult {
         ("machine.memory.peak_bytes_per_second", &machine.memory.peak_bytes_per_second),
     ];
     for (field, fact) in numbers {
-        check_known_fact(field, fact)?;
+        fact.get().map_or(Ok(()), |&value| check_not_negative(field, value))?;
     }
     for (i, nic) in machine.nics.iter().enumerate() {
-        check_known_fact(&format!("machine.nics[{i}].bits_per_second"), &nic.bits_per_second)?;
+        let speed = nic.bits_per_second.get().copied().unwrap_or_default();
+        check_not_negative(&format!("machine.nics[{i}].bits_per_second"), speed)?;
     }
-    machine
-        .limits
-        .cpu_quota
-        .get()
-        .copied()
-        .flatten()
-        .map_or(Ok(()), |quota| check_not_negative("machine.limits.cpu_quota", quota))
+    let quota = machine.limits.cpu_quota.get().copied().flatten();
+    check_not_negative("machine.limits.cpu_quota", quota.unwrap_or_default())
 }
 
 fn check_metrics(metrics: &[Metric]) -> CheckResult {
@@ -237,14 +226,6 @@ fn check_planned_names(planned: &PlannedMeasurement, path: &str) -> CheckResult 
     check_case(&planned.case, path)
 }
 
-fn check_spread_history(row: &SpreadHistory, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_defined(&format!("{path}.metric"), row.metric, defined)?;
-    check_case(&row.case, path)?;
-    check_same_length(path, ("headlines", row.headlines.len()), ("within", row.within.len()))?;
-    check_all_finite(&format!("{path}.headlines"), &row.headlines)?;
-    row.within.iter().try_for_each(|&variance| check_not_negative(&format!("{path}.within"), variance))
-}
-
 /// Measurements are those of the plan, in its order; after them only those of unplanned events.
 fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
     let plan = &run.outline.plan;
@@ -260,7 +241,15 @@ fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
             Some(planned) => {
                 return invalid_field(path, format!("it must be {} {}, as in plan[{i}]", planned.probe, planned.case));
             }
-            None => check_unplanned(measurement, &path)?,
+            None => {
+                check_planned_names(&measurement.planned, &path)?;
+                if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
+                    return invalid_field(path, "it names metrics or is an input, but is not in the plan");
+                }
+                if measurement.rounds.is_empty() && measurement.skipped.is_none() {
+                    return invalid_field(path, "it is not in the plan and has no rounds");
+                }
+            }
         }
         if !seen.insert((measurement.planned.probe, &measurement.planned.case)) {
             return invalid_field(path, "an earlier measurement has the same probe and case");
@@ -268,17 +257,6 @@ fn check_measurements(run: &Run, defined: &HashSet<Name>) -> CheckResult {
         for (j, item) in measurement.rounds.iter().enumerate() {
             check_round(item, defined, &format!("{path}.rounds[{j}]"))?;
         }
-    }
-    Ok(())
-}
-
-fn check_unplanned(measurement: &Measurement, path: &str) -> CheckResult {
-    check_planned_names(&measurement.planned, path)?;
-    if !measurement.planned.metrics.is_empty() || measurement.planned.only_input {
-        return invalid_field(path, "it names metrics or is an input, but is not in the plan");
-    }
-    if measurement.rounds.is_empty() && measurement.skipped.is_none() {
-        return invalid_field(path, "it is not in the plan and has no rounds");
     }
     Ok(())
 }
@@ -324,13 +302,20 @@ pub(crate) fn check_conclusion(
     defined: &HashSet<Name>,
 ) -> CheckResult {
     for (i, record) in predictions.iter().enumerate() {
-        check_prediction_record(record, defined, &format!("predictions[{i}]"))?;
+        let path = format!("predictions[{i}]");
+        check_metric_at(record.metric, &record.case, defined, &path)?;
+        match (&record.prediction, &record.none_because) {
+            (Some(prediction), None) => check_prediction(prediction, &path)?,
+            (None, Some(_)) => {}
+            (None, None) => return invalid_field(path, "neither a prediction nor a reason for none"),
+            (Some(_), Some(_)) => return invalid_field(path, "both a prediction and a reason for none"),
+        }
     }
     for (i, study) in studies.iter().enumerate() {
         check_grammar(&format!("studies[{i}].id"), &study.id, &ID_GRAMMAR)?;
     }
     for (i, explanation) in explanations.iter().enumerate() {
-        self::check_explanation(explanation, defined, &format!("explanations[{i}]"))?;
+        check_explanation(explanation, defined, &format!("explanations[{i}]"))?;
     }
     Ok(())
 }
@@ -362,22 +347,6 @@ fn check_explanation(explanation: &Explanation, defined: &HashSet<Name>, path: &
     Ok(())
 }
 
-/// Checks one prediction record; `path` leads to it.
-fn check_prediction_record(record: &PredictionRecord, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_defined(&format!("{path}.metric"), record.metric, defined)?;
-    check_case(&record.case, path)?;
-    let Some(prediction) = &record.prediction else {
-        if record.none_because.is_none() {
-            return invalid_field(path, "neither a prediction nor a reason for none");
-        }
-        return Ok(());
-    };
-    if record.none_because.is_some() {
-        return invalid_field(path, "both a prediction and a reason for none");
-    }
-    check_prediction(prediction, path)
-}
-
 fn check_prediction(prediction: &Prediction, path: &str) -> CheckResult {
     for (field, value) in [("value", prediction.value), ("low", prediction.low), ("high", prediction.high)] {
         check_finite(&format!("{path}.prediction.{field}"), value)?;
@@ -385,21 +354,18 @@ fn check_prediction(prediction: &Prediction, path: &str) -> CheckResult {
     if prediction.low > prediction.high {
         return invalid_field(format!("{path}.prediction.low"), "it is above `high`");
     }
-    for (i, input) in prediction.inputs.iter().enumerate() {
-        check_finite(&format!("{path}.prediction.inputs[{i}].value"), input.value)?;
-    }
-    Ok(())
+    check_inputs(&prediction.inputs, &format!("{path}.prediction"))
 }
 
-/// Checks one bound.
-fn check_bound(record: &BoundRecord, defined: &HashSet<Name>, path: &str) -> CheckResult {
-    check_defined(&format!("{path}.metric"), record.metric, defined)?;
-    check_case(&record.case, path)?;
-    check_positive(&format!("{path}.bound.most"), record.bound.most)?;
-    for (i, input) in record.bound.inputs.iter().enumerate() {
-        check_finite(&format!("{path}.bound.inputs[{i}].value"), input.value)?;
-    }
-    Ok(())
+fn check_inputs(inputs: &[Input], path: &str) -> CheckResult {
+    let mut inputs = inputs.iter().enumerate();
+    inputs.try_for_each(|(i, input)| check_finite(&format!("{path}.inputs[{i}].value"), input.value))
+}
+
+/// Checks a metric of the run at a case.
+fn check_metric_at(metric: Name, case: &Case, defined: &HashSet<Name>, path: &str) -> CheckResult {
+    check_defined(&format!("{path}.metric"), metric, defined)?;
+    check_case(case, path)
 }
 
 /// Refuses a value that JSON cannot hold.
@@ -423,10 +389,6 @@ fn check_all_finite(field: &str, values: &[f64]) -> CheckResult {
         Some(i) => invalid_field(format!("{field}[{i}]"), format!("{} is not a finite number", values[i])),
         None => Ok(()),
     }
-}
-
-fn check_known_fact(field: &str, fact: &Fact<f64>) -> CheckResult {
-    fact.get().map_or(Ok(()), |&value| check_not_negative(field, value))
 }
 
 fn check_defined(field: &str, metric: Name, defined: &HashSet<Name>) -> CheckResult {

@@ -2,7 +2,7 @@
 
 use crate::error::{CopyError, DatabaseError, FindError, LoadError};
 use crate::headlines::headlines_of;
-use crate::recorder::{InsertOutcome, WholeRun};
+use crate::recorder::{InsertOutcome, WholeRun, key_of};
 use crate::sql::values;
 use crate::{RunSummary, Store};
 
@@ -23,8 +23,8 @@ pub fn copy(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome
 pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome, CopyError> {
     let id = &line.id;
     let run = from.load_id(id)?;
-    let key = from.key_of(id).map_err(LoadError::from)?;
-    let key = key.ok_or_else(|| LoadError::Find(FindError::None { name: id.clone() }))?;
+    let key = key_of(from.connection(), id).map_err(LoadError::from)?;
+    let key = key.ok_or_else(|| LoadError::Find(FindError::None(id.clone())))?;
     let headlines = headlines_of(from, key)?;
     Ok(to.insert_all(&WholeRun { run: &run, headlines: &headlines })?)
 }

@@ -14,12 +14,9 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum DatabaseError {
     /// There is no space left.
     #[error(
-        "the disk that holds {store} is full: `kelvin runs prune` deletes old runs there, or name another place by --store"
+        "the disk that holds {0} is full: `kelvin runs prune` deletes old runs there, or name another place by --store"
     )]
-    Full {
-        /// The store.
-        store: String,
-    },
+    Full(String),
     /// A file of this process may not become as large.
     #[error(
         "{store} or its log would become larger than the {most} bytes that a file of this process can have (ulimit -f)"
@@ -39,17 +36,11 @@ pub enum DatabaseError {
         source: BoxError,
     },
     /// Another process locked the store for too long.
-    #[error("{store} is in use by another process that did not release it in time")]
-    Locked {
-        /// The store.
-        store: String,
-    },
+    #[error("{0} is in use by another process that did not release it in time")]
+    Locked(String),
     /// It cannot be written to.
-    #[error("{store} cannot be written to")]
-    ReadOnly {
-        /// The store.
-        store: String,
-    },
+    #[error("{0} cannot be written to")]
+    ReadOnly(String),
     /// A server denies it.
     #[error("{store} denies it: {source}")]
     Denied {
@@ -73,6 +64,20 @@ pub enum DatabaseError {
         store: String,
         /// The cause.
         source: BoxError,
+    },
+    /// A row with the same key is there.
+    #[error("{0}: a row with this key is there already")]
+    Duplicate(String),
+    /// The row that another belongs to is not there.
+    #[error("{0}: the row that another belongs to is gone")]
+    Orphan(String),
+    /// It cannot hold a value.
+    #[error("{store}: {problem}")]
+    NotStorable {
+        /// The store.
+        store: String,
+        /// Which one, and why.
+        problem: String,
     },
     /// Anything else.
     #[error("{store}: {source}")]
@@ -118,29 +123,17 @@ pub enum LocationError {
         url: String,
     },
     /// A mode of TLS that libpq does not know.
-    #[error("sslmode={found}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
-    TlsMode {
-        /// What was asked for.
-        found: String,
-    },
+    #[error("sslmode={0}: it is one of disable, allow, prefer, require, verify-ca, verify-full")]
+    TlsMode(String),
     /// The value of an option is no text.
-    #[error("{option}: what its value is decoded to is not UTF-8")]
-    OptionNotText {
-        /// The option, as it was written.
-        option: String,
-    },
+    #[error("{0}: what its value is decoded to is not UTF-8")]
+    OptionNotText(String),
     /// An option that would change what kelvin decides itself.
-    #[error("{option}: kelvin decides that itself: leave it out of the URL")]
-    UnknownOption {
-        /// The option.
-        option: String,
-    },
+    #[error("{0}: kelvin decides that itself: leave it out of the URL")]
+    UnknownOption(String),
     /// Others can read the file of passwords.
-    #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", file.display())]
-    OpenPasswordFile {
-        /// The file.
-        file: PathBuf,
-    },
+    #[error("{} holds the password, but others can read it: chmod 600 makes it yours alone", .0.display())]
+    OpenPasswordFile(PathBuf),
     /// The password is no text.
     #[error("PGPASSWORD is not UTF-8")]
     PasswordNotText,
@@ -158,17 +151,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The path names a directory.
-    #[error("{} is a directory: the store is a file, name one in it", path.display())]
-    IsDirectory {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is a directory: the store is a file, name one in it", .0.display())]
+    IsDirectory(PathBuf),
     /// The path names a device, a socket or a pipe.
-    #[error("{} is not a regular file", path.display())]
-    NotRegular {
-        /// The path.
-        path: PathBuf,
-    },
+    #[error("{} is not a regular file", .0.display())]
+    NotRegular(PathBuf),
     /// The file cannot be made in its directory, or not be written to.
     #[error("{} cannot be opened for writing: {source}", path.display())]
     NotWritable {
@@ -178,17 +165,11 @@ pub enum OpenError {
         source: io::Error,
     },
     /// It is some other file.
-    #[error("{} is not a SQLite file, and left as it is: name another one", path.display())]
-    NotSqlite {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is not a SQLite file, and left as it is: name another one", .0.display())]
+    NotSqlite(PathBuf),
     /// It is a SQLite file of another program.
-    #[error("{} is the SQLite file of another program, and left as it is: name another one", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{} is the SQLite file of another program, and left as it is: name another one", .0.display())]
+    Foreign(PathBuf),
     /// A newer kelvin wrote it.
     #[error("{store} has schema version {found}, but this kelvin knows only up to {known}: use a newer kelvin")]
     Newer {
@@ -208,11 +189,8 @@ pub enum OpenError {
         host: String,
     },
     /// No server listens there.
-    #[error("{store}: the connection was refused: no server listens there")]
-    Refused {
-        /// The store.
-        store: String,
-    },
+    #[error("{0}: the connection was refused: no server listens there")]
+    Refused(String),
     /// The server does not let this user in.
     #[error("{store}: {user} was not let in: {problem}")]
     Authentication {
@@ -248,11 +226,8 @@ pub enum OpenError {
         problem: String,
     },
     /// Another program has a schema of our name there.
-    #[error("{store}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
-    ForeignSchema {
-        /// The store.
-        store: String,
-    },
+    #[error("{0}: its schema `kelvin` belongs to another program, and is left as it is: name another database")]
+    ForeignSchema(String),
     /// The operating system gives no means to wait for a server.
     #[error("cannot wait for a server: {source}")]
     NoRuntime {
@@ -291,29 +266,17 @@ pub enum AppendError {
     #[error("an event came before the start of the run")]
     NotStarted,
     /// A second start.
-    #[error("the recorder has already started run {id}: each run needs its own recorder")]
-    AlreadyStarted {
-        /// The run that it records.
-        id: String,
-    },
+    #[error("the recorder has already started run {0}: each run needs its own recorder")]
+    AlreadyStarted(String),
     /// The id is taken.
-    #[error("run {id} is already in the store")]
-    Duplicate {
-        /// The id.
-        id: String,
-    },
+    #[error("run {0} is already in the store")]
+    Duplicate(String),
     /// There is no such run, or it was deleted meanwhile.
-    #[error("run {id} is not in the store, or was deleted while it ran")]
-    Gone {
-        /// The id.
-        id: String,
-    },
+    #[error("run {0} is not in the store, or was deleted while it ran")]
+    Gone(String),
     /// The amended outline plans other measurements.
-    #[error("the amended outline of run {id} has another plan than the stored one")]
-    OtherPlan {
-        /// The id.
-        id: String,
-    },
+    #[error("the amended outline of run {0} has another plan than the stored one")]
+    OtherPlan(String),
     /// The data is inconsistent.
     #[error(transparent)]
     Invalid(#[from] InvalidField),
@@ -334,11 +297,8 @@ pub enum AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// There is no run at all.
-    #[error("the store {store} holds no runs")]
-    Empty {
-        /// The store.
-        store: String,
-    },
+    #[error("the store {0} holds no runs")]
+    Empty(String),
     /// No run has the tag.
     #[error("no run has the tag {0}")]
     NoneTagged(Tag),
@@ -351,11 +311,8 @@ pub enum FindError {
         problem: TagError,
     },
     /// None matches.
-    #[error("no run is called {name:?} or begins with it")]
-    None {
-        /// What was asked for.
-        name: String,
-    },
+    #[error("no run is called {0:?} or begins with it")]
+    None(String),
     /// `last~N` goes back too far.
     #[error("{name} goes back further than the {}", run_count_text(*.runs))]
     TooFarBack {
@@ -365,11 +322,8 @@ pub enum FindError {
         runs: usize,
     },
     /// `last~N` with an N that is no number.
-    #[error("{name:?} is not last~N with a whole number N")]
-    BadOffset {
-        /// What was asked for.
-        name: String,
-    },
+    #[error("{0:?} is not last~N with a whole number N")]
+    BadOffset(String),
     /// Several match.
     #[error("{name:?} could be {}{}", candidates.join(", "), more_text(*left_out))]
     Ambiguous {
@@ -491,7 +445,14 @@ impl DatabaseError {
 
     /// Whether it is not of what was read or written alone.
     fn is_store_failure(&self) -> bool {
-        !matches!(self, Self::Damaged { .. } | Self::Other { .. })
+        !matches!(
+            self,
+            Self::Damaged { .. }
+                | Self::Other { .. }
+                | Self::Duplicate { .. }
+                | Self::Orphan { .. }
+                | Self::NotStorable { .. }
+        )
     }
 }
 
@@ -499,11 +460,8 @@ impl DatabaseError {
 #[derive(Debug, thiserror::Error)]
 pub enum InsertError {
     /// The id is taken by another run.
-    #[error("run {id} is already in the store with different content: delete it first, or keep it")]
-    Differs {
-        /// The id.
-        id: String,
-    },
+    #[error("run {0} is already in the store with different content: delete it first, or keep it")]
+    Differs(String),
     /// The stored run of the same id cannot be read, and so not be compared.
     #[error("run {id} is already in the store, but cannot be read to compare: {source}")]
     Incomparable {
@@ -541,11 +499,8 @@ pub enum ImportError {
     #[error("the file could not be read: {0}")]
     Read(#[from] io::Error),
     /// It is larger than a run may be.
-    #[error("the file is larger than {limit} bytes, the limit for a run")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: u64,
-    },
+    #[error("the file is larger than {0} bytes, the limit for a run")]
+    TooLarge(u64),
     /// It is not JSON.
     #[error("the file is not JSON: {0}")]
     NotJson(serde_json::Error),
@@ -559,19 +514,13 @@ pub enum ImportError {
     WithoutSamples,
     /// A newer kelvin wrote it.
     #[error(
-        "the file has format {found}, but this kelvin knows only up to {}: use a newer kelvin",
-        kelvin_core::RUN_FORMAT
+        "the file has format {0}, but this kelvin knows only up to {known}: use a newer kelvin",
+        known = kelvin_core::RUN_FORMAT
     )]
-    Newer {
-        /// Its format.
-        found: u64,
-    },
+    Newer(u64),
     /// No kelvin wrote this format.
-    #[error("field format: there is no format {found}; formats are counted from 1")]
-    UnknownFormat {
-        /// Its format.
-        found: u64,
-    },
+    #[error("field format: there is no format {0}; formats are counted from 1")]
+    UnknownFormat(u64),
     /// A field is missing or of another type.
     #[error("field {field}: {problem}")]
     Field {

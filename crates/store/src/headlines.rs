@@ -38,15 +38,11 @@ impl Store {
             }
         }
         let replaced = self.in_transaction(|engine| {
-            let Some(run) = key_of(engine, run_id)? else { return Ok(false) };
+            let Some(run) = key_of(engine, run_id)? else { return Ok(None) };
             engine.execute("DELETE FROM headline WHERE run = $1", values![run])?;
-            put_headlines(engine, run, headlines)?;
-            Ok(true)
-        });
-        match replaced.map_err(|trouble| self.database_error(trouble))? {
-            true => Ok(()),
-            false => Err(AppendError::Gone { id: run_id.to_owned() }),
-        }
+            put_headlines(engine, run, headlines).map(Some)
+        })?;
+        replaced.ok_or_else(|| AppendError::Gone(run_id.to_owned()))
     }
 
     /// Stores what is known only at the end of a run, predictions and studies, and the headlines that later runs learn from,

@@ -136,7 +136,7 @@ impl Store {
         let mut found: BTreeMap<(Name, Case, u32), Vec<StoredValue>> = BTreeMap::new();
         for (series, (metric, version, case)) in self.wanted_series(is_wanted)? {
             let (mut values, mut next) = (Vec::new(), 0);
-            self.each_pair(SELECT_VALUES, values![series, first, last], |key, value| {
+            self.connection().each_pair(SELECT_VALUES, values![series, first, last], &mut |key, value| {
                 // Of most series the next run has the next value.
                 if places.get(next).is_none_or(|place| place.0 != key) {
                     next = places.partition_point(|place| place.0 < key);
@@ -181,7 +181,7 @@ impl Store {
             let mut seen: HashSet<i64> = HashSet::new();
             for run in self.history_runs(identities, mode, MAX_LATEST_RUNS)?.iter().rev() {
                 let select = "SELECT series, value FROM headline WHERE run = $1";
-                self.each_pair(select, values![run.key], |series, value| {
+                self.connection().each_pair(select, values![run.key], &mut |series, value| {
                     if let Some(identified) = wanted.get(&series).filter(|_| seen.insert(series)) {
                         latest.entry(identified.clone()).or_default().push(value);
                     }
@@ -199,7 +199,7 @@ impl Store {
         let select = "SELECT format, outline FROM run WHERE id = $1";
         let rows = self.rows(select, values![id], |row| Ok((row.take::<u32>(0)?, row.take::<Vec<u8>>(1)?)))?;
         let Some((format, outline)) = rows.into_iter().next() else {
-            return Err(LoadError::Find(FindError::None { name: id.to_owned() }));
+            return Err(LoadError::Find(FindError::None(id.to_owned())));
         };
         if format > RUN_FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: format });

@@ -9,8 +9,8 @@ use kelvin_core::identifiers::ID_GRAMMAR;
 use crate::Store;
 use crate::check::{CheckResult, invalid_field};
 use crate::error::{DatabaseError, FindError, LabelError};
-use crate::recorder::key_of;
-use crate::sql::{SqlConnection, SqlError, SqlResult, SqlRow, values};
+use crate::recorder::existing_key;
+use crate::sql::{SqlConnection, SqlResult, SqlRow, values};
 
 /// What stands before a tag where a run is named.
 pub const TAG_PREFIX: &str = "tag:";
@@ -202,10 +202,9 @@ impl Store {
         id: &str,
         work: impl FnOnce(&dyn SqlConnection, i64) -> SqlResult<T>,
     ) -> Result<T, FindError> {
-        let done = self.in_transaction(|engine| work(engine, key_of(engine, id)?.ok_or(SqlError::Orphan)?));
-        done.map_err(|trouble| match trouble {
-            SqlError::Orphan => FindError::None { name: id.to_owned() },
-            trouble => self.database_error(trouble).into(),
+        self.in_transaction(|engine| work(engine, existing_key(engine, id)?)).map_err(|error| match error {
+            DatabaseError::Orphan { .. } => FindError::None(id.to_owned()),
+            error => error.into(),
         })
     }
 }

@@ -10,17 +10,10 @@ pub(crate) const APPLICATION_ID: i64 = 0x6b65_6c76;
 /// The newest layout that this program knows: the number of steps.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { sqlite: SQLITE_V1, postgres: POSTGRES_V1 }, Migration { sqlite: SQLITE_V2, postgres: POSTGRES_V2 }];
+/// The steps in the dialect of SQLite, from which `postgres_dialect` makes that of PostgreSQL.
+const MIGRATIONS: [&str; 2] = [RUNS, LABELS];
 
-/// One step, in the dialect of each database: the same tables and columns, which a test holds.
-struct Migration {
-    sqlite: &'static str,
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "no client of PostgreSQL"))]
-    postgres: &'static str,
-}
-
-const SQLITE_V1: &str = "
+const RUNS: &str = "
 CREATE TABLE run (
     key           INTEGER PRIMARY KEY,
     id            TEXT    NOT NULL UNIQUE,
@@ -86,7 +79,7 @@ CREATE INDEX headline_by_run ON headline (run);
 ";
 
 /// What people say of runs, and which runs a server is yet to get.
-const SQLITE_V2: &str = "
+const LABELS: &str = "
 CREATE TABLE tag (
     run           INTEGER NOT NULL REFERENCES run (key) ON DELETE CASCADE,
     name          TEXT    NOT NULL,
@@ -106,104 +99,40 @@ CREATE TABLE owed (
 ) STRICT;
 ";
 
-/// The first layout at a server. Texts are ordered by their bytes, as SQLite orders them, whatever the language of the database.
-const POSTGRES_V1: &str = r#"
+/// What a server has before the first step: a schema of our own, and the version of its layout.
+#[cfg(feature = "postgres")]
+const POSTGRES_LAYOUT: &str = "
 CREATE SCHEMA IF NOT EXISTS kelvin;
 CREATE TABLE layout (version BIGINT NOT NULL);
 INSERT INTO layout VALUES (0);
+";
 
-CREATE TABLE run (
-    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    id            TEXT COLLATE "C" NOT NULL UNIQUE,
-    format        BIGINT NOT NULL,
-    started       TEXT COLLATE "C" NOT NULL,
-    started_us    BIGINT NOT NULL,
-    machine       TEXT COLLATE "C" NOT NULL,
-    cpu_model     TEXT COLLATE "C",
-    mode          TEXT COLLATE "C" NOT NULL,
-    kelvin        TEXT COLLATE "C" NOT NULL,
-    outline       BYTEA NOT NULL,
-    status        TEXT COLLATE "C" CHECK (status IN ('complete', 'partial')),
-    partial_why   TEXT COLLATE "C" CHECK ((partial_why IS NOT NULL) = (status IS NOT DISTINCT FROM 'partial')),
-    seconds       DOUBLE PRECISION CHECK ((seconds IS NOT NULL) = (status IS NOT NULL)),
-    notes         TEXT COLLATE "C" CHECK ((notes IS NOT NULL) = (status IS NOT NULL))
-);
-CREATE INDEX run_by_time ON run (started_us, id);
-CREATE INDEX run_by_machine ON run (machine, status, started_us, id);
-
-CREATE TABLE round (
-    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
-    sequence      BIGINT NOT NULL,
-    probe         TEXT COLLATE "C" NOT NULL,
-    parameters    TEXT COLLATE "C" NOT NULL,
-    round         BIGINT NOT NULL,
-    at            DOUBLE PRECISION NOT NULL,
-    outcome       TEXT COLLATE "C" NOT NULL CHECK (outcome IN ('measured', 'skipped', 'failed')),
-    payload       BYTEA NOT NULL,
-    UNIQUE (run, sequence)
-);
-
-CREATE TABLE skip (
-    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
-    sequence      BIGINT NOT NULL,
-    probe         TEXT COLLATE "C" NOT NULL,
-    parameters    TEXT COLLATE "C" NOT NULL,
-    reason        TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (run, sequence)
-);
-
-CREATE TABLE conclusion (
-    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
-    payload       BYTEA NOT NULL
-);
-
-CREATE TABLE series (
-    key           BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    metric        TEXT COLLATE "C" NOT NULL,
-    version       BIGINT NOT NULL,
-    parameters    TEXT COLLATE "C" NOT NULL,
-    UNIQUE (metric, version, parameters)
-);
-
-CREATE TABLE headline (
-    series        BIGINT NOT NULL REFERENCES series (key),
-    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
-    value         DOUBLE PRECISION NOT NULL,
-    within_variance DOUBLE PRECISION NOT NULL CHECK (within_variance >= 0),
-    PRIMARY KEY (series, run)
-);
-CREATE INDEX headline_by_run ON headline (run);
-"#;
-
-/// The second layout at a server.
-const POSTGRES_V2: &str = r#"
-CREATE TABLE tag (
-    run           BIGINT NOT NULL REFERENCES run (key) ON DELETE CASCADE,
-    name          TEXT COLLATE "C" NOT NULL,
-    value         TEXT COLLATE "C" NOT NULL,
-    PRIMARY KEY (run, name)
-);
-CREATE INDEX tag_by_value ON tag (name, value);
-
-CREATE TABLE note (
-    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
-    text          TEXT COLLATE "C" NOT NULL
-);
-
-CREATE TABLE owed (
-    run           BIGINT PRIMARY KEY REFERENCES run (key) ON DELETE CASCADE,
-    server        TEXT COLLATE "C" NOT NULL
-);
-"#;
+/// A step in the dialect of PostgreSQL: the same tables and columns. Texts are ordered by their bytes, as SQLite orders them, whatever the
+/// language of the database.
+#[cfg(feature = "postgres")]
+fn postgres_dialect(step: &str) -> String {
+    [
+        ("key           INTEGER PRIMARY KEY", "key BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"),
+        (" INTEGER", " BIGINT"),
+        (" REAL", " DOUBLE PRECISION"),
+        (" BLOB", " BYTEA"),
+        (" TEXT", " TEXT COLLATE \"C\""),
+        ("status IS 'partial'", "status IS NOT DISTINCT FROM 'partial'"),
+        (" STRICT, WITHOUT ROWID", ""),
+        (" STRICT", ""),
+    ]
+    .into_iter()
+    .fold(step.to_owned(), |step, (sqlite, postgres)| step.replace(sqlite, postgres))
+}
 
 /// The steps of a server from this version on, each with the note that it was done.
 #[cfg(feature = "postgres")]
 pub(crate) fn postgres_migrations(found: i64) -> impl Iterator<Item = String> {
     let done = usize::try_from(found).unwrap_or(MIGRATIONS.len());
-    let step =
-        |(place, step): (usize, &Migration)| format!("{}; UPDATE layout SET version = {}", step.postgres, place + 1);
-    MIGRATIONS.iter().enumerate().skip(done).map(step)
+    MIGRATIONS.iter().enumerate().skip(done).map(|(place, step)| {
+        let before = if place == 0 { POSTGRES_LAYOUT } else { "" };
+        format!("{before}{}; UPDATE layout SET version = {}", postgres_dialect(step), place + 1)
+    })
 }
 
 /// The layout version of a database; 0 is an empty one.
@@ -218,7 +147,7 @@ pub(crate) fn migrate(connection: &Connection) -> Result<()> {
     let found = schema_version(&transaction)?;
     let done = usize::try_from(found).unwrap_or(MIGRATIONS.len()).min(MIGRATIONS.len());
     for step in &MIGRATIONS[done..] {
-        transaction.execute_batch(step.sqlite)?;
+        transaction.execute_batch(step)?;
     }
     if done < MIGRATIONS.len() {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

@@ -16,7 +16,7 @@ use crate::error::{DataDirectoryError, DatabaseError, OpenError};
 use crate::location::Location;
 use crate::migrations::{self, APPLICATION_ID, SCHEMA_VERSION};
 use crate::postgres;
-use crate::sql::{SqlConnection, SqlError};
+use crate::sql::SqlConnection;
 use crate::sqlite::{self, SqliteConnection};
 
 pub use in_place::InPlaceStore;
@@ -164,11 +164,6 @@ impl Store {
     pub(crate) fn connection(&self) -> &dyn SqlConnection {
         &*self.connection
     }
-
-    /// What went wrong in the database as a fault of this store.
-    pub(crate) fn database_error(&self, trouble: SqlError) -> DatabaseError {
-        trouble.into_database_error(&self.name)
-    }
 }
 
 fn open_read_write(path: &Path) -> Result<Connection, OpenError> {
@@ -247,8 +242,8 @@ fn set_untrusted(connection: &Connection) -> rusqlite::Result<()> {
 /// Creates missing directories and the file, or says in plain words why it cannot. Returns whether the file is new.
 fn create_file(path: &Path) -> Result<bool, OpenError> {
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory { path: path.to_path_buf() }),
-        Ok(found) if !found.is_file() => return Err(OpenError::NotRegular { path: path.to_path_buf() }),
+        Ok(found) if found.is_dir() => return Err(OpenError::IsDirectory(path.to_path_buf())),
+        Ok(found) if !found.is_file() => return Err(OpenError::NotRegular(path.to_path_buf())),
         _ => {}
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -303,7 +298,7 @@ fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, Ope
     let application = ask("application_id")?;
     let empty = tables == 0 && found == 0 && application == 0;
     if !empty && application != APPLICATION_ID {
-        return Err(OpenError::Foreign { path: path.to_path_buf() });
+        return Err(OpenError::Foreign(path.to_path_buf()));
     }
     if found > SCHEMA_VERSION {
         return Err(OpenError::Newer { store: path.display().to_string(), found, known: SCHEMA_VERSION });
@@ -324,7 +319,7 @@ fn enable_wal(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 
 fn open_error(path: &Path, error: rusqlite::Error) -> OpenError {
     match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::NotSqlite { path: path.to_path_buf() },
+        Some(ErrorCode::NotADatabase) => OpenError::NotSqlite(path.to_path_buf()),
         // The file itself could be opened: what fails is the log beside it, which needs a writable directory.
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
             let source = io::Error::new(ErrorKind::PermissionDenied, error);

@@ -82,7 +82,9 @@ impl Store {
         for line in list()?.iter().filter(|line| waits(line) && line.status.is_some()) {
             match copy_compared(self, server, line) {
                 Ok(_) => {
-                    self.execute("DELETE FROM run WHERE id = $1", values![&line.id]).map_err(UploadError::Local)?;
+                    self.connection()
+                        .execute("DELETE FROM run WHERE id = $1", values![&line.id])
+                        .map_err(UploadError::Local)?;
                     delivered.sent += 1;
                 }
                 Err(error) if error.is_store_failure() => return Err(UploadError::Copy(Box::new(error))),

@@ -32,9 +32,7 @@ use self::address::{DEFAULT_PORT, TlsMode};
 use self::bounded_stream::{BoundedStream, MakeBoundedConnect, TlsUse};
 use crate::error::{BoxError, DatabaseError, OpenError};
 use crate::migrations::{APPLICATION_ID, SCHEMA_VERSION, postgres_migrations};
-use crate::sql::{
-    RowReader, SqlConnection, SqlError, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values,
-};
+use crate::sql::{RowReader, SqlConnection, SqlResult, SqlRow, SqlValue, TransactionMode, WrongColumn, values};
 
 pub use self::address::ServerAddress;
 
@@ -115,7 +113,7 @@ impl PostgresConnection {
             name: address.name().to_owned(),
             prepared: RefCell::default(),
         };
-        server.batch_execute(SESSION_SETUP).map_err(|trouble| server.open_error(trouble))?;
+        server.batch_execute(SESSION_SETUP)?;
         server.migrate()?;
         Ok(server)
     }
@@ -125,16 +123,14 @@ impl PostgresConnection {
         if self.schema_version()? == SCHEMA_VERSION {
             return Ok(());
         }
-        let transaction = crate::sql::Transaction::begin(self, TransactionMode::Write);
-        let transaction = transaction.map_err(|trouble| self.open_error(trouble))?;
-        let lock = "SELECT pg_advisory_xact_lock($1)";
-        self.execute(lock, values![APPLICATION_ID]).map_err(|trouble| self.open_error(trouble))?;
+        let transaction = crate::sql::Transaction::begin(self, TransactionMode::Write)?;
+        self.execute("SELECT pg_advisory_xact_lock($1)", values![APPLICATION_ID])?;
         // Read again under the lock: another program may have done it meanwhile.
         let found = self.schema_version()?;
         for step in postgres_migrations(found) {
-            self.batch_execute(&step).map_err(|trouble| self.open_error(trouble))?;
+            self.batch_execute(&step)?;
         }
-        transaction.commit().map_err(|trouble| self.open_error(trouble))
+        Ok(transaction.commit()?)
     }
 
     /// The layout version of the database; 0 if it has none. An error if it is newer, or of something else.
@@ -142,25 +138,22 @@ impl PostgresConnection {
         // One statement, which sees one moment: another program may be making the tables.
         let select =
             "SELECT count(*), count(*) FILTER (WHERE tablename = 'layout') FROM pg_tables WHERE schemaname = 'kelvin'";
-        let first =
-            |sql: &str| self.query(sql, &[]).map(|mut rows| rows.pop()).map_err(|trouble| self.open_error(trouble));
-        let tables = first(select)?.and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
-        let foreign = || OpenError::ForeignSchema { store: self.name.clone() };
+        let tables = self
+            .query(select, &[])?
+            .pop()
+            .and_then(|mut row| Some((row.take::<i64>(0).ok()?, row.take::<i64>(1).ok()?)));
+        let foreign = || OpenError::ForeignSchema(self.name.clone());
         match tables {
             Some((0, 0)) => return Ok(0),
             Some((_, 1)) => {}
             _ => return Err(foreign()),
         }
-        let version = first("SELECT version FROM kelvin.layout")?;
+        let version = self.query("SELECT version FROM kelvin.layout", &[])?.pop();
         let found = version.and_then(|mut row| row.take::<i64>(0).ok()).ok_or_else(foreign)?;
         match found > SCHEMA_VERSION {
             true => Err(OpenError::Newer { store: self.name.clone(), found, known: SCHEMA_VERSION }),
             false => Ok(found),
         }
-    }
-
-    fn open_error(&self, trouble: SqlError) -> OpenError {
-        OpenError::Database(trouble.into_database_error(&self.name))
     }
 
     /// Statements without values.
@@ -171,7 +164,7 @@ impl PostgresConnection {
     }
 
     fn client(&self) -> SqlResult<&Client> {
-        self.client.as_ref().ok_or_else(|| self.lost_error("the connection is closed".into()).into())
+        self.client.as_ref().ok_or_else(|| self.lost_error("the connection is closed".into()))
     }
 
     /// Waits for an answer, but not for ever.
@@ -180,8 +173,8 @@ impl PostgresConnection {
         waited.unwrap_or_else(|_| Err(self.timeout_error(limit)))
     }
 
-    fn timeout_error(&self, limit: Duration) -> SqlError {
-        self.lost_error(format!("no answer in {} s", limit.as_secs()).into()).into()
+    fn timeout_error(&self, limit: Duration) -> DatabaseError {
+        self.lost_error(format!("no answer in {} s", limit.as_secs()).into())
     }
 
     /// A statement, prepared once.
@@ -204,7 +197,7 @@ impl PostgresConnection {
         most_bytes: u64,
         read: &mut dyn FnMut(&tokio_postgres::Row) -> SqlResult<()>,
     ) -> SqlResult<()> {
-        check_storable(values)?;
+        self.check_storable(values)?;
         let rows: RowStream = self.block_on(ANSWER_TIMEOUT, async {
             let statement = self.prepared(sql).await?;
             self.client()?.query_raw(&statement, values.to_vec()).await.map_err(|error| self.sql_error(&error))
@@ -223,7 +216,7 @@ impl PostgresConnection {
                 if count > MAX_ROWS || bytes > most_bytes || beyond > MAX_DRAINED_BYTES || Instant::now() > deadline {
                     self.abort_connection();
                     let told = format!("it sends rows without end: {count} of {bytes} bytes so far");
-                    return Err(DatabaseError::Damaged { store: self.name.clone(), source: told.into() }.into());
+                    return Err(DatabaseError::Damaged { store: self.name.clone(), source: told.into() });
                 }
                 match outcome {
                     Ok(()) => outcome = read(&row),
@@ -232,6 +225,20 @@ impl PostgresConnection {
             }
         })?;
         outcome
+    }
+
+    /// Refuses what no database of a server can hold, of one run alone.
+    fn check_storable(&self, values: &[SqlValue]) -> SqlResult<()> {
+        for value in values {
+            if let SqlValue::Text(text) = value
+                && text.contains('\0')
+            {
+                let shown: String = text.chars().take(60).collect();
+                let problem = format!("the text {shown:?} has a NUL, which PostgreSQL cannot store");
+                return Err(DatabaseError::NotStorable { store: self.name.clone(), problem });
+            }
+        }
+        Ok(())
     }
 
     /// Ends a connection whose server does not keep to the protocol: what waits for it fails at once.
@@ -243,37 +250,34 @@ impl PostgresConnection {
         DatabaseError::Lost { store: self.name.clone(), source }
     }
 
-    fn sql_error(&self, error: &tokio_postgres::Error) -> SqlError {
+    fn sql_error(&self, error: &tokio_postgres::Error) -> DatabaseError {
         let store = self.name.clone();
         let ended = self.ended.get().filter(|_| error.is_closed()).cloned();
         let source: BoxError = ended.unwrap_or_else(|| error_text(error)).into();
         let Some(code) = error.code() else {
-            let fault = if is_lost(error) {
-                DatabaseError::Lost { store, source }
-            } else {
-                DatabaseError::Other { store, source }
+            return match is_lost(error) {
+                true => DatabaseError::Lost { store, source },
+                false => DatabaseError::Other { store, source },
             };
-            return fault.into();
         };
         // Classes of errors: https://www.postgresql.org/docs/current/errcodes-appendix.html
-        let fault = match (code, code.code().get(..2)) {
-            (code, _) if *code == SqlState::UNIQUE_VIOLATION => return SqlError::Duplicate,
-            (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => return SqlError::Orphan,
-            (code, _) if *code == SqlState::DISK_FULL => DatabaseError::Full { store },
+        match (code, code.code().get(..2)) {
+            (code, _) if *code == SqlState::UNIQUE_VIOLATION => DatabaseError::Duplicate(store),
+            (code, _) if *code == SqlState::FOREIGN_KEY_VIOLATION => DatabaseError::Orphan(store),
+            (code, _) if *code == SqlState::DISK_FULL => DatabaseError::Full(store),
             (code, _) if *code == SqlState::IO_ERROR => DatabaseError::Io { store, source },
             (code, _) if [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code) => {
-                DatabaseError::Locked { store }
+                DatabaseError::Locked(store)
             }
             (code, _) if [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::INSUFFICIENT_PRIVILEGE].contains(code) => {
                 DatabaseError::Denied { store, source }
             }
             // Data that this database cannot hold, or a limit of it: the next row may fare better.
-            (_, Some("22" | "23" | "54")) => return SqlError::NotStorable(error_text(error)),
+            (_, Some("22" | "23" | "54")) => DatabaseError::NotStorable { store, problem: error_text(error) },
             (_, Some("08" | "57")) => DatabaseError::Lost { store, source },
             (_, Some("XX")) if code.code() != "XX000" => DatabaseError::Damaged { store, source },
             _ => DatabaseError::Other { store, source },
-        };
-        fault.into()
+        }
     }
 }
 
@@ -296,20 +300,20 @@ impl SqlConnection for PostgresConnection {
         self.stream_rows(sql, values, MAX_KEPT_BYTES, &mut |found| {
             let value = |column| found.try_get::<_, SqlValue>(column).map_err(|error| self.sql_error(&error));
             let mut one = (0..found.len()).map(value).collect::<SqlResult<_>>().map(SqlRow)?;
-            row(&mut one).map_err(SqlError::WrongColumn)
+            row(&mut one).map_err(|wrong| wrong.in_store(&self.name))
         })
     }
 
     fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
         self.stream_rows(sql, values, MAX_ANSWER_BYTES, &mut |found| {
-            let wrong = |column| move |_| SqlError::WrongColumn(WrongColumn(column));
+            let wrong = |column| move |_| WrongColumn(column).in_store(&self.name);
             pair(found.try_get(0).map_err(wrong(0))?, found.try_get(1).map_err(wrong(1))?);
             Ok(())
         })
     }
 
     fn execute(&self, sql: &str, values: &[SqlValue]) -> SqlResult<u64> {
-        check_storable(values)?;
+        self.check_storable(values)?;
         self.block_on(ANSWER_TIMEOUT, async {
             let statement = self.prepared(sql).await?;
             let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| value as _).collect();
@@ -323,7 +327,7 @@ impl SqlConnection for PostgresConnection {
             if some.is_empty() {
                 return Ok(());
             }
-            some.iter().try_for_each(|values| check_storable(values))?;
+            some.iter().try_for_each(|values| self.check_storable(values))?;
             self.block_on(ANSWER_TIMEOUT, async {
                 let (statement, client) = (self.prepared(sql).await?, self.client()?);
                 let run = |values: &Vec<SqlValue>| client.execute_raw(&statement, values.clone());
@@ -427,20 +431,8 @@ async fn connect_unix(address: &ServerAddress, directory: &Path) -> Result<Postg
 
 fn unreachable_error(store: String, kind: ErrorKind, problem: String) -> OpenError {
     match kind {
-        ErrorKind::ConnectionRefused | ErrorKind::NotFound => OpenError::Refused { store },
+        ErrorKind::ConnectionRefused | ErrorKind::NotFound => OpenError::Refused(store),
         _ => OpenError::Unreachable { store, problem },
-    }
-}
-
-/// Refuses what no database of a server can hold, of one run alone.
-fn check_storable(values: &[SqlValue]) -> SqlResult<()> {
-    let has_nul = |value: &&SqlValue| matches!(value, SqlValue::Text(text) if text.contains('\0'));
-    match values.iter().find(has_nul) {
-        Some(SqlValue::Text(text)) => {
-            let shown: String = text.chars().take(60).collect();
-            Err(SqlError::NotStorable(format!("the text {shown:?} has a NUL, which PostgreSQL cannot store")))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -59,12 +59,11 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn prune(&self, prune: PruneOptions) -> Result<Vec<RunSummary>, DatabaseError> {
-        let removed = self.in_transaction(|engine| {
+        self.in_transaction(|engine| {
             let chosen = prune.select(run_summaries(engine, &RunFilter::default())?);
             let mut ids = chosen.iter().map(|line| values![&line.id].to_vec());
             engine.execute_each("DELETE FROM run WHERE id = $1", &mut ids)?;
             Ok(chosen)
-        });
-        removed.map_err(|trouble| self.database_error(trouble))
+        })
     }
 }

@@ -62,7 +62,8 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<RunSummary>, DatabaseError> {
-        self.in_snapshot(|engine| run_summaries(engine, filter)).map_err(|trouble| self.database_error(trouble))
+        let _snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
+        run_summaries(self.connection(), filter)
     }
 
     /// The id that a name means: an id, a prefix of one, `last`, `last~N` for the Nth before the last, or `tag:NAME=VALUE` for the
@@ -79,13 +80,13 @@ impl Store {
             ids.reverse();
             return single_match(name, ids);
         }
-        if self.key_of(name)?.is_some() {
+        if key_of(self.connection(), name)?.is_some() {
             return Ok(name.to_owned());
         }
         let select = "SELECT id FROM run WHERE substr(id, 1, length(CAST($1 AS TEXT))) = $1 AND $1 <> ''
                       ORDER BY started_us DESC, id DESC";
         let fitting: Vec<String> = self.rows(select, values![name], |row| row.take(0))?;
-        if fitting.is_empty() { Err(FindError::None { name: name.to_owned() }) } else { single_match(name, fitting) }
+        if fitting.is_empty() { Err(FindError::None(name.to_owned())) } else { single_match(name, fitting) }
     }
 
     /// The ids that a name means, oldest first: those of all runs with a tag, or the one that [`find`](Self::find) finds.
@@ -122,7 +123,7 @@ impl Store {
     /// If the name does not match exactly one run, or the store fails.
     pub fn delete(&self, name: &str) -> Result<String, FindError> {
         let id = self.find(name)?;
-        self.execute("DELETE FROM run WHERE id = $1", values![&id])?;
+        self.connection().execute("DELETE FROM run WHERE id = $1", values![&id])?;
         Ok(id)
     }
 
@@ -133,22 +134,7 @@ impl Store {
         values: &[SqlValue],
         row: impl Fn(&mut SqlRow) -> Result<T, WrongColumn>,
     ) -> Result<Vec<T>, DatabaseError> {
-        rows(self.connection(), sql, values, row).map_err(|trouble| self.database_error(trouble))
-    }
-
-    /// Gives the first two columns of each row of a statement, a whole number and a number, to `pair`.
-    pub(crate) fn each_pair(
-        &self,
-        sql: &str,
-        values: &[SqlValue],
-        mut pair: impl FnMut(i64, f64),
-    ) -> Result<(), DatabaseError> {
-        self.connection().each_pair(sql, values, &mut pair).map_err(|trouble| self.database_error(trouble))
-    }
-
-    /// Runs a statement that no key of another row can stop.
-    pub(crate) fn execute(&self, sql: &str, values: &[SqlValue]) -> Result<u64, DatabaseError> {
-        self.connection().execute(sql, values).map_err(|trouble| self.database_error(trouble))
+        rows(self.connection(), sql, values, row)
     }
 
     /// Returns the space of deleted runs to the file system.
@@ -156,20 +142,7 @@ impl Store {
     /// # Errors
     /// If the store fails.
     pub fn reclaim(&self) -> Result<(), DatabaseError> {
-        self.connection().reclaim().map_err(|trouble| self.database_error(trouble))
-    }
-
-    /// The row of a run.
-    pub(crate) fn key_of(&self, id: &str) -> Result<Option<i64>, DatabaseError> {
-        key_of(self.connection(), id).map_err(|trouble| self.database_error(trouble))
-    }
-
-    /// Runs reads of one moment, even while others write.
-    fn in_snapshot<T>(&self, work: impl FnOnce(&dyn SqlConnection) -> SqlResult<T>) -> SqlResult<T> {
-        let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
-        let read = work(self.connection())?;
-        drop(snapshot);
-        Ok(read)
+        self.connection().reclaim()
     }
 
     fn nth_newest(&self, name: &str, back: usize) -> Result<String, FindError> {
@@ -180,15 +153,14 @@ impl Store {
         }
         let count: Vec<i64> = self.rows("SELECT count(*) FROM run", &[], |row| row.take(0))?;
         match count[..] {
-            [] | [0] => Err(FindError::Empty { store: self.name().to_owned() }),
+            [] | [0] => Err(FindError::Empty(self.name().to_owned())),
             [runs, ..] => Err(FindError::TooFarBack { name: name.to_owned(), runs: runs.unsigned_abs() as usize }),
         }
     }
 
     /// The run with exactly this id, read at one moment even while another process adds to it.
     pub(crate) fn load_id(&self, id: &str) -> Result<Run, LoadError> {
-        let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)
-            .map_err(|trouble| self.database_error(trouble))?;
+        let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
         let head = self.run_row(id)?;
         if head.format > RUN_FORMAT {
             return Err(LoadError::Newer { id: id.to_owned(), found: head.format });
@@ -218,7 +190,7 @@ impl Store {
     fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
         let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = $1";
         let found = self.rows(select, values![id], RunRow::from_row)?.pop();
-        found.ok_or_else(|| LoadError::Find(FindError::None { name: id.to_owned() }))
+        found.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
     }
 
     fn conclusion(&self, run: i64) -> Result<Option<Vec<u8>>, DatabaseError> {
@@ -305,7 +277,7 @@ fn read_status(row: &mut SqlRow, column: usize) -> Result<Option<RunStatus>, Wro
 }
 
 /// All rows that a query gives.
-fn rows<T>(
+pub(crate) fn rows<T>(
     engine: &dyn SqlConnection,
     sql: &str,
     values: &[SqlValue],
@@ -394,7 +366,7 @@ fn offset_from_last(name: &str) -> Result<Option<usize>, FindError> {
     let all_digits = !offset.is_empty() && offset.bytes().all(|byte| byte.is_ascii_digit());
     match offset.parse() {
         Ok(back) if all_digits => Ok(Some(back)),
-        _ => Err(FindError::BadOffset { name: name.to_owned() }),
+        _ => Err(FindError::BadOffset(name.to_owned())),
     }
 }
 

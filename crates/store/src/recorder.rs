@@ -8,11 +8,12 @@ use kelvin_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::error::{AppendError, FindError, InsertError, LoadError};
+use crate::error::{AppendError, DatabaseError, FindError, InsertError, LoadError};
 use crate::headlines::put_headlines;
 use crate::labels;
 use crate::payload::pack;
-use crate::sql::{SqlConnection, SqlError, SqlResult, SqlValue, Transaction, TransactionMode, values};
+use crate::query::rows;
+use crate::sql::{SqlConnection, SqlResult, SqlValue, Transaction, TransactionMode, values};
 use crate::{Store, check};
 
 /// Appends the events of one run. An event is on the disk when [`event`](Self::event) returns.
@@ -79,10 +80,10 @@ impl Store {
     pub(crate) fn store_partial_end(&self, run: &Run) -> Result<(), AppendError> {
         let id = &run.outline.id;
         let ended = self.in_transaction(|engine| {
-            let key = key_of(engine, id)?.ok_or(SqlError::Orphan)?;
+            let key = existing_key(engine, id)?;
             store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &[] })
         });
-        ended.map_err(|trouble| self.append_error(trouble, id))
+        ended.map_err(|error| self.append_error(error, id))
     }
 
     /// Stores what is known after the last round. A second call replaces what the first one stored.
@@ -94,7 +95,7 @@ impl Store {
         let RunConclusion { predictions, studies, explanations, .. } = conclusion;
         check::check_conclusion((predictions, studies, explanations), &check::defined_metrics(&outline.metrics))?;
         self.in_transaction(|engine| {
-            let key = key_of(engine, run_id)?.ok_or(SqlError::Orphan)?;
+            let key = existing_key(engine, run_id)?;
             upsert_conclusion(engine, key, conclusion)
         })
         .map_err(|error| self.append_error(error, run_id))
@@ -108,12 +109,12 @@ impl Store {
     pub fn replace_header(&self, outline: &RunHeader) -> Result<(), AppendError> {
         check::check_header(outline)?;
         if self.stored_header(&outline.id)?.plan != outline.plan {
-            return Err(AppendError::OtherPlan { id: outline.id.clone() });
+            return Err(AppendError::OtherPlan(outline.id.clone()));
         }
         let update = "UPDATE run SET outline = $2, machine = $3, cpu_model = $4 WHERE id = $1";
         let values = values![&outline.id, pack(outline), &outline.machine.identity, cpu_model(outline)];
-        let changed = self.execute(update, values)?;
-        if changed == 0 { Err(AppendError::Gone { id: outline.id.clone() }) } else { Ok(()) }
+        let changed = self.connection().execute(update, values)?;
+        if changed == 0 { Err(AppendError::Gone(outline.id.clone())) } else { Ok(()) }
     }
 
     /// Stores a whole run, as it was imported. A run that is stored already is left alone.
@@ -130,8 +131,8 @@ impl Store {
         let id = &all.run.outline.id;
         match self.in_transaction(|engine| insert_whole(engine, all)) {
             Ok(()) => Ok(InsertOutcome::New),
-            Err(SqlError::Duplicate) => self.compare_with_stored(all),
-            Err(trouble) => Err(self.append_error(trouble, id).into()),
+            Err(DatabaseError::Duplicate { .. }) => self.compare_with_stored(all),
+            Err(error) => Err(self.append_error(error, id).into()),
         }
     }
 
@@ -145,7 +146,7 @@ impl Store {
                 self.add_labels(id, &all.run.labels)?;
                 Ok(InsertOutcome::AlreadyThere)
             }
-            Ok(_) => Err(InsertError::Differs { id: id.clone() }),
+            Ok(_) => Err(InsertError::Differs(id.clone())),
             Err(LoadError::Find(FindError::Database(fault))) => Err(fault.into()),
             Err(source) => Err(InsertError::Incomparable { id: id.clone(), source: Box::new(source) }),
         }
@@ -157,10 +158,10 @@ impl Store {
             return Ok(());
         }
         let added = self.in_transaction(|engine| {
-            let run = key_of(engine, id)?.ok_or(SqlError::Orphan)?;
+            let run = existing_key(engine, id)?;
             labels::add_labels(labels, engine, run)
         });
-        added.map_err(|trouble| self.append_error(trouble, id))
+        added.map_err(|error| self.append_error(error, id))
     }
 
     /// Runs statements in a transaction: all of them or none.
@@ -172,12 +173,12 @@ impl Store {
     }
 
     /// What went wrong while parts of this run were stored.
-    pub(crate) fn append_error(&self, trouble: SqlError, id: &str) -> AppendError {
-        match trouble {
-            SqlError::Duplicate => AppendError::Duplicate { id: id.to_owned() },
-            SqlError::Orphan => AppendError::Gone { id: id.to_owned() },
-            SqlError::NotStorable(problem) => AppendError::NotStorable { id: id.to_owned(), problem },
-            trouble => AppendError::Database(self.database_error(trouble)),
+    pub(crate) fn append_error(&self, error: DatabaseError, id: &str) -> AppendError {
+        match error {
+            DatabaseError::Duplicate { .. } => AppendError::Duplicate(id.to_owned()),
+            DatabaseError::Orphan { .. } => AppendError::Gone(id.to_owned()),
+            DatabaseError::NotStorable { problem, .. } => AppendError::NotStorable { id: id.to_owned(), problem },
+            error => AppendError::Database(error),
         }
     }
 
@@ -185,7 +186,7 @@ impl Store {
     fn stored_header(&self, id: &str) -> Result<RunHeader, AppendError> {
         let select = "SELECT outline FROM run WHERE id = $1";
         let packed: Option<Vec<u8>> = self.rows(select, values![id], |row| row.take(0))?.pop();
-        let packed = packed.ok_or_else(|| AppendError::Gone { id: id.to_owned() })?;
+        let packed = packed.ok_or_else(|| AppendError::Gone(id.to_owned()))?;
         crate::payload::unpack(&packed).map_err(|problem| {
             let field = format!("outline of stored run {id}");
             AppendError::Invalid(check::InvalidField { field, problem })
@@ -237,7 +238,7 @@ impl Recorder<'_> {
 
     fn start(&mut self, outline: &RunHeader) -> Result<(), AppendError> {
         if let Some(begun) = &self.started {
-            return Err(AppendError::AlreadyStarted { id: begun.id.clone() });
+            return Err(AppendError::AlreadyStarted(begun.id.clone()));
         }
         check::check_header(outline)?;
         let inserted = self.store.in_transaction(|engine| {
@@ -300,8 +301,7 @@ fn insert_header(engine: &dyn SqlConnection, outline: &RunHeader) -> SqlResult<i
         &outline.kelvin,
         pack(outline),
     ];
-    let key = engine.query(insert, values)?.pop();
-    key.ok_or(SqlError::Orphan)?.take(0).map_err(SqlError::WrongColumn)
+    rows(engine, insert, values, |row| row.take(0))?.pop().ok_or_else(|| orphan(engine))
 }
 
 fn round_values(run: i64, sequence: i64, (probe, case): (Name, &Case), round: &Round) -> Vec<SqlValue> {
@@ -325,7 +325,7 @@ fn store_end(engine: &dyn SqlConnection, run: i64, ending: &RunEnd<'_>) -> SqlRe
     let notes = serde_json::to_string(ending.notes).expect("words are JSON");
     let update = "UPDATE run SET status = $2, partial_why = $3, seconds = $4, notes = $5 WHERE key = $1";
     match engine.execute(update, values![run, status, why, ending.seconds, notes])? {
-        0 => Err(SqlError::Orphan),
+        0 => Err(orphan(engine)),
         _ => Ok(()),
     }
 }
@@ -359,8 +359,16 @@ fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeR
 
 /// The row of a run.
 pub(crate) fn key_of(engine: &dyn SqlConnection, id: &str) -> SqlResult<Option<i64>> {
-    let row = engine.query("SELECT key FROM run WHERE id = $1", values![id])?.pop();
-    row.map(|mut row| row.take(0).map_err(SqlError::WrongColumn)).transpose()
+    Ok(rows(engine, "SELECT key FROM run WHERE id = $1", values![id], |row| row.take(0))?.pop())
+}
+
+/// That of a run that must be there.
+pub(crate) fn existing_key(engine: &dyn SqlConnection, id: &str) -> SqlResult<i64> {
+    key_of(engine, id)?.ok_or_else(|| orphan(engine))
+}
+
+fn orphan(engine: &dyn SqlConnection) -> DatabaseError {
+    DatabaseError::Orphan(engine.name().to_owned())
 }
 
 /// A case as the text that identifies it: JSON with its axes in the order of their names.

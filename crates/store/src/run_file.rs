@@ -49,7 +49,7 @@ fn import_limited(from: impl Read, limit: u64) -> Result<Run, ImportError> {
     let mut json = Vec::new();
     from.take(limit.saturating_add(1)).read_to_end(&mut json)?;
     if json.len() as u64 > limit {
-        return Err(ImportError::TooLarge { limit });
+        return Err(ImportError::TooLarge(limit));
     }
     let json = match check_format(&json) {
         // A report has no format of a run, but the run in it has.
@@ -97,8 +97,8 @@ fn check_format(json: &[u8]) -> Result<(), ImportError> {
         return Err(ImportError::NotARun);
     }
     match serde_json::from_slice::<FormatHeader>(json) {
-        Ok(FormatHeader { format: 0 }) => Err(ImportError::UnknownFormat { found: 0 }),
-        Ok(FormatHeader { format }) if format > u64::from(RUN_FORMAT) => Err(ImportError::Newer { found: format }),
+        Ok(FormatHeader { format: 0 }) => Err(ImportError::UnknownFormat(0)),
+        Ok(FormatHeader { format }) if format > u64::from(RUN_FORMAT) => Err(ImportError::Newer(format)),
         Ok(_) => Ok(()),
         Err(_) => Err(ImportError::NotARun),
     }
@@ -172,7 +172,7 @@ mod tests {
         }
         let newer = text.replacen(&format!(r#""format":{RUN_FORMAT}"#), r#""format":99"#, 1);
         let error = import(&format!(r#"{{"report_format": 1, "run": {newer}}}"#)).unwrap_err();
-        assert!(matches!(error, ImportError::Newer { found: 99 }), "{error}");
+        assert!(matches!(error, ImportError::Newer(99)), "{error}");
         let without = text.replacen(r#""status":"#, r#""state":"#, 1);
         let error = import(&format!(r#"{{"report_format": 1, "run": {without}}}"#)).unwrap_err();
         assert!(error.to_string().contains("status"), "{error}");
@@ -186,6 +186,6 @@ mod tests {
         let size = file.len() as u64;
         assert_eq!(import_limited(file.as_slice(), size).unwrap(), run);
         let error = import_limited(file.as_slice(), size - 1).unwrap_err();
-        assert!(matches!(error, ImportError::TooLarge { limit } if limit == size - 1), "{error}");
+        assert!(matches!(error, ImportError::TooLarge(limit) if limit == size - 1), "{error}");
     }
 }

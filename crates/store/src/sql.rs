@@ -14,12 +14,7 @@ pub(crate) trait SqlConnection: std::fmt::Debug {
     fn each_row(&self, sql: &str, values: &[SqlValue], row: &mut RowReader<'_>) -> SqlResult<()>;
 
     /// Gives the first two columns of each row to `pair`: a history has millions of rows, and a database may make no value of each.
-    fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()> {
-        self.each_row(sql, values, &mut |row| {
-            pair(row.take(0)?, row.take(1)?);
-            Ok(())
-        })
-    }
+    fn each_pair(&self, sql: &str, values: &[SqlValue], pair: &mut dyn FnMut(i64, f64)) -> SqlResult<()>;
 
     /// The few rows that a statement gives: more are no answer to it, and not kept.
     fn query(&self, sql: &str, values: &[SqlValue]) -> SqlResult<Vec<SqlRow>> {
@@ -33,8 +28,7 @@ pub(crate) trait SqlConnection: std::fmt::Debug {
             true => Err(DatabaseError::Damaged {
                 store: self.name().to_owned(),
                 source: "it gives rows without end".into(),
-            }
-            .into()),
+            }),
             false => read.map(|()| rows),
         }
     }
@@ -67,44 +61,8 @@ pub(crate) enum TransactionMode {
     Write,
 }
 
-/// What went wrong in a database.
-#[derive(Debug)]
-pub(crate) enum SqlError {
-    /// A row with the same key is there.
-    Duplicate,
-    /// The row that it belongs to is not there.
-    Orphan,
-    /// A row holds something else than it must.
-    WrongColumn(WrongColumn),
-    /// The database cannot hold a value, in words.
-    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "only PostgreSQL has such values"))]
-    NotStorable(String),
-    /// The database failed.
-    Database(DatabaseError),
-}
-
-impl From<DatabaseError> for SqlError {
-    fn from(fault: DatabaseError) -> Self {
-        Self::Database(fault)
-    }
-}
-
-impl SqlError {
-    /// As a fault of the store with this name, where no key can be the reason.
-    pub(crate) fn into_database_error(self, store: &str) -> DatabaseError {
-        let store = store.to_owned();
-        match self {
-            Self::Database(fault) => fault,
-            Self::WrongColumn(source) => DatabaseError::Damaged { store, source: source.into() },
-            Self::NotStorable(problem) => DatabaseError::Other { store, source: problem.into() },
-            Self::Duplicate => DatabaseError::Other { store, source: "a row with this key is there already".into() },
-            Self::Orphan => DatabaseError::Other { store, source: "the row that another belongs to is gone".into() },
-        }
-    }
-}
-
 /// What a database says.
-pub(crate) type SqlResult<T> = Result<T, SqlError>;
+pub(crate) type SqlResult<T> = Result<T, DatabaseError>;
 
 /// A transaction that is rolled back unless it is committed.
 #[derive(Debug)]
@@ -151,11 +109,29 @@ pub(crate) enum SqlValue {
     Bytes(Vec<u8>),
 }
 
-impl From<i64> for SqlValue {
-    fn from(number: i64) -> Self {
-        Self::Integer(number)
-    }
+/// What a column must hold.
+pub(crate) trait FromSqlValue: Sized {
+    /// It, if the value is one.
+    fn from_value(value: SqlValue) -> Option<Self>;
 }
+
+macro_rules! sql_types {
+    ($($variant:ident: $type:ty),*) => {$(
+        impl From<$type> for SqlValue {
+            fn from(value: $type) -> Self {
+                Self::$variant(value)
+            }
+        }
+
+        impl FromSqlValue for $type {
+            fn from_value(value: SqlValue) -> Option<Self> {
+                if let SqlValue::$variant(value) = value { Some(value) } else { None }
+            }
+        }
+    )*};
+}
+
+sql_types!(Integer: i64, Real: f64, Text: String, Bytes: Vec<u8>);
 
 impl From<u32> for SqlValue {
     fn from(number: u32) -> Self {
@@ -169,12 +145,6 @@ impl From<bool> for SqlValue {
     }
 }
 
-impl From<f64> for SqlValue {
-    fn from(number: f64) -> Self {
-        Self::Real(number)
-    }
-}
-
 impl From<&str> for SqlValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -184,18 +154,6 @@ impl From<&str> for SqlValue {
 impl From<&String> for SqlValue {
     fn from(text: &String) -> Self {
         Self::Text(text.clone())
-    }
-}
-
-impl From<String> for SqlValue {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Vec<u8>> for SqlValue {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Bytes(bytes)
     }
 }
 
@@ -218,39 +176,9 @@ pub(crate) type RowReader<'a> = dyn FnMut(&mut SqlRow) -> Result<(), WrongColumn
 #[derive(Debug, Default)]
 pub(crate) struct SqlRow(pub(crate) Vec<SqlValue>);
 
-/// What a column must hold.
-pub(crate) trait FromSqlValue: Sized {
-    /// It, if the value is one.
-    fn from_value(value: SqlValue) -> Option<Self>;
-}
-
 impl FromSqlValue for u32 {
     fn from_value(value: SqlValue) -> Option<Self> {
         if let SqlValue::Integer(number) = value { Self::try_from(number).ok() } else { None }
-    }
-}
-
-impl FromSqlValue for i64 {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if let SqlValue::Integer(number) = value { Some(number) } else { None }
-    }
-}
-
-impl FromSqlValue for f64 {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if let SqlValue::Real(number) = value { Some(number) } else { None }
-    }
-}
-
-impl FromSqlValue for String {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if let SqlValue::Text(text) = value { Some(text) } else { None }
-    }
-}
-
-impl FromSqlValue for Vec<u8> {
-    fn from_value(value: SqlValue) -> Option<Self> {
-        if let SqlValue::Bytes(bytes) = value { Some(bytes) } else { None }
     }
 }
 
@@ -264,6 +192,13 @@ impl<T: FromSqlValue> FromSqlValue for Option<T> {
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("column {0} of a row holds something else than it must")]
 pub(crate) struct WrongColumn(pub(crate) usize);
+
+impl WrongColumn {
+    /// As an error of the store with this name.
+    pub(crate) fn in_store(self, store: &str) -> DatabaseError {
+        DatabaseError::Damaged { store: store.to_owned(), source: self.into() }
+    }
+}
 
 impl SqlRow {
     /// Takes the value of a column, counted from 0.

@@ -11,101 +11,55 @@ use kelvin_core::catalogue::file::{
 use serde::Deserialize;
 
 use crate::foreign::json::{deserializes_to, is_only_object, only_object};
-use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, version_prefix};
+use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, mappings, version_prefix};
 
 const SAME_READ_REASON: &str =
     "a read of 4 KiB past the page cache at a random place, as many in flight as asked for, by one thread";
-static RATE: MetricMapping =
-    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: iops", &DEPTH_RATE, SAME_READ_REASON);
-static LATENCY: MetricMapping =
-    MetricMapping::mapped("randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", &DEPTH_LATENCY, SAME_READ_REASON);
-static DEPTH_1_LATENCY: MetricMapping = MetricMapping::mapped(
-    "randread, bs=4k, direct=1, iodepth=1: mean of lat_ns",
-    &DEVICE_MEAN_LATENCY,
-    "the same at queue depth 1 is a metric of its own too",
-);
-static DEPTH_64_RATE: MetricMapping = MetricMapping::mapped(
-    "randread, bs=4k, direct=1, iodepth=64: iops",
-    &DEVICE_REQUESTS,
-    "the same at queue depth 64 is a metric of its own too",
-);
-static SEQUENTIAL_READ: MetricMapping = MetricMapping::mapped(
-    "read, bs=1m, direct=1, iodepth=16: bw_bytes",
-    &DEVICE_READ,
-    "in order past the page cache, with 16 requests of 1 MiB in flight, in both",
-);
-static SEQUENTIAL_WRITE: MetricMapping = MetricMapping::mapped(
-    "write, bs=1m, direct=1, iodepth=16: bw_bytes",
-    &DEVICE_WRITE,
-    "in order past the page cache, with 16 requests of 1 MiB in flight, not flushed, in both",
-);
-static FAILED_JOB: MetricMapping = MetricMapping::unmapped("a job that failed", "it measured nothing");
-static CACHED_IO: MetricMapping =
-    MetricMapping::unmapped("a job through the page cache", "what of the file was in memory is not in the results");
-static CONCURRENT_JOBS: MetricMapping =
-    MetricMapping::unmapped("jobs at the same time", "each is disturbed by the others; give each stonewall");
-static SEVERAL_PROCESSES: MetricMapping =
-    MetricMapping::unmapped("numjobs above 1", "the queues of several processes; kelvin's is that of one thread");
-static UNKNOWN_ENGINE: MetricMapping = MetricMapping::unmapped(
-    "an engine other than libaio, io_uring, psync, sync, pvsync, pvsync2",
-    "whether it keeps requests in flight is not known",
-);
-static SYNC_ENGINE_WITH_DEPTH: MetricMapping = MetricMapping::unmapped(
-    "a synchronous engine with iodepth above 1",
-    "it has one request in flight, whatever is asked for",
-);
-static DEPTH_NOT_REACHED: MetricMapping = MetricMapping::unmapped(
-    "a queue that was not as deep as asked for",
-    "requested and achieved depth are two figures",
-);
-static UNKNOWN_OPTIONS: MetricMapping = MetricMapping::unmapped(
-    "a job with options beyond those of order, block, queue, size and time",
-    "what they change is not known",
-);
-static GROUPED_JOBS: MetricMapping = MetricMapping::unmapped(
-    "several jobs in one result (group_reporting)",
-    "its rate is the sum of them; leave group_reporting out",
-);
-static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
-    "a job of less than half a second",
-    "the caches of the device decide what so few requests take",
-);
-static TOO_SMALL: MetricMapping = MetricMapping::unmapped(
-    "a job within less than 16 MiB (size, filesize)",
-    "it asks for the same few blocks over and over, which the caches of the device hold",
-);
-static SEVERAL_FILES: MetricMapping =
-    MetricMapping::unmapped("a job on several files", "each has a place of its own in the queue of the device");
-static MIXED_IO: MetricMapping =
-    MetricMapping::unmapped("reads and writes in one result (unified_rw_reporting)", "they are different work");
-static OTHER_WORK: MetricMapping = MetricMapping::unmapped(
-    "another order, block or queue depth",
-    "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16",
-);
 
-/// All of it.
-pub(crate) static MAPPINGS: &[MetricMapping] = &[
-    RATE,
-    LATENCY,
-    DEPTH_1_LATENCY,
-    DEPTH_64_RATE,
-    SEQUENTIAL_READ,
-    SEQUENTIAL_WRITE,
-    FAILED_JOB,
-    CACHED_IO,
-    CONCURRENT_JOBS,
-    SEVERAL_PROCESSES,
-    UNKNOWN_ENGINE,
-    SYNC_ENGINE_WITH_DEPTH,
-    DEPTH_NOT_REACHED,
-    UNKNOWN_OPTIONS,
-    GROUPED_JOBS,
-    TOO_SHORT,
-    TOO_SMALL,
-    SEVERAL_FILES,
-    MIXED_IO,
-    OTHER_WORK,
-];
+mappings! {
+    RATE = DEPTH_RATE: "randread, bs=4k, direct=1, iodepth=N: iops", SAME_READ_REASON;
+    LATENCY = DEPTH_LATENCY: "randread, bs=4k, direct=1, iodepth=N: mean of lat_ns", SAME_READ_REASON;
+    DEPTH_1_LATENCY = DEVICE_MEAN_LATENCY:
+        "randread, bs=4k, direct=1, iodepth=1: mean of lat_ns",
+        "the same at queue depth 1 is a metric of its own too";
+    DEPTH_64_RATE = DEVICE_REQUESTS:
+        "randread, bs=4k, direct=1, iodepth=64: iops",
+        "the same at queue depth 64 is a metric of its own too";
+    SEQUENTIAL_READ = DEVICE_READ:
+        "read, bs=1m, direct=1, iodepth=16: bw_bytes",
+        "in order past the page cache, with 16 requests of 1 MiB in flight, in both";
+    SEQUENTIAL_WRITE = DEVICE_WRITE:
+        "write, bs=1m, direct=1, iodepth=16: bw_bytes",
+        "in order past the page cache, with 16 requests of 1 MiB in flight, not flushed, in both";
+    FAILED_JOB = none: "a job that failed", "it measured nothing";
+    CACHED_IO = none: "a job through the page cache", "what of the file was in memory is not in the results";
+    CONCURRENT_JOBS = none: "jobs at the same time", "each is disturbed by the others; give each stonewall";
+    SEVERAL_PROCESSES = none: "numjobs above 1", "the queues of several processes; kelvin's is that of one thread";
+    UNKNOWN_ENGINE = none:
+        "an engine other than libaio, io_uring, psync, sync, pvsync, pvsync2",
+        "whether it keeps requests in flight is not known";
+    SYNC_ENGINE_WITH_DEPTH = none:
+        "a synchronous engine with iodepth above 1",
+        "it has one request in flight, whatever is asked for";
+    DEPTH_NOT_REACHED = none:
+        "a queue that was not as deep as asked for",
+        "requested and achieved depth are two figures";
+    UNKNOWN_OPTIONS = none:
+        "a job with options beyond those of order, block, queue, size and time",
+        "what they change is not known";
+    GROUPED_JOBS = none:
+        "several jobs in one result (group_reporting)",
+        "its rate is the sum of them; leave group_reporting out";
+    TOO_SHORT = none: "a job of less than half a second", "the caches of the device decide what so few requests take";
+    TOO_SMALL = none:
+        "a job within less than 16 MiB (size, filesize)",
+        "it asks for the same few blocks over and over, which the caches of the device hold";
+    SEVERAL_FILES = none: "a job on several files", "each has a place of its own in the queue of the device";
+    MIXED_IO = none: "reads and writes in one result (unified_rw_reporting)", "they are different work";
+    OTHER_WORK = none:
+        "another order, block or queue depth",
+        "kelvin's are: random reads of 4 KiB at any depth, reads and writes in order of 1 MiB at depth 16";
+}
 
 /// What fio's results do not say, of a command line and of a job file alike.
 const UNLISTED_OPTIONS_NOTE: &str =
@@ -115,34 +69,8 @@ const UNLISTED_OPTIONS_NOTE: &str =
 const MIN_MILLISECONDS: f64 = 500.0;
 
 /// Options that do not change what is measured, or that are looked at.
-const KNOWN_OPTIONS: [&str; 26] = [
-    "name",
-    "filename",
-    "directory",
-    "size",
-    "filesize",
-    "io_size",
-    "runtime",
-    "time_based",
-    "ramp_time",
-    "rw",
-    "readwrite",
-    "bs",
-    "blocksize",
-    "ioengine",
-    "iodepth",
-    "direct",
-    "numjobs",
-    "stonewall",
-    "group_reporting",
-    "thread",
-    "invalidate",
-    "randrepeat",
-    "norandommap",
-    "refill_buffers",
-    "description",
-    "unlink",
-];
+const KNOWN_OPTIONS: &str = "name filename directory size filesize io_size runtime time_based ramp_time rw readwrite bs blocksize ioengine \
+    iodepth direct numjobs stonewall group_reporting thread invalidate randrepeat norandommap refill_buffers description unlink";
 
 #[derive(Deserialize)]
 struct FioOutput {
@@ -326,7 +254,7 @@ fn classify_job(
     require(job.error == 0, &FAILED_JOB)?;
     require(is_alone, &CONCURRENT_JOBS)?;
     require(job.mixed.is_none(), &MIXED_IO)?;
-    if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.contains(&option.as_str())) {
+    if let Some(unknown) = options.keys().find(|option| !KNOWN_OPTIONS.split(' ').any(|known| known == *option)) {
         return Err(NotImported::Option(unknown.clone()));
     }
     // Without a backslash a colon parts names.

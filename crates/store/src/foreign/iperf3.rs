@@ -12,80 +12,44 @@ use serde_json::value::RawValue;
 
 use crate::foreign::json::{deserializes_to, is_only_object, only_object};
 use crate::foreign::lmbench::architecture;
-use crate::foreign::mapping::{MetricMapping, ParsedResults, version_prefix};
+use crate::foreign::mapping::{MetricMapping, ParsedResults, mappings, version_prefix};
 
-static TCP_STREAM: MetricMapping = MetricMapping::mapped(
-    "TCP to another host: end.sum_received.bits_per_second",
-    &PEER_BANDWIDTH,
-    "bytes that arrive at the other end, counted there, from a sender that never waits",
-);
-static MAYBE_LIMITED: MetricMapping = MetricMapping::mapped(
-    "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
-    &PEER_BANDWIDTH_PERHAPS_LIMITED,
-    "a metric of its own, as a limit may be what was measured",
-);
-static SAME_HOST: MetricMapping = MetricMapping::unmapped(
-    "TCP within one host",
-    "where sender and receiver run is left to the scheduler, and decides the rate",
-);
-static UDP: MetricMapping = MetricMapping::unmapped("UDP", "iperf3 paces its datagrams; kelvin's sender never waits");
-static SCTP: MetricMapping = MetricMapping::unmapped("another protocol than TCP", "kelvin measures none");
-static RATE_LIMITED: MetricMapping =
-    MetricMapping::unmapped("a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit");
-static BIDIRECTIONAL: MetricMapping =
-    MetricMapping::unmapped("both directions at once (--bidir)", "kelvin's streams go one way");
-static SOCKET_BUFFER: MetricMapping = MetricMapping::unmapped(
-    "a socket buffer of a size of its own (--window)",
-    "it limits what is in flight; kelvin leaves it to the system",
-);
-static OTHER_BLOCK_SIZE: MetricMapping = MetricMapping::unmapped(
-    "blocks of another size than 128 KiB (--length)",
-    "short calls limit the rate; kelvin's are long",
-);
-static BYTE_LIMITED: MetricMapping = MetricMapping::unmapped(
-    "a limited number of bytes or blocks (--bytes, --blockcount)",
-    "it ends while the connection still speeds up, and much of it may lie in buffers",
-);
-static FILE_CONTENT: MetricMapping =
-    MetricMapping::unmapped("the content of a file (--file)", "its end and its disk limit the stream");
-static OTHER_MSS: MetricMapping = MetricMapping::unmapped(
-    "a maximum segment of its own (--set-mss)",
-    "kelvin's segments are as long as the path allows",
-);
-static TYPE_OF_SERVICE: MetricMapping =
-    MetricMapping::unmapped("a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's");
-static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
-    "a test that ended before 90 % of its time, or within half a second",
-    "the connection still speeds up, and much of it may lie in buffers",
-);
-static SENDER_SIDE_FILE: MetricMapping = MetricMapping::unmapped(
-    "the server's file of --reverse",
-    "it has no count of the receiver's: import the client's file",
-);
-static SINGLE_THREADED_STREAMS: MetricMapping = MetricMapping::unmapped(
-    "several streams by an iperf3 before 3.16",
-    "one thread sends them all; kelvin's have a thread each",
-);
-
-/// All of it.
-pub(crate) static MAPPINGS: &[MetricMapping] = &[
-    TCP_STREAM,
-    MAYBE_LIMITED,
-    SAME_HOST,
-    UDP,
-    SCTP,
-    RATE_LIMITED,
-    BIDIRECTIONAL,
-    SOCKET_BUFFER,
-    OTHER_BLOCK_SIZE,
-    BYTE_LIMITED,
-    FILE_CONTENT,
-    OTHER_MSS,
-    TYPE_OF_SERVICE,
-    TOO_SHORT,
-    SENDER_SIDE_FILE,
-    SINGLE_THREADED_STREAMS,
-];
+mappings! {
+    TCP_STREAM = PEER_BANDWIDTH:
+        "TCP to another host: end.sum_received.bits_per_second",
+        "bytes that arrive at the other end, counted there, from a sender that never waits";
+    MAYBE_LIMITED = PEER_BANDWIDTH_PERHAPS_LIMITED:
+        "the same where iperf3 does not say what limited it: --fq-rate before 3.13, --bitrate before 3.10, --file in a server's file",
+        "a metric of its own, as a limit may be what was measured";
+    SAME_HOST = none:
+        "TCP within one host",
+        "where sender and receiver run is left to the scheduler, and decides the rate";
+    UDP = none: "UDP", "iperf3 paces its datagrams; kelvin's sender never waits";
+    SCTP = none: "another protocol than TCP", "kelvin measures none";
+    RATE_LIMITED = none: "a stream limited to a rate (--bitrate, --fq-rate)", "it measures the limit";
+    BIDIRECTIONAL = none: "both directions at once (--bidir)", "kelvin's streams go one way";
+    SOCKET_BUFFER = none:
+        "a socket buffer of a size of its own (--window)",
+        "it limits what is in flight; kelvin leaves it to the system";
+    OTHER_BLOCK_SIZE = none:
+        "blocks of another size than 128 KiB (--length)",
+        "short calls limit the rate; kelvin's are long";
+    BYTE_LIMITED = none:
+        "a limited number of bytes or blocks (--bytes, --blockcount)",
+        "it ends while the connection still speeds up, and much of it may lie in buffers";
+    FILE_CONTENT = none: "the content of a file (--file)", "its end and its disk limit the stream";
+    OTHER_MSS = none: "a maximum segment of its own (--set-mss)", "kelvin's segments are as long as the path allows";
+    TYPE_OF_SERVICE = none: "a class of service (--tos, --dscp)", "the network may treat it otherwise than kelvin's";
+    TOO_SHORT = none:
+        "a test that ended before 90 % of its time, or within half a second",
+        "the connection still speeds up, and much of it may lie in buffers";
+    SENDER_SIDE_FILE = none:
+        "the server's file of --reverse",
+        "it has no count of the receiver's: import the client's file";
+    SINGLE_THREADED_STREAMS = none:
+        "several streams by an iperf3 before 3.16",
+        "one thread sends them all; kelvin's have a thread each";
+}
 
 /// The block that iperf3 sends unless it is asked for another one, in bytes.
 const DEFAULT_BLOCK_BYTES: u64 = 128 << 10;

@@ -1,7 +1,7 @@
 //! lmbench 3: the text of its results, one line for each figure.
 
 use kelvin_core::catalogue::os::{NullCall, SIGNAL_INSTALL, SYSCALL_NULL, SYSCALL_READ, SYSCALL_WRITE};
-use kelvin_core::{Case, Fact, Name};
+use kelvin_core::{Case, Fact, Metric, Name};
 
 use crate::foreign::json::from_line;
 use crate::foreign::mapping::{MetricMapping, ParsedResults, version_prefix};
@@ -16,11 +16,16 @@ pub(crate) struct LineMapping {
     case: fn() -> Case,
 }
 
-const fn mapped(row: MetricMapping, case: fn() -> Case) -> LineMapping {
-    LineMapping { begins: row.theirs, row, case }
+const fn mapped(begins: &'static str, ours: &'static Metric, why: &'static str, case: fn() -> Case) -> LineMapping {
+    LineMapping { begins, row: MetricMapping::mapped(begins, ours, why), case }
 }
 
-const fn unmapped(begins: &'static str, theirs: &'static str, why: &'static str) -> LineMapping {
+const fn unmapped(begins: &'static str, why: &'static str) -> LineMapping {
+    renamed(begins, begins, why)
+}
+
+/// A line that begins otherwise than its figure is called.
+const fn renamed(begins: &'static str, theirs: &'static str, why: &'static str) -> LineMapping {
     LineMapping { begins, row: MetricMapping::unmapped(theirs, why), case: Case::new }
 }
 
@@ -33,88 +38,67 @@ const SCALAR_LOOPS_REASON: &str = "loops that load or store a word at a time, by
 
 /// All lines. A longer beginning stands before a shorter one that it begins with.
 pub(crate) static MAPPINGS: &[LineMapping] = &[
-    mapped(
-        MetricMapping::mapped("Simple syscall", &SYSCALL_NULL, "the C library's getppid in a loop, in both"),
-        || Case::new().with_word(NullCall::LibraryGetppid),
-    ),
-    mapped(MetricMapping::mapped("Simple read", &SYSCALL_READ, "a byte from /dev/zero in both"), Case::new),
-    mapped(MetricMapping::mapped("Simple write", &SYSCALL_WRITE, "a byte to /dev/null in both"), Case::new),
-    mapped(
-        MetricMapping::mapped(
-            "Signal handler installation",
-            &SIGNAL_INSTALL,
-            "a sigaction that installs a handler in both",
-        ),
-        Case::new,
-    ),
-    unmapped("Simple stat", "Simple stat", OTHER_FILE_REASON),
-    unmapped("Simple fstat", "Simple fstat", "of a regular file; kelvin's is of /dev/null"),
-    unmapped("Simple open/close", "Simple open/close", OTHER_FILE_REASON),
-    unmapped("Select on", "Select on N fd's", "select of open files or sockets; kelvin's is a poll"),
+    mapped("Simple syscall", &SYSCALL_NULL, "the C library's getppid in a loop, in both", || {
+        Case::new().with_word(NullCall::LibraryGetppid)
+    }),
+    mapped("Simple read", &SYSCALL_READ, "a byte from /dev/zero in both", Case::new),
+    mapped("Simple write", &SYSCALL_WRITE, "a byte to /dev/null in both", Case::new),
+    mapped("Signal handler installation", &SIGNAL_INSTALL, "a sigaction that installs a handler in both", Case::new),
+    unmapped("Simple stat", OTHER_FILE_REASON),
+    unmapped("Simple fstat", "of a regular file; kelvin's is of /dev/null"),
+    unmapped("Simple open/close", OTHER_FILE_REASON),
+    renamed("Select on", "Select on N fd's", "select of open files or sockets; kelvin's is a poll"),
     unmapped(
-        "Signal handler overhead",
         "Signal handler overhead",
         "catching a signal less sending it; kelvin's is with the sending, and the two differ by a call",
     ),
-    unmapped("Protection fault", "Protection fault", "no metric of kelvin is the time of a fault that is a signal"),
-    unmapped("Pipe latency", "Pipe latency", PLACEMENT_REASON),
-    unmapped("AF_UNIX sock stream latency", "AF_UNIX sock stream latency", PLACEMENT_REASON),
-    unmapped("Fifo latency", "Fifo latency", PLACEMENT_REASON),
-    unmapped("UDP latency", "UDP latency", PLACEMENT_REASON),
-    unmapped("TCP latency", "TCP latency", PLACEMENT_REASON),
-    unmapped("RPC/", "RPC latency", "no metric of kelvin is a remote procedure call of Sun's"),
-    unmapped("TCP/IP connection cost", "TCP/IP connection cost", PLACEMENT_REASON),
-    unmapped("AF_UNIX sock stream bandwidth", "AF_UNIX sock stream bandwidth", PLACEMENT_REASON),
-    unmapped("Pipe bandwidth", "Pipe bandwidth", PLACEMENT_REASON),
-    unmapped("Socket bandwidth", "Socket bandwidth", PLACEMENT_REASON),
-    unmapped(
-        "Process fork+exit",
-        "Process fork+exit",
-        "the child may run on another CPU than its parent; kelvin's both have one",
-    ),
-    unmapped("Process fork+execve", "Process fork+execve", OTHER_PROGRAM_REASON),
-    unmapped("Process fork+/bin/sh -c", "Process fork+/bin/sh -c", OTHER_PROGRAM_REASON),
-    unmapped(
+    unmapped("Protection fault", "no metric of kelvin is the time of a fault that is a signal"),
+    unmapped("Pipe latency", PLACEMENT_REASON),
+    unmapped("AF_UNIX sock stream latency", PLACEMENT_REASON),
+    unmapped("Fifo latency", PLACEMENT_REASON),
+    unmapped("UDP latency", PLACEMENT_REASON),
+    unmapped("TCP latency", PLACEMENT_REASON),
+    renamed("RPC/", "RPC latency", "no metric of kelvin is a remote procedure call of Sun's"),
+    unmapped("TCP/IP connection cost", PLACEMENT_REASON),
+    unmapped("AF_UNIX sock stream bandwidth", PLACEMENT_REASON),
+    unmapped("Pipe bandwidth", PLACEMENT_REASON),
+    unmapped("Socket bandwidth", PLACEMENT_REASON),
+    unmapped("Process fork+exit", "the child may run on another CPU than its parent; kelvin's both have one"),
+    unmapped("Process fork+execve", OTHER_PROGRAM_REASON),
+    unmapped("Process fork+/bin/sh -c", OTHER_PROGRAM_REASON),
+    renamed(
         "Pagefaults on",
         "Pagefaults on FILE",
         "time over pages, though one fault maps several; kelvin divides by the faults that there were",
     ),
-    unmapped("File ", "File write bandwidth", "of a file of a few MB with one flush at its end"),
-    unmapped(
+    renamed("File ", "File write bandwidth", "of a file of a few MB with one flush at its end"),
+    renamed(
         "\"File system latency",
         "File system latency",
         "how many files lie beside the new ones is not in the results",
     ),
-    unmapped(
+    renamed(
         "\"read bandwidth",
         "read bandwidth",
         "of a file in the page cache by lmbench's block; kelvin's says its own block",
     ),
-    unmapped("\"Mmap read", "Mmap read bandwidth", SCALAR_LOOPS_REASON),
-    unmapped("\"libc bcopy", "libc bcopy", SCALAR_LOOPS_REASON),
-    unmapped("\"unrolled", "unrolled bcopy", SCALAR_LOOPS_REASON),
-    unmapped("\"Memory", "Memory bandwidth", SCALAR_LOOPS_REASON),
-    unmapped(
-        "Memory load latency",
-        "Memory load latency",
-        "strides go upward, where prefetching is another; kelvin's go downward",
-    ),
-    unmapped(
+    renamed("\"Mmap read", "Mmap read bandwidth", SCALAR_LOOPS_REASON),
+    renamed("\"libc bcopy", "libc bcopy", SCALAR_LOOPS_REASON),
+    renamed("\"unrolled", "unrolled bcopy", SCALAR_LOOPS_REASON),
+    renamed("\"Memory", "Memory bandwidth", SCALAR_LOOPS_REASON),
+    unmapped("Memory load latency", "strides go upward, where prefetching is another; kelvin's go downward"),
+    renamed(
         "\"stride=",
         "Memory load latency",
         "strides go upward, where prefetching is another; kelvin's go downward",
     ),
-    unmapped(
-        "Random load latency",
-        "Random load latency",
-        "random within a page, page by page; kelvin's is random over all of it",
-    ),
-    unmapped("\"size=", "Context switching", PLACEMENT_REASON),
-    unmapped("\"mappings", "mappings", "of a file by its size; kelvin's is of 64 KiB of anonymous memory"),
-    unmapped("integer ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
-    unmapped("int64 ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
-    unmapped("float ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
-    unmapped("double ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
+    unmapped("Random load latency", "random within a page, page by page; kelvin's is random over all of it"),
+    renamed("\"size=", "Context switching", PLACEMENT_REASON),
+    renamed("\"mappings", "mappings", "of a file by its size; kelvin's is of 64 KiB of anonymous memory"),
+    renamed("integer ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
+    renamed("int64 ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
+    renamed("float ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
+    renamed("double ", "operations of a processor", "no metric of kelvin, but for adds and multiplies of 64 bits"),
 ];
 
 static PARALLEL_COPIES: MetricMapping = MetricMapping::unmapped(

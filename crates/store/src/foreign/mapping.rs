@@ -33,6 +33,20 @@ impl MetricMapping {
     }
 }
 
+/// The kinds of results of a program, `ROW = METRIC: theirs, why`, or `ROW = none: theirs, why` for one that is no metric of kelvin; and the
+/// list of them all.
+macro_rules! mappings {
+    ($($row:ident = $ours:ident: $theirs:expr, $why:expr;)*) => {
+        $(static $row: MetricMapping = MetricMapping { theirs: $theirs, ours: mappings!(@ $ours), why: $why };)*
+
+        /// All of it.
+        pub(crate) static MAPPINGS: &[MetricMapping] = &[$($row),*];
+    };
+    (@ none) => { None };
+    (@ $metric:ident) => { Some(&$metric) };
+}
+pub(crate) use mappings;
+
 /// A value that is one of a metric.
 #[derive(Clone, Debug)]
 pub(crate) struct ImportedValue {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{Timestamp, Unit};
 use kelvin_core::{
-    Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, HeadlineSamples, Labels, Measurement, Metric,
+    Canaries, Case, ClockInfo, ClockKind, FOREIGN_MODE, Fact, Foreign, HeadlineSamples, Measurement, Metric,
     MetricReadings, Name, Overhead, OverheadReading, PlannedMeasurement, RUN_FORMAT, Readings, Round, RoundOutcome,
     Run, RunHeader, RunSettings, RunStatus, SampleTags,
 };
@@ -55,8 +55,27 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
         started: started.to_string(),
         kelvin: import.kelvin.to_owned(),
         command: vec![tool.name().into()],
-        settings: settings(),
-        clock: clock(tool),
+        settings: RunSettings {
+            mode: FOREIGN_MODE,
+            budget_seconds: 0.0,
+            rounds: 1,
+            target: 0.0,
+            seed: 0,
+            cpu: 0,
+            partner_cpu: None,
+            canaries: false,
+            realtime: false,
+        },
+        clock: ClockInfo {
+            kind: ClockKind::Foreign,
+            hertz: 1e9,
+            relative_error: 0.0,
+            pair_nanoseconds: 0.0,
+            multiply_cycles: Fact::unknown("a foreign run"),
+            note: Some(format!("{} timed it: its clock and that clock's error are not known", tool.name())),
+            source_before: None,
+            source_after: None,
+        },
         machine,
         hazards: Vec::new(),
         metrics: metrics(&found.values),
@@ -67,17 +86,7 @@ pub(crate) fn build_run(tool: Tool, file: &[u8], found: ParsedResults, import: &
         bounds: Vec::new(),
         foreign: Some(Foreign { tool: probe, version: found.version }),
     };
-    Run {
-        outline,
-        measurements,
-        predictions: Vec::new(),
-        studies: Vec::new(),
-        explanations: Vec::new(),
-        status: RunStatus::Complete,
-        seconds: 0.0,
-        notes,
-        labels: Labels::default(),
-    }
+    Run { measurements, status: RunStatus::Complete, notes, ..Run::from_header(outline) }
 }
 
 /// As those of kelvin's own runs, time first, so that it sorts among them; then the file's digest, so that the same file is the same
@@ -117,31 +126,4 @@ fn build_measurement(probe: Name, case: &Case, values: &[&ImportedValue]) -> Mea
     let attempt = RoundOutcome::Measured(values.iter().map(reading).collect());
     let round = Round { index: 0, at: 0.0, seconds: 0.0, timing: None, cpu: 0, attempt };
     Measurement { planned, rounds: vec![round], skipped: None }
-}
-
-fn settings() -> RunSettings {
-    RunSettings {
-        mode: FOREIGN_MODE,
-        budget_seconds: 0.0,
-        rounds: 1,
-        target: 0.0,
-        seed: 0,
-        cpu: 0,
-        partner_cpu: None,
-        canaries: false,
-        realtime: false,
-    }
-}
-
-fn clock(tool: Tool) -> ClockInfo {
-    ClockInfo {
-        kind: ClockKind::Foreign,
-        hertz: 1e9,
-        relative_error: 0.0,
-        pair_nanoseconds: 0.0,
-        multiply_cycles: Fact::unknown("a foreign run"),
-        note: Some(format!("{} timed it: its clock and that clock's error are not known", tool.name())),
-        source_before: None,
-        source_after: None,
-    }
 }

@@ -4,41 +4,27 @@ use kelvin_core::Case;
 use kelvin_core::catalogue::file::{DEPTH_RATE, QUEUE_DEPTH};
 
 use crate::foreign::json::from_line;
-use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, version_prefix};
+use crate::foreign::mapping::{MIN_FILE_BYTES, MetricMapping, ParsedResults, mappings, version_prefix};
 
-static RANDOM_READS: MetricMapping = MetricMapping::mapped(
-    "fileio, rndrd, --file-block-size=4096, --file-extra-flags=direct, one thread: reads/s",
-    &DEPTH_RATE,
-    "reads of 4 KiB past the page cache at random places, one in flight",
-);
-static LATENCY: MetricMapping =
-    MetricMapping::unmapped("fileio: Latency", "printed to 10 us, which is as much as a fast device takes");
-static OTHER_FILES: MetricMapping = MetricMapping::unmapped(
-    "fileio in another mode, by other blocks, through the page cache, or by several threads",
-    "no metric of kelvin is the same work",
-);
-static RATE_LIMITED: MetricMapping =
-    MetricMapping::unmapped("events at a limited rate (--rate)", "it measures the limit");
-static TOO_SHORT: MetricMapping = MetricMapping::unmapped(
-    "a test of less than half a second",
-    "the caches of the device decide what so few requests take",
-);
-static TOO_SMALL: MetricMapping = MetricMapping::unmapped(
-    "fileio within files of less than 16 MiB together (--file-total-size)",
-    "it asks for the same few blocks over and over, which the caches of the device hold",
-);
-static CPU_TEST: MetricMapping =
-    MetricMapping::unmapped("cpu: events per second", "an event is a search for primes of sysbench's own");
-static MEMORY_TEST: MetricMapping = MetricMapping::unmapped(
-    "memory: MiB/sec",
-    "words written one by one to a block that fits a cache; kelvin's is memory, by the widest registers",
-);
-static OTHER_TESTS: MetricMapping =
-    MetricMapping::unmapped("threads, mutex, scripts", "no metric of kelvin is the same work");
-
-/// All of it.
-pub(crate) static MAPPINGS: &[MetricMapping] =
-    &[RANDOM_READS, LATENCY, OTHER_FILES, RATE_LIMITED, TOO_SHORT, TOO_SMALL, CPU_TEST, MEMORY_TEST, OTHER_TESTS];
+mappings! {
+    RANDOM_READS = DEPTH_RATE:
+        "fileio, rndrd, --file-block-size=4096, --file-extra-flags=direct, one thread: reads/s",
+        "reads of 4 KiB past the page cache at random places, one in flight";
+    LATENCY = none: "fileio: Latency", "printed to 10 us, which is as much as a fast device takes";
+    OTHER_FILES = none:
+        "fileio in another mode, by other blocks, through the page cache, or by several threads",
+        "no metric of kelvin is the same work";
+    RATE_LIMITED = none: "events at a limited rate (--rate)", "it measures the limit";
+    TOO_SHORT = none: "a test of less than half a second", "the caches of the device decide what so few requests take";
+    TOO_SMALL = none:
+        "fileio within files of less than 16 MiB together (--file-total-size)",
+        "it asks for the same few blocks over and over, which the caches of the device hold";
+    CPU_TEST = none: "cpu: events per second", "an event is a search for primes of sysbench's own";
+    MEMORY_TEST = none:
+        "memory: MiB/sec",
+        "words written one by one to a block that fits a cache; kelvin's is memory, by the widest registers";
+    OTHER_TESTS = none: "threads, mutex, scripts", "no metric of kelvin is the same work";
+}
 
 /// What its text begins with.
 pub(crate) const SIGNATURE: &str = "sysbench 1.";

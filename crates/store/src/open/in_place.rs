@@ -42,7 +42,7 @@ impl InPlaceStore {
         let log = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         log.map_err(|error| open_error(path, error))?;
         if version != migrations::SCHEMA_VERSION {
-            return Err(DatabaseError::Full { store: path.display().to_string() }.into());
+            return Err(DatabaseError::Full(path.display().to_string()).into());
         }
         let copy = copy_to_other_disk(path, directories)?;
         let journal = set("journal_mode", "memory")?;

@@ -138,16 +138,16 @@ fn split_tls_options(url: &str) -> Result<(String, TlsSettings), LocationError> 
     let mut rest: Vec<&str> = Vec::new();
     for option in options.split('&') {
         let (key, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = || percent_decoded(value).ok_or_else(|| LocationError::OptionNotText { option: key.to_owned() });
+        let value = || percent_decoded(value).ok_or_else(|| LocationError::OptionNotText(key.to_owned()));
         match percent_decoded(key).as_deref() {
             Some("sslmode") => {
                 let mode = value()?;
                 let known = TlsMode::ALL.iter().find(|(name, _)| *name == mode);
-                tls.mode = known.ok_or(LocationError::TlsMode { found: mode })?.1;
+                tls.mode = known.ok_or(LocationError::TlsMode(mode))?.1;
             }
             Some("sslrootcert") => tls.authorities = Some(value()?).filter(|file| file != "system").map(PathBuf::from),
             // What the library makes of it would go round what is read here.
-            Some("sslnegotiation") => return Err(LocationError::UnknownOption { option: "sslnegotiation".into() }),
+            Some("sslnegotiation") => return Err(LocationError::UnknownOption("sslnegotiation".into())),
             _ => rest.push(option),
         }
     }
@@ -181,7 +181,7 @@ fn find_password(
     let found = lines.lines().find_map(|line| password_of_line(line, wanted));
     let mode = metadata.permissions().mode();
     match found {
-        Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile { file }),
+        Some(_) if mode & 0o077 != 0 => Err(LocationError::OpenPasswordFile(file)),
         found => Ok(found),
     }
 }
@@ -299,7 +299,7 @@ mod tests {
         set_mode(0o640);
         let error = parse("postgres://me@host/db", &both[1..]).unwrap_err();
         assert!(
-            matches!(error, LocationError::OpenPasswordFile { .. }) && error.to_string().contains("chmod 600"),
+            matches!(error, LocationError::OpenPasswordFile(_)) && error.to_string().contains("chmod 600"),
             "{error}"
         );
         assert!(parse("postgres://me@host/db", &both).is_ok(), "it is not needed");

@@ -43,7 +43,7 @@ fn copy_run(from: &Store, to: &Store, line: &RunSummary, tally: &mut CopyCounts)
         Ok(InsertOutcome::New) => tally.new += 1,
         Ok(InsertOutcome::AlreadyThere) => tally.there += 1,
         Err(error) if error.is_store_failure() => return Err(CliError::msg(error)),
-        Err(kelvin_store::CopyError::Insert(InsertError::Differs { id })) => {
+        Err(kelvin_store::CopyError::Insert(InsertError::Differs(id))) => {
             tally.differing += 1;
             notice!("{id} is another run in {}: left as it is there", to.name());
         }
