@@ -8,6 +8,7 @@ use kelvin_core::{
 
 pub use kelvin_core::units::plural;
 
+use crate::scale::min_max;
 use crate::{Report, units};
 
 /// The title of an area, by its id; an unknown area is its own title.
@@ -47,10 +48,26 @@ pub fn best(result: &MetricResult) -> Option<String> {
 pub fn best_span(results: &[&MetricResult]) -> Option<String> {
     let of = |result: &MetricResult| (result.metric.unit, result.metric.better);
     let rates = results.iter().filter(|result| of(result) == (Unit::BytesPerSecond, Better::Higher));
-    let best: Vec<f64> = rates.filter_map(|result| Some(result.outcome.summary()?.distribution.best)).collect();
-    let least = best.iter().copied().reduce(f64::min)?;
-    let most = best.iter().copied().reduce(f64::max)?;
-    Some(format!("best {}", units::span(least, most, Unit::BytesPerSecond)))
+    let (low, high) = min_max(rates.filter_map(|result| Some(result.outcome.summary()?.distribution.best)))?;
+    Some(format!("best {}", units::span(low, high, Unit::BytesPerSecond)))
+}
+
+/// The ratios of results to their predictions, from the lowest to the highest; `None` where none has one.
+pub(crate) fn ratio_range(results: &[&MetricResult], between: &str) -> Option<String> {
+    let (low, high) = min_max(results.iter().filter_map(|result| result.ratio))?;
+    Some(match (units::ratio(low), units::ratio(high)) {
+        (low, high) if low == high => low,
+        (low, high) => format!("{low}{between}{high}"),
+    })
+}
+
+/// The verdicts of several results outside their ranges in one word: `3 slower`, `4 differ`; `None` where all are within.
+pub(crate) fn gap_counts(results: &[&MetricResult]) -> Option<String> {
+    let gaps: Vec<&str> =
+        results.iter().filter(|result| is_gap(result.verdict)).map(|result| verdict_word(result)).collect();
+    let first = gaps.first()?;
+    let word = if gaps.iter().all(|word| word == first) { first } else { "differ" };
+    Some(format!("{} {word}", gaps.len()))
 }
 
 /// Why a metric has no number: one or two words, and the reason.

@@ -106,8 +106,8 @@ impl AxisScaling {
 }
 
 /// The minimum and the maximum of values; `None` without any.
-fn min_max(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
-    Some((values.clone().reduce(f64::min)?, values.reduce(f64::max)?))
+pub(crate) fn min_max(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    values.into_iter().map(|value| (value, value)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
 /// The ends of an axis with room at them, as a share of its length; around a single value there is room for round ticks.

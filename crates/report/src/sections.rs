@@ -26,6 +26,14 @@ pub struct Section<'a> {
     pub entries: Vec<SectionEntry<'a>>,
 }
 
+impl<'a> Section<'a> {
+    /// It with those of its entries that are kept; nothing where none is.
+    pub(crate) fn with_entries(&self, is_kept: impl Fn(&SectionEntry<'a>) -> bool) -> Option<Self> {
+        let entries: Vec<SectionEntry<'a>> = self.entries.iter().filter(|entry| is_kept(entry)).cloned().collect();
+        (!entries.is_empty()).then(|| Self { entries, ..self.clone() })
+    }
+}
+
 /// Fewest results of which it is said once what they have alike.
 const MIN_COMMON_RESULTS: usize = 3;
 

@@ -19,7 +19,7 @@ use kelvin_core::{Hazard, RunStatus, Severity};
 
 use crate::published::published_comparisons;
 use crate::sections::{Section, SectionEntry, sections};
-use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use crate::text::{clean, display_width, wrap};
 use crate::{Render, Report, labels, rivals, study_tables};
 
 pub(crate) use first_screen::ladder_lines;
@@ -29,6 +29,8 @@ pub use text_plot::plot_lines;
 
 /// Minimum columns of the tables; a narrower terminal wraps them.
 const MIN_WIDTH: usize = 80;
+/// Maximum columns: more are a mistake.
+const MAX_WIDTH: usize = 1000;
 
 /// What tells a command from advice in words.
 const PROMPT: &str = "$ ";
@@ -65,11 +67,7 @@ const RIVAL_VERDICT_WIDTH: usize = 8;
 
 /// What sections have for its own sake, or only as inputs.
 pub(crate) fn sections_by_purpose<'a>(sections: &[Section<'a>], only_input: bool) -> Vec<Section<'a>> {
-    let of = |section: &Section<'a>| {
-        let wanted = |entry: &&SectionEntry<'a>| entry.only_input() == only_input;
-        Section { entries: section.entries.iter().filter(wanted).cloned().collect(), ..section.clone() }
-    };
-    sections.iter().map(of).filter(|section| !section.entries.is_empty()).collect()
+    sections.iter().filter_map(|section| section.with_entries(|entry| entry.only_input() == only_input)).collect()
 }
 
 /// Whether a run answers one question.
@@ -108,7 +106,7 @@ impl TextStyle {
 
 impl Terminal {
     fn width(&self) -> usize {
-        self.width.max(MIN_WIDTH)
+        self.width.clamp(MIN_WIDTH, MAX_WIDTH)
     }
 
     fn paint(&self, paint: TextStyle, text: &str) -> String {
@@ -117,186 +115,135 @@ impl Terminal {
     }
 
     /// A paragraph that hangs behind a mark; the mark is painted, and counts as `columns` wide.
-    fn hanging_paragraph(
-        &self,
-        out: &mut dyn io::Write,
-        mark: (TextStyle, &str),
-        columns: usize,
-        text: &str,
-    ) -> io::Result<()> {
-        for (index, line) in wrap(text, self.width() - columns).into_iter().enumerate() {
-            let pad = " ".repeat(columns.saturating_sub(crate::text::display_width(mark.1)));
-            if index == 0 && !mark.1.is_empty() {
-                writeln!(out, "{}{pad}{line}", self.paint(mark.0, mark.1))?;
-            } else {
-                writeln!(out, "{}{line}", " ".repeat(columns))?;
-            }
+    fn hanging(&self, mark: (TextStyle, &str), columns: usize, text: &str) -> Vec<String> {
+        self.hanging_lines(mark, columns, wrap(text, self.width() - columns))
+    }
+
+    fn hanging_lines(&self, (paint, mark): (TextStyle, &str), columns: usize, lines: Vec<String>) -> Vec<String> {
+        let indent = " ".repeat(columns);
+        let mut lines: Vec<String> = lines.into_iter().map(|line| format!("{indent}{line}")).collect();
+        if let (Some(first), false) = (lines.first_mut(), mark.is_empty()) {
+            first.replace_range(..display_width(mark).min(columns), &self.paint(paint, mark));
         }
-        Ok(())
+        lines
     }
 
-    fn heading(&self, out: &mut dyn io::Write, text: &str) -> io::Result<()> {
-        writeln!(out, "\n{}", self.paint(TextStyle::Title, text))
+    fn paragraph(&self, text: &str) -> Vec<String> {
+        wrap(text, self.width())
     }
 
-    fn head(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    /// A paragraph in one style.
+    fn painted(&self, paint: TextStyle, text: &str) -> Vec<String> {
+        self.paragraph(text).iter().map(|line| self.paint(paint, line)).collect()
+    }
+
+    fn heading(&self, text: &str) -> Vec<String> {
+        vec![String::new(), self.paint(TextStyle::Title, text)]
+    }
+
+    /// A heading with a list of texts; nothing at all for an empty list.
+    fn list(&self, title: &str, texts: &[String]) -> Vec<String> {
+        if texts.is_empty() {
+            return Vec::new();
+        }
+        let items = texts.iter().flat_map(|text| self.hanging((TextStyle::Faint, "-"), 2, text));
+        self.heading(title).into_iter().chain(items).collect()
+    }
+
+    fn head(&self, report: &Report<'_>) -> Vec<String> {
         let title = format!("kelvin {}: {}", report.run.outline.kelvin, labels::machine_line(report.run));
-        for line in wrap(&title, self.width()) {
-            writeln!(out, "{}", self.paint(TextStyle::Title, &line))?;
-        }
-        let partial = report.run.status != RunStatus::Complete;
-        let paint = if partial { TextStyle::Bad } else { TextStyle::Faint };
-        for line in wrap(&labels::run_line(report.run), self.width()) {
-            writeln!(out, "{}", self.paint(paint, &line))?;
-        }
-        Ok(())
+        let is_complete = report.run.status == RunStatus::Complete;
+        let paint = if is_complete { TextStyle::Faint } else { TextStyle::Bad };
+        [self.painted(TextStyle::Title, &title), self.painted(paint, &labels::run_line(report.run))].concat()
     }
 
-    /// The serious hazards, which spoil figures and come before them; nothing where there are none.
-    fn serious_hazards(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let serious = report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
-        self.list_hazards(("Serious hazards", serious.collect()), report, out)
-    }
-
-    /// The other ones.
-    fn other_hazards(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        if report.run.outline.hazards.is_empty() {
-            self.heading(out, "Hazards")?;
-            return writeln!(out, "none found");
-        }
-        let others = report.run.outline.hazards.iter().filter(|hazard| hazard.severity != Severity::Serious);
-        self.list_hazards(("Hazards", others.collect()), report, out)
-    }
-
-    fn list_hazards(
-        &self,
-        (title, mut hazards): (&str, Vec<&Hazard>),
-        report: &Report<'_>,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        if hazards.is_empty() {
-            return Ok(());
-        }
-        self.heading(out, title)?;
+    /// The serious hazards, which spoil figures and come before them, or the other ones; nothing where there are none of these.
+    fn hazards(&self, report: &Report<'_>, serious: bool) -> Vec<String> {
+        let all = &report.run.outline.hazards;
+        let mut hazards: Vec<&Hazard> =
+            all.iter().filter(|hazard| (hazard.severity == Severity::Serious) == serious).collect();
         hazards.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
+        let mut lines = match hazards.is_empty() {
+            true if serious || !all.is_empty() => return Vec::new(),
+            _ => self.heading(if serious { "Serious hazards" } else { "Hazards" }),
+        };
+        if hazards.is_empty() {
+            lines.push("none found".into());
+        }
         for hazard in hazards {
             let paint = match hazard.severity {
                 Severity::Serious => TextStyle::Bad,
                 Severity::Warning => TextStyle::Odd,
                 Severity::Note => TextStyle::Faint,
             };
-            self.hanging_paragraph(out, (paint, hazard.severity.name()), 9, &hazard.summary)?;
-            if let Some(cost) = measured_cost(&hazard.id, report.analysis) {
-                self.hanging_paragraph(out, (paint, ""), 9, &cost)?;
-            }
-            if let Some(remedy) = &hazard.remedy {
-                let prompt = if hazard.remedy_is_command { PROMPT } else { "" };
-                self.hanging_paragraph(out, (paint, ""), 9, &format!("remedy: {prompt}{remedy}"))?;
+            lines.extend(self.hanging((paint, hazard.severity.name()), 9, &hazard.summary));
+            let prompt = if hazard.remedy_is_command { PROMPT } else { "" };
+            let remedy = hazard.remedy.as_ref().map(|remedy| format!("remedy: {prompt}{remedy}"));
+            for text in measured_cost(&hazard.id, report.analysis).into_iter().chain(remedy) {
+                lines.extend(self.hanging((paint, ""), 9, &text));
             }
         }
-        Ok(())
-    }
-
-    fn verdict(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        if report.analysis.verdict.is_empty() {
-            return Ok(());
-        }
-        self.heading(out, "Verdict")?;
-        for line in &report.analysis.verdict {
-            self.hanging_paragraph(out, (TextStyle::Faint, "-"), 2, line)?;
-        }
-        Ok(())
-    }
-
-    /// The run against published machines of its class.
-    fn class_comparison(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let lines = class_comparison::class_lines(&report.analysis.normal);
-        if lines.is_empty() {
-            return Ok(());
-        }
-        self.heading(out, "Normal for its class")?;
-        lines.iter().try_for_each(|line| self.hanging_paragraph(out, (TextStyle::Faint, "-"), 2, line))
+        lines
     }
 
     /// Rival programs.
-    fn rivals(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    fn rivals(&self, report: &Report<'_>) -> Vec<String> {
         let rows = rivals::rows(report);
         if rows.is_empty() {
-            return Ok(());
+            return Vec::new();
         }
-        self.heading(out, rivals::TITLE)?;
+        let mut lines = self.heading(rivals::TITLE);
         let label = self.width() - (PROGRAM_WIDTH + 2 * RATE_WIDTH + RIVAL_RATIO_WIDTH + RIVAL_VERDICT_WIDTH + 5);
-        let line = |what: &str, [program, kelvin, other, ratio, verdict]: [&str; 5]| {
+        let line = |[what, program, kelvin, other, ratio]: [&str; 5]| {
             format!(
-                "{} {} {} {} {} {verdict}",
-                pad_right(what, label),
-                pad_right(program, PROGRAM_WIDTH),
-                pad_left(kelvin, RATE_WIDTH),
-                pad_left(other, RATE_WIDTH),
-                pad_left(ratio, RIVAL_RATIO_WIDTH)
+                "{what:label$} {program:PROGRAM_WIDTH$} {kelvin:>RATE_WIDTH$} {other:>RATE_WIDTH$} {ratio:>RIVAL_RATIO_WIDTH$} "
             )
         };
         if rows.iter().any(|row| row.sides.is_ok()) {
-            let titles = line("", ["program", "kelvin", "its own", "ratio", "verdict"]);
-            writeln!(out, "{}", self.paint(TextStyle::Faint, &titles))?;
+            let titles = line(["", "program", "kelvin", "its own", "ratio"]) + "verdict";
+            lines.push(self.paint(TextStyle::Faint, &titles));
         }
         for row in &rows {
             let Ok(sides) = &row.sides else { continue };
             let (mut what, mut program) = (clean(&row.what), clean(row.program));
             if display_width(&what) > label || display_width(&program) > PROGRAM_WIDTH {
-                self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &format!("{what}, {program}"))?;
+                lines.extend(self.paragraph(&format!("{what}, {program}")));
                 (what, program) = Default::default();
             }
-            let text = line(&what, [&program, &sides.kelvin, &sides.other, &sides.short_ratio, ""]);
+            let text = line([&what, &program, &sides.kelvin, &sides.other, &sides.short_ratio]);
             let verdict = self.paint(if sides.is_gap { TextStyle::Odd } else { TextStyle::Good }, sides.verdict);
-            writeln!(out, "{}", format!("{text}{verdict}").trim_end())?;
+            lines.push(format!("{text}{verdict}").trim_end().to_owned());
         }
         for (which, word, reason) in rivals::missing(&rows) {
-            self.hanging_paragraph(
-                out,
-                (TextStyle::Faint, word),
-                12,
-                &format!("{}: {}", clean(&which.join("; ")), clean(reason)),
-            )?;
+            let text = format!("{}: {}", clean(&which.join("; ")), clean(reason));
+            lines.extend(self.hanging((TextStyle::Faint, word), 12, &text));
         }
-        Ok(())
+        lines
     }
 
     /// What published machines have in common with the run.
-    fn published_machines(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    fn published_machines(&self, report: &Report<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        let label = self.width() - (HERE_WIDTH + THERE_WIDTH + RATIO_WIDTH + 3);
+        let line = |what: &str, here: &str, there: &str, ratio: &str| {
+            format!("{what:label$} {here:>HERE_WIDTH$} {there:>THERE_WIDTH$} {ratio:>RATIO_WIDTH$}")
+        };
         for table in published_comparisons(report) {
-            self.heading(out, &format!("Compared with {}", clean(&table.reference.title)))?;
-            let label = self.width() - (HERE_WIDTH + THERE_WIDTH + RATIO_WIDTH + 3);
-            let titles = format!(
-                "{} {} {}",
-                pad_left("here", HERE_WIDTH),
-                pad_left("there", THERE_WIDTH),
-                pad_left("ratio", RATIO_WIDTH)
-            );
-            writeln!(out, "{}", self.paint(TextStyle::Faint, &format!("{} {titles}", " ".repeat(label))))?;
+            lines.extend(self.heading(&format!("Compared with {}", clean(&table.reference.title))));
+            lines.push(self.paint(TextStyle::Faint, &line("", "here", "there", "ratio")));
             for row in &table.rows {
-                let figures = format!(
-                    "{} {} {}",
-                    pad_left(&row.here, HERE_WIDTH),
-                    pad_left(&row.there, THERE_WIDTH),
-                    pad_left(&row.ratio, RATIO_WIDTH)
-                );
                 let mut what = clean(&row.what);
                 if display_width(&what) > label {
-                    self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &what)?;
+                    lines.extend(self.paragraph(&what));
                     what.clear();
                 }
-                writeln!(out, "{} {}", pad_right(&what, label), figures.trim_end())?;
+                lines.push(line(&what, &row.here, &row.there, &row.ratio).trim_end().to_owned());
                 if !row.remark.is_empty() {
-                    self.hanging_paragraph(out, (TextStyle::Faint, ""), 4, &clean(&row.remark))?;
+                    lines.extend(self.hanging((TextStyle::Faint, ""), 4, &clean(&row.remark)));
                 }
             }
         }
-        Ok(())
-    }
-
-    fn studies(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        report.analysis.studies.iter().try_for_each(|study| self.study(study, out))
+        lines
     }
 
     /// Writes a study alone, as one that no run made.
@@ -304,149 +251,124 @@ impl Terminal {
     /// # Errors
     /// Those of the writer.
     pub fn write_study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut page = Vec::new();
-        self.study(study, &mut page)?;
-        out.write_all(self.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
+        self.write(&self.study(study), out)
     }
 
-    fn study(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
-        self.heading(out, &format!("Study {}", clean(&study.id)))?;
-        self.conclusions(study, out)
+    fn study(&self, study: &Study) -> Vec<String> {
+        [self.heading(&format!("Study {}", clean(&study.id))), self.conclusions(study)].concat()
     }
 
     /// The answer, conclusions, design and tables of a study: what was found stands before how.
-    fn conclusions(&self, study: &Study, out: &mut dyn io::Write) -> io::Result<()> {
-        for answer in &study.answers {
-            self.answer(answer, out)?;
-        }
-        study.conclusions.iter().try_for_each(|conclusion| self.conclusion(conclusion, true, out))?;
+    fn conclusions(&self, study: &Study) -> Vec<String> {
+        let mut lines: Vec<String> = study.answers.iter().flat_map(|answer| self.answer(answer)).collect();
+        lines.extend(study.conclusions.iter().flat_map(|conclusion| self.conclusion(conclusion, true)));
         if !study.conclusions.is_empty() {
-            writeln!(out)?;
+            lines.push(String::new());
         }
-        self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &study.design)?;
-        study.tables.iter().try_for_each(|table| self.study_table(table, out))
+        lines.extend(self.paragraph(&study.design));
+        lines.extend(study.tables.iter().flat_map(|table| self.study_table(table)));
+        lines
     }
 
     /// A conclusion behind its verdict, with or without its test.
-    fn conclusion(&self, conclusion: &StatedConclusion, with_test: bool, out: &mut dyn io::Write) -> io::Result<()> {
+    fn conclusion(&self, conclusion: &StatedConclusion, with_test: bool) -> Vec<String> {
         let paint = match conclusion.holds {
             Some(true) => TextStyle::Good,
             Some(false) => TextStyle::Odd,
             None => TextStyle::Faint,
         };
         let test = if with_test { format!(" ({})", conclusion.test) } else { String::new() };
-        self.hanging_paragraph(
-            out,
-            (paint, study_tables::verdict(conclusion)),
-            11,
-            &format!("{}{test}", conclusion.text),
-        )
+        self.hanging((paint, study_tables::verdict(conclusion)), 11, &format!("{}{test}", conclusion.text))
     }
 
     /// What a study answers, and below it, indented, what that rests on.
-    fn answer(&self, answer: &StudyAnswer, out: &mut dyn io::Write) -> io::Result<()> {
-        for line in wrap(&answer.says, self.width()) {
-            writeln!(out, "{}", self.paint(TextStyle::Title, &line))?;
-        }
-        answer.because.iter().try_for_each(|line| self.hanging_paragraph(out, (TextStyle::Faint, ""), 2, line))?;
-        writeln!(out)
+    fn answer(&self, answer: &StudyAnswer) -> Vec<String> {
+        let mut lines = self.painted(TextStyle::Title, &answer.says);
+        lines.extend(answer.because.iter().flat_map(|text| self.hanging((TextStyle::Faint, ""), 2, text)));
+        lines.push(String::new());
+        lines
     }
 
-    fn notes(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        if report.run.notes.is_empty() {
-            return Ok(());
+    /// Writes lines with all control characters escaped except the styles of [`TextStyle`].
+    fn write(&self, lines: &[String], out: &mut dyn io::Write) -> io::Result<()> {
+        out.write_all(self.page(lines).as_bytes())
+    }
+
+    fn page(&self, lines: &[String]) -> String {
+        let own = if self.color { TextStyle::control_sequences() } else { Vec::new() };
+        let mut page = String::new();
+        for line in lines {
+            let mut rest = line.as_str();
+            while let Some((before, from)) = rest.find('\u{1b}').map(|at| rest.split_at(at)) {
+                page.push_str(&escape_invisible_lines(before));
+                let style = own.iter().find(|style| from.starts_with(style.as_str()));
+                page.push_str(style.map_or(r"\u{1b}", String::as_str));
+                rest = &from[style.map_or(1, String::len)..];
+            }
+            page.push_str(&escape_invisible_lines(rest));
+            page.push('\n');
         }
-        self.heading(out, "Notes")?;
-        for note in &report.run.notes {
-            self.hanging_paragraph(out, (TextStyle::Faint, "-"), 2, note)?;
+        page
+    }
+
+    /// The tables of some areas, without what the tables of studies have.
+    fn measured_tables(&self, report: &Report<'_>, sections: &[Section<'_>]) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut results = sections.iter().flat_map(|section| &section.entries).flat_map(SectionEntry::results);
+        if results.any(|result| !result.only_input && half_width_count(result).is_some()) {
+            lines.push(String::new());
+            lines.extend(self.paragraph(DISTANCE_NOTE));
         }
-        Ok(())
+        let is_elsewhere =
+            |entry: &SectionEntry<'_>| entry.results().iter().all(|result| study_tables::has_result(report, result));
+        for section in sections {
+            lines.extend(section.with_entries(|entry| !is_elsewhere(entry)).iter().flat_map(|it| self.section(it)));
+        }
+        lines
     }
 }
 
 impl Render for Terminal {
-    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut page = Vec::new();
-        self.page(report, &mut page)?;
-        out.write_all(self.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
-    }
-}
-
-impl Terminal {
-    /// The page with all control characters escaped except line feeds and the styles of [`TextStyle`].
-    fn without_foreign_controls(&self, page: &str) -> String {
-        let own = if self.color { TextStyle::control_sequences() } else { Vec::new() };
-        let (mut safe, mut rest) = (String::with_capacity(page.len()), page);
-        while let Some(at) = rest.find('\u{1b}') {
-            let (before, from) = rest.split_at(at);
-            safe.push_str(&escape_invisible_lines(before));
-            let style = own.iter().find(|style| from.starts_with(style.as_str()));
-            safe.push_str(style.map_or(r"\u{1b}", String::as_str));
-            rest = &from[style.map_or(1, String::len)..];
-        }
-        safe.push_str(&escape_invisible_lines(rest));
-        safe
-    }
-
     /// A study begins with its answer and ends with what it was measured on; a run begins with its verdict, and before that only with
     /// what has surely spoilt it.
-    fn page(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let sections = sections(report);
+    fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+        let (sections, analysis) = (sections(report), report.analysis);
+        let verdict = self.list("Verdict", &analysis.verdict);
+        let notes = self.list("Notes", &report.run.notes);
+        let [serious, others] = [true, false].map(|serious| self.hazards(report, serious));
         if is_study(report) {
-            for line in wrap(&study_title(report), self.width()) {
-                writeln!(out, "{}", self.paint(TextStyle::Title, &line))?;
-            }
-            writeln!(out)?;
             let [asked, inputs] = [false, true].map(|only_input| sections_by_purpose(&sections, only_input));
-            report.analysis.studies.iter().try_for_each(|study| self.conclusions(study, out))?;
-            self.measured_tables(report, &asked, out)?;
-            self.rivals(report, out)?;
-            self.published_machines(report, out)?;
-            writeln!(out)?;
-            self.head(report, out)?;
-            self.serious_hazards(report, out)?;
-            self.other_hazards(report, out)?;
-            self.verdict(report, out)?;
-            self.measured_tables(report, &inputs, out)?;
-            return self.notes(report, out);
+            let page = [
+                self.painted(TextStyle::Title, &study_title(report)),
+                vec![String::new()],
+                analysis.studies.iter().flat_map(|study| self.conclusions(study)).collect(),
+                self.measured_tables(report, &asked),
+                self.rivals(report),
+                self.published_machines(report),
+                vec![String::new()],
+                self.head(report),
+                serious,
+                others,
+                verdict,
+                self.measured_tables(report, &inputs),
+                notes,
+            ];
+            return self.write(&page.concat(), out);
         }
-        self.head(report, out)?;
-        self.serious_hazards(report, out)?;
-        self.verdict(report, out)?;
-        self.class_comparison(report, out)?;
-        if sections.is_empty() {
-            writeln!(out, "\nNothing was measured.")?;
-        }
-        self.measured_tables(report, &sections, out)?;
-        self.rivals(report, out)?;
-        self.published_machines(report, out)?;
-        self.studies(report, out)?;
-        self.notes(report, out)?;
-        self.other_hazards(report, out)
-    }
-
-    /// The tables of some areas, without what the tables of studies have.
-    fn measured_tables(
-        &self,
-        report: &Report<'_>,
-        sections: &[Section<'_>],
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        let results = || sections.iter().flat_map(|section| &section.entries).flat_map(SectionEntry::results);
-        if results().any(|result| !result.only_input && half_width_count(result).is_some()) {
-            writeln!(out)?;
-            self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, DISTANCE_NOTE)?;
-        }
-        for section in sections {
-            let is_elsewhere = |entry: &&SectionEntry<'_>| {
-                entry.results().iter().all(|result| study_tables::has_result(report, result))
-            };
-            let entries = section.entries.iter().filter(|entry| !is_elsewhere(entry)).cloned().collect();
-            let section = Section { entries, ..section.clone() };
-            if !section.entries.is_empty() {
-                self.section(&section, out)?;
-            }
-        }
-        Ok(())
+        let nothing = || vec![String::new(), "Nothing was measured.".into()];
+        let page = [
+            self.head(report),
+            serious,
+            verdict,
+            self.list("Normal for its class", &class_comparison::class_lines(&analysis.normal)),
+            sections.is_empty().then(nothing).unwrap_or_default(),
+            self.measured_tables(report, &sections),
+            self.rivals(report),
+            self.published_machines(report),
+            analysis.studies.iter().flat_map(|study| self.study(study)).collect(),
+            notes,
+            others,
+        ];
+        self.write(&page.concat(), out)
     }
 }

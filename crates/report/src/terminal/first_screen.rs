@@ -8,10 +8,10 @@ use kelvin_core::{
 };
 
 use super::study_screen::StudyScreen;
-use super::{PROMPT, Terminal, TextStyle, is_study};
-use crate::ladder::{LadderAxis, compared_reference, label};
-use crate::sections::{Section, SectionEntry, sections};
-use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use super::{PROMPT, Terminal, TextStyle, is_study, sections_by_purpose};
+use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
+use crate::sections::sections;
+use crate::text::{clean, display_width, pad_right, wrap};
 use crate::{Render, Report, labels};
 
 /// Lines of the screen, at most.
@@ -76,38 +76,30 @@ impl Render for FirstScreen<'_> {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
         let lines = match &report.analysis.screen {
             Some(screen) => ScreenDrawing { options: *self, report, screen }.lines(),
-            None if is_study(report) => StudyScreen { options: *self, report }.lines()?,
+            None if is_study(report) => StudyScreen { options: *self, report }.lines(),
             None => return self.terminal.render(report, out),
         };
-        let page: String = lines.iter().map(|line| format!("{}\n", line.trim_end())).collect();
-        let page = self.terminal.without_foreign_controls(&page);
+        let lines: Vec<String> = lines.iter().map(|line| line.trim_end().to_owned()).collect();
+        let page = self.terminal.page(&lines);
         out.write_all(if self.unicode { page } else { to_ascii(&page) }.as_bytes())?;
-        if self.tables && report.analysis.screen.is_some() { self.requested_tables(report, out) } else { Ok(()) }
+        let asked = if self.tables && report.analysis.screen.is_some() { sections(report) } else { Vec::new() };
+        let asked = sections_by_purpose(&asked, false);
+        self.terminal.write(&asked.iter().flat_map(|section| self.terminal.section(section)).collect::<Vec<_>>(), out)
     }
 }
 
 impl FirstScreen<'_> {
-    /// Where more is, a line each.
+    /// Where more is, a line each below a blank one; nothing where it is nowhere.
     pub(super) fn more_lines(&self) -> Vec<String> {
+        if self.more.is_empty() {
+            return Vec::new();
+        }
         let widest = self.more.iter().map(|(command, _)| display_width(&clean(command))).max().unwrap_or(0);
         let line = |(command, what): &(String, String)| {
             let both = format!("{}   {}", pad_right(&clean(command), widest), clean(what));
             if display_width(&both) > self.terminal.width().min(MAX_WIDTH) { clean(command) } else { both }
         };
-        self.more.iter().map(line).collect()
-    }
-
-    /// The tables of what was measured for its own sake.
-    fn requested_tables(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut page = Vec::new();
-        for section in sections(report) {
-            let asked = |entry: &&SectionEntry<'_>| !entry.only_input();
-            let entries: Vec<SectionEntry<'_>> = section.entries.iter().filter(asked).cloned().collect();
-            if !entries.is_empty() {
-                self.terminal.section(&Section { entries, ..section }, &mut page)?;
-            }
-        }
-        out.write_all(self.terminal.without_foreign_controls(&String::from_utf8_lossy(&page)).as_bytes())
+        std::iter::once(String::new()).chain(self.more.iter().map(line)).collect()
     }
 }
 
@@ -157,13 +149,12 @@ impl ScreenDrawing<'_> {
     fn lines(&self) -> Vec<String> {
         let (head, rates) = (self.head(), self.rates());
         let mut after = self.remedies();
-        after.extend(self.precision());
+        let precision = labels::precision(self.report.analysis);
+        after.extend(
+            precision.iter().flat_map(|text| self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, text, 1)),
+        );
         after.extend(self.missing());
-        let more = self.options.more_lines();
-        if !more.is_empty() {
-            after.push(String::new());
-            after.extend(more);
-        }
+        after.extend(self.options.more_lines());
         // The blank lines around ladder and rates, the axis and the legend.
         let beside_rungs = head.len() + 1 + 2 + 1 + rates.len() + 1 + after.len();
         let sentences = self.stand_outs(MAX_SCREEN_LINES).len();
@@ -190,7 +181,7 @@ impl ScreenDrawing<'_> {
     }
 
     /// A paragraph that hangs behind a word, in so many lines at most.
-    fn hanging(&self, (paint, word): (TextStyle, &str), indent: usize, text: &str, most: usize) -> Vec<String> {
+    fn hanging(&self, mark: (TextStyle, &str), indent: usize, text: &str, most: usize) -> Vec<String> {
         let room = self.width() - indent;
         let mut lines = wrap(text, room);
         if lines.len() > most {
@@ -200,9 +191,7 @@ impl ScreenDrawing<'_> {
                 *last = format!("{} ...", cut.trim_end());
             }
         }
-        let head = format!("{}{}", self.paint(paint, word), " ".repeat(indent.saturating_sub(display_width(word))));
-        let begin = |index: usize| if index == 0 { head.clone() } else { " ".repeat(indent) };
-        lines.into_iter().enumerate().map(|(index, line)| format!("{}{line}", begin(index))).collect()
+        self.options.terminal.hanging_lines(mark, indent, lines)
     }
 
     /// What the machine is, how the run went, and what changes how to read it.
@@ -231,24 +220,15 @@ impl ScreenDrawing<'_> {
         let axis = LadderAxis::for_rungs(&self.screen.rungs);
         let mut lines = vec![format!("{}{}", " ".repeat(named), self.paint(TextStyle::Faint, &axis_line(&axis, plot)))];
         for rung in rungs {
-            let name = pad_right(&format!("  {}", clean(&label(rung))), named);
+            let name = format!("{:named$}", format!("  {}", clean(&label(rung))));
             if !is_short(&rung.figure) {
-                let text = pad_left(&clean(rung.figure.drawn_text()), plot + 1 + figures);
+                let width = plot + 1 + figures;
+                let text = format!("{:>width$}", clean(rung.figure.drawn_text()));
                 lines.push(format!("{name}{}", self.painted(&rung.figure, &text)));
                 continue;
             }
-            lines.push(format!(
-                "{name}{} {}",
-                self.track(rung, &axis, plot),
-                self.painted(
-                    &rung.figure,
-                    &format!(
-                        "{}{}",
-                        pad_left(&clean(rung.figure.drawn_text()), figures),
-                        self.trailing_text(&rung.figure)
-                    )
-                )
-            ));
+            let text = format!("{:>figures$}{}", clean(rung.figure.drawn_text()), self.trailing_text(&rung.figure));
+            lines.push(format!("{name}{} {}", self.track(rung, &axis, plot), self.painted(&rung.figure, &text)));
         }
         lines.push(self.legend(named));
         lines
@@ -289,8 +269,7 @@ impl ScreenDrawing<'_> {
         if let Some(predicted) = &rung.figure.predicted {
             fill(predicted.low, predicted.high, (marks.predicted, TextStyle::Faint));
         }
-        let published =
-            compared_reference(self.report).and_then(|(machine, _)| crate::ladder::published_seconds(rung, machine));
+        let published = compared_reference(self.report).and_then(|(machine, _)| published_seconds(rung, machine));
         if let Some(seconds) = published {
             fill(seconds, seconds, (marks.published, TextStyle::Faint));
         }
@@ -318,12 +297,9 @@ impl ScreenDrawing<'_> {
             let machine: String = title.chars().take(MAX_TITLE_CHARS).collect();
             parts.push(format!("{} {}", marks.published, clean(&machine)));
         }
-        let words = [PredictionVerdict::Slower, PredictionVerdict::Faster];
-        let words: Vec<&str> = words
-            .into_iter()
-            .filter(|against| self.figures().any(|figure| figure.against == *against))
-            .map(labels::against_prediction)
-            .collect();
+        let mut words = vec![PredictionVerdict::Slower, PredictionVerdict::Faster];
+        words.retain(|against| self.figures().any(|figure| figure.against == *against));
+        let words: Vec<&str> = words.into_iter().map(labels::against_prediction).collect();
         if self.figures().any(|figure| figure.as_found.is_some()) {
             parts.push(format!("{} {}", marks.as_found, labels::AS_FOUND_LABEL));
         }
@@ -429,11 +405,6 @@ impl ScreenDrawing<'_> {
         lines
     }
 
-    fn precision(&self) -> Vec<String> {
-        let Some(text) = labels::precision(self.report.analysis) else { return Vec::new() };
-        self.hanging((TextStyle::Title, "Precision"), WORD_WIDTH, &text, 1)
-    }
-
     /// What has no figure: how many, and which metrics.
     fn missing(&self) -> Vec<String> {
         let all: Vec<String> = self.screen.missing.iter().map(labels::missing_figure).collect();
@@ -471,7 +442,7 @@ fn axis_line(axis: &LadderAxis, width: usize) -> String {
 }
 
 /// Which of so many columns a share of the axis is.
-fn column_of(share: f64, width: usize) -> usize {
+pub(super) fn column_of(share: f64, width: usize) -> usize {
     (share.clamp(0.0, 1.0) * (width - 1) as f64).round() as usize
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use kelvin_analysis::wording::verdict_word;
 use kelvin_core::{AxisScale, Case, Value};
 
+use super::first_screen::column_of;
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;
 use crate::sections::{CommonAxes, Curve, CurveSeries};
-use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use crate::text::{clean, display_width, wrap};
 use crate::{labels, units};
 
 /// Between columns.
@@ -113,17 +114,15 @@ impl<'a> PointTable<'a> {
         else {
             return table;
         };
+        let gap = 2 * COLUMN_GAP;
         let mut lines = Vec::new();
         for (index, line) in table.into_iter().enumerate() {
             let picture = match index.checked_sub(1) {
                 None => scale.title(room, self.curve),
                 Some(row) => self.track(shown[row], &scale, (room, marks, unicode)),
             };
-            lines.push(
-                format!("{}{}{}", pad_styled(&line, width(grid)), " ".repeat(2 * COLUMN_GAP), picture)
-                    .trim_end()
-                    .to_owned(),
-            );
+            // All lines are as wide as the grid, whatever styles they have.
+            lines.push(format!("{line}{:gap$}{picture}", "").trim_end().to_owned());
         }
         lines.push(terminal.paint(TextStyle::Faint, &self.legend(marks, unicode)));
         lines
@@ -132,7 +131,7 @@ impl<'a> PointTable<'a> {
     /// The marks of all lines at one position; of a line alone also the range that was predicted.
     fn track(&self, at: u64, scale: &TrackScale, (width, marks, unicode): (usize, [char; 4], bool)) -> String {
         let mut cells = vec![' '; width];
-        let place = |value: f64| (scale.share(value) * (width - 1) as f64).round() as usize;
+        let place = |value: f64| column_of(scale.share(value), width);
         let result = |line: &CurveSeries<'a>| line.points.iter().find(|point| point.0 == at).map(|point| point.1);
         if let [line] = self.lines[..]
             && let Some(range) = result(line).and_then(|result| result.prediction.as_ref())
@@ -270,16 +269,8 @@ fn width(grid: &TextGrid) -> usize {
 fn aligned(grid: &TextGrid, terminal: &Terminal) -> Vec<String> {
     let widths = widths(grid);
     let line = |(index, row): (usize, &Vec<String>)| {
-        let cells = row.iter().zip(&widths).enumerate();
-        let text: String = cells
-            .map(|(column, (cell, &width))| {
-                if column == 0 {
-                    format!("  {}", pad_right(cell, width))
-                } else {
-                    format!("  {}", pad_left(cell, width))
-                }
-            })
-            .collect();
+        let mut text = format!("  {:width$}", row[0], width = widths[0]);
+        text.extend(row.iter().zip(&widths).skip(1).map(|(cell, &width)| format!("  {cell:>width$}")));
         if index == 0 { terminal.paint(TextStyle::Faint, &text) } else { text }
     };
     grid.iter().enumerate().map(line).collect()
@@ -299,19 +290,6 @@ fn split_columns(grid: &TextGrid, most: usize) -> Vec<TextGrid> {
         columns.start = to;
     }
     parts
-}
-
-/// A line with styles, padded to the columns that it shows.
-fn pad_styled(line: &str, width: usize) -> String {
-    let plain = without_styles(line);
-    format!("{line}{}", " ".repeat(width.saturating_sub(display_width(&plain))))
-}
-
-/// A line without its styles.
-fn without_styles(line: &str) -> String {
-    let mut parts = line.split('\u{1b}');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
 /// The axis of the picture: linear from zero, or logarithmic where values are of many magnitudes.

@@ -1,8 +1,6 @@
 //! What a terminal shows of a study: its answer, its figures as a table with a picture, and its conclusions on one screen. Method, inputs,
 //! hazards and the machine are in the full report.
 
-use std::io;
-
 use kelvin_analysis::{MetricResult, StatedConclusion, Study, study_summary};
 use kelvin_core::{Name, RunStatus, Severity, is_dotted_prefix};
 
@@ -29,54 +27,45 @@ pub(super) struct StudyScreen<'a> {
 
 impl StudyScreen<'_> {
     /// Its lines: whole tables where they fit, else every so many points of them.
-    pub(super) fn lines(&self) -> io::Result<Vec<String>> {
-        let (head, after) = (self.head()?, self.footer()?);
+    pub(super) fn lines(&self) -> Vec<String> {
+        let (head, after) = (self.head(), self.footer());
         let room = MAX_SCREEN_LINES.saturating_sub(head.len() + after.len());
-        Ok([head, self.tables(room)?, after].concat())
+        [head, self.tables(room), after].concat()
     }
 
     /// The title with the time that the study took, what cut it short, and the answer; of a study without one its conclusions.
-    fn head(&self) -> io::Result<Vec<String>> {
-        let (run, width) = (self.report.run, self.options.terminal.width());
+    fn head(&self) -> Vec<String> {
+        let terminal = &self.options.terminal;
+        let (run, width) = (self.report.run, terminal.width());
         let title = study_title(self.report);
         let extent =
             format!("{}, {}", units::seconds(run.seconds), labels::plural(run.outline.settings.rounds.into(), "round"));
-        let mut lines = crate::text::wrap(&title, width);
+        let mut lines = terminal.paragraph(&title);
         let last = lines.last().map_or(0, |line| display_width(line));
         match lines.last_mut().filter(|_| last + 2 + display_width(&extent) <= width) {
             Some(line) => *line = format!("{line}{}", pad_left(&extent, width - last)),
             None => lines.push(pad_left(&extent, width)),
         }
-        let mut lines: Vec<String> =
-            lines.iter().map(|line| self.options.terminal.paint(TextStyle::Title, line)).collect();
+        let mut lines: Vec<String> = lines.iter().map(|line| terminal.paint(TextStyle::Title, line)).collect();
         if let RunStatus::Partial(why) = &run.status {
-            lines.extend(
-                self.lines_of(|out| self.options.terminal.hanging_paragraph(out, (TextStyle::Bad, "partial"), 9, why))?,
-            );
+            lines.extend(terminal.hanging((TextStyle::Bad, "partial"), 9, why));
         }
         for answer in self.report.analysis.studies.iter().flat_map(|study| &study.answers) {
             lines.push(String::new());
-            lines.extend(self.lines_of(|out| self.options.terminal.answer(answer, out))?);
+            lines.extend(terminal.answer(answer));
             lines.pop();
         }
         let room = MAX_ANSWER_LINES.saturating_sub(lines.len());
-        lines.extend(self.conclusions(room)?);
-        Ok(lines)
-    }
-
-    /// Lines that something writes.
-    fn lines_of(&self, write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<Vec<String>> {
-        let mut out = Vec::new();
-        write(&mut out)?;
-        Ok(String::from_utf8_lossy(&out).lines().map(str::to_owned).collect())
+        lines.extend(self.conclusions(room));
+        lines
     }
 
     /// The tables of the study itself, or of what it measured.
-    fn tables(&self, room: usize) -> io::Result<Vec<String>> {
+    fn tables(&self, room: usize) -> Vec<String> {
         let terminal = &self.options.terminal;
         let mut lines = Vec::new();
         for table in self.report.analysis.studies.iter().flat_map(|study| &study.tables) {
-            let table = self.lines_of(|out| terminal.study_table(table, out))?;
+            let table = terminal.study_table(table);
             if lines.is_empty() || lines.len() + table.len() <= room {
                 lines.extend(table);
             }
@@ -93,64 +82,62 @@ impl StudyScreen<'_> {
                 let each = (room.saturating_sub(lines.len()) / curves.max(1)).max(MIN_TABLE_LINES);
                 lines.extend(PointTable::new(curve).lines(terminal, self.options.unicode, each));
                 let results: Vec<&MetricResult> = curve.results().collect();
-                lines.extend(self.lines_of(|out| terminal.missing_points(&results, &section.common_axes, out))?);
+                lines.extend(terminal.missing_points(&results, &section.common_axes));
             }
-            let others =
-                section.entries.iter().filter(|entry| !matches!(entry, SectionEntry::Curve(_))).cloned().collect();
-            let others = Section { entries: others, ..section.clone() };
-            lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(MIN_TABLE_LINES))?);
+            if let Some(others) = section.with_entries(|entry| !matches!(entry, SectionEntry::Curve(_))) {
+                lines.extend(self.single_figures(&others, room.saturating_sub(lines.len()).max(MIN_TABLE_LINES)));
+            }
         }
-        lines.extend(self.lines_of(|out| terminal.rivals(self.report, out))?);
+        lines.extend(terminal.rivals(self.report));
         if lines.is_empty() {
             lines.extend([String::new(), "Nothing was measured.".to_owned()]);
         }
-        lines.extend(self.without_figures(&asked)?);
-        Ok(lines)
+        lines.extend(self.without_figures(&asked));
+        lines
     }
 
-    /// The table of figures that are no curves: as many of them as there are lines for.
-    fn single_figures(&self, section: &Section<'_>, room: usize) -> io::Result<Vec<String>> {
+    /// The table of figures that are no curves: as many of them as there are lines for, one at least.
+    fn single_figures(&self, section: &Section<'_>, room: usize) -> Vec<String> {
         let all = section.entries.len();
         largest_fit(all, room, |shown| {
-            let entries = section.entries[..shown].to_vec();
-            let some = Section { entries, ..section.clone() };
-            let mut lines = self.lines_of(|out| self.options.terminal.section(&some, out))?;
+            let some = Section { entries: section.entries[..shown].to_vec(), ..section.clone() };
+            let mut lines = self.options.terminal.section(&some);
             if shown < all {
                 let more = labels::plural((all - shown) as u64, "more figure");
                 lines.push(self.options.terminal.paint(TextStyle::Faint, &format!("{more} in the full report")));
             }
-            Ok(lines)
+            lines
         })
     }
 
     /// Why what no table shows has no figure, each reason once.
-    fn without_figures(&self, shown: &[Section<'_>]) -> io::Result<Vec<String>> {
+    fn without_figures(&self, shown: &[Section<'_>]) -> Vec<String> {
         let is_shown = |result: &MetricResult| {
             let entries = shown.iter().flat_map(|section| &section.entries);
             entries.flat_map(SectionEntry::results).any(|known| std::ptr::eq(known, result))
         };
         let results = self.report.analysis.results.iter();
         let missing = MissingResults::group(results.filter(|result| !result.only_input && !is_shown(result)));
-        let (alike, whole): (_, fn(&str) -> &str) = (CommonAxes::default(), |id| id);
-        let write = |one: &MissingResults<'_>| {
-            self.lines_of(|out| self.options.terminal.without_numbers(one, (&alike, whole), out))
-        };
-        Ok(missing.iter().take(MAX_REASONS).map(write).collect::<io::Result<Vec<_>>>()?.concat())
+        let alike = CommonAxes::default();
+        let lines = |one| self.options.terminal.without_numbers(one, &alike, |id| id);
+        missing.iter().take(MAX_REASONS).flat_map(lines).collect()
     }
 
-    /// What can spoil it, and where more is.
-    fn footer(&self) -> io::Result<Vec<String>> {
-        let mut lines = self.hazards()?;
-        let more = self.options.more_lines();
-        if !more.is_empty() {
+    /// The serious hazards in words, and where more is.
+    fn footer(&self) -> Vec<String> {
+        let serious = self.report.run.outline.hazards.iter().filter(|hazard| hazard.severity == Severity::Serious);
+        let serious: Vec<&str> = serious.map(|hazard| hazard.summary.as_str()).collect();
+        let mut lines = Vec::new();
+        if !serious.is_empty() {
             lines.push(String::new());
-            lines.extend(more);
+            lines.extend(self.options.terminal.hanging((TextStyle::Bad, "serious"), 9, &serious.join("; ")));
         }
-        Ok(lines)
+        lines.extend(self.options.more_lines());
+        lines
     }
 
     /// The conclusions of studies that have no answer in words, those that are decided first: as many as there are lines for, one at least.
-    fn conclusions(&self, room: usize) -> io::Result<Vec<String>> {
+    fn conclusions(&self, room: usize) -> Vec<String> {
         let all = self.report.analysis.studies.iter().filter(|study| study.answers.is_empty());
         let (mut lines, mut left_out) = (Vec::new(), 0);
         // A blank line before them, and after them how many there are beyond.
@@ -159,7 +146,7 @@ impl StudyScreen<'_> {
             let leading = leading_conclusions(study);
             left_out += study.conclusions.len() - leading.len();
             for conclusion in leading {
-                let written = self.lines_of(|out| self.options.terminal.conclusion(conclusion, false, out))?;
+                let written = self.options.terminal.conclusion(conclusion, false);
                 if lines.is_empty() || lines.len() + written.len() <= room {
                     lines.extend(written);
                 } else {
@@ -168,61 +155,30 @@ impl StudyScreen<'_> {
             }
         }
         if left_out > 0 {
-            lines.push(self.options.terminal.paint(
-                TextStyle::Faint,
-                &format!("{} in the full report", labels::plural(left_out as u64, "more conclusion")),
-            ));
+            let text = format!("{} in the full report", labels::plural(left_out as u64, "more conclusion"));
+            lines.push(self.options.terminal.paint(TextStyle::Faint, &text));
         }
         if !lines.is_empty() {
             lines.insert(0, String::new());
         }
-        Ok(lines)
-    }
-
-    /// How many hazards there are, and the serious ones in words.
-    fn hazards(&self) -> io::Result<Vec<String>> {
-        let hazards = &self.report.run.outline.hazards;
-        let serious: Vec<&str> = hazards
-            .iter()
-            .filter(|hazard| hazard.severity == Severity::Serious)
-            .map(|hazard| hazard.summary.as_str())
-            .collect();
-        if serious.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut lines = vec![String::new()];
-        lines.extend(self.lines_of(|out| {
-            self.options.terminal.hanging_paragraph(out, (TextStyle::Bad, "serious"), 9, &serious.join("; "))
-        })?);
-        Ok(lines)
+        lines
     }
 }
 
-/// The lines of as many of so many figures as there is room for, one at least. By halving, as each try writes a whole table.
-fn largest_fit(
-    all: usize,
-    room: usize,
-    mut written: impl FnMut(usize) -> io::Result<Vec<String>>,
-) -> io::Result<Vec<String>> {
-    if all == 0 {
-        return Ok(Vec::new());
-    }
-    let mut best = written(all)?;
-    if best.len() <= room || all == 1 {
-        return Ok(best);
-    }
-    // So many fit, or are the one that is shown in any case, and so many do not.
-    let (mut fit, mut too_many) = (0, all);
+/// The lines of as many figures as there is room for, one at least. By halving, as each try makes a whole table.
+fn largest_fit(all: usize, room: usize, mut table: impl FnMut(usize) -> Vec<String>) -> Vec<String> {
+    let (mut fit, mut too_many, mut best) = (0, all + 1, Vec::new());
+    let mut tried = all;
     while too_many - fit > 1 {
-        let half = usize::midpoint(fit, too_many);
-        let lines = written(half)?;
-        if lines.len() <= room || half == 1 {
-            (fit, best) = (half, lines);
+        let lines = table(tried);
+        if lines.len() <= room || tried == 1 {
+            (fit, best) = (tried, lines)
         } else {
-            too_many = half;
+            too_many = tried
         }
+        tried = usize::midpoint(fit, too_many);
     }
-    Ok(best)
+    best
 }
 
 /// What a study is of: the sentence of its probe, if it has one.
@@ -271,10 +227,8 @@ fn requested_sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
         study_tables::has_metric(report, entry.metric())
             || measured.all(|result| study_tables::has_result(report, result))
     };
-    let mut asked = sections_by_purpose(&sections(report), false);
-    asked.iter_mut().for_each(|section| section.entries.retain(|entry| !is_in_table(entry)));
-    asked.retain(|section| !section.entries.is_empty());
-    asked
+    let asked = sections_by_purpose(&sections(report), false);
+    asked.iter().filter_map(|section| section.with_entries(|entry| !is_in_table(entry))).collect()
 }
 
 /// The conclusions of a study that are shown first: what is decided before what is not, each in its order.
@@ -293,9 +247,9 @@ mod tests {
         let (mut tables, line) = (0, |_| String::new());
         let lines = largest_fit(all, room, |shown| {
             tables += 1;
-            Ok((0..1 + 2 * shown + usize::from(shown < all)).map(line).collect())
+            (0..1 + 2 * shown + usize::from(shown < all)).map(line).collect()
         });
-        ((lines.unwrap().len().saturating_sub(1)) / 2, tables)
+        (lines.len().saturating_sub(1) / 2, tables)
     }
 
     #[test]

@@ -1,54 +1,51 @@
 //! The tables of a study: the main columns, in the width that there is.
 
-use std::io;
-
 use kelvin_analysis::{StudyColumn, StudyTable};
 
+use super::first_screen::column_of;
 use super::{Terminal, TextStyle};
 use crate::study_tables::{self, cell_text};
-use crate::text::{clean, display_width, pad_left, pad_right};
+use crate::text::{clean, display_width, pad_left};
 
 /// Widest label beside figures; a longer one has a line of its own.
 const MAX_LABEL_WIDTH: usize = 48;
 
-/// Between columns.
-const COLUMN_GAP: &str = " ";
-
 impl Terminal {
-    /// Writes a table, if it has a main column.
-    pub(super) fn study_table(&self, table: &StudyTable, out: &mut dyn io::Write) -> io::Result<()> {
+    /// A table, if it has a main column.
+    pub(super) fn study_table(&self, table: &StudyTable) -> Vec<String> {
         let shown = study_tables::columns(table, true);
         if shown.is_empty() {
-            return Ok(());
+            return Vec::new();
         }
-        writeln!(out)?;
-        self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &table.title)?;
-        let widths: Vec<usize> = shown.iter().map(|&column| column_width(table, column)).collect();
-        let taken: usize = widths.iter().map(|width| width + COLUMN_GAP.len()).sum();
+        let mut lines = vec![String::new()];
+        lines.extend(self.paragraph(&table.title));
+        // The widest cell of each column, its title among them.
+        let width = |&column: &(usize, &StudyColumn)| {
+            let cells = table.rows.iter().map(|row| display_width(&cell_text(row, column)));
+            cells.chain([display_width(&clean(&column.1.label))]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = shown.iter().map(width).collect();
+        let taken: usize = widths.iter().map(|width| width + 1).sum();
         let longest = table.rows.iter().map(|row| display_width(&clean(&row.label))).max().unwrap_or(0);
         let label = self.width().saturating_sub(taken).min(MAX_LABEL_WIDTH).min(longest);
-        let line = |cells: Vec<String>| -> String {
-            cells.iter().zip(&widths).map(|(cell, &width)| format!("{COLUMN_GAP}{}", pad_left(cell, width))).collect()
-        };
-        let titles = line(shown.iter().map(|(_, column)| clean(&column.label)).collect());
         let picture = Picture::of(table, self.width().saturating_sub(label + taken + BESIDE));
-        let beside = |text: String| if text.is_empty() { text } else { format!("{}{text}", " ".repeat(BESIDE)) };
-        let above = beside(picture.as_ref().map(Picture::title).unwrap_or_default());
-        writeln!(out, "{}", self.paint(TextStyle::Faint, format!("{}{titles}{above}", " ".repeat(label)).trim_end()))?;
+        let line = |name: &str, cells: Vec<String>, picture: Option<String>| {
+            let cells: String = cells.iter().zip(&widths).map(|(cell, &width)| format!(" {cell:>width$}")).collect();
+            let line = format!("{name:label$}{cells}{:BESIDE$}{}", "", picture.unwrap_or_default());
+            line.trim_end().to_owned()
+        };
+        let titles = shown.iter().map(|(_, column)| clean(&column.label)).collect();
+        lines.push(self.paint(TextStyle::Faint, &line("", titles, picture.as_ref().map(Picture::title))));
         for (at, row) in table.rows.iter().enumerate() {
             let mut name = clean(&row.label);
             if display_width(&name) > label {
-                writeln!(out, "{name}")?;
-                name.clear();
+                lines.push(std::mem::take(&mut name));
             }
-            let figures = line(shown.iter().map(|&column| cell_text(row, column)).collect());
-            let track = beside(picture.as_ref().map(|picture| picture.track(at)).unwrap_or_default());
-            writeln!(out, "{}", format!("{}{figures}{track}", pad_right(&name, label)).trim_end())?;
+            let cells = shown.iter().map(|&column| cell_text(row, column)).collect();
+            lines.push(line(&name, cells, picture.as_ref().map(|picture| picture.track(at))));
         }
-        match picture {
-            Some(picture) => writeln!(out, "{}", self.paint(TextStyle::Faint, &picture.legend())),
-            None => Ok(()),
-        }
+        lines.extend(picture.map(|picture| self.paint(TextStyle::Faint, &picture.legend())));
+        lines
     }
 }
 
@@ -75,7 +72,7 @@ impl<'t> Picture<'t> {
     }
 
     fn place(&self, value: f64) -> usize {
-        ((value / self.most).clamp(0.0, 1.0) * (self.width - 1) as f64).round() as usize
+        column_of(value / self.most, self.width)
     }
 
     /// The ends of its axis.
@@ -100,10 +97,4 @@ impl<'t> Picture<'t> {
         let [bar, mark] = self.columns.map(|column| clean(&self.table.columns[column].label));
         format!("= {bar}  | {mark}")
     }
-}
-
-/// The widest cell of a column, its title among them.
-fn column_width(table: &StudyTable, column: (usize, &StudyColumn)) -> usize {
-    let cells = table.rows.iter().map(|row| display_width(&cell_text(row, column)));
-    cells.chain([display_width(&clean(&column.1.label))]).max().unwrap_or(0)
 }

@@ -1,13 +1,13 @@
 //! The table of one area: a line for each metric, one for each line of a curve, and what has no number.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use kelvin_analysis::wording::{class_comparison, half_width_count};
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Warning};
 use kelvin_core::{Unit, Value};
 
 use super::{Terminal, TextStyle};
+use crate::scale::min_max;
 use crate::sections::{
     CommonAxes, Curve, CurveSeries, MAX_NAMED, Matrix, MissingResults, Section, SectionEntry, without_area,
 };
@@ -41,6 +41,11 @@ impl<'a> TableColumns<'a> {
         let gap = if width >= 100 { "   " } else { " " };
         let rest = MEASURED_WIDTH + CYCLES_WIDTH + PREDICTED_WIDTH + RATIO_WIDTH + VERDICT_WIDTH + 5 * gap.len();
         Self { label: (width - rest).min(MAX_LABEL_WIDTH), gap, alike }
+    }
+
+    /// Where the measured values end.
+    fn measured_end(self) -> usize {
+        self.label + self.gap.len() + MEASURED_WIDTH
     }
 
     /// Columns between the measured value and the verdict.
@@ -103,19 +108,14 @@ impl Footnotes {
 }
 
 impl Terminal {
-    /// Writes the table of an area; without a figure no table, but what has none and why.
-    pub(super) fn section(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
+    /// The table of an area; without a figure no table, but what has none and why.
+    pub(super) fn section(&self, section: &Section<'_>) -> Vec<String> {
         let columns = TableColumns::new(self.width(), &section.common_axes);
         let asked = || section.entries.iter().filter(|entry| !entry.only_input());
         let has_table = asked().any(SectionEntry::has_figures);
-        if has_table {
-            self.column_titles(&clean(&section.title), columns, out)?;
-        } else {
-            self.heading(out, &clean(&section.title))?;
-        }
-        if let Some(alike) = section.common_axes.sentence() {
-            self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &clean(&alike))?;
-        }
+        let title = clean(&section.title);
+        let mut lines = if has_table { self.column_titles(&title, columns) } else { self.heading(&title) };
+        lines.extend(section.common_axes.sentence().iter().flat_map(|alike| self.paragraph(&clean(alike))));
         let mut footnotes = Footnotes::default();
         let missing = match has_table {
             true => shared_reasons(asked()),
@@ -126,298 +126,217 @@ impl Terminal {
             false => MissingResults::group(section.entries.iter().flat_map(SectionEntry::results)),
         };
         for entry in asked().filter(|_| has_table) {
-            match entry {
-                SectionEntry::Single(result) if missing.iter().any(|reason| reason.includes(result)) => {}
-                SectionEntry::Single(result) => self.row(result, columns, &mut footnotes, out)?,
-                SectionEntry::Curve(curve) => self.curve(curve, columns, &mut footnotes, out)?,
-                SectionEntry::Matrix(matrix) => self.matrix(matrix, columns, &mut footnotes, out)?,
-            }
+            lines.extend(match entry {
+                SectionEntry::Single(result) if missing.iter().any(|reason| reason.includes(result)) => Vec::new(),
+                SectionEntry::Single(result) => self.row(result, columns, &mut footnotes),
+                SectionEntry::Curve(curve) => self.curve(curve, columns, &mut footnotes),
+                SectionEntry::Matrix(matrix) => self.matrix(matrix, columns, &mut footnotes),
+            });
         }
-        missing
-            .iter()
-            .try_for_each(|reason| self.without_numbers(reason, (&section.common_axes, without_area), out))?;
-        self.inputs(section, out)?;
+        let without_area = |reason| self.without_numbers(reason, &section.common_axes, without_area);
+        lines.extend(missing.iter().flat_map(without_area));
+        lines.extend(self.inputs(section));
         for (index, text) in footnotes.numbered.iter().enumerate() {
-            self.hanging_paragraph(out, (TextStyle::Odd, &format!("[{}]", index + 1)), 5, text)?;
+            lines.extend(self.hanging((TextStyle::Odd, &format!("[{}]", index + 1)), 5, text));
         }
         for (&letter, &count) in &footnotes.lettered {
             let text = format!("{} ({count} of this area)", letter_meaning(letter));
-            self.hanging_paragraph(out, (TextStyle::Faint, &format!("[{letter}]")), 5, &text)?;
+            lines.extend(self.hanging((TextStyle::Faint, &format!("[{letter}]")), 5, &text));
         }
-        Ok(())
+        lines
     }
 
     /// Results without a number for one reason, in one paragraph.
     pub(super) fn without_numbers(
         &self,
         missing: &MissingResults<'_>,
-        (alike, named): (&CommonAxes, fn(&str) -> &str),
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
+        alike: &CommonAxes,
+        named: fn(&str) -> &str,
+    ) -> Vec<String> {
         let text = clean(&format!("{}: {}", missing.reason, missing.labels(alike, named)));
-        self.hanging_paragraph(out, (word_paint(missing.word), missing.word), display_width(missing.word) + 1, &text)
+        self.hanging((word_paint(missing.word), missing.word), display_width(missing.word) + 1, &text)
     }
 
-    fn column_titles(&self, title: &str, columns: TableColumns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let gap = columns.gap;
+    fn column_titles(&self, title: &str, TableColumns { label, gap, .. }: TableColumns<'_>) -> Vec<String> {
         let titles = format!(
-            "{}{gap}{}{gap}{}{gap}{}{gap}{}",
-            pad_left("measured", MEASURED_WIDTH),
-            pad_left("cycles", CYCLES_WIDTH),
-            pad_left("predicted", PREDICTED_WIDTH),
-            pad_left("ratio", RATIO_WIDTH),
-            "verdict"
+            "{:>MEASURED_WIDTH$}{gap}{:>CYCLES_WIDTH$}{gap}{:>PREDICTED_WIDTH$}{gap}{:>RATIO_WIDTH$}{gap}verdict",
+            "measured", "cycles", "predicted", "ratio"
         );
-        writeln!(out)?;
         // A long title is above the column titles, a short one in their line.
-        if crate::text::display_width(title) > columns.label {
-            writeln!(out, "{}", self.paint(TextStyle::Title, title))?;
-            let line = format!("{}{gap}{titles}", " ".repeat(columns.label));
-            return writeln!(out, "{}", self.paint(TextStyle::Faint, &line));
+        if display_width(title) > label {
+            let titles = self.paint(TextStyle::Faint, &format!("{:label$}{gap}{titles}", ""));
+            return vec![String::new(), self.paint(TextStyle::Title, title), titles];
         }
-        let title = self.paint(TextStyle::Title, &pad_right(title, columns.label));
-        writeln!(out, "{title}{gap}{}", self.paint(TextStyle::Faint, &titles))
+        let title = self.paint(TextStyle::Title, &pad_right(title, label));
+        vec![String::new(), format!("{title}{gap}{}", self.paint(TextStyle::Faint, &titles))]
     }
 
-    fn row(
-        &self,
-        result: &MetricResult,
-        columns: TableColumns<'_>,
-        footnotes: &mut Footnotes,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
+    fn row(&self, result: &MetricResult, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
         let label = format!("{}{}", label(result, columns.alike), footnotes.marks(&[result]));
-        self.figures(&label, result, columns, out)?;
-        if result.outcome.summary().is_some() { self.best(labels::best(result), columns, out) } else { Ok(()) }
+        let mut lines = self.figures(&label, result, columns);
+        lines.extend(self.best(labels::best(result), columns));
+        lines
     }
 
     /// The figures of a result behind a label, or why there are none.
-    fn figures(
-        &self,
-        label: &str,
-        result: &MetricResult,
-        columns: TableColumns<'_>,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        if let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) {
-            return self.without_number(label, word, &reason, columns, out);
-        }
-        let Outcome::Measured(summary) = &result.outcome else { return Ok(()) };
-        let measured = units::measured_text(summary, result.metric.unit);
+    fn figures(&self, label: &str, result: &MetricResult, columns: TableColumns<'_>) -> Vec<String> {
+        let unit = result.metric.unit;
+        let Outcome::Measured(summary) = &result.outcome else { return self.without_number(label, result, columns) };
+        let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
         let gap = columns.gap;
-        self.label_and_value(label, &measured, columns, out)?;
-        let prediction = result.prediction.as_ref();
-        let predicted = prediction.map(|prediction| units::value_text(prediction.value, result.metric.unit));
-        let line = format!(
-            "{gap}{}{gap}{}{gap}{}",
-            pad_left(&units::cycles_text(result), CYCLES_WIDTH),
-            pad_left(&predicted.unwrap_or_default(), PREDICTED_WIDTH),
-            pad_left(&result.ratio.map(units::ratio).unwrap_or_default(), RATIO_WIDTH),
+        let middle = format!(
+            "{gap}{:>CYCLES_WIDTH$}{gap}{:>PREDICTED_WIDTH$}{gap}{:>RATIO_WIDTH$}",
+            units::cycles_text(result),
+            predicted.unwrap_or_default(),
+            result.ratio.map(units::ratio).unwrap_or_default()
         );
         let distance = half_width_count(result).map_or_else(String::new, |times| format!(" {times}"));
         let verdict = format!("{}{distance}", labels::verdict_word(result));
-        self.with_verdict(&line, verdict_paint(result.verdict), &verdict, gap, out)?;
-        self.of_class(result, out)
-    }
-
-    /// What is usual of the figure in its class, below its prediction: the two are judged apart.
-    fn of_class(&self, result: &MetricResult, out: &mut dyn io::Write) -> io::Result<()> {
-        let Some(text) = class_comparison::figure_class_text(result) else { return Ok(()) };
-        let is_odd = matches!(class_comparison::class_word(result), "slower" | "faster");
-        writeln!(
-            out,
-            "{}",
-            self.paint(if is_odd { TextStyle::Odd } else { TextStyle::Faint }, &pad_left(&text, self.width()))
-        )
+        let paint = match result.verdict {
+            RangeVerdict::AsPredicted => TextStyle::Good,
+            RangeVerdict::Above | RangeVerdict::Below => TextStyle::Odd,
+            RangeVerdict::NotPredicted | RangeVerdict::NotMeasured => TextStyle::Faint,
+        };
+        let texts = [label, &units::measured_text(summary, unit), &middle];
+        let mut lines = self.table_row(texts, (paint, &verdict), columns);
+        // What is usual of the figure in its class is below its prediction: the two are judged apart.
+        if let Some(text) = class_comparison::figure_class_text(result) {
+            let is_odd = matches!(class_comparison::class_word(result), "slower" | "faster");
+            let paint = if is_odd { TextStyle::Odd } else { TextStyle::Faint };
+            lines.push(self.paint(paint, &pad_left(&text, self.width())));
+        }
+        lines
     }
 
     /// The best sample of a rate, below its median.
-    fn best(&self, best: Option<String>, at: TableColumns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let Some(best) = best else { return Ok(()) };
-        writeln!(out, "{}", self.paint(TextStyle::Faint, &pad_left(&best, at.label + at.gap.len() + MEASURED_WIDTH)))
+    fn best(&self, best: Option<String>, columns: TableColumns<'_>) -> Option<String> {
+        Some(self.paint(TextStyle::Faint, &pad_left(&best?, columns.measured_end())))
     }
 
-    /// The end of a line; a line without a verdict ends with its text.
-    fn with_verdict(
+    /// Label, measured value, and what stands between that and the verdict; a label that leaves no room for the value gets a line of its own.
+    fn table_row(
         &self,
-        line: &str,
-        paint: TextStyle,
-        word: &str,
-        gap: &str,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        if word.is_empty() {
-            writeln!(out, "{}", line.trim_end())
-        } else {
-            writeln!(out, "{line}{gap}{}", self.paint(paint, word))
-        }
+        [label, value, middle]: [&str; 3],
+        (paint, verdict): (TextStyle, &str),
+        columns: TableColumns<'_>,
+    ) -> Vec<String> {
+        let room = columns.measured_end();
+        let is_long = display_width(label) + 1 + display_width(value) > room;
+        let mut lines = if is_long { vec![label.to_owned()] } else { Vec::new() };
+        let label = if is_long { "" } else { label };
+        let line = format!("{label}{}{middle}", pad_left(value, room - display_width(label)));
+        lines.push(match verdict {
+            "" => line.trim_end().to_owned(),
+            word => format!("{line}{}{}", columns.gap, self.paint(paint, word)),
+        });
+        lines
     }
 
-    /// Label and measured value; a label that leaves no room for the value gets its own line.
-    fn label_and_value(
-        &self,
-        label: &str,
-        value: &str,
-        at: TableColumns<'_>,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        let room = at.label + at.gap.len() + MEASURED_WIDTH;
-        if display_width(label) + 1 + display_width(value) > room {
-            writeln!(out, "{label}")?;
-            return write!(out, "{}", pad_left(value, room));
+    fn without_number(&self, label: &str, result: &MetricResult, columns: TableColumns<'_>) -> Vec<String> {
+        let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) else {
+            return Vec::new();
+        };
+        let indent = columns.label + columns.gap.len();
+        let is_long = display_width(label) > columns.label;
+        let mut lines = if is_long { vec![label.to_owned()] } else { Vec::new() };
+        let label = if is_long { "" } else { label };
+        for (index, line) in wrap(&format!("{word}: {reason}"), self.width() - indent).iter().enumerate() {
+            lines.push(match line.strip_prefix(word).filter(|_| index == 0) {
+                Some(rest) => format!("{label:indent$}{}{rest}", self.paint(word_paint(word), word)),
+                None => format!("{:indent$}{line}", ""),
+            });
         }
-        write!(out, "{label}{}", pad_left(value, room - display_width(label)))
+        lines
     }
 
-    fn without_number(
-        &self,
-        label: &str,
-        word: &str,
-        reason: &str,
-        at: TableColumns<'_>,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        let paint = word_paint(word);
-        let indent = at.label + at.gap.len();
-        if display_width(label) > at.label {
-            writeln!(out, "{label}")?;
-        }
-        let label = if display_width(label) > at.label { "" } else { label };
-        let lines = wrap(&format!("{word}: {reason}"), self.width() - indent);
-        for (index, line) in lines.iter().enumerate() {
-            match line.strip_prefix(word).filter(|_| index == 0) {
-                Some(rest) => writeln!(out, "{}{}{rest}", pad_right(label, indent), self.paint(paint, word))?,
-                None => writeln!(out, "{}{line}", " ".repeat(indent))?,
+    fn curve(&self, curve: &Curve<'_>, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
+        let results: Vec<&MetricResult> = curve.results().collect();
+        let marks = footnotes.marks(&results);
+        let mut lines = vec![format!("{}{marks} over {}", short_id(&curve.metric.id), clean(&curve.axis.label))];
+        for line in &curve.series {
+            let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
+            let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { continue };
+            let rest = columns.alike.rest_text(curve.metric, &line.held);
+            let label = if rest.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&rest) };
+            let of_line: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
+            lines.extend(self.span_of(&label, &sparkline(line), &of_line, columns));
+            // A point without a figure is among the reasons below.
+            for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
+                lines.extend(self.figures(&format!("    {}", at(*x)), result, columns));
             }
         }
-        Ok(())
-    }
-
-    fn curve(
-        &self,
-        curve: &Curve<'_>,
-        columns: TableColumns<'_>,
-        footnotes: &mut Footnotes,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        let results: Vec<&MetricResult> = curve.results().collect();
-        writeln!(out, "{}{} over {}", short_id(&curve.metric.id), footnotes.marks(&results), clean(&curve.axis.label))?;
-        for line in &curve.series {
-            self.curve_line(curve, line, columns, out)?;
-        }
-        self.missing_points(&results, columns.alike, out)
-    }
-
-    fn curve_line(
-        &self,
-        curve: &Curve<'_>,
-        line: &CurveSeries<'_>,
-        columns: TableColumns<'_>,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
-        let (Some((first, _)), Some((last, _))) = (line.points.first(), line.points.last()) else { return Ok(()) };
-        let at = |x: u64| units::axis_value(Value::Integer(x), curve.axis.scale);
-        let rest = columns.alike.rest_text(curve.metric, &line.held);
-        let label = if rest.is_empty() { format!("{} to {}", at(*first), at(*last)) } else { clean(&rest) };
-        let results: Vec<&MetricResult> = line.points.iter().map(|(_, result)| *result).collect();
-        self.span_of(&LineSpan { label, plot: sparkline(line), results }, columns, out)?;
-        // A point without a figure is among the reasons below.
-        for (x, result) in line.points.iter().filter(|(_, result)| result.outcome.summary().is_some()) {
-            self.figures(&format!("    {}", at(*x)), result, columns, out)?;
-        }
-        Ok(())
+        lines.extend(self.missing_points(&results, columns.alike));
+        lines
     }
 
     /// A matrix: its range in one line, then the pairs, if the terminal has room for them.
-    fn matrix(
-        &self,
-        matrix: &Matrix<'_>,
-        columns: TableColumns<'_>,
-        footnotes: &mut Footnotes,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
+    fn matrix(&self, matrix: &Matrix<'_>, columns: TableColumns<'_>, footnotes: &mut Footnotes) -> Vec<String> {
         let results: Vec<&MetricResult> = matrix.results().collect();
         if let [result] = results[..] {
-            return self.row(result, columns, footnotes, out);
+            return self.row(result, columns, footnotes);
         }
         let over = format!("{}, {}", matrix.from.label, matrix.to.label);
-        writeln!(out, "{}{} over {}", short_id(&matrix.metric.id), footnotes.marks(&results), clean(&over))?;
+        let marks = footnotes.marks(&results);
+        let mut lines = vec![format!("{}{marks} over {}", short_id(&matrix.metric.id), clean(&over))];
         let count = labels::plural(results.len() as u64, "pair");
         let rest = columns.alike.rest_text(matrix.metric, &matrix.held);
         let label = if rest.is_empty() { count } else { format!("{} ({count})", clean(&rest)) };
-        self.span_of(&LineSpan { label, plot: String::new(), results: results.clone() }, columns, out)?;
-        for line in grid(matrix, self.width()) {
-            writeln!(out, "{line}")?;
-        }
-        self.missing_points(&results, columns.alike, out)
+        lines.extend(self.span_of(&label, "", &results, columns));
+        lines.extend(grid(matrix, self.width()));
+        lines.extend(self.missing_points(&results, columns.alike));
+        lines
     }
 
     /// Several results in one line: from the lowest to the highest, with their ratios to predictions.
-    fn span_of(&self, span: &LineSpan<'_>, columns: TableColumns<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let measured: Vec<f64> =
-            span.results.iter().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
-        let (Some(first), false) = (span.results.first(), measured.is_empty()) else { return Ok(()) };
-        let label = format!("  {}", span.label);
-        self.label_and_value(
-            &label,
-            &units::span(minimum(&measured), maximum(&measured), first.metric.unit),
-            columns,
-            out,
-        )?;
-        let ratios: Vec<f64> = span.results.iter().filter_map(|result| result.ratio).collect();
-        let range = match (units::ratio(minimum(&ratios)), units::ratio(maximum(&ratios))) {
-            _ if ratios.is_empty() => String::new(),
-            (low, high) if low == high => low,
-            (low, high) => format!("{low}-{high}"),
+    fn span_of(&self, label: &str, plot: &str, results: &[&MetricResult], columns: TableColumns<'_>) -> Vec<String> {
+        let headlines = results.iter().filter_map(|result| Some(result.outcome.summary()?.headline));
+        let Some((low, high)) = min_max(headlines) else { return Vec::new() };
+        let ratios = labels::ratio_range(results, "-").unwrap_or_default();
+        let middle = columns.middle() - SPARKLINE_WIDTH;
+        let middle = format!("{}{plot:SPARKLINE_WIDTH$}{ratios:>middle$}", columns.gap);
+        let verdict = match labels::gap_counts(results) {
+            Some(gaps) => (TextStyle::Odd, gaps),
+            None if results.iter().any(|result| result.verdict == RangeVerdict::AsPredicted) => {
+                (TextStyle::Good, "expected".into())
+            }
+            None => (TextStyle::Faint, String::new()),
         };
-        let (paint, verdict) = line_verdict(&span.results);
-        let plot = pad_right(&span.plot, SPARKLINE_WIDTH);
-        let middle = format!("{}{}{}", columns.gap, plot, pad_left(&range, columns.middle() - SPARKLINE_WIDTH));
-        self.with_verdict(&middle, paint, &verdict, columns.gap, out)?;
-        self.best(labels::best_span(&span.results), columns, out)
+        let texts = [&format!("  {label}"), &units::span(low, high, results[0].metric.unit), middle.as_str()];
+        let mut lines = self.table_row(texts, (verdict.0, &verdict.1), columns);
+        lines.extend(self.best(labels::best_span(results), columns));
+        lines
     }
 
     /// The points of a curve, or pairs of a matrix, without a number, grouped by reason.
-    pub(super) fn missing_points(
-        &self,
-        results: &[&MetricResult],
-        alike: &CommonAxes,
-        out: &mut dyn io::Write,
-    ) -> io::Result<()> {
+    pub(super) fn missing_points(&self, results: &[&MetricResult], alike: &CommonAxes) -> Vec<String> {
+        let mut lines = Vec::new();
         for MissingResults { word, reason, results } in MissingResults::group(results.iter().copied()) {
-            let cases =
-                || results.iter().map(|result| alike.rest_text(&result.metric, &result.case)).collect::<Vec<_>>();
-            let which =
-                if results.len() <= MAX_NAMED { cases().join("; ") } else { format!("{} points", results.len()) };
-            let paint = word_paint(word);
-            self.hanging_paragraph(
-                out,
-                (paint, &format!("  {word}")),
-                display_width(word) + 3,
+            let cases = results.iter().map(|result| alike.rest_text(&result.metric, &result.case));
+            let which = match results.len() <= MAX_NAMED {
+                true => cases.collect::<Vec<_>>().join("; "),
+                false => format!("{} points", results.len()),
+            };
+            let mark = format!("  {word}");
+            lines.extend(self.hanging(
+                (word_paint(word), &mark),
+                display_width(&mark) + 1,
                 &format!("{which}: {reason}"),
-            )?;
+            ));
         }
-        Ok(())
+        lines
     }
 
     /// Metrics measured only as inputs of predictions, in one paragraph.
-    fn inputs(&self, section: &Section<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let inputs: Vec<String> = section
-            .entries
-            .iter()
-            .filter(|entry| entry.only_input())
-            .flat_map(SectionEntry::results)
-            .filter_map(|result| {
-                let summary = result.outcome.summary()?;
-                let value = units::measured_text(summary, result.metric.unit);
-                Some(format!("{} {value}", label(result, &section.common_axes)))
-            })
-            .collect();
-        if !inputs.is_empty() {
-            let text = format!("measured briefly, only as inputs of predictions: {}", inputs.join("; "));
-            self.hanging_paragraph(out, (TextStyle::Faint, ""), 0, &text)?;
+    fn inputs(&self, section: &Section<'_>) -> Vec<String> {
+        let results = section.entries.iter().filter(|entry| entry.only_input()).flat_map(SectionEntry::results);
+        let input = |result: &MetricResult| {
+            let value = units::measured_text(result.outcome.summary()?, result.metric.unit);
+            Some(format!("{} {value}", label(result, &section.common_axes)))
+        };
+        match results.filter_map(input).collect::<Vec<_>>().join("; ") {
+            inputs if inputs.is_empty() => Vec::new(),
+            inputs => self.paragraph(&format!("measured briefly, only as inputs of predictions: {inputs}")),
         }
-        Ok(())
     }
 }
 
@@ -448,25 +367,10 @@ fn label(result: &MetricResult, alike: &CommonAxes) -> String {
     if case.is_empty() { id } else { clean(&format!("{id} {case}")) }
 }
 
-fn verdict_paint(verdict: RangeVerdict) -> TextStyle {
-    match verdict {
-        RangeVerdict::AsPredicted => TextStyle::Good,
-        RangeVerdict::Above | RangeVerdict::Below => TextStyle::Odd,
-        RangeVerdict::NotPredicted | RangeVerdict::NotMeasured => TextStyle::Faint,
-    }
-}
-
-/// Results that share a line of the table.
-struct LineSpan<'a> {
-    label: String,
-    plot: String,
-    results: Vec<&'a MetricResult>,
-}
-
 /// A matrix as lines of text, rows from, columns to, in one unit; nothing if too wide.
 fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
     let value = |result: &MetricResult| Some(result.outcome.summary()?.headline);
-    let most = maximum(&matrix.results().filter_map(value).collect::<Vec<f64>>());
+    let Some((_, most)) = min_max(matrix.results().filter_map(value)) else { return Vec::new() };
     let scale = units::scale_for(most, matrix.metric.unit);
     let names: Vec<String> = (0..matrix.names.len()).map(|index| clean(&matrix.name(index))).collect();
     let text = |from: usize, to: usize| {
@@ -482,28 +386,11 @@ fn grid(matrix: &Matrix<'_>, width: usize) -> Vec<String> {
         return Vec::new();
     }
     let line = |head: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| pad_left(cell, widest)).collect();
-        format!("{}{cells}", pad_left(head, first))
+        let cells: String = cells.iter().map(|cell| format!("{cell:>widest$}")).collect();
+        format!("{head:>first$}{cells}")
     };
     let body = names.iter().zip(&rows).map(|(name, cells)| line(name, cells));
     std::iter::once(line(scale.symbol, &names)).chain(body).collect()
-}
-
-/// The verdicts of several results in one word: `expected`, `3 slower`, `4 differ`.
-fn line_verdict(results: &[&MetricResult]) -> (TextStyle, String) {
-    let gaps: Vec<&str> = results
-        .iter()
-        .filter(|result| labels::is_gap(result.verdict))
-        .map(|result| labels::verdict_word(result))
-        .collect();
-    match gaps.first() {
-        Some(first) if gaps.iter().all(|word| word == first) => (TextStyle::Odd, format!("{} {first}", gaps.len())),
-        Some(_) => (TextStyle::Odd, format!("{} differ", gaps.len())),
-        None if results.iter().any(|result| result.verdict == RangeVerdict::AsPredicted) => {
-            (TextStyle::Good, "expected".into())
-        }
-        None => (TextStyle::Faint, String::new()),
-    }
 }
 
 /// A curve in at most [`SPARKLINE_WIDTH`] characters: eight heights, logarithmic over more than a decade; a dot
@@ -512,8 +399,7 @@ fn sparkline(line: &CurveSeries<'_>) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let values: Vec<Option<f64>> =
         line.points.iter().map(|(_, result)| Some(result.outcome.summary()?.headline)).collect();
-    let known: Vec<f64> = values.iter().flatten().copied().collect();
-    let (low, high) = (minimum(&known), maximum(&known));
+    let (low, high) = min_max(values.iter().flatten().copied()).unwrap_or_default();
     let logarithmic = low > 0.0 && high / low > 10.0;
     let height = |value: f64| {
         let share = if logarithmic { (value / low).ln() / (high / low).ln() } else { (value - low) / (high - low) };
@@ -522,12 +408,4 @@ fn sparkline(line: &CurveSeries<'_>) -> String {
     let shown = values.len().min(SPARKLINE_WIDTH);
     let pick = |index: usize| if shown > 1 { index * (values.len() - 1) / (shown - 1) } else { 0 };
     (0..shown).map(|index| values[pick(index)].map_or('·', height)).collect()
-}
-
-fn minimum(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
-fn maximum(values: &[f64]) -> f64 {
-    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }

@@ -1,5 +1,6 @@
 //! A plot in characters: lines of markers between two axes.
 
+use super::first_screen::column_of;
 use crate::figures::Plot;
 use crate::plot_layout::{PlotLayout, PlotLine};
 use crate::scale::AxisScaling;
@@ -55,11 +56,6 @@ fn x_axis_lines(scale: &AxisScaling, width: usize) -> (String, String) {
         }
     }
     (edge.into_iter().collect(), labels)
-}
-
-/// Which column of so many a place along an axis has.
-fn column_of(share: f64, width: usize) -> usize {
-    (share * (width - 1) as f64).round() as usize
 }
 
 /// Which row a place up an axis has, from the top.
