@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::io;
 
 use csv::{Terminator, Writer, WriterBuilder};
-use kelvin_analysis::wording::class_comparison;
-use kelvin_analysis::{Interval, IntervalKind, MetricResult, Summary};
 use kelvin_core::text::escape_invisible;
-use kelvin_core::{Batches, Better, Canary, MetricReadings, OverheadReading, Readings, Round, SampleTags, Unit};
-use serde::{Serialize, Serializer};
 
-use crate::figures::{Drawing, Figure, Heat, Plot};
-use crate::{Render, Report, labels};
+use crate::columns::{
+    Column, ColumnValues, FigureRow, SampleRow, TableRow, class_columns, figure_columns, remark_columns, round_columns,
+    sample_columns,
+};
+use crate::figures::{Drawing, Figure};
+use crate::{Render, Report};
 
 /// One row for each metric at each case.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,195 +21,59 @@ pub struct CsvSummary;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CsvSamples;
 
-/// A number as the shortest decimal that reads back as the same.
-struct Number(f64);
-
-impl Serialize for Number {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-/// A text that no spreadsheet takes for a formula: unless a number, one that would begin a formula gets an apostrophe, which makes
-/// it text there; control characters are escaped.
-#[derive(Default)]
-struct Text<T = String>(T);
-
-impl<T: AsRef<str>> Serialize for Text<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&escape_formula(self.0.as_ref()))
-    }
-}
-
 /// Letters with which spreadsheets begin a formula; those of full width do in some languages.
 const FORMULA_STARTS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
 
+/// A text that no spreadsheet takes for a formula: unless a number, one that would begin a formula gets an apostrophe, which makes
+/// it text there; control characters are escaped.
 fn escape_formula(field: &str) -> Cow<'_, str> {
     let field = escape_invisible(field);
     let is_formula = field.trim_start().starts_with(FORMULA_STARTS) && field.parse::<f64>().is_err();
     if is_formula { Cow::Owned(format!("'{field}")) } else { field }
 }
 
-/// A number, or nothing.
-type Cell = Option<Number>;
-
-fn cell(value: impl Into<Option<f64>>) -> Cell {
-    value.into().map(Number)
-}
-
-/// A part of a row: name, type and value of each column, and their source.
-macro_rules! columns {
-    ($part:ident of $from:ident: $of:ty { $($column:ident: $kind:ty = $value:expr,)* }) => {
-        #[derive(Default, Serialize)]
-        struct $part { $($column: $kind,)* }
-
-        impl $part {
-            fn of($from: $of) -> Self {
-                Self { $($column: $value,)* }
-            }
-        }
-    };
-}
-
-columns! { Subject of result: &MetricResult {
-    metric: Text = Text(result.metric.id.to_string()),
-    case: Text = Text(result.case.to_string()),
-    unit: Option<Unit> = Some(result.metric.unit),
-    better: Option<Better> = Some(result.metric.better),
-    method_version: u32 = result.metric.version,
-    only_input: bool = result.only_input,
-    status: &'static str = labels::status(&result.outcome),
-}}
-
-// A metric that is `not known` has no headline, whatever its samples.
-columns! { Headline of result: &MetricResult {
-    headline: Cell = cell(result.outcome.summary().map(|summary| summary.headline)),
-    lower: Cell = lower(headline_interval(result)),
-    upper: Cell = upper(headline_interval(result)),
-    interval: Option<IntervalKind> = headline_interval(result).map(|interval| interval.kind),
-    level: Cell = cell(headline_interval(result).map(|interval| interval.level)),
-    treatment: &'static str = labels::treatment_id(result.metric.headline),
-    cycles: Cell = cell(result.cycles),
-}}
-
-columns! { Predicted of result: &MetricResult {
-    predicted: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.value)),
-    predicted_low: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.low)),
-    predicted_high: Cell = cell(result.prediction.as_ref().map(|prediction| prediction.high)),
-    ratio: Cell = cell(result.ratio),
-    verdict: &'static str = labels::verdict_id(result.verdict),
-    explained_by: Text = Text(result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" ")),
-}}
-
-columns! { Treatments of summary: &Summary {
-    kept_share: Cell = cell(summary.kept_share),
-    as_found: Cell = cell(summary.as_found.value),
-    as_found_lower: Cell = lower(summary.as_found.interval),
-    as_found_upper: Cell = upper(summary.as_found.interval),
-    undisturbed: Cell = cell(summary.undisturbed.map(|figure| figure.value)),
-    undisturbed_lower: Cell = lower(summary.undisturbed.and_then(|figure| figure.interval)),
-    undisturbed_upper: Cell = upper(summary.undisturbed.and_then(|figure| figure.interval)),
-}}
-
-columns! { Samples of summary: &Summary {
-    n: Option<u64> = Some(summary.distribution.n),
-    rounds: Option<u32> = Some(summary.rounds),
-    failed_rounds: Option<u32> = Some(summary.failed_rounds),
-    effective_samples: Cell = cell(summary.effective_samples),
-    of_batch_means: Option<bool> = Some(summary.distribution.of_batch_means),
-    best: Cell = cell(summary.distribution.best),
-    min: Cell = cell(summary.distribution.min),
-    p5: Cell = cell(summary.distribution.p5),
-    p25: Cell = cell(summary.distribution.p25),
-    p50: Cell = cell(summary.distribution.p50),
-    p75: Cell = cell(summary.distribution.p75),
-    p95: Cell = cell(summary.distribution.p95),
-    p99: Cell = cell(summary.distribution.p99),
-    max: Cell = cell(summary.distribution.max),
-    mean: Cell = cell(summary.distribution.mean),
-    std: Cell = cell(summary.distribution.std),
-}}
-
-columns! { Remarks of result: &MetricResult {
-    warnings: Text = Text(result.warnings.iter().map(|warning| warning.text()).collect::<Vec<_>>().join("; ")),
-    reason: Text = Text(labels::missing_reason(&result.outcome, result.metric.unit).map(|(_, why)| why).unwrap_or_default()),
-}}
-
-// The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`.
-columns! { OfClass of result: &MetricResult {
-    class_low: Cell = cell(result.of_class.map(|of_class| of_class.low)),
-    class_middle: Cell = cell(result.of_class.map(|of_class| of_class.middle)),
-    class_high: Cell = cell(result.of_class.map(|of_class| of_class.high)),
-    class_members: Option<usize> = result.of_class.map(|of_class| of_class.members),
-    against_class: &'static str = class_comparison::class_word(result),
-}}
-
-columns! { Origin of at: (&str, &str, &Round) {
-    metric: Text = Text(at.0.to_owned()),
-    case: Text = Text(at.1.to_owned()),
-    round: u32 = at.2.index,
-    round_at_seconds: Cell = cell(at.2.at),
-    cpu: u32 = at.2.cpu,
-}}
-
-columns! { Value of at: (usize, Option<f64>) {
-    sample: usize = at.0,
-    value: Cell = cell(at.1),
-}}
-
-columns! { Batch of at: (&Batches, &OverheadReading, usize) {
-    iterations: Option<u64> = at.0.iterations.get(at.2).copied(),
-    raw_nanoseconds: Cell = cell(at.0.nanoseconds[at.2]),
-    work_per_iteration: Cell = cell(at.0.work_per_iteration),
-    tags: String = tag_names(at.0.tags.get(at.2).copied().unwrap_or_default()),
-    clock_pair_nanoseconds: Cell = cell(at.1.clock_pair),
-    loop_nanoseconds: Cell = cell(at.1.loop_iteration),
-    canary_chain_nanoseconds: Cell = canary_cell(at.0, Canary::Chain, at.2),
-    canary_block_nanoseconds: Cell = canary_cell(at.0, Canary::Block, at.2),
-    canary_cache_nanoseconds: Cell = canary_cell(at.0, Canary::Cache, at.2),
-    canary_kernel_nanoseconds: Cell = canary_cell(at.0, Canary::Kernel, at.2),
-}}
-
 impl Render for CsvSummary {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut rows =
-            writer_with_header::<(Subject, Headline, Predicted, Treatments, Samples, Remarks, OfClass)>(out)?;
-        for result in &report.analysis.results {
-            let summary = result.outcome.found_summary();
-            let treatments = summary.map(Treatments::of).unwrap_or_default();
-            let samples = summary.map(Samples::of).unwrap_or_default();
-            let (headline, predicted) = (Headline::of(result), Predicted::of(result));
-            let (remarks, of_class) = (Remarks::of(result), OfClass::of(result));
-            rows.serialize((Subject::of(result), headline, predicted, treatments, samples, remarks, of_class))?;
-        }
-        rows.flush()
+        let columns =
+            subject_columns().into_iter().chain(figure_columns()).chain(remark_columns()).chain(class_columns());
+        write_table(columns.collect(), FigureRow::all(report), out)
     }
 }
 
 impl Render for CsvSamples {
     fn render(&self, report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-        let mut rows = writer_with_header::<(Origin, Value, Batch)>(out)?;
-        for measurement in &report.run.measurements {
-            let case = measurement.planned.case.to_string();
-            for metric in &measurement.planned.metrics {
-                for (round, reading) in measurement.readings(metric) {
-                    sample_rows(&mut rows, &Origin::of((metric, &case, round)), reading)?;
-                }
-            }
-        }
-        rows.flush()
+        let columns = subject_columns().into_iter().chain(round_columns()).chain(sample_columns());
+        write_table(columns.collect(), SampleRow::all(report), out)
     }
 }
 
-fn sample_rows<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &MetricReadings) -> csv::Result<()> {
-    match &reading.readings {
-        Readings::Scalars(values) => values.iter().enumerate().try_for_each(|(index, &value)| {
-            rows.serialize((origin, Value::of((index, Some(value))), Batch::default()))
-        }),
-        Readings::Batches(batches) => (0..batches.len()).try_for_each(|index| {
-            rows.serialize((origin, Value::of((index, None)), Batch::of((batches, &reading.overhead, index))))
-        }),
+/// What a row is of.
+fn subject_columns<'a, R: TableRow + 'a>() -> [Column<'a, R>; 2] {
+    [
+        Column::text("metric", |row: &R| Some(row.metric().to_string().into())),
+        Column::text("case", |row: &R| Some(row.case().to_string().into())),
+    ]
+}
+
+/// Lines under the names of their columns, even if no row follows. A number is the shortest decimal that reads back as itself.
+fn write_table<R>(
+    columns: Vec<Column<'_, R>>,
+    rows: impl Iterator<Item = R>,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let mut lines = csv_writer(out);
+    lines.write_record(columns.iter().map(|column| column.csv_name.as_ref()))?;
+    for row in rows {
+        let fields = columns.iter().map(|column| match &column.values {
+            ColumnValues::Text(read) => read(&row).map(|text| escape_formula(&text).into_owned()),
+            ColumnValues::Real(read) => read(&row).map(|value| value.to_string()),
+            ColumnValues::Count(read) => read(&row).map(|value| value.to_string()),
+            ColumnValues::Flag(read) => read(&row).map(|value| value.to_string()),
+            ColumnValues::Time(read) => read(&row).map(|value| value.to_string()),
+        });
+        lines.write_record(fields.map(Option::unwrap_or_default))?;
     }
+    lines.flush()
 }
 
 /// The points of one figure, or the cells of a heat map, one row each.
@@ -217,67 +81,35 @@ fn sample_rows<W: io::Write>(rows: &mut Writer<W>, origin: &Origin, reading: &Me
 /// # Errors
 /// Those of the writer.
 pub fn write_figure(figure: &Figure, out: &mut dyn io::Write) -> io::Result<()> {
-    let mut rows = csv_writer(out, false);
+    let mut lines = csv_writer(out);
     match &figure.drawing {
-        Drawing::Plot(plot) => plot_rows(plot, &mut rows)?,
-        Drawing::Heat(heat) => heat_rows(heat, &mut rows)?,
+        Drawing::Plot(plot) => {
+            lines.write_record(["series", "role", "x", "y", "low", "high"])?;
+            for (series, point) in
+                plot.series.iter().flat_map(|line| line.points.iter().map(move |point| (line, point)))
+            {
+                let [x, y, low, high] = [point.x, point.y, point.low, point.high].map(|value| value.to_string());
+                let label = escape_formula(&series.label);
+                lines.write_record([label.as_ref(), series.role.name(), &x, &y, &low, &high])?;
+            }
+        }
+        Drawing::Heat(heat) => {
+            let [row, column] = heat.axes.each_ref().map(|axis| escape_formula(axis));
+            lines.write_record([row.as_ref(), &column, "value", "low", "high", "predicted"])?;
+            for cell in &heat.cells {
+                let [value, low, high] = [cell.value, cell.low, cell.high].map(|value| value.to_string());
+                let predicted = cell.predicted.map(|value| value.to_string()).unwrap_or_default();
+                let [row, column] = [&heat.rows[cell.row], &heat.columns[cell.column]].map(|name| escape_formula(name));
+                lines.write_record([row.as_ref(), &column, &value, &low, &high, &predicted])?;
+            }
+        }
     }
-    rows.flush()
+    lines.flush()
 }
 
-fn heat_rows<W: io::Write>(heat: &Heat, rows: &mut Writer<W>) -> csv::Result<()> {
-    let [row, column] = &heat.axes;
-    rows.write_record([&escape_formula(row), &escape_formula(column), "value", "low", "high", "predicted"])?;
-    heat.cells.iter().try_for_each(|at| {
-        let numbers = [at.value, at.low, at.high].map(Number);
-        rows.serialize((Text(&heat.rows[at.row]), Text(&heat.columns[at.column]), numbers, cell(at.predicted)))
-    })
-}
-
-fn plot_rows<W: io::Write>(plot: &Plot, rows: &mut Writer<W>) -> csv::Result<()> {
-    rows.write_record(["series", "role", "x", "y", "low", "high"])?;
-    plot.series.iter().flat_map(|series| series.points.iter().map(move |point| (series, point))).try_for_each(
-        |(series, point)| {
-            rows.serialize((Text(&series.label), series.role, [point.x, point.y, point.low, point.high].map(Number)))
-        },
-    )
-}
-
-fn headline_interval(result: &MetricResult) -> Option<Interval> {
-    result.outcome.summary()?.interval
-}
-
-fn lower(interval: Option<Interval>) -> Cell {
-    cell(interval.map(|interval| interval.lower))
-}
-
-fn upper(interval: Option<Interval>) -> Cell {
-    cell(interval.map(|interval| interval.upper))
-}
-
-/// The mean of a canary's readings on either side of a batch.
-fn canary_cell(batches: &Batches, canary: Canary, index: usize) -> Cell {
-    cell(batches.neighbours(canary, index).map(|(before, after)| f64::midpoint(before.into(), after.into())))
-}
-
-fn tag_names(tags: SampleTags) -> String {
-    let names: Vec<&str> =
-        SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name).collect();
-    names.join(" ")
-}
-
-/// Lines that end as RFC 4180 wants it, `headed` by the names of the first row's fields or by nothing.
-fn csv_writer<W: io::Write>(out: W, headed: bool) -> Writer<W> {
-    WriterBuilder::new().has_headers(headed).terminator(Terminator::CRLF).from_writer(out)
-}
-
-/// Lines under the names of a row's fields, even if no row follows.
-fn writer_with_header<R: Default + Serialize>(out: &mut dyn io::Write) -> io::Result<Writer<&mut dyn io::Write>> {
-    let mut empty = csv_writer(Vec::new(), true);
-    empty.serialize(R::default())?;
-    let empty = empty.into_inner().map_err(csv::IntoInnerError::into_error)?;
-    out.write_all(empty.split_inclusive(|&byte| byte == b'\n').next().unwrap_or_default())?;
-    Ok(csv_writer(out, false))
+/// Lines that end as RFC 4180 wants it.
+fn csv_writer<W: io::Write>(out: W) -> Writer<W> {
+    WriterBuilder::new().terminator(Terminator::CRLF).from_writer(out)
 }
 
 #[cfg(test)]
@@ -300,8 +132,8 @@ mod tests {
             "＝1",
             "-inf",
         ];
-        let mut out = csv_writer(Vec::new(), false);
-        out.serialize(fields.map(Text)).unwrap();
+        let mut out = csv_writer(Vec::new());
+        out.write_record(fields.map(escape_formula).each_ref().map(|field| field.as_ref())).unwrap();
         let expected = "'=cmd|' /C calc'!A0,'@SUM(1),'-5+2,' =1,-0.5,1e-9,,a-b,\"'+\"\"x\"\"\",\\t=1,'＝1,-inf\r\n";
         assert_eq!(String::from_utf8(out.into_inner().unwrap()).unwrap(), expected);
     }

@@ -110,32 +110,12 @@ pub fn status(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Stable word for a verdict, for data.
-pub fn verdict_id(verdict: RangeVerdict) -> &'static str {
-    match verdict {
-        RangeVerdict::AsPredicted => "as_predicted",
-        RangeVerdict::Above => "above",
-        RangeVerdict::Below => "below",
-        RangeVerdict::NotPredicted => "not_predicted",
-        RangeVerdict::NotMeasured => "not_measured",
-    }
-}
-
 /// Which samples made a headline.
 pub fn treatment(treatment: HeadlineSamples) -> &'static str {
     match treatment {
         HeadlineSamples::AsFound => "as found",
         HeadlineSamples::Undisturbed => "undisturbed",
         HeadlineSamples::CycleNormalised => "undisturbed, normalised to the measured frequency",
-    }
-}
-
-/// Stable word for a treatment, for data.
-pub fn treatment_id(treatment: HeadlineSamples) -> &'static str {
-    match treatment {
-        HeadlineSamples::AsFound => "as_found",
-        HeadlineSamples::Undisturbed => "undisturbed",
-        HeadlineSamples::CycleNormalised => "cycle_normalised",
     }
 }
 

@@ -9,6 +9,7 @@ use kelvin_analysis::Analysis;
 use kelvin_core::{Name, Reference, Run};
 
 pub mod assets;
+mod columns;
 pub mod compare;
 pub mod csv;
 mod escape;

@@ -1,0 +1,308 @@
+//! The tables of figures and of raw samples, column by column: what CSV and Parquet have in common.
+
+use std::borrow::Cow;
+
+use kelvin_analysis::wording::class_comparison;
+use kelvin_analysis::{Interval, MetricResult, Summary};
+use kelvin_core::text::escape_invisible;
+use kelvin_core::{Batches, Canary, Case, MetricReadings, Name, Readings, Round, SampleTags, Unit};
+use serde::Serialize;
+
+use crate::{Report, labels};
+
+/// A row of either table.
+pub(crate) trait TableRow {
+    /// The metric.
+    fn metric(&self) -> Name;
+    /// Where it was measured.
+    fn case(&self) -> &Case;
+}
+
+/// A row of the table of figures: one metric at one case.
+pub(crate) struct FigureRow<'a> {
+    report: Report<'a>,
+    result: &'a MetricResult,
+}
+
+/// A row of the table of samples: one raw sample, from which nothing was subtracted.
+pub(crate) struct SampleRow<'a> {
+    metric: Name,
+    case: &'a Case,
+    unit: Option<Unit>,
+    round: &'a Round,
+    reading: &'a MetricReadings,
+    sample: usize,
+}
+
+/// How a column reads its value from a row; each value may be missing.
+type Reader<'a, R, T> = Box<dyn Fn(&R) -> Option<T> + 'a>;
+
+/// What a column holds.
+pub(crate) enum ColumnValues<'a, R> {
+    /// UTF-8.
+    Text(Reader<'a, R, Cow<'a, str>>),
+    /// 64-bit floating point.
+    Real(Reader<'a, R, f64>),
+    /// 64 bits, unsigned.
+    Count(Reader<'a, R, u64>),
+    /// Yes or no.
+    Flag(Reader<'a, R, bool>),
+    /// Microseconds since 1970, UTC.
+    Time(Reader<'a, R, i64>),
+}
+
+/// A column.
+pub(crate) struct Column<'a, R> {
+    pub name: Cow<'static, str>,
+    /// Its name in CSV, where no metadata has its unit.
+    pub csv_name: Cow<'static, str>,
+    /// Its unit; `unit` is that of the row's column of this name.
+    pub unit: &'static str,
+    pub values: ColumnValues<'a, R>,
+}
+
+impl<'a, R> Column<'a, R> {
+    pub fn new(name: impl Into<Cow<'static, str>>, unit: &'static str, values: ColumnValues<'a, R>) -> Self {
+        let name = name.into();
+        Self { csv_name: name.clone(), name, unit, values }
+    }
+
+    pub fn text(name: &'static str, read: impl Fn(&R) -> Option<Cow<'a, str>> + 'a) -> Self {
+        Self::new(name, "", ColumnValues::Text(Box::new(read)))
+    }
+
+    fn real(name: &'static str, unit: &'static str, read: impl Fn(&R) -> Option<f64> + 'a) -> Self {
+        Self::new(name, unit, ColumnValues::Real(Box::new(read)))
+    }
+
+    fn count(name: &'static str, unit: &'static str, read: impl Fn(&R) -> Option<u64> + 'a) -> Self {
+        Self::new(name, unit, ColumnValues::Count(Box::new(read)))
+    }
+
+    fn flag(name: &'static str, read: impl Fn(&R) -> Option<bool> + 'a) -> Self {
+        Self::new(name, "", ColumnValues::Flag(Box::new(read)))
+    }
+
+    fn in_csv(self, csv_name: &'static str) -> Self {
+        Self { csv_name: csv_name.into(), ..self }
+    }
+}
+
+impl TableRow for FigureRow<'_> {
+    fn metric(&self) -> Name {
+        self.result.metric.id
+    }
+
+    fn case(&self) -> &Case {
+        &self.result.case
+    }
+}
+
+impl TableRow for SampleRow<'_> {
+    fn metric(&self) -> Name {
+        self.metric
+    }
+
+    fn case(&self) -> &Case {
+        self.case
+    }
+}
+
+impl<'a> FigureRow<'a> {
+    /// All rows of a report.
+    pub fn all(report: &Report<'a>) -> impl Iterator<Item = Self> {
+        let report = *report;
+        report.analysis.results.iter().map(move |result| Self { report, result })
+    }
+
+    /// What was found, whether or not it makes a headline.
+    fn found(&self) -> Option<&'a Summary> {
+        self.result.outcome.found_summary()
+    }
+
+    /// The interval of the headline; a metric that is not known has neither, whatever its samples.
+    fn interval(&self) -> Option<Interval> {
+        self.result.outcome.summary()?.interval
+    }
+
+    fn undisturbed_interval(&self) -> Option<Interval> {
+        self.found()?.undisturbed?.interval
+    }
+}
+
+impl<'a> SampleRow<'a> {
+    /// All rows of a report.
+    pub fn all(report: &Report<'a>) -> impl Iterator<Item = Self> {
+        let run = report.run;
+        run.measurements.iter().flat_map(move |measurement| {
+            let case = &measurement.planned.case;
+            measurement.planned.metrics.iter().flat_map(move |metric| {
+                let unit = run.metric(metric).map(|metric| metric.unit);
+                measurement.readings(metric).flat_map(move |(round, reading)| {
+                    let samples = match &reading.readings {
+                        Readings::Scalars(values) => values.len(),
+                        Readings::Batches(batches) => batches.len(),
+                    };
+                    (0..samples).map(move |sample| Self { metric: *metric, case, unit, round, reading, sample })
+                })
+            })
+        })
+    }
+
+    fn scalar(&self) -> Option<f64> {
+        if let Readings::Scalars(values) = &self.reading.readings { values.get(self.sample).copied() } else { None }
+    }
+
+    fn batches(&self) -> Option<&'a Batches> {
+        if let Readings::Batches(batches) = &self.reading.readings { Some(batches) } else { None }
+    }
+
+    /// The mean of a canary's readings on either side of the batch.
+    fn canary(&self, canary: Canary) -> Option<f64> {
+        let (before, after) = self.batches()?.neighbours(canary, self.sample)?;
+        Some(f64::midpoint(before.into(), after.into()))
+    }
+}
+
+/// The name that a value has in data.
+fn data_name(value: &impl Serialize) -> Cow<'static, str> {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name.into(),
+        _ => "".into(),
+    }
+}
+
+pub(crate) fn visible_text<'a>(text: impl AsRef<str>) -> Option<Cow<'a, str>> {
+    Some(escape_invisible(text.as_ref()).into_owned().into())
+}
+
+type FigureColumn<'a> = Column<'a, FigureRow<'a>>;
+type SampleColumn<'a> = Column<'a, SampleRow<'a>>;
+
+/// The columns of figures.
+pub(crate) fn figure_columns<'a>() -> Vec<FigureColumn<'a>> {
+    type Of<'a> = FigureColumn<'a>;
+    vec![
+        Of::text("unit", |row| Some(row.result.metric.unit.name().into())),
+        Of::text("better", |row| Some(row.result.metric.better.name().into())),
+        Of::count("method_version", "", |row| Some(row.result.metric.version.into())),
+        Of::flag("only_input", |row| Some(row.result.only_input)),
+        Of::text("status", |row| Some(labels::status(&row.result.outcome).into())),
+        Of::real("headline", "unit", |row| Some(row.result.outcome.summary()?.headline)),
+        Of::real("lower", "unit", |row| Some(row.interval()?.lower)),
+        Of::real("upper", "unit", |row| Some(row.interval()?.upper)),
+        Of::text("interval", |row| Some(data_name(&row.interval()?.kind))),
+        Of::real("level", "ratio", |row| Some(row.interval()?.level)),
+        Of::text("treatment", |row| Some(data_name(&row.result.metric.headline))),
+        Of::real("cycles", "cycles", |row| row.result.cycles),
+        Of::real("predicted", "unit", |row| Some(row.result.prediction.as_ref()?.value)),
+        Of::real("predicted_low", "unit", |row| Some(row.result.prediction.as_ref()?.low)),
+        Of::real("predicted_high", "unit", |row| Some(row.result.prediction.as_ref()?.high)),
+        Of::real("ratio", "ratio", |row| row.result.ratio),
+        Of::text("verdict", |row| Some(data_name(&row.result.verdict))),
+        Of::text("explained_by", |row| {
+            visible_text(row.result.explained_by.iter().map(|id| id.as_str()).collect::<Vec<_>>().join(" "))
+        }),
+        Of::real("kept_share", "ratio", |row| Some(row.found()?.kept_share)),
+        Of::real("as_found", "unit", |row| Some(row.found()?.as_found.value)),
+        Of::real("as_found_lower", "unit", |row| Some(row.found()?.as_found.interval?.lower)),
+        Of::real("as_found_upper", "unit", |row| Some(row.found()?.as_found.interval?.upper)),
+        Of::real("undisturbed", "unit", |row| Some(row.found()?.undisturbed?.value)),
+        Of::real("undisturbed_lower", "unit", |row| Some(row.undisturbed_interval()?.lower)),
+        Of::real("undisturbed_upper", "unit", |row| Some(row.undisturbed_interval()?.upper)),
+        Of::count("n", "count", |row| Some(row.found()?.distribution.n)),
+        Of::count("rounds", "count", |row| Some(row.found()?.rounds.into())),
+        Of::count("failed_rounds", "count", |row| Some(row.found()?.failed_rounds.into())),
+        Of::real("effective_samples", "count", |row| Some(row.found()?.effective_samples)),
+        Of::flag("of_batch_means", |row| Some(row.found()?.distribution.of_batch_means)),
+        Of::real("best", "unit", |row| Some(row.found()?.distribution.best)),
+        Of::real("min", "unit", |row| Some(row.found()?.distribution.min)),
+        Of::real("p5", "unit", |row| Some(row.found()?.distribution.p5)),
+        Of::real("p25", "unit", |row| Some(row.found()?.distribution.p25)),
+        Of::real("p50", "unit", |row| Some(row.found()?.distribution.p50)),
+        Of::real("p75", "unit", |row| Some(row.found()?.distribution.p75)),
+        Of::real("p95", "unit", |row| Some(row.found()?.distribution.p95)),
+        Of::real("p99", "unit", |row| Some(row.found()?.distribution.p99)),
+        Of::real("max", "unit", |row| Some(row.found()?.distribution.max)),
+        Of::real("mean", "unit", |row| Some(row.found()?.distribution.mean)),
+        Of::real("std", "unit", |row| Some(row.found()?.distribution.std)),
+    ]
+}
+
+/// The machine and the program, in each row of Parquet: files of several runs are read as one table.
+pub(crate) fn machine_columns<'a>() -> [FigureColumn<'a>; 2] {
+    type Of<'a> = FigureColumn<'a>;
+    [
+        Of::text("machine", |row| visible_text(&row.report.run.outline.machine.identity)),
+        Of::text("kelvin", |row| visible_text(&row.report.run.outline.kelvin)),
+    ]
+}
+
+/// Warnings, and why a figure is missing.
+pub(crate) fn remark_columns<'a>() -> [FigureColumn<'a>; 2] {
+    type Of<'a> = FigureColumn<'a>;
+    [
+        Of::text("warnings", |row| {
+            visible_text(row.result.warnings.iter().map(|warning| warning.text()).collect::<Vec<_>>().join("; "))
+        }),
+        Of::text("reason", |row| {
+            let reason = labels::missing_reason(&row.result.outcome, row.result.metric.unit);
+            visible_text(reason.map(|(_, why)| why).unwrap_or_default())
+        }),
+    ]
+}
+
+/// The range of machines of its class, and what the figure is against it: `slower`, `usual`, `faster`. In CSV alone.
+pub(crate) fn class_columns<'a>() -> [FigureColumn<'a>; 5] {
+    type Of<'a> = FigureColumn<'a>;
+    [
+        Of::real("class_low", "unit", |row| Some(row.result.of_class?.low)),
+        Of::real("class_middle", "unit", |row| Some(row.result.of_class?.middle)),
+        Of::real("class_high", "unit", |row| Some(row.result.of_class?.high)),
+        Of::count("class_members", "count", |row| Some(row.result.of_class?.members as u64)),
+        Of::text("against_class", |row| Some(class_comparison::class_word(row.result).into())),
+    ]
+}
+
+/// The round of a sample.
+pub(crate) fn round_columns<'a>() -> [SampleColumn<'a>; 3] {
+    type Of<'a> = SampleColumn<'a>;
+    [
+        Of::count("round", "", |row| Some(row.round.index.into())),
+        Of::real("round_at", "seconds", |row| Some(row.round.at)).in_csv("round_at_seconds"),
+        Of::count("cpu", "", |row| Some(row.round.cpu.into())),
+    ]
+}
+
+/// The unit of a sample's metric, which CSV leaves to the names of its columns.
+pub(crate) fn sample_unit_column<'a>() -> SampleColumn<'a> {
+    SampleColumn::text("unit", |row| Some(row.unit?.name().into()))
+}
+
+/// The columns of samples.
+pub(crate) fn sample_columns<'a>() -> Vec<SampleColumn<'a>> {
+    type Of<'a> = SampleColumn<'a>;
+    let ns = "nanoseconds";
+    vec![
+        Of::count("sample", "", |row| Some(row.sample as u64)),
+        Of::real("value", "unit", |row| row.scalar()),
+        Of::count("iterations", "count", |row| row.batches()?.iterations.get(row.sample).copied()),
+        Of::real(ns, ns, |row| row.batches()?.nanoseconds.get(row.sample).copied()).in_csv("raw_nanoseconds"),
+        Of::real("work_per_iteration", "bytes, or operations, of an iteration", |row| {
+            Some(row.batches()?.work_per_iteration)
+        }),
+        Of::text("tags", |row| {
+            let tags = row.batches()?.tags.get(row.sample).copied().unwrap_or_default();
+            let names = SampleTags::NAMES.iter().filter(|(tag, _)| tags.intersects(*tag)).map(|(_, name)| *name);
+            Some(names.collect::<Vec<_>>().join(" ").into())
+        }),
+        Of::real("clock_pair", ns, |row| row.batches().map(|_| row.reading.overhead.clock_pair))
+            .in_csv("clock_pair_nanoseconds"),
+        Of::real("loop_iteration", ns, |row| row.batches().map(|_| row.reading.overhead.loop_iteration))
+            .in_csv("loop_nanoseconds"),
+        Of::real("canary_chain", ns, |row| row.canary(Canary::Chain)).in_csv("canary_chain_nanoseconds"),
+        Of::real("canary_block", ns, |row| row.canary(Canary::Block)).in_csv("canary_block_nanoseconds"),
+        Of::real("canary_cache", ns, |row| row.canary(Canary::Cache)).in_csv("canary_cache_nanoseconds"),
+        Of::real("canary_kernel", ns, |row| row.canary(Canary::Kernel)).in_csv("canary_kernel_nanoseconds"),
+    ]
+}
