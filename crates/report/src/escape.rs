@@ -28,8 +28,8 @@ pub(crate) trait EscapeRules {
 }
 
 /// HTML and SVG: the inside of an element, or of an attribute in double quotes.
-#[derive(Clone, Debug)]
-pub(crate) enum HtmlRules {}
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HtmlRules;
 
 impl EscapeRules for HtmlRules {
     fn escape(c: char) -> Option<&'static str> {
@@ -49,8 +49,8 @@ impl EscapeRules for HtmlRules {
 }
 
 /// Markdown of GitHub's flavour: the inside of a line or of a table's cell.
-#[derive(Clone, Debug)]
-pub(crate) enum GfmRules {}
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GfmRules;
 
 impl EscapeRules for GfmRules {
     fn escape(c: char) -> Option<&'static str> {
@@ -95,6 +95,7 @@ fn write_escaped<L: EscapeRules>(text: &str, out: &mut impl Write) -> fmt::Resul
 }
 
 /// Text of a language, whose markup comes only from literals of this program.
+#[derive(Clone, Default)]
 pub(crate) struct Escaped<L>(String, PhantomData<L>);
 
 /// HTML or SVG.
@@ -145,18 +146,6 @@ impl<L> FromIterator<Self> for Escaped<L> {
     }
 }
 
-impl<L> Default for Escaped<L> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<L> Clone for Escaped<L> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone(), PhantomData)
-    }
-}
-
 /// A value that can be written in a language.
 pub(crate) trait EscapedPiece<L> {
     fn write(&self, out: &mut Formatter<'_>) -> fmt::Result;
@@ -177,25 +166,6 @@ impl<L> EscapedPiece<L> for Escaped<L> {
 impl<L, T: EscapedPiece<L> + ?Sized> EscapedPiece<L> for &T {
     fn write(&self, out: &mut Formatter<'_>) -> fmt::Result {
         (**self).write(out)
-    }
-}
-
-/// Text, escaped.
-impl<L: EscapeRules> From<&str> for Escaped<L> {
-    fn from(text: &str) -> Self {
-        safe!(L, "{}", text)
-    }
-}
-
-impl<L: EscapeRules> From<String> for Escaped<L> {
-    fn from(text: String) -> Self {
-        text.as_str().into()
-    }
-}
-
-impl<L: EscapeRules> From<&String> for Escaped<L> {
-    fn from(text: &String) -> Self {
-        text.as_str().into()
     }
 }
 
@@ -220,6 +190,18 @@ macro_rules! pieces {
         })*
     };
 }
+
+macro_rules! escaped_text {
+    ($($text:ty),*) => {
+        $(impl<L: EscapeRules> From<$text> for Escaped<L> {
+            fn from(text: $text) -> Self {
+                safe!(L, "{}", text)
+            }
+        })*
+    };
+}
+
+escaped_text!(&str, String, &String);
 
 pieces!(as text: String, Cow<'_, str>, Name; as numbers: u32, u64, usize, f64, bool);
 
@@ -253,21 +235,23 @@ impl MarkdownText {
     /// Text as inline code, with as many back-ticks around it as it needs; usable in a table cell.
     pub(crate) fn code(text: &str) -> Self {
         let text = kelvin_core::text::escape_invisible(text).replace('|', "\\|");
-        let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-        let fence = "`".repeat(longest + 1);
+        let fence = "`".repeat(longest_fence(&text) + 1);
         let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
         Self(format!("{fence}{space}{text}{space}{fence}"), PhantomData)
     }
-}
 
-impl MarkdownText {
     /// Lines as they are, in a block between fences of as many back-ticks as it needs.
     pub(crate) fn block(lines: &[String]) -> Self {
         let lines: Vec<_> = lines.iter().map(|line| kelvin_core::text::escape_invisible(line)).collect();
-        let longest = lines.iter().flat_map(|line| line.split(|c| c != '`')).map(str::len).max().unwrap_or(0);
-        let fence = "`".repeat(longest.max(2) + 1);
-        Self(format!("{fence}text\n{}\n{fence}\n", lines.join("\n")), PhantomData)
+        let text = lines.join("\n");
+        let fence = "`".repeat(longest_fence(&text).max(2) + 1);
+        Self(format!("{fence}text\n{text}\n{fence}\n"), PhantomData)
     }
+}
+
+/// Most back-ticks side by side in a text.
+fn longest_fence(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod timeline;
 use kelvin_core::{Name, Unit};
 use serde::{Serialize, Serializer};
 
+use crate::scale::min_max;
 use crate::sections::{Section, sections};
 use crate::{Report, units};
 
@@ -82,6 +83,41 @@ pub struct FigureAxis {
     /// Whether a linear axis of positive values starts at zero, so that heights can be compared; not if the distance from
     /// another value is what counts.
     pub from_zero: bool,
+}
+
+impl FigureAxis {
+    /// A linear axis that starts at zero.
+    pub(crate) fn new(label: impl Into<String>, kind: impl Into<AxisKind>) -> Self {
+        Self { label: label.into(), kind: kind.into(), logarithmic: false, from_zero: true }
+    }
+
+    pub(crate) fn logarithmic(self, logarithmic: bool) -> Self {
+        Self { logarithmic, ..self }
+    }
+
+    pub(crate) fn without_zero(self) -> Self {
+        Self { from_zero: false, ..self }
+    }
+}
+
+impl Plot {
+    /// Series without guides and marks.
+    pub(crate) fn new(x: FigureAxis, y: FigureAxis, series: Vec<Series>) -> Self {
+        Self { x, y, guides: Vec::new(), marks: Vec::new(), series }
+    }
+}
+
+impl Series {
+    /// A series of those of these points that can be drawn; `None` where there are none.
+    pub(crate) fn new(
+        label: impl Into<String>,
+        role: SeriesRole,
+        style: usize,
+        points: impl Iterator<Item = Point>,
+    ) -> Option<Self> {
+        let points: Vec<Point> = points.filter(Point::is_finite).collect();
+        (!points.is_empty()).then(|| Self { label: label.into(), role, style, points })
+    }
 }
 
 /// What the numbers of an axis are.
@@ -316,26 +352,24 @@ impl Serialize for Point {
 }
 
 impl Point {
+    /// A point without an interval.
+    pub(crate) fn exact(x: f64, y: f64) -> Self {
+        Self { x, y, low: y, high: y }
+    }
+
     fn is_finite(&self) -> bool {
         [self.x, self.y, self.low, self.high].iter().all(|value| value.is_finite())
     }
 }
 
-/// Whether values are of many magnitudes, and none of them is to be compared with a whole: shares are.
-fn needs_log_y_axis(series: &[Series], unit: Unit) -> bool {
-    unit != Unit::Ratio && needs_log_axis(y_values(series))
-}
-
 /// The values of all series.
-fn y_values(series: &[Series]) -> impl Iterator<Item = f64> + Clone {
+fn y_values(series: &[Series]) -> impl Iterator<Item = f64> {
     series.iter().flat_map(|line| line.points.iter().map(|point| point.y))
 }
 
 /// Whether positive values are so far apart that a linear axis would hide the small ones.
-pub(crate) fn needs_log_axis(values: impl Iterator<Item = f64> + Clone) -> bool {
-    let least = values.clone().fold(f64::INFINITY, f64::min);
-    let most = values.fold(0.0, f64::max);
-    least > 0.0 && most / least > LOG_AXIS_RATIO
+pub(crate) fn needs_log_axis(values: impl Iterator<Item = f64>) -> bool {
+    min_max(values).is_some_and(|(low, high)| low > 0.0 && high / low > LOG_AXIS_RATIO)
 }
 
 /// A text as a file name: letters, digits and `.-_=`, anything else a dash.

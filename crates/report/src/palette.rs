@@ -13,50 +13,18 @@ pub(crate) const HEAT_COLORS: usize = 7;
 ///
 /// The steps of heat maps (`h`) are one hue over the range of lightness, so that the order is visible without the
 /// legend, by colour-blind readers and on grey paper too (after ColorBrewer's Blues); `ht` is the text on each.
-const COLORS: [(&str, &str, &str); 37] = [
-    ("ground", "#f7f8f9", "#13161a"),
-    ("panel", "#fff", "#1a1e23"),
-    ("ink", "#1c2127", "#e4e8ec"),
-    ("soft", "#555f6a", "#a4aeb9"),
-    ("line", "#dde1e6", "#31373e"),
-    ("faint", "#eef0f3", "#22272d"),
-    ("grid", "#e6e9ed", "#2a3037"),
-    ("link", "#0b57a4", "#83bdff"),
-    ("good", "#14683f", "#6fd49d"),
-    ("good-ground", "#e5f4ec", "#17301f"),
-    ("odd", "#874600", "#f0b465"),
-    ("odd-ground", "#fdf0dd", "#37270f"),
-    ("bad", "#a8201a", "#ff9a92"),
-    ("bad-ground", "#fdeae8", "#3d1a18"),
-    ("fine", "#d7ebe0", "#24402f"),
-    ("s0", "#0072b2", "#58b4f0"),
-    ("s1", "#c75300", "#ff9450"),
-    ("s2", "#007a5a", "#40cd9e"),
-    ("s3", "#a8467f", "#e78fc4"),
-    ("s4", "#7d6300", "#d9bb4b"),
-    ("s5", "#5a4fcf", "#a9a0ff"),
-    ("s6", "#2b7f97", "#74d0e3"),
-    ("s7", "#5f6368", "#b3bac2"),
-    ("h0", "#dce9f6", "#203348"),
-    ("h1", "#c0d8ee", "#23496b"),
-    ("h2", "#9ecae1", "#23618f"),
-    ("h3", "#6baed6", "#4a98c9"),
-    ("h4", "#4a98c9", "#72b5e0"),
-    ("h5", "#2171b5", "#a3d0ee"),
-    ("h6", "#084594", "#dcedf9"),
-    ("ht0", "#1c2127", "#f2f5f8"),
-    ("ht1", "#1c2127", "#f2f5f8"),
-    ("ht2", "#1c2127", "#f2f5f8"),
-    ("ht3", "#1c2127", "#0c0f12"),
-    ("ht4", "#1c2127", "#0c0f12"),
-    ("ht5", "#fff", "#0c0f12"),
-    ("ht6", "#fff", "#0c0f12"),
-];
+const COLORS: &str = include_str!("../assets/palette.txt");
+
+/// The colours, each with its name.
+fn colors() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let color = |line: &'static str| line.split_once(' ').and_then(|(name, both)| Some((name, both.split_once(' ')?)));
+    COLORS.lines().filter_map(color).map(|(name, (light, dark))| (name, light, dark))
+}
 
 /// The colours as properties of the page: light, dark where the reader's system is or the reader wants it, light on paper.
 pub(crate) fn css_properties() -> String {
     let (mut light, mut dark) = (String::from("color-scheme:light;"), String::from("color-scheme:dark;"));
-    for (name, in_light, in_dark) in COLORS {
+    for (name, in_light, in_dark) in colors() {
         let _ = write!(light, "--{name}:{in_light};");
         let _ = write!(dark, "--{name}:{in_dark};");
     }
@@ -68,7 +36,7 @@ pub(crate) fn css_properties() -> String {
 
 /// A style with light colours instead of their names, for files: few programs except browsers know the names.
 pub(crate) fn with_light_colors(style: &str) -> String {
-    COLORS.iter().fold(style.to_owned(), |style, (name, light, _)| style.replace(&format!("var(--{name})"), light))
+    colors().fold(style.to_owned(), |style, (name, light, _)| style.replace(&format!("var(--{name})"), light))
 }
 
 #[cfg(test)]
@@ -76,7 +44,7 @@ mod tests {
     use super::*;
 
     fn color(name: &str) -> [&'static str; 2] {
-        let (_, light, dark) = COLORS.iter().find(|(known, ..)| *known == name).unwrap();
+        let (_, light, dark) = colors().find(|(known, ..)| *known == name).unwrap();
         [light, dark]
     }
 

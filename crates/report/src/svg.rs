@@ -66,6 +66,82 @@ fn role_style(role: SeriesRole) -> String {
     format!(".line{of}{{stroke-width:{width}{dash}{round}}}.band{of}{{fill-opacity:{band}}}")
 }
 
+/// A drawing beside which the page has its contents in words or as a table.
+pub(crate) fn unlabelled(class: &str, [width, height]: [f64; 2], drawn: impl Into<Markup>) -> Markup {
+    html!(
+        "<svg class=\"{}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
+        class,
+        width,
+        number(height),
+        drawn.into()
+    )
+}
+
+/// A file of its own, with colours and a white ground.
+pub(crate) struct SvgFile<'f> {
+    pub title: &'f str,
+    /// What it shows, for who does not see it.
+    pub description: Option<String>,
+    /// White to the left and right, above, and in all.
+    pub margin: f64,
+    pub above: f64,
+    pub size: [f64; 2],
+    pub drawn: Markup,
+}
+
+impl SvgFile<'_> {
+    pub(crate) fn text(self) -> String {
+        let description = self.description.map(|text| html!("<desc>{}</desc>", text));
+        let [left, top] = [-self.margin, -self.above].map(number);
+        html!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"{} {} {} {}\" width=\"{2}\" height=\"{3}\" \
+             role=\"img\"><title>{}</title>{}<style>{}</style><rect x=\"{0}\" y=\"{1}\" width=\"100%\" height=\"100%\" \
+             fill=\"#fff\"/>{}</svg>\n",
+            left,
+            top,
+            number(self.size[0]),
+            number(self.size[1]),
+            self.title,
+            description,
+            palette::with_light_colors(&style_sheet()),
+            self.drawn
+        )
+        .into_string()
+    }
+}
+
+/// Where the lines of a horizontal axis begin and end, and where their labels stand.
+pub(crate) struct GridLines {
+    pub top: f64,
+    pub bottom: f64,
+    pub labels: f64,
+    /// The right edge, beyond which no label reaches.
+    pub right: f64,
+}
+
+impl GridLines {
+    /// The lines at these places as path data, and their labels. A label that would touch the one before it, or leave the drawing, is left
+    /// out; its line stays.
+    pub(crate) fn draw(&self, ticks: impl Iterator<Item = (f64, String)>) -> (String, Markup) {
+        let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), 0.0);
+        for (x, label) in ticks {
+            lines.push_str(&format!("{}V{}", path::move_to(x, self.top), number(self.bottom)));
+            let half = text_width(&label) / 2.0;
+            if x - half >= free_from && x + half <= self.right {
+                labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), self.labels, label));
+                free_from = x + half + CHARACTER_WIDTH;
+            }
+        }
+        (lines, labels)
+    }
+
+    /// They as a part of a drawing.
+    pub(crate) fn markup(&self, ticks: impl Iterator<Item = (f64, String)>) -> Markup {
+        let (lines, labels) = self.draw(ticks);
+        html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
+    }
+}
+
 /// Height of a line of a file's title, and width of an average character of it, on the wide side.
 const TITLE_HEIGHT: f64 = 20.0;
 const TITLE_CHARACTER_WIDTH: f64 = 8.2;
@@ -107,53 +183,39 @@ fn draw(figure: &Figure) -> SvgDrawing {
     }
 }
 
-/// The ground of a file, whose title is so high.
-fn background(above: f64) -> Markup {
-    html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", number(above))
-}
-
 /// A figure as a file of its own, with title, colours and a white ground; a heat map with its legend.
 pub fn standalone(figure: &Figure) -> String {
     let SvgDrawing { shown, in_file, above, whole: (width, height), .. } = draw(figure);
-    let svg = html!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"0 -{} {} {}\" width=\"{1}\" height=\"{2}\" \
-         role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style>{}{}{}</svg>\n",
-        number(above),
-        width,
-        height,
-        figure.title,
-        figure.description.join(" "),
-        palette::with_light_colors(&style_sheet()),
-        background(above),
-        shown,
-        in_file
-    );
-    svg.into_string()
+    let (title, description) = (figure.title.as_str(), Some(figure.description.join(" ")));
+    SvgFile { title, description, margin: 0.0, above, size: [width, height], drawn: html!("{}{}", shown, in_file) }
+        .text()
 }
 
 /// A figure for the inside of a page: classes, no colours; the page has the description. A heat map is drawn once, for the
 /// script to make it live, and holds what a file shows of it, which the page hides.
 pub(crate) fn inline(figure: &Figure) -> Markup {
     let SvgDrawing { shown, width, height, in_file, above, whole: (file_width, file_height) } = draw(figure);
-    let file = match figure.drawing {
-        Drawing::Plot(_) => Markup::new(),
-        Drawing::Heat(_) => html!(
+    let (mut file, mut ground, mut hidden) = (None, None, None);
+    if let Drawing::Heat(_) = figure.drawing {
+        let above = number(above);
+        file = Some(html!(
             " width=\"{}\" height=\"{}\" data-file=\"0 -{} {} {}\"",
             width,
             height,
-            number(above),
+            above,
             file_width,
             file_height
-        ),
-    };
-    let hidden = if file.is_empty() { file.clone() } else { html!("<g class=\"in-file\">{}</g>", in_file) };
+        ));
+        ground = Some(html!("<rect class=\"in-file\" y=\"-{}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>", above));
+        hidden = Some(html!("<g class=\"in-file\">{}</g>", in_file));
+    }
     html!(
         "<svg class=\"drawing\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\"{}>{}{}{}</svg>",
         width,
         height,
         figure.title,
         file,
-        if hidden.is_empty() { Markup::new() } else { background(above) },
+        ground,
         shown,
         hidden
     )
@@ -212,27 +274,20 @@ fn draw_marks(picture: &PlotLayout<'_>) -> (Markup, usize) {
     marks.sort_by(|one, other| one.at.total_cmp(&other.at));
     let mut free_from: Vec<f64> = Vec::new();
     let row = |mark: &&Mark| {
-        let [from, to] = text_extent(picture.x_of(mark.at), &mark.label);
+        let (x, width) = (picture.x_of(mark.at), text_width(&mark.label));
+        let from = match text_anchor(x, width) {
+            "start" => x,
+            "end" => x - width,
+            _ => x - width / 2.0,
+        };
         let row = free_from.iter().position(|free| *free <= from).unwrap_or(free_from.len());
-        match free_from.get_mut(row) {
-            Some(free) => *free = to + CHARACTER_WIDTH,
-            None => free_from.push(to + CHARACTER_WIDTH),
-        }
+        free_from.resize(free_from.len().max(row + 1), 0.0);
+        free_from[row] = from + width + CHARACTER_WIDTH;
         row
     };
     let rows: Vec<usize> = marks.iter().map(row).collect();
     let all = rows.iter().max().map_or(0, |last| last + 1);
     (marks.into_iter().zip(rows).map(|(mark, row)| draw_mark(picture, mark, row)).collect(), all)
-}
-
-/// From where to where the name of a place reaches.
-fn text_extent(x: f64, name: &str) -> [f64; 2] {
-    let width = text_width(name);
-    match text_anchor(x, width) {
-        "start" => [x, x + width],
-        "end" => [x - width, x],
-        _ => [x - width / 2.0, x + width / 2.0],
-    }
 }
 
 /// A vertical line with its band, and its name at its upper end.
@@ -251,7 +306,7 @@ fn draw_mark(picture: &PlotLayout<'_>, mark: &Mark, row: usize) -> Markup {
     )
 }
 
-fn text_width(name: &str) -> f64 {
+pub(crate) fn text_width(name: &str) -> f64 {
     name.chars().count() as f64 * CHARACTER_WIDTH
 }
 
@@ -267,24 +322,16 @@ fn text_anchor(x: f64, width: f64) -> &'static str {
 /// The grid as one path, and the labels of its lines.
 fn axes(picture: &PlotLayout<'_>) -> Markup {
     let (right, bottom) = (WIDTH - RIGHT, TOP + PLOT_HEIGHT);
-    let (mut grid, mut beside, mut below) = (String::new(), Markup::new(), Markup::new());
+    let (mut grid, mut beside) = (String::new(), Markup::new());
     let (x, y) = (picture.x.scale(), picture.y.scale());
     for tick in y.ticks() {
         let y = TOP + (1.0 - y.share(tick.position)) * PLOT_HEIGHT;
         let _ = write!(grid, "{}H{right}", path::move_to(LEFT, y));
         beside.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", LEFT - 8.0, number(y + 4.0), tick.label));
     }
-    let mut free_from = 0.0;
-    for tick in x.ticks() {
-        let x = LEFT + x.share(tick.position) * (right - LEFT);
-        let half = tick.label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
-        let _ = write!(grid, "{}V{bottom}", path::move_to(x, TOP));
-        // A label that would touch the one before it is left out; its grid line stays.
-        if x - half >= free_from {
-            below.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), bottom + 18.0, tick.label));
-            free_from = x + half + CHARACTER_WIDTH;
-        }
-    }
+    let ticks = x.ticks().iter().map(|tick| (LEFT + x.share(tick.position) * (right - LEFT), tick.label.clone()));
+    let (lines, below) = GridLines { top: TOP, bottom, labels: bottom + 18.0, right: f64::INFINITY }.draw(ticks);
+    grid.push_str(&lines);
     html!(
         "<path class=\"grid\" d=\"{}\"/><path class=\"axis\" d=\"M{} {}H{}\"/>\
          <g text-anchor=\"middle\">{}<text x=\"{}\" y=\"{}\">{}</text></g><g text-anchor=\"end\">{}</g>",
@@ -365,7 +412,7 @@ fn legend(picture: &PlotLayout<'_>) -> (Markup, f64) {
         return (svg, 0.0);
     }
     for line in &picture.lines {
-        let width = 34.0 + line.label.chars().count() as f64 * CHARACTER_WIDTH + 14.0;
+        let width = 34.0 + text_width(line.label) + 14.0;
         if x > LEFT && x + width > WIDTH - RIGHT {
             (x, lines) = (LEFT, lines + 1.0);
         }

@@ -11,19 +11,11 @@ const CANARY_BINS: usize = 360;
 
 /// The canaries over the run, each relative to its reference: a flat line at 1 on a quiet machine.
 pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
-    let canaries: Vec<&CanaryHistory> = report
-        .analysis
-        .canaries
-        .iter()
-        .filter(|history| !history.points.is_empty() && history.reference > 0.0)
-        .collect();
-    if canaries.is_empty() {
-        return None;
-    }
-    let mut series = Vec::new();
-    let mut sentences = Vec::new();
-    for (style, history) in canaries.iter().enumerate() {
+    let is_drawn = |history: &&CanaryHistory| !history.points.is_empty() && history.reference > 0.0;
+    let (mut series, mut sentences, mut tolerance) = (Vec::new(), Vec::new(), 0.0);
+    for (style, history) in report.analysis.canaries.iter().filter(is_drawn).enumerate() {
         let label = labels::canary(history.canary);
+        tolerance = history.tolerance.max(tolerance);
         series.push(Series { label: label.into(), role: SeriesRole::History, style, points: binned_points(history) });
         sentences.push(format!(
             "{label}: {} of readings within {} of {}.",
@@ -32,30 +24,18 @@ pub fn canary_figure(report: &Report<'_>) -> Option<Figure> {
             units::value_text(history.reference, Unit::Nanoseconds)
         ));
     }
-    let tolerance = canaries.iter().map(|history| history.tolerance).fold(0.0, f64::max);
     let label = format!("undisturbed (±{} at most)", units::share(tolerance));
-    Some(Figure {
+    let x = FigureAxis::new("time since the start of the run", AxisKind::Seconds);
+    // A single interruption takes a thousand times a canary's time, and must not flatten all the rest.
+    let y = FigureAxis::new("canary time over its reference", AxisKind::Number).logarithmic(true).without_zero();
+    (!series.is_empty()).then(|| Figure {
         id: "canaries".into(),
         title: "How quiet the machine was: canaries over the run".into(),
         description: sentences,
         shows: Vec::new(),
         drawing: Drawing::Plot(Plot {
-            x: FigureAxis {
-                label: "time since the start of the run".into(),
-                kind: AxisKind::Seconds,
-                logarithmic: false,
-                from_zero: true,
-            },
-            y: FigureAxis {
-                label: "canary time over its reference".into(),
-                kind: AxisKind::Number,
-                // A single interruption takes a thousand times a canary's time, and must not flatten all the rest.
-                logarithmic: true,
-                from_zero: false,
-            },
             guides: vec![Guide { label, low: 1.0 - tolerance, high: 1.0 + tolerance }],
-            marks: Vec::new(),
-            series,
+            ..Plot::new(x, y, series)
         }),
     })
 }

@@ -6,10 +6,11 @@ use kelvin_analysis::{
     Coefficient, FittedLaw, KneeMark, LineCeiling, MemoryLevel, MemoryLevels, MetricResult, ModelLine, Outcome,
     StatedConclusion,
 };
-use kelvin_core::{AxisScale, Case, Metric, Name, Reference, Unit, Value};
+use kelvin_core::{AxisScale, Case, Metric, Name, Reference, ReferenceValue, Unit, Value};
 
 use super::{
-    AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, needs_log_y_axis, safe_file_name,
+    AxisKind, Drawing, Figure, FigureAxis, Mark, Plot, Point, Series, SeriesRole, needs_log_axis, safe_file_name,
+    y_values,
 };
 use crate::palette::SERIES_COLORS;
 use crate::sections::{CommonAxes, Curve, CurveSeries};
@@ -85,16 +86,8 @@ fn curve_figure(report: &Report<'_>, curve: &Curve<'_>) -> Option<Figure> {
         .concat(),
         shows: lines_of(curve),
         drawing: Drawing::Plot(Plot {
-            x: x_axis(curve),
-            y: FigureAxis {
-                label: "measured".into(),
-                kind: curve.metric.unit.into(),
-                logarithmic: needs_log_y_axis(&series, curve.metric.unit),
-                from_zero: true,
-            },
-            guides: Vec::new(),
             marks: curve_marks(report, curve, &names),
-            series,
+            ..Plot::new(x_axis(curve), measured_axis(curve.metric.unit, &series), series)
         }),
     })
 }
@@ -144,12 +137,8 @@ fn fitted_series(law: &FittedLaw, name: &str, style: usize) -> Option<Series> {
     let step = |index: usize| (law.most as f64).powf(index as f64 / LAW_POINTS as f64).round();
     let mut numbers: Vec<f64> = (0..=LAW_POINTS).map(step).collect();
     numbers.dedup();
-    let point = |x: f64| {
-        let y = law.rate_at(x);
-        Point { x, y, low: y, high: y }
-    };
-    let label = name_with_suffix(name, "fitted law");
-    Series { label, role: SeriesRole::Fitted, style, points: Vec::new() }.with(numbers.into_iter().map(point))
+    let points = numbers.into_iter().map(|x| Point::exact(x, law.rate_at(x)));
+    Series::new(name_with_suffix(name, "fitted law"), SeriesRole::Fitted, style, points)
 }
 
 /// The laws that are drawn, in words.
@@ -238,8 +227,8 @@ fn model_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Ve
         let name = if curve.series.len() > 1 { names.each[style].as_str() } else { "" };
         let series = |model: &ModelLine| {
             let role = if model.is_bound { SeriesRole::Fitted } else { SeriesRole::Predicted };
-            let points = model.points.iter().map(|&(x, y)| Point { x: x as f64, y, low: y, high: y });
-            Series { label: name_with_suffix(name, &model.label), role, style, points: Vec::new() }.with(points)
+            let points = model.points.iter().map(|&(x, y)| Point::exact(x as f64, y));
+            Series::new(name_with_suffix(name, &model.label), role, style, points)
         };
         its.filter_map(series).collect()
     };
@@ -269,9 +258,8 @@ fn ceilings<'a>(report: &Report<'a>, curve: &'a Curve<'a>) -> Vec<LineCeilingSer
 fn ceiling_series(LineCeilingSeries { line, style, ends }: &LineCeilingSeries<'_>) -> Option<Series> {
     let LineCeiling { low, high, .. } = ends;
     let y = (low * high).sqrt();
-    let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point { x: x as f64, y, low: y, high: y });
-    let label = format!("{}, if calls were free", line.label);
-    Series { label, role: SeriesRole::Fitted, style: *style, points: Vec::new() }.with(ends.into_iter())
+    let ends = [line.points.first()?.0, line.points.last()?.0].map(|x| Point::exact(x as f64, y));
+    Series::new(format!("{}, if calls were free", line.label), SeriesRole::Fitted, *style, ends.into_iter())
 }
 
 fn ceiling_text(LineCeilingSeries { line, ends, .. }: &LineCeilingSeries<'_>) -> String {
@@ -298,8 +286,14 @@ pub(super) fn lines_of(curve: &Curve<'_>) -> Vec<(Name, String)> {
 /// The axis that a curve runs over.
 pub(super) fn x_axis(curve: &Curve<'_>) -> FigureAxis {
     let kind = if curve.axis.scale == AxisScale::Bytes { AxisKind::Bytes } else { AxisKind::Number };
-    let logarithmic = curve.axis.scale != AxisScale::Linear;
-    FigureAxis { label: curve.axis.label.to_string(), kind, logarithmic, from_zero: true }
+    FigureAxis::new(curve.axis.label.as_str(), kind).logarithmic(curve.axis.scale != AxisScale::Linear)
+}
+
+/// The axis of what was measured, logarithmic where values are of many magnitudes, and none of them is to be compared with a whole: shares
+/// are.
+pub(super) fn measured_axis(unit: Unit, series: &[Series]) -> FigureAxis {
+    let logarithmic = unit != Unit::Ratio && needs_log_axis(y_values(series));
+    FigureAxis::new("measured", unit).logarithmic(logarithmic)
 }
 
 /// Whether this run measured a line of at least two points; a single point is in the table.
@@ -363,34 +357,16 @@ pub(super) fn measured_series(line: &CurveSeries<'_>, name: &str, style: usize) 
             let [y, low, high] = read(result)?;
             Some(Point { x: *x as f64, y, low, high })
         };
-        Series { label: name_with_suffix(name, suffix), role, style, points: Vec::new() }
-            .with(line.points.iter().filter_map(point))
+        Series::new(name_with_suffix(name, suffix), role, style, line.points.iter().filter_map(point))
     };
     SERIES_ROLES.into_iter().filter_map(of).collect()
-}
-
-impl Series {
-    /// A series, still without points, of what a reference machine published.
-    pub(super) fn published(label: String, style: usize) -> Self {
-        Self { label, role: SeriesRole::Reference, style, points: Vec::new() }
-    }
-
-    /// The series with those of these points that can be drawn; `None` where there are none.
-    pub(super) fn with(self, points: impl Iterator<Item = Point>) -> Option<Self> {
-        let points: Vec<Point> = points.filter(Point::is_finite).collect();
-        (!points.is_empty()).then_some(Self { points, ..self })
-    }
 }
 
 /// What reference machines published of each line that was measured here, in its colour.
 fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Series> {
     let of_line = |reference: &Reference| -> Vec<Series> {
         let series = |(style, (line, name)): (usize, (&CurveSeries<'_>, &String))| {
-            let label = match name.is_empty() {
-                true => reference.title.clone(),
-                false => format!("{}, {name}", reference.title),
-            };
-            reference_series(curve, &line.label, reference, Series::published(label, style))
+            reference_series(curve, line, reference, name, style)
         };
         curve.series.iter().zip(&names.each).enumerate().filter_map(series).collect()
     };
@@ -398,23 +374,26 @@ fn published_series(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -
 }
 
 /// Published values of the same quantity of one line; values that span something else are never drawn beside ours.
-pub(super) fn reference_series(curve: &Curve<'_>, line: &str, reference: &Reference, series: Series) -> Option<Series> {
+pub(super) fn reference_series(
+    curve: &Curve<'_>,
+    line: &CurveSeries<'_>,
+    reference: &Reference,
+    name: &str,
+    style: usize,
+) -> Option<Series> {
     let metric = curve.metric;
     let of_line = |case: &Case| {
         let rest: Case = case.iter().filter(|(name, _)| *name != curve.axis.name).collect();
-        units::case(metric, &rest) == line
+        units::case(metric, &rest) == line.label
     };
     let comparable = reference.values.iter().filter(|value| {
         value.metric == metric.id && value.spans.is_none() && value.unit == metric.unit && of_line(&value.case)
     });
-    let mut points: Vec<Point> = comparable
-        .filter_map(|value| {
-            let x = curve.axis.number_in(&value.case)? as f64;
-            Some(Point { x, y: value.value, low: value.value, high: value.value })
-        })
-        .collect();
+    let point = |value: &ReferenceValue| Some(Point::exact(curve.axis.number_in(&value.case)? as f64, value.value));
+    let mut points: Vec<Point> = comparable.filter_map(point).collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    series.with(points.into_iter())
+    let separator = if name.is_empty() { "" } else { ", " };
+    Series::new(format!("{}{separator}{name}", reference.title), SeriesRole::Reference, style, points.into_iter())
 }
 
 /// A curve in words: the range of each series, and its ratio to the prediction.
@@ -453,26 +432,14 @@ pub(super) fn prefix(name: &str) -> String {
 
 /// Points against their predictions, as the end of a sentence.
 pub(super) fn verdict_counts<'a>(results: impl Iterator<Item = &'a MetricResult>) -> String {
-    let compared: Vec<(f64, bool)> =
-        results.filter_map(|result| Some((result.ratio?, labels::is_gap(result.verdict)))).collect();
-    if compared.is_empty() {
-        return String::new();
-    }
-    let gaps = compared.iter().filter(|(_, gap)| *gap).count();
-    if let [(ratio, gap)] = compared[..] {
-        return format!(
-            "; {} times the prediction, {} the predicted range",
-            units::ratio(ratio),
-            if gap { "outside" } else { "within" }
-        );
-    }
-    let low = compared.iter().map(|(ratio, _)| *ratio).fold(f64::INFINITY, f64::min);
-    let high = compared.iter().map(|(ratio, _)| *ratio).fold(0.0, f64::max);
-    let points = labels::plural(compared.len() as u64, "point");
-    let outside = if gaps == 0 { "none".to_owned() } else { gaps.to_string() };
-    let ratios = match (units::ratio(low), units::ratio(high)) {
-        (low, high) if low == high => low,
-        (low, high) => format!("{low} to {high}"),
+    let compared: Vec<&MetricResult> = results.filter(|result| result.ratio.is_some()).collect();
+    let Some(ratios) = labels::ratio_range(&compared, " to ") else { return String::new() };
+    let gaps = compared.iter().filter(|result| labels::is_gap(result.verdict)).count();
+    let outside = match (compared.len(), gaps) {
+        (1, 0) => "within".to_owned(),
+        (1, _) => "outside".to_owned(),
+        (points, 0) => format!("none of {} outside", labels::plural(points as u64, "point")),
+        (points, gaps) => format!("{gaps} of {} outside", labels::plural(points as u64, "point")),
     };
-    format!("; {ratios} times the prediction, {outside} of {points} outside the predicted range")
+    format!("; {ratios} times the prediction, {outside} the predicted range")
 }

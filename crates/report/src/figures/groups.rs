@@ -5,14 +5,12 @@ use kelvin_core::{Name, Unit, Value};
 
 use super::curves::{
     LineNames, SERIES_ROLES, ValueAndInterval, curve_figures, describe_line, headline, is_measured, lines_of,
-    measured_series, name_with_suffix, predicted_interval, prefix, reference_series, verdict_counts, x_axis,
+    measured_axis, measured_series, name_with_suffix, predicted_interval, prefix, reference_series, verdict_counts,
+    x_axis,
 };
 use super::heat::{grid_figures, heat_figure};
 use super::tails;
-use super::{
-    Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole, needs_log_axis, needs_log_y_axis, safe_file_name,
-    y_values,
-};
+use super::{Drawing, Figure, FigureAxis, Plot, Point, Series, SeriesRole, needs_log_axis, safe_file_name, y_values};
 use crate::sections::{Curve, CurveSeries, SectionEntry};
 use crate::{Report, study_tables, units};
 
@@ -114,10 +112,8 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
         series.extend(measured_series(line, name, style));
         description.extend(describe_line(curve, line, name));
         shows.push((curve.metric.id, line.label.clone()));
-        published.extend(report.references.iter().filter_map(|reference| {
-            let empty = Series::published(format!("{}, {name}", reference.title), style);
-            reference_series(curve, label, reference, empty)
-        }));
+        let references = report.references.iter();
+        published.extend(references.filter_map(|reference| reference_series(curve, line, reference, name, style)));
     }
     // Nothing but zeros is in the table.
     if !is_measured(&series) || series.iter().flat_map(|line| &line.points).all(|point| point.high == 0.0) {
@@ -125,15 +121,13 @@ fn family_figure(report: &Report<'_>, family: &[&Curve<'_>], combination: Combin
     }
     series.extend(published);
     let first = family.first()?;
-    let logarithmic = needs_log_y_axis(&series, first.metric.unit);
-    let y = FigureAxis { label: "measured".into(), kind: first.metric.unit.into(), logarithmic, from_zero: true };
-    let (guides, marks) = (Vec::new(), Vec::new());
+    let y = measured_axis(first.metric.unit, &series);
     Some(Figure {
         id: family_id(family, which),
         title: family_title(family, which),
         description,
         shows,
-        drawing: Drawing::Plot(Plot { x: x_axis(first), y, guides, marks, series }),
+        drawing: Drawing::Plot(Plot::new(x_axis(first), y, series)),
     })
 }
 
@@ -197,20 +191,14 @@ fn loaded_figure(pair: &DelayAgainstRate<'_, '_>) -> Option<Figure> {
     }
     let (delay, rate) = (pair.delay.metric, pair.rate.metric);
     let (what, by) = (own_name(pair.delay), own_name(pair.rate));
-    let y = FigureAxis {
-        label: what.into(),
-        kind: delay.unit.into(),
-        logarithmic: needs_log_axis(y_values(&series)),
-        from_zero: true,
-    };
-    let x = FigureAxis { label: format!("measured {by}"), kind: rate.unit.into(), logarithmic: false, from_zero: true };
-    let (guides, marks) = (Vec::new(), Vec::new());
+    let y = FigureAxis::new(what, delay.unit).logarithmic(needs_log_axis(y_values(&series)));
+    let x = FigureAxis::new(format!("measured {by}"), rate.unit);
     Some(Figure {
         id: safe_file_name(&format!("{}.{what}-{by}", parent_id(pair.delay)?)),
         title: format!("{} against the {by} at which it was measured, by {}", capitalized(what), pair.delay.axis.label),
         description,
         shows: [lines_of(pair.delay), lines_of(pair.rate)].concat(),
-        drawing: Drawing::Plot(Plot { x, y, guides, marks, series }),
+        drawing: Drawing::Plot(Plot::new(x, y, series)),
     })
 }
 
@@ -232,8 +220,7 @@ fn loaded_series(line: &CurveSeries<'_>, rates: &CurveSeries<'_>, style: usize) 
             let [y, low, high] = read(result)?;
             Some(Point { x, y, low, high })
         };
-        let empty = Series { label: name_with_suffix(&line.label, suffix), role, style, points: Vec::new() };
-        empty.with(line.points.iter().filter_map(point))
+        Series::new(name_with_suffix(&line.label, suffix), role, style, line.points.iter().filter_map(point))
     };
     SERIES_ROLES.into_iter().filter_map(of).collect()
 }

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::curves::{headline, metric_title, predicted_interval, prefix, verdict_counts};
 use super::{AxisKind, Drawing, Figure, Sig6, safe_file_name};
 use crate::palette::HEAT_COLORS;
+use crate::scale::min_max;
 use crate::sections::{Curve, Matrix};
 use crate::{Report, labels, units};
 
@@ -329,9 +330,8 @@ struct ColorSteps {
 
 impl ColorSteps {
     fn of_cells(cells: &[HeatCell]) -> Option<Self> {
-        let values = || cells.iter().map(|cell| cell.value);
-        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        low.is_finite().then_some(Self { low, high })
+        let (low, high) = min_max(cells.iter().map(|cell| cell.value))?;
+        Some(Self { low, high })
     }
 
     fn count(&self) -> usize {

@@ -39,6 +39,8 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
     let held: Vec<String> = tails.held.iter().map(|(_, value)| units::axis_value(value, AxisScale::Bytes)).collect();
     let reach = series.iter().flat_map(|line| &line.points).map(|point| point.x).fold(1.0, f64::max);
     let marks = MARKED_QUANTILES.iter().filter(|(at, _)| *at <= reach);
+    let x = FigureAxis::new("1 in N round trips takes longer: N", AxisKind::Number);
+    let y = FigureAxis::new("time of a round trip", AxisKind::Nanoseconds);
     let mut description: Vec<String> = lines.iter().map(TailLine::describe).collect();
     description.push("Bands reach from the lowest to the highest round.".into());
     Some(Figure {
@@ -48,21 +50,8 @@ pub(super) fn tail_figure(report: &Report<'_>, entries: &[SectionEntry<'_>]) -> 
         // No row of the table has this name: those lead to the curves.
         shows: lines.iter().map(|line| (line.metric, format!("{} distribution", line.label))).collect(),
         drawing: Drawing::Plot(Plot {
-            x: FigureAxis {
-                label: "1 in N round trips takes longer: N".into(),
-                kind: AxisKind::Number,
-                logarithmic: true,
-                from_zero: false,
-            },
-            y: FigureAxis {
-                label: "time of a round trip".into(),
-                kind: AxisKind::Nanoseconds,
-                logarithmic: true,
-                from_zero: false,
-            },
-            guides: Vec::new(),
             marks: marks.map(|&(at, label)| Mark { label: label.into(), at, low: at, high: at }).collect(),
-            series,
+            ..Plot::new(x.logarithmic(true).without_zero(), y.logarithmic(true).without_zero(), series)
         }),
     })
 }
@@ -108,8 +97,8 @@ impl TailLine {
     }
 
     fn series(&self, style: usize) -> Option<Series> {
-        let empty = Series { label: self.label.clone(), role: SeriesRole::Measured, style, points: Vec::new() };
-        empty.with(ONE_IN.iter().filter_map(|&one_in| self.point_at(one_in)))
+        let points = ONE_IN.iter().filter_map(|&one_in| self.point_at(one_in));
+        Series::new(self.label.as_str(), SeriesRole::Measured, style, points)
     }
 
     /// `tcp, placement=same_cpu: half exceed 13.0 µs, one in 10 14.2 µs, one in 100 21.0 µs (2,400 round trips).`

@@ -3,6 +3,7 @@
 use kelvin_analysis::{Timeline, TimelineGroup};
 
 use super::{AxisKind, Drawing, Figure, FigureAxis, Guide, Mark, Plot, Point, Series, SeriesRole, safe_file_name};
+use crate::scale::min_max;
 use crate::{Report, units};
 
 /// The figures of a report's timelines.
@@ -17,7 +18,8 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
     let number = if index == 0 { String::new() } else { format!(".{}", index + 1) };
     let (low, high) = (1.0 - timeline.same, 1.0 + timeline.same);
     let mark = |(label, at): &(String, f64)| Mark { label: label.clone(), at: *at, low: *at, high: *at };
-    let axis = |label: &str, kind, from_zero| FigureAxis { label: label.into(), kind, logarithmic: false, from_zero };
+    let x = FigureAxis::new("time since the start of the run", AxisKind::Seconds);
+    let y = FigureAxis::new("over the mean", AxisKind::Number).without_zero();
     (!series.is_empty()).then(|| Figure {
         id: format!("{}.time{number}", safe_file_name(&timeline.metric)),
         title: timeline.title.clone(),
@@ -25,26 +27,22 @@ fn timeline_figure(index: usize, timeline: &Timeline) -> Option<Figure> {
         // None of the lines over a parameter: those have their own figure.
         shows: vec![(timeline.metric, "over time".into())],
         drawing: Drawing::Plot(Plot {
-            x: axis("time since the start of the run", AxisKind::Seconds, true),
-            y: axis("over the mean", AxisKind::Number, false),
             guides: vec![Guide { label: format!("within {}", units::share(timeline.same)), low, high }],
             marks: timeline.back.iter().map(mark).collect(),
-            series,
+            ..Plot::new(x, y, series)
         }),
     })
 }
 
 /// The visits of a group.
 fn visit_points(group: &TimelineGroup, style: usize) -> Option<Series> {
-    let points = group.points.iter().map(|&(x, y)| Point { x, y, low: y, high: y });
-    Series { label: group.label.clone(), role: SeriesRole::Visits, style, points: Vec::new() }.with(points)
+    let points = group.points.iter().map(|&(x, y)| Point::exact(x, y));
+    Series::new(group.label.as_str(), SeriesRole::Visits, style, points)
 }
 
 /// A group in words: how far its visits are from their mean.
 fn group_text(group: &TimelineGroup) -> Option<String> {
-    let ratios = || group.points.iter().map(|(_, ratio)| *ratio);
-    let (low, high) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
+    let (low, high) = min_max(group.points.iter().map(|(_, ratio)| *ratio))?;
     let span = if low < high { format!("{} to {}", units::ratio(low), units::ratio(high)) } else { units::ratio(low) };
-    (!group.points.is_empty())
-        .then(|| format!("{}: {} visits, {span} times their mean.", group.label, group.points.len()))
+    Some(format!("{}: {} visits, {span} times their mean.", group.label, group.points.len()))
 }

@@ -120,8 +120,7 @@ fn series_svg(series: &SeriesHistory, history: &History) -> Markup {
     // What is steady looks so.
     let middle = median(&values);
     values.extend([1.0 - MIN_RELATIVE_RANGE / 2.0, 1.0 + MIN_RELATIVE_RANGE / 2.0].map(|share| middle * share));
-    let kind = series.metric.unit.into();
-    let axis = FigureAxis { label: String::new(), kind, logarithmic: false, from_zero: false };
+    let axis = FigureAxis::new("", series.metric.unit).without_zero();
     let ground = PlotArea { history, values: AxisScaling::linear(&values, &axis, 0.08) };
     let versions: Markup =
         series.versions.iter().map(|version| html!("{}{}", marks(version, &ground), line(version, &ground))).collect();

@@ -4,7 +4,8 @@ use kelvin_analysis::{MetricResult, Summary};
 use kelvin_core::Unit;
 
 use crate::escape::{Markup, html};
-use crate::svg::path;
+use crate::scale::min_max;
+use crate::svg::{path, unlabelled};
 use crate::units;
 
 /// The ratio bar spans this factor on either side of 1.
@@ -13,34 +14,27 @@ const RATIO_WIDTH: f64 = 104.0;
 
 /// Measured over predicted on a bar centred at 1, with the predicted range shaded, beside the number.
 pub(super) fn ratio_bar(results: &[&MetricResult]) -> Markup {
-    let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0).collect();
-    let Some(prediction) = results.iter().find_map(|result| result.prediction.as_ref()) else { return Markup::new() };
-    if ratios.is_empty() || prediction.value <= 0.0 {
-        return Markup::new();
-    }
+    let ratios = results.iter().filter_map(|result| result.ratio).filter(|ratio| *ratio > 0.0);
+    let predictions = results.iter().find_map(|result| result.prediction.as_ref());
+    let predictions = predictions.filter(|prediction| prediction.value > 0.0);
+    let (Some((least, most)), Some(prediction)) = (min_max(ratios), predictions) else { return Markup::new() };
     let at = |ratio: f64| {
         let share = (ratio.ln() / RATIO_SPAN.ln()).clamp(-1.0, 1.0);
         RATIO_WIDTH / 2.0 * (1.0 + share * 0.94)
     };
     let (from, to) = (at(prediction.low / prediction.value), at(prediction.high / prediction.value));
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
-    let middle = RATIO_WIDTH / 2.0;
     let mut svg = html!(
-        "<svg class=\"ratio\" viewBox=\"0 0 {} 16\" aria-hidden=\"true\"><path class=\"fine\" d=\"{}\"/>\
-         <path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
-        RATIO_WIDTH,
+        "<path class=\"fine\" d=\"{}\"/><path class=\"scale\" d=\"M2 8H{}M{} 1V15\"/>",
         path::rectangle(from, 3.0, (to - from).max(1.0), 10.0),
         RATIO_WIDTH - 2.0,
-        middle
+        RATIO_WIDTH / 2.0
     );
     if most > least {
         svg.push(html!("<path class=\"reach\" d=\"{}H{}\"/>", path::move_to(at(least), 8.0), path::number(at(most))));
         svg.push(ratio_mark(least, at(least)));
     }
     svg.push(ratio_mark(most, at(most)));
-    svg.push(html!("</svg>"));
-    svg
+    unlabelled("ratio", [RATIO_WIDTH, 16.0], svg)
 }
 
 /// A dot, or an arrow if the ratio is beyond the bar.
@@ -56,12 +50,8 @@ fn ratio_mark(ratio: f64, x: f64) -> Markup {
 }
 
 const STRIP_WIDTH: f64 = 340.0;
+const STRIP_HEIGHT: f64 = 54.0;
 const STRIP_MARGIN: f64 = 12.0;
-
-/// A strip; what it shows is in words below it.
-fn strip(drawn: Markup) -> Markup {
-    html!("<svg class=\"strip\" viewBox=\"0 0 {} 54\" aria-hidden=\"true\">{}</svg>", STRIP_WIDTH, drawn)
-}
 
 /// The distribution of samples: whiskers from the lowest to the 99th percentile, a box of the quartiles, the median,
 /// and a tick for each mode.
@@ -97,7 +87,7 @@ pub(super) fn distribution(summary: &Summary, unit: Unit) -> Markup {
         right,
         text(high)
     ));
-    strip(svg)
+    unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], svg)
 }
 
 /// The headline of each round over the course of the run, with the interval as a band.
@@ -117,11 +107,12 @@ pub(super) fn rounds(summary: &Summary) -> Markup {
     let y = |value: f64| 6.0 + (high - value) / (high - low) * 42.0;
     let dots: String =
         summary.round_times.iter().zip(values).map(|(&time, &value)| path::dot_at(x(time), y(value))).collect();
-    strip(html!(
+    let drawn = html!(
         "<path class=\"fine\" d=\"{}\"/><path class=\"median\" d=\"{}H{}\"/><path class=\"dots\" d=\"{}\"/>",
         path::rectangle(0.0, y(interval.1), STRIP_WIDTH, (y(interval.0) - y(interval.1)).max(1.0)),
         path::move_to(0.0, y(summary.headline)),
         STRIP_WIDTH,
         dots
-    ))
+    );
+    unlabelled("strip", [STRIP_WIDTH, STRIP_HEIGHT], drawn)
 }

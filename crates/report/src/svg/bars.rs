@@ -70,6 +70,10 @@ impl BarScale {
         let Some(figure) = row.cells[column] else { return Markup::new() };
         let bar =
             path::rectangle(self.labels, middle - BAR_HEIGHT / 2.0, self.x_of(figure.value) - self.labels, BAR_HEIGHT);
+        let whisker = figure.interval.map(|interval| {
+            let ends = [interval.lower, interval.upper].map(|end| self.x_of(end));
+            html!("<path class=\"whisker\" d=\"{}\"/>", path::whisker(ends, middle, WHISKER_HEIGHT))
+        });
         let mark = row.cells[beside].map(|figure| self.mark(figure.value, middle));
         html!(
             "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text><path class=\"bar s0\" d=\"{}\"/>{}{}\
@@ -78,20 +82,11 @@ impl BarScale {
             number(middle + 4.0),
             row.label,
             bar,
-            self.whisker(&figure, middle),
+            whisker,
             mark,
             number(WIDTH - self.figures + FIGURE_GAP),
             units::figure_text(&figure, table.columns[column].unit).to_string()
         )
-    }
-
-    /// The interval as a line with ends.
-    fn whisker(&self, figure: &Figure, middle: f64) -> Option<Markup> {
-        let interval = figure.interval?;
-        let [low, high] = [interval.lower, interval.upper].map(|end| self.x_of(end));
-        let (top, end) = (middle - WHISKER_HEIGHT / 2.0, number(WHISKER_HEIGHT));
-        let ends = format!("{}v{end}{}v{end}", path::move_to(low, top), path::move_to(high, top));
-        Some(html!("<path class=\"whisker\" d=\"{}{}H{}\"/>", ends, path::move_to(low, middle), number(high)))
     }
 
     fn mark(&self, value: f64, middle: f64) -> Markup {

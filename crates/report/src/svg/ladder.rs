@@ -6,11 +6,12 @@ mod frame;
 use kelvin_core::{Estimate, PredictionVerdict, Rung};
 
 use self::frame::{LadderFrame, LadderMark, LadderRow, NARROW_LAYOUT, RANGE_HEIGHT, WIDE_LAYOUT, circle, diamond};
+use super::SvgFile;
 use super::path::{self, number};
 use crate::escape::{Markup, html};
 use crate::ladder::{LadderAxis, compared_reference, label, published_seconds};
 use crate::text::wrap;
-use crate::{Report, labels, palette};
+use crate::{Report, labels};
 
 /// Least width of a range, so that it is seen.
 const MIN_RANGE_WIDTH: f64 = 3.0;
@@ -61,34 +62,15 @@ impl<'a> Ladder<'a> {
             let y = TITLE_HEIGHT * (line as f64 + 0.7) - above;
             html!("<text class=\"title\" x=\"0\" y=\"{}\">{}</text>", number(y), text)
         });
-        let (width, height) =
-            (self.frame.layout.width + 2.0 * MARGIN, number(self.frame.height(&self.legend_entries()) + above));
-        html!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"-{} -{} {} {}\" width=\"{2}\" height=\"{3}\" \
-             role=\"img\"><title>{}</title><style>{}</style><rect x=\"-{0}\" y=\"-{1}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\
-             {}{}{}</svg>\n",
-            MARGIN,
-            above,
-            width,
-            height,
-            machine,
-            palette::with_light_colors(&super::style_sheet()),
-            title.collect::<Markup>(),
-            self.body(&|_: &Rung| None),
-            self.frame.legend(&self.legend_entries())
-        )
-        .into_string()
+        let legend = self.legend_entries();
+        let drawn = html!("{}{}{}", title.collect::<Markup>(), self.body(&|_: &Rung| None), self.frame.legend(&legend));
+        let size = [self.frame.layout.width + 2.0 * MARGIN, self.frame.height(&legend) + above];
+        SvgFile { title: &machine, description: None, margin: MARGIN, above, size, drawn }.text()
     }
 
     fn body(&self, link: &impl Fn(&Rung) -> Option<String>) -> Markup {
-        let rows = self.rungs.iter().enumerate().map(|(row, rung)| {
-            let drawn = self.row(rung, LadderFrame::row_middle(row));
-            match link(rung) {
-                Some(to) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", to, drawn),
-                None => drawn,
-            }
-        });
-        html!("{}{}", self.frame.grid(), rows.collect::<Markup>())
+        let rows = self.rungs.iter().enumerate();
+        self.frame.body(rows.map(|(row, rung)| (link(rung), self.row(rung, LadderFrame::row_middle(row)))))
     }
 
     fn row(&self, rung: &Rung, middle: f64) -> Markup {

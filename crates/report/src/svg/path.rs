@@ -36,6 +36,13 @@ pub(crate) fn rectangle(x: f64, y: f64, width: f64, height: f64) -> String {
     format!("M{} {}h{width}v{height}H{}z", shortest_number(x), shortest_number(y), shortest_number(x))
 }
 
+/// An interval as a line with ends of this height.
+pub(crate) fn whisker([low, high]: [f64; 2], middle: f64, height: f64) -> String {
+    let (top, end) = (middle - height / 2.0, number(height));
+    let ends = format!("{}v{end}{}v{end}", move_to(low, top), move_to(high, top));
+    format!("{ends}{}H{}", move_to(low, middle), number(high))
+}
+
 /// A line through points; rounding does not add up along it.
 pub(crate) fn polyline(mut points: impl Iterator<Item = (f64, f64)>) -> String {
     let Some((x, y)) = points.next() else { return String::new() };

@@ -3,10 +3,9 @@
 use kelvin_analysis::wording::explanation::ExplanationText;
 use kelvin_core::{Estimate, ExplainedPart, Explanation, PartKind};
 
-use super::CHARACTER_WIDTH;
 use super::path::{self, number};
+use super::{CHARACTER_WIDTH, GridLines, SvgFile, unlabelled};
 use crate::escape::{Markup, html};
-use crate::palette;
 use crate::text::wrap;
 
 /// How wide a drawing is, with the room for its names and for the amounts behind the bars.
@@ -116,15 +115,9 @@ impl<'w> Waterfall<'w> {
     pub(crate) fn inline(&self) -> Markup {
         let drawing = |class: &str, layout: WaterfallLayout| {
             let (drawn, height) = self.body(layout);
-            html!(
-                "<svg class=\"drawing {}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
-                class,
-                layout.width,
-                number(height),
-                drawn
-            )
+            unlabelled(class, [layout.width, height], drawn)
         };
-        html!("{}{}", drawing("wide", WIDE_LAYOUT), drawing("narrow", NARROW_LAYOUT))
+        html!("{}{}", drawing("drawing wide", WIDE_LAYOUT), drawing("drawing narrow", NARROW_LAYOUT))
     }
 
     /// As a file of its own, with title, colours and a white ground.
@@ -139,21 +132,15 @@ impl<'w> Waterfall<'w> {
         });
         let (drawn, height) = self.body(WIDE_LAYOUT);
         let rows = self.bars.iter().map(|bar| format!("{}: {}", bar.what, bar.text)).collect::<Vec<_>>().join("; ");
-        html!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"drawing\" viewBox=\"-{} -{} {} {}\" width=\"{2}\" height=\"{3}\" \
-             role=\"img\"><title>{}</title><desc>{}</desc><style>{}</style><rect x=\"-{0}\" y=\"-{1}\" width=\"100%\" height=\"100%\" \
-             fill=\"#fff\"/>{}{}</svg>\n",
-            MARGIN,
-            number(above + MARGIN),
-            WIDE_LAYOUT.width + 2.0 * MARGIN,
-            number(height + above + 2.0 * MARGIN),
-            self.worded.sentences.first().map_or("", String::as_str),
-            rows,
-            palette::with_light_colors(&super::style_sheet()),
-            title.collect::<Markup>(),
-            drawn
-        )
-        .into_string()
+        let file = SvgFile {
+            title: self.worded.sentences.first().map_or("", String::as_str),
+            description: Some(rows),
+            margin: MARGIN,
+            above: above + MARGIN,
+            size: [WIDE_LAYOUT.width + 2.0 * MARGIN, height + above + 2.0 * MARGIN],
+            drawn: html!("{}{}", title.collect::<Markup>(), drawn),
+        };
+        file.text()
     }
 
     /// What is drawn, and how high it is.
@@ -174,7 +161,11 @@ impl<'w> Waterfall<'w> {
             rows.push(row);
             top += height;
         }
-        (html!("{}{}", axis(top, (low, high), across), rows), top)
+        let shares = (-MAX_GRID_LINES..=MAX_GRID_LINES).map(|line| line * GRID_STEP_PERCENT);
+        let shares = shares.map(|percent| (f64::from(percent) / 100.0, format!("{percent} %")));
+        let ticks = shares.filter(|(share, _)| (low..=high).contains(share));
+        let lines = GridLines { top: TOP, bottom: top, labels: TOP - 8.0, right: f64::INFINITY };
+        (html!("{}{}", lines.markup(ticks.map(|(share, label)| (across(share), label))), rows), top)
     }
 
     /// The least and the largest share to be seen.
@@ -189,26 +180,6 @@ impl<'w> Waterfall<'w> {
 /// Where a part ends by its interval, from where it begins; none of one that has none.
 fn interval_ends(from: f64, share: &Estimate) -> Option<[f64; 2]> {
     (share.low < share.high).then_some([from + share.low, from + share.high])
-}
-
-/// The lines of the axis with their shares.
-fn axis(bottom: f64, (low, high): (f64, f64), across: impl Fn(f64) -> f64) -> Markup {
-    let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), f64::NEG_INFINITY);
-    for percent in (-MAX_GRID_LINES..=MAX_GRID_LINES).map(|line| line * GRID_STEP_PERCENT) {
-        let share = f64::from(percent) / 100.0;
-        if !(low..=high).contains(&share) {
-            continue;
-        }
-        let (x, label) = (across(share), format!("{percent} %"));
-        lines.push_str(&format!("{}V{}", path::move_to(x, TOP), number(bottom)));
-        let half = label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
-        // A label that would touch the one before it is left out; its line stays.
-        if x - half >= free_from {
-            labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, label));
-            free_from = x + half + CHARACTER_WIDTH;
-        }
-    }
-    html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
 }
 
 impl WaterfallBar<'_> {
@@ -231,11 +202,7 @@ impl WaterfallBar<'_> {
         let width = (other - one).abs().max(MIN_BAR_WIDTH);
         let bar = path::rectangle(one.min(other), middle - BAR_HEIGHT / 2.0, width, BAR_HEIGHT);
         let whisker = self.ends.map(|ends| {
-            let [low, high] = ends.map(within);
-            let (at, end) = (middle - WHISKER_HEIGHT / 2.0, number(WHISKER_HEIGHT));
-            let line = format!("{}H{}", path::move_to(low, middle), number(high));
-            let ends = format!("{}v{end}{}v{end}", path::move_to(low, at), path::move_to(high, at));
-            html!("<path class=\"whisker\" d=\"{}{}\"/>", ends, line)
+            html!("<path class=\"whisker\" d=\"{}\"/>", path::whisker(ends.map(within), middle, WHISKER_HEIGHT))
         });
         let row = html!(
             "<g><title>{}</title>{}<path class=\"{}\" d=\"{}\"/>{}<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text></g>",

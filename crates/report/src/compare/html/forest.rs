@@ -5,6 +5,7 @@ use kelvin_core::{ChangeVerdict, ComparedFigure};
 use crate::escape::{Markup, html};
 use crate::svg::ladder::compared::verdict_class;
 use crate::svg::path::{self, number};
+use crate::svg::unlabelled;
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 22.0;
@@ -66,18 +67,17 @@ impl Forest {
         let [low, high] = [1.0 - self.threshold, 1.0 + self.threshold].map(|ratio| self.clamped_x(ratio));
         let (from, to) = (self.clamped_x(figure.ratio.low), self.clamped_x(figure.ratio.high));
         let class = if figure.ratio.is_range { "range" } else { "reach" };
-        html!(
-            "<svg class=\"forest\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\"><path class=\"same\" d=\"{}\"/><path class=\"one\" d=\"M{} 0V{1}\"/>\
-             <path class=\"{}\" d=\"{}H{}\"/>{}</svg>",
-            WIDTH,
-            HEIGHT,
+        let drawn = html!(
+            "<path class=\"same\" d=\"{}\"/><path class=\"one\" d=\"M{} 0V{}\"/><path class=\"{}\" d=\"{}H{}\"/>{}",
             path::rectangle(low, 0.0, high - low, HEIGHT),
             WIDTH / 2.0,
+            HEIGHT,
             class,
             path::move_to(from, middle),
             number(to),
             self.mark(figure, middle)
-        )
+        );
+        unlabelled("forest", [WIDTH, HEIGHT], drawn)
     }
 
     fn mark(&self, figure: &ComparedFigure, y: f64) -> Markup {

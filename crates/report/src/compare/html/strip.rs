@@ -5,8 +5,8 @@ use kelvin_core::{ComparedFigure, SideFigure};
 use super::SIDES;
 use crate::escape::{Markup, html};
 use crate::figures::{FigureAxis, needs_log_axis};
-use crate::scale::AxisScaling;
-use crate::svg::{CHARACTER_WIDTH, path};
+use crate::scale::{AxisScaling, Tick};
+use crate::svg::{GridLines, path, unlabelled};
 
 const WIDTH: f64 = 340.0;
 const HEIGHT: f64 = 84.0;
@@ -35,20 +35,14 @@ pub(super) fn strip(figure: &ComparedFigure) -> Markup {
     let ends = figure.sides.iter().filter_map(|side| side.interval).flatten();
     let values: Vec<f64> =
         rounds().chain(ends).chain([figure.base, figure.other]).filter(|one| one.is_finite()).collect();
-    let axis =
-        FigureAxis { label: String::new(), kind: figure.metric.unit.into(), logarithmic: false, from_zero: false };
+    let axis = FigureAxis::new("", figure.metric.unit).without_zero();
     let wide =
         AxisScaling::logarithmic(&values, &axis, PADDING_SHARE).filter(|_| needs_log_axis(values.iter().copied()));
     let scale = wide.unwrap_or_else(|| AxisScaling::linear(&values, &axis, PADDING_SHARE));
     let ground = StripAxis { scale };
     let sides = [figure.base, figure.other].into_iter().zip(&figure.sides).enumerate();
-    html!(
-        "<svg class=\"drawing rounds\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}{}</svg>",
-        WIDTH,
-        HEIGHT,
-        ground.axis(),
-        sides.map(|(at, (value, side))| ground.side(at, value, side)).collect::<Markup>()
-    )
+    let sides = sides.map(|(at, (value, side))| ground.side(at, value, side)).collect::<Markup>();
+    unlabelled("drawing rounds", [WIDTH, HEIGHT], html!("{}{}", ground.axis(), sides))
 }
 
 /// Where values are.
@@ -66,18 +60,9 @@ impl StripAxis {
     }
 
     fn axis(&self) -> Markup {
-        let (mut lines, mut labels, mut free_from) = (String::new(), Markup::new(), 0.0);
-        for tick in self.scale.ticks() {
-            let x = Self::x_of_share(self.scale.share(tick.position));
-            let half = tick.label.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
-            lines.push_str(&format!("{}V{AXIS_Y}", path::move_to(x, 0.0)));
-            // A label that would touch the one before it, or leave the drawing, is left out; its line stays.
-            if x - half >= free_from && x + half <= WIDTH {
-                labels.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", path::number(x), LABELS_Y, tick.label));
-                free_from = x + half + CHARACTER_WIDTH;
-            }
-        }
-        html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)
+        let place = |tick: &Tick| (Self::x_of_share(self.scale.share(tick.position)), tick.label.clone());
+        let lines = GridLines { top: 0.0, bottom: AXIS_Y, labels: LABELS_Y, right: WIDTH };
+        lines.markup(self.scale.ticks().iter().map(place))
     }
 
     fn side(&self, at: usize, value: f64, side: &SideFigure) -> Markup {

@@ -49,14 +49,8 @@ impl<'a> ComparedLadders<'a> {
     }
 
     fn body(&self, link: &impl Fn(usize) -> String) -> Markup {
-        let rows = self.comparison.ladder.iter().enumerate().map(|(at, rung)| {
-            let drawn = self.row(rung, LadderFrame::row_middle(at));
-            match rung.figure {
-                Some(figure) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", link(figure), drawn),
-                None => drawn,
-            }
-        });
-        html!("{}{}", self.frame.grid(), rows.collect::<Markup>())
+        let rows = self.comparison.ladder.iter().enumerate();
+        self.frame.body(rows.map(|(at, rung)| (rung.figure.map(link), self.row(rung, LadderFrame::row_middle(at)))))
     }
 
     fn row(&self, rung: &ComparedRung, middle: f64) -> Markup {

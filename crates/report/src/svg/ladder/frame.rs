@@ -1,7 +1,7 @@
 //! What ladders have in common: rows on one axis of times, its lines, and what the marks mean.
 
-use super::super::CHARACTER_WIDTH;
 use super::super::path::{self, number};
+use super::super::{GridLines, text_width, unlabelled};
 use crate::escape::{Markup, html};
 use crate::ladder::LadderAxis;
 
@@ -62,13 +62,20 @@ pub(super) enum LadderMark {
 impl LadderFrame {
     /// What is drawn in it above a legend of these marks, for the inside of a page.
     pub fn inline(&self, class: &str, drawn: &Markup, marks: &[(LadderMark, &str)]) -> Markup {
-        html!(
-            "<svg class=\"drawing {}\" viewBox=\"0 0 {} {}\" aria-hidden=\"true\">{}</svg>",
-            class,
-            self.layout.width,
-            number(self.height(marks)),
-            html!("{}{}", drawn, self.legend(marks))
-        )
+        let drawn = html!("{}{}", drawn, self.legend(marks));
+        unlabelled(&format!("drawing {class}"), [self.layout.width, self.height(marks)], drawn)
+    }
+
+    /// The lines of the axis with their times, and the rows, of which some lead to an element.
+    pub fn body(&self, rows: impl Iterator<Item = (Option<String>, Markup)>) -> Markup {
+        let ticks = self.axis.labels().map(|(share, time)| (self.x_of_share(share), time));
+        let bottom = TOP + ROW_HEIGHT * self.rows as f64;
+        let lines = GridLines { top: TOP, bottom, labels: TOP - 8.0, right: f64::INFINITY };
+        let row = |(target, drawn)| match target {
+            Some(target) => html!("<a href=\"#{}\" tabindex=\"-1\">{}</a>", target, drawn),
+            None => drawn,
+        };
+        html!("{}{}", lines.markup(ticks), rows.map(row).collect::<Markup>())
     }
 
     /// The height with a legend of these marks.
@@ -83,7 +90,7 @@ impl LadderFrame {
         let left = if most < WIDE_LAYOUT.width { MARK_RADIUS } else { names };
         let (mut next, mut line) = (left, 0.0);
         marks.iter().map(move |(_, text)| {
-            let width = 34.0 + text.chars().count() as f64 * CHARACTER_WIDTH;
+            let width = 34.0 + text_width(text);
             if next > left && next + width > most + 14.0 {
                 (next, line) = (left, line + 1.0);
             }
@@ -106,23 +113,6 @@ impl LadderFrame {
     fn x_of_share(&self, share: f64) -> f64 {
         let LadderLayout { width, names, figures } = self.layout;
         names + share * (width - names - figures)
-    }
-
-    /// The lines of the axis with their times.
-    pub fn grid(&self) -> Markup {
-        let bottom = TOP + ROW_HEIGHT * self.rows as f64;
-        let (mut lines, mut times, mut free_from) = (String::new(), Markup::new(), 0.0);
-        for (share, time) in self.axis.labels() {
-            let x = self.x_of_share(share);
-            let half = time.chars().count() as f64 * CHARACTER_WIDTH / 2.0;
-            lines.push_str(&format!("{}V{}", path::move_to(x, TOP), number(bottom)));
-            // A label that would come within a letter of the one before it is left out; its line stays.
-            if x - half >= free_from {
-                times.push(html!("<text x=\"{}\" y=\"{}\">{}</text>", number(x), TOP - 8.0, time));
-                free_from = x + half + CHARACTER_WIDTH;
-            }
-        }
-        html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, times)
     }
 
     /// A row: what it is of, its marks, and what stands behind the axis, so far from the edge.
