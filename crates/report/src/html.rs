@@ -249,6 +249,50 @@ pub(crate) fn definition_list<'a>(pairs: impl IntoIterator<Item = (&'a str, Mark
     html!("<dl class=\"terms\">{}</dl>", pairs)
 }
 
+/// A table of data.
+pub(crate) struct DataTable<'a> {
+    /// What the box is called in which it scrolls where it is wider than the page.
+    pub label: &'a str,
+    pub class: &'a str,
+    pub caption: Caption<'a>,
+    pub columns: &'a [&'a str],
+    pub rows: Markup,
+}
+
+/// The caption of a table; one that repeats what stands above is there for who does not see that.
+pub(crate) enum Caption<'a> {
+    Shown(&'a str),
+    Unseen(&'a str),
+}
+
+impl DataTable<'_> {
+    pub(crate) fn markup(&self) -> Markup {
+        let caption = match self.caption {
+            Caption::Shown(text) => html!("<caption>{}</caption>", text),
+            Caption::Unseen(text) => html!("<caption class=\"unseen\">{}</caption>", text),
+        };
+        let table = html!(
+            "<table class=\"{}\">{}<thead><tr>{}</tr></thead><tbody>{}</tbody></table>",
+            self.class,
+            caption,
+            self.columns.iter().map(|title| html!("<th>{}</th>", title)).collect::<Markup>(),
+            self.rows
+        );
+        scrollable(self.label, table)
+    }
+}
+
+/// A row of a table: what it is of, and its figures.
+pub(crate) fn table_row<C: Into<Markup>>(head: impl Into<Markup>, cells: impl IntoIterator<Item = C>) -> Markup {
+    let cells: Markup = cells.into_iter().map(|cell| html!("<td>{}</td>", cell.into())).collect();
+    html!("<tr><th>{}</th>{}</tr>", head.into(), cells)
+}
+
+/// What is opened by who wants it.
+pub(crate) fn folded(summary: impl Into<Markup>, body: Markup) -> Markup {
+    html!("<details class=\"folded\"><summary>{}</summary>{}</details>", summary.into(), body)
+}
+
 /// A table of data that scrolls within its own box where it is wider than the page.
 pub(crate) fn scrollable(label: &str, table: Markup) -> Markup {
     html!("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">{}</div>", label, table)

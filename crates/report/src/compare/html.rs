@@ -18,7 +18,7 @@ use self::forest::Forest;
 use super::{UNDECIDED_TABLE, VERDICT_TABLES};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
-use crate::html::{list, scrollable};
+use crate::html::{Caption, DataTable, list, table_row};
 use crate::labels;
 use crate::svg::ladder::compared::{ComparedLadders, rung_outcome};
 
@@ -61,7 +61,7 @@ fn ladder(comparison: &Comparison) -> Markup {
         "<section id=\"ladder\"><h2>How long it takes</h2><div class=\"ladder\">{}</div><details class=\"data\"><summary>The \
          ladder as a table</summary>{}</details></section>",
         ComparedLadders::new(comparison).inline(anchor),
-        scrollable("The ladder", rungs(comparison))
+        rungs(comparison)
     )
 }
 
@@ -74,15 +74,17 @@ fn rungs(comparison: &Comparison) -> Markup {
         if !rung.continues {
             begun = &rung.what;
         }
-        let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text));
-        let outcome = rung_outcome(rung, comparison);
-        rows.push(html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", what, base, other, outcome));
+        let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text).unwrap_or_default());
+        rows.push(table_row(what, [base, other, rung_outcome(rung, comparison)]));
     }
-    html!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>A</th><th>B</th>\
-         <th>B over A</th></tr></thead><tbody>{}</tbody></table>",
-        rows
-    )
+    DataTable {
+        label: "The ladder",
+        class: "plain numbers",
+        caption: Caption::Unseen("The ladder"),
+        columns: &["What", "A", "B", "B over A"],
+        rows,
+    }
+    .markup()
 }
 
 /// What A and B are.

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use kelvin_analysis::wording as analysis_words;
 use kelvin_analysis::{MetricResult, Outcome, RangeVerdict, Summary, Warning};
-use kelvin_core::{Case, Metric, Prediction, Unit};
+use kelvin_core::{Case, Input, Metric, Prediction, Unit};
 
 use super::group::ResultGroup;
-use super::{anchor, definition_list, list, plots, scrollable};
+use super::{Caption, DataTable, anchor, definition_list, list, plots};
 use crate::escape::{Markup, html};
+use crate::scale::min_max;
 use crate::{ProbeDocs, Report, labels, units};
 
 /// The details of one metric at one case.
@@ -38,12 +39,6 @@ pub(super) fn verdict(result: &MetricResult) -> Markup {
         RangeVerdict::NotPredicted => html!("<b class=\"quiet\">no prediction</b>"),
         RangeVerdict::NotMeasured => Markup::new(),
     }
-}
-
-/// It with how far outside of its range the figure is.
-fn verdict_and_distance(result: &MetricResult) -> Markup {
-    let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
-    html!("{}{}", verdict(result), times)
 }
 
 /// The details of a row of several results; the method is in the first row of a metric.
@@ -83,11 +78,13 @@ fn prediction(result: &MetricResult) -> Markup {
     let is_new = |source: &&String| !prediction.inputs.iter().any(|input| input.source.contains(source.as_str()));
     let sources: Vec<&str> = prediction.sources.iter().filter(is_new).map(String::as_str).collect();
     let range = units::span(prediction.low, prediction.high, unit);
+    let distance = analysis_words::half_width_count(result)
+        .map(|times| format!("{times} times the half-width of that range beyond it (as factors)"));
     let rows = [
         ("Formula", html!("<code>{}</code>", prediction.formula)),
         ("With figures", Markup::from(&prediction.derivation)),
         ("Predicted", Markup::from(format!("{}, range {range}", units::value_text(prediction.value, unit)))),
-        ("Distance", Markup::from(distance(result))),
+        ("Distance", Markup::from(distance.unwrap_or_default())),
         ("Basis", Markup::from(labels::basis(prediction.basis))),
         ("Sources", Markup::from(sources.join("; "))),
     ];
@@ -110,31 +107,22 @@ fn causes(report: &Report<'_>, results: &[&MetricResult]) -> Markup {
     results.iter().map(of).collect()
 }
 
-/// How far outside of its range a figure is; empty where it is not.
-fn distance(result: &MetricResult) -> String {
-    analysis_words::half_width_count(result)
-        .map_or_else(String::new, |times| format!("{times} times the half-width of that range beyond it (as factors)"))
-}
-
 fn inputs(prediction: &Prediction) -> Markup {
     if prediction.inputs.is_empty() {
         return Markup::new();
     }
-    let mut rows = Markup::new();
-    for input in &prediction.inputs {
-        rows.push(html!(
-            "<tr><th>{}</th><td class=\"number\">{}</td><td>{}</td></tr>",
-            input.name,
-            units::value_text(input.value, input.unit),
-            input.source
-        ));
+    let row = |input: &Input| {
+        let value = units::value_text(input.value, input.unit);
+        html!("<tr><th>{}</th><td class=\"number\">{}</td><td>{}</td></tr>", input.name, value, input.source)
+    };
+    DataTable {
+        label: "Inputs of the prediction",
+        class: "plain",
+        caption: Caption::Shown("Inputs"),
+        columns: &["Input", "Value", "From"],
+        rows: prediction.inputs.iter().map(row).collect(),
     }
-    let table = html!(
-        "<table class=\"plain\"><caption>Inputs</caption><thead><tr><th>Input</th><th>Value</th><th \
-        >From</th></tr></thead><tbody>{}</tbody></table>",
-        rows
-    );
-    scrollable("Inputs of the prediction", table)
+    .markup()
 }
 
 /// That a gap is not explained, with the hazards that touch such figures as links to them: none was tried as its cause.
@@ -174,7 +162,10 @@ fn figures(summary: &Summary, unit: Unit) -> [(&'static str, Markup); 9] {
         let text = units::figure_text(figure, unit).to_string();
         html!("{} <span class=\"why\">of {}</span>", text, labels::plural(figure.n, "sample"))
     };
-    let several = |values: &[f64]| Markup::from(value_list(values, unit));
+    let several = |values: &[f64]| {
+        let values: Vec<String> = values.iter().map(|value| units::value_text(*value, unit)).collect();
+        Markup::from(values.join(", "))
+    };
     let d = &summary.distribution;
     [
         ("Headline", labels::treatment(summary.treatment).into()),
@@ -198,10 +189,8 @@ fn error_bar(summary: &Summary) -> String {
 }
 
 fn rounds(summary: &Summary, unit: Unit) -> String {
-    let values = &summary.round_headlines;
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let spread = if values.len() < 2 { String::new() } else { format!(" of {}", units::span(low, high, unit)) };
+    let range = min_max(summary.round_headlines.iter().copied()).filter(|_| summary.round_headlines.len() > 1);
+    let spread = range.map_or_else(String::new, |(low, high)| format!(" of {}", units::span(low, high, unit)));
     let failed = if summary.failed_rounds > 0 { format!(", {} failed", summary.failed_rounds) } else { String::new() };
     format!("{}{spread}{failed}, worth {:.0} independent samples", summary.rounds, summary.effective_samples)
 }
@@ -227,10 +216,6 @@ fn sample_findings(summary: &Summary, unit: Unit) -> impl Iterator<Item = (&'sta
     rows.into_iter().filter_map(|(name, text)| Some((name, text?.into())))
 }
 
-fn value_list(values: &[f64], unit: Unit) -> String {
-    values.iter().map(|value| units::value_text(*value, unit)).collect::<Vec<_>>().join(", ")
-}
-
 /// The results of a group, each with its derivation; of a rate also the best sample.
 fn points(group: &ResultGroup<'_>) -> Markup {
     let mut rows = Markup::new();
@@ -250,6 +235,7 @@ fn points(group: &ResultGroup<'_>) -> Markup {
         });
         let best = result.outcome.summary().map(|summary| units::value_text(summary.distribution.best, unit));
         let best = with_best.then(|| html!("<td>{}</td>", best));
+        let times = analysis_words::half_width_count(result).map(|times| html!(" {}", times));
         rows.push(html!(
             "<tr><th>{}</th><td>{}</td>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
             position,
@@ -259,26 +245,22 @@ fn points(group: &ResultGroup<'_>) -> Markup {
             units::cycles_text(result),
             prediction.map(|prediction| units::value_text(prediction.value, unit)),
             result.ratio.map(units::ratio),
-            verdict_and_distance(result),
+            html!("{}{}", verdict(result), times),
             shared_text_cell(&derivations, index)
         ));
     }
-    let columns: Markup =
-        ["Measured", "Best", "As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]
-            .iter()
-            .filter(|name| with_best || **name != "Best")
-            .map(|name| html!("<th>{}</th>", name))
-            .collect();
+    let mut columns = vec![group.axis.as_str(), "Measured"];
+    columns.extend(with_best.then_some("Best"));
+    columns.extend(["As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]);
     let title = format!("{} {}", group.metric.id, group.label);
-    let table = html!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th>{}</th>{}</tr></thead>\
-         <tbody>{}</tbody></table>",
-        title,
-        group.axis,
-        columns,
-        rows
-    );
-    scrollable(&format!("Points of {title}"), table)
+    DataTable {
+        label: &format!("Points of {title}"),
+        class: "plain numbers",
+        caption: Caption::Unseen(&title),
+        columns: &columns,
+        rows,
+    }
+    .markup()
 }
 
 /// The derivation of a prediction, or why there is none.
@@ -303,15 +285,11 @@ fn shared_text_cell(texts: &[&str], index: usize) -> Markup {
 fn warnings(results: &[&MetricResult]) -> Markup {
     let all = || results.iter().flat_map(|result| result.warnings.iter().map(move |warning| (*result, warning)));
     let wide: Vec<(f64, f64)> = all().filter_map(|(_, warning)| wide_warning(warning)).collect();
-    let together = (wide.len() > 1).then(|| {
-        let [least, most] = [f64::min, f64::max].map(|end| wide.iter().map(|(share, _)| *share).fold(wide[0].0, end));
+    let together = min_max(wide.iter().map(|(share, _)| *share)).filter(|_| wide.len() > 1).map(|(least, most)| {
+        let [least, most, target] = [least, most, wide[0].1].map(units::share);
+        let (wide, all) = (wide.len(), results.len());
         format!(
-            "{} of {} intervals, of ± {} to {} of their value, did not reach the target of {}",
-            wide.len(),
-            results.len(),
-            units::share(least),
-            units::share(most),
-            units::share(wide[0].1)
+            "{wide} of {all} intervals, of ± {least} to {most} of their value, did not reach the target of {target}"
         )
     });
     let one = |result: &MetricResult, text: &str| {
@@ -337,15 +315,12 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     for reference in report.references {
         let values = reference.values.iter().filter(|value| value.metric == metric.id);
         for value in values.filter(|value| case.is_none_or(|case| value.case == *case)) {
-            let deviation =
-                value.std.map(|std| format!(", std {}", units::value_text(std, value.unit))).unwrap_or_default();
-            let count = value.n.map(|n| format!(", n {}", units::count(n))).unwrap_or_default();
-            let foreseen =
-                value.predicted.map(|predicted| format!(", predicted {}", units::value_text(predicted, value.unit)));
-            let spans = value
-                .spans
-                .as_ref()
-                .map(|spans| html!("<span class=\"pill odd\">not comparable</span> covers {}. ", spans));
+            let text = |figure| units::value_text(figure, value.unit);
+            let deviation = value.std.map(|std| format!(", std {}", text(std)));
+            let count = value.n.map(|n| format!(", n {}", units::count(n)));
+            let predicted = value.predicted.map(|predicted| format!(", predicted {}", text(predicted)));
+            let more: String = [deviation, count, predicted].into_iter().flatten().collect();
+            let covers = |spans| html!("<span class=\"pill odd\">not comparable</span> covers {}. ", spans);
             let cycles = value.cycles.map(|cycles| units::value_text(cycles, Unit::Cycles));
             let also = value.also.iter().map(|(label, figure)| format!("{label}: {figure}"));
             let notes: Vec<String> = value.note.iter().cloned().chain(cycles).chain(also).collect();
@@ -353,12 +328,8 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
                 "<tr><th>{}</th><td>{}</td><td>{}</td><td class=\"text\">{}{}</td></tr>",
                 reference.title,
                 units::case(metric, &value.case),
-                format!(
-                    "{}{deviation}{count}{}",
-                    units::value_text(value.value, value.unit),
-                    foreseen.unwrap_or_default()
-                ),
-                spans,
+                text(value.value) + &more,
+                value.spans.as_ref().map(covers),
                 notes.join("; ")
             ));
         }
@@ -366,12 +337,14 @@ fn published(report: &Report<'_>, metric: &Metric, case: Option<&Case>) -> Marku
     if rows.is_empty() {
         return rows;
     }
-    let table = html!(
-        "<table class=\"plain\"><caption>Published on other machines</caption><thead><tr><th>Machine</th><th \
-        >Case</th><th>Value</th><th>Remarks</th></tr></thead><tbody>{}</tbody></table>",
-        rows
-    );
-    scrollable("Published values", table)
+    DataTable {
+        label: "Published values",
+        class: "plain",
+        caption: Caption::Shown("Published on other machines"),
+        columns: &["Machine", "Case", "Value", "Remarks"],
+        rows,
+    }
+    .markup()
 }
 
 /// A link to the method, if it is in the report.

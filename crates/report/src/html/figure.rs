@@ -1,8 +1,8 @@
 //! A figure of the page: controls and canvas for the script, a drawing without it, the data as a table.
 
-use super::{list, scrollable};
+use super::{Caption, DataTable, list, scrollable, table_row};
 use crate::escape::{Markup, html};
-use crate::figures::{Drawing, Figure, Heat, Plot, Series, SeriesRole};
+use crate::figures::{Drawing, Figure, Heat, HeatCell, Plot, Series, SeriesRole};
 use crate::plot_layout::{PlotAxis, PlotLayout};
 use crate::svg;
 
@@ -16,7 +16,12 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
             let picture = PlotLayout::new(plot);
             ("plot", plot_controls(&picture), plot_legend(&picture), plot_table(&figure.title, plot))
         }
-        Drawing::Heat(heat) => ("heat", Markup::new(), heat_legend(heat), heat_table(&figure.title, heat)),
+        Drawing::Heat(heat) => {
+            // A grid like the drawing, unless too wide to read.
+            let is_grid = heat.columns.len() <= MAX_GRID_COLUMNS;
+            let table = if is_grid { heat_grid(&figure.title, heat) } else { heat_list(&figure.title, heat) };
+            ("heat", Markup::new(), heat_legend(heat), table)
+        }
     };
     html!(
         "<figure id=\"figure-{}\" class=\"figure\" data-figure=\"{}\" data-kind=\"{}\"><figcaption><strong>{}</strong> <span \
@@ -103,58 +108,43 @@ fn heat_legend(heat: &Heat) -> Markup {
 /// Maximum rows and columns of a heat map's table shown as a grid; a larger one is a list.
 const MAX_GRID_COLUMNS: usize = 32;
 
-/// The cells of a heat map as a table: a grid like the drawing, unless too wide to read.
-fn heat_table(title: &str, heat: &Heat) -> Markup {
-    let table = if heat.columns.len() <= MAX_GRID_COLUMNS { heat_grid(title, heat) } else { heat_list(title, heat) };
-    scrollable(&format!("Data of {title}"), table)
-}
-
 fn heat_grid(title: &str, heat: &Heat) -> Markup {
-    let columns: Markup = heat.columns.iter().map(|name| html!("<th>{}</th>", name)).collect();
-    let mut rows = Markup::new();
-    for (row, name) in heat.rows.iter().enumerate() {
+    let row = |(row, name): (usize, &String)| {
         let cell = |column: usize| {
             let standing = |(_, words)| html!(", {}", words);
             let cell = heat.cell(row, column);
             let text = cell.map(|cell| heat.unit.text(cell.value));
-            html!("<td>{}{}</td>", text, cell.and_then(|cell| cell.standing.labels()).map(standing))
+            html!("{}{}", text, cell.and_then(|cell| cell.standing.labels()).map(standing))
         };
-        let cells: Markup = (0..heat.columns.len()).map(cell).collect();
-        rows.push(html!("<tr><th>{}</th>{}</tr>", name, cells));
+        table_row(name, (0..heat.columns.len()).map(cell))
+    };
+    let columns: Vec<&str> = std::iter::once(&heat.row_label).chain(&heat.columns).map(String::as_str).collect();
+    DataTable {
+        label: &format!("Data of {title}"),
+        class: "plain numbers grid-table",
+        caption: Caption::Shown(&format!("{title}: {} down, {} across", heat.row_label, heat.column_label)),
+        columns: &columns,
+        rows: heat.rows.iter().enumerate().map(row).collect(),
     }
-    html!(
-        "<table class=\"plain numbers grid-table\"><caption>{}: {} down, {} across</caption><thead><tr><th>{}</th>\
-         {}</tr></thead><tbody>{}</tbody></table>",
-        title,
-        heat.row_label,
-        heat.column_label,
-        heat.row_label,
-        columns,
-        rows
-    )
+    .markup()
 }
 
 fn heat_list(title: &str, heat: &Heat) -> Markup {
     let step = heat.cells.len().div_ceil(MAX_TABLE_ROWS).max(1);
-    let mut rows = Markup::new();
-    for cell in heat.cells.iter().step_by(step) {
-        rows.push(html!(
-            "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>",
-            heat.rows[cell.row],
-            heat.columns[cell.column],
-            heat.unit.text(cell.value),
-            cell.predicted.map(|value| heat.unit.text(value))
-        ));
+    let row = |cell: &HeatCell| {
+        let predicted = cell.predicted.map(|value| heat.unit.text(value)).unwrap_or_default();
+        let cells = [heat.columns[cell.column].clone(), heat.unit.text(cell.value), predicted];
+        table_row(&heat.rows[cell.row], cells)
+    };
+    let thinned = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
+    DataTable {
+        label: &format!("Data of {title}"),
+        class: "plain numbers",
+        caption: Caption::Shown(&format!("{title}{thinned}")),
+        columns: &[&heat.row_label, &heat.column_label, "Value", "Predicted"],
+        rows: heat.cells.iter().step_by(step).map(row).collect(),
     }
-    html!(
-        "<table class=\"plain numbers\"><caption>{}{}</caption><thead><tr><th>{}</th><th>{}</th><th \
-        >Value</th><th>Predicted</th></tr></thead><tbody>{}</tbody></table>",
-        title,
-        thinning_text(step, heat.cells.len(), &format!("{}s", heat.called)),
-        heat.row_label,
-        heat.column_label,
-        rows
-    )
+    .markup()
 }
 
 /// The remark on rows that a table leaves out.

@@ -4,17 +4,14 @@ use kelvin_analysis::wording::{class_comparison, explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_core::units::metric_at;
 
-use super::{list, scrollable};
+use super::{Caption, DataTable, folded, list};
 use crate::escape::{Markup, html};
 use crate::{Report, labels, units};
 
 /// The findings of a report, and how each area is against machines of the same class.
 pub(super) fn findings(report: &Report<'_>) -> Markup {
     let lines = class_comparison::class_lines(&report.analysis.normal);
-    let of_class = (!lines.is_empty()).then(|| {
-        let lines = list("findings", lines.iter().map(|line| html!("{}", line)));
-        html!("<details class=\"folded\"><summary>Normal for its class</summary>{}</details>", lines)
-    });
+    let of_class = (!lines.is_empty()).then(|| folded("Normal for its class", list("findings", &lines)));
     html!("{}{}", run_findings(report), of_class)
 }
 
@@ -38,12 +35,7 @@ fn run_findings(report: &Report<'_>) -> Markup {
     let others: Vec<Markup> =
         rest.iter().filter(|finding| gap(report, finding).is_none()).map(|finding| line(report, finding)).collect();
     if !others.is_empty() {
-        let title = labels::plural(others.len() as u64, "more finding");
-        page.push(html!(
-            "<details class=\"folded\"><summary>{}</summary>{}</details>",
-            title,
-            list("findings", others)
-        ));
+        page.push(folded(labels::plural(others.len() as u64, "more finding"), list("findings", others)));
     }
     page
 }
@@ -90,18 +82,18 @@ fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
             explanation(gap)
         )
     };
-    let rows: Markup = gaps.iter().map(row).collect();
-    let table = html!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">Figures {}</caption><thead><tr><th>Figure</th><th>Measured</th>\
-         <th>Predicted</th><th>Ratio</th><th>Cause</th></tr></thead><tbody>{}</tbody></table>",
-        title,
-        rows
+    let label = format!("Figures {title}");
+    let table = DataTable {
+        label: &label,
+        class: "plain numbers",
+        caption: Caption::Unseen(&label),
+        columns: &["Figure", "Measured", "Predicted", "Ratio", "Cause"],
+        rows: gaps.iter().map(row).collect(),
+    };
+    let body = html!(
+        "<p class=\"why\">The ratio is measured over predicted. Without a cause none was tried: <code>kelvin why NAME</code> tries \
+         them.</p>{}",
+        table.markup()
     );
-    html!(
-        "<details class=\"folded\"><summary>{} {}</summary><p class=\"why\">The ratio is measured over predicted. Without a cause \
-         none was tried: <code>kelvin why NAME</code> tries them.</p>{}</details>",
-        labels::plural(gaps.len() as u64, "more figure"),
-        title,
-        scrollable(&format!("Figures {title}"), table)
-    )
+    folded(format!("{} {title}", labels::plural(gaps.len() as u64, "more figure")), body)
 }

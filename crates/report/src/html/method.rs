@@ -1,10 +1,10 @@
 //! The back of the page: studies, published machines, how it was measured, and the glossary.
 
 use kelvin_analysis::wording::compare::program_text;
-use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyTable};
-use kelvin_core::Foreign;
+use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
+use kelvin_core::{Foreign, Unit};
 
-use super::{definition_list, detail, figure, heading, list, scrollable, summary};
+use super::{Caption, DataTable, definition_list, detail, figure, folded, heading, list, summary, table_row};
 use crate::escape::{Markup, html};
 use crate::figures::{Figure, safe_file_name};
 use crate::terminal::{is_study, leading_conclusions, study_title};
@@ -68,14 +68,9 @@ fn conclusions(study: &Study) -> Markup {
     let leading = leading_conclusions(study);
     let rest: Vec<&StatedConclusion> =
         study.conclusions.iter().filter(|one| !leading.iter().any(|known| std::ptr::eq(*known, *one))).collect();
-    let folded = (!rest.is_empty()).then(|| {
-        html!(
-            "<details class=\"folded\"><summary>{}</summary>{}</details>",
-            labels::plural(rest.len() as u64, "more conclusion"),
-            list("findings", rest.iter().map(|conclusion| line(conclusion)))
-        )
-    });
-    html!("{}{}", list("findings", leading.iter().map(|conclusion| line(conclusion))), folded)
+    let lines = |some: Vec<&StatedConclusion>| list("findings", some.into_iter().map(line));
+    let more = labels::plural(rest.len() as u64, "more conclusion");
+    html!("{}{}", lines(leading), (!rest.is_empty()).then(|| folded(more, lines(rest))))
 }
 
 /// What a study answers, and what that rests on.
@@ -111,18 +106,17 @@ fn study_table(report: &Report<'_>, table: &StudyTable) -> Markup {
 
 /// Some columns of a table of a study, with a title of their own.
 fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> Markup {
-    let titles: Markup = columns.iter().map(|(_, column)| html!("<th>{}</th>", column.label)).collect();
-    let cells =
-        |row| columns.iter().map(|&column| html!("<td>{}</td>", tables::cell_text(row, column))).collect::<Markup>();
-    let rows: Markup = table.rows.iter().map(|row| html!("<tr><th>{}</th>{}</tr>", row.label, cells(row))).collect();
-    let all = html!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr><th></th>{}</tr></thead>\
-         <tbody>{}</tbody></table>",
-        title,
-        titles,
-        rows
-    );
-    scrollable(title, all)
+    let titles: Vec<&str> =
+        std::iter::once("").chain(columns.iter().map(|(_, column)| column.label.as_str())).collect();
+    let row = |row: &StudyRow| table_row(&row.label, columns.iter().map(|&column| tables::cell_text(row, column)));
+    DataTable {
+        label: title,
+        class: "plain numbers",
+        caption: Caption::Unseen(title),
+        columns: &titles,
+        rows: table.rows.iter().map(row).collect(),
+    }
+    .markup()
 }
 
 /// Whether a figure is of a study: of a metric whose id begins with that of the study.
@@ -141,10 +135,6 @@ fn figure_links(study: &str, figures: &[Figure]) -> Markup {
 /// Rival programs, with how each side was timed and verified.
 pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let rows = rivals::rows(report);
-    let columns: Markup = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"]
-        .iter()
-        .map(|name| html!("<th>{}</th>", name))
-        .collect();
     let cells = |row: &rivals::RivalRow<'_>| match &row.sides {
         Ok(sides) => {
             let pill = if sides.is_gap { "odd" } else { "good" };
@@ -168,22 +158,21 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
             html!("<td class=\"text\" colspan=\"6\"><span class=\"pill quiet\">{}</span> {}</td>", word, reason)
         }
     };
-    let body: Markup = rows
-        .iter()
-        .map(|row| html!("<tr><th>{}</th><td class=\"text\">{}</td>{}</tr>", row.what, row.program, cells(row)))
-        .collect();
-    let table = html!(
-        "<table class=\"plain numbers\"><caption class=\"unseen\">{}</caption><thead><tr>{}</tr></thead>\
-         <tbody>{}</tbody></table>",
-        rivals::TITLE,
-        columns,
-        body
-    );
+    let row = |row: &rivals::RivalRow<'_>| {
+        html!("<tr><th>{}</th><td class=\"text\">{}</td>{}</tr>", row.what, row.program, cells(row))
+    };
+    let table = DataTable {
+        label: rivals::TITLE,
+        class: "plain numbers",
+        caption: Caption::Unseen(rivals::TITLE),
+        columns: &["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"],
+        rows: rows.iter().map(row).collect(),
+    };
     let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
         html!("{} <span class=\"pill quiet\">{}</span> <span class=\"why\">{}</span>", which.join("; "), word, reason)
     };
     let shown = match rows.iter().any(|row| row.sides.is_ok()) {
-        true => scrollable(rivals::TITLE, table),
+        true => table.markup(),
         false => list("missing", rivals::missing(&rows).into_iter().map(missing)),
     };
     html!("{}<p class=\"lead\">{}</p>{}", heading("rivals", rivals::TITLE), rivals::INTRODUCTION, shown)
@@ -227,14 +216,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     page.push(definition_list([
         ("Command", html!("<code>{}</code>", command)),
         ("Started", Markup::from(&outline.started)),
-        (
-            "Took",
-            Markup::from(format!(
-                "{} of {}",
-                units::seconds(report.run.seconds),
-                units::seconds(settings.budget_seconds)
-            )),
-        ),
+        ("Took", html!("{} of {}", units::seconds(report.run.seconds), units::seconds(settings.budget_seconds))),
         ("Mode", Markup::from(settings.mode.as_str())),
         (
             "Rounds",
@@ -250,9 +232,9 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
             html!(
                 "{}, {}, accurate to {}; an empty pair costs {}",
                 labels::clock(clock.kind),
-                units::value_text(clock.hertz, kelvin_core::Unit::Hertz),
+                units::value_text(clock.hertz, Unit::Hertz),
                 format!("{:.1e}", clock.relative_error),
-                units::value_text(clock.pair_nanoseconds, kelvin_core::Unit::Nanoseconds)
+                units::value_text(clock.pair_nanoseconds, Unit::Nanoseconds)
             ),
         ),
         ("Kernel's clock source", source),

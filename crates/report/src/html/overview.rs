@@ -2,7 +2,7 @@
 
 use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
-use super::{anchor, definition_list, list, scrollable};
+use super::{Caption, DataTable, anchor, definition_list, list, table_row};
 use crate::escape::{Markup, html};
 use crate::ladder::{compared_reference, label, published_seconds};
 use crate::sections::Section;
@@ -64,28 +64,25 @@ impl OverviewSection<'_> {
                 Some(target) => html!("<a href=\"#{}\">{}</a>", target, what),
                 None => html!("{}", what),
             };
-            let there = there.map(|(machine, _)| {
-                html!("<td>{}</td>", published_seconds(rung, machine).map(labels::time_text).unwrap_or_default())
-            });
-            let predicted = rung.figure.predicted.as_ref().map(labels::predicted_time_text);
-            html!(
-                "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td>{}</tr>",
-                what,
+            let mut cells = vec![
                 labels::figure(&rung.figure),
-                predicted,
-                labels::against_prediction(rung.figure.against),
-                there
-            )
+                rung.figure.predicted.as_ref().map(labels::predicted_time_text).unwrap_or_default(),
+                labels::against_prediction(rung.figure.against).to_owned(),
+            ];
+            let there = there.map(|(machine, _)| published_seconds(rung, machine).map(labels::time_text));
+            cells.extend(there.map(Option::unwrap_or_default));
+            table_row(what, cells)
         };
-        let rows: Markup = screen.rungs.iter().enumerate().map(row).collect();
-        let there = there.map(|(_, title)| html!("<th>{}</th>", title));
-        let table = html!(
-            "<table class=\"plain numbers\"><caption class=\"unseen\">The ladder</caption><thead><tr><th>What</th><th>Measured</th>\
-         <th>Predicted</th><th>Verdict</th>{}</tr></thead><tbody>{}</tbody></table>",
-            there,
-            rows
-        );
-        scrollable("The ladder", table)
+        let mut columns = vec!["What", "Measured", "Predicted", "Verdict"];
+        columns.extend(there.map(|(_, title)| title));
+        DataTable {
+            label: "The ladder",
+            class: "plain numbers",
+            caption: Caption::Unseen("The ladder"),
+            columns: &columns,
+            rows: screen.rungs.iter().enumerate().map(row).collect(),
+        }
+        .markup()
     }
 
     fn rates(&self) -> Markup {

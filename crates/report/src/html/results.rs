@@ -5,9 +5,10 @@ use kelvin_core::{HeadlineSamples, Metric, Unit};
 
 use super::group::ResultGroup;
 use super::method::is_in_study;
-use super::{detail, figure, heading, plots};
+use super::{detail, figure, folded, heading, plots};
 use crate::escape::{Markup, html};
 use crate::figures::Figure;
+use crate::scale::min_max;
 use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry};
 use crate::{Report, labels, study_tables, units};
 
@@ -37,21 +38,19 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
     let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
-        let shared = all.iter().filter(|other| row.missing.is_some() && other.missing == row.missing).count();
-        let Some((word, reason)) = row.missing.as_ref().filter(|_| shared >= least_folded) else {
+        let shared = all.iter().filter(|other| other.missing() == row.missing()).count();
+        let Some((word, reason)) = row.missing().filter(|_| shared >= least_folded) else {
             lines.push(html);
             continue;
         };
-        match folded.iter_mut().find(|group| group.word == *word && group.reason == *reason) {
-            Some(group) => group.push(row, html),
+        match folded.iter_mut().find(|group| group.word == word && group.reason == reason) {
+            Some(group) => {
+                group.names.push(row.name.clone());
+                group.rows.push(html);
+            }
             None => {
-                folded.push(FoldedRows {
-                    word,
-                    reason: reason.clone(),
-                    names: vec![html!("{}", row.name)],
-                    rows: html,
-                    has_table,
-                });
+                let (names, reason) = (vec![row.name.clone()], reason.to_owned());
+                folded.push(FoldedRows { word, reason, names, rows: html, has_table });
             }
         }
     }
@@ -85,11 +84,6 @@ struct FoldedRows {
 }
 
 impl FoldedRows {
-    fn push(&mut self, row: &ResultRow, html: Markup) {
-        self.names.push(html!("{}", row.name));
-        self.rows.push(html);
-    }
-
     fn html(self, title: &str) -> Markup {
         let counted = |what: &str| labels::plural(self.names.len() as u64, what).into();
         let what = match (self.has_table, self.names.len() <= MAX_NAMED) {
@@ -97,15 +91,8 @@ impl FoldedRows {
             (false, true) => Markup::joined(self.names, ", "),
             (false, false) => counted("line"),
         };
-        html!(
-            "<details class=\"folded\"><summary>{} <span class=\"pill {}\">{}</span> <span class=\"why\">{}</span></summary>\
-             {}</details>",
-            what,
-            pill_class(self.word),
-            self.word,
-            self.reason,
-            table(&format!("{title}, {}", self.word), self.rows)
-        )
+        let summary = html!("{} {}", what, reason_pill(self.word, &self.reason));
+        folded(summary, table(&format!("{title}, {}", self.word), self.rows))
     }
 }
 
@@ -121,11 +108,9 @@ fn rows_also_in_studies(title: &str, rows: &[ResultRow], id: &str) -> Markup {
         return Markup::new();
     }
     let lines = rows.iter().enumerate().map(|(index, row)| row.html(&format!("{id}-{}", index + 1))).collect();
-    html!(
-        "<details class=\"folded\"><summary>{} <span class=\"why\">also in the tables of the study</span></summary>{}</details>",
-        labels::plural(rows.len() as u64, "more line"),
-        table(&format!("{title}, in the tables of the study"), lines)
-    )
+    let more = labels::plural(rows.len() as u64, "more line");
+    let summary = html!("{} <span class=\"why\">also in the tables of the study</span>", more);
+    folded(summary, table(&format!("{title}, in the tables of the study"), lines))
 }
 
 fn table(title: &str, rows: Markup) -> Markup {
@@ -144,11 +129,14 @@ struct ResultRow {
     name: Markup,
     cells: ResultCells,
     detail: Markup,
-    /// Why there is no number: the word and the reason, of a line those of its first point.
-    missing: Option<(&'static str, String)>,
 }
 
 impl ResultRow {
+    /// Why there is no number.
+    fn missing(&self) -> Option<(&'static str, &str)> {
+        if let ResultCells::Missing(word, reason) = &self.cells { Some((word, reason)) } else { None }
+    }
+
     /// The row with the number of its points, linked to their figure if there is one.
     fn with_points(mut self, points: &str, figure: Option<&Figure>) -> Self {
         let note = match figure {
@@ -178,11 +166,16 @@ impl ResultRow {
 enum ResultCells {
     /// A number and its comparison.
     Number { measured: Markup, cycles: Markup, predicted: Markup, ratio: Markup, verdict: Markup },
-    /// Why there is no number.
-    Missing(Markup),
+    /// Why there is no number: the word and the reason, of a line those of its first point.
+    Missing(&'static str, String),
 }
 
 impl ResultCells {
+    fn missing(result: &MetricResult) -> Self {
+        let (word, reason) = labels::missing_reason(&result.outcome, result.metric.unit).unwrap_or_default();
+        Self::Missing(word, reason)
+    }
+
     fn html(&self) -> Markup {
         match self {
             Self::Number { measured, cycles, predicted, ratio, verdict } => {
@@ -191,7 +184,7 @@ impl ResultCells {
                     .into_iter()
                     .collect()
             }
-            Self::Missing(why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", why),
+            Self::Missing(word, why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", reason_pill(word, why)),
         }
     }
 }
@@ -238,14 +231,13 @@ fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) ->
                 verdict: detail::verdict(result),
             }
         }
-        _ => ResultCells::Missing(missing(result)),
+        _ => ResultCells::missing(result),
     };
     let case = alike.rest_text(&result.metric, &result.case);
     ResultRow {
         name: name(&result.metric, &case, html!("{}{}", only_input, note_mark(&[result]))),
         cells,
         detail: detail::single(report, result),
-        missing: labels::missing_reason(&result.outcome, unit),
     }
 }
 
@@ -276,29 +268,15 @@ fn other_text(text: &str) -> Markup {
     if text.is_empty() { Markup::new() } else { html!("<span class=\"other\">{}</span>", text) }
 }
 
-/// A result without a number: the word and the reason.
-fn missing(result: &MetricResult) -> Markup {
-    let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) else {
-        return Markup::new();
-    };
-    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", pill_class(word), word, reason)
-}
-
-/// The style of the word for a missing number.
-fn pill_class(word: &str) -> &'static str {
-    if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" }
+/// Why there is no number: the word and the reason.
+fn reason_pill(word: &str, reason: &str) -> Markup {
+    let class = if matches!(word, "failed" | "invalid") { "bad" } else { "quiet" };
+    html!("<span class=\"pill {}\">{}</span> <span class=\"why\">{}</span>", class, word, reason)
 }
 
 /// The ratio as a number, and as a bar.
 fn ratio(results: &[&MetricResult]) -> Markup {
-    let ratios: Vec<f64> = results.iter().filter_map(|result| result.ratio).collect();
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
-    let text = match (units::ratio(least), units::ratio(most)) {
-        _ if ratios.is_empty() => return Markup::new(),
-        (low, high) if low == high => low,
-        (low, high) => format!("{low}–{high}"),
-    };
+    let Some(text) = labels::ratio_range(results, "–") else { return Markup::new() };
     html!("<span class=\"ratio-number\">{}</span>{}", text, plots::ratio_bar(results))
 }
 
@@ -306,11 +284,7 @@ fn ratio(results: &[&MetricResult]) -> Markup {
 fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_>, first: bool) -> ResultRow {
     let results = group.results();
     let unit = group.metric.unit;
-    let of = |value: fn(&MetricResult) -> Option<f64>| -> Option<(f64, f64)> {
-        let values: Vec<f64> = results.iter().filter_map(|result| value(result)).collect();
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        (!values.is_empty()).then(|| (least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)))
-    };
+    let of = |value: fn(&MetricResult) -> Option<f64>| min_max(results.iter().filter_map(|result| value(result)));
     // A prediction for an unmeasured point is shown with that point, not beside another's measurement.
     let predicted = of(|result| result.outcome.summary().and(Some(result.prediction.as_ref()?.value)));
     let span =
@@ -318,7 +292,7 @@ fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_
     let measured = of(|result| result.outcome.summary().map(|summary| summary.headline));
     let best = labels::best_span(&results);
     let cells = match measured {
-        None => ResultCells::Missing(missing(results[0])),
+        None => ResultCells::missing(results[0]),
         measured => ResultCells::Number {
             measured: html!("<strong>{}</strong>{}", span(measured, unit), other_text(&best.unwrap_or_default())),
             cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
@@ -327,23 +301,17 @@ fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_
             verdict: line_verdict(&results),
         },
     };
-    let reason = |result: &MetricResult| labels::missing_reason(&result.outcome, unit);
     ResultRow {
         name: name(group.metric, &alike.rest_text(group.metric, &group.held), note_mark(&results)),
         cells,
         detail: detail::group(report, group, first),
-        missing: reason(results[0]).filter(|_| measured.is_none()),
     }
 }
 
 /// The verdicts of a line's points in one word.
 fn line_verdict(results: &[&MetricResult]) -> Markup {
-    let gaps: Vec<&MetricResult> = results.iter().copied().filter(|result| labels::is_gap(result.verdict)).collect();
-    match gaps.first() {
-        Some(first) if gaps.iter().all(|result| labels::verdict_word(result) == labels::verdict_word(first)) => {
-            html!("<b class=\"odd\">◆ {} {}</b>", gaps.len(), labels::verdict_word(first))
-        }
-        Some(_) => html!("<b class=\"odd\">◆ {} differ</b>", gaps.len()),
+    match labels::gap_counts(results) {
+        Some(gaps) => html!("<b class=\"odd\">◆ {}</b>", gaps),
         None => results
             .iter()
             .find(|result| result.verdict == RangeVerdict::AsPredicted)

@@ -8,7 +8,7 @@ use super::SIDES;
 use super::forest::Forest;
 use super::strip::strip;
 use crate::escape::{Markup, html};
-use crate::html::definition_list;
+use crate::html::{definition_list, table_row};
 use crate::svg::ladder::compared::verdict_class;
 
 /// The id of the element of a figure, by its place among all.
@@ -48,10 +48,7 @@ fn figure_name(one: &ComparedFigure) -> Markup {
 
 /// What a figure opens to.
 fn details(one: &ComparedFigure, comparison: &Comparison) -> Markup {
-    let side = |at: usize| {
-        let [value, interval, rounds] = side_texts(one, at);
-        html!("<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", SIDES[at], value, interval, rounds)
-    };
+    let side = |at: usize| table_row(SIDES[at], side_texts(one, at));
     let grounds = verdict_grounds(one, comparison);
     let grounds =
         (!grounds.is_empty()).then(|| definition_list(grounds.iter().map(|(term, text)| (*term, text.into()))));
