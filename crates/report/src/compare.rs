@@ -16,7 +16,7 @@ use schemars::Schema;
 pub use self::html::ComparePage;
 pub use self::junit::JUnit;
 pub use self::markdown::CompareMarkdown;
-use crate::text::{clean, display_width, pad_left, pad_right, wrap};
+use crate::text::{clean, display_width, pad_right, wrap};
 
 /// Lines of a screen, at most.
 pub const MAX_SCREEN_LINES: usize = 60;
@@ -109,7 +109,7 @@ impl CompareTerminal<'_> {
         let facts: Vec<Vec<String>> = comparison.differences.iter().map(|fact| self.fact(fact)).collect();
         let most = if self.full { usize::MAX } else { MAX_DIFFERENCES };
         let title = if in_turn { "What differs" } else { "What else differs" }.to_owned();
-        titled_section(title, &facts, most, |left_out| format!("  and {left_out} more"))
+        titled_section(title, &facts, most, "more")
     }
 
     /// A fact, in at most two lines of a screen.
@@ -122,7 +122,7 @@ impl CompareTerminal<'_> {
             lines.truncate(2);
             lines[1] = shortened(&format!("{} …", lines[1]), room);
         }
-        let lines = lines.into_iter().map(|line| shortened_unless(self.full, &line, room));
+        let lines = lines.into_iter().map(|line| if self.full { line } else { shortened(&line, room) });
         let label = |index| if index == 0 { shortened(&clean(&label), LABEL_WIDTH) } else { String::new() };
         lines.enumerate().map(|(index, line)| format!("  {} {line}", pad_right(&label(index), LABEL_WIDTH))).collect()
     }
@@ -143,7 +143,7 @@ impl CompareTerminal<'_> {
             let rows: Vec<Vec<String>> =
                 figures.into_iter().map(|figure| self.row(index, figure, comparison)).collect();
             let title = self.title(title, comparison);
-            let table = titled_section(title, &rows, most, |left_out| format!("  and {left_out} more"));
+            let table = titled_section(title, &rows, most, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }
@@ -162,13 +162,11 @@ impl CompareTerminal<'_> {
             None => name.to_owned(),
         };
         let name = |name: &str| shortened(&clean(&short(name)), VALUE_WIDTH - 1);
+        let (base, other) = (name(&comparison.base.name), name(&comparison.other.name));
+        let (label, width) = (shortened(title, 1 + self.label_width()), 2 + self.label_width());
         format!(
-            "{}{}{}{}{}",
-            pad_right(&shortened(title, 1 + self.label_width()), 2 + self.label_width()),
-            pad_left(&name(&comparison.base.name), VALUE_WIDTH),
-            pad_left(&name(&comparison.other.name), VALUE_WIDTH),
-            pad_left("ratio", RATIO_WIDTH),
-            pad_left("95 %", INTERVAL_WIDTH)
+            "{label:width$}{base:>VALUE_WIDTH$}{other:>VALUE_WIDTH$}{:>RATIO_WIDTH$}{:>INTERVAL_WIDTH$}",
+            "ratio", "95 %"
         )
     }
 
@@ -178,22 +176,15 @@ impl CompareTerminal<'_> {
         let names = wrap(&row.figure, self.label_width());
         let mut lines: Vec<String> =
             names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
-        let figures = format!(
-            "{}{}{}{}",
-            pad_left(&row.base, VALUE_WIDTH),
-            pad_left(&row.other, VALUE_WIDTH),
-            pad_left(&row.ratio, RATIO_WIDTH),
-            pad_left(&row.interval, INTERVAL_WIDTH)
-        );
-        lines[0].push_str(&figures);
+        lines[0].push_str(&format!(
+            "{:>VALUE_WIDTH$}{:>VALUE_WIDTH$}{:>RATIO_WIDTH$}{:>INTERVAL_WIDTH$}",
+            row.base, row.other, row.ratio, row.interval
+        ));
         let missing = control_missing(figure, comparison).filter(|_| self.full);
         let cause = Some(row.cause).filter(|_| self.full || table < UNDECIDED_TABLE);
-        for said in [Some(row.compared_by), Some(row.needs), cause, missing]
-            .into_iter()
-            .flatten()
-            .filter(|said| !said.is_empty())
-        {
-            lines.extend(wrap(&said, self.width() - 4).into_iter().map(|line| format!("    {line}")));
+        let below = [Some(row.compared_by), Some(row.needs), cause, missing].into_iter().flatten();
+        for text in below.filter(|text| !text.is_empty()) {
+            lines.extend(wrap(&text, self.width() - 4).into_iter().map(|line| format!("    {line}")));
         }
         lines
     }
@@ -205,47 +196,31 @@ impl CompareTerminal<'_> {
             let more = figures.len() - named;
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let lines = wrap(&format!("{names}{more}: {why}"), self.width() - 4);
-            lines
-                .into_iter()
-                .enumerate()
-                .map(|(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " }))
-                .collect::<Vec<String>>()
+            let indented = |(index, line)| format!("{}{line}", if index == 0 { "  " } else { "    " });
+            lines.into_iter().enumerate().map(indented).collect::<Vec<String>>()
         };
         let groups: Vec<Vec<String>> = not_compared_by_reason(comparison).iter().map(said).collect();
         if groups.is_empty() {
             return Vec::new();
         }
         let most = if self.full { usize::MAX } else { MAX_ONE_SIDED };
-        titled_section("Not compared".into(), &groups, most, |left_out| format!("  and {left_out} more reasons"))
+        titled_section("Not compared".into(), &groups, most, "more reasons")
     }
 }
 
 /// A title and what is below it, in so many lines at most below the title: what does not fit is counted.
-pub(crate) fn titled_section(
-    title: String,
-    entries: &[Vec<String>],
-    most: usize,
-    left_out: impl Fn(usize) -> String,
-) -> Vec<String> {
-    let all: usize = entries.iter().map(Vec::len).sum();
+pub(crate) fn titled_section(title: String, entries: &[Vec<String>], most: usize, more: &str) -> Vec<String> {
     let mut lines = vec![String::new(), title];
-    if all <= most {
-        lines.extend(entries.iter().flatten().cloned());
-        return lines;
-    }
-    let mut used = 0;
-    let fits = |entry: &&Vec<String>| {
+    let (mut used, all) = (0, entries.iter().map(Vec::len).sum::<usize>());
+    for (index, entry) in entries.iter().enumerate() {
         used += entry.len();
-        used < most
-    };
-    let shown: Vec<&Vec<String>> = entries.iter().take_while(fits).collect();
-    lines.extend(shown.iter().copied().flatten().cloned());
-    lines.push(left_out(entries.len() - shown.len()));
+        if all > most && used >= most {
+            lines.push(format!("  and {} {more}", entries.len() - index));
+            break;
+        }
+        lines.extend_from_slice(entry);
+    }
     lines
-}
-
-fn shortened_unless(full: bool, text: &str, most: usize) -> String {
-    if full { text.to_owned() } else { shortened(text, most) }
 }
 
 /// A text cut to so many columns.

@@ -240,6 +240,11 @@ impl MarkdownText {
         Self(format!("{fence}{space}{text}{space}{fence}"), PhantomData)
     }
 
+    /// A row of a table.
+    pub(crate) fn row<T: Into<Self>>(cells: impl IntoIterator<Item = T>) -> Self {
+        md!("| {} |\n", Self::joined(cells.into_iter().map(Into::into), " | "))
+    }
+
     /// Lines as they are, in a block between fences of as many back-ticks as it needs.
     pub(crate) fn block(lines: &[String]) -> Self {
         let lines: Vec<_> = lines.iter().map(|line| kelvin_core::text::escape_invisible(line)).collect();

@@ -90,6 +90,27 @@ pub(crate) fn exported_figures<'a>(report: &Report<'a>) -> (Vec<ExportedFigure<'
     (kept, left_out)
 }
 
+/// What other tools call a unit: Bencher a measure of it, Go's benchmarks, and people.
+struct UnitNames {
+    slug: &'static str,
+    go: &'static str,
+    symbol: &'static str,
+}
+
+fn unit_names(unit: Unit) -> UnitNames {
+    let names = |slug, go, symbol| UnitNames { slug, go, symbol };
+    match unit {
+        Unit::Nanoseconds => names("nanoseconds", "ns/op", "ns"),
+        Unit::Cycles => names("cycles", "cycles/op", "cycles"),
+        Unit::Hertz => names("hertz", "Hz", "Hz"),
+        Unit::Bytes => names("bytes", "B", "B"),
+        Unit::BytesPerSecond => names("bytes-per-second", "B/s", "B/s"),
+        Unit::PerSecond => names("operations-per-second", "op/s", "1/s"),
+        Unit::Ratio => names("ratio", "ratio", "ratio"),
+        Unit::Count => names("count", "count", "count"),
+    }
+}
+
 /// The direction that most metrics of a unit have; a tool that judges by units alone takes it for granted.
 fn usual_direction(unit: Unit) -> Option<Better> {
     match unit {

@@ -11,7 +11,7 @@ use kelvin_analysis::wording::history::{
     share_text, version_breaks,
 };
 use kelvin_core::units::brief_value;
-use kelvin_core::{History, SeriesHistory};
+use kelvin_core::{History, HistoryChange, SeriesHistory};
 use schemars::Schema;
 
 pub use self::html::HistoryPage;
@@ -19,7 +19,7 @@ pub use self::markdown::HistoryMarkdown;
 use self::sparkline::sparkline;
 use crate::compare::titled_section;
 use crate::terminal::first_screen::to_ascii;
-use crate::text::{pad_left, pad_right, wrap};
+use crate::text::{pad_right, wrap};
 
 /// Lines of a screen, at most.
 pub const MAX_SCREEN_LINES: usize = 60;
@@ -69,6 +69,25 @@ fn series_of_section<'h>(history: &'h History, (_, is): &SectionFilter) -> Vec<&
     history.series.iter().filter(|series| is(last(series))).collect()
 }
 
+/// What is said of a series: these changes of it, breaks between versions of its method, and its rank where that matters.
+fn series_texts<'h>(
+    series: &SeriesHistory,
+    history: &History,
+    changes: impl Iterator<Item = &'h HistoryChange>,
+    facts: usize,
+    is_ranked: bool,
+) -> Vec<String> {
+    let better = series.metric.better;
+    let change = |one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, facts));
+    let rank = series.among.filter(|_| is_ranked).map(|among| ranking_text(among, better));
+    changes.map(change).chain(version_breaks(series, history)).chain(rank).collect()
+}
+
+/// All changes of a series, the newest first.
+fn newest_changes(series: &SeriesHistory) -> impl Iterator<Item = &HistoryChange> {
+    series.versions.iter().rev().flat_map(|version| version.changes.iter().rev())
+}
+
 impl HistoryTerminal<'_> {
     /// Writes it.
     ///
@@ -116,7 +135,7 @@ impl HistoryTerminal<'_> {
             let most = room.saturating_sub(2 + RESERVED_LINES * to_come);
             let most = if self.full { usize::MAX } else { most };
             has_left_out |= entries.iter().map(Vec::len).sum::<usize>() > most;
-            let table = titled_section(self.title(one.0), &entries, most, |left_out| format!("  and {left_out} more"));
+            let table = titled_section(self.title(one.0), &entries, most, "more");
             room = room.saturating_sub(table.len());
             lines.extend(table);
         }
@@ -136,12 +155,7 @@ impl HistoryTerminal<'_> {
 
     fn title(&self, title: &str) -> String {
         let label = pad_right(title, 3 + self.label_width() + SPARKLINE_WIDTH);
-        format!(
-            "{label}{}{}{}",
-            pad_left("latest", LATEST_WIDTH),
-            pad_left("of first", RATIO_WIDTH),
-            pad_left("change", RATIO_WIDTH)
-        )
+        format!("{label}{:>LATEST_WIDTH$}{:>RATIO_WIDTH$}{:>RATIO_WIDTH$}", "latest", "of first", "change")
     }
 
     /// A series in a line, or two if its name is long; below it its last change, or all of them.
@@ -151,27 +165,21 @@ impl HistoryTerminal<'_> {
             names.iter().map(|name| format!("  {}", pad_right(name, self.label_width()))).collect();
         let last = series.last_change().map_or_else(|| "-".into(), |change| share_text(change.ratio()));
         lines[0].push_str(&format!(
-            " {}{}{}{}",
-            pad_right(&sparkline(series, SPARKLINE_WIDTH, self.unicode), SPARKLINE_WIDTH),
-            pad_left(&brief_value(series.latest(), None, series.metric.unit), LATEST_WIDTH),
-            pad_left(&share_text(series.since_first()), RATIO_WIDTH),
-            pad_left(&last, RATIO_WIDTH)
+            " {:SPARKLINE_WIDTH$}{:>LATEST_WIDTH$}{:>RATIO_WIDTH$}{last:>RATIO_WIDTH$}",
+            sparkline(series, SPARKLINE_WIDTH, self.unicode),
+            brief_value(series.latest(), None, series.metric.unit),
+            share_text(series.since_first())
         ));
         lines.extend(self.change_lines(series, history));
         lines
     }
 
     fn change_lines(&self, series: &SeriesHistory, history: &History) -> Vec<String> {
-        let better = series.metric.better;
-        let facts = if self.full { usize::MAX } else { MAX_NAMED_FACTS };
-        let said = |one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, facts));
-        let mut told: Vec<String> = match self.full {
-            true => series.versions.iter().rev().flat_map(|version| version.changes.iter().rev().map(said)).collect(),
-            false => series.last_change().map(said).into_iter().collect(),
+        let is_ranked = self.full || series.last_change().is_some() || history.series.len() == 1;
+        let texts = match self.full {
+            true => series_texts(series, history, newest_changes(series), usize::MAX, is_ranked),
+            false => series_texts(series, history, series.last_change().into_iter(), MAX_NAMED_FACTS, is_ranked),
         };
-        told.extend(version_breaks(series, history));
-        let is_told = self.full || series.last_change().is_some() || history.series.len() == 1;
-        told.extend(series.among.filter(|_| is_told).map(|among| ranking_text(among, better)));
         let lines = |text: &String| {
             let mut lines = wrap(text, self.width() - 6);
             if !self.full && lines.len() > MAX_CHANGE_LINES {
@@ -181,6 +189,6 @@ impl HistoryTerminal<'_> {
             }
             lines.into_iter().map(|line| format!("    {line}")).collect::<Vec<String>>()
         };
-        told.iter().flat_map(lines).collect()
+        texts.iter().flat_map(lines).collect()
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use kelvin_analysis::wording::class_comparison;
 use kelvin_analysis::wording::hazards::measured_cost;
-use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyTable};
+use kelvin_analysis::{MetricResult, StatedConclusion, StudyAnswer, StudyRow, StudyTable, Warning};
 use kelvin_core::{Hazard, Overview, Remedy, RunStatus};
 
 use crate::escape::{MarkdownText, md};
@@ -106,18 +106,10 @@ fn other_programs(report: &Report<'_>) -> MarkdownText {
     }
     for row in &rows {
         let Ok(sides) = &row.sides else { continue };
-        let program = MarkdownText::code(row.program);
         let rivals::RivalCells { kelvin, other, ratio, expected, verdict, .. } = sides;
-        page.push(md!(
-            "| {} | {} | {} | {} | {} | {} | {} |\n",
-            row.what,
-            program,
-            kelvin,
-            other,
-            ratio,
-            expected,
-            verdict
-        ));
+        let figures = [kelvin, other, ratio, expected].map(MarkdownText::from);
+        let what = [(&row.what).into(), MarkdownText::code(row.program)];
+        page.push(MarkdownText::row(what.into_iter().chain(figures).chain([(*verdict).into()])));
     }
     page.push(md!("\n"));
     let missing = rivals::missing(&rows);
@@ -137,7 +129,7 @@ fn published(report: &Report<'_>) -> MarkdownText {
         page.push(md!("## Compared with {}\n\n", table.reference.title));
         page.push(md!("| quantity | here | there | here / there | remark |\n|---|---:|---:|---:|---|\n"));
         for row in &table.rows {
-            page.push(md!("| {} | {} | {} | {} | {} |\n", row.what, row.here, row.there, row.ratio, row.remark));
+            page.push(MarkdownText::row([&row.what, &row.here, &row.there, &row.ratio, &row.remark]));
         }
         page.push(md!("\n"));
     }
@@ -178,23 +170,15 @@ fn section(report: &Report<'_>, section: &Section<'_>) -> MarkdownText {
         page.push(measured.iter().map(|result| row(result, alike)).collect());
         page.push(md!("\n"));
     }
-    if measured.is_empty() {
-        page.push(
-            MissingResults::group(missing.iter().copied()).iter().map(|one| without_numbers(one, alike)).collect(),
-        );
-    } else {
-        page.push(
-            missing
-                .iter()
-                .flat_map(|result| MissingResults::group([*result]))
-                .map(|one| without_numbers(&one, alike))
-                .collect(),
-        );
-    }
+    // Where there is no table each reason is said once.
+    let reasons: Vec<MissingResults<'_>> = match measured.is_empty() {
+        true => MissingResults::group(missing.iter().copied()),
+        false => missing.iter().flat_map(|result| MissingResults::group([*result])).collect(),
+    };
+    page.push(reasons.iter().map(|one| without_numbers(one, alike)).collect());
     for result in &measured {
-        page.push(
-            result.warnings.iter().map(|warning| md!("- {}: {}\n", label(result, alike), warning.text())).collect(),
-        );
+        let line = |warning: &Warning| md!("- {}: {}\n", label(result, alike), warning.text());
+        page.push(result.warnings.iter().map(line).collect());
     }
     if !missing.is_empty() || measured.iter().any(|result| !result.warnings.is_empty()) {
         page.push(md!("\n"));
@@ -267,9 +251,16 @@ fn study_table(table: &StudyTable) -> MarkdownText {
         return MarkdownText::new();
     }
     let titles: MarkdownText = columns.iter().map(|(_, column)| md!(" {} |", column.label)).collect();
-    let rules: MarkdownText = columns.iter().map(|_| md!("--:|")).collect();
-    let cells =
-        |row| columns.iter().map(|&column| md!(" {} |", tables::cell_text(row, column))).collect::<MarkdownText>();
-    let rows: MarkdownText = table.rows.iter().map(|row| md!("| {} |{}\n", row.label, cells(row))).collect();
-    md!("### {}\n\n| |{}\n|:--|{}\n{}\n", table.title, titles, rules, rows)
+    let row = |row: &StudyRow| {
+        let cells = columns.iter().map(|&column| tables::cell_text(row, column));
+        MarkdownText::row(std::iter::once(row.label.clone()).chain(cells))
+    };
+    let rows: MarkdownText = table.rows.iter().map(row).collect();
+    md!(
+        "### {}\n\n| |{}\n|:--|{}\n{}\n",
+        table.title,
+        titles,
+        columns.iter().map(|_| md!("--:|")).collect::<MarkdownText>(),
+        rows
+    )
 }

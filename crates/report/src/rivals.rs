@@ -3,6 +3,7 @@
 use kelvin_analysis::{Figure, Interval, RangeVerdict, RivalFigures, RivalOutcome, RivalResult};
 use kelvin_core::Unit;
 
+use crate::text::grouped;
 use crate::{Report, labels, units};
 
 /// Its title.
@@ -51,16 +52,12 @@ pub(crate) fn rows<'a>(report: &Report<'a>) -> Vec<RivalRow<'a>> {
 
 /// The missing comparisons, grouped by reason: their names, the word, the reason.
 pub(crate) fn missing<'r>(rows: &'r [RivalRow<'_>]) -> Vec<(Vec<String>, &'static str, &'r str)> {
-    let mut missing: Vec<(Vec<String>, &'static str, &str)> = Vec::new();
-    for row in rows {
-        let Err((word, reason)) = &row.sides else { continue };
-        let what = format!("{} ({})", row.program, row.what);
-        match missing.iter_mut().find(|(_, known, why)| known == word && why == reason) {
-            Some((all, ..)) => all.push(what),
-            None => missing.push((vec![what], word, reason)),
-        }
-    }
-    missing
+    let missing = |row: &'r RivalRow<'_>| {
+        let (word, reason) = row.sides.as_ref().err()?;
+        Some(((*word, reason.as_str()), format!("{} ({})", row.program, row.what)))
+    };
+    let groups = grouped(rows.iter().filter_map(missing));
+    groups.into_iter().map(|((word, reason), all)| (all, word, reason)).collect()
 }
 
 fn row<'a>(report: &Report<'a>, rival: &'a RivalResult) -> RivalRow<'a> {

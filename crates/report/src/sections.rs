@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use kelvin_analysis::{MetricResult, RivalResult};
-use kelvin_core::{Axis, AxisScale, Case, Metric, Name, Value};
+use kelvin_core::{Axis, AxisScale, Case, Metric, Value};
 
+use crate::text::grouped;
 use crate::{Report, labels, units};
 
 /// Minimum points of a curve; two points are two rows.
@@ -213,15 +214,10 @@ pub struct MissingResults<'a> {
 impl<'a> MissingResults<'a> {
     /// The reasons of those of some results that have no number, each once.
     pub fn group(results: impl IntoIterator<Item = &'a MetricResult>) -> Vec<Self> {
-        let mut found: Vec<Self> = Vec::new();
-        for result in results {
-            let Some((word, reason)) = labels::missing_reason(&result.outcome, result.metric.unit) else { continue };
-            match found.iter_mut().find(|known| known.word == word && known.reason == reason) {
-                Some(known) => known.results.push(result),
-                None => found.push(Self { word, reason, results: vec![result] }),
-            }
-        }
-        found
+        let reason =
+            |result: &'a MetricResult| Some((labels::missing_reason(&result.outcome, result.metric.unit)?, result));
+        let groups = grouped(results.into_iter().filter_map(reason));
+        groups.into_iter().map(|((word, reason), results)| Self { word, reason, results }).collect()
     }
 
     /// Whether it is the reason of this result.
@@ -233,15 +229,9 @@ impl<'a> MissingResults<'a> {
     /// process.shell`. Many cases are counted, and metrics that lack the same ones stand together: `transfer.time, transfer.rate
     /// (16 cases each), transfer.cold, transfer.cold.device (each files=large)`.
     pub fn labels(&self, alike: &CommonAxes, named: fn(&str) -> &str) -> String {
-        let mut metrics: Vec<(&str, Vec<String>)> = Vec::new();
-        for result in &self.results {
-            let id = named(result.metric.id.as_str());
-            let case = Some(alike.rest_text(&result.metric, &result.case)).filter(|case| !case.is_empty());
-            match metrics.iter_mut().find(|(known, _)| *known == id) {
-                Some((_, cases)) => cases.extend(case),
-                None => metrics.push((id, case.into_iter().collect())),
-            }
-        }
+        let case = |result: &&MetricResult| alike.rest_text(&result.metric, &result.case);
+        let mut metrics = grouped(self.results.iter().map(|result| (named(result.metric.id.as_str()), case(result))));
+        metrics.iter_mut().for_each(|(_, cases)| cases.retain(|case| !case.is_empty()));
         let of_alike = |metrics: &[(&str, Vec<String>)]| {
             let ids = metrics.iter().map(|(id, _)| *id).collect::<Vec<_>>().join(", ");
             let is_several = metrics.len() > 1;
@@ -266,39 +256,22 @@ pub fn without_area(id: &str) -> &str {
 /// The areas of a report, those known in their order, then any other; an area without results is left out.
 pub fn sections<'a>(report: &Report<'a>) -> Vec<Section<'a>> {
     // Comparisons with rivals have their own table.
-    let results: Vec<&MetricResult> =
-        report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result)).collect();
-    let mut areas: Vec<&'static str> = labels::AREAS.to_vec();
-    for result in &results {
-        if !areas.contains(&result.metric.area()) {
-            areas.push(result.metric.area());
-        }
-    }
-    let section = |area: &'static str| {
-        let within: Vec<&MetricResult> =
-            results.iter().copied().filter(|result| result.metric.area() == area).collect();
-        Section {
-            area,
-            title: labels::area(area),
-            common_axes: CommonAxes::of_results(&within),
-            entries: entries(&within),
-        }
+    let results = report.analysis.results.iter().filter(|result| !RivalResult::is_rival_metric(result));
+    let mut areas = grouped(results.map(|result| (result.metric.area(), result)));
+    areas.sort_by_key(|(area, _)| labels::AREAS.iter().position(|known| known == area).unwrap_or(usize::MAX));
+    let section = |(area, results): (&'static str, Vec<&'a MetricResult>)| Section {
+        area,
+        title: labels::area(area),
+        common_axes: CommonAxes::of_results(&results),
+        entries: entries(&results),
     };
-    areas.into_iter().map(section).filter(|section| !section.entries.is_empty()).collect()
+    areas.into_iter().map(section).collect()
 }
 
 /// Rows and curves in the order in which their metrics first appear.
 fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
-    let mut metrics: Vec<Name> = Vec::new();
-    for result in results {
-        if !metrics.contains(&result.metric.id) {
-            metrics.push(result.metric.id);
-        }
-    }
     let mut entries = Vec::new();
-    for metric in metrics {
-        let of_metric: Vec<&MetricResult> =
-            results.iter().copied().filter(|result| result.metric.id == metric).collect();
+    for (_, of_metric) in grouped(results.iter().map(|result| (result.metric.id, *result))) {
         if let Some(matrices) = matrices(&of_metric) {
             entries.extend(matrices.into_iter().map(SectionEntry::Matrix));
         } else if let Some(curve) = curve(&of_metric) {
@@ -310,24 +283,17 @@ fn entries<'a>(results: &[&'a MetricResult]) -> Vec<SectionEntry<'a>> {
     entries
 }
 
-/// From what to what, with the result.
-type PairValues<'a> = Vec<(Value, Value, &'a MetricResult)>;
-
 /// The results of one metric over pairs, one matrix for each combination of the other axes' values, if they are any.
 fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
     let metric = &results.first()?.metric;
     let axis = |name: &str| metric.axes().find(|axis| axis.name == *name).copied();
     let (from, to) = (axis(MATRIX_AXES[0])?, axis(MATRIX_AXES[1])?);
-    let mut parts: Vec<(Case, PairValues<'a>)> = Vec::new();
-    for result in results {
-        let pair = (result.case.get(&from.name)?, result.case.get(&to.name)?, *result);
+    let pair = |result: &&'a MetricResult| {
         let rest: Case = result.case.iter().filter(|(name, _)| !MATRIX_AXES.contains(&name.as_str())).collect();
-        match parts.iter_mut().find(|(case, _)| *case == rest) {
-            Some((_, pairs)) => pairs.push(pair),
-            None => parts.push((rest, vec![pair])),
-        }
-    }
-    let matrix = |(rest, pairs): (Case, PairValues<'a>)| {
+        Some((rest, (result.case.get(&from.name)?, result.case.get(&to.name)?, *result)))
+    };
+    let pairs: Vec<_> = results.iter().map(pair).collect::<Option<_>>()?;
+    let matrix = |(rest, pairs): (Case, Vec<(Value, Value, &'a MetricResult)>)| {
         let names: BTreeSet<Value> = pairs.iter().flat_map(|&(from, to, _)| [from, to]).collect();
         let names: Vec<Value> = names.into_iter().collect();
         let index = |value: Value| names.iter().position(|name| *name == value).unwrap_or_default();
@@ -338,7 +304,7 @@ fn matrices<'a>(results: &[&'a MetricResult]) -> Option<Vec<Matrix<'a>>> {
         cells.sort_by_key(|cell| (cell.from, cell.to));
         Matrix { metric, label: units::case(metric, &rest), held: rest, from, to, names, cells }
     };
-    Some(parts.into_iter().map(matrix).collect())
+    Some(grouped(pairs).into_iter().map(matrix).collect())
 }
 
 /// The results of one metric as a curve over its first numeric axis that has enough values, if they are one.
@@ -349,32 +315,22 @@ fn curve<'a>(results: &[&'a MetricResult]) -> Option<Curve<'a>> {
 
 fn curve_over<'a>(axis: Axis, results: &[&'a MetricResult]) -> Option<Curve<'a>> {
     let metric = &results.first()?.metric;
-    let mut series: Vec<CurveSeries<'a>> = Vec::new();
-    for result in results {
-        // A case without the axis (a variant that has no size) makes this a list of rows.
-        let position = axis.number_in(&result.case)?;
+    let point = |result: &&'a MetricResult| {
         let rest: Case = result.case.iter().filter(|(name, _)| *name != axis.name).collect();
-        match series.iter_mut().find(|line| line.held == rest) {
-            Some(line) => line.points.push((position, result)),
-            None => {
-                let label = units::case(metric, &rest);
-                series.push(CurveSeries { label, held: rest, points: vec![(position, result)] });
-            }
-        }
-    }
-    series.sort_by(|a, b| compare_cases(&a.held, &b.held));
-    for line in &mut series {
-        line.points.sort_by_key(|(position, _)| *position);
-    }
+        Some((rest, (axis.number_in(&result.case)?, *result)))
+    };
+    // A case without the axis (a variant that has no size) makes this a list of rows.
+    let points: Vec<_> = results.iter().map(point).collect::<Option<_>>()?;
+    let line = |(held, mut points): (Case, Vec<(u64, &'a MetricResult)>)| {
+        points.sort_by_key(|(position, _)| *position);
+        CurveSeries { label: units::case(metric, &held), held, points }
+    };
+    let mut series: Vec<CurveSeries<'a>> = grouped(points).into_iter().map(line).collect();
+    // Numbers by size, words as they come.
+    series.sort_by_cached_key(|line| -> Vec<u64> {
+        let number = |value| if let Value::Integer(number) = value { Some(number) } else { None };
+        line.held.iter().filter_map(|(_, value)| number(value)).collect()
+    });
     let long_enough = series.iter().any(|line| line.points.len() >= MIN_CURVE_POINTS);
     long_enough.then_some(Curve { metric, axis, series })
-}
-
-/// Numbers by size, words as they come.
-fn compare_cases(a: &Case, b: &Case) -> std::cmp::Ordering {
-    let numbers = |case: &Case| -> Vec<u64> {
-        let number = |value| if let Value::Integer(number) = value { Some(number) } else { None };
-        case.iter().filter_map(|(_, value)| number(value)).collect()
-    };
-    numbers(a).cmp(&numbers(b))
 }

@@ -75,36 +75,33 @@ impl<'a> GateFindings<'a> {
             row.interval
         );
         let [missed, known] = [&self.missed, &self.known].map(|found| found.get(&*name));
-        let (outcome, inside) = match &figure.verdict {
-            _ if missed.is_some() => {
-                let message = missed.map(|one| gate_finding(one));
-                (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", message, said))
-            }
-            _ if known.is_some() => {
-                (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", known.map(|one| gate_finding(one))))
-            }
-            ChangeVerdict::NotKnown(_) => {
-                (TestStatus::Skipped, html!("<skipped message=\"not known: {}\"/>", row.needs))
-            }
+        let (status, inside) = match (missed, known, &figure.verdict) {
+            (Some(finding), ..) => failure(finding, &said),
+            (_, Some(finding), _) => skipped(&gate_finding(finding)),
+            (.., ChangeVerdict::NotKnown(_)) => skipped(&format!("not known: {}", row.needs)),
             _ => (TestStatus::Passed, html!("<system-out>{}</system-out>", said)),
         };
-        (outcome, testcase(&figure.metric.id, &name, &inside))
+        (status, testcase(&figure.metric.id, &name, &inside))
     }
 
     fn not_compared(&self, comparison: &Comparison) -> Vec<(TestStatus, Markup)> {
         let case = |figure: &String, why: &String| {
             let metric = figure.split(' ').next().unwrap_or_default();
-            let (outcome, inside) = match self.missed.get(figure.as_str()) {
-                Some(found) => {
-                    (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", gate_finding(found), why))
-                }
-                None => (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", why)),
-            };
-            (outcome, testcase(metric, figure, &inside))
+            let missed = self.missed.get(figure.as_str());
+            let (status, inside) = missed.map_or_else(|| skipped(why), |finding| failure(finding, why));
+            (status, testcase(metric, figure, &inside))
         };
         let groups = not_compared_by_reason(comparison);
         groups.iter().flat_map(|(why, figures)| figures.iter().map(move |figure| case(figure, why))).collect()
     }
+}
+
+fn failure(finding: &GateFinding, text: &str) -> (TestStatus, Markup) {
+    (TestStatus::Failed, html!("<failure message=\"{}\">{}</failure>", gate_finding(finding), text))
+}
+
+fn skipped(why: &str) -> (TestStatus, Markup) {
+    (TestStatus::Skipped, html!("<skipped message=\"{}\"/>", why))
 }
 
 fn testcase(metric: &str, name: &str, inside: &Markup) -> Markup {

@@ -82,31 +82,21 @@ fn table(title: &str, is_folded: bool, rows: &[ComparisonRow], comparison: &Comp
     }
     let needs = rows.iter().any(|row| !row.needs.is_empty());
     let causes = rows.iter().any(|row| !row.cause.is_empty());
-    let asked = |columns: [(bool, MarkdownText); 2]| -> MarkdownText {
-        columns.into_iter().filter(|(is, _)| *is).map(|(_, column)| column).collect()
+    let line = |first: MarkdownText, figures: [&str; 4], need: &str, cause: &str| {
+        let more = [need].into_iter().filter(|_| needs).chain([cause].into_iter().filter(|_| causes));
+        MarkdownText::row(std::iter::once(first).chain(figures.into_iter().chain(more).map(Into::into)))
     };
-    let line = |row: &ComparisonRow| {
-        let more = asked([(needs, md!(" {} |", row.needs)), (causes, md!(" {} |", row.cause))]);
-        md!(
-            "| {} | {} | {} | {} | {} |{}\n",
-            MarkdownText::code(&row.figure),
-            row.base,
-            row.other,
-            row.ratio,
-            row.interval,
-            more
-        )
+    let row = |row: &ComparisonRow| {
+        let figures = [&row.base, &row.other, &row.ratio, &row.interval].map(String::as_str);
+        line(MarkdownText::code(&row.figure), figures, &row.needs, &row.cause)
     };
-    let more = asked([(needs, md!(" to know it |")), (causes, md!(" what explains it |"))]);
-    let rule = asked([(needs, md!(":--|")), (causes, md!(":--|"))]);
-    let head = md!(
-        "| figure | {} | {} | ratio | 95 % |{}\n|:--|--:|--:|--:|--:|{}\n",
-        comparison.base.name,
-        comparison.other.name,
-        more,
-        rule
+    let names = [comparison.base.name.as_str(), &comparison.other.name, "ratio", "95 %"];
+    let body = md!(
+        "{}|:--|--:|--:|--:|--:|{}\n{}",
+        line("figure".into(), names, "to know it", "what explains it"),
+        [needs, causes].iter().filter(|is_there| **is_there).map(|_| md!(":--|")).collect::<MarkdownText>(),
+        rows.iter().map(row).collect::<MarkdownText>()
     );
-    let body = md!("{}{}", head, rows.iter().map(line).collect::<MarkdownText>());
     if is_folded { folded(&format!("{title} ({})", rows.len()), body) } else { md!("#### {}\n\n{}\n", title, body) }
 }
 

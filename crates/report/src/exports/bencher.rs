@@ -11,7 +11,7 @@ use std::io;
 use kelvin_core::{Metric, Unit, json};
 use serde::Serialize;
 
-use super::{OmittedFigures, direction, exported_figures};
+use super::{OmittedFigures, direction, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The figures of a run as benchmarks of Bencher.
@@ -59,14 +59,7 @@ fn measure_name(metric: &Metric) -> String {
     let unit = match metric.unit {
         Unit::Nanoseconds if direction(metric).is_empty() => "latency",
         Unit::PerSecond if direction(metric).is_empty() => "throughput",
-        Unit::Nanoseconds => "nanoseconds",
-        Unit::PerSecond => "operations-per-second",
-        Unit::Cycles => "cycles",
-        Unit::Hertz => "hertz",
-        Unit::Bytes => "bytes",
-        Unit::BytesPerSecond => "bytes-per-second",
-        Unit::Ratio => "ratio",
-        Unit::Count => "count",
+        unit => unit_names(unit).slug,
     };
     format!("{unit}{}", direction(metric))
 }

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use kelvin_core::text::escape_invisible;
-use kelvin_core::{Better, Metric, Unit};
+use kelvin_core::{Better, Metric};
 
-use super::{ExportedFigure, OmittedFigures, direction, exported_figures};
+use super::{ExportedFigure, OmittedFigures, direction, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The rounds of a run as benchmark lines of Go.
@@ -36,7 +36,7 @@ impl Render for Benchstat {
         }
         let (figures, _) = exported_figures(report);
         let units: BTreeMap<String, Better> =
-            figures.iter().map(|one| &one.result.metric).map(unit_and_better).collect();
+            figures.iter().map(|one| (unit_name(&one.result.metric), one.result.metric.better)).collect();
         for (unit, better) in units {
             match better {
                 Better::Lower => writeln!(out, "Unit {unit} better=lower")?,
@@ -44,18 +44,13 @@ impl Render for Benchstat {
                 Better::Neither => {}
             }
         }
-        figures.iter().try_for_each(|one| write_rounds(one, out))
+        for one in &figures {
+            let (name, unit) = (benchmark_name(one), unit_name(&one.result.metric));
+            // A line for each round.
+            one.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))?;
+        }
+        Ok(())
     }
-}
-
-fn unit_and_better(metric: &Metric) -> (String, Better) {
-    (unit_name(metric), metric.better)
-}
-
-/// A line for each round.
-fn write_rounds(one: &ExportedFigure<'_>, out: &mut dyn io::Write) -> io::Result<()> {
-    let (name, unit) = (benchmark_name(one), unit_name(&one.result.metric));
-    one.summary.round_headlines.iter().try_for_each(|value| writeln!(out, "{name} 1 {value:?} {unit}"))
 }
 
 /// `BenchmarkOs.syscall.null/call=getppid`. A name goes on with a capital letter or a digit, and its last `-1` would be taken for the
@@ -82,17 +77,7 @@ fn is_number(text: &str) -> bool {
 
 /// The unit: benchstat shows nanoseconds in what suits them, and writes bytes with binary prefixes.
 fn unit_name(metric: &Metric) -> String {
-    let unit = match metric.unit {
-        Unit::Nanoseconds => "ns/op",
-        Unit::Cycles => "cycles/op",
-        Unit::Hertz => "Hz",
-        Unit::Bytes => "B",
-        Unit::BytesPerSecond => "B/s",
-        Unit::PerSecond => "op/s",
-        Unit::Ratio => "ratio",
-        Unit::Count => "count",
-    };
-    format!("{unit}{}", direction(metric))
+    format!("{}{}", unit_names(metric.unit).go, direction(metric))
 }
 
 /// As Go calls it.

@@ -6,10 +6,10 @@
 use std::io;
 
 use kelvin_analysis::{Interval, IntervalKind};
-use kelvin_core::{Better, Unit, json};
+use kelvin_core::{Better, json};
 use serde::Serialize;
 
-use super::{ExportedFigure, OmittedFigures, exported_figures};
+use super::{ExportedFigure, OmittedFigures, exported_figures, unit_names};
 use crate::{Render, Report};
 
 /// The figures of a run that have one direction.
@@ -64,7 +64,7 @@ fn benchmark_entry(one: &ExportedFigure<'_>) -> BenchmarkEntry {
     let (metric, summary) = (&one.result.metric, one.summary);
     BenchmarkEntry {
         name: one.name(),
-        unit: unit_name(metric.unit),
+        unit: unit_names(metric.unit).symbol,
         value: summary.headline,
         range: summary.interval.map(half_width_text),
         extra: format!(
@@ -80,18 +80,5 @@ fn half_width_text(interval: Interval) -> String {
     match interval.kind {
         IntervalKind::Confidence => format!("± {half}"),
         IntervalKind::Range => format!("± {half} (range)"),
-    }
-}
-
-fn unit_name(unit: Unit) -> &'static str {
-    match unit {
-        Unit::Nanoseconds => "ns",
-        Unit::Cycles => "cycles",
-        Unit::Hertz => "Hz",
-        Unit::Bytes => "B",
-        Unit::BytesPerSecond => "B/s",
-        Unit::PerSecond => "1/s",
-        Unit::Ratio => "ratio",
-        Unit::Count => "count",
     }
 }

@@ -16,6 +16,7 @@ use kelvin_core::text::escape_invisible;
 use kelvin_core::{Better, Case, Metric, Name, RunStatus, Unit};
 
 use super::{ExportedFigure, OmittedFigures, exported_figures};
+use crate::text::grouped;
 use crate::{Render, Report, labels};
 
 /// The figures of a run as metrics of Prometheus.
@@ -115,17 +116,10 @@ fn add_run(report: &Report<'_>, families: &mut Families) {
         families.add("run_start_time", "seconds", || "When the run began, since 1970.".into(), (vec![], seconds));
     }
     families.add("run_duration", "seconds", || "How long the run took.".into(), (vec![], run.seconds));
-    let mut outcomes: Vec<(&str, usize)> = Vec::new();
-    for result in &report.analysis.results {
-        let status = labels::status(&result.outcome);
-        match outcomes.iter_mut().find(|(known, _)| *known == status) {
-            Some((_, count)) => *count += 1,
-            None => outcomes.push((status, 1)),
-        }
-    }
-    for (outcome, count) in outcomes {
+    let outcomes = report.analysis.results.iter().map(|result| (labels::status(&result.outcome), result));
+    for (outcome, figures) in grouped(outcomes) {
         let help = || "Figures of the run by what became of them; only measured ones have a value.".into();
-        families.add("run_figures", "", help, (vec![("outcome".into(), outcome.into())], count as f64));
+        families.add("run_figures", "", help, (vec![("outcome".into(), outcome.into())], figures.len() as f64));
     }
 }
 

@@ -14,19 +14,13 @@ use super::{
 };
 use crate::palette::SERIES_COLORS;
 use crate::sections::{CommonAxes, Curve, CurveSeries};
+use crate::text::grouped;
 use crate::{Report, labels, units};
 
 /// The figures of a curve: one, or one for each value of a parameter where a single one would need the same colour twice.
 pub(super) fn curve_figures(report: &Report<'_>, curve: &Curve<'_>) -> Vec<Figure> {
     let Some(axis) = split_axis(curve) else { return curve_figure(report, curve).into_iter().collect() };
-    let mut parts: Vec<(Value, Vec<CurveSeries<'_>>)> = Vec::new();
-    for line in &curve.series {
-        let Some(value) = line.held.get(&axis) else { continue };
-        match parts.iter_mut().find(|(known, _)| *known == value) {
-            Some((_, lines)) => lines.push(line.clone()),
-            None => parts.push((value, vec![line.clone()])),
-        }
-    }
+    let parts = grouped(curve.series.iter().filter_map(|line| Some((line.held.get(&axis)?, line.clone()))));
     let figure = |(value, series): (Value, Vec<CurveSeries<'_>>)| {
         let at = units::case(curve.metric, &std::iter::once((axis, value)).collect());
         let figure = curve_figure(report, &Curve { series, ..curve.clone() })?;
@@ -180,38 +174,24 @@ const MAX_KNEE_CHARS: usize = 48;
 
 /// The knees of a curve's lines, with the line's name where there are several; those at one place have one name.
 fn knee_marks(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<Mark> {
-    let mut marks: Vec<Mark> = Vec::new();
-    let mut lines: Vec<Vec<String>> = Vec::new();
-    for (mark, name) in each_knee(report, curve, names) {
-        match marks.iter().position(|known| known.at == mark.at) {
-            Some(at) => {
-                let known = &mut marks[at];
-                (known.low, known.high) = (known.low.min(mark.low), known.high.max(mark.high));
-                lines[at].push(name);
-            }
-            None => {
-                marks.push(mark);
-                lines.push(vec![name]);
-            }
-        }
-    }
-    for (mark, lines) in marks.iter_mut().zip(&lines).filter(|(_, lines)| lines.len() > 1) {
-        let all = name_with_suffix(&lines.join("; "), "knee");
-        mark.label = if all.chars().count() <= MAX_KNEE_CHARS { all } else { format!("knee of {} lines", lines.len()) };
-    }
-    marks
-}
-
-/// The knee of each line, and the name of the line.
-fn each_knee(report: &Report<'_>, curve: &Curve<'_>, names: &LineNames) -> Vec<(Mark, String)> {
-    let mark = |(line, name): (&CurveSeries<'_>, &String)| {
+    let knee = |(line, name): (&CurveSeries<'_>, &String)| {
         let is_its = |knee: &&KneeMark| is_law_of_line(curve, line, (knee.metric, knee.axis), &knee.held);
         let KneeMark { knee, .. } = report.analysis.knees.iter().find(is_its)?;
-        let label = name_with_suffix(if curve.series.len() > 1 { name } else { "" }, "knee");
-        let mark = Mark { label, at: knee.users as f64, low: knee.low as f64, high: knee.high as f64 };
-        Some((mark, name.clone()))
+        let name = if curve.series.len() > 1 { name.clone() } else { String::new() };
+        Some((knee.users, (name, knee.low as f64, knee.high as f64)))
     };
-    curve.series.iter().zip(&names.each).filter_map(mark).collect()
+    let mark = |(users, knees): (u64, Vec<(String, f64, f64)>)| {
+        let lines: Vec<&str> = knees.iter().map(|(name, ..)| name.as_str()).collect();
+        let all = name_with_suffix(&lines.join("; "), "knee");
+        let is_short = lines.len() == 1 || all.chars().count() <= MAX_KNEE_CHARS;
+        Mark {
+            label: if is_short { all } else { format!("knee of {} lines", lines.len()) },
+            at: users as f64,
+            low: knees.iter().map(|(_, low, _)| *low).fold(f64::INFINITY, f64::min),
+            high: knees.iter().map(|(.., high)| *high).fold(0.0, f64::max),
+        }
+    };
+    grouped(curve.series.iter().zip(&names.each).filter_map(knee)).into_iter().map(mark).collect()
 }
 
 /// Whether data of a metric over an axis, with the other parameters held, are those of a curve's line.

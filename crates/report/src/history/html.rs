@@ -3,15 +3,14 @@
 use std::io;
 
 use kelvin_analysis::wording::history::{
-    change_counts, change_sentence, direction, history_title, other_changes, ranking_text, remarks, run_day,
-    series_name, share_text, version_breaks,
+    change_counts, direction, history_title, remarks, run_day, series_name, share_text,
 };
 use kelvin_core::units::brief_value;
 use kelvin_core::{History, HistoryChange, HistoryChangeKind, SeriesHistory, VersionHistory};
 use kelvin_stats::median;
 
 use super::sparkline::MIN_RELATIVE_RANGE;
-use super::{SECTION_FILTERS, series_of_section};
+use super::{SECTION_FILTERS, newest_changes, series_of_section, series_texts};
 use crate::escape::{Markup, html};
 use crate::figures::FigureAxis;
 use crate::html::page_shell::PageShell;
@@ -78,14 +77,9 @@ fn card(series: &SeriesHistory, history: &History) -> Markup {
         };
         html!("<span class=\"pill {}\">{} {}</span>", class, share_text(change.ratio()), word)
     });
-    let changes = series.versions.iter().rev().flat_map(|version| version.changes.iter().rev());
-    let mut said: Vec<String> = changes
-        .map(|one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, usize::MAX)))
-        .collect();
-    said.extend(version_breaks(series, history));
-    said.extend(series.among.map(|among| ranking_text(among, better)));
-    let said: Markup = said.iter().map(|one| html!("<li>{}</li>", one)).collect();
-    let list = if said.is_empty() { said } else { html!("<ul>{}</ul>", said) };
+    let texts = series_texts(series, history, newest_changes(series), usize::MAX, true);
+    let items: Markup = texts.iter().map(|text| html!("<li>{}</li>", text)).collect();
+    let list = if items.is_empty() { items } else { html!("<ul>{}</ul>", items) };
     html!(
         "<figure class=\"multiple\"><figcaption><h3>{}</h3><p class=\"figures\"><b>{}</b> {} since the first {}</p></figcaption>{}{}</figure>",
         series_name(series),

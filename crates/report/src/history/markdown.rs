@@ -2,15 +2,12 @@
 
 use std::io;
 
-use kelvin_analysis::wording::history::{
-    change_counts, change_sentence, history_title, other_changes, ranking_text, remarks, series_name, share_text,
-    version_breaks,
-};
+use kelvin_analysis::wording::history::{change_counts, history_title, remarks, series_name, share_text};
 use kelvin_core::units::brief_value;
 use kelvin_core::{History, SeriesHistory};
 
 use super::sparkline::sparkline;
-use super::{SECTION_FILTERS, series_of_section};
+use super::{SECTION_FILTERS, newest_changes, series_of_section, series_texts};
 use crate::escape::{MarkdownText, md};
 
 /// Columns of the small picture.
@@ -67,12 +64,7 @@ fn row(series: &SeriesHistory) -> MarkdownText {
 }
 
 fn changes(series: &SeriesHistory, history: &History) -> MarkdownText {
-    let better = series.metric.better;
-    let changes = series.versions.iter().rev().flat_map(|version| version.changes.iter().rev());
-    let mut said: Vec<String> = changes
-        .map(|one| format!("{}; {}", change_sentence(one, better, history), other_changes(one, usize::MAX)))
-        .collect();
-    said.extend(version_breaks(series, history));
-    said.extend(series.among.filter(|_| series.last_change().is_some()).map(|among| ranking_text(among, better)));
-    said.iter().map(|one| md!("- {}: {}\n", MarkdownText::code(&series_name(series)), one)).collect()
+    let is_ranked = series.last_change().is_some();
+    let texts = series_texts(series, history, newest_changes(series), usize::MAX, is_ranked);
+    texts.iter().map(|one| md!("- {}: {}\n", MarkdownText::code(&series_name(series)), one)).collect()
 }

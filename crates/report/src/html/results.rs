@@ -10,6 +10,7 @@ use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::scale::min_max;
 use crate::sections::{CommonAxes, MAX_NAMED, Section, SectionEntry};
+use crate::text::grouped;
 use crate::{Report, labels, study_tables, units};
 
 /// Columns of the table.
@@ -25,7 +26,7 @@ pub(super) fn column_label_rules() -> String {
 pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure], id: &str) -> Markup {
     let mut page = heading(id, &section.title);
     page.push(html!("{}", section.common_axes.sentence().map(|alike| html!("<p class=\"lead\">{}</p>", alike))));
-    let (mut lines, mut folded) = (Markup::new(), Vec::<FoldedRows>::new());
+    let (mut lines, mut folded) = (Markup::new(), Vec::new());
     let (elsewhere, here): (Vec<&SectionEntry<'_>>, Vec<&SectionEntry<'_>>) =
         section.entries.iter().partition(|entry| is_in_study_tables(report, entry));
     let [all, elsewhere] = [here, elsewhere].map(|its| {
@@ -43,16 +44,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
             lines.push(html);
             continue;
         };
-        match folded.iter_mut().find(|group| group.word == word && group.reason == reason) {
-            Some(group) => {
-                group.names.push(row.name.clone());
-                group.rows.push(html);
-            }
-            None => {
-                let (names, reason) = (vec![row.name.clone()], reason.to_owned());
-                folded.push(FoldedRows { word, reason, names, rows: html, has_table });
-            }
-        }
+        folded.push(((word, reason), (row.name.clone(), html)));
     }
     if !lines.is_empty() {
         page.push(html!(
@@ -61,7 +53,9 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
         ));
         page.push(table(&section.title, lines));
     }
-    folded.into_iter().for_each(|group| page.push(group.html(&section.title)));
+    for ((word, reason), rows) in grouped(folded) {
+        page.push(folded_rows(&section.title, (word, reason), rows, has_table));
+    }
     page.push(rows_also_in_studies(&section.title, &elsewhere, &format!("{id}-in-tables")));
     let is_here = |figure: &Figure| figure.is_of(section.area) && !is_in_study(report, figure);
     for (index, figure) in figures.iter().enumerate().filter(|(_, figure)| is_here(figure)) {
@@ -73,27 +67,17 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
 /// Minimum rows without a number for one reason that are folded away below the table: they would hide the others.
 const MIN_FOLDED_ROWS: usize = 3;
 
-/// Rows without a number for one reason.
-struct FoldedRows {
-    word: &'static str,
-    reason: String,
-    names: Vec<Markup>,
-    rows: Markup,
-    /// Whether they are below a table.
-    has_table: bool,
-}
-
-impl FoldedRows {
-    fn html(self, title: &str) -> Markup {
-        let counted = |what: &str| labels::plural(self.names.len() as u64, what).into();
-        let what = match (self.has_table, self.names.len() <= MAX_NAMED) {
-            (true, _) => counted("more line"),
-            (false, true) => Markup::joined(self.names, ", "),
-            (false, false) => counted("line"),
-        };
-        let summary = html!("{} {}", what, reason_pill(self.word, &self.reason));
-        folded(summary, table(&format!("{title}, {}", self.word), self.rows))
-    }
+/// Rows without a number for one reason, each with its name, below a table or in place of one.
+fn folded_rows(title: &str, (word, reason): (&str, &str), rows: Vec<(Markup, Markup)>, has_table: bool) -> Markup {
+    let (names, rows): (Vec<Markup>, Vec<Markup>) = rows.into_iter().unzip();
+    let counted = |what: &str| labels::plural(names.len() as u64, what).into();
+    let what = match (has_table, names.len() <= MAX_NAMED) {
+        (true, _) => counted("more line"),
+        (false, true) => Markup::joined(names, ", "),
+        (false, false) => counted("line"),
+    };
+    let rows = rows.into_iter().collect();
+    folded(html!("{} {}", what, reason_pill(word, reason)), table(&format!("{title}, {word}"), rows))
 }
 
 /// Whether the tables of a study have it: all of its metric, or this one row. Lines lead to their figures, and stay.

@@ -11,6 +11,7 @@ use crate::escape::{Markup, html};
 use crate::figures::Figure;
 use crate::sections::Section;
 use crate::terminal::is_study;
+use crate::text::grouped;
 use crate::{Report, labels, units};
 
 /// What the first part of the page is called.
@@ -122,18 +123,12 @@ pub(super) fn hazards(report: &Report<'_>) -> Markup {
 /// Machine facts by group, each with its source or the reason why it is unknown.
 pub(super) fn machine(report: &Report<'_>) -> Markup {
     let rows = report.run.outline.machine.rows();
-    let mut groups: Vec<(&'static str, Vec<&FactRow>)> = Vec::new();
-    for row in &rows {
-        match groups.iter_mut().find(|(group, _)| *group == row.group) {
-            Some((_, rows)) => rows.push(row),
-            None => groups.push((row.group, vec![row])),
-        }
-    }
     let mut page = heading("machine", "Machine");
     page.push(html!(
         "<p class=\"lead\">Every fact with its source, or why it is unknown. Machine identity {} (a hash).</p>",
         report.run.outline.machine.identity
     ));
+    let groups = grouped(rows.iter().map(|row| (row.group, row)));
     let facts: Markup = groups.into_iter().map(|(group, rows)| facts(group, &rows)).collect();
     page.push(html!("<div class=\"facts\">{}</div>", facts));
     page
@@ -142,7 +137,14 @@ pub(super) fn machine(report: &Report<'_>) -> Markup {
 fn facts(group: &str, rows: &[&FactRow]) -> Markup {
     let unknown = rows.iter().filter(|row| row.text.is_none()).count();
     let count = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
-    let lines: Markup = rows.iter().map(|row| fact(row)).collect();
+    let fact = |row: &&FactRow| {
+        let value = match &row.text {
+            Some(text) => html!("<td>{}</td>", text),
+            None => html!("<td class=\"why\">unknown</td>"),
+        };
+        html!("<tr><th>{}</th>{}<td class=\"why\">{}</td></tr>", row.label, value, row.source)
+    };
+    let lines: Markup = rows.iter().map(fact).collect();
     let table = html!(
         "<table class=\"plain\"><caption class=\"unseen\">{}</caption><thead class=\"unseen\"><tr><th>Fact</th>\
          <th>Value</th><th>Source</th></tr></thead><tbody>{}</tbody></table>",
@@ -156,14 +158,6 @@ fn facts(group: &str, rows: &[&FactRow]) -> Markup {
         count,
         scrollable(&format!("{group}, facts"), table)
     )
-}
-
-fn fact(row: &FactRow) -> Markup {
-    let value = match &row.text {
-        Some(text) => html!("<td>{}</td><td class=\"why\">{}</td>", text, row.source),
-        None => html!("<td class=\"why\">unknown</td><td class=\"why\">{}</td>", row.source),
-    };
-    html!("<tr><th>{}</th>{}</tr>", row.label, value)
 }
 
 /// The canaries over the run.

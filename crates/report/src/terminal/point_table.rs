@@ -9,7 +9,7 @@ use super::first_screen::column_of;
 use super::{Terminal, TextStyle};
 use crate::figures::needs_log_axis;
 use crate::sections::{CommonAxes, Curve, CurveSeries};
-use crate::text::{clean, display_width, wrap};
+use crate::text::{clean, display_width, grouped, wrap};
 use crate::{labels, units};
 
 /// Between columns.
@@ -168,15 +168,11 @@ impl<'a> PointTable<'a> {
         };
         let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
         let all = labels::plural(compared.len() as u64, "point");
-        let mut sides: Vec<(&str, Vec<String>)> = Vec::new();
-        for (at, line, side) in compared.iter().filter(|(.., side)| !side.is_empty()) {
+        let outside = compared.iter().filter(|(.., side)| !side.is_empty());
+        let sides = grouped(outside.map(|(at, line, side)| {
             let point = format!("{} {line}", units::axis_value(Value::Integer(*at), self.curve.axis.scale));
-            let point = point.trim_end().to_owned();
-            match sides.iter_mut().find(|(known, _)| known == side) {
-                Some((_, points)) => points.push(point),
-                None => sides.push((side, vec![point])),
-            }
-        }
+            (*side, point.trim_end().to_owned())
+        }));
         match (compared.is_empty(), sides.is_empty()) {
             (true, _) => None,
             (_, true) => Some(format!("all as predicted: {all}")),
