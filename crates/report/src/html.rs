@@ -180,16 +180,9 @@ fn summary_sections(report: &Report<'_>, sections: &[Section<'_>], figures: &[Fi
 fn head(report: &Report<'_>, out: &mut dyn io::Write) -> io::Result<()> {
     let style = format!("{}{STYLE}{}", palette::css_properties(), results::column_label_rules());
     let drawings = svg::style_sheet();
-    let head = html!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
-         <meta name=\"color-scheme\" content=\"light dark\"><meta name=\"generator\" content=\"kelvin {}\">\
-         <title>kelvin: {}</title>",
-        csp::content_security_policy(csp::OwnContent { script: &own_script(), styles: [&style, &drawings] }),
-        report.run.outline.kelvin,
-        labels::machine_line(report.run),
-    );
+    let policy = csp::content_security_policy(csp::OwnContent { script: &own_script(), styles: [&style, &drawings] });
+    let generator = html!("<meta name=\"generator\" content=\"kelvin {}\">", report.run.outline.kelvin);
+    let head = page_shell::head(&policy, generator, &format!("kelvin: {}", labels::machine_line(report.run)));
     let top = html!(
         "</head><body><a class=\"skip\" href=\"#main\">Skip to the results</a>\
          <header class=\"top\"><p class=\"brand\">kelvin</p><p class=\"run\">{}</p>\
@@ -265,7 +258,12 @@ pub(crate) enum Caption<'a> {
     Unseen(&'a str),
 }
 
-impl DataTable<'_> {
+impl<'a> DataTable<'a> {
+    /// A table of figures below its title, which is its caption too.
+    pub(crate) fn of_figures(title: &'a str, columns: &'a [&'a str], rows: Markup) -> Self {
+        Self { label: title, class: "plain numbers", caption: Caption::Unseen(title), columns, rows }
+    }
+
     pub(crate) fn markup(&self) -> Markup {
         let caption = match self.caption {
             Caption::Shown(text) => html!("<caption>{}</caption>", text),

@@ -31,6 +31,14 @@ pub const AREAS: [&str; 7] = ["cpu", "os", "mem", "file", "net", "transfer", "lo
 /// A measurement against its prediction, in one word.
 pub use kelvin_analysis::wording::verdict_word;
 
+/// Verdicts of figures outside their range, and what they are called behind a number of such figures.
+pub(crate) const GAP_SIDES: [(&str, &str); 4] = [
+    ("slower", "slower than predicted"),
+    ("faster", "faster than predicted"),
+    ("above", "above the prediction"),
+    ("below", "below the prediction"),
+];
+
 /// Whether a verdict is a gap that needs an explanation.
 pub fn is_gap(verdict: RangeVerdict) -> bool {
     matches!(verdict, RangeVerdict::Above | RangeVerdict::Below)
@@ -189,10 +197,10 @@ const BUDGET_TOLERANCE: f64 = 1.05;
 
 /// A budget, after the time that a run took: `of 2 min 30 s`, or that it was too short.
 fn budget_text(took: f64, budget: f64) -> String {
-    let budget_in_words = units::seconds(budget);
+    let expected = units::seconds(budget);
     match took > BUDGET_TOLERANCE * budget {
-        false => format!("of {budget_in_words}"),
-        true => format!("where {budget_in_words} were expected: its rounds took longer"),
+        false => format!("of {expected}"),
+        true => format!("where {expected} were expected: its rounds took longer"),
     }
 }
 
@@ -236,9 +244,8 @@ pub const CLASS_LABEL: &str = "its class";
 
 /// The range of a time on the machines of its class.
 pub fn class_time_text(class: &UsualRange) -> String {
-    let machines = if class.machines == 1 { "machine" } else { "machines" };
     let span = units::span(class.low * 1e9, class.high * 1e9, Unit::Nanoseconds);
-    format!("its class {span} ({} {machines})", class.machines)
+    format!("its class {span} ({})", plural(class.machines as u64, "machine"))
 }
 
 /// A figure of the first screen against its prediction, in one word; nothing without one.

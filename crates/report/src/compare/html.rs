@@ -18,7 +18,7 @@ use self::forest::Forest;
 use super::{UNDECIDED_TABLE, VERDICT_TABLES};
 use crate::escape::{Markup, html};
 use crate::html::page_shell::PageShell;
-use crate::html::{Caption, DataTable, list, table_row};
+use crate::html::{DataTable, list, table_row};
 use crate::labels;
 use crate::svg::ladder::compared::{ComparedLadders, rung_outcome};
 
@@ -77,14 +77,7 @@ fn rungs(comparison: &Comparison) -> Markup {
         let [base, other] = rung.seconds.map(|seconds| seconds.map(labels::time_text).unwrap_or_default());
         rows.push(table_row(what, [base, other, rung_outcome(rung, comparison)]));
     }
-    DataTable {
-        label: "The ladder",
-        class: "plain numbers",
-        caption: Caption::Unseen("The ladder"),
-        columns: &["What", "A", "B", "B over A"],
-        rows,
-    }
-    .markup()
+    DataTable::of_figures("The ladder", &["What", "A", "B", "B over A"], rows).markup()
 }
 
 /// What A and B are.

@@ -253,14 +253,7 @@ fn points(group: &ResultGroup<'_>) -> Markup {
     columns.extend(with_best.then_some("Best"));
     columns.extend(["As found (undisturbed)", "Cycles", "Predicted", "Ratio", "Verdict", "Derivation"]);
     let title = format!("{} {}", group.metric.id, group.label);
-    DataTable {
-        label: &format!("Points of {title}"),
-        class: "plain numbers",
-        caption: Caption::Unseen(&title),
-        columns: &columns,
-        rows,
-    }
-    .markup()
+    DataTable { label: &format!("Points of {title}"), ..DataTable::of_figures(&title, &columns, rows) }.markup()
 }
 
 /// The derivation of a prediction, or why there is none.

@@ -25,24 +25,20 @@ pub(super) fn figure(figure: &Figure, index: usize) -> Markup {
     };
     html!(
         "<figure id=\"figure-{}\" class=\"figure\" data-figure=\"{}\" data-kind=\"{}\"><figcaption><strong>{}</strong> <span \
-         class=\"why\">{}</span></figcaption>{}<div class=\"canvas\"><div class=\"static\">{}</div></div>{}{}\
+         class=\"why\">{}</span></figcaption><div class=\"controls js-only\" role=\"group\" \
+         aria-label=\"Controls of the figure\">{}</div><div class=\"canvas\"><div class=\"static\">{}</div></div>{}{}\
          <details class=\"data\"><summary>Data as a table</summary>{}</details></figure>",
         figure.id,
         index,
         kind,
         figure.title,
         (figure.id != "canaries").then(|| html!("<code>{}</code>", figure.id)),
-        control_group(controls),
+        controls,
         svg::inline(figure),
         legend,
         list("reading", &figure.description),
         table
     )
-}
-
-/// Buttons of a figure, for the script, which adds those of the export.
-fn control_group(controls: Markup) -> Markup {
-    html!("<div class=\"controls js-only\" role=\"group\" aria-label=\"Controls of the figure\">{}</div>", controls)
 }
 
 /// The menu of export, once for all figures.
@@ -137,14 +133,11 @@ fn heat_list(title: &str, heat: &Heat) -> Markup {
         table_row(&heat.rows[cell.row], cells)
     };
     let thinned = thinning_text(step, heat.cells.len(), &format!("{}s", heat.called));
-    DataTable {
-        label: &format!("Data of {title}"),
-        class: "plain numbers",
-        caption: Caption::Shown(&format!("{title}{thinned}")),
-        columns: &[&heat.row_label, &heat.column_label, "Value", "Predicted"],
-        rows: heat.cells.iter().step_by(step).map(row).collect(),
-    }
-    .markup()
+    let columns = [heat.row_label.as_str(), &heat.column_label, "Value", "Predicted"];
+    let rows = heat.cells.iter().step_by(step).map(row).collect();
+    let caption = format!("{title}{thinned}");
+    let table = DataTable::of_figures(&caption, &columns, rows);
+    DataTable { label: &format!("Data of {title}"), caption: Caption::Shown(&caption), ..table }.markup()
 }
 
 /// The remark on rows that a table leaves out.

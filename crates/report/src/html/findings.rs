@@ -4,7 +4,7 @@ use kelvin_analysis::wording::{class_comparison, explanation};
 use kelvin_analysis::{Finding, FindingData, Importance, MetricResult, PredictionGap};
 use kelvin_core::units::metric_at;
 
-use super::{Caption, DataTable, folded, list};
+use super::{DataTable, folded, list};
 use crate::escape::{Markup, html};
 use crate::{Report, labels, units};
 
@@ -24,7 +24,7 @@ fn run_findings(report: &Report<'_>) -> Markup {
     let leading = report.analysis.leading_findings();
     let rest: Vec<&Finding> = (0..all.len()).filter(|at| !leading.contains(at)).map(|at| &all[at]).collect();
     let mut page = list("findings", leading.iter().map(|&at| line(report, &all[at])));
-    for (verdict, title) in FINDING_GROUPS {
+    for (verdict, title) in labels::GAP_SIDES {
         let gaps: Vec<(&PredictionGap, &MetricResult)> = rest
             .iter()
             .filter_map(|finding| gap(report, finding))
@@ -39,14 +39,6 @@ fn run_findings(report: &Report<'_>) -> Markup {
     }
     page
 }
-
-/// Verdicts of figures outside their range, and what the rest of them is called.
-const FINDING_GROUPS: [(&str, &str); 4] = [
-    ("slower", "slower than predicted"),
-    ("faster", "faster than predicted"),
-    ("above", "above the prediction"),
-    ("below", "below the prediction"),
-];
 
 /// A finding that is a gap, with its figure.
 fn gap<'a>(report: &Report<'a>, finding: &'a Finding) -> Option<(&'a PredictionGap, &'a MetricResult)> {
@@ -83,13 +75,8 @@ fn group(title: &str, gaps: &[(&PredictionGap, &MetricResult)]) -> Markup {
         )
     };
     let label = format!("Figures {title}");
-    let table = DataTable {
-        label: &label,
-        class: "plain numbers",
-        caption: Caption::Unseen(&label),
-        columns: &["Figure", "Measured", "Predicted", "Ratio", "Cause"],
-        rows: gaps.iter().map(row).collect(),
-    };
+    let columns = ["Figure", "Measured", "Predicted", "Ratio", "Cause"];
+    let table = DataTable::of_figures(&label, &columns, gaps.iter().map(row).collect());
     let body = html!(
         "<p class=\"why\">The ratio is measured over predicted. Without a cause none was tried: <code>kelvin why NAME</code> tries \
          them.</p>{}",

@@ -4,7 +4,7 @@ use kelvin_analysis::wording::compare::program_text;
 use kelvin_analysis::{StatedConclusion, Study, StudyAnswer, StudyColumn, StudyRow, StudyTable};
 use kelvin_core::{Foreign, Unit};
 
-use super::{Caption, DataTable, definition_list, detail, figure, folded, heading, list, summary, table_row};
+use super::{DataTable, definition_list, detail, figure, folded, heading, list, summary, table_row};
 use crate::escape::{Markup, html};
 use crate::figures::{Figure, safe_file_name};
 use crate::terminal::{is_study, leading_conclusions, study_title};
@@ -109,14 +109,7 @@ fn grid(table: &StudyTable, title: &str, columns: &[(usize, &StudyColumn)]) -> M
     let titles: Vec<&str> =
         std::iter::once("").chain(columns.iter().map(|(_, column)| column.label.as_str())).collect();
     let row = |row: &StudyRow| table_row(&row.label, columns.iter().map(|&column| tables::cell_text(row, column)));
-    DataTable {
-        label: title,
-        class: "plain numbers",
-        caption: Caption::Unseen(title),
-        columns: &titles,
-        rows: table.rows.iter().map(row).collect(),
-    }
-    .markup()
+    DataTable::of_figures(title, &titles, table.rows.iter().map(row).collect()).markup()
 }
 
 /// Whether a figure is of a study: of a metric whose id begins with that of the study.
@@ -161,13 +154,8 @@ pub(super) fn rivals(report: &Report<'_>) -> Markup {
     let row = |row: &rivals::RivalRow<'_>| {
         html!("<tr><th>{}</th><td class=\"text\">{}</td>{}</tr>", row.what, row.program, cells(row))
     };
-    let table = DataTable {
-        label: rivals::TITLE,
-        class: "plain numbers",
-        caption: Caption::Unseen(rivals::TITLE),
-        columns: &["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"],
-        rows: rows.iter().map(row).collect(),
-    };
+    let columns = ["Work", "Program", "kelvin", "The program", "Ratio", "Expected", "Verdict", "Proof"];
+    let table = DataTable::of_figures(rivals::TITLE, &columns, rows.iter().map(row).collect());
     let missing = |(which, word, reason): (Vec<String>, &str, &str)| {
         html!("{} <span class=\"pill quiet\">{}</span> <span class=\"why\">{}</span>", which.join("; "), word, reason)
     };

@@ -2,7 +2,7 @@
 
 use kelvin_core::{Name, Overview, OverviewFigure, PredictionVerdict, Rate, RateRow, Remedy, Rung, StandOut};
 
-use super::{Caption, DataTable, anchor, definition_list, list, table_row};
+use super::{DataTable, anchor, definition_list, list, table_row};
 use crate::escape::{Markup, html};
 use crate::ladder::{compared_reference, label, published_seconds};
 use crate::sections::Section;
@@ -28,8 +28,16 @@ impl OverviewSection<'_> {
             self.rates(),
             self.stand_outs(),
             self.remedies(),
-            precision_and_missing(self.report, self.screen)
+            self.precision_and_missing()
         )
+    }
+
+    /// How precise the run is, and what has no figure.
+    fn precision_and_missing(&self) -> Markup {
+        let precision = labels::precision(self.report.analysis).map(|text| html!("<p>Precision: {}.</p>", text));
+        let missing: Vec<String> = self.screen.missing.iter().map(labels::missing_figure).collect();
+        let missing = (!missing.is_empty()).then(|| html!("<p>No figure: {}.</p>", missing.join("; ")));
+        html!("<div class=\"sure\">{}{}</div>", precision, missing)
     }
 
     /// The section of an area, if the page has it.
@@ -75,14 +83,7 @@ impl OverviewSection<'_> {
         };
         let mut columns = vec!["What", "Measured", "Predicted", "Verdict"];
         columns.extend(there.map(|(_, title)| title));
-        DataTable {
-            label: "The ladder",
-            class: "plain numbers",
-            caption: Caption::Unseen("The ladder"),
-            columns: &columns,
-            rows: screen.rungs.iter().enumerate().map(row).collect(),
-        }
-        .markup()
+        DataTable::of_figures("The ladder", &columns, screen.rungs.iter().enumerate().map(row).collect()).markup()
     }
 
     fn rates(&self) -> Markup {
@@ -105,21 +106,14 @@ impl OverviewSection<'_> {
     /// A rate that leads to its section, with its prediction for a pointer that rests on it.
     fn rate(&self, rate: &Rate) -> Markup {
         let figure = &rate.figure;
-        let class = match figure.against {
-            PredictionVerdict::Slower => "odd",
-            PredictionVerdict::Faster => "good",
-            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => "",
+        let (class, is_gap) = match figure.against {
+            PredictionVerdict::Slower => ("odd", true),
+            PredictionVerdict::Faster => ("good", true),
+            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => ("", false),
         };
-        let text = match &figure.as_found {
-            Some(found) => format!("{} as found", found.text),
-            None => figure.text.clone(),
-        };
-        let verdict = match figure.against {
-            PredictionVerdict::Slower | PredictionVerdict::Faster => {
-                format!(" ({} than predicted)", labels::against_prediction(figure.against))
-            }
-            PredictionVerdict::AsPredicted | PredictionVerdict::NotCompared => String::new(),
-        };
+        let found = figure.as_found.as_ref().map(|found| format!("{} as found", found.text));
+        let text = found.unwrap_or_else(|| figure.text.clone());
+        let verdict = is_gap.then(|| format!(" ({} than predicted)", labels::against_prediction(figure.against)));
         let why = figure.why_not.clone().or_else(|| figure.predicted.as_ref().map(|range| range.derivation.clone()));
         let shown = html!("<span class=\"figure-link {}\">{}</span>", class, text);
         let shown = match self.target(figure) {
@@ -168,12 +162,4 @@ impl OverviewSection<'_> {
 /// The name that a rung continues.
 fn rung_heading(rungs: &[Rung], at: usize) -> &str {
     rungs[..at].iter().rev().find(|rung| !rung.continues).map_or("", |rung| &rung.what)
-}
-
-/// How precise the run is, and what has no figure.
-fn precision_and_missing(report: &Report<'_>, screen: &Overview) -> Markup {
-    let precision = labels::precision(report.analysis).map(|text| html!("<p>Precision: {}.</p>", text));
-    let missing: Vec<String> = screen.missing.iter().map(labels::missing_figure).collect();
-    let missing = (!missing.is_empty()).then(|| html!("<p>No figure: {}.</p>", missing.join("; ")));
-    html!("<div class=\"sure\">{}{}</div>", precision, missing)
 }

@@ -8,6 +8,19 @@ use crate::{palette, svg};
 
 const STYLE: &str = include_str!("../../assets/page.css");
 
+/// The beginning of every page, up to its title.
+pub(super) fn head(policy: &str, more: Markup, title: &str) -> Markup {
+    html!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
+         <meta name=\"color-scheme\" content=\"light dark\">{}<title>{}</title>",
+        policy,
+        more,
+        title
+    )
+}
+
 /// A page without scripts.
 pub(crate) struct PageShell<'a> {
     /// What it is of, for the name of its window: `history`.
@@ -23,15 +36,8 @@ impl PageShell<'_> {
     /// Writes it.
     pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let style = format!("{}{}{STYLE}{}", palette::css_properties(), svg::style_sheet(), self.style);
-        let head = html!(
-            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\
-             <meta name=\"color-scheme\" content=\"light dark\"><title>kelvin {}: {}</title>",
-            csp::style_only_policy(&style),
-            self.of,
-            self.title
-        );
+        let title = format!("kelvin {}: {}", self.of, self.title);
+        let head = head(&csp::style_only_policy(&style), Markup::new(), &title);
         write!(out, "{}<style>{style}</style></head>", head.as_str())?;
         let body = html!("<body><main>{}</main></body></html>\n", self.body);
         out.write_all(without_implied_ends(body.as_str()).as_bytes())

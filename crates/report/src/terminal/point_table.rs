@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kelvin_analysis::MetricResult;
 use kelvin_analysis::wording::verdict_word;
 use kelvin_core::{AxisScale, Case, Value};
 
@@ -159,12 +160,14 @@ impl<'a> PointTable<'a> {
 
     /// How many points lie outside of their predicted range, and which: `of 12 points 2 slower than predicted (4 KiB, 64 KiB)`.
     fn against_predictions(&self) -> Option<String> {
+        let side = |result: &MetricResult| {
+            let word = verdict_word(result);
+            labels::GAP_SIDES.iter().find(|(verdict, _)| *verdict == word).map_or("", |(_, side)| *side)
+        };
         let of_line = |(line, name): (&&'a CurveSeries<'a>, &'_ String)| {
             let compared = line.points.iter().filter(|(_, result)| result.ratio.is_some());
             let name = name.clone();
-            compared
-                .map(move |(at, result)| (*at, name.clone(), verdict_side(verdict_word(result))))
-                .collect::<Vec<_>>()
+            compared.map(move |(at, result)| (*at, name.clone(), side(result))).collect::<Vec<_>>()
         };
         let compared: Vec<(u64, String, &str)> = self.lines.iter().zip(&self.names).flat_map(of_line).collect();
         let all = labels::plural(compared.len() as u64, "point");
@@ -194,17 +197,6 @@ fn point_list(points: &[String]) -> String {
     match points.len().saturating_sub(MAX_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
-    }
-}
-
-/// A verdict behind a number of points; nothing of those within their range.
-fn verdict_side(verdict: &str) -> &'static str {
-    match verdict {
-        "slower" => "slower than predicted",
-        "faster" => "faster than predicted",
-        "above" => "above the prediction",
-        "below" => "below the prediction",
-        _ => "",
     }
 }
 
