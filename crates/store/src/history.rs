@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kelvin_core::identifiers::ID_GRAMMAR;
-use kelvin_core::{Case, Name, RUN_FORMAT, RunHeader};
+use kelvin_core::{Case, Name, RunHeader};
 
 use crate::Store;
-use crate::error::{DatabaseError, FindError, LoadError};
-use crate::payload::unpack;
+use crate::error::{DatabaseError, LoadError};
 use crate::query::sql_limit;
 use crate::sql::{SqlRow, SqlValue, WrongColumn, values};
 
@@ -196,19 +195,7 @@ impl Store {
     /// # Errors
     /// If there is no such run, or it is damaged, or of a newer format, or the store fails.
     pub fn header_of(&self, id: &str) -> Result<RunHeader, LoadError> {
-        let select = "SELECT format, outline FROM run WHERE id = $1";
-        let rows = self.rows(select, values![id], |row| Ok((row.take::<u32>(0)?, row.take::<Vec<u8>>(1)?)))?;
-        let Some((format, outline)) = rows.into_iter().next() else {
-            return Err(LoadError::Find(FindError::None(id.to_owned())));
-        };
-        if format > RUN_FORMAT {
-            return Err(LoadError::Newer { id: id.to_owned(), found: format });
-        }
-        unpack(&outline).map_err(|problem| LoadError::Damaged {
-            id: id.to_owned(),
-            part: "the outline".into(),
-            problem,
-        })
+        self.run_row(id)?.header(id)
     }
 
     /// The keys of the wanted series.

@@ -121,22 +121,28 @@ pub(crate) fn check_labels(labels: &Labels) -> CheckResult {
     }
 }
 
-/// Stores labels of a run: a tag in place of one with its name, a note in place of another.
-pub(crate) fn put_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64) -> SqlResult<()> {
-    const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3)
-        ON CONFLICT (run, name) DO UPDATE SET value = excluded.value";
-    let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
-    engine.execute_each(TAG, &mut tags)?;
-    labels.note.iter().try_for_each(|note| put_note(engine, run, note))
+/// What becomes of labels that a run has already, where others are stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OldLabels {
+    /// A tag is replaced by one with its name, a note by another.
+    Replaced,
+    /// They stay as they are.
+    Kept,
 }
 
-/// Stores those of another store: what is there is neither replaced nor removed.
-pub(crate) fn add_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64) -> SqlResult<()> {
-    const TAG: &str = "INSERT INTO tag (run, name, value) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+/// Stores labels of a run.
+pub(crate) fn put_labels(labels: &Labels, engine: &dyn SqlConnection, run: i64, old: OldLabels) -> SqlResult<()> {
+    let (tag, note) = match old {
+        OldLabels::Replaced => (
+            "ON CONFLICT (run, name) DO UPDATE SET value = excluded.value",
+            "ON CONFLICT (run) DO UPDATE SET text = excluded.text",
+        ),
+        OldLabels::Kept => ("ON CONFLICT DO NOTHING", "ON CONFLICT DO NOTHING"),
+    };
     let mut tags = labels.tags.iter().map(|(name, value)| values![run, name, value].to_vec());
-    engine.execute_each(TAG, &mut tags)?;
-    let note = "INSERT INTO note (run, text) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    labels.note.iter().try_for_each(|text| engine.execute(note, values![run, text]).map(drop))
+    engine.execute_each(&format!("INSERT INTO tag (run, name, value) VALUES ($1, $2, $3) {tag}"), &mut tags)?;
+    let note = format!("INSERT INTO note (run, text) VALUES ($1, $2) {note}");
+    labels.note.iter().try_for_each(|text| engine.execute(&note, values![run, text]).map(drop))
 }
 
 /// The labels of a run.
@@ -145,11 +151,6 @@ pub(crate) fn labels_of(store: &Store, run: i64) -> Result<Labels, DatabaseError
     let tags = store.rows("SELECT name, value FROM tag WHERE run = $1", values![run], pair)?;
     let note = store.rows("SELECT text FROM note WHERE run = $1", values![run], |row| row.take(0))?.pop();
     Ok(Labels { tags: tags.into_iter().collect(), note })
-}
-
-fn put_note(engine: &dyn SqlConnection, run: i64, text: &str) -> SqlResult<()> {
-    let put = "INSERT INTO note (run, text) VALUES ($1, $2) ON CONFLICT (run) DO UPDATE SET text = excluded.text";
-    engine.execute(put, values![run, text]).map(drop)
 }
 
 /// A note as it is stored.
@@ -178,7 +179,7 @@ impl Store {
             }
             let mut each = removed.iter().map(|name| values![run, name].to_vec());
             engine.execute_each("DELETE FROM tag WHERE run = $1 AND name = $2", &mut each)?;
-            put_labels(&labels(tags, None), engine, run).map(|()| None)
+            put_labels(&labels(tags, None), engine, run, OldLabels::Replaced).map(|()| None)
         })?;
         missing.map_or(Ok(id.clone()), |name| Err(LabelError::NoSuchTag { id, name }))
     }
@@ -191,7 +192,7 @@ impl Store {
         let id = self.find(name)?;
         self.in_label_transaction(&id, |engine, run| match text {
             "" => engine.execute("DELETE FROM note WHERE run = $1", values![run]).map(drop),
-            text => put_note(engine, run, text),
+            text => put_labels(&labels(&[], Some(text)), engine, run, OldLabels::Replaced),
         })?;
         Ok(id)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kelvin_core::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunStatus, SkipReason};
+use kelvin_core::{Case, Event, Labels, Name, RUN_FORMAT, Run, RunHeader, RunStatus, SkipReason};
 
 use crate::Store;
 use crate::error::{DatabaseError, FindError, LoadError};
@@ -162,12 +162,8 @@ impl Store {
     pub(crate) fn load_id(&self, id: &str) -> Result<Run, LoadError> {
         let snapshot = Transaction::begin(self.connection(), TransactionMode::Snapshot)?;
         let head = self.run_row(id)?;
-        if head.format > RUN_FORMAT {
-            return Err(LoadError::Newer { id: id.to_owned(), found: head.format });
-        }
         let damaged = |part: &str, problem| LoadError::Damaged { id: id.to_owned(), part: part.to_owned(), problem };
-        let outline = unpack(&head.outline).map_err(|problem| damaged("the outline", problem))?;
-        let mut run = Run::from_header(outline);
+        let mut run = Run::from_header(head.header(id)?);
         for event in self.events(head.key, id)? {
             run.apply(event);
         }
@@ -187,7 +183,8 @@ impl Store {
         Ok(run)
     }
 
-    fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
+    /// The row of the run with exactly this id.
+    pub(crate) fn run_row(&self, id: &str) -> Result<RunRow, LoadError> {
         let select = "SELECT key, format, outline, status, partial_why, seconds, notes FROM run WHERE id = $1";
         let found = self.rows(select, values![id], RunRow::from_row)?.pop();
         found.ok_or_else(|| LoadError::Find(FindError::None(id.to_owned())))
@@ -214,7 +211,7 @@ impl Store {
 }
 
 /// The row of a run.
-struct RunRow {
+pub(crate) struct RunRow {
     key: i64,
     format: u32,
     outline: Vec<u8>,
@@ -224,6 +221,15 @@ struct RunRow {
 }
 
 impl RunRow {
+    /// What was known of the run with this id before its first measurement.
+    pub(crate) fn header(&self, id: &str) -> Result<RunHeader, LoadError> {
+        if self.format > RUN_FORMAT {
+            return Err(LoadError::Newer { id: id.to_owned(), found: self.format });
+        }
+        let damaged = |problem| LoadError::Damaged { id: id.to_owned(), part: "the outline".into(), problem };
+        unpack(&self.outline).map_err(damaged)
+    }
+
     fn from_row(row: &mut SqlRow) -> Result<Self, WrongColumn> {
         Ok(Self {
             key: row.take(0)?,

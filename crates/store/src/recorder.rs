@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{AppendError, DatabaseError, FindError, InsertError, LoadError};
 use crate::headlines::put_headlines;
-use crate::labels;
+use crate::labels::{self, OldLabels};
 use crate::payload::pack;
 use crate::query::rows;
 use crate::sql::{SqlConnection, SqlResult, SqlValue, Transaction, TransactionMode, values};
@@ -159,7 +159,7 @@ impl Store {
         }
         let added = self.in_transaction(|engine| {
             let run = existing_key(engine, id)?;
-            labels::add_labels(labels, engine, run)
+            labels::put_labels(labels, engine, run, OldLabels::Kept)
         });
         added.map_err(|error| self.append_error(error, id))
     }
@@ -243,7 +243,7 @@ impl Recorder<'_> {
         check::check_header(outline)?;
         let inserted = self.store.in_transaction(|engine| {
             let key = insert_header(engine, outline)?;
-            labels::put_labels(&self.labels, engine, key)?;
+            labels::put_labels(&self.labels, engine, key, OldLabels::Replaced)?;
             let owe = "INSERT INTO owed (run, server) VALUES ($1, $2)";
             self.pending_server.iter().try_for_each(|server| engine.execute(owe, values![key, server]).map(drop))?;
             Ok(key)
@@ -354,7 +354,7 @@ fn insert_whole(engine: &dyn SqlConnection, WholeRun { run, headlines }: &WholeR
     store_end(engine, key, &RunEnd { status: &run.status, seconds: run.seconds, notes: &run.notes })?;
     upsert_conclusion(engine, key, &RunConclusion::from_run(run))?;
     put_headlines(engine, key, headlines)?;
-    labels::put_labels(&run.labels, engine, key)
+    labels::put_labels(&run.labels, engine, key, OldLabels::Replaced)
 }
 
 /// The row of a run.

@@ -35,7 +35,7 @@ pub(super) fn area(report: &Report<'_>, section: &Section<'_>, figures: &[Figure
             .collect::<Vec<ResultRow>>()
     });
     // Of what has no number at all each reason is a line, and no table.
-    let has_table = all.iter().any(|row| matches!(row.cells, ResultCells::Number { .. }));
+    let has_table = all.iter().any(|row| matches!(row.cells, ResultCells::Number(_)));
     let least_folded = if has_table { MIN_FOLDED_ROWS } else { 1 };
     for (index, row) in all.iter().enumerate() {
         let html = row.html(&format!("{id}-{}", index + 1));
@@ -148,8 +148,8 @@ impl ResultRow {
 
 /// What is beside the name.
 enum ResultCells {
-    /// A number and its comparison.
-    Number { measured: Markup, cycles: Markup, predicted: Markup, ratio: Markup, verdict: Markup },
+    /// A number and its comparison: measured, cycles, predicted, ratio and verdict.
+    Number([Markup; 5]),
     /// Why there is no number: the word and the reason, of a line those of its first point.
     Missing(&'static str, String),
 }
@@ -162,12 +162,7 @@ impl ResultCells {
 
     fn html(&self) -> Markup {
         match self {
-            Self::Number { measured, cycles, predicted, ratio, verdict } => {
-                [measured, cycles, predicted, ratio, verdict]
-                    .map(|content| html!("<td>{}</td>", content))
-                    .into_iter()
-                    .collect()
-            }
+            Self::Number(cells) => cells.iter().map(|content| html!("<td>{}</td>", content)).collect(),
             Self::Missing(word, why) => html!("<td class=\"missing\" colspan=\"5\">{}</td>", reason_pill(word, why)),
         }
     }
@@ -207,13 +202,13 @@ fn single((report, alike): (&Report<'_>, &CommonAxes), result: &MetricResult) ->
         Outcome::Measured(summary) => {
             let value = units::measured_text(summary, unit);
             let predicted = result.prediction.as_ref().map(|prediction| units::value_text(prediction.value, unit));
-            ResultCells::Number {
-                measured: html!("<strong>{}</strong>{}", value, other_figure(result)),
-                cycles: units::cycles_text(result).into(),
-                predicted: predicted.unwrap_or_default().into(),
-                ratio: ratio(&[result]),
-                verdict: detail::verdict(result),
-            }
+            ResultCells::Number([
+                html!("<strong>{}</strong>{}", value, other_figure(result)),
+                units::cycles_text(result).into(),
+                predicted.unwrap_or_default().into(),
+                ratio(&[result]),
+                detail::verdict(result),
+            ])
         }
         _ => ResultCells::missing(result),
     };
@@ -277,13 +272,13 @@ fn group_row((report, alike): (&Report<'_>, &CommonAxes), group: &ResultGroup<'_
     let best = labels::best_span(&results);
     let cells = match measured {
         None => ResultCells::missing(results[0]),
-        measured => ResultCells::Number {
-            measured: html!("<strong>{}</strong>{}", span(measured, unit), other_text(&best.unwrap_or_default())),
-            cycles: units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
-            predicted: span(predicted, unit).into(),
-            ratio: ratio(&results),
-            verdict: line_verdict(&results),
-        },
+        measured => ResultCells::Number([
+            html!("<strong>{}</strong>{}", span(measured, unit), other_text(&best.unwrap_or_default())),
+            units::without_cycles(&span(of(|result| result.cycles), Unit::Cycles)).into(),
+            span(predicted, unit).into(),
+            ratio(&results),
+            line_verdict(&results),
+        ]),
     };
     ResultRow {
         name: name(group.metric, &alike.rest_text(group.metric, &group.held), note_mark(&results)),

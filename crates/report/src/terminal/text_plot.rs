@@ -1,8 +1,8 @@
 //! A plot in characters: lines of markers between two axes.
 
 use super::first_screen::column_of;
-use crate::figures::Plot;
-use crate::plot_layout::{PlotLayout, PlotLine};
+use crate::figures::{Plot, Point};
+use crate::plot_layout::PlotLayout;
 use crate::scale::AxisScaling;
 use crate::text::{clean, display_width, pad_left};
 
@@ -21,11 +21,9 @@ pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
     let picture = PlotLayout::new(plot);
     let ticks = picture.y.scale().ticks();
     let beside = ticks.iter().map(|tick| display_width(&clean(&tick.label))).max().unwrap_or(0);
-    let mut ground = CharGrid::new(width.saturating_sub(beside + 2).max(MIN_WIDTH));
-    picture.lines.iter().for_each(|line| ground.connect(&picture, line));
-    picture.lines.iter().zip(MARKERS.iter().cycle()).for_each(|(line, marker)| ground.mark(&picture, line, *marker));
+    let width = width.saturating_sub(beside + 2).max(MIN_WIDTH);
     let mut lines = vec![clean(picture.y.label)];
-    for (number, row) in ground.0.iter().enumerate() {
+    for (number, row) in draw_lines(&picture, width).iter().enumerate() {
         let at = ticks.iter().find(|tick| row_of(picture.y.scale().share(tick.position)) == number);
         let (label, edge) = at.map_or((String::new(), '│'), |tick| (clean(&tick.label), '┤'));
         lines.push(
@@ -33,7 +31,7 @@ pub fn plot_lines(plot: &Plot, width: usize) -> Vec<String> {
         );
     }
     let indent = " ".repeat(beside + 1);
-    let (edge, labels) = x_axis_lines(picture.x.scale(), ground.width());
+    let (edge, labels) = x_axis_lines(picture.x.scale(), width);
     lines.extend([format!("{indent}└{edge}"), format!("{indent} {labels}")]);
     lines.push(format!("{indent} {}", clean(picture.x.label)));
     let legend = picture.lines.iter().zip(MARKERS.iter().cycle());
@@ -63,46 +61,24 @@ fn row_of(share: f64) -> usize {
     ((1.0 - share) * (PLOT_ROWS - 1) as f64).round() as usize
 }
 
-/// The characters between the axes.
-struct CharGrid(Vec<Vec<char>>);
-
-impl CharGrid {
-    fn new(width: usize) -> Self {
-        Self(vec![vec![' '; width]; PLOT_ROWS])
-    }
-
-    fn width(&self) -> usize {
-        self.0[0].len()
-    }
-
-    /// Shares of both axes at which the points of a line are.
-    fn positions(picture: &PlotLayout<'_>, line: &PlotLine<'_>) -> Vec<(f64, f64)> {
-        line.points
-            .iter()
-            .map(|point| (picture.x.scale().share_of_value(point.x), picture.y.scale().share_of_value(point.y)))
-            .collect()
-    }
-
-    fn put(&mut self, (across, up): (f64, f64), character: char) {
-        let column = column_of(across, self.width());
-        self.0[row_of(up)][column] = character;
-    }
-
-    fn mark(&mut self, picture: &PlotLayout<'_>, line: &PlotLine<'_>, marker: char) {
-        Self::positions(picture, line).into_iter().for_each(|place| self.put(place, marker));
-    }
-
-    /// Dots from each point to the next.
-    fn connect(&mut self, picture: &PlotLayout<'_>, line: &PlotLine<'_>) {
-        let steps = self.width() * 2;
-        for pair in Self::positions(picture, line).windows(2) {
-            let [from, to] = [pair[0], pair[1]];
-            for step in 0..=steps {
-                let share = step as f64 / steps as f64;
-                self.put((from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1)), CONNECTING_DOT);
-            }
+/// The characters between the axes: dots from each point of a line to the next, and over them the markers of all lines.
+fn draw_lines(picture: &PlotLayout<'_>, width: usize) -> Vec<Vec<char>> {
+    let mut rows = vec![vec![' '; width]; PLOT_ROWS];
+    let mut put = |across: f64, up: f64, character: char| rows[row_of(up)][column_of(across, width)] = character;
+    let place = |point: &Point| (picture.x.scale().share_of_value(point.x), picture.y.scale().share_of_value(point.y));
+    let steps = width * 2;
+    for pair in picture.lines.iter().flat_map(|line| line.points.windows(2)) {
+        let (from, to) = (place(&pair[0]), place(&pair[1]));
+        for share in (0..=steps).map(|step| step as f64 / steps as f64) {
+            put(from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1), CONNECTING_DOT);
         }
     }
+    for (line, marker) in picture.lines.iter().zip(MARKERS.iter().cycle()) {
+        for (across, up) in line.points.iter().map(place) {
+            put(across, up, *marker);
+        }
+    }
+    rows
 }
 
 #[cfg(test)]
