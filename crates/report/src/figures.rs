@@ -317,7 +317,7 @@ pub fn figures(report: &Report<'_>) -> Vec<Figure> {
     figures_of_sections(report, &sections(report))
 }
 
-/// The same for a report that is cut already.
+/// All figures of a report whose sections are known.
 pub(crate) fn figures_of_sections(report: &Report<'_>, sections: &[Section<'_>]) -> Vec<Figure> {
     let areas = sections.iter().flat_map(|section| groups::figures(report, &section.entries));
     canary_figure(report).into_iter().chain(areas).chain(timeline::timeline_figures(report)).collect()

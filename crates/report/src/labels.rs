@@ -52,7 +52,7 @@ pub fn best(result: &MetricResult) -> Option<String> {
     best_span(&[result])
 }
 
-/// The same for several results, from the lowest best to the highest: `best 8.9 to 131 GB/s`.
+/// The best samples of several rates, from the lowest to the highest: `best 8.9 to 131 GB/s`.
 pub fn best_span(results: &[&MetricResult]) -> Option<String> {
     let of = |result: &MetricResult| (result.metric.unit, result.metric.better);
     let rates = results.iter().filter(|result| of(result) == (Unit::BytesPerSecond, Better::Higher));

@@ -33,7 +33,7 @@ pub(crate) struct RivalCells<'a> {
     pub other: String,
     /// How many times as fast as the program kelvin is, with its interval.
     pub ratio: String,
-    /// The same for a narrow column: `1.25 1.18..1.32`.
+    /// The ratio for a narrow column: `1.25 1.18..1.32`.
     pub short_ratio: String,
     /// Its prediction; empty if there is none.
     pub expected: String,

@@ -69,7 +69,7 @@ impl AxisScaling {
         Some(scale.with_ticks(ticks, axis.kind))
     }
 
-    /// The same with those of these ticks that are on it.
+    /// Adds those of these ticks that are on the axis.
     fn with_ticks(mut self, ticks: Vec<f64>, kind: AxisKind) -> Self {
         // Steps of a tenth add up to slightly beyond the end.
         let hair = 1e-9 * (self.high.0 - self.low.0);
@@ -94,7 +94,7 @@ impl AxisScaling {
         ((place - self.low.0) / (self.high.0 - self.low.0)).clamp(0.0, 1.0)
     }
 
-    /// The same of a value.
+    /// How far along the axis a value is.
     pub fn share_of_value(&self, value: f64) -> f64 {
         self.share(self.position(value))
     }

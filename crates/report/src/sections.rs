@@ -28,7 +28,7 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// It with those of its entries that are kept; nothing where none is.
+    /// The section with only the entries that are kept; `None` where none is.
     pub(crate) fn with_entries(&self, is_kept: impl Fn(&SectionEntry<'a>) -> bool) -> Option<Self> {
         let entries: Vec<SectionEntry<'a>> = self.entries.iter().filter(|entry| is_kept(entry)).cloned().collect();
         (!entries.is_empty()).then(|| Self { entries, ..self.clone() })

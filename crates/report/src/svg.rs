@@ -135,7 +135,7 @@ impl GridLines {
         (lines, labels)
     }
 
-    /// They as a part of a drawing.
+    /// Lines and labels as a part of a drawing.
     pub(crate) fn markup(&self, ticks: impl Iterator<Item = (f64, String)>) -> Markup {
         let (lines, labels) = self.draw(ticks);
         html!("<path class=\"grid\" d=\"{}\"/><g text-anchor=\"middle\">{}</g>", lines, labels)

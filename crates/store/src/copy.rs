@@ -19,7 +19,7 @@ pub fn copy(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome
     copy_compared(from, to, line)
 }
 
-/// The same, but a run that is there already is held against this one with all its samples: the copy may be all that is left.
+/// Copies a run; one that is there already is compared with it sample by sample: the copy may be all that is left.
 pub(crate) fn copy_compared(from: &Store, to: &Store, line: &RunSummary) -> Result<InsertOutcome, CopyError> {
     let id = &line.id;
     let run = from.load_id(id)?;

@@ -36,7 +36,7 @@ pub struct HistoryRunRow {
     pub id: String,
     /// Its start, RFC 3339 in UTC.
     pub started: String,
-    /// The same in microseconds since 1970.
+    /// Its start in microseconds since 1970.
     pub started_us: i64,
 }
 

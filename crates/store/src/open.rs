@@ -101,7 +101,7 @@ impl Store {
         opened
     }
 
-    /// The same of a file that is there.
+    /// Opens the store in a file that exists.
     fn open_prepared(path: &Path) -> Result<Self, OpenError> {
         let to_read = |connection| Self {
             is_read_only: true,

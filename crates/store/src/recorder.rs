@@ -59,7 +59,7 @@ pub struct RunConclusion {
 }
 
 impl RunConclusion {
-    /// That of a run, without the notes that it ended with.
+    /// The conclusion of a run, without the notes that it ended with.
     pub fn from_run(run: &Run) -> Self {
         Self {
             predictions: run.predictions.clone(),
@@ -362,7 +362,7 @@ pub(crate) fn key_of(engine: &dyn SqlConnection, id: &str) -> SqlResult<Option<i
     Ok(rows(engine, "SELECT key FROM run WHERE id = $1", values![id], |row| row.take(0))?.pop())
 }
 
-/// That of a run that must be there.
+/// The row of a run that must be there.
 pub(crate) fn existing_key(engine: &dyn SqlConnection, id: &str) -> SqlResult<i64> {
     key_of(engine, id)?.ok_or_else(|| orphan(engine))
 }

@@ -25,7 +25,7 @@ impl SqliteConnection {
         Self { connection, name: path.display().to_string(), is_read_only: false }
     }
 
-    /// The same on a disk without space for a log: nothing can be written.
+    /// On a disk without space for a log: nothing can be written.
     pub(crate) fn read_only(connection: Connection, path: &Path) -> Self {
         Self { is_read_only: true, ..Self::new(connection, path) }
     }

@@ -102,7 +102,7 @@ impl LineNames {
         Self::for_lines(curve, &curve.series.iter().collect::<Vec<_>>())
     }
 
-    /// The same of lines of several curves over the same parameters, of which this is one.
+    /// The names of lines of several curves over the same parameters, of which this is one.
     pub(super) fn for_lines(curve: &Curve<'_>, lines: &[&CurveSeries<'_>]) -> Self {
         if lines.iter().all(|line| line.label.chars().count() <= MAX_NAME_CHARS) {
             return Self { each: lines.iter().map(|line| line.label.clone()).collect(), alike: CommonAxes::default() };
@@ -306,7 +306,7 @@ pub(super) fn headline(result: &MetricResult) -> Option<[f64; 3]> {
     Some([summary.headline, low, high])
 }
 
-/// The same as found, for a result too disturbed for a headline.
+/// The value and interval as found of a result too disturbed for a headline.
 pub(super) fn as_found(result: &MetricResult) -> Option<[f64; 3]> {
     let Outcome::NotKnown(summary) = &result.outcome else { return None };
     let figure = summary.as_found;

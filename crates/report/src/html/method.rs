@@ -234,7 +234,7 @@ pub(super) fn method(report: &Report<'_>) -> Markup {
     page
 }
 
-/// The same of a foreign run: of settings that kelvin did not make, nothing is said.
+/// Program, time and clock of a foreign run: kelvin did not make its settings.
 fn foreign_program(report: &Report<'_>, foreign: &Foreign) -> Markup {
     let outline = &report.run.outline;
     let mut page = heading("method", "How it was measured");

@@ -33,7 +33,7 @@ pub(crate) struct Ladder<'a> {
 }
 
 impl<'a> Ladder<'a> {
-    /// That of a report with a first screen.
+    /// The ladder of a report; `None` without a first screen.
     pub(crate) fn for_report(report: &'a Report<'a>) -> Option<Self> {
         let rungs = report.analysis.screen.as_ref()?.rungs.as_slice();
         Some(Self {

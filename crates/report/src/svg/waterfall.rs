@@ -63,7 +63,7 @@ pub(crate) struct Waterfall<'w> {
 }
 
 impl<'w> Waterfall<'w> {
-    /// That of an explanation, in words already.
+    /// The waterfall of an explanation and its text.
     pub(crate) fn new(explanation: &Explanation, said: &'w ExplanationText) -> Self {
         let of_host = |part: &ExplainedPart| {
             let cause = explanation.causes.iter().find(|cause| part.of == PartKind::Cause(cause.id))?;

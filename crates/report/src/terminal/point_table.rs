@@ -288,7 +288,7 @@ struct TrackScale {
 }
 
 impl TrackScale {
-    /// That of all points of a curve; `None` where there is nothing to draw.
+    /// The scale of all points of a curve; `None` where there is nothing to draw.
     fn for_curve(curve: &Curve<'_>) -> Option<Self> {
         let values: Vec<f64> = curve.results().filter_map(|result| Some(result.outcome.summary()?.headline)).collect();
         let high = values.iter().copied().filter(|value| value.is_finite()).reduce(f64::max)?;

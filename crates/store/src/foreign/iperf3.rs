@@ -124,7 +124,7 @@ struct Test {
     tos: u64,
     /// Bits per second, 0 for none; an iperf3 before 3.10 does not say it.
     target_bitrate: Option<f64>,
-    /// The same; an iperf3 before 3.13 does not say it.
+    /// Bits per second, 0 for none; an iperf3 before 3.13 does not say it.
     fqrate: Option<f64>,
 }
 

@@ -97,7 +97,7 @@ impl ParsedResults {
         self.push_note(words.to_owned());
     }
 
-    /// The same, with the option that is the reason; a text of a file that is no name of one is not shown.
+    /// Says that a result is not imported because of an option; a text of a file that is no name of one is not shown.
     pub fn add_unknown_option(&mut self, row: &MetricMapping, option: &str) {
         let is_name =
             option.len() <= 40 && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));

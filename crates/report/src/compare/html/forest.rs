@@ -43,7 +43,7 @@ impl Forest {
         WIDTH / 2.0 + ratio.ln() / self.reach * (WIDTH / 2.0 - MARGIN)
     }
 
-    /// The same on the axis.
+    /// Where a ratio is, at the edge if it lies beyond.
     fn clamped_x(&self, ratio: f64) -> f64 {
         self.x_of(ratio).clamp(2.0, WIDTH - 2.0)
     }

@@ -87,7 +87,7 @@ fn ratio_and_verdict<'c>(rung: &ComparedRung, comparison: &'c Comparison) -> Opt
     Some((ratio_text(other / base), &comparison.figures[rung.figure?].verdict))
 }
 
-/// The same in words.
+/// Ratio and verdict of a rung in words.
 pub(crate) fn rung_outcome(rung: &ComparedRung, comparison: &Comparison) -> String {
     ratio_and_verdict(rung, comparison)
         .map_or_else(|| "not compared".into(), |(ratio, of_figure)| format!("{ratio} {}", change_word(of_figure)))
