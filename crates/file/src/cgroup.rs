@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use kelvin_sys::procfs::{CgroupMembership, CgroupPath, MountInfo, cgroup_device_reads, value_of_key};
+
 use crate::{Error, Result};
 
 /// What a group limits.
@@ -20,6 +22,7 @@ pub enum Controller {
 }
 
 impl Controller {
+    const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::BlockIo];
     /// Its name in each version of control groups.
     fn name(self, version: u32) -> &'static str {
         match (self, version) {
@@ -55,8 +58,8 @@ impl Cgroup {
         Self::create_below(&own_location(controller)?, controller)
     }
 
-    fn create_below(place: &CgroupLocation, controller: Controller) -> Result<Self> {
-        let parent = place.parent(controller.name(place.version)).map_err(Error::CgroupUnavailable)?;
+    fn create_below(place: &CgroupPath, controller: Controller) -> Result<Self> {
+        let parent = parent(place, controller.name(place.version)).map_err(Error::CgroupUnavailable)?;
         sweep_below(&parent);
         let number = CGROUP_COUNTER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{CGROUP_PREFIX}{}-{}-{number}", controller.name(place.version), std::process::id());
@@ -64,7 +67,7 @@ impl Cgroup {
         fs::create_dir(&path).map_err(|error| {
             Error::CgroupUnavailable(format!("cannot make one in {} (root only): {error}", parent.display()))
         })?;
-        Ok(Self { path, version: place.version, previous_group: place.group.clone() })
+        Ok(Self { path, version: place.version, previous_group: directory(place) })
     }
 
     /// 1 or 2.
@@ -130,10 +133,8 @@ impl Cgroup {
     /// # Errors
     /// [`Error::CgroupUnavailable`].
     pub fn bytes_read(&self, device: &str) -> Result<u64> {
-        let file = self.path.join(if self.version == 1 { "blkio.throttle.io_service_bytes" } else { "io.stat" });
-        let text = fs::read_to_string(&file)
-            .map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", file.display())))?;
-        Ok(bytes_read(&text, device))
+        let file = if self.version == 1 { "blkio.throttle.io_service_bytes" } else { "io.stat" };
+        Ok(cgroup_device_reads(&read_file(&self.path.join(file))?, device, "rbytes"))
     }
 
     /// How many of its processes the kernel has killed because its memory was used up, by its own count.
@@ -142,9 +143,7 @@ impl Cgroup {
     /// [`Error::CgroupUnavailable`].
     pub fn oom_kill_count(&self) -> Result<u64> {
         let file = self.path.join(if self.version == 1 { "memory.oom_control" } else { "memory.events" });
-        let text = fs::read_to_string(&file)
-            .map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", file.display())))?;
-        let count = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+        let count = value_of_key(&read_file(&file)?, "oom_kill", ' ').and_then(|count| count.parse().ok());
         count.ok_or_else(|| Error::CgroupUnavailable(format!("{} does not tell what was killed", file.display())))
     }
 
@@ -161,15 +160,17 @@ impl Cgroup {
 /// # Errors
 /// [`Error::CgroupUnavailable`].
 pub fn own_cgroup(controller: Controller) -> Result<PathBuf> {
-    own_location(controller).map(|place| place.group)
+    own_location(controller).map(|place| directory(&place))
 }
 
 /// Where this process is in the hierarchy of a controller.
-fn own_location(controller: Controller) -> Result<CgroupLocation> {
-    let read =
-        |path: &str| fs::read_to_string(path).map_err(|error| Error::CgroupUnavailable(format!("{path}: {error}")));
-    let (membership, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mountinfo")?);
-    locate(&membership, &mounts, controller).map_err(Error::CgroupUnavailable)
+fn read_file(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| Error::CgroupUnavailable(format!("{}: {error}", path.display())))
+}
+
+fn own_location(controller: Controller) -> Result<CgroupPath> {
+    let (memberships, mounts) = ("/proc/self/cgroup".as_ref(), "/proc/self/mountinfo".as_ref());
+    locate(&read_file(memberships)?, &read_file(mounts)?, controller).map_err(Error::CgroupUnavailable)
 }
 
 /// Moves this process into the group whose file of processes this is.
@@ -204,12 +205,9 @@ fn remove_cgroup(path: &Path) {
 
 /// Removes groups left behind by killed processes, for whoever started and ended them.
 pub fn remove_dead_cgroups() {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let (membership, mounts) = (read("/proc/self/cgroup"), read("/proc/self/mountinfo"));
-    for controller in [Controller::Cpu, Controller::Memory, Controller::BlockIo] {
-        // Where no group can be made, none was left behind.
-        let Ok(place) = locate(&membership, &mounts, controller) else { continue };
-        let Ok(parent) = place.parent(controller.name(place.version)) else { continue };
+    for controller in Controller::ALL {
+        let Ok(place) = own_location(controller) else { continue };
+        let Ok(parent) = parent(&place, controller.name(place.version)) else { continue };
         sweep_below(&parent);
     }
 }
@@ -230,77 +228,39 @@ fn owner_process(name: &str) -> Option<u32> {
     let (controller, process) = name.strip_prefix(CGROUP_PREFIX)?.split_once('-')?;
     // Groups of former versions have no number.
     let process = process.split_once('-').map_or(process, |(process, _)| process);
-    let known = [Controller::Cpu, Controller::Memory, Controller::BlockIo];
-    let is_known = known.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
+    let is_known = Controller::ALL.iter().any(|one| [1, 2].iter().any(|&version| one.name(version) == controller));
     process.parse().ok().filter(|&process| is_known && process > 0)
 }
 
-/// The group of a process in the hierarchy of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct CgroupLocation {
-    version: u32,
-    mount: PathBuf,
-    group: PathBuf,
+fn directory(place: &CgroupPath) -> PathBuf {
+    place.directories().next().unwrap_or_default().into()
 }
 
-impl CgroupLocation {
-    /// The group below which one can be made that has the controller.
-    fn parent(&self, controller: &str) -> std::result::Result<PathBuf, String> {
-        if self.version == 1 {
-            return Ok(self.group.clone());
-        }
-        // A group with processes delegates no controller (version 2, "no internal process constraint"), but one of its
-        // ancestors does, or it would have none itself.
-        let around = self.group.ancestors().take_while(|path| path.starts_with(&self.mount));
-        let hands_on = |path: &&Path| {
-            fs::read_to_string(path.join("cgroup.subtree_control"))
-                .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
-        };
-        around.into_iter().find(hands_on).map(Path::to_owned).ok_or_else(|| {
-            format!("no control group around {} delegates its controller '{controller}'", self.group.display())
-        })
+/// The group below which one with a controller can be made.
+fn parent(place: &CgroupPath, controller: &str) -> std::result::Result<PathBuf, String> {
+    let own = directory(place);
+    if place.version == 1 {
+        return Ok(own);
     }
+    // A group with processes delegates no controller (version 2, "no internal process constraint"), but one of its
+    // ancestors does, or it would have none itself.
+    let delegates = |path: &PathBuf| {
+        fs::read_to_string(path.join("cgroup.subtree_control"))
+            .is_ok_and(|text| text.split_ascii_whitespace().any(|one| one == controller))
+    };
+    place
+        .directories()
+        .map(PathBuf::from)
+        .find(delegates)
+        .ok_or_else(|| format!("no control group around {} delegates its controller '{controller}'", own.display()))
 }
 
 /// Finds the group of a process in the texts of /proc/self/cgroup and /proc/self/mountinfo.
-fn locate(membership: &str, mounts: &str, controller: Controller) -> std::result::Result<CgroupLocation, String> {
-    let v1 = membership.lines().find_map(|line| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|one| one == controller.name(1)).then_some((path, 1))
-    });
-    let v2 = || membership.lines().find_map(|line| Some((line.strip_prefix("0::")?, 2)));
-    let (path, version) = v1.or_else(v2).ok_or("this process is in no group with the controller")?;
-    let mount = mounts.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        let mut fields = after.split(' ');
-        let (kind, options) = (fields.next()?, fields.nth(1)?);
-        let wanted = match version {
-            1 => kind == "cgroup" && options.split(',').any(|option| option == controller.name(1)),
-            _ => kind == "cgroup2",
-        };
-        let mut fields = before.split(' ').skip(3);
-        wanted.then(|| Some((fields.next()?, fields.next()?))).flatten()
-    });
-    let (root, target) =
-        mount.ok_or_else(|| format!("the hierarchy of '{}' is not mounted", controller.name(version)))?;
-    // A mount may show a part of the hierarchy only.
-    let inner = if root == "/" { path } else { path.strip_prefix(root).unwrap_or("") };
-    let mount = PathBuf::from(target);
-    Ok(CgroupLocation { version, group: mount.join(inner.trim_start_matches('/')), mount })
-}
-
-/// The bytes that a group has read from a device, in either version's list: `7:0 Read 4096` or `7:0 rbytes=4096 ...`. A device
-/// that it never used is not listed.
-fn bytes_read(text: &str, device: &str) -> u64 {
-    let lines = text.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' '));
-    let count = |line: &str| {
-        let mut fields = line.split_ascii_whitespace();
-        match line.strip_prefix("Read ") {
-            Some(bytes) => bytes.trim().parse().ok(),
-            None => fields.find_map(|field| field.strip_prefix("rbytes="))?.parse().ok(),
-        }
-    };
-    lines.filter_map(count).next().unwrap_or(0)
+fn locate(memberships: &str, mounts: &str, controller: Controller) -> std::result::Result<CgroupPath, String> {
+    let memberships: Vec<CgroupMembership> = memberships.lines().filter_map(CgroupMembership::parse).collect();
+    let mounts: Vec<MountInfo> = mounts.lines().filter_map(MountInfo::parse).collect();
+    let place = CgroupPath::find(&memberships, &mounts, controller.name(1))?;
+    place.ok_or_else(|| "this process is in no group with the controller".into())
 }
 
 #[cfg(test)]
@@ -314,16 +274,16 @@ mod tests {
     #[test]
     fn cgroup_is_located_in_both_versions() {
         let found = |membership, controller| locate(membership, MOUNTS, controller);
-        let path = |place: &CgroupLocation| place.group.display().to_string();
+        let path = |place: &CgroupPath| directory(place).display().to_string();
         let v1 = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::Memory).unwrap();
         assert_eq!((path(&v1).as_str(), v1.version), ("/sys/fs/cgroup/memory/jobs", 1));
-        assert_eq!(v1.parent("memory").unwrap(), v1.group);
+        assert_eq!(parent(&v1, "memory").unwrap(), directory(&v1));
         let part = found("4:memory:/jobs\n7:blkio:/docker/x/y\n0::/\n", Controller::BlockIo).unwrap();
         assert_eq!(path(&part), "/sys/fs/cgroup/blkio/y");
         let v2 = found("0::/user.slice/a\n", Controller::BlockIo).unwrap();
         assert_eq!((path(&v2).as_str(), v2.version), ("/sys/fs/cgroup/unified/user.slice/a", 2));
         assert!(found("", Controller::Memory).unwrap_err().contains("in no group"));
-        assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("'io' is not mounted"));
+        assert!(locate("0::/", "", Controller::BlockIo).unwrap_err().contains("v2 is not mounted"));
     }
 
     #[test]
@@ -331,20 +291,21 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let group = mount.path().join("user.slice/session");
         fs::create_dir_all(&group).unwrap();
-        let place = CgroupLocation { version: 2, mount: mount.path().into(), group: group.clone() };
+        let parts = ["user.slice", "session"].map(str::to_owned).to_vec();
+        let place = CgroupPath { version: 2, mount: mount.path().display().to_string(), parts };
         let hand_on = |path: &Path, text: &str| fs::write(path.join("cgroup.subtree_control"), text).unwrap();
         hand_on(mount.path(), "cpu io memory pids\n");
         hand_on(&group, "\n");
         hand_on(&mount.path().join("user.slice"), "memory pids\n");
-        assert_eq!(place.parent("memory").unwrap(), mount.path().join("user.slice"));
-        assert_eq!(place.parent("io").unwrap(), mount.path());
-        assert!(place.parent("cpuset").unwrap_err().contains("delegates its controller 'cpuset'"));
+        assert_eq!(parent(&place, "memory").unwrap(), mount.path().join("user.slice"));
+        assert_eq!(parent(&place, "io").unwrap(), mount.path());
+        assert!(parent(&place, "cpuset").unwrap_err().contains("delegates its controller 'cpuset'"));
     }
 
     #[test]
     fn only_dead_process_cgroups_are_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let place = CgroupLocation { version: 1, mount: parent.path().into(), group: parent.path().into() };
+        let place = CgroupPath { version: 1, mount: parent.path().display().to_string(), parts: Vec::new() };
         let of_others = ["jobs-4194999", "kelvin-cpu-0", "kelvin-jobs-4194999", "kelvin-other"].map(str::to_owned);
         for name in
             of_others.iter().chain(&["memory-4194999", "cpu-4194999-7"].map(|dead| format!("{CGROUP_PREFIX}{dead}")))
@@ -371,13 +332,5 @@ mod tests {
         let path = group.path.clone();
         drop(group);
         assert!(!path.exists());
-    }
-
-    #[test]
-    fn bytes_read_parses_both_versions() {
-        let v1 = "7:0 Read 4096\n7:0 Write 8\n7:0 Sync 4096\n7:0 Total 4104\n254:0 Read 5\nTotal 4109\n";
-        assert_eq!((bytes_read(v1, "7:0"), bytes_read(v1, "254:0"), bytes_read(v1, "7:1")), (4096, 5, 0));
-        let v2 = "7:0 rbytes=4096 wbytes=8 rios=1 wios=1 dbytes=0 dios=0\n254:0 rbytes=5 wbytes=0\n";
-        assert_eq!((bytes_read(v2, "7:0"), bytes_read(v2, "254:0"), bytes_read(v2, "7")), (4096, 5, 0));
     }
 }

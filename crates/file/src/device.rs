@@ -1,7 +1,8 @@
 //! The block device below a file, and its own count of what it moved.
 
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+
+use kelvin_sys::procfs::{MountInfo, mount_id};
 
 use crate::target::{Access, Target};
 
@@ -38,12 +39,15 @@ impl Device {
     /// # Errors
     /// A file system that is on no block device, or on one that the kernel does not show here.
     pub fn of_file(target: &Target) -> Result<Self, String> {
-        let mount = mount_of(target).map_err(|error| format!("the mount of its file is unknown: {error}"))?;
+        let unknown = |error: &dyn std::fmt::Display| format!("the mount of its file is unknown: {error}");
+        let file = target.open(Access::Buffered).map_err(|error| unknown(&error))?;
+        let mount = mount_id(&file).map_err(|error| unknown(&error))?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Self::find_in(Path::new("/"), target.device(), (&mount, &mounts))
+        let source = mounts.lines().filter_map(MountInfo::parse).find(|one| one.id == mount).map(|one| one.source);
+        Self::find_in(Path::new("/"), target.device(), source)
     }
 
-    fn find_in(root: &Path, device: u64, (mount, mounts): (&str, &str)) -> Result<Self, String> {
+    fn find_in(root: &Path, device: u64, source: Option<String>) -> Result<Self, String> {
         let numbers = format!("{}:{}", kelvin_sys::fs::major(device), kelvin_sys::fs::minor(device));
         let directory = root.join("sys/dev/block").join(&numbers);
         if let Some(found) = Self::from_sysfs(&directory) {
@@ -51,10 +55,8 @@ impl Device {
         }
         // A file system whose files have device numbers of their own (btrfs: of their subvolume, which are not those in the
         // list of mounts either) names its source in that list.
-        let source = mounts
-            .lines()
-            .find_map(|line| mount_source(line, mount))
-            .ok_or_else(|| format!("its file system has device number {numbers}, which no block device has"))?;
+        let source =
+            source.ok_or_else(|| format!("its file system has device number {numbers}, which no block device has"))?;
         let Some(name) = source.strip_prefix("/dev/") else {
             return Err(format!("its file system is on {source}, which is no block device"));
         };
@@ -84,14 +86,6 @@ impl Device {
     }
 }
 
-/// The id of the mount through which a file was found, as in the list of mounts.
-fn mount_of(target: &Target) -> std::io::Result<String> {
-    let file = target.open(Access::Buffered).map_err(std::io::Error::other)?;
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
-    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
-    id.map(|id| id.trim().to_owned()).ok_or_else(|| std::io::Error::other("the kernel gives no mount id"))
-}
-
 /// How many devices beside this one hold the same file system (btrfs over several).
 fn count_stacked_devices(root: &Path, name: &str) -> usize {
     let systems = std::fs::read_dir(root.join("sys/fs/btrfs")).into_iter().flatten().flatten();
@@ -108,12 +102,6 @@ fn parse_stat(text: &str) -> Option<DeviceTraffic> {
     let field =
         |index: usize| text.split_ascii_whitespace().nth(index)?.parse::<u64>().ok()?.checked_mul(STAT_SECTOR_BYTES);
     Some(DeviceTraffic { read: field(2)?, written: field(6)? })
-}
-
-/// The source of the mount on a line of mountinfo, if it has this id.
-fn mount_source<'a>(line: &'a str, mount: &str) -> Option<&'a str> {
-    let (before, after) = line.split_once(" - ")?;
-    (before.split(' ').next()? == mount).then(|| after.split(' ').nth(1))?
 }
 
 #[cfg(test)]
@@ -142,24 +130,23 @@ mod tests {
         std::fs::write(real.join("stat"), "1 0 8 0 2 0 16 0 0 0 0").unwrap();
         std::os::unix::fs::symlink(&real, root.path().join("sys/dev/block/7:3")).unwrap();
         std::os::unix::fs::symlink(&real, root.path().join("sys/class/block/loop3")).unwrap();
-        let mounts = "36 35 0:45 /sub /mnt rw shared:1 - btrfs /dev/loop3 rw,space_cache=v2\n\
-                      37 35 0:46 / /remote rw - fuse.sshfs host:/dir rw\n";
+        let on_loop = || Some("/dev/loop3".to_owned());
         let number = |major: u64, minor: u64| (major << 8) | minor;
-        let by_number = Device::find_in(root.path(), number(7, 3), ("36", mounts)).unwrap();
+        let by_number = Device::find_in(root.path(), number(7, 3), on_loop()).unwrap();
         assert_eq!(
             (by_number.name.as_str(), by_number.traffic().unwrap()),
             ("loop3", DeviceTraffic { read: 4096, written: 8192 })
         );
         // The files of a subvolume have another device number than its mount.
-        assert_eq!(Device::find_in(root.path(), number(0, 48), ("36", mounts)).unwrap().name, "loop3");
-        let says = |mount| Device::find_in(root.path(), number(0, 47), (mount, mounts)).unwrap_err();
-        assert!(says("37").contains("host:/dir, which is no block device"));
-        assert!(says("38").contains("0:47, which no block device has"));
+        assert_eq!(Device::find_in(root.path(), number(0, 48), on_loop()).unwrap().name, "loop3");
+        let says = |source| Device::find_in(root.path(), number(0, 47), source).unwrap_err();
+        assert!(says(Some("host:/dir".into())).contains("host:/dir, which is no block device"));
+        assert!(says(None).contains("0:47, which no block device has"));
         // One of several devices does not count all that is read.
         let devices = root.path().join("sys/fs/btrfs/0a1b/devices");
         std::fs::create_dir_all(devices.join("loop3")).unwrap();
-        assert!(Device::find_in(root.path(), number(0, 48), ("36", mounts)).is_ok());
+        assert!(Device::find_in(root.path(), number(0, 48), on_loop()).is_ok());
         std::fs::create_dir_all(devices.join("loop4")).unwrap();
-        assert!(says("36").contains("is on /dev/loop3 and 1 more"));
+        assert!(says(on_loop()).contains("is on /dev/loop3 and 1 more"));
     }
 }

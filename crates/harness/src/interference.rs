@@ -3,6 +3,7 @@
 use kelvin_core::SampleTags;
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::cpu;
+use kelvin_sys::procfs::{CpuThrottling, CpuTicks};
 use kelvin_sys::usage::{CounterFile, Usage, UsageScope, read_usage};
 
 /// Nanoseconds between two checks of the counters that cost a file read.
@@ -72,7 +73,8 @@ impl InterferenceMonitor {
         if stolen > self.stolen {
             tags |= SampleTags::STOLEN;
         }
-        let throttled = self.throttle.as_mut().and_then(|file| throttled_periods(file.read().ok()?)).unwrap_or(0);
+        let throttled = self.throttle.as_mut().and_then(|file| CpuThrottling::parse(file.read().ok()?));
+        let throttled = throttled.map_or(0, |throttling| throttling.throttled_periods);
         if throttled > self.throttled {
             tags |= SampleTags::THROTTLED;
         }
@@ -85,12 +87,7 @@ impl InterferenceMonitor {
 fn stolen_ticks(stat: &str, cpu: u32) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&name))?;
-    line.split_whitespace().nth(8)?.parse().ok()
-}
-
-/// Periods in which the quota ran out so far.
-fn throttled_periods(cpu_stat: &str) -> Option<u64> {
-    cpu_stat.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.trim().parse().ok()
+    CpuTicks::parse_line(line).map(|(_, ticks)| ticks.steal)
 }
 
 #[cfg(test)]
@@ -114,11 +111,10 @@ mod tests {
     }
 
     #[test]
-    fn throttle_counters_are_parsed() {
+    fn stolen_ticks_are_of_own_cpu() {
         let stat = "cpu  1 2 3 4 5 6 7 80 9 10\ncpu1 1 2 3 4 5 6 7 8 9 10\ncpu10 1 2 3 4 5 6 7 99 9 10\n";
         assert_eq!(stolen_ticks(stat, 1), Some(8));
         assert_eq!(stolen_ticks(stat, 10), Some(99));
         assert_eq!(stolen_ticks(stat, 2), None);
-        assert_eq!(throttled_periods("nr_periods 5\nnr_throttled 3\nthrottled_time 12\n"), Some(3));
     }
 }

@@ -5,7 +5,9 @@
 
 use kelvin_core::Fact;
 
-use crate::disks::{self, MountLine};
+use kelvin_sys::procfs::{CgroupMembership, MountInfo};
+
+use crate::disks;
 use crate::root::FileRoot;
 
 /// The name of the container manager, or `None` on a host.
@@ -14,8 +16,8 @@ pub(crate) fn container(root: FileRoot<'_>) -> Fact<Option<String>> {
         return Fact::known(Some(name), source);
     }
     let cgroup = root.read("/proc/self/cgroup");
-    let paths: Vec<String> = cgroup.as_deref().unwrap_or_default().lines().filter_map(cgroup_path).collect();
-    if let Some(name) = paths.iter().find_map(|path| manager_of_cgroup(path)) {
+    let mut groups = cgroup.as_deref().unwrap_or_default().lines().filter_map(CgroupMembership::parse);
+    if let Some(name) = groups.find_map(|group| manager_of_cgroup(&group.path)) {
         return Fact::known(Some(name.into()), "/proc/self/cgroup");
     }
     let mounts = disks::mount_lines(root);
@@ -97,11 +99,6 @@ fn kernel_manager(root: FileRoot<'_>) -> Option<(&'static str, &'static str)> {
     }
     let is_gvisor = root.text(VERSION).is_some_and(|text| text.ends_with("#1 SMP Sun Jan 10 15:06:54 PST 2016"));
     is_gvisor.then_some(("gvisor", VERSION))
-}
-
-/// The path of a line of /proc/self/cgroup.
-fn cgroup_path(line: &str) -> Option<String> {
-    line.splitn(3, ':').nth(2).map(str::to_owned)
 }
 
 /// The manager of the container that a group belongs to: the innermost part that is written for one container.
@@ -193,7 +190,7 @@ const BOUND_FILES: [(&str, &str); 5] = [
     ("/io.containerd.", "containerd"),
 ];
 
-fn manager_of_bound_file(mount: &MountLine) -> Option<&'static str> {
+fn manager_of_bound_file(mount: &MountInfo) -> Option<&'static str> {
     let is_bound = ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf"].contains(&mount.target.as_str());
     let found = BOUND_FILES.iter().find(|(part, _)| is_bound && mount.root.contains(part));
     found.map(|(_, manager)| *manager)
@@ -225,7 +222,7 @@ const ROOT_STORES: [(&str, &str); 7] = [
 ];
 
 /// The manager in whose store the root lies.
-fn manager_of_directory(mount: &MountLine) -> Option<&'static str> {
+fn manager_of_directory(mount: &MountInfo) -> Option<&'static str> {
     ROOT_STORES.iter().find(|(part, _)| mount.root.contains(part)).map(|(_, manager)| *manager)
 }
 
@@ -233,29 +230,29 @@ fn manager_of_directory(mount: &MountLine) -> Option<&'static str> {
 /// a copy of it, and mounts of numbers of their own.
 const FIRST_MOUNT_ID: u64 = 1;
 
-fn is_in_first_namespace(mount: &MountLine) -> bool {
+fn is_in_first_namespace(mount: &MountInfo) -> bool {
     mount.parent == FIRST_MOUNT_ID
 }
 
 /// Whether the root is an overlay, and that of a host: of a live system, of an image that is read only, of a deployment.
-fn is_host_overlay(mount: &MountLine) -> bool {
+fn is_host_overlay(mount: &MountInfo) -> bool {
     mount.kind == "overlay" && is_in_first_namespace(mount) && overlay_store(mount).is_none()
 }
 
 /// Whether a root in a mount namespace of its own is a copy of that of process 1, which is in the first one: as of a service that has
 /// other directories of its own.
-fn shares_root_with_init(root: FileRoot<'_>, mount: &MountLine) -> bool {
+fn shares_root_with_init(root: FileRoot<'_>, mount: &MountInfo) -> bool {
     let mounts = root.text("/proc/1/mountinfo").unwrap_or_default();
-    let first = mounts.lines().filter_map(disks::parse_mount_line).rfind(|mount| mount.target == "/");
+    let first = mounts.lines().filter_map(MountInfo::parse).rfind(|mount| mount.target == "/");
     first.is_some_and(|first| is_in_first_namespace(&first) && first.is_same_file_system(mount))
 }
 
-fn overlay_store(mount: &MountLine) -> Option<&'static str> {
+fn overlay_store(mount: &MountInfo) -> Option<&'static str> {
     OVERLAY_STORES.iter().find(|(part, _)| mount.super_options.contains(part)).map(|(_, manager)| *manager)
 }
 
 /// Whether a mount is a whole file system on a block device, which no container manager uses as a root.
-fn is_whole_disk(mount: &MountLine) -> bool {
+fn is_whole_disk(mount: &MountInfo) -> bool {
     mount.root == "/" && mount.source.starts_with("/dev/") && !mount.source.starts_with("/dev/mapper/docker")
 }
 

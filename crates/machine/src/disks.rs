@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use kelvin_core::{BlockDevice, Fact, Mount};
+use kelvin_sys::procfs::MountInfo;
 
 use crate::root::{FileRoot, bracketed_word};
 
@@ -130,69 +131,9 @@ fn nvme_link(root: FileRoot<'_>, name: &str) -> Fact<String> {
     }
 }
 
-/// One line of mountinfo (proc_pid_mountinfo(5)).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MountLine {
-    /// The mount that it is in.
-    pub(crate) parent: u64,
-    /// The device that the file system is, or that stands for it: `major:minor`.
-    pub(crate) device: String,
-    /// The part of the file system that is mounted.
-    pub(crate) root: String,
-    pub(crate) target: String,
-    pub(crate) options: String,
-    pub(crate) kind: String,
-    pub(crate) source: String,
-    pub(crate) super_options: String,
-}
-
-impl MountLine {
-    /// Whether the same part of one file system is mounted.
-    pub(crate) fn is_same_file_system(&self, other: &Self) -> bool {
-        (&self.device, &self.root) == (&other.device, &other.root)
-    }
-}
-
 /// All mounts, in the order in which they were made.
-pub(crate) fn mount_lines(root: FileRoot<'_>) -> Vec<MountLine> {
-    root.text(MOUNTS).unwrap_or_default().lines().filter_map(parse_mount_line).collect()
-}
-
-pub(crate) fn parse_mount_line(line: &str) -> Option<MountLine> {
-    let (before, after) = line.split_once(" - ")?;
-    let before: Vec<&str> = before.split(' ').collect();
-    let mut after = after.split(' ');
-    Some(MountLine {
-        parent: before.get(1)?.parse().ok()?,
-        device: (*before.get(2)?).to_owned(),
-        root: unescape(before.get(3)?),
-        target: unescape(before.get(4)?),
-        options: (*before.get(5)?).to_owned(),
-        kind: after.next()?.to_owned(),
-        source: unescape(after.next()?),
-        super_options: after.next().unwrap_or_default().to_owned(),
-    })
-}
-
-/// Undoes the octal escapes (`\040`) of white space and backslash.
-fn unescape(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let octal = after.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(|d| (b'0'..=b'7').contains(d)));
-        match octal {
-            Some(digits) => {
-                let value = digits.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
-                bytes.push(value as u8);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+pub(crate) fn mount_lines(root: FileRoot<'_>) -> Vec<MountInfo> {
+    root.text(MOUNTS).unwrap_or_default().lines().filter_map(MountInfo::parse).collect()
 }
 
 /// Mounted file systems that hold data; of several on one target the last, which covers the others.
@@ -228,17 +169,6 @@ fn unique_options(options: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mountinfo_line_with_optional_fields_is_parsed() {
-        let line = r"36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue";
-        let mount = parse_mount_line(line).unwrap();
-        assert_eq!((mount.root.as_str(), mount.target.as_str()), ("/mnt1", "/mnt two"));
-        assert_eq!((mount.kind.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
-        assert_eq!(mount.super_options, "rw,errors=continue");
-        assert_eq!(parse_mount_line("36 35 98:0 / /mnt rw"), None);
-        assert_eq!(unescape(r"a\04"), r"a\04");
-    }
 
     #[test]
     fn mount_options_are_listed_once() {

@@ -5,7 +5,9 @@ use std::path::Path;
 use kelvin_core::{Hazard, Severity, cpu_ranges};
 
 use crate::cgroups::ProcessCgroups;
-use crate::counters::{self, CpuStat, CpuThrottling, ratio};
+use kelvin_sys::procfs::CpuThrottling;
+
+use crate::counters::{self, CpuStat, busy_share, ratio, steal_share};
 use crate::hazards::{HazardBuilder, STOP_OTHER_WORK, hazard, percent, stat_difference};
 use crate::kernel::CLOCK_SOURCE_FILE;
 use crate::root::FileRoot;
@@ -113,12 +115,12 @@ impl CounterInterval<'_> {
         if all.steal == 0 {
             return None;
         }
-        let severity = match all.steal_share() {
+        let severity = match steal_share(all) {
             share if share >= 0.05 => Severity::Serious,
             share if share >= 0.005 => Severity::Warning,
             _ => Severity::Note,
         };
-        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", all.steal_share() * 100.0);
+        let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", steal_share(all) * 100.0);
         let effect = "affected samples are marked";
         Some(hazard("steal_during", severity, summary, effect).with_source("/proc/stat"))
     }
@@ -134,7 +136,7 @@ impl CounterInterval<'_> {
             _ => return None,
         };
         let cpus = part * stat.cpus.len().max(1) as f64;
-        let busy = stat.cpus.iter().filter(|(_, ticks)| ticks.busy_share() > BUSY_CPU_SHARE);
+        let busy = stat.cpus.iter().filter(|(_, ticks)| busy_share(**ticks) > BUSY_CPU_SHARE);
         let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
         let where_ = if busy.is_empty() { "no CPU for long".into() } else { cpu_ranges(&busy) };
         let summary = format!(

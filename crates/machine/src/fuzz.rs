@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use kelvin_sys::procfs::{CpuThrottling, MountInfo, ProcessStat};
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::root::{FileRoot, boot_option, bracketed_word, cpu_list, suffixed_size, value_of_key};
-use crate::{DisturbanceMonitor, counters, cpu, disks, file_cache, gzip, hazards, memory, read, smbios, tune};
+use crate::{DisturbanceMonitor, counters, cpu, file_cache, gzip, hazards, memory, read, smbios, tune};
 
 /// Files that are parsed, one of each kind.
 const FUZZED_FILES: [&str; 42] = [
@@ -137,10 +138,11 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes);
         cpu::parse_cpuinfo(&text);
         memory::kibibytes(&text, "MemTotal");
-        disks::parse_mount_line(&text);
+MountInfo::parse(&text);
         counters::parse_stat(&text);
         counters::parse_pressure(&text, counters::StallKind::Some);
-        counters::parse_cpu_throttling(&text);
+CpuThrottling::parse(&text);
+ProcessStat::parse(&text);
         cpu_list(&text);
         suffixed_size(&text);
         bracketed_word(&text);

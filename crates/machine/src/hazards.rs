@@ -76,8 +76,8 @@ impl<'a> HazardContext<'a> {
 pub(crate) fn stat_difference(later: &CpuStat, earlier: &CpuStat) -> CpuStat {
     let of = |cpu: &u32| earlier.cpus.get(cpu).copied().unwrap_or_default();
     CpuStat {
-        all: later.all.difference(earlier.all),
-        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.difference(of(cpu)))).collect(),
+        all: later.all.since(earlier.all),
+        cpus: later.cpus.iter().map(|(cpu, ticks)| (*cpu, ticks.since(of(cpu)))).collect(),
     }
 }
 

@@ -38,6 +38,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kelvin_core::Machine;
+use kelvin_sys::procfs::CpuThrottling;
 
 use crate::cpuid::Cpuid;
 use crate::root::FileRoot;
@@ -63,7 +64,7 @@ pub fn throttle_file(root: &Path) -> Option<String> {
 /// For how long that file says that the quota kept the control group from running, summed over processors.
 pub fn throttled_time(file: &Path) -> Option<Duration> {
     let text = std::fs::read_to_string(file).ok()?;
-    counters::parse_cpu_throttling(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
+    CpuThrottling::parse(&text).map(|throttled| Duration::from_micros(throttled.microseconds))
 }
 
 /// All facts of the machine whose files are below a root directory; only for `/`, this machine, are the processor and

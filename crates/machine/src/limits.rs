@@ -132,7 +132,7 @@ fn tightest_limit_of<T: PartialOrd>(groups: &ProcessCgroups<'_>, kind: LimitKind
         (Some((value, name)), _) => Fact::known(Some(value), name),
         (None, Some((name, _))) => Fact::known(None, name.as_str()),
         // In version 2 a group has the file only where its parent hands the controller on, in version 1 each of a controller that limits.
-        (None, None) if place.version == 1 && !place.is_top() && !groups.has_files(&place) => {
+        (None, None) if place.version == 1 && !place.parts.is_empty() && !groups.has_files(&place) => {
             Fact::unknown(format!("there is no {file} of the group: its files cannot be seen"))
         }
         // The root group has no such file: it cannot be limited.

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kelvin_core::Fact;
+pub use kelvin_sys::procfs::value_of_key;
 
 /// Maximum file size; files in /proc and /sys are far smaller, and a C library is about 2 MB.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -191,14 +192,6 @@ pub(crate) fn suffixed_size(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-/// The value of the first line `key<separator>value`, with white space trimmed.
-pub fn value_of_key<'t>(text: &'t str, key: &str, separator: char) -> Option<&'t str> {
-    text.lines().find_map(|line| {
-        let (name, value) = line.split_once(separator)?;
-        (name.trim() == key).then(|| value.trim())
-    })
 }
 
 /// A value of the boot line: `preempt` of `quiet preempt=full`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::clock::monotonic;
 use crate::process::ExitKind;
+use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
 use crate::{Error, Result, check};
 
@@ -297,12 +298,8 @@ impl ActivityCounters {
     /// What a line of /proc/PID/stat (proc_pid_stat(5)) says, if the process is of the group. Children that have ended count with the
     /// one that waited for them.
     fn from_stat(stat: &str, group: libc::pid_t) -> Option<Self> {
-        // The name may have spaces and brackets.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-        (number(5)? == u64::try_from(group).ok()?).then_some(())?;
-        let ticks = [14, 15, 16, 17].into_iter().filter_map(number).sum();
-        Some(Self { ticks, faults: [12, 13].into_iter().filter_map(number).sum(), bytes: 0 })
+        let stat = ProcessStat::parse(stat).filter(|stat| stat.group == group)?;
+        Some(Self { ticks: stat.ticks(), faults: stat.major_faults, bytes: 0 })
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use crate::procfs::CpuTicks;
 use crate::usage::clock_ticks;
 use crate::{Error, Result, check};
 
@@ -55,9 +56,6 @@ pub struct CpuCounters {
 
 /// Its source.
 const PROC_STAT: &str = "/proc/stat";
-/// Fields of a CPU's line: idle and iowait; interrupts and softirqs.
-const IDLE: [usize; 2] = [3, 4];
-const INTERRUPTS: [usize; 2] = [5, 6];
 /// Enough bytes for the lines of more CPUs than any machine has.
 const MAX_STAT_BYTES: usize = 1 << 20;
 
@@ -89,22 +87,17 @@ impl CpuCountersReader {
             // The lines of the CPUs come first.
             let text = String::from_utf8_lossy(&self.text[..length]);
             if length < self.text.len() || text.contains("\nintr") || self.text.len() >= MAX_STAT_BYTES {
-                return Ok(text.lines().filter_map(|line| parse_cpu_line(line, self.nanoseconds_per_tick)).collect());
+                let counters = |line| {
+                    let (cpu, ticks) = CpuTicks::parse_line(line)?;
+                    let [idle, interrupts] =
+                        [ticks.idle, ticks.interrupts].map(|ticks| ticks * self.nanoseconds_per_tick);
+                    Some(CpuCounters { cpu: cpu?, idle, interrupts })
+                };
+                return Ok(text.lines().filter_map(counters).collect());
             }
             self.text.resize(self.text.len() * 2, 0);
         }
     }
-}
-
-/// A CPU's line; the total has no number.
-fn parse_cpu_line(line: &str, nanoseconds_per_tick: u64) -> Option<CpuCounters> {
-    let (name, rest) = line.split_once(' ')?;
-    let cpu = name.strip_prefix("cpu")?.parse().ok()?;
-    let ticks: Vec<u64> = rest.split_whitespace().map_while(|tick| tick.parse().ok()).collect();
-    let of = |places: [usize; 2]| -> Option<u64> {
-        Some((ticks.get(places[0])? + ticks.get(places[1])?) * nanoseconds_per_tick)
-    };
-    Some(CpuCounters { cpu, idle: of(IDLE)?, interrupts: of(INTERRUPTS)? })
 }
 
 #[cfg(test)]
@@ -132,17 +125,6 @@ mod tests {
         drop(go_on);
         let whole = thread.join().unwrap();
         assert!(used <= whole, "{used:?} {whole:?}");
-    }
-
-    #[test]
-    fn cpu_line_parses() {
-        let of = |line| parse_cpu_line(line, 10_000_000);
-        let expected = CpuCounters { cpu: 12, idle: 450_000_000, interrupts: 130_000_000 };
-        assert_eq!(of("cpu12 1 2 3 40 5 6 7 8 9 10"), Some(expected));
-        assert_eq!(
-            (of("cpu  1 2 3 40 5 6 7"), of("intr 1 2 3 4 5 6 7"), of("cpu0 1 2 3"), of("")),
-            (None, None, None, None)
-        );
     }
 
     #[test]

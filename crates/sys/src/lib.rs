@@ -29,6 +29,7 @@ pub mod pagemap;
 pub mod partner;
 pub mod poll;
 pub mod process;
+pub mod procfs;
 pub mod random;
 pub mod seccomp;
 pub mod shared_memory;

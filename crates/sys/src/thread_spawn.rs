@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
+use crate::procfs::CgroupMembership;
 use crate::{Error, Result};
 
 /// A thread that is to be started.
@@ -156,15 +157,13 @@ fn address_space_limit() -> Option<u64> {
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.
 fn group_limits(memberships: &str, root: &Path) -> Vec<GroupLimit> {
     let mut found = Vec::new();
-    for line in memberships.lines() {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
-        let hierarchy = match controllers {
-            "" => root.to_owned(),
-            list if list.split(',').any(|one| one == "pids") => root.join(list),
-            _ => continue,
+    for own in memberships.lines().filter_map(CgroupMembership::parse) {
+        let hierarchy = match () {
+            () if own.is_unified() => root.to_owned(),
+            () if own.has_controller("pids") => root.join(&own.controllers),
+            () => continue,
         };
-        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+        for group in Path::new(own.path.trim_start_matches('/')).ancestors() {
             let number =
                 |name: &str| std::fs::read_to_string(hierarchy.join(group).join(name)).ok()?.trim().parse::<u64>().ok();
             if let Some((limit, current)) = number("pids.max").zip(number("pids.current")) {

@@ -5,6 +5,7 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use crate::Result;
+use crate::procfs::SchedStat;
 
 /// Counters of getrusage(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,13 +137,8 @@ impl RunQueueWait {
 
     /// Nanoseconds so far.
     pub fn nanoseconds(&mut self) -> Option<u64> {
-        waited(self.0.as_mut()?.read().ok()?)
+        SchedStat::parse(self.0.as_mut()?.read().ok()?).map(|stat| stat.without_cpu)
     }
-}
-
-/// The second number of schedstat.
-fn waited(text: &str) -> Option<u64> {
-    text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Ticks per second of the times in /proc/stat.
@@ -155,12 +151,6 @@ pub fn clock_ticks() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernels_line_is_read() {
-        assert_eq!(waited("123 456 7\n"), Some(456));
-        assert_eq!(waited(""), None);
-    }
 
     /// That of 8192 CPUs is longer than the buffer at the beginning, and may be shorter at the next look.
     #[test]

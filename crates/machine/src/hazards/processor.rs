@@ -3,6 +3,7 @@
 use kelvin_core::{Hazard, Severity, cpu_ranges, units};
 
 use super::{HazardBuilder, HazardContext, TUNE_COMMAND, hazard, percent};
+use crate::counters::{busy_share, steal_share};
 
 const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
@@ -81,7 +82,7 @@ fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
     let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
     let others: Vec<u32> = own.iter().copied().filter(|cpu| *cpu != first).collect();
     let busy = look.now.as_ref().map(|now| {
-        others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| ticks.busy_share()).fold(0.0, f64::max)
+        others.iter().filter_map(|cpu| now.cpus.get(cpu)).map(|ticks| busy_share(*ticks)).fold(0.0, f64::max)
     });
     let severity =
         if busy.is_some_and(|share| share > BUSY_SIBLING_SHARE) { Severity::Serious } else { Severity::Note };
@@ -109,8 +110,8 @@ fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
 
 /// Current steal counts; steal since boot only shows that it happens.
 fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
-    let since_boot = look.since_boot.as_ref()?.all.steal_share();
-    let now = look.now.as_ref().map_or(0.0, |stat| stat.all.steal_share());
+    let since_boot = steal_share(look.since_boot.as_ref()?.all);
+    let now = look.now.as_ref().map_or(0.0, |stat| steal_share(stat.all));
     if since_boot == 0.0 && now == 0.0 {
         return None;
     }

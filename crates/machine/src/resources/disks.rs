@@ -1,16 +1,16 @@
 //! Disks as /proc/diskstats counts them (Documentation/admin-guide/iostats.rst).
 
 use std::fs::{File, canonicalize};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::cgroups::ProcessCgroups;
 use crate::counters::device_reads;
-use crate::disks::BLOCK_DIRECTORY;
+use crate::disks::{BLOCK_DIRECTORY, MOUNTS};
 use crate::root::FileRoot;
 use kelvin_core::resources::DiskStats;
 use kelvin_sys::fs::{major, minor};
+use kelvin_sys::procfs::{MountInfo, mount_id};
 
 /// The unit of these counters, whatever a disk's sector.
 const SECTOR_BYTES: u64 = 512;
@@ -65,10 +65,10 @@ pub(crate) fn disk_of_directory(root: &Path, directory: &Path) -> Option<String>
     let numbers = format!("{}:{}", major(device), minor(device));
     whole_disk(&root.join("sys/dev/block").join(numbers)).or_else(|| {
         // A file system with device numbers of its own (btrfs) names its source in the list of mounts.
-        let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", opened.as_raw_fd())).ok()?;
-        let mount = facts.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let source = canonicalize(mounts.lines().find_map(|line| mount_source(line, mount))?).ok()?;
+        let id = mount_id(&opened).ok()?;
+        let mounts = std::fs::read_to_string(MOUNTS).ok()?;
+        let mount = mounts.lines().filter_map(MountInfo::parse).find(|mount| mount.id == id)?;
+        let source = canonicalize(mount.source).ok()?;
         whole_disk(&root.join("sys/class/block").join(source.strip_prefix("/dev").ok()?))
     })
 }
@@ -80,12 +80,6 @@ fn whole_disk(device: &Path) -> Option<String> {
         place.pop();
     }
     Some(place.file_name()?.to_str()?.to_owned())
-}
-
-/// The source of the mount on a line of mountinfo, if it has this id.
-fn mount_source<'a>(line: &'a str, mount: &str) -> Option<&'a str> {
-    let (before, after) = line.split_once(" - ")?;
-    (before.split(' ').next()? == mount).then(|| after.split(' ').nth(1))?
 }
 
 #[cfg(test)]

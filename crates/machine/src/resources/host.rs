@@ -1,12 +1,13 @@
 //! The host's CPUs and memory, and for how long its tasks waited.
 
 use crate::cgroups::ProcessCgroups;
-use crate::counters::{CpuTicks, StallKind, cpu_throttling, parse_stat, pressure_of};
+use crate::counters::{StallKind, cpu_throttling, parse_stat, pressure_of};
 use crate::file_page_bytes;
 use crate::limits::{cpu_quota, is_cpu_quota_known};
 use crate::memory::{MEMINFO, kibibytes};
 use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::{CpuStats, MemoryStats, PressureStall};
+use kelvin_sys::procfs::CpuTicks;
 
 /// Ticks of the kernel's accounting, in nanoseconds.
 pub(crate) fn ticks_to_nanoseconds(ticks: u64) -> f64 {

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::counters::{ProcessStat, parse_process_stat};
 use crate::memory::kibibytes;
 use crate::root::{FileRoot, value_of_key};
 use kelvin_core::resources::ProcessStats;
+use kelvin_sys::procfs::{ProcessStat, SchedStat};
 
 use crate::resources::host::ticks_to_nanoseconds;
 
@@ -130,13 +130,13 @@ impl TreeProcess {
     /// Its threads in uninterruptible sleep.
     fn blocked(&self, root: FileRoot<'_>, most: usize) -> u32 {
         let stat = |thread: &u32| root.text(&self.file(&format!("task/{thread}/stat")));
-        let is_blocked = |text: &String| state(text) == Some('D');
+        let is_blocked = |text: &String| ProcessStat::parse(text).is_some_and(|stat| stat.state == 'D');
         self.threads.iter().take(most).filter_map(stat).filter(is_blocked).count() as u32
     }
 
     fn schedules(&self, root: FileRoot<'_>) -> impl Iterator<Item = (u32, SchedStat)> {
         let schedule = move |thread: &u32| {
-            Some((*thread, parse_schedstat(&root.text(&self.file(&format!("task/{thread}/schedstat")))?)?))
+            Some((*thread, SchedStat::parse(&root.text(&self.file(&format!("task/{thread}/schedstat")))?)?))
         };
         self.threads.iter().filter_map(schedule)
     }
@@ -148,12 +148,7 @@ pub(crate) fn allowed_cpus(root: FileRoot<'_>, process: u32) -> Vec<u32> {
 }
 
 fn stat(root: FileRoot<'_>, process: u32) -> Option<ProcessStat> {
-    parse_process_stat(&root.text(&format!("/proc/{process}/stat"))?)
-}
-
-/// The state of a thread (proc_pid_stat(5)): the letter after its name, which may have any characters.
-fn state(stat: &str) -> Option<char> {
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    ProcessStat::parse(&root.text(&format!("/proc/{process}/stat"))?)
 }
 
 /// The threads of a process by their numbers.
@@ -165,34 +160,6 @@ fn thread_ids(root: FileRoot<'_>, process: u32) -> impl Iterator<Item = u32> {
 fn children(root: FileRoot<'_>, process: u32, thread: u32) -> Vec<u32> {
     let text = root.text(&format!("/proc/{process}/task/{thread}/children")).unwrap_or_default();
     text.split_ascii_whitespace().map_while(|word| word.parse().ok()).take(MAX_PROCESSES).collect()
-}
-
-/// What the scheduler has counted of a thread (Documentation/scheduler/sched-stats.rst).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct SchedStat {
-    /// Nanoseconds on a CPU.
-    cpu: u64,
-    /// Nanoseconds runnable without one.
-    without_cpu: u64,
-    /// How often it was given one.
-    switches: u64,
-}
-
-impl SchedStat {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            cpu: self.cpu.saturating_add(other.cpu),
-            without_cpu: self.without_cpu.saturating_add(other.without_cpu),
-            switches: self.switches.saturating_add(other.switches),
-        }
-    }
-}
-
-/// The text of a schedstat file of a thread.
-fn parse_schedstat(text: &str) -> Option<SchedStat> {
-    let mut fields = text.split_ascii_whitespace().map(|word| word.parse().ok());
-    let mut next = || fields.next()?;
-    Some(SchedStat { cpu: next()?, without_cpu: next()?, switches: next()? })
 }
 
 /// The threads of a process as they were found last, and what ended ones had used when they were last seen: nobody else keeps that.
@@ -241,13 +208,6 @@ mod tests {
         assert_eq!(threads.update(BTreeMap::from([(3, schedule(1, 0, 0))])), Some(schedule(37, 8, 8)));
         assert_eq!(threads.cpu_by_thread(), BTreeMap::from([(3, 1.0)]));
         assert_eq!(threads.update(BTreeMap::new()), Some(schedule(37, 8, 8)));
-    }
-
-    #[test]
-    fn schedstat_parses() {
-        assert_eq!(parse_schedstat("59162225 67387991 215\n"), Some(schedule(59_162_225, 67_387_991, 215)));
-        assert_eq!(parse_schedstat("59162225 67387991"), None);
-        assert_eq!(parse_schedstat("59162225 x 2"), None);
     }
 
     #[test]
