@@ -1,167 +1,10 @@
 //! Boot parameters that affect measurements: a run records these and only counts the others, which may name disks,
 //! hosts, users and secrets.
 
-/// Boot parameters of one kind, and why they matter. One that ends with a dot stands for all of a module's; the kernel
-/// treats `-` and `_` alike.
-struct ParameterGroup {
-    #[expect(dead_code, reason = "for readers of the list")]
-    why: &'static str,
-    names: &'static [&'static str],
-}
+use crate::root::data_lines;
 
-/// From the kernel's Documentation/admin-guide/kernel-parameters.txt, 6.18.
-const RECORDED_PARAMETERS: [ParameterGroup; 7] = [
-    ParameterGroup {
-        why: "each mitigation changes the cost of kernel entry, context switches or branches",
-        names: &[
-            "mitigations",
-            "pti",
-            "nopti",
-            "kpti",
-            "nospectre_v1",
-            "nospectre_v2",
-            "nospectre_bhb",
-            "spectre_v2",
-            "spectre_v2_user",
-            "spectre_bhi",
-            "spec_store_bypass_disable",
-            "nospec_store_bypass_disable",
-            "ssbd",
-            "spec_rstack_overflow",
-            "retbleed",
-            "l1tf",
-            "l1d_flush",
-            "mds",
-            "tsx",
-            "tsx_async_abort",
-            "mmio_stale_data",
-            "reg_file_data_sampling",
-            "gather_data_sampling",
-            "srbds",
-            "indirect_target_selection",
-            "tsa",
-            "vmscape",
-            "randomize_kstack_offset",
-            "init_on_alloc",
-            "init_on_free",
-            "nokaslr",
-            "vsyscall",
-            "clearcpuid",
-        ],
-    },
-    ParameterGroup {
-        why: "the number of CPUs, and which are isolated from the scheduler, timers and interrupts",
-        names: &[
-            "maxcpus",
-            "nr_cpus",
-            "possible_cpus",
-            "nosmp",
-            "nosmt",
-            "isolcpus",
-            "nohz",
-            "nohz_full",
-            "rcu_nocbs",
-            "rcu_nocb_poll",
-            "rcutree.",
-            "rcupdate.",
-            "irqaffinity",
-            "managed_irq",
-            "skew_tick",
-            "numa",
-            "numa_balancing",
-        ],
-    },
-    ParameterGroup {
-        why: "the deeper the idle state, the longer a wake-up takes",
-        names: &[
-            "idle",
-            "nohlt",
-            "cpuidle.",
-            "cpuidle_haltpoll.",
-            "haltpoll.",
-            "intel_idle.",
-            "processor.max_cstate",
-            "processor.latency_factor",
-        ],
-    },
-    ParameterGroup {
-        why: "the frequency sets the length of a cycle",
-        names: &["cpufreq.", "intel_pstate", "amd_pstate", "amd_pstate.", "amd_prefcore", "acpi_cpufreq.", "intel_epb"],
-    },
-    ParameterGroup {
-        why: "the size of memory, its page sizes, and what an allocation does besides",
-        names: &[
-            "mem",
-            "hugepages",
-            "hugepagesz",
-            "default_hugepagesz",
-            "hugetlb_free_vmemmap",
-            "hugetlb_cma",
-            "transparent_hugepage",
-            "transparent_hugepage_shmem",
-            "thp_anon",
-            "page_reporting.",
-            "page_poison",
-            "debug_pagealloc",
-            "slub_debug",
-            "slab_debug",
-            "slab_nomerge",
-            "kfence.",
-            "kasan",
-            "swiotlb",
-            "zswap.",
-            "psi",
-            "cgroup_disable",
-            "cgroup_no_v1",
-            "deferred_init",
-        ],
-    },
-    ParameterGroup {
-        why: "which clock is read, when a task is preempted, and what traces or audits it",
-        names: &[
-            "clocksource",
-            "tsc",
-            "notsc",
-            "hpet",
-            "no-kvmclock",
-            "no-steal-acc",
-            "highres",
-            "preempt",
-            "threadirqs",
-            "noautogroup",
-            "nowatchdog",
-            "nmi_watchdog",
-            "nosoftlockup",
-            "audit",
-            "selinux",
-            "apparmor",
-            "lsm",
-            "lockdown",
-        ],
-    },
-    ParameterGroup {
-        why: "the cost of DMA, how devices sleep, and what the hypervisor does",
-        names: &[
-            "iommu",
-            "iommu.",
-            "intel_iommu",
-            "amd_iommu",
-            "pcie_aspm",
-            "pcie_aspm.",
-            "nvme.poll_queues",
-            "nvme.write_queues",
-            "nvme_core.default_ps_max_latency_us",
-            "nox2apic",
-            "nopv",
-            "nopvspin",
-            "nopvtime",
-            "kvm.",
-            "kvm_intel.",
-            "kvm_amd.",
-            "kvm-arm.",
-        ],
-    },
-];
+/// Those that a run records, by what they change.
+const RECORDED_PARAMETERS: &str = include_str!("../data/boot_parameters.txt");
 
 /// The parameters of a boot line that affect measurements, in their order, and the number of others.
 pub fn boot_parameters(line: &str) -> (String, u32) {
@@ -175,11 +18,11 @@ pub fn boot_parameters(line: &str) -> (String, u32) {
 
 fn is_recorded(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or_default().replace('-', "_");
-    let is_it = |kept: &&str| {
+    data_lines(RECORDED_PARAMETERS).any(|kept| {
+        // The kernel treats `-` and `_` alike.
         let kept = kept.replace('-', "_");
         name == kept || kept.ends_with('.') && name.starts_with(&kept)
-    };
-    RECORDED_PARAMETERS.iter().flat_map(|kind| kind.names).any(is_it)
+    })
 }
 
 #[cfg(test)]
@@ -199,7 +42,7 @@ mod tests {
 
     #[test]
     fn parameter_names_are_unique() {
-        let mut names: Vec<&str> = RECORDED_PARAMETERS.iter().flat_map(|kind| kind.names).copied().collect();
+        let mut names: Vec<&str> = data_lines(RECORDED_PARAMETERS).collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

@@ -8,7 +8,7 @@ use crate::cgroups::ProcessCgroups;
 use kelvin_sys::procfs::CpuThrottling;
 
 use crate::counters::{self, CpuStat, busy_share, ratio, steal_share};
-use crate::hazards::{HazardBuilder, STOP_OTHER_WORK, hazard, percent, stat_difference};
+use crate::hazards::{HazardBuilder, PRESSURE_RULES, STOP_OTHER_WORK, hazard, percent, severity_at, stat_difference};
 use crate::kernel::CLOCK_SOURCE_FILE;
 use crate::root::FileRoot;
 
@@ -32,13 +32,6 @@ struct CounterSnapshot {
     pressures: [Option<u64>; 3],
 }
 
-/// Resources of /proc/pressure, in the order of [`CounterSnapshot::pressures`], and the metrics that waiting for them touches.
-const PRESSURE_RESOURCES: [(&str, &str, &str, &[&str]); 3] = [
-    ("cpu", "a CPU", "pressure_cpu_during", &[]),
-    ("io", "I/O", "pressure_io_during", &["file.", "mem.fault"]),
-    ("memory", "memory", "pressure_memory_during", &["mem.", "file.", "os."]),
-];
-
 impl CounterSnapshot {
     fn read(root: FileRoot<'_>) -> Self {
         Self {
@@ -47,8 +40,9 @@ impl CounterSnapshot {
             throttled: ProcessCgroups::read(root).ok().and_then(|groups| counters::cpu_throttling(&groups)),
             clock_source: root.text(CLOCK_SOURCE_FILE),
             thermal: counters::thermal_throttles(root),
-            pressures: PRESSURE_RESOURCES
-                .map(|(name, ..)| counters::pressure(root, name).map(|p| p.total_microseconds)),
+            pressures: std::array::from_fn(|index| {
+                counters::pressure(root, PRESSURE_RULES[index].resource).map(|pressure| pressure.total_microseconds)
+            }),
         }
     }
 }
@@ -70,7 +64,7 @@ impl DisturbanceMonitor {
                 .into_iter()
                 .flatten()
                 .collect();
-        found.extend((0..PRESSURE_RESOURCES.len()).filter_map(|index| span.pressure(index)));
+        found.extend((0..PRESSURE_RULES.len()).filter_map(|index| span.pressure(index)));
         found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
         found
     }
@@ -115,11 +109,8 @@ impl CounterInterval<'_> {
         if all.steal == 0 {
             return None;
         }
-        let severity = match steal_share(all) {
-            share if share >= 0.05 => Severity::Serious,
-            share if share >= 0.005 => Severity::Warning,
-            _ => Severity::Note,
-        };
+        let thresholds = [(0.05, Severity::Serious), (0.005, Severity::Warning), (0.0, Severity::Note)];
+        let severity = severity_at(steal_share(all), &thresholds)?;
         let summary = format!("the hypervisor stole {:.2} % of the CPU time during the run", steal_share(all) * 100.0);
         let effect = "affected samples are marked";
         Some(hazard("steal_during", severity, summary, effect).with_source("/proc/stat"))
@@ -129,12 +120,8 @@ impl CounterInterval<'_> {
         let stat = self.cpu_stat()?;
         let own = self.end.own_ticks?.saturating_sub(self.start.own_ticks?);
         let part = ratio(stat.all.busy().saturating_sub(own), stat.all.total());
-        let severity = match part {
-            part if part >= 0.25 => Severity::Serious,
-            part if part >= 0.05 => Severity::Warning,
-            part if part >= 0.01 => Severity::Note,
-            _ => return None,
-        };
+        let thresholds = [(0.25, Severity::Serious), (0.05, Severity::Warning), (0.01, Severity::Note)];
+        let severity = severity_at(part, &thresholds)?;
         let cpus = part * stat.cpus.len().max(1) as f64;
         let busy = stat.cpus.iter().filter(|(_, ticks)| busy_share(**ticks) > BUSY_CPU_SHARE);
         let busy: Vec<u32> = busy.map(|(cpu, _)| *cpu).collect();
@@ -167,20 +154,20 @@ impl CounterInterval<'_> {
     /// every architecture.
     fn pressure(&self, index: usize) -> Option<Hazard> {
         const TICK_MICROSECONDS: u64 = 10_000;
-        let (name, what, id, touches) = PRESSURE_RESOURCES[index];
+        let rule = &PRESSURE_RULES[index];
         let stat = self.cpu_stat()?;
         let length = stat.cpus.values().map(|ticks| ticks.total()).max()?.saturating_mul(TICK_MICROSECONDS);
         let waited = self.end.pressures[index]?.saturating_sub(self.start.pressures[index]?);
         let part = ratio(waited, length).min(1.0);
         // kelvin's own tasks wait too, so this says less than other work: only large values are reported.
-        let severity = match part {
-            part if part >= 0.25 => Severity::Warning,
-            part if part >= 0.05 => Severity::Note,
-            _ => return None,
-        };
-        let summary = format!("tasks, including kelvin's, waited for {what} during {} of the run", percent(part));
-        let effect = "probes may have waited too";
-        Some(hazard(id, severity, summary, effect).affecting(touches).with_source(format!("/proc/pressure/{name}")))
+        let severity = severity_at(part, &[(0.25, Severity::Warning), (0.05, Severity::Note)])?;
+        let waited_for = rule.waiting_for;
+        let summary = format!("tasks, including kelvin's, waited for {waited_for} during {} of the run", percent(part));
+        Some(
+            hazard(rule.id_during, severity, summary, "probes may have waited too")
+                .affecting(rule.affected_metrics)
+                .with_source(format!("/proc/pressure/{}", rule.resource)),
+        )
     }
 }
 

@@ -18,30 +18,59 @@ use crate::root::FileRoot;
 /// Time between the two readings of /proc/stat that show the current steal and load.
 const STAT_SAMPLE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
+pub(crate) use current_load::PRESSURE_RULES;
 pub use processor::{busy_siblings, siblings_not_sampled};
 
 /// All hazards of a machine before a run, the worst first; `scratch` is the directory for files.
 ///
 /// On this machine it takes a fifth of a second, for two readings of CPU times.
 pub fn hazards(root: &Path, machine: &Machine, scratch: &Path) -> Vec<Hazard> {
-    let look = HazardContext::new(root, machine);
-    let mut found = Vec::new();
-    found.extend(processor::hazards(&look));
-    found.extend(mitigations::active_mitigations(&look));
-    found.extend(power::hazards(&look));
-    found.extend(settings::hazards(&look));
-    found.extend(block_io::hazards(&look));
-    found.extend(current_load::hazards(&look));
-    found.extend(scratch::hazards(&look, scratch));
-    // Stable: hazards of equal severity stay in the order above.
+    let look = HazardContext::new(root, machine, scratch);
+    let mut found: Vec<Hazard> = RULES.iter().filter_map(|rule| rule(&look)).collect();
     found.sort_by_key(|hazard| std::cmp::Reverse(hazard.severity));
     found
 }
 
-/// Where hazards are looked for.
+/// A rule: from what is known of the machine, the hazard if there is one.
+type HazardRule = fn(&HazardContext<'_>) -> Option<Hazard>;
+
+/// All of them, in the order of reports within a severity.
+const RULES: [HazardRule; 27] = [
+    processor::governor,
+    processor::boost,
+    processor::smt,
+    processor::virtual_machine,
+    processor::steal,
+    processor::quota,
+    processor::cpuset,
+    mitigations::active_mitigations,
+    power::idle_states,
+    power::battery,
+    power::thermal,
+    settings::proactive_reclaim,
+    settings::page_reporting,
+    settings::clock_source,
+    settings::transparent_huge_pages,
+    settings::numa_balancing,
+    settings::memory_limit,
+    settings::unknown_facts,
+    block_io::limits,
+    current_load::load,
+    current_load::memory,
+    current_load::swap,
+    |look| current_load::pressure(look, &PRESSURE_RULES[0]),
+    |look| current_load::pressure(look, &PRESSURE_RULES[1]),
+    |look| current_load::pressure(look, &PRESSURE_RULES[2]),
+    scratch::low_space,
+    scratch::unsuitable_file_system,
+];
+
+/// What the rules look at.
 pub(crate) struct HazardContext<'a> {
     pub(crate) root: FileRoot<'a>,
     pub(crate) machine: &'a Machine,
+    /// The directory for files of probes.
+    pub(crate) scratch: &'a Path,
     /// CPU times since boot.
     pub(crate) since_boot: Option<CpuStat>,
     /// CPU times just now; only on this machine.
@@ -49,7 +78,7 @@ pub(crate) struct HazardContext<'a> {
 }
 
 impl<'a> HazardContext<'a> {
-    fn new(root: &'a Path, machine: &'a Machine) -> Self {
+    fn new(root: &'a Path, machine: &'a Machine, scratch: &'a Path) -> Self {
         let root = FileRoot::new(root);
         let since_boot = CpuStat::read(root);
         let now = root
@@ -58,7 +87,7 @@ impl<'a> HazardContext<'a> {
             .and_then(|()| CpuStat::read(root))
             .zip(since_boot.as_ref());
         let now = now.map(|(later, earlier)| stat_difference(&later, earlier));
-        Self { root, machine, since_boot, now }
+        Self { root, machine, scratch, since_boot, now }
     }
 
     /// Whether a hypervisor runs the machine.
@@ -133,7 +162,12 @@ impl HazardBuilder for Hazard {
     }
 }
 
-/// A share as a percentage: `12 %`, `0.4 %`.
+/// The severity of the first threshold that a share reaches; none if it reaches none.
+pub(crate) fn severity_at(share: f64, thresholds: &[(f64, Severity)]) -> Option<Severity> {
+    thresholds.iter().find(|(least, _)| share >= *least).map(|(_, severity)| *severity)
+}
+
+/// A share in percent.
 pub(crate) fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value >= 9.95 { format!("{value:.0} %") } else { format!("{value:.1} %") }

@@ -43,41 +43,38 @@ struct LimitKind<T> {
     controller: &'static str,
     file_v1: &'static str,
     file_v2: &'static str,
-    parse_v1: fn(&str, &str) -> ParsedLimit<T>,
-    parse_v2: fn(&str) -> ParsedLimit<T>,
-    /// A second file of version 1, beside the first.
-    period_file_v1: &'static str,
+    /// What is read beside the file of version 1, and joined to it by a space as in version 2.
+    period_file_v1: Option<&'static str>,
+    parse: fn(&str) -> ParsedLimit<T>,
 }
 
 const CPU_LIMIT: LimitKind<f64> = LimitKind {
     controller: "cpu",
     file_v1: "cpu.cfs_quota_us",
-    period_file_v1: "cpu.cfs_period_us",
+    period_file_v1: Some("cpu.cfs_period_us"),
     file_v2: "cpu.max",
-    parse_v1: |quota, period| parse_quota(quota, period),
-    parse_v2: |text| text.split_once(' ').and_then(|(quota, period)| parse_quota(quota, period)),
+    parse: parse_quota,
 };
 
 const MEMORY_LIMIT: LimitKind<u64> = LimitKind {
     controller: "memory",
     file_v1: "memory.limit_in_bytes",
-    period_file_v1: "",
+    period_file_v1: None,
     file_v2: "memory.max",
-    parse_v1: |text, _| parse_limit(text),
-    parse_v2: parse_limit,
+    parse: parse_limit,
 };
 
 const PROCESS_LIMIT: LimitKind<u64> = LimitKind {
     controller: "pids",
     file_v1: "pids.max",
-    period_file_v1: "",
+    period_file_v1: None,
     file_v2: "pids.max",
-    parse_v1: |text, _| parse_limit(text),
-    parse_v2: parse_limit,
+    parse: parse_limit,
 };
 
 /// A quota over its period, in CPUs; `max` and -1 are no quota.
-fn parse_quota(quota: &str, period: &str) -> ParsedLimit<f64> {
+fn parse_quota(text: &str) -> ParsedLimit<f64> {
+    let (quota, period) = text.split_once(' ')?;
     if ["max", "-1"].contains(&quota.trim()) {
         return Some(None);
     }
@@ -114,15 +111,21 @@ fn tightest_limit_of<T: PartialOrd>(groups: &ProcessCgroups<'_>, kind: LimitKind
     };
     let file = if place.version == 1 { kind.file_v1 } else { kind.file_v2 };
     let texts = groups.read_with_ancestors(&place, file);
-    let beside = if place.version == 1 { groups.read_with_ancestors(&place, kind.period_file_v1) } else { Vec::new() };
+    let period_file = kind.period_file_v1.filter(|_| place.version == 1);
+    let periods = period_file.map(|file| groups.read_with_ancestors(&place, file)).unwrap_or_default();
     let mut tightest: Option<(T, &String)> = None;
     for (name, text) in &texts {
-        let parsed = match place.version {
-            1 => (kind.parse_v1)(text, kind.period_text(name, &beside)),
-            _ => (kind.parse_v2)(text),
+        let parsed = match period_file {
+            Some(period_file) => {
+                let beside = format!("{}{period_file}", name.trim_end_matches(file));
+                let period = periods.iter().find(|(other, _)| *other == beside).map_or("", |(_, text)| text);
+                (kind.parse)(&format!("{text} {period}"))
+            }
+            None => (kind.parse)(text),
         };
         let Some(limit) = parsed else {
-            return Fact::unknown(not_meaningful(name, text, kind.period_file_v1, place.version));
+            let with = period_file.map_or(String::new(), |period_file| format!(" with what {period_file} says"));
+            return Fact::unknown(format!("{name} says {:?}, which is not meaningful{with}", excerpt(text)));
         };
         if let Some(value) = limit.filter(|value| tightest.as_ref().is_none_or(|(least, _)| value < least)) {
             tightest = Some((value, name));
@@ -137,21 +140,6 @@ fn tightest_limit_of<T: PartialOrd>(groups: &ProcessCgroups<'_>, kind: LimitKind
         }
         // The root group has no such file: it cannot be limited.
         (None, None) => Fact::known(None, format!("no {file} in the visible groups")),
-    }
-}
-
-/// Why the text of a file is no limit and not none either.
-fn not_meaningful(name: &str, text: &str, beside: &str, version: u32) -> String {
-    let with = if version == 1 && !beside.is_empty() { format!(" with what {beside} says") } else { String::new() };
-    format!("{name} says {:?}, which is not meaningful{with}", excerpt(text))
-}
-
-impl<T> LimitKind<T> {
-    /// What the second file of version 1 says beside a first one; nothing where there is none.
-    fn period_text<'t>(&self, name: &str, beside: &'t [(String, String)]) -> &'t str {
-        let directory = name.trim_end_matches(self.file_v1);
-        let second = beside.iter().find(|(other, _)| other.strip_prefix(directory) == Some(self.period_file_v1));
-        second.map_or("", |(_, text)| text)
     }
 }
 
@@ -187,16 +175,16 @@ mod tests {
 
     #[test]
     fn quotas_are_parsed_as_cpu_shares() {
-        assert_eq!((CPU_LIMIT.parse_v2)("150000 100000"), Some(Some(1.5)));
-        assert_eq!((CPU_LIMIT.parse_v2)("max 100000"), Some(None));
-        assert_eq!((CPU_LIMIT.parse_v1)("-1", "100000"), Some(None));
-        assert_eq!((CPU_LIMIT.parse_v1)("-1", ""), Some(None));
-        assert_eq!((CPU_LIMIT.parse_v1)("50000", "100000"), Some(Some(0.5)));
+        assert_eq!(parse_quota("150000 100000"), Some(Some(1.5)));
+        assert_eq!(parse_quota("max 100000"), Some(None));
+        assert_eq!(parse_quota("-1 100000"), Some(None));
+        assert_eq!(parse_quota("-1 "), Some(None));
+        assert_eq!(parse_quota("50000 100000"), Some(Some(0.5)));
         for (quota, period) in [("50000", "0"), ("50000", ""), ("abc", "100000")] {
-            assert_eq!((CPU_LIMIT.parse_v1)(quota, period), None, "{quota} {period}");
+            assert_eq!(parse_quota(&format!("{quota} {period}")), None, "{quota} {period}");
         }
         for text in ["abc", "50000", "", "abc 100000", "-5 100000"] {
-            assert_eq!((CPU_LIMIT.parse_v2)(text), None, "{text}");
+            assert_eq!(parse_quota(text), None, "{text}");
         }
     }
 

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use crate::boot_parameters::boot_parameters;
+use crate::root::data_lines;
 
 /// Replaces what is hidden.
 pub const REDACTED: &str = "…";
@@ -49,74 +50,7 @@ const CGROUP_ROOT: &str = "/sys/fs/cgroup/";
 const CGROUP_HIERARCHIES: [&str; 6] = ["cpu", "cpu,cpuacct", "memory", "pids", "blkio", "unified"];
 
 /// Mount options that affect measurements: write-back, caching, the protocol of a server.
-const MOUNT_OPTIONS: [&str; 66] = [
-    "rw",
-    "ro",
-    "relatime",
-    "noatime",
-    "nodiratime",
-    "strictatime",
-    "lazytime",
-    "sync",
-    "dirsync",
-    "nosuid",
-    "nodev",
-    "noexec",
-    "discard",
-    "nodiscard",
-    "barrier",
-    "nobarrier",
-    "data",
-    "commit",
-    "journal_checksum",
-    "journal_async_commit",
-    "delalloc",
-    "nodelalloc",
-    "dioread_lock",
-    "dioread_nolock",
-    "stripe",
-    "errors",
-    "noquota",
-    "inode64",
-    "inode32",
-    "attr2",
-    "logbufs",
-    "logbsize",
-    "sunit",
-    "swidth",
-    "largeio",
-    "dax",
-    "compress",
-    "compress-force",
-    "autodefrag",
-    "ssd",
-    "space_cache",
-    "nodatacow",
-    "nodatasum",
-    "size",
-    "huge",
-    "nr_inodes",
-    "mpol",
-    "vers",
-    "proto",
-    "rsize",
-    "wsize",
-    "bsize",
-    "nconnect",
-    "hard",
-    "soft",
-    "async",
-    "timeo",
-    "retrans",
-    "cache",
-    "actimeo",
-    "noac",
-    "local_lock",
-    "max_read",
-    "msize",
-    "metacopy",
-    "volatile",
-];
+const MOUNT_OPTIONS: &str = include_str!("../data/mount_options.txt");
 
 /// Mount sources that are not devices and identify nobody.
 const SHOWN_MOUNT_SOURCES: [&str; 6] = ["none", "shm", "udev", "tmpfs", "overlay", "rootfs"];
@@ -137,7 +71,7 @@ pub fn redact_machine(machine: &mut Machine) {
             false if is_told => std::mem::take(&mut mount.source),
             false => REDACTED.into(),
         };
-        let matters = |option: &&str| MOUNT_OPTIONS.contains(&option.split('=').next().unwrap_or_default());
+        let matters = |option: &&str| data_lines(MOUNT_OPTIONS).any(|known| option.split('=').next() == Some(known));
         mount.options = mount.options.split(',').filter(matters).collect::<Vec<_>>().join(",");
     }
 }

@@ -199,6 +199,11 @@ pub(crate) fn boot_option<'t>(line: &'t str, key: &str) -> Option<&'t str> {
     line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
+/// The lines of a list in `data`, without its comments.
+pub(crate) fn data_lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
 /// A finite non-negative number.
 pub(crate) fn parse_number(text: &str) -> Option<f64> {
     text.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0)

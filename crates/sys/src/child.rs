@@ -2,16 +2,19 @@
 
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::process::PidfdFlags;
 
 use crate::clock::monotonic;
 use crate::process::ExitKind;
 use crate::procfs::ProcessStat;
 use crate::thread_spawn::process_error;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, poll};
 
 /// The result of a guarded child.
 #[derive(Debug)]
@@ -134,7 +137,7 @@ impl GuardedChild {
             if crate::stop_signals::stop_signal().is_some() || monotonic() >= deadline {
                 break;
             }
-            if wait_readable(&[&output], deadline)? {
+            if wait_readable([output.as_fd()], deadline)? {
                 output.read(usize::MAX)?;
             }
         }
@@ -164,15 +167,14 @@ impl GuardedChild {
         let mut deadline = GroupDeadline::new(self.group, patience);
         let mut output = OutputPipe::new(self.child.stdout.take());
         let mut complaint = OutputPipe::new(self.child.stderr.take());
-        let (exit, mut end) = (ExitNotifier::open(self.group), None);
-        // A process that it started may hold its pipes open, and live on.
-        while (output.is_open() || complaint.is_open()) && !(exit.0.is_some() && crate::process::has_ended(self.group))
-        {
+        let (exit, mut end) = (exit_descriptor(self.group), None);
+        while (output.is_open() || complaint.is_open()) && !(exit.is_some() && crate::process::has_ended(self.group)) {
             if crate::stop_signals::stop_signal().is_some() {
                 end = Some(ChildEnd::Interrupted);
             } else if output.bytes.len() > bytes {
                 end = Some(ChildEnd::TooMuchOutput);
-            } else if !wait_readable(&[&output, &complaint, &exit], deadline.at)? {
+            } else if !wait_readable([output.as_fd(), complaint.as_fd(), exit.as_ref().map(AsFd::as_fd)], deadline.at)?
+            {
                 end = deadline.is_expired().then_some(ChildEnd::TimedOut);
                 if end.is_none() {
                     continue;
@@ -321,20 +323,21 @@ struct OutputPipe<R> {
     bytes: Vec<u8>,
 }
 
-impl<R: Read + AsRawFd> OutputPipe<R> {
+impl<R: Read + AsFd> OutputPipe<R> {
     fn new(pipe: Option<R>) -> Self {
         if let Some(pipe) = &pipe {
-            // SAFETY: the descriptor is open; changes only its status flags.
-            unsafe {
-                let flags = libc::fcntl(pipe.as_raw_fd(), libc::F_GETFL);
-                libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
-            }
+            let flags = rustix::fs::fcntl_getfl(pipe);
+            let _ = flags.and_then(|flags| rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK));
         }
         Self { pipe, bytes: Vec::new() }
     }
 
     fn is_open(&self) -> bool {
         self.pipe.is_some()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
     }
 
     /// Reads what is available, keeps the first `keep` bytes in all, and closes itself at the end; whether something came.
@@ -355,50 +358,17 @@ impl<R: Read + AsRawFd> OutputPipe<R> {
     }
 }
 
-/// A pollable descriptor.
-trait Pollable {
-    fn descriptor(&self) -> Option<libc::c_int>;
+/// A descriptor that becomes readable when a process ends; none before Linux 5.3.
+fn exit_descriptor(process: libc::pid_t) -> Option<OwnedFd> {
+    rustix::process::pidfd_open(rustix::process::Pid::from_raw(process)?, PidfdFlags::empty()).ok()
 }
 
-impl<R: AsRawFd> Pollable for OutputPipe<R> {
-    fn descriptor(&self) -> Option<libc::c_int> {
-        self.pipe.as_ref().map(AsRawFd::as_raw_fd)
-    }
-}
-
-/// What becomes readable when a process has ended; nothing on a kernel before Linux 5.3.
-struct ExitNotifier(Option<OwnedFd>);
-
-impl ExitNotifier {
-    fn open(process: libc::pid_t) -> Self {
-        // SAFETY: takes no pointers; the descriptor that is returned is new, and nobody else's.
-        Self(unsafe {
-            let descriptor = libc::syscall(libc::SYS_pidfd_open, process, 0);
-            (descriptor >= 0).then(|| OwnedFd::from_raw_fd(descriptor as libc::c_int))
-        })
-    }
-}
-
-impl Pollable for ExitNotifier {
-    fn descriptor(&self) -> Option<libc::c_int> {
-        self.0.as_ref().map(AsRawFd::as_raw_fd)
-    }
-}
-
-/// Sleeps until one of them can be read (true), or the deadline has passed or a signal came (false).
-fn wait_readable(streams: &[&dyn Pollable], deadline: u64) -> Result<bool> {
-    let mut watched: Vec<libc::pollfd> = streams
-        .iter()
-        .filter_map(|stream| stream.descriptor())
-        .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
-        .collect();
-    let left = deadline.saturating_sub(monotonic()).div_ceil(1_000_000).min(i32::MAX as u64) as libc::c_int;
-    // SAFETY: the slice is valid for its length.
-    match check(unsafe { libc::poll(watched.as_mut_ptr(), watched.len() as libc::nfds_t, left) }) {
-        Ok(ready) => Ok(ready > 0),
-        Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
-        Err(error) => Err(Error::other(format!("cannot wait for a probe: {error}"))),
-    }
+/// Whether one of the streams that are open became readable before a time.
+fn wait_readable<const N: usize>(streams: [Option<BorrowedFd<'_>>; N], deadline: u64) -> Result<bool> {
+    let open: Vec<BorrowedFd<'_>> = streams.into_iter().flatten().collect();
+    let left = Duration::from_nanos(deadline.saturating_sub(monotonic()));
+    let ready = poll::wait_any_readable(&open, left);
+    Ok(ready.map_err(|error| Error::other(format!("cannot wait for a probe: {error}")))?.contains(&true))
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! Utilisation of threads and CPUs, seen from another thread: CPU time of a thread, idle time of each CPU.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use crate::procfs::CpuTicks;
-use crate::usage::clock_ticks;
+use crate::usage::{CounterFile, clock_ticks};
 use crate::{Error, Result, check};
 
 unsafe extern "C" {
@@ -56,14 +54,11 @@ pub struct CpuCounters {
 
 /// Its source.
 const PROC_STAT: &str = "/proc/stat";
-/// Enough bytes for the lines of more CPUs than any machine has.
-const MAX_STAT_BYTES: usize = 1 << 20;
 
-/// All CPUs of the machine, including those that this process may not use.
+/// Reads them again and again.
 #[derive(Debug)]
 pub struct CpuCountersReader {
-    file: File,
-    text: Vec<u8>,
+    file: CounterFile,
     nanoseconds_per_tick: u64,
 }
 
@@ -74,7 +69,7 @@ impl CpuCountersReader {
     /// `NotFound` where it is not shown, as in some containers.
     pub fn open() -> Result<Self> {
         let nanoseconds_per_tick = 1_000_000_000 / clock_ticks().max(1);
-        Ok(Self { file: File::open(PROC_STAT)?, text: vec![0; 16 << 10], nanoseconds_per_tick })
+        Ok(Self { file: CounterFile::open(PROC_STAT)?, nanoseconds_per_tick })
     }
 
     /// The current times of each.
@@ -82,21 +77,12 @@ impl CpuCountersReader {
     /// # Errors
     /// What the system call says.
     pub fn read(&mut self) -> Result<Vec<CpuCounters>> {
-        loop {
-            let length = self.file.read_at(&mut self.text, 0)?;
-            // The lines of the CPUs come first.
-            let text = String::from_utf8_lossy(&self.text[..length]);
-            if length < self.text.len() || text.contains("\nintr") || self.text.len() >= MAX_STAT_BYTES {
-                let counters = |line| {
-                    let (cpu, ticks) = CpuTicks::parse_line(line)?;
-                    let [idle, interrupts] =
-                        [ticks.idle, ticks.interrupts].map(|ticks| ticks * self.nanoseconds_per_tick);
-                    Some(CpuCounters { cpu: cpu?, idle, interrupts })
-                };
-                return Ok(text.lines().filter_map(counters).collect());
-            }
-            self.text.resize(self.text.len() * 2, 0);
-        }
+        let counters = |line| {
+            let (cpu, ticks) = CpuTicks::parse_line(line)?;
+            let [idle, interrupts] = [ticks.idle, ticks.interrupts].map(|ticks| ticks * self.nanoseconds_per_tick);
+            Some(CpuCounters { cpu: cpu?, idle, interrupts })
+        };
+        Ok(self.file.read()?.lines().filter_map(counters).collect())
     }
 }
 

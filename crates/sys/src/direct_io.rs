@@ -1,10 +1,11 @@
 //! Direct I/O (O_DIRECT), and its alignment requirements.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::{Result, check};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+use rustix::io::Errno;
+
+use crate::Result;
 
 /// Support of direct I/O on a file (statx, STATX_DIOALIGN, since Linux 6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,16 +28,12 @@ pub enum DirectIoSupport {
 /// # Errors
 /// Those of statx, except that the kernel does not have it.
 pub fn direct_io_support(path: &Path) -> Result<DirectIoSupport> {
-    let name = CString::new(path.as_os_str().as_bytes())?;
-    let mut answer = std::mem::MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: the name is NUL-terminated, and the answer has room for what is written.
-    let result = unsafe { libc::statx(libc::AT_FDCWD, name.as_ptr(), 0, libc::STATX_DIOALIGN, answer.as_mut_ptr()) };
-    if let Err(error) = check(result) {
-        return if error.raw_os_error() == Some(libc::ENOSYS) { Ok(DirectIoSupport::Unknown) } else { Err(error) };
-    }
-    // SAFETY: all zeros are valid, and statx has filled in the rest.
-    let answer = unsafe { answer.assume_init() };
-    Ok(match (answer.stx_mask & libc::STATX_DIOALIGN != 0, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
+    let answer = match rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN) {
+        Err(Errno::NOSYS) => return Ok(DirectIoSupport::Unknown),
+        answer => answer?,
+    };
+    let is_told = answer.stx_mask & StatxFlags::DIOALIGN.bits() != 0;
+    Ok(match (is_told, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
         (false, ..) => DirectIoSupport::Unknown,
         (true, 0, _) | (true, _, 0) => DirectIoSupport::None,
         (true, memory, offset) => DirectIoSupport::Aligned { memory, offset },

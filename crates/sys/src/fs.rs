@@ -1,6 +1,5 @@
 //! Space and kind of a file system.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -8,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::null;
+
+use rustix::process::{Resource, getrlimit};
 
 use crate::{Error, Result, check};
 
@@ -83,30 +84,15 @@ pub fn replace_descriptor(descriptor: &OwnedFd, by: &OwnedFd) -> Result<()> {
 /// # Errors
 /// Those of statvfs, such as `NotFound`; `InvalidInput` for a path with a NUL byte.
 pub fn space(path: &Path) -> Result<FileSystemSpace> {
-    let answer = statvfs(path)?;
-    // The fields are 64 bits wide on the targets we build for and narrower on others.
-    #[allow(clippy::unnecessary_cast)]
-    let unit = answer.f_frsize as u64;
-    #[allow(clippy::unnecessary_cast)]
-    let [total, available, free] = [answer.f_blocks as u64, answer.f_bavail as u64, answer.f_bfree as u64];
-    #[allow(clippy::unnecessary_cast)]
-    let (total_files, free_files) = (answer.f_files as u64, answer.f_favail as u64);
+    let answer = rustix::fs::statvfs(path)?;
+    let bytes = |blocks: u64| answer.f_frsize.saturating_mul(blocks);
     Ok(FileSystemSpace {
-        total_bytes: unit.saturating_mul(total),
-        available_bytes: unit.saturating_mul(available),
-        free_bytes: unit.saturating_mul(free),
-        total_files,
-        free_files,
+        total_bytes: bytes(answer.f_blocks),
+        available_bytes: bytes(answer.f_bavail),
+        free_bytes: bytes(answer.f_bfree),
+        total_files: answer.f_files,
+        free_files: answer.f_favail,
     })
-}
-
-fn statvfs(path: &Path) -> Result<libc::statvfs> {
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
-    let mut answer = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statvfs writes.
-    check(unsafe { libc::statvfs(name.as_ptr(), answer.as_mut_ptr()) })?;
-    // SAFETY: statvfs succeeded, so it has filled the structure.
-    Ok(unsafe { answer.assume_init() })
 }
 
 /// The identity of the file system that holds a path while it is mounted, and with most kinds while it exists (f_fsid
@@ -115,10 +101,7 @@ fn statvfs(path: &Path) -> Result<libc::statvfs> {
 /// # Errors
 /// As [`space`].
 pub fn file_system_id(path: &Path) -> Result<u64> {
-    let answer = statvfs(path)?;
-    // 64 bits wide on the targets we build for and narrower on others.
-    #[allow(clippy::unnecessary_cast)]
-    Ok(answer.f_fsid as u64)
+    Ok(rustix::fs::statvfs(path)?.f_fsid)
 }
 
 /// Share of a file system that an unprivileged user may still fill, 0 to 1; 0 for one without a size.
@@ -215,12 +198,7 @@ impl FileSystemKind {
 /// # Errors
 /// Those of statfs; `InvalidInput` for a path with a NUL byte.
 pub fn kind(path: &Path) -> Result<FileSystemKind> {
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(Error::from)?;
-    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: `name` is a NUL-terminated string and `answer` has room for what statfs writes.
-    check(unsafe { libc::statfs(name.as_ptr(), answer.as_mut_ptr()) })?;
-    // SAFETY: statfs succeeded, so it has filled the structure.
-    Ok(kind_from(&unsafe { answer.assume_init() }))
+    Ok(FileSystemKind(rustix::fs::statfs(path)?.f_type as u32))
 }
 
 /// The kind of the file system that an open file is in (fstatfs(2)).
@@ -228,16 +206,7 @@ pub fn kind(path: &Path) -> Result<FileSystemKind> {
 /// # Errors
 /// Those of fstatfs.
 pub fn kind_of(file: impl AsFd) -> Result<FileSystemKind> {
-    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is borrowed for this call, and `answer` has room for what fstatfs writes.
-    check(unsafe { libc::fstatfs(file.as_fd().as_raw_fd(), answer.as_mut_ptr()) })?;
-    // SAFETY: fstatfs succeeded, so it has filled the structure.
-    Ok(kind_from(&unsafe { answer.assume_init() }))
-}
-
-/// The numbers have 32 bits, in a field whose type differs from target to target.
-fn kind_from(answer: &libc::statfs) -> FileSystemKind {
-    FileSystemKind(answer.f_type as u32)
+    Ok(FileSystemKind(rustix::fs::fstatfs(file)?.f_type as u32))
 }
 
 /// The major part of a device number, as `st_dev` has it.
@@ -296,7 +265,7 @@ pub fn flush_directory(directory: &File) -> Result<()> {
 /// The effective user of this process.
 pub fn effective_user() -> u32 {
     // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() }
+    rustix::process::geteuid().as_raw()
 }
 
 /// The maximum size of files that this process writes (`ulimit -f`); the largest number if unlimited.
@@ -304,10 +273,7 @@ pub fn effective_user() -> u32 {
 /// # Errors
 /// Those of getrlimit.
 pub fn max_file_size() -> Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` has room for what getrlimit writes.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
-    Ok(limit.rlim_cur)
+    Ok(getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX))
 }
 
 /// A duplicate of a descriptor that this process inherited, such as one opened by a shell: writes continue at its
@@ -353,15 +319,8 @@ pub fn enter_private_mounts() -> Result<()> {
 /// # Errors
 /// Those of the ioctls, such as `Unsupported` or ENOTTY where a file system has no such mark.
 pub fn set_topdir_flag(directory: &File) -> Result<()> {
-    /// FS_TOPDIR_FL of include/uapi/linux/fs.h.
-    const TOP: libc::c_int = 0x0002_0000;
-    let mut flags: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and `flags` has room for the int that this ioctl writes, whatever its number says.
-    check(unsafe { libc::ioctl(directory.as_raw_fd(), libc::FS_IOC_GETFLAGS as _, &raw mut flags) })?;
-    flags |= TOP;
-    // SAFETY: the descriptor is open, and this ioctl reads one int.
-    check(unsafe { libc::ioctl(directory.as_raw_fd(), libc::FS_IOC_SETFLAGS as _, &raw const flags) })?;
-    Ok(())
+    let flags = rustix::fs::ioctl_getflags(directory)?;
+    Ok(rustix::fs::ioctl_setflags(directory, flags | rustix::fs::IFlags::TOPDIR)?)
 }
 
 #[cfg(test)]
@@ -384,7 +343,7 @@ mod tests {
         assert_eq!(read_named_text(&file).unwrap(), "text");
         std::fs::write(&file, [0xff]).unwrap();
         assert_eq!(read_named_text(&file).unwrap_err().kind(), ErrorKind::InvalidData);
-        let name = CString::new(pipe.as_os_str().as_bytes()).unwrap();
+        let name = std::ffi::CString::new(pipe.as_os_str().as_bytes()).unwrap();
         // SAFETY: the path is a NUL-terminated string.
         check(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }).unwrap();
         for (path, kind) in

@@ -3,12 +3,11 @@
 //! Calls wait as those of a socket without a time limit do; with [`KernelSocket::set_nonblocking`] none waits. A call that a signal ends
 //! is `Interrupted`; a peer that is gone is `BrokenPipe` or `ConnectionReset`, and never a SIGPIPE.
 
-mod layout;
+pub(crate) mod layout;
 #[cfg(test)]
 mod tests;
 mod window;
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -16,6 +15,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use layout::{About, KernelAddress, PageQuery};
+use rustix::fs::OFlags;
 use window::DeviceWindow;
 
 use crate::{Error, Result, check};
@@ -39,53 +39,31 @@ impl KmodDevice {
     }
 }
 
-/// Why a device cannot be used, in words that say what to do.
-#[derive(Debug)]
+/// Why a device cannot be used.
+#[derive(Debug, thiserror::Error)]
 pub enum KmodError {
     /// The module is not loaded.
+    #[error("{} is not there: load the module (make -C kmod; insmod kmod/kelvin.ko)", .0.path())]
     Absent(KmodDevice),
     /// This user may not open it.
+    #[error("{}: no right to open it: be root, or a member of the group to which kmod/60-kelvin.rules gives it", .0.path())]
     Forbidden(KmodDevice),
-    /// The module lets no more files be open.
+    /// As many files are open as the module allows.
+    #[error("{}: too many files are open (insmod kmod/kelvin.ko opens_most=N allows more)", .0.path())]
     Full(KmodDevice),
-    /// The module is of another kelvin.
+    /// The module is of another version.
+    #[error(
+        "the module that is loaded has version {theirs}, and this kelvin needs {}: load the one that came with it",
+        layout::VERSION
+    )]
     Version {
-        /// Its version.
+        /// That of the module.
         theirs: u32,
     },
-    /// Anything else.
+    /// A call failed.
+    #[error("{}: {}", .0.path(), .1)]
     Call(KmodDevice, Error),
 }
-
-impl fmt::Display for KmodError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent(device) => {
-                write!(out, "{} is not there: load the module (make -C kmod; insmod kmod/kelvin.ko)", device.path())
-            }
-            Self::Forbidden(device) => write!(
-                out,
-                "{}: no right to open it: be root, or a member of the group to which kmod/60-kelvin.rules gives it",
-                device.path()
-            ),
-            Self::Full(device) => {
-                write!(
-                    out,
-                    "{}: too many files are open (insmod kmod/kelvin.ko opens_most=N allows more)",
-                    device.path()
-                )
-            }
-            Self::Version { theirs } => write!(
-                out,
-                "the module that is loaded has version {theirs}, and this kelvin needs {}: load the one that came with it",
-                layout::VERSION
-            ),
-            Self::Call(device, error) => write!(out, "{}: {error}", device.path()),
-        }
-    }
-}
-
-impl std::error::Error for KmodError {}
 
 impl KmodError {
     fn from_open_error(device: KmodDevice, error: Error) -> Self {
@@ -221,12 +199,9 @@ impl KernelSocket {
     }
 
     fn set_flag(&self, flag: libc::c_int, is_set: bool) -> Result<()> {
-        let descriptor = self.file.as_raw_fd();
-        // SAFETY: takes no pointers.
-        let flags = check(unsafe { libc::fcntl(descriptor, libc::F_GETFL) })?;
-        let flags = if is_set { flags | flag } else { flags & !flag };
-        // SAFETY: takes no pointers.
-        check(unsafe { libc::fcntl(descriptor, libc::F_SETFL, flags) }).map(drop)
+        let mut flags = rustix::fs::fcntl_getfl(&self.file)?;
+        flags.set(OFlags::from_bits_retain(flag as u32), is_set);
+        Ok(rustix::fs::fcntl_setfl(&self.file, flags)?)
     }
 
     /// Gives it a window of so many bytes, whole pages, in the place of a former one.

@@ -31,6 +31,7 @@ pub mod poll;
 pub mod process;
 pub mod procfs;
 pub mod random;
+mod region;
 pub mod seccomp;
 pub mod shared_memory;
 pub mod shared_slots;

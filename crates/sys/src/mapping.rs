@@ -1,10 +1,14 @@
 //! Memory to be touched page by page: file mappings, their residency, and freeing pages.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::num::NonZeroU64;
+use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
 
+use rustix::fs::{Advice, MemfdFlags};
+
 use crate::memory::Arena;
+use crate::region::Region;
 use crate::{Error, Result, check};
 
 /// Alignment of a mapping: more than any window of fault-around.
@@ -24,17 +28,9 @@ pub fn is_unmappable(error: &Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// The beginning of a file, mapped shared and read-only; unmapped when dropped.
-///
-/// The file must not be shortened meanwhile: a touch beyond its end is a SIGBUS.
+/// A file, or a part of one, mapped to be read.
 #[derive(Debug)]
-pub struct FileMapping {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: it owns its mapping, which nobody writes through.
-unsafe impl Send for FileMapping {}
+pub struct FileMapping(Region);
 
 impl FileMapping {
     /// Maps the first `bytes` of a file as one area, at an address that is a multiple of 2 MiB: windows of addresses, as
@@ -73,26 +69,7 @@ impl FileMapping {
     /// Reserves addresses for `bytes`, aligned to 2 MiB, with nothing mapped yet.
     fn reserved(bytes: usize) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(page_bytes());
-        let padded = bytes + MAPPING_ALIGNMENT;
-        // SAFETY: a fresh reservation at an address of the kernel's choice touches nothing that exists.
-        let address = unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            libc::mmap(std::ptr::null_mut(), padded, libc::PROT_NONE, flags, -1, 0)
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let first = address as usize;
-        let aligned = first.next_multiple_of(MAPPING_ALIGNMENT);
-        // SAFETY: what is cut off lies in the reservation just made, before and behind the part that is kept.
-        unsafe {
-            if aligned > first {
-                libc::munmap(address, aligned - first);
-            }
-            libc::munmap((aligned + bytes) as *mut _, first + padded - aligned - bytes);
-        }
-        let start = NonNull::new(aligned as *mut u8).ok_or_else(|| Error::other("mmap returned address zero"))?;
-        Ok(Self { start, bytes })
+        Region::aligned(bytes, MAPPING_ALIGNMENT, libc::PROT_NONE).map(Self)
     }
 
     /// Maps a part of the file in the place of a part of the reservation.
@@ -100,7 +77,7 @@ impl FileMapping {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: the callers stay inside the reservation, which nobody has a reference into.
         let mapped = unsafe {
-            let address = self.start.as_ptr().add(place).cast();
+            let address = self.0.start().as_ptr().add(place).cast();
             libc::mmap(address, bytes, libc::PROT_READ, flags, file.as_raw_fd(), offset as libc::off_t)
         };
         if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
@@ -109,12 +86,12 @@ impl FileMapping {
     /// Its size in bytes; never none.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.bytes
+        self.0.bytes()
     }
 
     /// Its first address.
     pub fn address(&self) -> usize {
-        self.start.as_ptr() as usize
+        self.0.address()
     }
 
     /// Reads one byte at `offset` and at every `step` bytes from there, `count` times in all.
@@ -123,10 +100,10 @@ impl FileMapping {
     /// If that goes beyond the mapping.
     #[inline(always)]
     pub fn read(&self, offset: usize, step: usize, count: usize) {
-        assert!(fits(offset, step, count, self.bytes), "{count} reads from {offset} leave the mapping");
+        assert!(fits(offset, step, count, self.0.bytes()), "{count} reads from {offset} leave the mapping");
         for touch in 0..count {
             // SAFETY: inside the mapping, as just checked, and readable.
-            unsafe { self.start.as_ptr().add(offset + touch * step).read_volatile() };
+            unsafe { self.0.start().as_ptr().add(offset + touch * step).read_volatile() };
         }
     }
 
@@ -139,9 +116,12 @@ impl FileMapping {
     /// If that goes beyond the mapping.
     #[inline]
     pub fn part(&self, offset: usize, bytes: usize) -> &[u8] {
-        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "{bytes} bytes at {offset} leave the mapping");
+        assert!(
+            offset <= self.0.bytes() && bytes <= self.0.bytes() - offset,
+            "{bytes} bytes at {offset} leave the mapping"
+        );
         // SAFETY: inside the mapping, as just checked, readable, and mapped for as long as it is borrowed.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset), bytes) }
+        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().add(offset), bytes) }
     }
 
     /// Has the kernel map the pages of a part that begins at a page, reading what is not in memory (MADV_POPULATE_READ,
@@ -158,7 +138,7 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise.
     pub fn advise_sequential(&self) -> Result<()> {
-        advise(self.start, self.bytes, libc::MADV_SEQUENTIAL)
+        advise(self.0.start(), self.0.bytes(), libc::MADV_SEQUENTIAL)
     }
 
     /// Says that pages are read in no order, so that the kernel reads none ahead (MADV_RANDOM).
@@ -166,7 +146,7 @@ impl FileMapping {
     /// # Errors
     /// Those of madvise.
     pub fn advise_random(&self) -> Result<()> {
-        advise(self.start, self.bytes, libc::MADV_RANDOM)
+        advise(self.0.start(), self.0.bytes(), libc::MADV_RANDOM)
     }
 
     /// Unmaps the pages of a page-aligned part, so that the next touch of each is a fault; they stay in the page cache
@@ -180,11 +160,11 @@ impl FileMapping {
 
     /// The address of a part, if it is one.
     fn checked_address(&self, offset: usize, bytes: usize) -> Result<NonNull<u8>> {
-        if offset > self.bytes || bytes > self.bytes - offset {
+        if offset > self.0.bytes() || bytes > self.0.bytes() - offset {
             return Err(Error::other(format!("{bytes} bytes at {offset} leave the mapping")));
         }
         // SAFETY: inside the mapping, as just checked.
-        Ok(unsafe { self.start.add(offset) })
+        Ok(unsafe { self.0.start().add(offset) })
     }
 
     /// For each page from `offset` on, `bytes` long, whether the page cache holds it (mincore). The kernel answers
@@ -193,20 +173,13 @@ impl FileMapping {
     /// # Errors
     /// Those of mincore; a range that is not inside.
     pub fn resident(&self, offset: usize, bytes: usize) -> Result<Vec<bool>> {
-        if !offset.is_multiple_of(page_bytes()) || offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+        if !offset.is_multiple_of(page_bytes()) || offset.checked_add(bytes).is_none_or(|end| end > self.0.bytes()) {
             return Err(Error::other(format!("{bytes} bytes at {offset} are not whole pages of the mapping")));
         }
         let mut pages = vec![0u8; bytes.div_ceil(page_bytes())];
         // SAFETY: the range is inside the mapping, and the vector has a byte for each page of it.
-        check(unsafe { libc::mincore(self.start.as_ptr().add(offset).cast(), bytes, pages.as_mut_ptr()) })?;
+        check(unsafe { libc::mincore(self.0.start().as_ptr().add(offset).cast(), bytes, pages.as_mut_ptr()) })?;
         Ok(pages.into_iter().map(|page| page & 1 == 1).collect())
-    }
-}
-
-impl Drop for FileMapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -267,9 +240,7 @@ fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> Result<()> {
 /// Those of memfd_create.
 pub fn memory_file() -> Result<File> {
     // SAFETY: the name is a NUL-terminated string.
-    let descriptor = check(unsafe { libc::memfd_create(c"kelvin".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: the descriptor is new and owned by nobody else.
-    Ok(unsafe { File::from_raw_fd(descriptor) })
+    Ok(rustix::fs::memfd_create("kelvin", MemfdFlags::CLOEXEC)?.into())
 }
 
 /// Asks the kernel to drop the first `bytes` of a file from the page cache (POSIX_FADV_DONTNEED). It drops what is
@@ -279,8 +250,7 @@ pub fn memory_file() -> Result<File> {
 /// Those of posix_fadvise.
 pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
     // SAFETY: takes no pointers.
-    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, bytes as libc::off_t, libc::POSIX_FADV_DONTNEED) };
-    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
+    Ok(rustix::fs::fadvise(file, 0, NonZeroU64::new(bytes as u64), Advice::DontNeed)?)
 }
 
 /// Tells the kernel whether a file will be read sequentially or randomly, for read-ahead (POSIX_FADV_SEQUENTIAL,
@@ -289,10 +259,7 @@ pub fn drop_cached(file: &File, bytes: usize) -> Result<()> {
 /// # Errors
 /// Those of posix_fadvise.
 pub fn advise_access(file: &File, in_order: bool) -> Result<()> {
-    let advice = if in_order { libc::POSIX_FADV_SEQUENTIAL } else { libc::POSIX_FADV_RANDOM };
-    // SAFETY: takes no pointers.
-    let code = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
-    if code == 0 { Ok(()) } else { Err(Error::from_raw_os_error(code)) }
+    Ok(rustix::fs::fadvise(file, 0, None, if in_order { Advice::Sequential } else { Advice::Random })?)
 }
 
 /// cachestat(2), since Linux 6.5, of the same number on every architecture; see include/uapi/asm-generic/unistd.h.

@@ -1,9 +1,9 @@
 //! Memory of a chosen page size, touched before it is timed.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 
 use crate::random::split_mix;
+use crate::region::Region;
 use crate::{Error, Result};
 
 /// The pages that an arena requests.
@@ -36,17 +36,9 @@ impl PagePolicy {
     }
 }
 
-/// Anonymous private memory, unmapped when dropped.
+/// Memory of its own, aligned to a huge page.
 #[derive(Debug)]
-pub struct Arena {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the arena owns its mapping; access follows the usual borrow rules through its slices.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
+pub struct Arena(Region);
 
 /// Alignment of an arena: a huge page of 2 MiB, so that one can lie at its start.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -55,42 +47,16 @@ impl Arena {
     /// Maps `bytes` (rounded up to 2 MiB for huge pages) without touching them.
     pub fn map(bytes: usize, pages: PagePolicy) -> Result<Self> {
         let bytes = Self::whole_pages(bytes, pages);
-        let padded = bytes + HUGE_PAGE_BYTES;
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                padded,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let first = address as usize;
-        let aligned = first.next_multiple_of(HUGE_PAGE_BYTES);
+        let region = Region::aligned(bytes, HUGE_PAGE_BYTES, libc::PROT_READ | libc::PROT_WRITE)?;
         let advice = match pages {
             PagePolicy::Default => libc::MADV_NORMAL,
             PagePolicy::Base => libc::MADV_NOHUGEPAGE,
             PagePolicy::Huge => libc::MADV_HUGEPAGE,
         };
-        // SAFETY: the parts cut off and the part advised lie inside the mapping just made. Advice that a kernel without
-        // transparent huge pages refuses (EINVAL) leaves base pages, which `obtained` would show.
-        unsafe {
-            if aligned > first {
-                libc::munmap(address, aligned - first);
-            }
-            let end = aligned + bytes;
-            if first + padded > end {
-                libc::munmap(end as *mut _, first + padded - end);
-            }
-            libc::madvise(aligned as *mut _, bytes, advice);
-        }
-        let start = NonNull::new(aligned as *mut u8).ok_or_else(|| Error::other("mmap returned address zero"))?;
-        Ok(Self { start, bytes })
+        // SAFETY: the memory is this arena's, and the advice leaves its content alone. It is only advice: a kernel without huge pages
+        // refuses it.
+        unsafe { libc::madvise(region.start().as_ptr().cast(), bytes, advice) };
+        Ok(Self(region))
     }
 
     /// A resident buffer in the pages with which it is moved fastest, if available: see [`PagePolicy::for_buffer`].
@@ -117,7 +83,7 @@ impl Arena {
     /// Makes every page resident and writable, as a write to each of them would; no byte changes.
     pub fn populate(&mut self) -> Result<()> {
         // SAFETY: the range is our mapping; the call faults its pages in for writing and leaves what they hold.
-        if unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) } == 0 {
+        if unsafe { libc::madvise(self.0.start().as_ptr().cast(), self.0.bytes(), libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
         let error = Error::last_os_error();
@@ -140,19 +106,19 @@ impl Arena {
 
     /// Where it begins, for memory that somebody else writes into as well.
     pub(crate) fn start(&self) -> *mut u8 {
-        self.start.as_ptr()
+        self.0.start().as_ptr()
     }
 
     /// Its bytes.
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping is readable for `bytes` and lives as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
+        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr(), self.0.bytes()) }
     }
 
     /// Its bytes, to write.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is writable for `bytes`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr(), self.0.bytes()) }
     }
 
     /// Flushes it from every cache, from the line of this byte to its end, with write-back.
@@ -167,19 +133,12 @@ impl Arena {
     /// Its size in bytes; never none.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
-        self.bytes
+        self.0.bytes()
     }
 
-    /// Its first address.
+    /// Where it begins.
     pub fn address(&self) -> usize {
-        self.start.as_ptr() as usize
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        self.0.address()
     }
 }
 

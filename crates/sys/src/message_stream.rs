@@ -107,9 +107,16 @@ struct BlockRing {
     memory: [UnsafeCell<[u8; BLOCK_BYTES]>; BLOCK_COUNT as usize],
 }
 
-/// A counter in its own cache line, against false sharing. 128 bytes, because many processors prefetch lines in pairs.
+/// A counter in a cache line of its own, and its neighbour, which is fetched with it.
 #[repr(align(128))]
 struct CacheLineCounter(AtomicU32);
+
+fn check_length(message: &[u8]) -> Result<()> {
+    match message.len() {
+        0..=BLOCK_BYTES => Ok(()),
+        length => Err(Error::other(format!("a message of {length} bytes is larger than a block of {BLOCK_BYTES}"))),
+    }
+}
 
 // SAFETY: a block is accessed by one end at a time, as the counters say.
 unsafe impl Sync for BlockRing {}
@@ -124,12 +131,7 @@ impl std::fmt::Debug for BlockRing {
 
 impl BlockRing {
     fn send(&self, message: &[u8]) -> Result<()> {
-        if message.len() > BLOCK_BYTES {
-            return Err(Error::other(format!(
-                "a message of {} bytes is larger than a block of {BLOCK_BYTES}",
-                message.len()
-            )));
-        }
+        check_length(message)?;
         let sent = self.sent.0.load(Ordering::Relaxed);
         loop {
             let received = self.received.0.load(Ordering::Acquire);
@@ -146,12 +148,7 @@ impl BlockRing {
     }
 
     fn receive(&self, message: &mut [u8]) -> Result<()> {
-        if message.len() > BLOCK_BYTES {
-            return Err(Error::other(format!(
-                "a message of {} bytes is larger than a block of {BLOCK_BYTES}",
-                message.len()
-            )));
-        }
+        check_length(message)?;
         let received = self.received.0.load(Ordering::Relaxed);
         while self.sent.0.load(Ordering::Acquire) == received {
             futex_wait(&self.sent.0, received, FutexScope::Processes)?;

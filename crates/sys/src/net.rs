@@ -21,6 +21,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use crate::kmod::layout::KernelAddress;
 use crate::{Error, Result, check, stop_signals};
 
 /// Longest name of a congestion control: `TCP_CA_NAME_MAX` of `linux/tcp.h`.
@@ -64,18 +65,7 @@ pub struct SocketBufferSizes {
 /// # Errors
 /// `NotFound` for one that the kernel does not have or does not allow.
 pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
-    let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the name is valid for its length.
-    let result = unsafe {
-        libc::setsockopt(
-            descriptor,
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            name.len() as libc::socklen_t,
-        )
-    };
-    check(result).map(drop)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
 }
 
 /// The congestion control of a TCP socket.
@@ -123,8 +113,8 @@ pub fn dropped_datagrams(socket: &impl AsFd) -> Result<u32> {
 /// was obtained. This disables the auto-tuning of a TCP socket's buffers.
 pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes)?;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes)
 }
 
 /// Has poll and its like call a socket readable only when so many bytes have come (SO_RCVLOWAT), at least one, or the stream ends. A
@@ -137,7 +127,7 @@ pub fn set_buffers(socket: &impl AsFd, bytes: u32) -> Result<()> {
 /// Those of setsockopt.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes.max(1)).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes)
 }
 
 /// Has a TCP connection take no more once so many of its bytes wait to be sent (TCP_NOTSENT_LOWAT), beside those that are on their
@@ -147,7 +137,7 @@ pub fn set_receive_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
 /// Those of setsockopt.
 pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| Error::from_raw_os_error(libc::EINVAL))?;
-    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
 
 /// Drops what a TCP connection has received, at most so many bytes, without copying it (MSG_TRUNC of recv(2), tcp(7)). Says how many
@@ -209,33 +199,11 @@ pub fn connect_prepared(
 }
 
 fn connect(socket: &TcpStream, to: SocketAddr) -> Result<()> {
-    let descriptor = socket.as_raw_fd();
-    let result = match to {
-        SocketAddr::V4(to) => {
-            let address = libc::sockaddr_in {
-                sin_family: libc::AF_INET as libc::sa_family_t,
-                sin_port: to.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(to.ip().octets()) },
-                sin_zero: [0; 8],
-            };
-            let length = size_of_val(&address) as libc::socklen_t;
-            // SAFETY: the address is valid for its size.
-            unsafe { libc::connect(descriptor, (&raw const address).cast(), length) }
-        }
-        SocketAddr::V6(to) => {
-            let address = libc::sockaddr_in6 {
-                sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                sin6_port: to.port().to_be(),
-                sin6_flowinfo: to.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: to.ip().octets() },
-                sin6_scope_id: to.scope_id(),
-            };
-            let length = size_of_val(&address) as libc::socklen_t;
-            // SAFETY: the address is valid for its size.
-            unsafe { libc::connect(descriptor, (&raw const address).cast(), length) }
-        }
-    };
-    check(result).map(drop)
+    let address = KernelAddress::from(to);
+    let length = if to.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+    // SAFETY: `address` has the layout of a sockaddr of that length, and outlives the call.
+    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t) })
+        .map(drop)
 }
 
 /// Sets the backlog of a listening socket; the standard library's is 128.
@@ -253,34 +221,14 @@ pub fn congestion_controls() -> Result<Vec<String>> {
 
 /// Makes close reset the TCP connection at once, without TIME_WAIT.
 pub fn reset_on_close(socket: &impl AsFd) -> Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the structure is valid for its size.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of::<libc::linger>() as libc::socklen_t,
-        )
-    };
-    check(result).map(drop)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
-/// An option that is an integer.
-fn set_option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> Result<()> {
-    let descriptor = socket.as_fd().as_raw_fd();
-    // SAFETY: the integer is valid for its size.
-    let result = unsafe {
-        libc::setsockopt(
-            descriptor,
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    check(result).map(drop)
+/// Sets an option to a value as the kernel has it: a number, a struct or bytes.
+fn set_option<T: ?Sized>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &T) -> Result<()> {
+    let (bytes, length) = (std::ptr::from_ref(value).cast(), size_of_val(value) as libc::socklen_t);
+    // SAFETY: the kernel reads `length` bytes of `value`, which outlives the call.
+    check(unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, bytes, length) }).map(drop)
 }
 
 /// Types that getsockopt may fill: plain bytes of which every pattern is a value.

@@ -41,7 +41,8 @@ pub fn page_states(address: usize, count: usize) -> Result<Vec<PageState>> {
     let file = File::open("/proc/self/pagemap")?;
     let mut bytes = vec![0; count * size_of::<u64>()];
     file.read_exact_at(&mut bytes, (address / page_bytes() * size_of::<u64>()) as u64)?;
-    let mut pages: Vec<PageState> = u64_words(&bytes).map(PageState::from_entry).collect();
+    let entries = bytes.as_chunks().0.iter().copied().map(u64::from_ne_bytes);
+    let mut pages: Vec<PageState> = entries.map(PageState::from_entry).collect();
     if let Some(regions) = scan(&file, address, count)? {
         for (number, page) in pages.iter_mut().enumerate() {
             let at = (address + number * page_bytes()) as u64;
@@ -52,14 +53,6 @@ pub fn page_states(address: usize, count: usize) -> Result<Vec<PageState>> {
         }
     }
     Ok(pages)
-}
-
-fn u64_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(size_of::<u64>()).map(|chunk| {
-        let mut word = [0; size_of::<u64>()];
-        word.copy_from_slice(chunk);
-        u64::from_ne_bytes(word)
-    })
 }
 
 impl PageState {

@@ -10,9 +10,7 @@ use crate::{Result, check};
 /// # Errors
 /// What the system call says.
 pub fn wait_readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    let mut wanted = [read_pollfd(descriptor)];
-    poll_all(&mut wanted, within)?;
-    Ok(wanted[0].revents != 0)
+    Ok(wait_for(libc::POLLIN, descriptor, within)? != 0)
 }
 
 /// Whether a descriptor takes bytes, or its other end is closed, within a time; a signal ends the wait early.
@@ -20,9 +18,7 @@ pub fn wait_readable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<boo
 /// # Errors
 /// What the system call says.
 pub fn wait_writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    let mut wanted = [libc::pollfd { events: libc::POLLOUT, ..read_pollfd(descriptor) }];
-    poll_all(&mut wanted, within)?;
-    Ok(wanted[0].revents != 0)
+    Ok(wait_for(libc::POLLOUT, descriptor, within)? != 0)
 }
 
 /// Whether there is something to read within a time, as much as the socket has a receiver wait for, or the end. A socket that has only
@@ -31,9 +27,7 @@ pub fn wait_writable(descriptor: BorrowedFd<'_>, within: Duration) -> Result<boo
 /// # Errors
 /// What the system call says.
 pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> {
-    let mut wanted = [read_pollfd(descriptor)];
-    poll_all(&mut wanted, within)?;
-    Ok(wanted[0].revents & (libc::POLLIN | libc::POLLHUP) != 0)
+    Ok(wait_for(libc::POLLIN, descriptor, within)? & (libc::POLLIN | libc::POLLHUP) != 0)
 }
 
 /// Which of several become readable, as soon as one is.
@@ -41,13 +35,20 @@ pub fn wait_input(descriptor: BorrowedFd<'_>, within: Duration) -> Result<bool> 
 /// # Errors
 /// What the system call says.
 pub fn wait_any_readable(descriptors: &[BorrowedFd<'_>], within: Duration) -> Result<Vec<bool>> {
-    let mut wanted: Vec<libc::pollfd> = descriptors.iter().copied().map(read_pollfd).collect();
+    let mut wanted: Vec<libc::pollfd> = descriptors.iter().map(|&one| pollfd(one, libc::POLLIN)).collect();
     poll_all(&mut wanted, within)?;
     Ok(wanted.iter().map(|one| one.revents != 0).collect())
 }
 
-fn read_pollfd(descriptor: BorrowedFd<'_>) -> libc::pollfd {
-    libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+fn pollfd(descriptor: BorrowedFd<'_>, events: libc::c_short) -> libc::pollfd {
+    libc::pollfd { fd: descriptor.as_raw_fd(), events, revents: 0 }
+}
+
+/// What happened of that which was awaited.
+fn wait_for(events: libc::c_short, descriptor: BorrowedFd<'_>, within: Duration) -> Result<libc::c_short> {
+    let mut wanted = [pollfd(descriptor, events)];
+    poll_all(&mut wanted, within)?;
+    Ok(wanted[0].revents)
 }
 
 fn poll_all(wanted: &mut [libc::pollfd], within: Duration) -> Result<()> {

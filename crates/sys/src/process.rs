@@ -7,7 +7,10 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rustix::process::{Resource, Rlimit};
+
 use crate::clock::Clock;
+use crate::shared_memory::Shared;
 use crate::thread_spawn::process_error;
 use crate::{Error, Result, check};
 
@@ -120,13 +123,9 @@ fn fork_result(pid: libc::pid_t) -> Result<Child> {
     if pid == -1 { Err(process_error(Error::last_os_error())) } else { Ok(Child { pid }) }
 }
 
-/// A cell in a page that this process shares with the children it forks, for one reading of a clock.
+/// A number in memory that a child shares with its parent.
 #[derive(Debug)]
-pub struct SharedCell {
-    cell: *mut AtomicU64,
-}
-
-const CELL_BYTES: usize = 4096;
+pub struct SharedCell(Shared<AtomicU64>);
 
 impl SharedCell {
     /// A cell that holds 0.
@@ -134,37 +133,17 @@ impl SharedCell {
     /// # Errors
     /// Those of mmap.
     pub fn new() -> Result<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing that exists.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), CELL_BYTES, protection, flags, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let shared = Self { cell: page.cast() };
-        shared.set(0);
-        Ok(shared)
+        Shared::new().map(Self)
     }
 
     /// The value last stored by any process.
     pub fn get(&self) -> u64 {
-        self.atomic().load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire)
     }
 
     /// Stores a value.
     pub fn set(&self, value: u64) {
-        self.atomic().store(value, Ordering::Release);
-    }
-
-    fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is aligned, zeroed by the kernel, and lives as long as `self`.
-        unsafe { &*self.cell }
-    }
-}
-
-impl Drop for SharedCell {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows it any more.
-        unsafe { libc::munmap(self.cell.cast(), CELL_BYTES) };
+        self.0.store(value, Ordering::Release);
     }
 }
 
@@ -178,7 +157,7 @@ pub fn fork_and_stamp(clock: Clock, cell: &SharedCell) -> Result<Child> {
     if let Clock::Scripted(_) = clock {
         return Err(Error::other("a scripted clock lives in the parent's memory: a child cannot read it"));
     }
-    let cell = cell.cell;
+    let cell = std::ptr::from_ref::<AtomicU64>(&cell.0);
     // SAFETY: the child executes only the lines below: a reading of the clock, a store to shared memory, `_exit`. All
     // of it is async-signal-safe and touches nothing but its stack, its code, the C library and the shared page.
     let pid = unsafe { libc::fork() };
@@ -413,12 +392,9 @@ impl SpawnProgram {
 /// Raises this process's limit of open files to the maximum (RLIMIT_NOFILE): shells and services start with 1,024,
 /// because of select(2). Returns it.
 pub fn raise_open_file_limit() -> Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure is valid to be written.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) })?;
-    limit.rlim_cur = limit.rlim_max;
-    // SAFETY: the structure is valid to be read.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(|_| limit.rlim_max)
+    let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    Ok(maximum.unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

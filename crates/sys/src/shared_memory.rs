@@ -1,9 +1,10 @@
 //! Memory that a forked child shares with its parent, and the calls to wait for a word in it.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::region::{ANONYMOUS, Region};
 use crate::{Error, Result};
 
 /// Who shares a word; the kernel finds a futex of threads faster, because no other address space can hold it.
@@ -21,21 +22,19 @@ pub enum FutexScope {
 /// Both must be true.
 pub(crate) unsafe trait Zeroed: Sync {}
 
-// SAFETY: a zero.
+// SAFETY: all bytes zero is the value 0.
 unsafe impl Zeroed for AtomicU32 {}
+// SAFETY: all bytes zero is the value 0.
+unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: zeros.
 unsafe impl<const N: usize> Zeroed for [AtomicU64; N] {}
 
-/// A value in memory that a forked child shares with its parent; zero at first, unmapped when dropped.
+/// A value in memory that forked children share.
 #[derive(Debug)]
 pub struct Shared<T> {
-    address: NonNull<T>,
+    region: Region,
+    value: PhantomData<T>,
 }
-
-// SAFETY: it owns its mapping and hands out shared references to a `Sync` value only.
-unsafe impl<T: Sync> Send for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
     /// Fresh zeros, touched.
@@ -44,8 +43,7 @@ impl<T> Shared<T> {
     where
         T: Zeroed,
     {
-        let address = map(size_of::<T>(), libc::MAP_POPULATE)?.cast();
-        Ok(Self { address })
+        Ok(Self { region: map(size_of::<T>(), libc::MAP_POPULATE)?, value: PhantomData })
     }
 }
 
@@ -55,40 +53,19 @@ impl<T> Deref for Shared<T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: mapped and valid as long as `self`; zero is a valid `T`.
-        unsafe { self.address.as_ref() }
-    }
-}
-
-impl<T> Drop for Shared<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows it any more.
-        unsafe { libc::munmap(self.address.as_ptr().cast(), size_of::<T>()) };
+        unsafe { self.region.start().cast().as_ref() }
     }
 }
 
 /// A fresh mapping of so many bytes of zeros, aligned for every type there is here.
-fn map(bytes: usize, flags: libc::c_int) -> Result<NonNull<libc::c_void>> {
+fn map(bytes: usize, flags: libc::c_int) -> Result<Region> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: a fresh anonymous mapping touches nothing that exists.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
-    NonNull::new(address).ok_or_else(|| Error::other("mmap returned address zero"))
+    Region::map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, ANONYMOUS)
 }
 
-/// Words in memory that a forked child shares with its parent; zero at first, unmapped when dropped. A page of them takes memory once
-/// it is written.
+/// Numbers in memory that forked children share, zero at the beginning.
 #[derive(Debug)]
-pub struct SharedWords {
-    address: NonNull<AtomicU64>,
-    count: usize,
-}
-
-// SAFETY: it owns its mapping and hands out shared references to atomic words only.
-unsafe impl Send for SharedWords {}
-// SAFETY: as above.
-unsafe impl Sync for SharedWords {}
+pub struct SharedWords(Region);
 
 impl SharedWords {
     /// So many, all zero.
@@ -98,7 +75,7 @@ impl SharedWords {
     pub fn new(count: usize) -> Result<Self> {
         let bytes = count.checked_mul(size_of::<AtomicU64>()).ok_or_else(|| Error::from_raw_os_error(libc::ENOMEM))?;
         // Nothing is reserved for those that may never be written.
-        Ok(Self { address: map(bytes, libc::MAP_NORESERVE)?.cast(), count })
+        map(bytes, libc::MAP_NORESERVE).map(Self)
     }
 }
 
@@ -108,14 +85,7 @@ impl Deref for SharedWords {
     #[inline(always)]
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: so many words are mapped as long as `self`; zero is a valid one.
-        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for SharedWords {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing borrows it any more.
-        unsafe { libc::munmap(self.address.as_ptr().cast(), self.count * size_of::<AtomicU64>()) };
+        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().cast(), self.0.bytes() / size_of::<AtomicU64>()) }
     }
 }
 

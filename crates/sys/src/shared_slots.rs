@@ -3,7 +3,7 @@
 //! A place is a byte of a file in memory, and whoever takes it has a record lock on it (`F_SETLK` of fcntl(2)): the kernel gives
 //! back what a process has taken when it ends, killed or not. No counter in shared memory does that.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,7 +35,7 @@ impl SharedSlots {
     /// Those of memfd_create.
     pub fn new(count: u32) -> Result<Arc<Self>> {
         // SAFETY: makes a descriptor that nobody else has.
-        let file = unsafe { OwnedFd::from_raw_fd(check(libc::memfd_create(c"places".as_ptr(), libc::MFD_CLOEXEC))?) };
+        let file = rustix::fs::memfd_create("places", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok(Arc::new(Self { file, count: count.min(MAX_SLOTS), own: AtomicU64::new(0) }))
     }
 

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
+use rustix::process::{Resource, getrlimit};
+
 use crate::procfs::CgroupMembership;
 use crate::{Error, Result};
 
@@ -136,22 +138,14 @@ impl TaskLimits {
 
 /// RLIMIT_NPROC, which does not hold for root.
 fn user_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for the call; geteuid takes no pointers and cannot fail.
-    let (result, user) = unsafe { (libc::getrlimit(libc::RLIMIT_NPROC, &raw mut limit), libc::geteuid()) };
-    (result == 0 && user != 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    getrlimit(Resource::Nproc).current.filter(|_| crate::fs::effective_user() != 0)
 }
 
 /// RLIMIT_AS, where what is mapped leaves no room for a stack.
 fn address_space_limit() -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for the call; sysconf takes no pointers.
-    let (result, page) =
-        unsafe { (libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), libc::sysconf(libc::_SC_PAGESIZE)) };
     let pages: u64 = std::fs::read_to_string("/proc/self/statm").ok()?.split(' ').next()?.parse().ok()?;
-    let mapped = pages.checked_mul(u64::try_from(page).ok()?)?;
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY && mapped + DEFAULT_STACK_BYTES > limit.rlim_cur)
-        .then_some(limit.rlim_cur)
+    let mapped = pages.checked_mul(crate::mapping::page_bytes() as u64)?;
+    getrlimit(Resource::As).current.filter(|&limit| mapped + DEFAULT_STACK_BYTES > limit)
 }
 
 /// The limits of a process's control group and all above it, by its /proc/PID/cgroup (cgroups(7)) and the directory of the hierarchies.

@@ -6,7 +6,7 @@ pub mod socket_ring;
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, cqueue, opcode, types};
 
 use crate::memory::{Arena, PagePolicy};
 use crate::{Error, Result};
@@ -183,8 +183,7 @@ impl FileRing {
         let slot = entry.user_data() as usize;
         self.busy[slot] = false;
         self.in_flight -= 1;
-        let result = entry.result();
-        Some((slot, usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))))
+        Some((slot, completion_result(&entry)))
     }
 }
 
@@ -211,8 +210,8 @@ impl Drop for FileRing {
     }
 }
 
-/// Bytes from one buffer to the next: whole pages, as direct I/O wants them.
-fn buffer_stride(block: usize) -> usize {
+/// Bytes from one buffer to the next.
+pub(crate) fn buffer_stride(block: usize) -> usize {
     block.max(1).next_multiple_of(crate::mapping::page_bytes())
 }
 
@@ -221,7 +220,12 @@ fn empty_arena() -> Arena {
     Arena::map(1, PagePolicy::Base).expect("a page of memory")
 }
 
-/// A ring, and whether its completions are deferred: the newest way to set it up that the kernel knows.
+/// What a request moved.
+pub(crate) fn completion_result(entry: &cqueue::Entry) -> Result<usize> {
+    usize::try_from(entry.result()).map_err(|_| Error::from_raw_os_error(-entry.result()))
+}
+
+/// A ring with deferred completions where the kernel has them (Linux 6.1), and whether it has.
 pub(crate) fn new_io_uring(depth: u32) -> Result<(IoUring, bool)> {
     // With its flag for work that waits, a call that only submits does that work too: what is done is seen then, and not only when
     // nothing else is left to be seen.

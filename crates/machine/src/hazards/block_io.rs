@@ -32,80 +32,51 @@ struct BlockIoLimit {
     unlimited: String,
 }
 
-pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
-    let limits = limits(look.root);
-    let Some(first) = limits.first() else { return Vec::new() };
+pub(super) fn limits(look: &HazardContext<'_>) -> Option<Hazard> {
+    let limits = find_limits(look.root);
+    let first = limits.first()?;
     let said: Vec<String> = limits.iter().map(|limit| limit.description(look.root)).collect();
     let commands: Vec<String> =
         limits.iter().map(|limit| format!("echo '{}' | sudo tee {}", limit.unlimited, limit.file)).collect();
     let effect = "file probes measure this limit, not the disk; buffered writes escape it until they are synced";
     let summary = format!("the control group limits block I/O: {}", said.join(", "));
-    vec![
+    Some(
         hazard("block_io_limit", Severity::Serious, summary, effect)
             .affecting(&["file.", FAULT_MAJOR.id.as_str()])
             .remedy_command(commands.join("; "))
             .with_source(first.file.as_str()),
-    ]
+    )
 }
 
 /// All limits in force on this process.
-fn limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
+fn find_limits(root: FileRoot<'_>) -> Vec<BlockIoLimit> {
     let Ok(groups) = ProcessCgroups::read(root) else { return Vec::new() };
-    let place = |controller| groups.controller_path(controller).ok().flatten();
+    let Ok(Some(place)) = groups.controller_path("blkio") else { return Vec::new() };
     let mut found = Vec::new();
-    match place("blkio") {
-        Some(place) if place.version == 1 => {
-            for (file, what, is_bytes) in FILES_V1 {
-                // Without a hierarchy of limits in version 1 only those of the group itself are in force
-                // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
-                if let Some((file, text)) = groups.read_with_ancestors(&place, file).into_iter().next() {
-                    found.extend(text.lines().filter_map(|line| limit_v1(line, &file, (what, is_bytes))));
-                }
+    if place.version == 1 {
+        for (file, operation, is_bytes) in FILES_V1 {
+            // Without a hierarchy of limits in version 1 only those of the group itself are in force
+            // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+            let Some((file, text)) = groups.read_with_ancestors(&place, file).into_iter().next() else { continue };
+            for (device, value) in text.lines().filter_map(|line| line.split_once(' ')) {
+                let Ok(per_second) = value.trim().parse() else { continue };
+                let (device, unlimited) = (device.to_owned(), format!("{device} 0"));
+                found.push(BlockIoLimit { device, operation, is_bytes, per_second, file: file.clone(), unlimited });
             }
         }
-        Some(place) => {
-            for (file, text) in groups.read_with_ancestors(&place, FILE_V2) {
-                found.extend(text.lines().flat_map(|line| limits_v2(line, &file)));
+        return found;
+    }
+    for (file, text) in groups.read_with_ancestors(&place, FILE_V2) {
+        for (device, settings) in text.lines().filter_map(|line| line.split_once(' ')) {
+            for (key, value) in settings.split_ascii_whitespace().filter_map(|setting| setting.split_once('=')) {
+                let known = KEYS_V2.iter().find(|(name, ..)| *name == key);
+                let (Some(&(_, operation, is_bytes)), Ok(per_second)) = (known, value.parse()) else { continue };
+                let (device, unlimited) = (device.to_owned(), format!("{device} {key}=max"));
+                found.push(BlockIoLimit { device, operation, is_bytes, per_second, file: file.clone(), unlimited });
             }
         }
-        None => {}
     }
     found
-}
-
-/// `254:0 1048576`
-fn limit_v1(line: &str, file: &str, (what, is_bytes): (&'static str, bool)) -> Option<BlockIoLimit> {
-    let (device, value) = line.split_once(' ')?;
-    let per_second = value.trim().parse().ok()?;
-    let none = format!("{device} 0");
-    Some(BlockIoLimit {
-        device: device.into(),
-        operation: what,
-        is_bytes,
-        per_second,
-        file: file.into(),
-        unlimited: none,
-    })
-}
-
-/// `254:0 rbps=1048576 wbps=max riops=max wiops=120`
-fn limits_v2(line: &str, file: &str) -> Vec<BlockIoLimit> {
-    let Some((device, settings)) = line.split_once(' ') else { return Vec::new() };
-    let limit = |setting: &str| {
-        let (key, value) = setting.split_once('=')?;
-        let &(_, what, is_bytes) = KEYS_V2.iter().find(|(name, ..)| *name == key)?;
-        let per_second = value.parse().ok()?;
-        let none = format!("{device} {key}=max");
-        Some(BlockIoLimit {
-            device: device.into(),
-            operation: what,
-            is_bytes,
-            per_second,
-            file: file.into(),
-            unlimited: none,
-        })
-    };
-    settings.split_ascii_whitespace().filter_map(limit).collect()
 }
 
 impl BlockIoLimit {

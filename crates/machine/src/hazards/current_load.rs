@@ -2,50 +2,42 @@
 
 use kelvin_core::{Hazard, Severity};
 
-use super::{HazardBuilder, HazardContext, STOP_OTHER_WORK, hazard, percent};
+use super::{HazardBuilder, HazardContext, STOP_OTHER_WORK, hazard, percent, severity_at};
 use crate::counters;
 use crate::memory::kibibytes;
 use crate::root::parse_number;
 
-pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
-    let mut found: Vec<Hazard> = [load(look), memory(look), swap(look)].into_iter().flatten().collect();
-    found.extend(PRESSURE_RULES.iter().filter_map(|kind| pressure(look, kind)));
-    found
-}
-
 /// Runnable tasks per allowed CPU.
-fn load(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn load(look: &HazardContext<'_>) -> Option<Hazard> {
     const FILE: &str = "/proc/loadavg";
     let text = look.root.text(FILE)?;
     let load = parse_number(text.split_ascii_whitespace().next()?)?;
     let topology = &look.machine.topology;
     let cpus = topology.online.get().or(topology.allowed.get()).map_or(1, Vec::len);
-    let severity = match load / cpus as f64 {
-        share if share >= 1.0 => Severity::Serious,
-        share if share >= 0.5 => Severity::Warning,
-        _ => return None,
-    };
+    let severity = severity_at(load / cpus as f64, &[(1.0, Severity::Serious), (0.5, Severity::Warning)])?;
     let summary = format!("the load average of the last minute is {load:.2} on {cpus} CPUs");
     let effect = "other work competes for CPU time, caches and memory bandwidth";
     Some(hazard("load", severity, summary, effect).remedy_advice(STOP_OTHER_WORK).with_source(FILE))
 }
 
 /// A kind of pressure, its thresholds in percent for a warning and for serious, and the affected metrics.
-struct PressureRule {
+pub(crate) struct PressureRule {
     id: &'static str,
-    resource: &'static str,
-    /// The resource, as people call it.
-    waiting_for: &'static str,
+    /// The hazard of a run during which tasks waited.
+    pub(crate) id_during: &'static str,
+    pub(crate) resource: &'static str,
+    pub(crate) waiting_for: &'static str,
     warning: f64,
     serious: f64,
     effect: &'static str,
-    affected_metrics: &'static [&'static str],
+    pub(crate) affected_metrics: &'static [&'static str],
 }
 
 /// Waiting for memory is rarer and worse than waiting for a CPU or a disk, so its thresholds are lower.
-const PRESSURE_RULES: [PressureRule; 3] = [
+pub(crate) static PRESSURE_RULES: [PressureRule; 3] = [
     PressureRule {
         id: "pressure_cpu",
+        id_during: "pressure_cpu_during",
         resource: "cpu",
         waiting_for: "a CPU",
         warning: 5.0,
@@ -55,6 +47,7 @@ const PRESSURE_RULES: [PressureRule; 3] = [
     },
     PressureRule {
         id: "pressure_io",
+        id_during: "pressure_io_during",
         resource: "io",
         waiting_for: "I/O",
         warning: 5.0,
@@ -64,6 +57,7 @@ const PRESSURE_RULES: [PressureRule; 3] = [
     },
     PressureRule {
         id: "pressure_memory",
+        id_during: "pressure_memory_during",
         resource: "memory",
         waiting_for: "memory",
         warning: 1.0,
@@ -73,13 +67,9 @@ const PRESSURE_RULES: [PressureRule; 3] = [
     },
 ];
 
-fn pressure(look: &HazardContext<'_>, kind: &PressureRule) -> Option<Hazard> {
+pub(super) fn pressure(look: &HazardContext<'_>, kind: &PressureRule) -> Option<Hazard> {
     let share = counters::pressure(look.root, kind.resource)?.average_10;
-    let severity = match share {
-        share if share >= kind.serious => Severity::Serious,
-        share if share >= kind.warning => Severity::Warning,
-        _ => return None,
-    };
+    let severity = severity_at(share, &[(kind.serious, Severity::Serious), (kind.warning, Severity::Warning)])?;
     let summary = format!("tasks waited for {} during {share:.1} % of the last 10 s", kind.waiting_for);
     Some(
         hazard(kind.id, severity, summary, kind.effect)
@@ -88,7 +78,7 @@ fn pressure(look: &HazardContext<'_>, kind: &PressureRule) -> Option<Hazard> {
     )
 }
 
-fn memory(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn memory(look: &HazardContext<'_>) -> Option<Hazard> {
     let memory = &look.machine.memory;
     let (available, total) = (*memory.available_bytes.get()?, *memory.total_bytes.get()?);
     let share = counters::ratio(available, total);
@@ -106,7 +96,7 @@ fn memory(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn swap(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn swap(look: &HazardContext<'_>) -> Option<Hazard> {
     const FILE: &str = "/proc/meminfo";
     let text = look.root.text(FILE)?;
     let used = kibibytes(&text, "SwapTotal")?.checked_sub(kibibytes(&text, "SwapFree")?).filter(|used| *used > 0)?;

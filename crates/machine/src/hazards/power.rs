@@ -8,11 +8,7 @@ use crate::counters;
 /// Exit latency in microseconds from which an idle state shows in a round trip: about a context switch.
 const MIN_EXIT_LATENCY: u64 = 5;
 
-pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
-    [idle_states(look), battery(look), thermal(look)].into_iter().flatten().collect()
-}
-
-fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
     const AFFECTED_METRICS: &[&str] = &["os.switch", "os.thread", "os.process", "net.", "file."];
     let directory = format!("/sys/devices/system/cpu/cpu{}/cpuidle", look.first_cpu());
     if look.is_virtual() {
@@ -43,7 +39,7 @@ fn idle_states(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
     const SUPPLIES: &str = "/sys/class/power_supply";
     let discharging = look.root.names(SUPPLIES).into_iter().find(|name| {
         let file = |what: &str| look.root.text(&format!("{SUPPLIES}/{name}/{what}"));
@@ -60,7 +56,7 @@ fn battery(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn thermal(look: &HazardContext<'_>) -> Option<Hazard> {
     let times = counters::thermal_throttles(look.root).filter(|times| *times > 0)?;
     let summary = format!("the processor was thermally throttled {times} times since boot");
     let effect = "under sustained load the frequency falls";

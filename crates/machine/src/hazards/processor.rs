@@ -9,11 +9,6 @@ const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 /// Share of a sibling's time above which it counts as busy; less is the kernel's own work.
 const BUSY_SIBLING_SHARE: f64 = 0.05;
 
-pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
-    let all = [governor(look), boost(look), smt(look), virtual_machine(look), steal(look), quota(look), cpuset(look)];
-    all.into_iter().flatten().collect()
-}
-
 /// Below this share of the time in which a CPU is left alone its neighbours are worth a note, and below the second a warning.
 const NOTE_UNDISTURBED_SHARE: f64 = 0.9;
 const WARNING_UNDISTURBED_SHARE: f64 = 0.5;
@@ -46,7 +41,7 @@ pub fn siblings_not_sampled(cpu: u32, why: &str) -> Hazard {
         .with_source("canaries on each CPU for some milliseconds before the run")
 }
 
-fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
     let governor = &look.machine.cpu.governor;
     let Some(name) = governor.get() else {
         let summary = "the CPU frequency can be neither read nor set";
@@ -64,7 +59,7 @@ fn governor(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn boost(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn boost(look: &HazardContext<'_>) -> Option<Hazard> {
     let switches = [("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"), (&*format!("{CPUFREQ}/boost"), "1")]
         .map(|(file, on)| (file.to_owned(), on));
     let (file, _) = switches.into_iter().find(|(file, on)| look.root.text(file).as_deref() == Some(on))?;
@@ -76,7 +71,7 @@ fn boost(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
     let siblings = look.machine.topology.siblings.get()?;
     let first = look.first_cpu();
     let own = siblings.iter().find(|set| set.contains(&first) && set.len() > 1)?;
@@ -97,7 +92,7 @@ fn smt(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(if can_change { hazard.remedy_command(format!("echo off | sudo tee {control}")) } else { hazard })
 }
 
-fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.platform.hypervisor;
     let name = fact.get()?.as_ref()?;
     let effect = "frequency, VM exits and other guests on the same core, cache and memory channels are invisible; \
@@ -109,7 +104,7 @@ fn virtual_machine(look: &HazardContext<'_>) -> Option<Hazard> {
 }
 
 /// Current steal counts; steal since boot only shows that it happens.
-fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
     let since_boot = steal_share(look.since_boot.as_ref()?.all);
     let now = look.now.as_ref().map_or(0.0, |stat| steal_share(stat.all));
     if since_boot == 0.0 && now == 0.0 {
@@ -127,7 +122,7 @@ fn steal(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("steal", severity, summary, effect).with_source("/proc/stat"))
 }
 
-fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.limits.cpu_quota;
     let quota = (*fact.get()?)?;
     let allowed = look.machine.topology.allowed.get().map_or(f64::INFINITY, |cpus| cpus.len() as f64);
@@ -141,7 +136,7 @@ fn quota(look: &HazardContext<'_>) -> Option<Hazard> {
     Some(hazard("cpu_quota", severity, summary, effect).with_source(fact.source_or_reason()))
 }
 
-fn cpuset(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn cpuset(look: &HazardContext<'_>) -> Option<Hazard> {
     let topology = &look.machine.topology;
     let (allowed, online) = (topology.allowed.get()?, topology.online.get()?);
     if allowed.len() >= online.len() {

@@ -26,25 +26,14 @@ const NETWORK_FILE_SYSTEMS: [&str; 15] = [
     "fuse.ceph",
 ];
 
-pub(super) fn hazards(look: &HazardContext<'_>, scratch: &Path) -> Vec<Hazard> {
-    let mut found = Vec::new();
-    if look.root.is_live() {
-        found.extend(low_space(scratch));
-    }
-    if let Some(mount) = mount_of(&look.machine.mounts, scratch) {
-        found.extend(unsuitable_file_system(mount, scratch));
-    }
-    found
-}
-
 /// The mount of a path: the one with the longest target above it.
 fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
     let above = mounts.iter().filter(|mount| path.starts_with(&mount.target));
     above.max_by_key(|mount| mount.target.len())
 }
 
-fn low_space(scratch: &Path) -> Option<Hazard> {
-    // The directory may not exist yet; use its nearest existing ancestor.
+pub(super) fn low_space(look: &HazardContext<'_>) -> Option<Hazard> {
+    let scratch = Some(look.scratch).filter(|_| look.root.is_live())?;
     let existing = scratch.ancestors().find(|path| path.exists())?;
     let share = kelvin_sys::fs::free_share(existing).ok()?;
     let severity = match share {
@@ -62,8 +51,9 @@ fn low_space(scratch: &Path) -> Option<Hazard> {
     )
 }
 
-fn unsuitable_file_system(mount: &Mount, scratch: &Path) -> Option<Hazard> {
-    let (kind, place) = (mount.kind.as_str(), scratch.display());
+pub(super) fn unsuitable_file_system(look: &HazardContext<'_>) -> Option<Hazard> {
+    let mount = mount_of(&look.machine.mounts, look.scratch)?;
+    let (kind, place) = (mount.kind.as_str(), look.scratch.display());
     let found = match kind {
         kind if NETWORK_FILE_SYSTEMS.contains(&kind) => hazard(
             "network_file_system",
@@ -103,9 +93,11 @@ mod tests {
 
     #[test]
     fn longest_mount_target_wins() {
-        let mounts = [mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
+        let root = Path::new("/nonexistent");
+        let mounts = vec![mount("/", "ext4"), mount("/home", "nfs4"), mount("/ho", "tmpfs")];
+        let machine = kelvin_core::Machine { mounts, ..crate::read(root) };
         let id = |path: &str| {
-            unsuitable_file_system(mount_of(&mounts, Path::new(path)).unwrap(), Path::new(path)).map(|found| found.id)
+            unsuitable_file_system(&HazardContext::new(root, &machine, Path::new(path))).map(|found| found.id)
         };
         assert_eq!(id("/home/x"), Some("network_file_system".into()));
         assert_eq!(id("/ho/x"), Some("scratch_in_memory".into()));

@@ -10,20 +10,7 @@ const BALLOON_DEVICE_ID: &str = "0x0005";
 const FREE_PAGE_HINT_BIT: usize = 3;
 const PAGE_REPORTING_BIT: usize = 5;
 
-pub(super) fn hazards(look: &HazardContext<'_>) -> Vec<Hazard> {
-    let all = [
-        proactive_reclaim(look),
-        page_reporting(look),
-        clock_source(look),
-        transparent_huge_pages(look),
-        numa_balancing(look),
-        memory_limit(look),
-        unknown_facts(look),
-    ];
-    all.into_iter().flatten().collect()
-}
-
-fn proactive_reclaim(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn proactive_reclaim(look: &HazardContext<'_>) -> Option<Hazard> {
     let file = crate::tune::proactive_reclaim(look.root)?;
     let effect = "idle file cache and memory are reclaimed within seconds to minutes: cached data may be cold";
     Some(
@@ -34,7 +21,7 @@ fn proactive_reclaim(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
     const DEVICES: &str = "/sys/bus/virtio/devices";
     let balloon = look.root.names(DEVICES).into_iter().find(|device| {
         let file = |name: &str| look.root.text(&format!("{DEVICES}/{device}/{name}")).unwrap_or_default();
@@ -51,7 +38,7 @@ fn page_reporting(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn clock_source(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn clock_source(look: &HazardContext<'_>) -> Option<Hazard> {
     const DIRECTORY: &str = "/sys/devices/system/clocksource/clocksource0";
     let fact = &look.machine.kernel.clock_source;
     let name = fact.get()?;
@@ -71,7 +58,7 @@ fn clock_source(look: &HazardContext<'_>) -> Option<Hazard> {
     })
 }
 
-fn transparent_huge_pages(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn transparent_huge_pages(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.memory.transparent_huge_pages;
     if fact.get()? != "always" {
         return None;
@@ -85,7 +72,7 @@ fn transparent_huge_pages(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
     const SWITCH: &str = "/proc/sys/kernel/numa_balancing";
     let nodes = look.machine.topology.nodes.get().map_or(1, Vec::len);
     let on = look.root.text(SWITCH).is_some_and(|text| text != "0");
@@ -109,7 +96,7 @@ fn numa_balancing(look: &HazardContext<'_>) -> Option<Hazard> {
     )
 }
 
-fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
     let fact = &look.machine.limits.memory_bytes;
     let limit = (*fact.get()?)?;
     let total = *look.machine.memory.total_bytes.get()?;
@@ -131,7 +118,7 @@ fn memory_limit(look: &HazardContext<'_>) -> Option<Hazard> {
 }
 
 /// Unknown facts that predictions, sizes and ceilings need.
-fn unknown_facts(look: &HazardContext<'_>) -> Option<Hazard> {
+pub(super) fn unknown_facts(look: &HazardContext<'_>) -> Option<Hazard> {
     let machine = look.machine;
     let facts = [
         ("cache sizes", machine.topology.caches.get().is_none()),

@@ -2,7 +2,7 @@
 //! allow.
 
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::{Error, Result, check};
 
@@ -47,13 +47,7 @@ fn open(kind: libc::c_int) -> Result<OwnedFd> {
 
 /// Filters everything but echo replies on a raw socket, which otherwise receives everything.
 fn filter_replies(socket: &OwnedFd) -> Result<()> {
-    let filter: u32 = !(1 << ECHO_REPLY);
-    // SAFETY: the filter is valid for its size.
-    let result = unsafe {
-        let size = size_of::<u32>() as libc::socklen_t;
-        libc::setsockopt(socket.as_raw_fd(), SOL_RAW, ICMP_FILTER, (&raw const filter).cast(), size)
-    };
-    check(result).map(drop)
+    super::set_option(socket, SOL_RAW, ICMP_FILTER, &!(1u32 << ECHO_REPLY))
 }
 
 /// Whether an error means missing rights.

@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Has the kernel keep when the packets of a socket came.
 pub fn enable(socket: &impl AsFd) -> Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
 }
 
 /// What was read.

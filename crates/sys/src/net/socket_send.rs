@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use super::set_option;
 use crate::handoff::Pipe;
@@ -16,7 +16,7 @@ const ZEROCOPY_COPIED: u8 = 1;
 pub fn memory_file_with(bytes: &[u8]) -> Result<File> {
     use std::os::unix::fs::FileExt;
     // SAFETY: the name is a C string; the descriptor is new and owned by nobody else.
-    let file = unsafe { File::from_raw_fd(check(libc::memfd_create(c"kelvin".as_ptr(), libc::MFD_CLOEXEC))?) };
+    let file = crate::mapping::memory_file()?;
     file.write_all_at(bytes, 0)?;
     Ok(file)
 }
@@ -127,7 +127,7 @@ pub fn send_with_more(to: &impl AsFd, mut message: &[u8]) -> Result<()> {
 
 /// Enables zero-copy sends on this socket; see [`send_without_copy`].
 pub fn set_zero_copy(socket: &impl AsFd) -> Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, &1i32)
 }
 
 /// Sends a message by MSG_ZEROCOPY, and returns how many calls were made of it, each of which will be completed. The
@@ -201,34 +201,50 @@ pub fn next_completion(socket: &impl AsFd) -> Result<Option<(RangeInclusive<u32>
     Ok(Some((report.ee_info..=report.ee_data, report.ee_code & ZEROCOPY_COPIED != 0)))
 }
 
-/// The next entry of a socket's error queue.
+/// The next report of the socket's error queue.
 fn next_error_report(socket: &impl AsFd) -> Result<Option<libc::sock_extended_err>> {
+    let is_report = |kind| matches!(kind, (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR));
+    match next_queued_error(socket, is_report)? {
+        None => Ok(None),
+        // SAFETY: a message of that kind begins with such a report.
+        Some(Some(data)) => Ok(Some(unsafe { std::ptr::read_unaligned(data.as_ptr().cast()) })),
+        Some(None) => Err(Error::other("the socket's error queue holds something other than an error")),
+    }
+}
+
+/// Most bytes of a control message of interest.
+const CONTROL_DATA_BYTES: usize = 128;
+
+/// The next message of a socket's error queue, if there is one: the data of its first control message of a kind, by level and type.
+pub(super) fn next_queued_error(
+    socket: &impl AsFd,
+    is_wanted: impl Fn((libc::c_int, libc::c_int)) -> bool,
+) -> Result<Option<Option<[u8; CONTROL_DATA_BYTES]>>> {
     #[repr(C, align(8))]
-    struct Control([u8; 128]);
-    let mut control = Control([0; 128]);
-    // SAFETY: an all-zero header is valid; the control buffer is valid for its length and aligned for its headers, which
-    // are looked through by the C library's macros.
+    struct Control([u8; 256]);
+    let mut control = Control([0; 256]);
+    // SAFETY: the header leads to `control` alone, which outlives it; CMSG_FIRSTHDR and CMSG_NXTHDR stay within what the kernel wrote
+    // of it, and no more bytes of a message are read than it has.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
-        header.msg_control = (&raw mut control).cast();
-        header.msg_controllen = size_of::<Control>() as _;
+        (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         if libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) == -1 {
             let error = Error::last_os_error();
             return if error.raw_os_error() == Some(libc::EAGAIN) { Ok(None) } else { Err(error) };
         }
-        let mut found = libc::CMSG_FIRSTHDR(&raw const header);
-        while !found.is_null() {
-            if matches!(
-                ((*found).cmsg_level, (*found).cmsg_type),
-                (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
-            ) {
-                return Ok(Some(std::ptr::read_unaligned(libc::CMSG_DATA(found).cast())));
+        let mut next = libc::CMSG_FIRSTHDR(&raw const header);
+        while let Some(message) = next.as_ref() {
+            if is_wanted((message.cmsg_level, message.cmsg_type)) {
+                let length = (message.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+                let mut data = [0; CONTROL_DATA_BYTES];
+                std::ptr::copy_nonoverlapping(libc::CMSG_DATA(next), data.as_mut_ptr(), length.min(data.len()));
+                return Ok(Some(Some(data)));
             }
-            found = libc::CMSG_NXTHDR(&raw const header, found);
+            next = libc::CMSG_NXTHDR(&raw const header, next);
         }
     }
-    Err(Error::other("the socket's error queue holds something other than an error"))
+    Ok(Some(None))
 }
 
 /// How many bytes a call moved, at least one.

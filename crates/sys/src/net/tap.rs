@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use crate::{Error, Result, check};
+use super::interface::new_request;
+use crate::{Result, check};
 
 /// Where the kernel gives them out.
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -25,13 +26,7 @@ impl Tap {
     pub fn new(name: &str) -> Result<Self> {
         let file = File::options().read(true).write(true).open(TUN_DEVICE)?;
         // SAFETY: an all-zero ifreq is valid.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        if name.len() >= request.ifr_name.len() {
-            return Err(Error::from_raw_os_error(libc::EINVAL));
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from as libc::c_char;
-        }
+        let mut request = new_request(name)?;
         request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the request is an ifreq with a name that ends, as this call takes it.
         check(unsafe { libc::ioctl(file.as_raw_fd(), TUNSETIFF, &raw const request) })?;

@@ -1,9 +1,10 @@
 //! When what was sent over a socket left for the network: a call that sends also wakes up who waits for it on this machine, and ends
 //! later.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use super::set_option;
+use super::socket_send::next_queued_error;
 use crate::Result;
 
 /// Has the kernel keep when each following call's last byte leaves, until [`last_departure`] is asked for it.
@@ -28,35 +29,16 @@ pub fn last_departure(socket: &impl AsFd) -> Result<Option<u64>> {
 }
 
 fn timestamping(socket: &impl AsFd, flags: libc::c_uint) -> Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags.cast_signed())
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-/// The next message of the socket's error queue, and the time that it tells; nothing if there is no other.
+/// The time of the next packet that left; none where a message of the queue tells none.
 fn next_message(socket: &impl AsFd) -> Option<Option<u64>> {
-    /// More than the time, and why there is a message, need.
-    #[repr(C, align(8))]
-    struct Control([u8; 256]);
-    let mut control = Control([0; 256]);
-    // SAFETY: an all-zero header is valid; the control buffer is valid for its length while the call writes into it, and aligned for
-    // its headers, which the C library's macros walk within the length that the kernel gave.
-    unsafe {
-        let mut header: libc::msghdr = std::mem::zeroed();
-        (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
-        let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        if libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) < 0 {
-            return None;
-        }
-        let first = libc::CMSG_FIRSTHDR(&raw const header);
-        let mut all = std::iter::successors(Some(first).filter(|one| !one.is_null()), |&one| {
-            Some(libc::CMSG_NXTHDR(&raw const header, one)).filter(|next| !next.is_null())
-        });
-        let time = all.find(|&one| ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING));
-        // Of its three times the first is the one by software.
-        Some(time.map(|one| {
-            let time = std::ptr::read_unaligned(libc::CMSG_DATA(one).cast::<libc::timespec>());
-            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-        }))
-    }
+    next_queued_error(socket, |kind| kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING)).ok()?.map(|time| {
+        // SAFETY: a message of that kind begins with a timespec.
+        let time = time.map(|data| unsafe { std::ptr::read_unaligned(data.as_ptr().cast::<libc::timespec>()) });
+        time.map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    })
 }
 
 /// For how many nanoseconds what left at that time has been on its way; nothing if the clock was set back.

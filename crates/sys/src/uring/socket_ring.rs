@@ -10,10 +10,11 @@ use std::time::Duration;
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, cqueue, opcode, types};
 
+use super::completion_result;
 use super::provided_buffers::ProvidedBuffers;
 pub use super::provided_buffers::ReceivedChunk;
+use crate::Result;
 use crate::net::rx_timestamp::CONTROL_BYTES;
-use crate::{Error, Result};
 
 /// Requests that are queued before they must be submitted.
 const SUBMISSION_ENTRIES: u32 = 512;
@@ -275,25 +276,10 @@ impl<F> SocketRing<F> {
 
     fn take_event(&mut self, entry: &cqueue::Entry) -> RingEvent {
         let (number, is_last) = (slot_of(RequestId(entry.user_data())), !cqueue::more(entry.flags()));
-        let result = entry.result();
-        let result = usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result));
-        let request = self.requests[number].as_ref().expect("the kernel says it of a request that it has");
+        let result = completion_result(entry);
+        let mut request = self.requests[number].take().expect("the kernel completes a request that it has");
         let token = request.token;
-        if !is_last {
-            let outcome = match &request.holds {
-                HeldResources::Accept(_) => RingOutcome::Accepted(result.map(accepted_socket)),
-                HeldResources::ReceiveWithTime(_, header) => {
-                    let taken = |bytes| self.provided.timed_chunk(entry.flags(), bytes, &header.0);
-                    RingOutcome::Received(result.map(taken))
-                }
-                _ => RingOutcome::Received(result.map(|bytes| self.provided.chunk(entry.flags(), bytes))),
-            };
-            return RingEvent { token, is_last, outcome };
-        }
-        let holds = self.requests[number].take().map(|request| request.holds);
-        self.free.push(number);
-        self.in_flight -= 1;
-        let outcome = match holds.expect("as above") {
+        let outcome = match &mut request.holds {
             HeldResources::Accept(_) => RingOutcome::Accepted(result.map(accepted_socket)),
             HeldResources::Receive(_) => {
                 RingOutcome::Received(result.map(|bytes| self.provided.chunk(entry.flags(), bytes)))
@@ -302,10 +288,16 @@ impl<F> SocketRing<F> {
                 let taken = |bytes| self.provided.timed_chunk(entry.flags(), bytes, &header.0);
                 RingOutcome::Received(result.map(taken))
             }
-            HeldResources::Send(_, buffer) => RingOutcome::Sent(result, buffer),
-            HeldResources::Read(_, buffer) => RingOutcome::Read(result, buffer),
+            HeldResources::Send(_, buffer) => RingOutcome::Sent(result, std::mem::take(buffer)),
+            HeldResources::Read(_, buffer) => RingOutcome::Read(result, std::mem::take(buffer)),
             HeldResources::Await(_) => RingOutcome::Ready(result.map(drop)),
         };
+        if is_last {
+            self.free.push(number);
+            self.in_flight -= 1;
+        } else {
+            self.requests[number] = Some(request);
+        }
         RingEvent { token, is_last, outcome }
     }
 

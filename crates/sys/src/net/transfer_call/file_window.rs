@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, RawFd};
 
 use crate::mapping::page_bytes;
-use crate::{Error, Result};
+use crate::region::{ANONYMOUS, Region};
+use crate::{Error, Result, check};
 
 /// What may be done with the pages of a [`FileWindow`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,16 +23,12 @@ pub enum PageAccess {
 /// [`crate::sigbus::SigbusGuard`].
 #[derive(Debug)]
 pub struct FileWindow {
-    start: NonNull<u8>,
-    bytes: usize,
+    region: Region,
     access: PageAccess,
     reads_ahead: bool,
     /// Bytes from the start that show a file.
     mapped_bytes: usize,
 }
-
-// SAFETY: it owns its addresses, which are the same in every thread.
-unsafe impl Send for FileWindow {}
 
 impl FileWindow {
     /// Reserves the addresses.
@@ -42,8 +38,8 @@ impl FileWindow {
     pub fn reserve(pages: usize, access: PageAccess) -> Result<Self> {
         let bytes = pages.checked_mul(page_bytes()).filter(|&bytes| bytes > 0);
         let bytes = bytes.ok_or_else(|| Error::from_raw_os_error(libc::EINVAL))?;
-        let start = map_fixed(std::ptr::null_mut(), bytes, None, access)?;
-        Ok(Self { start, bytes, access, reads_ahead: true, mapped_bytes: 0 })
+        let region = Region::map(bytes, libc::PROT_NONE, RESERVED, ANONYMOUS)?;
+        Ok(Self { region, access, reads_ahead: true, mapped_bytes: 0 })
     }
 
     /// Has the kernel read only pages that are accessed, and not ahead of them (MADV_RANDOM).
@@ -64,12 +60,12 @@ impl FileWindow {
 
     /// Its size.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.region.bytes()
     }
 
     /// Its first address.
     pub fn address(&self) -> usize {
-        self.start.as_ptr() as usize
+        self.region.start().as_ptr() as usize
     }
 
     /// Shows as many bytes of a file as fit of the `wanted` ones that begin at `offset`, a multiple of the page, and returns how
@@ -78,10 +74,14 @@ impl FileWindow {
     /// # Errors
     /// Those of mmap: EINVAL for another offset, EACCES for a file that is not open for it; those of madvise.
     pub fn map_part(&mut self, file: &File, offset: u64, wanted: u64) -> Result<usize> {
-        let bytes = usize::try_from(wanted).unwrap_or(usize::MAX).min(self.bytes);
+        let bytes = usize::try_from(wanted).unwrap_or(usize::MAX).min(self.region.bytes());
         self.mapped_bytes = 0;
         if bytes > 0 {
-            map_fixed(self.start.as_ptr(), bytes, Some((file, offset)), self.access)?;
+            let protection = match self.access {
+                PageAccess::Read => libc::PROT_READ,
+                PageAccess::Write => libc::PROT_READ | libc::PROT_WRITE,
+            };
+            self.map_over(bytes, protection, libc::MAP_SHARED, (file.as_raw_fd(), offset))?;
             self.mapped_bytes = bytes;
             if !self.reads_ahead {
                 self.advise(libc::MADV_RANDOM)?;
@@ -92,11 +92,24 @@ impl FileWindow {
 
     /// Tells the kernel how what is shown will be accessed.
     fn advise(&self, advice: libc::c_int) -> Result<()> {
-        // SAFETY: the addresses are ours, and advice on accesses changes nothing of what they show.
-        match unsafe { libc::madvise(self.start.as_ptr().cast(), self.mapped_bytes, advice) } {
-            0 => Ok(()),
-            _ => Err(Error::last_os_error()),
-        }
+        // SAFETY: the pages are this window's, and the advice leaves what they show alone.
+        let result = unsafe { libc::madvise(self.region.start().as_ptr().cast(), self.mapped_bytes, advice) };
+        check(result).map(drop)
+    }
+
+    /// Shows a part of a file, or nothing, in place of what the window showed.
+    fn map_over(
+        &self,
+        bytes: usize,
+        protection: libc::c_int,
+        flags: libc::c_int,
+        (file, offset): (RawFd, u64),
+    ) -> Result<()> {
+        let start = self.region.start().as_ptr().cast();
+        // SAFETY: at most the window's own range is replaced, of which no reference outlives a borrow of it.
+        let mapped =
+            unsafe { libc::mmap(start, bytes, protection, flags | libc::MAP_FIXED, file, offset as libc::off_t) };
+        if mapped == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Shows nothing any more, and so keeps no file in use.
@@ -105,7 +118,7 @@ impl FileWindow {
     /// Those of mmap.
     pub fn unmap(&mut self) -> Result<()> {
         self.mapped_bytes = 0;
-        map_fixed(self.start.as_ptr(), self.bytes, None, self.access).map(drop)
+        self.map_over(self.region.bytes(), libc::PROT_NONE, RESERVED, (ANONYMOUS, 0))
     }
 
     /// Reads the next bytes of another file into a part, and returns how many came. The pages are made by the kernel within the
@@ -150,33 +163,9 @@ impl FileWindow {
             "{part:?} leaves the {} bytes shown",
             self.mapped_bytes
         );
-        self.start.as_ptr().wrapping_add(part.start)
+        self.region.start().as_ptr().wrapping_add(part.start)
     }
 }
 
-impl Drop for FileWindow {
-    fn drop(&mut self) {
-        // SAFETY: the addresses are ours, and nothing borrows what they show any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
-/// Maps a part of a file, or nothing, at addresses of ours; at new ones for null.
-fn map_fixed(at: *mut u8, bytes: usize, shown: Option<(&File, u64)>, access: PageAccess) -> Result<NonNull<u8>> {
-    let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-    let reserved = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let (file, offset, flags, protection) = match (shown, access) {
-        (None, _) => (-1, 0, reserved, libc::PROT_NONE),
-        (Some((file, offset)), PageAccess::Read) => (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ),
-        (Some((file, offset)), PageAccess::Write) => {
-            (file.as_raw_fd(), offset, libc::MAP_SHARED, libc::PROT_READ | libc::PROT_WRITE)
-        }
-    };
-    // SAFETY: either at addresses of the kernel's choice, or in the place of a reservation of the caller's at least as long, which
-    // it has borrowed exclusively.
-    let mapped = unsafe { libc::mmap(at.cast(), bytes, protection, flags | fixed, file, offset as libc::off_t) };
-    if mapped == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
-    NonNull::new(mapped.cast()).ok_or_else(|| Error::other("mmap returned address zero"))
-}
+/// Of addresses that show nothing.
+const RESERVED: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

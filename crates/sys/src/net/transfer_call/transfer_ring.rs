@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 use super::{MoreFollows, TransferCall, flags, ring_length};
-use crate::mapping::page_bytes;
 use crate::memory::Arena;
+use crate::uring::{buffer_stride, completion_result};
 use crate::{Error, Result, stop_signals};
 
 /// `IORING_SEND_ZC_REPORT_USAGE` and `IORING_NOTIF_USAGE_ZC_COPIED` of `linux/io_uring.h`.
@@ -279,7 +279,7 @@ impl TransferRing {
         if cqueue::more(entry.flags()) {
             used.kept.push((name, entry.result() > 0));
         }
-        Some(Completion::Moved { slot, bytes: byte_count(entry.result()) })
+        Some(Completion::Moved { slot, bytes: completion_result(entry) })
     }
 
     /// Makes a call as a request, and waits until it is done: for a file however long it takes, for the socket at most this time.
@@ -318,7 +318,7 @@ impl TransferRing {
         let moved = loop {
             if let Some(entry) = self.ended.pop_front().or_else(|| self.ring.completion().next()) {
                 if entry.user_data() == CALL_NAME {
-                    break byte_count(entry.result());
+                    break completion_result(&entry);
                 }
                 told.push_back(entry);
                 continue;
@@ -376,34 +376,6 @@ impl<'env> RingScope<'_, 'env> {
         self.requests.queue(request, slot, within, linked);
     }
 
-    /// How many buffers there are.
-    pub fn slots(&self) -> usize {
-        self.requests.slots()
-    }
-
-    /// Bytes of a buffer.
-    pub fn bytes(&self) -> usize {
-        self.requests.bytes()
-    }
-
-    /// As [`TransferRing::in_flight`].
-    pub fn in_flight(&self) -> usize {
-        self.requests.in_flight()
-    }
-
-    /// As [`TransferRing::is_in_use`].
-    pub fn is_in_use(&self, slot: usize) -> bool {
-        self.requests.is_in_use(slot)
-    }
-
-    /// As [`TransferRing::buffer`].
-    ///
-    /// # Panics
-    /// If a request fills it just now.
-    pub fn buffer(&self, slot: usize) -> &[u8] {
-        self.requests.buffer(slot)
-    }
-
     /// As [`TransferRing::submit`].
     ///
     /// # Errors
@@ -431,7 +403,16 @@ impl<'env> RingScope<'_, 'env> {
     }
 }
 
-/// Ends what a scope has left in flight, also where it panics.
+/// What only looks at the ring. That which changes it is named above: a ring may not be taken out of its scope.
+impl Deref for RingScope<'_, '_> {
+    type Target = TransferRing;
+
+    fn deref(&self) -> &TransferRing {
+        self.requests
+    }
+}
+
+/// Ends all requests when the scope is left, also by a panic.
 struct ScopeEnd<'ring, 'env>(RingScope<'ring, 'env>);
 
 impl Drop for ScopeEnd<'_, '_> {
@@ -467,13 +448,4 @@ fn is_transient(error: &Error) -> bool {
 /// Whether a request was ended before it moved anything, by [`TransferRing::cancel_all`] or a signal.
 pub fn is_cancelled(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EINTR))
-}
-
-fn byte_count(result: i32) -> Result<usize> {
-    usize::try_from(result).map_err(|_| Error::from_raw_os_error(-result))
-}
-
-/// Bytes from one buffer to the next: whole pages.
-fn buffer_stride(bytes: usize) -> usize {
-    bytes.max(1).next_multiple_of(page_bytes())
 }
