@@ -145,7 +145,23 @@ impl PinnedPath {
         Ok(Some(found))
     }
 
-    /// The regular file there, if there is anything.
+    /// The file there, which is to be replaced, if there is one and that is allowed.
+    fn lookup_replaced(&self, may_replace: bool) -> Result<Option<Metadata>> {
+        let found = self.lookup_regular()?;
+        match (&found, may_replace) {
+            (None, _) => {}
+            (Some(_), false) => return Err(Error::AlreadyExists { path: self.path.clone() }),
+            // Who may not write it may not replace it either.
+            (Some(_), true) => {
+                let opened =
+                    File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(self.descriptor_path());
+                opened.map_err(|error| Error::call("open", &self.path, error))?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The file there, if there is one, which is a regular one.
     fn lookup_regular(&self) -> Result<Option<Metadata>> {
         let found = self.lookup()?;
         match found.as_ref().and_then(special_kind) {
@@ -189,41 +205,38 @@ impl AtomicFile {
     /// # Errors
     /// As for [`AtomicFile::create`].
     pub fn create_among(files: &TemporaryFiles, place: &Arc<PinnedPath>, may_replace: bool) -> Result<Self> {
-        let replaced = place.lookup_regular()?;
-        if replaced.is_some() {
-            check_replaced(place, may_replace)?;
-        }
+        let replaced = place.lookup_replaced(may_replace)?;
         let failed = |error| Error::call("make a file beside", &place.path, error);
         let mode = if replaced.is_some() { PRIVATE_MODE } else { DEFAULT_MODE };
         let (file, first) = files.create(mode).map_err(failed)?.into_parts();
         let made = file.metadata().map_err(failed)?;
-        // Not every file system has permissions.
+        // As the user wants it only when it is whole.
         let _ = set_permissions(&file, PRIVATE_MODE);
-        Self { is_locked: files.are_local(), ..Self::new((file, first), place, may_replace) }
-            .with_owner_of(replaced, made)
+        let new = Self::new((file, first), place, may_replace, (replaced, made))?;
+        Ok(Self { is_locked: files.are_local(), ..new })
     }
 
-    fn new((file, first): (File, TempPath), place: &Arc<PinnedPath>, may_replace: bool) -> Self {
-        let (file, place) = (Arc::new(file), Arc::clone(place));
-        Self {
-            file,
+    /// A file with the owner and the permissions of the one that it replaces, or else of a new one.
+    fn new(
+        (file, first): (File, TempPath),
+        place: &Arc<PinnedPath>,
+        may_replace: bool,
+        (replaced, made): (Option<Metadata>, Metadata),
+    ) -> Result<Self> {
+        if let Some(replaced) = replaced.as_ref().filter(|old| (old.uid(), old.gid()) != (made.uid(), made.gid())) {
+            fchown(&file, Some(replaced.uid()), Some(replaced.gid()))
+                .map_err(|error| Error::call("keep the owner of", &place.path, error))?;
+        }
+        Ok(Self {
+            file: Arc::new(file),
             temporary_path: first,
             is_locked: true,
-            place,
-            mode: PRIVATE_MODE,
+            place: Arc::clone(place),
+            mode: replaced.as_ref().unwrap_or(&made).mode() & PERMISSION_BITS,
             may_replace,
-            replaces: false,
+            replaces: replaced.is_some(),
             is_flushed: false,
-        }
-    }
-
-    /// With owner and permissions of the file that it replaces, else with permissions as it was made.
-    fn with_owner_of(mut self, replaced: Option<Metadata>, made: Metadata) -> Result<Self> {
-        self.mode = replaced.as_ref().unwrap_or(&made).mode() & PERMISSION_BITS;
-        self.replaces = replaced.is_some();
-        let taken = replaced.map_or(Ok(()), |replaced| copy_owner(&self.file, &made, &replaced));
-        taken.map_err(|error| Error::call("keep the owner of", &self.place.path, error))?;
-        Ok(self)
+        })
     }
 
     /// Goes on with a file that [`AtomicFile::keep_partial`] left under this name, or makes an empty one. It is locked.
@@ -231,16 +244,13 @@ impl AtomicFile {
     /// # Errors
     /// As for [`AtomicFile::create`]; something else under this name, or a file that is still being written.
     pub fn resume(place: &Arc<PinnedPath>, left: &OsStr, may_replace: bool) -> Result<Self> {
-        let replaced = place.lookup_regular()?;
-        if replaced.is_some() {
-            check_replaced(place, may_replace)?;
-        }
+        let replaced = place.lookup_replaced(may_replace)?;
         let failed = |error| Error::call("go on with a part of", &place.path, error);
         let path = place.directory().join(left);
         let file = temporary_files::open_left_over(&path, PRIVATE_MODE).map_err(failed)?;
         let first = TempPath::try_from_path(path).map_err(failed)?;
         let usual = file.metadata().map_err(failed)?;
-        Self::new((file, first), place, may_replace).with_owner_of(replaced, usual)
+        Self::new((file, first), place, may_replace, (replaced, usual))
     }
 
     /// Ends without finishing, and leaves the file under its temporary name, for [`AtomicFile::resume`].
@@ -391,30 +401,11 @@ fn free_space(directory: &Path, is_incompressible: bool) -> io::Result<Option<u6
     Ok((is_known && room.total_bytes > 0).then_some(free))
 }
 
-/// That an existing file may be replaced. The rename needs write permission only to the directory: whoever may not write the
-/// file shall not replace it either.
-fn check_replaced(place: &PinnedPath, replace: bool) -> Result<()> {
-    if !replace {
-        return Err(Error::AlreadyExists { path: place.path.clone() });
-    }
-    let opened = File::options().write(true).custom_flags(O_NOFOLLOW | O_NONBLOCK).open(place.descriptor_path());
-    opened.map(drop).map_err(|error| Error::call("open", &place.path, error))
-}
-
 fn set_permissions(file: &File, rights: u32) -> io::Result<()> {
     if file.metadata()?.mode() & PERMISSION_BITS == rights {
         return Ok(());
     }
     file.set_permissions(Permissions::from_mode(rights))
-}
-
-/// Gives a file the owner of the one that it will replace.
-fn copy_owner(file: &File, made: &Metadata, replaced: &Metadata) -> io::Result<()> {
-    let owner = |of: &Metadata| (of.uid(), of.gid());
-    if owner(made) == owner(replaced) {
-        return Ok(());
-    }
-    fchown(file, Some(replaced.uid()), Some(replaced.gid()))
 }
 
 #[cfg(test)]

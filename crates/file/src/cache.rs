@@ -1,12 +1,14 @@
 //! The page cache state of one file: established, and proven.
 
 use std::fmt;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable, page_bytes};
+use kelvin_sys::clock::monotonic;
+use kelvin_sys::mapping::{FileMapping, cached_pages, drop_cached, is_unmappable, page_bytes, unwritten_pages};
 use kelvin_sys::stop_signals;
 
 use crate::block_requests::{BlockOrder, BlockRequests};
@@ -130,7 +132,25 @@ pub fn residency(target: &Target) -> Result<Residency> {
     Ok(Residency { pages: target.bytes().div_ceil(page), mincore, cachestat })
 }
 
-/// Places of a file that a glance samples, and the bytes of each.
+/// Pages of a file that are dirty or being written; `None` where the kernel does not say.
+pub(crate) fn dirty_pages(file: &File, path: &Path) -> Result<Option<u64>> {
+    unwritten_pages(file, 0).map_err(|error| Error::call("find what is in memory of", path, error))
+}
+
+/// Flushes a file; nanoseconds that it took.
+pub(crate) fn timed_flush(file: &File, path: &Path) -> Result<u64> {
+    let begun = monotonic();
+    file.sync_all().map_err(|error| Error::call("flush", path, error))?;
+    let took = monotonic() - begun;
+    check_stop_signal().map(|()| took)
+}
+
+/// That no signal wants the work to end.
+pub(crate) fn check_stop_signal() -> Result<()> {
+    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+}
+
+/// Places that [`sample_residency`] looks at.
 const SAMPLE_COUNT: usize = 64;
 const SAMPLE_BYTES: usize = 256 << 10;
 
@@ -196,7 +216,7 @@ fn fill_cache(target: &Target) -> Result<Residency> {
         Engine::Pread
             .open(target, how)?
             .read(&mut requests, &mut DeadlineObserver::new(EndCondition::Passes(1), &AtomicBool::new(false)))?;
-        stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
+        check_stop_signal()
     };
     let found = retry_until(target, MAX_FILL_ATTEMPTS, Residency::is_complete, read)?;
     if found.is_complete() {

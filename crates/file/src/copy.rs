@@ -9,7 +9,7 @@ mod method;
 
 use std::fs::File;
 use std::io::ErrorKind;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,8 +17,6 @@ use std::sync::atomic::AtomicBool;
 
 use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::mapping::unwritten_pages;
-use kelvin_sys::stop_signals;
 use kelvin_sys::usage::RunQueueWait;
 use rustix::io::Errno;
 
@@ -242,16 +240,16 @@ impl CopyRun<'_> {
     fn execute(&self, empty: &Target, before: Option<Residency>) -> Result<CopyResult> {
         let below_source = UsageStart::now(Device::of_file(&self.job.source));
         let watched = UsageStart::now(Device::of_file(empty));
-        let (waiting, begun) = (RunQueueDelay::start(), monotonic());
+        let mut run_queue = RunQueueWait::of_thread();
+        let (waited_before, begun) = (run_queue.nanoseconds(), monotonic());
         let (method, refused, mut work) = self.try_methods()?;
         let flush = self.flush(method)?;
         work.calls.fsync += u64::from(flush.is_some());
         (work.thread.begun, work.thread.ended) = (begun, monotonic());
         let watched = watched.finish();
-        let ready = waiting.finish();
+        let ready = run_queue.nanoseconds().zip(waited_before).map(|(now, before)| now.saturating_sub(before));
         let source_device = below_source.finish().device;
-        let unwritten = dirty_pages(self.ends.to)
-            .map_err(|error| Error::call("find what is in memory of", &self.job.path, error))?;
+        let unwritten = cache::dirty_pages(self.ends.to, &self.job.path)?;
         let after = known_residency(cache::residency(&self.job.source), PageCacheState::AsFound)?;
         let wanted = RecordSpec { until: EndCondition::Passes(1), digest: false, latencies: self.job.latencies };
         let done = IoResult::from_threads(
@@ -392,11 +390,7 @@ impl CopyRun<'_> {
         if !is_wanted {
             return Ok(None);
         }
-        let begun = monotonic();
-        self.ends.to.sync_all().map_err(|error| Error::call("flush", &self.job.path, error))?;
-        let took = monotonic() - begun;
-        // A signal does not cut it short.
-        stop_signals::stop_signal().map_or(Ok(Some(took)), |signal| Err(Error::Interrupted(signal)))
+        cache::timed_flush(self.ends.to, &self.job.path).map(Some)
     }
 
     /// That the target has as many bytes as were copied and left out as holes.
@@ -435,10 +429,8 @@ impl RangeCopier<'_, '_> {
                 break;
             }
             offset += moved as u64;
-            if self.clock_check.end((), BlockRequest { offset, bytes: moved }, &[]) == ControlFlow::Break(())
-                && let Some(signal) = stop_signals::stop_signal()
-            {
-                return Err(Error::Interrupted(signal).into());
+            if self.clock_check.end((), BlockRequest { offset, bytes: moved }, &[]).is_break() {
+                cache::check_stop_signal()?;
             }
             if self.clock_check.tally.bytes - self.reported >= PROGRESS_STEP {
                 self.reported = self.clock_check.tally.bytes;
@@ -466,24 +458,6 @@ impl RangeCopier<'_, '_> {
     }
 }
 
-/// How long this thread was ready to run without a CPU.
-struct RunQueueDelay {
-    waited: RunQueueWait,
-    before: Option<u64>,
-}
-
-impl RunQueueDelay {
-    fn start() -> Self {
-        let mut waited = RunQueueWait::of_thread();
-        Self { before: waited.nanoseconds(), waited }
-    }
-
-    /// Nanoseconds since, where the kernel counts it.
-    fn finish(mut self) -> Option<u64> {
-        Some(self.waited.nanoseconds()?.saturating_sub(self.before?))
-    }
-}
-
 /// Of a file without pages.
 const NO_PAGES: Residency = Residency { pages: 0, mincore: 0, cachestat: None };
 
@@ -499,11 +473,6 @@ fn known_residency(found: Result<Residency>, state: PageCacheState) -> Result<Op
     }
 }
 
-fn dirty_pages(to: &File) -> std::io::Result<Option<u64>> {
-    // To the end of the file, wherever that is now.
-    unwritten_pages(to, 0)
-}
-
 /// Bytes of a block by which two files are compared.
 const COMPARE_BLOCK: usize = 1 << 20;
 
@@ -515,16 +484,14 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
     let mut blocks = [vec![0; COMPARE_BLOCK], vec![0; COMPARE_BLOCK]];
     let mut offset = 0;
     loop {
-        if let Some(signal) = stop_signals::stop_signal() {
-            return Err(Error::Interrupted(signal));
-        }
+        cache::check_stop_signal()?;
         let [one, other] = &mut blocks;
         let read = read_full_block(&source, one, offset)
             .map_err(|error| job.source.read_error(offset, COMPARE_BLOCK, error))?;
         let copied = read_full_block(file.file(), other, offset)
             .map_err(|error| Error::call(format!("read {COMPARE_BLOCK} bytes at {offset} of"), &job.path, error))?;
-        if let Some(at) = first_difference(&one[..read], &other[..copied]) {
-            let at = offset + at as u64;
+if let Some(at) = first_difference(&one[..read], &other[..copied]) {
+let at = offset + at as u64;
             return Err(Error::ContentDiffers { path: job.path.clone(), original: job.source.path().to_owned(), at });
         }
         if read == 0 {
@@ -534,16 +501,13 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
     }
 }
 
-/// The first byte in which two blocks differ; one that ends is different there.
+/// The first byte at which two texts differ, or at which one of them ends.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
-    if one == other {
-        return None;
-    }
-    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    Some(same)
+    // Comparing all at once is much faster, and they seldom differ.
+    (one != other).then(|| one.iter().zip(other).take_while(|(one, other)| one == other).count())
 }
 
-/// Reads as much as there is for a block.
+/// Reads until a block is full or the file ends.
 fn read_full_block(file: &File, block: &mut [u8], offset: u64) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < block.len() {

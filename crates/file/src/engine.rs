@@ -1,11 +1,18 @@
 //! The ways of reading blocks of a file into memory, by name.
 
+use std::fs::File;
+use std::io::BufReader;
+
 use kelvin_sys::mapping::advise_access;
-use kelvin_sys::uring::{IoDirection, RingSetup};
+use kelvin_sys::stdio::CFile;
+use kelvin_sys::uring::IoDirection;
 
 use crate::block_requests::{BlockOrder, BlockRequests};
-use crate::engines::syscalls::IoCall;
-use crate::engines::{buf_reader, mmap, stdio, syscalls, uring};
+use crate::engines::mmap::{MmapEngine, MmapOptions};
+use crate::engines::stream::StreamEngine;
+use crate::engines::syscalls::{IoCall, SyscallEngine};
+use crate::engines::uring::UringEngine;
+use crate::engines::{BlockEngine, BlockFile};
 use crate::observer::Observer;
 use crate::reader_threads::IoWorker;
 use crate::target::{Access, Target};
@@ -93,30 +100,28 @@ impl Engine {
             advise_access(&file, order == BlockOrder::Sequential)
                 .map_err(|error| Error::call("advise on", target.path(), error))?;
         }
-        let plain = |call, file| {
-            syscalls::SyscallEngine::new((call, target.clone(), file), (block, access, pages))
-                .map(EngineReader::Syscall)
-        };
+        let target = target.clone();
         Ok(Reader(match self {
-            Self::Read => plain(IoCall::Read, file)?,
-            Self::Pread => plain(IoCall::Pread, file)?,
-            Self::Readv => plain(IoCall::Readv, file)?,
-            Self::Stdio => EngineReader::Stdio(stdio::StdioEngine::new(target.clone(), file, block)?),
-            Self::BufReader => EngineReader::BufReader(buf_reader::BufReaderEngine::new(target.clone(), file, block)),
+            Self::Stdio => {
+                let stream = CFile::new(file).map_err(|error| target.read_error(0, block, error))?;
+                EngineReader::Stdio(StreamEngine::new(target, stream, block))
+            }
+            Self::BufReader => EngineReader::BufReader(StreamEngine::new(target, BufReader::new(file), block)),
             Self::Mmap | Self::MmapPopulate | Self::MmapInPlace => {
                 let buffer = if self == Self::MmapInPlace { 0 } else { block };
-                let reading = mmap::MmapOptions { populate: self == Self::MmapPopulate, buffer, order };
-                EngineReader::Mmap(mmap::MmapEngine::new(target.clone(), &file, reading)?)
+                let reading = MmapOptions { populate: self == Self::MmapPopulate, buffer, order };
+                EngineReader::Mmap(MmapEngine::new(target, &file, reading)?)
             }
-            Self::Uring { depth, registered } => {
-                let setup = RingSetup { depth, block, registered, pages };
-                EngineReader::Uring(Box::new(uring::UringEngine::new(
-                    target.clone(),
-                    file,
-                    setup,
-                    IoDirection::Read,
-                    access,
-                )?))
+            Self::Read | Self::Pread | Self::Readv | Self::Uring { .. } => {
+                let file = BlockFile { target, file, block, access, pages };
+                EngineReader::Block(match self {
+                    Self::Read => SyscallEngine::open(IoCall::Read, file)?,
+                    Self::Readv => SyscallEngine::open(IoCall::Readv, file)?,
+                    Self::Uring { depth, registered } => {
+                        UringEngine::open(IoDirection::Read, (depth, registered), file)?
+                    }
+                    _ => SyscallEngine::open(IoCall::Pread, file)?,
+                })
             }
         }))
     }
@@ -192,11 +197,10 @@ pub struct Reader(EngineReader);
 
 #[derive(Debug)]
 enum EngineReader {
-    Syscall(syscalls::SyscallEngine),
-    Stdio(stdio::StdioEngine),
-    BufReader(buf_reader::BufReaderEngine),
-    Mmap(mmap::MmapEngine),
-    Uring(Box<uring::UringEngine>),
+    Block(BlockEngine),
+    Stdio(StreamEngine<CFile>),
+    BufReader(StreamEngine<BufReader<File>>),
+    Mmap(MmapEngine),
 }
 
 impl Reader {
@@ -207,11 +211,10 @@ impl Reader {
     #[inline]
     pub fn read<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
         match &mut self.0 {
-            EngineReader::Syscall(plain) => plain.run_requests(requests, observer, |_, _| {}),
+            EngineReader::Block(blocks) => blocks.run_requests(requests, observer, |_, _| {}),
             EngineReader::Stdio(streamed) => streamed.read(requests, observer),
             EngineReader::BufReader(buffered) => buffered.read(requests, observer),
             EngineReader::Mmap(mapped) => mapped.read(requests, observer),
-            EngineReader::Uring(ring) => ring.run_requests(requests, observer, |_, _| {}),
         }
     }
 
@@ -222,17 +225,14 @@ impl Reader {
     pub fn unmap_pages(&mut self) -> Result<()> {
         match &mut self.0 {
             EngineReader::Mmap(mapped) => mapped.unmap_pages(),
-            EngineReader::Syscall(_) | EngineReader::Stdio(_) | EngineReader::BufReader(_) | EngineReader::Uring(_) => {
-                Ok(())
-            }
+            EngineReader::Block(_) | EngineReader::Stdio(_) | EngineReader::BufReader(_) => Ok(()),
         }
     }
 
     /// What was done that its name does not say.
     pub fn notes(&self) -> Vec<String> {
         match &self.0 {
-            EngineReader::Uring(ring) => ring.notes(),
-            EngineReader::Syscall(plain) => plain.notes(),
+            EngineReader::Block(blocks) => blocks.notes(),
             _ => Vec::new(),
         }
     }
@@ -240,7 +240,7 @@ impl Reader {
     /// The mean queue depth, counted at completions; `None` where it is always one.
     pub fn achieved_depth(&self) -> Option<f64> {
         match &self.0 {
-            EngineReader::Uring(ring) => ring.achieved_depth(),
+            EngineReader::Block(blocks) => blocks.achieved_depth(),
             _ => None,
         }
     }

@@ -1,10 +1,82 @@
-//! One file for each family of ways.
+//! One file for each family of ways, and what those have in common that both read and write.
 
-pub(crate) mod buf_reader;
 pub(crate) mod mmap;
-pub(crate) mod stdio;
+pub(crate) mod stream;
 pub(crate) mod syscalls;
 pub(crate) mod uring;
+
+use std::fs::File;
+
+use crate::block_requests::{BlockRequest, BlockRequests};
+use crate::observer::Observer;
+use crate::target::{Access, Target};
+use crate::{PagePolicy, Result};
+
+/// A file that is open to be read or written in blocks of one size.
+#[derive(Debug)]
+pub(crate) struct BlockFile {
+    pub(crate) target: Target,
+    pub(crate) file: File,
+    pub(crate) block: usize,
+    pub(crate) access: Access,
+    /// The pages that are asked for, of the buffers.
+    pub(crate) pages: PagePolicy,
+}
+
+/// A way of moving blocks between a file and buffers of its own, in either direction.
+#[derive(Debug)]
+pub(crate) enum BlockEngine {
+    Syscall(syscalls::SyscallEngine),
+    Uring(Box<uring::UringEngine>),
+}
+
+impl BlockEngine {
+    /// Makes requests; `prepare` is given the buffer of each before its time begins.
+    #[inline]
+    pub(crate) fn run_requests<O: Observer>(
+        &mut self,
+        requests: &mut BlockRequests,
+        observer: &mut O,
+        prepare: impl FnMut(BlockRequest, &mut [u8]),
+    ) -> Result<()> {
+        match self {
+            Self::Syscall(plain) => plain.run_requests(requests, observer, prepare),
+            Self::Uring(ring) => ring.run_requests(requests, observer, prepare),
+        }
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        match self {
+            Self::Syscall(plain) => plain.file(),
+            Self::Uring(ring) => ring.file(),
+        }
+    }
+
+    /// Fills all buffers with a byte.
+    pub(crate) fn fill_buffers(&mut self, byte: u8) {
+        match self {
+            Self::Syscall(plain) => plain.buffer_mut().fill(byte),
+            Self::Uring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
+        }
+    }
+
+    /// What was done that the settings do not say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        match self {
+            Self::Syscall(plain) => plain.notes(),
+            Self::Uring(ring) => ring.notes(),
+        }
+    }
+
+    /// The mean queue depth, counted at completions; none where it is always one.
+    pub(crate) fn achieved_depth(&self) -> Option<f64> {
+        match self {
+            Self::Syscall(_) => None,
+            Self::Uring(ring) => ring.achieved_depth(),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@ use crate::engine::{Engine, ReadOptions, Reader};
 use crate::method_search::{MethodSearch, PieceAssignment, TrialRounds};
 use crate::observer::Observer;
 use crate::target::{Access, Target};
-use crate::{Error, PagePolicy, Result};
+use crate::{PagePolicy, Result};
 
 /// A way to read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,9 +207,7 @@ fn digest_to_end(target: &Target, begun: u64) -> Result<DigestResult> {
     let (way, mut digest, mut bytes) = (CACHED_METHODS[0], Digest::default(), 0);
     let (mut file, mut block) = (target.open(Access::Buffered)?, vec![0; way.block]);
     loop {
-        if let Some(signal) = stop_signals::stop_signal() {
-            return Err(Error::Interrupted(signal));
-        }
+        cache::check_stop_signal()?;
         match file.read(&mut block) {
             Ok(0) => break,
             Ok(read) => {
@@ -407,9 +405,7 @@ impl<'a> DigestWork<'a> {
             }
         };
         reader.read(&mut BlockRequests::new(piece.range.clone(), way.block, BlockOrder::Sequential), observer)?;
-        if let Some(signal) = stop_signals::stop_signal() {
-            return Err(Error::Interrupted(signal));
-        }
+        cache::check_stop_signal()?;
         reader.unmap_pages()?;
         readers[place] = Some(reader);
         Ok(place)

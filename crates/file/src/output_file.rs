@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kelvin_sys::fs::{ENXIO, O_EXCL, O_NONBLOCK, inherited_writer, kind};
-use kelvin_sys::stop_signals;
 
 use crate::atomic_file::{AtomicFile, DANGLING_LINK, PinnedPath};
+use crate::cache::check_stop_signal;
 use crate::target::special_kind;
 use crate::temporary_files::{descriptor_path, open_path_only};
 use crate::{Error, Result};
@@ -170,9 +170,7 @@ fn open_at(place: &PinnedPath, path: &Path) -> Result<File> {
             Err(error) if error.raw_os_error() != Some(ENXIO) => return Err(failed(error)),
             Err(_) => {}
         }
-        if let Some(signal) = stop_signals::stop_signal() {
-            return Err(Error::Interrupted(signal));
-        }
+        check_stop_signal()?;
         std::thread::sleep(READER_POLL_INTERVAL);
     }
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kelvin_stats::Histogram;
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::stop_signals;
 use kelvin_sys::thread_spawn::ThreadBuilder;
 
 use crate::block_requests::{BlockOrder, BlockRequest, BlockRequests};
+use crate::cache::check_stop_signal;
 use crate::digest::{Digest, DigestObserver};
 use crate::end_condition::{DeadlineObserver, EndCondition};
 use crate::observer::{IoTally, LatencyObserver, Observer};
@@ -246,10 +246,7 @@ pub(crate) fn run_threads<M: IoWorker>(
     if let Some(pieces) = pieces {
         members.iter_mut().for_each(|member| member.passes = pieces.completed_passes());
     }
-    match stop_signals::stop_signal() {
-        Some(signal) => Err(Error::Interrupted(signal)),
-        None => Ok(members),
-    }
+    check_stop_signal().map(|()| members)
 }
 
 /// One thread's part, with an observer of what is wanted and nothing else.

@@ -4,12 +4,13 @@ use std::str::FromStr;
 
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::memory::PagePolicy;
-use kelvin_sys::uring::{IoDirection, RingSetup};
+use kelvin_sys::uring::IoDirection;
 
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::engine::named;
 use crate::engines::syscalls::{IoCall, SyscallEngine};
 use crate::engines::uring::UringEngine;
+use crate::engines::{BlockEngine, BlockFile};
 use crate::observer::Observer;
 use crate::random_data::RandomData;
 use crate::reader_threads::IoWorker;
@@ -181,13 +182,7 @@ pub(crate) struct WriteOptions {
 pub(crate) struct Writer {
     target: Target,
     pattern: Pattern,
-    kind: EngineWriter,
-}
-
-#[derive(Debug)]
-enum EngineWriter {
-    Syscall(SyscallEngine),
-    Uring(Box<UringEngine>),
+    engine: BlockEngine,
 }
 
 impl Writer {
@@ -196,65 +191,39 @@ impl Writer {
         let WriteOptions { engine, sync, block, pattern, pages } = how;
         let access = sync.access();
         let file = target.open_to_write(access, sync.flags())?;
-        let plain = |call, file| {
-            SyscallEngine::new((call, target.clone(), file), (block, access, pages)).map(EngineWriter::Syscall)
-        };
-        let mut kind = match engine {
-            WriteEngine::Write => plain(IoCall::Write, file)?,
-            WriteEngine::Pwrite => plain(IoCall::Pwrite, file)?,
+        let open = BlockFile { target: target.clone(), file, block, access, pages };
+        let mut engine = match engine {
+            WriteEngine::Write => SyscallEngine::open(IoCall::Write, open)?,
+            WriteEngine::Pwrite => SyscallEngine::open(IoCall::Pwrite, open)?,
             WriteEngine::Uring { depth, registered } => {
-                let setup = RingSetup { depth, block, registered, pages };
-                EngineWriter::Uring(Box::new(UringEngine::new(
-                    target.clone(),
-                    file,
-                    setup,
-                    IoDirection::Write,
-                    access,
-                )?))
+                UringEngine::open(IoDirection::Write, (depth, registered), open)?
             }
         };
         if let Pattern::Byte(byte) = pattern {
-            match &mut kind {
-                EngineWriter::Syscall(plain) => plain.buffer_mut().fill(byte),
-                EngineWriter::Uring(ring) => ring.each_buffer(|buffer| buffer.fill(byte)),
-            }
+            engine.fill_buffers(byte);
         }
-        Ok(Self { target: target.clone(), pattern, kind })
+        Ok(Self { target: target.clone(), pattern, engine })
     }
 }
 
 impl IoWorker for Writer {
     fn run_requests<O: Observer>(&mut self, requests: &mut BlockRequests, observer: &mut O) -> Result<()> {
         let pattern = self.pattern;
-        let prepare = |request, buffer: &mut [u8]| pattern.fill_block(request, buffer);
-        match &mut self.kind {
-            EngineWriter::Syscall(plain) => plain.run_requests(requests, observer, prepare),
-            EngineWriter::Uring(ring) => ring.run_requests(requests, observer, prepare),
-        }
+        self.engine.run_requests(requests, observer, |request, buffer| pattern.fill_block(request, buffer))
     }
 
     fn finish(&self) -> Result<()> {
-        let file = match &self.kind {
-            EngineWriter::Syscall(plain) => plain.file(),
-            EngineWriter::Uring(ring) => ring.file(),
-        };
         // That of a duplicate tells what that of the file would.
-        let closed = file.try_clone().and_then(kelvin_sys::fs::close);
+        let closed = self.engine.file().try_clone().and_then(kelvin_sys::fs::close);
         closed.map_err(|error| Error::call("close", self.target.path(), error))
     }
 
     fn notes(&self) -> Vec<String> {
-        match &self.kind {
-            EngineWriter::Syscall(plain) => plain.notes(),
-            EngineWriter::Uring(ring) => ring.notes(),
-        }
+        self.engine.notes()
     }
 
     fn achieved_depth(&self) -> Option<f64> {
-        match &self.kind {
-            EngineWriter::Syscall(_) => None,
-            EngineWriter::Uring(ring) => ring.achieved_depth(),
-        }
+        self.engine.achieved_depth()
     }
 }
 

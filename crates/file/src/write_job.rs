@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kelvin_sys::clock::{Clock, monotonic};
-use kelvin_sys::mapping::unwritten_pages;
-use kelvin_sys::stop_signals;
 
 use crate::PagePolicy;
 use crate::atomic_file::{AtomicFile, PinnedPath};
@@ -105,7 +103,7 @@ fn write_blocks(job: &WriteJob, asked: Vec<ThreadRequests>, empty: &Target) -> R
     let members = reader_threads::run_threads(wanted, asked, || Writer::open(empty, how))?;
     let completed = flush_file(job, empty)?;
     let watched = watched.finish();
-    let unwritten = dirty_pages(empty)?;
+    let unwritten = cache::dirty_pages(&empty.open(Access::Buffered)?, empty.path())?;
     let whole = Target::find(empty.path())?;
     if whole.bytes() != job.bytes {
         let what = format!("it has {} bytes, and {} were written", whole.bytes(), job.bytes);
@@ -139,20 +137,8 @@ fn flush_file(job: &WriteJob, target: &Target) -> Result<FlushResult> {
         file.set_len(job.bytes).map_err(|error| Error::call("truncate", target.path(), error))?;
         return Ok(FlushResult { flush: None, finished: Some(monotonic()) });
     }
-    let begun = monotonic();
-    file.sync_all().map_err(|error| Error::call("flush", target.path(), error))?;
-    let ended = monotonic();
-    // A signal does not cut it short.
-    match stop_signals::stop_signal() {
-        Some(signal) => Err(Error::Interrupted(signal)),
-        None => Ok(FlushResult { flush: Some(ended - begun), finished: Some(ended) }),
-    }
-}
-
-fn dirty_pages(target: &Target) -> Result<Option<u64>> {
-    let file = target.open(Access::Buffered)?;
-    // To the end of the file, wherever that is now.
-    unwritten_pages(&file, 0).map_err(|error| Error::call("find what is in memory of", target.path(), error))
+    let took = cache::timed_flush(&file, target.path())?;
+    Ok(FlushResult { flush: Some(took), finished: Some(monotonic()) })
 }
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 //! the target, which is removed. No part is read or written twice: what was just used is in a CPU's caches, which a copy does not find it in.
 //! Of both the CPU time counts. Devices are not in it: what they take away is the difference.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use kelvin_sys::cpu_usage::ThreadClock;
 use kelvin_sys::fs::kind;
@@ -14,6 +12,7 @@ use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::stop_signals;
 
 use super::CopyMethod;
+use crate::Error;
 use crate::atomic_file::PinnedPath;
 use crate::target::{Access, Target};
 use crate::temporary_files;
@@ -97,49 +96,39 @@ pub(super) fn expected_rate(
 
 /// What it costs to read and write parts of so many bytes.
 fn measure_costs(source: &Target, place: &PinnedPath, block: usize, part: u64) -> crate::Result<CopyCosts> {
-    let failed = |doing: &'static str, path: &Path| {
-        let path = path.to_owned();
-        move |error| crate::Error::call(doing, &path, error)
-    };
-    let mut buffer =
-        Arena::populated(block, PagePolicy::Base).map_err(failed("make a buffer to copy", source.path()))?;
+    let buffer = Arena::populated(block, PagePolicy::Base);
+    let mut buffer = buffer.map_err(|error| Error::call("make a buffer to copy", source.path(), error))?;
     let from = source.open(Access::Buffered)?;
-    // One may find pages that were dropped meanwhile.
-    let reading = median_time(|begin| time_read(&from, buffer.as_mut_slice(), begin * part, part));
-    let reading = reading.map_err(failed("read", source.path()))?;
+    let reading =
+        median_cost(part, block, |offset, bytes| from.read_at(&mut buffer.as_mut_slice()[..bytes], offset).map(drop));
+    let reading = reading.map_err(|error| Error::call("read", source.path(), error))?;
     let scrap = temporary_files::temporary_file(&place.directory(), PRIVATE_MODE)
-        .map_err(failed("make a file beside", place.path()))?;
-    let writing = median_time(|begin| time_write(scrap.as_file(), buffer.as_slice(), begin * part, part));
-    let writing = writing.map_err(failed("write", place.path()))?;
-    Ok(CopyCosts { reading: reading / part as f64, writing: writing / part as f64 })
+        .map_err(|error| Error::call("make a file beside", place.path(), error))?;
+    let writing =
+        median_cost(part, block, |offset, bytes| scrap.as_file().write_all_at(&buffer.as_slice()[..bytes], offset));
+    let writing = writing.map_err(|error| Error::call("write", place.path(), error))?;
+    Ok(CopyCosts { reading, writing })
 }
 
-/// The median of all parts, by their numbers.
-fn median_time(once: impl FnMut(u64) -> std::io::Result<f64>) -> std::io::Result<f64> {
-    let times = (0..SAMPLE_COUNT).map(once).collect::<std::io::Result<Vec<f64>>>()?;
-    Ok(kelvin_stats::median(&times))
-}
-
-/// Nanoseconds of CPU time to read so many bytes of a file from there on.
-fn time_read(file: &File, block: &mut [u8], begin: u64, bytes: u64) -> std::io::Result<f64> {
-    timed(bytes, block.len(), |offset, length| file.read_at(&mut block[..length], begin + offset).map(|_| ()))
-}
-
-/// Nanoseconds of CPU time to write so many bytes behind what a file has.
-fn time_write(file: &File, block: &[u8], begin: u64, bytes: u64) -> std::io::Result<f64> {
-    timed(bytes, block.len(), |offset, length| file.write_all_at(&block[..length], begin + offset))
-}
-
-fn timed(bytes: u64, block: usize, mut each: impl FnMut(u64, usize) -> std::io::Result<()>) -> std::io::Result<f64> {
-    let clock = ThreadClock::current()?;
-    let before = clock.cpu_time()?;
-    for offset in (0..bytes).step_by(block) {
-        if let Some(signal) = stop_signals::stop_signal() {
-            return Err(std::io::Error::other(format!("interrupted by {signal}")));
+/// CPU time for a byte: the median of some parts, each moved block by block.
+fn median_cost(
+    part: u64,
+    block: usize,
+    mut move_block: impl FnMut(u64, usize) -> std::io::Result<()>,
+) -> std::io::Result<f64> {
+    let mut once = |number: u64| {
+        let clock = ThreadClock::current()?;
+        let before = clock.cpu_time()?;
+        for offset in (0..part).step_by(block) {
+            if let Some(signal) = stop_signals::stop_signal() {
+                return Err(std::io::Error::other(format!("interrupted by {signal}")));
+            }
+            move_block(number * part + offset, block.min((part - offset) as usize))?;
         }
-        each(offset, block.min((bytes - offset) as usize))?;
-    }
-    Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as f64)
+        Ok(clock.cpu_time()?.saturating_sub(before).as_nanos() as f64 / part as f64)
+    };
+    let costs = (0..SAMPLE_COUNT).map(&mut once).collect::<std::io::Result<Vec<f64>>>()?;
+    Ok(kelvin_stats::median(&costs))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::SyscallCounts;
 use crate::block_requests::BlockRequest;
+use crate::cache::check_stop_signal;
 use crate::target::Target;
 use crate::{Error, Result};
 
@@ -175,7 +176,7 @@ impl<'a> Copier<'a> {
         let bytes = loop {
             self.calls.read += 1;
             match self.ends.from.read_at(block, wanted.offset) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => check_interrupt()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
                 read => break read.map_err(|error| self.ends.source.read_error(wanted.offset, wanted.bytes, error))?,
             }
         };
@@ -187,7 +188,7 @@ impl<'a> Copier<'a> {
             match self.ends.to.write_at(&block[written..bytes], offset) {
                 Ok(0) => return Err(self.ends.write_error(offset, bytes - written, ErrorKind::WriteZero.into())),
                 Ok(more) => written += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => check_interrupt()?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => check_stop_signal()?,
                 Err(error) => return Err(self.ends.write_error(offset, bytes - written, error)),
             }
         }
@@ -232,11 +233,6 @@ impl<'a> Copier<'a> {
         );
         Error::call(doing, self.ends.path, error)
     }
-}
-
-/// A call that a signal cut short is made again, unless the signal is to end the work.
-fn check_interrupt() -> Result<()> {
-    stop_signals::stop_signal().map_or(Ok(()), |signal| Err(Error::Interrupted(signal)))
 }
 
 impl CopyFiles<'_> {

@@ -8,6 +8,7 @@ use kelvin_sys::fork_image::resident_around;
 use kelvin_sys::memory::{Arena, PagePolicy};
 use kelvin_sys::uring::IoDirection;
 
+use super::{BlockEngine, BlockFile};
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::observer::Observer;
 use crate::target::{Access, Target};
@@ -58,15 +59,13 @@ struct FileCursor<'a> {
 }
 
 impl SyscallEngine {
-    pub(crate) fn new(
-        (call, target, file): (IoCall, Target, File),
-        (block, access, pages): (usize, Access, PagePolicy),
-    ) -> Result<Self> {
-        let alignment = io_alignment(&target, block, access)?;
+    pub(crate) fn open(call: IoCall, open: BlockFile) -> Result<BlockEngine> {
+        let alignment = io_alignment(&open)?;
+        let BlockFile { target, file, block, pages, .. } = open;
         let whole = BlockRequest { offset: 0, bytes: block };
         let failed = |error| target.io_error(call.direction(), whole, error);
         let buffer = Arena::populated(block, pages).map_err(failed)?;
-        Ok(Self { target, file, call, buffer, alignment, position: 0, pages })
+        Ok(BlockEngine::Syscall(Self { target, file, call, buffer, alignment, position: 0, pages }))
     }
 
     /// What was done that the settings do not say.
@@ -191,7 +190,7 @@ pub(super) fn missing_huge_pages_note(buffer: &Arena, asked: PagePolicy) -> Opti
 }
 
 /// Unit to which lengths are rounded up: 1, or a file's alignment for direct I/O, which `block` must have.
-pub(super) fn io_alignment(target: &Target, block: usize, access: Access) -> Result<usize> {
+pub(super) fn io_alignment(&BlockFile { ref target, block, access, .. }: &BlockFile) -> Result<usize> {
     let alignment = match access {
         Access::Buffered => 1,
         Access::Direct => target.alignment()? as usize,

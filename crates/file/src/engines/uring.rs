@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 
 use kelvin_sys::uring::{FileRing, IoDirection, RingSetup};
 
+use super::{BlockEngine, BlockFile};
 use crate::block_requests::{BlockRequest, BlockRequests};
 use crate::observer::Observer;
-use crate::target::{Access, Target};
+use crate::target::Target;
 use crate::{Error, PagePolicy, Result};
 
 /// Deepest queue: what the kernel accepts at least (IORING_MAX_ENTRIES is 32768, registered buffers 16384).
@@ -49,14 +50,12 @@ struct Slot {
 }
 
 impl UringEngine {
-    pub(crate) fn new(
-        target: Target,
-        file: File,
-        how: RingSetup,
+    pub(crate) fn open(
         direction: IoDirection,
-        access: Access,
-    ) -> Result<Self> {
-        let RingSetup { depth, block, pages, .. } = how;
+        (depth, registered): (u32, bool),
+        open: BlockFile,
+    ) -> Result<BlockEngine> {
+        let block = open.block;
         if !(1..=MAX_QUEUE_DEPTH).contains(&depth) {
             return Err(Error::setting("depth", format!("must be between 1 and {MAX_QUEUE_DEPTH}, not {depth}")));
         }
@@ -64,11 +63,14 @@ impl UringEngine {
             let why = format!("{depth} buffers of {block} bytes are more than 1 GiB: choose a smaller depth or block");
             return Err(Error::setting("depth", why));
         }
-        let alignment = super::syscalls::io_alignment(&target, block, access)?;
-        let ring = FileRing::new(file, how).map_err(|error| unsupported_error(&error))?;
+        let alignment = super::syscalls::io_alignment(&open)?;
+        let BlockFile { target, file, pages, .. } = open;
+        let setup = RingSetup { depth, block, registered, pages };
+        let ring = FileRing::new(file, setup).map_err(|error| unsupported_error(&error))?;
         let slots = vec![Slot { request: BlockRequest { offset: 0, bytes: 0 }, moved: 0 }; depth as usize];
         let free = (0..depth as usize).rev().collect();
-        Ok(Self { target, ring, direction, alignment, free, slots, completions: 0, depth_sum: 0, pages })
+        let engine = Self { target, ring, direction, alignment, free, slots, completions: 0, depth_sum: 0, pages };
+        Ok(BlockEngine::Uring(Box::new(engine)))
     }
 
     /// The file.
