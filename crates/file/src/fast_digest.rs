@@ -472,6 +472,7 @@ impl Observer for PieceObserver<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     fn expected(content: &[u8]) -> Digest {
         let mut digest = Digest::default();
