@@ -490,8 +490,8 @@ fn verify_copy(job: &CopyJob, empty: &Target, file: &AtomicFile) -> Result<Verif
             .map_err(|error| job.source.read_error(offset, COMPARE_BLOCK, error))?;
         let copied = read_full_block(file.file(), other, offset)
             .map_err(|error| Error::call(format!("read {COMPARE_BLOCK} bytes at {offset} of"), &job.path, error))?;
-if let Some(at) = first_difference(&one[..read], &other[..copied]) {
-let at = offset + at as u64;
+        if let Some(at) = first_difference(&one[..read], &other[..copied]) {
+            let at = offset + at as u64;
             return Err(Error::ContentDiffers { path: job.path.clone(), original: job.source.path().to_owned(), at });
         }
         if read == 0 {

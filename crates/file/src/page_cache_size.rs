@@ -11,7 +11,7 @@
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 
-use kelvin_stats::{RankChangePoint, RankChangeSearch, median, rank_change_points};
+use kelvin_stats::{RankChangePoint, median, rank_change_points};
 use kelvin_sys::clock::monotonic;
 use kelvin_sys::mapping::page_bytes;
 
@@ -73,16 +73,8 @@ impl SizeSample {
 /// Where the file cache ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageCacheSize {
-    /// The largest file that stayed, in bytes.
-    pub largest_resident: u64,
-    /// The smallest one that did not.
-    pub smallest_evicted: u64,
-    /// Nanoseconds of a block in memory.
-    pub cached_nanoseconds: f64,
-    /// Nanoseconds of a block that is not.
-    pub uncached_nanoseconds: f64,
-    /// Probability of such a jump in a sequence without one.
-    pub p: f64,
+    /// The jump of the time of a block: from the largest file that stayed in memory to the smallest that did not.
+    pub jump: LatencyJump,
     /// How much of larger files was in memory, in bytes: another way to the same size.
     pub resident: u64,
 }
@@ -90,7 +82,7 @@ pub struct PageCacheSize {
 impl PageCacheSize {
     /// The size in the middle, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.largest_resident.midpoint(self.smallest_evicted)
+        self.jump.largest_before.midpoint(self.jump.smallest_after)
     }
 
     /// By how much of a limit it lies above it (or below, if negative).
@@ -210,12 +202,11 @@ pub fn max_bytes_read(limit: u64) -> u64 {
 
 /// More sizes, between the last one that stayed and the first one that did not; none where there is no such place.
 pub fn refined_sizes(samples: &[SizeSample]) -> Vec<u64> {
-    let Ok(found) = find_page_cache_size(samples) else { return Vec::new() };
-    let step = (found.smallest_evicted - found.largest_resident) as f64 / (REFINED_SIZES + 1) as f64;
-    let between =
-        (1..=REFINED_SIZES).map(|number| round_up_to_parts(found.largest_resident as f64 + number as f64 * step));
-    let mut sizes: Vec<u64> =
-        between.filter(|bytes| (found.largest_resident + 1..found.smallest_evicted).contains(bytes)).collect();
+    let Ok(PageCacheSize { jump, .. }) = find_page_cache_size(samples) else { return Vec::new() };
+    let LatencyJump { largest_before: stays, smallest_after: leaves, .. } = jump;
+    let step = (leaves - stays) as f64 / (REFINED_SIZES + 1) as f64;
+    let between = (1..=REFINED_SIZES).map(|number| round_up_to_parts(stays as f64 + number as f64 * step));
+    let mut sizes: Vec<u64> = between.filter(|bytes| (stays + 1..leaves).contains(bytes)).collect();
     sizes.dedup();
     sizes
 }
@@ -315,14 +306,7 @@ pub fn find_page_cache_size(samples: &[SizeSample]) -> std::result::Result<PageC
     }
     let beyond: Vec<f64> =
         samples.iter().filter(|one| one.bytes >= jump.smallest_after).map(|one| one.resident as f64).collect();
-    Ok(PageCacheSize {
-        largest_resident: jump.largest_before,
-        smallest_evicted: jump.smallest_after,
-        cached_nanoseconds: jump.before,
-        uncached_nanoseconds: jump.after,
-        p: jump.p,
-        resident: median(&beyond) as u64,
-    })
+    Ok(PageCacheSize { jump, resident: median(&beyond) as u64 })
 }
 
 /// A jump with the size before it left to neither side, where that one lost a part of its pages: a file of the size of the
@@ -343,14 +327,24 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
     let values: Vec<f64> = samples.iter().flat_map(|sample| sample.block_nanoseconds.iter().copied()).collect();
     let owner = |(number, sample): (usize, &&SizeSample)| vec![number; sample.block_nanoseconds.len()];
     let owners: Vec<usize> = samples.iter().enumerate().flat_map(owner).collect();
-    let changes =
-        rank_change_points(&values, &RankChangeSearch { min_segment: TIMED_PARTS, ..RankChangeSearch::default() });
+    let changes = rank_change_points(&values, TIMED_PARTS);
     let mut jumps: Vec<(LatencyJump, usize)> = Vec::new();
     for (number, change) in changes.iter().enumerate() {
         let from = number.checked_sub(1).map_or(0, |before| changes[before].index);
         let to = changes.get(number + 1).map_or(values.len(), |after| after.index);
         let index = edge_index(&values, change, from..to);
-        let jump = latency_jump(samples, change, (owners[index - 1], owners[index]));
+        // A change inside a file leaves that one between the sides.
+        let (last, first) = match (owners[index - 1], owners[index]) {
+            (last, first) if last == first => (last.saturating_sub(1), (first + 1).min(samples.len() - 1)),
+            sides => sides,
+        };
+        let jump = LatencyJump {
+            largest_before: samples[last].bytes,
+            smallest_after: samples[first].bytes,
+            before: change.before,
+            after: change.after,
+            p: change.p,
+        };
         match jumps.last_mut() {
             Some((earlier, at))
                 if index.saturating_sub(*at) <= TIMED_PARTS && earlier.is_rising() == jump.is_rising() =>
@@ -367,20 +361,6 @@ fn find_jumps(samples: &[&SizeSample]) -> Vec<LatencyJump> {
         }
     }
     jumps.into_iter().map(|(jump, _)| jump).collect()
-}
-
-/// A change of level between two samples; one inside a file leaves that one between the sides.
-fn latency_jump(samples: &[&SizeSample], change: &RankChangePoint, (last, first): (usize, usize)) -> LatencyJump {
-    let (last, first) =
-        if last == first { (last.saturating_sub(1), (first + 1).min(samples.len() - 1)) } else { (last, first) };
-    let (stays, leaves) = (samples[last].bytes, samples[first].bytes);
-    LatencyJump {
-        largest_before: stays,
-        smallest_after: leaves,
-        before: change.before,
-        after: change.after,
-        p: change.p,
-    }
 }
 
 /// Where a change is, among the values of both its levels. Ranks show that there is one, but are biased towards the middle in

@@ -137,7 +137,7 @@ impl<'a> Bench<'a> {
         metrics: [&Metric; K],
         operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
     ) -> Result<(), ProbeError> {
-        self.time_single_operations(metrics, (0.0, CHECK_STRIDE), operation)
+        self.time_single_operations(metrics, 0.0, CHECK_STRIDE, operation)
     }
 
     /// The same as [`Bench::time_each`] for rates: each operation does `work` bytes (or other units).
@@ -147,13 +147,14 @@ impl<'a> Bench<'a> {
         work: f64,
         operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
     ) -> Result<(), ProbeError> {
-        self.time_single_operations(metrics, (work, 1), operation)
+        self.time_single_operations(metrics, work, 1, operation)
     }
 
     fn time_single_operations<const K: usize>(
         &mut self,
         metrics: [&Metric; K],
-        (work, looked_after): (f64, usize),
+        work: f64,
+        check_stride: usize,
         mut operation: impl FnMut(Clock) -> Result<[u64; K], ProbeError>,
     ) -> Result<(), ProbeError> {
         let slice = self.slice_share(K);
@@ -175,21 +176,15 @@ impl<'a> Bench<'a> {
             whole = (self.clock.deadline_nanoseconds() - second).max(1) as f64;
         }
         let stride = (CANARY_PERIOD / whole).ceil().max(1.0) as usize;
-        let most = MAX_SAMPLES * stride.max(2);
-        let rewarm = match looked_after {
-            1 => u64::from(whole < REWARM_THRESHOLD),
-            _ => BACK_TO_BACK_REWARM,
-        };
-        let stride = stride.max(looked_after);
         let sampling = SamplingSpec {
             start: begun,
             slice,
             iterations: 1,
-            rewarm,
-            stride,
-            max_samples: most,
+            rewarm: if check_stride == 1 { u64::from(whole < REWARM_THRESHOLD) } else { BACK_TO_BACK_REWARM },
+            stride: stride.max(check_stride),
+            max_samples: MAX_SAMPLES * stride.max(2),
             work,
-            check_stride: looked_after,
+            check_stride,
         };
         self.sample(metrics, &sampling, &mut timed)
     }
@@ -539,21 +534,18 @@ impl<'a> Bench<'a> {
         if taken.tags.len() - taken.thread_checked < after {
             return;
         }
-        self.tag_thread_events(&mut taken.tags[taken.thread_checked..]);
-        taken.thread_checked = taken.tags.len();
+        taken.tag_since_thread_check(self.interference.take_thread_tags());
         if self.interference.is_file_check_due() {
-            self.tag_file_events(&mut taken.tags[taken.files_checked..]);
-            taken.files_checked = taken.tags.len();
+            taken.tag_since_file_check(self.interference.take_file_tags());
         }
     }
 
     /// Tags the remaining samples.
     fn tag_remaining<const K: usize>(&mut self, taken: &mut SampleBuffer<K>) {
         if taken.thread_checked < taken.tags.len() {
-            self.tag_thread_events(&mut taken.tags[taken.thread_checked..]);
+            taken.tag_since_thread_check(self.interference.take_thread_tags());
         }
-        self.tag_file_events(&mut taken.tags[taken.files_checked..]);
-        (taken.thread_checked, taken.files_checked) = (taken.tags.len(), taken.tags.len());
+        taken.tag_since_file_check(self.interference.take_file_tags());
     }
 
     /// Reads the canaries on every working CPU.
@@ -563,18 +555,6 @@ impl<'a> Bench<'a> {
             None => self.canaries.read(wanted, columns),
         }
         Ok(())
-    }
-
-    /// Tags the samples since the last check with the thread's counters.
-    fn tag_thread_events(&mut self, since: &mut [SampleTags]) {
-        let tags = self.interference.take_thread_tags();
-        since.iter_mut().for_each(|tag| *tag |= tags);
-    }
-
-    /// Tags the samples since the last check with the counters in files.
-    fn tag_file_events(&mut self, since: &mut [SampleTags]) {
-        let tags = self.interference.take_file_tags();
-        since.iter_mut().for_each(|tag| *tag |= tags);
     }
 
     fn push_reading(&mut self, metric: &Metric, readings: Readings) {

@@ -26,13 +26,20 @@ pub struct PredictionInputs<'a> {
     /// Where in the range of its samples an input known only as found is taken.
     sample_end: SampleEnd,
     /// The inputs taken as found so far, each once.
-    inputs_as_found: RefCell<Vec<String>>,
-    /// The inputs with a headline asked for so far, each once.
-    requested_inputs: RefCell<Vec<String>>,
-    /// Reasons of formulas that lacked an input.
-    missing_reasons: RefCell<Vec<String>>,
-    /// The input that is taken at an end of its interval, and which end: 1 or -1.
+    inputs_seen: RefCell<InputsSeen>,
+    /// An input that is moved by a part of its half interval.
     shifted_input: Option<(&'a str, f64)>,
+}
+
+/// What a formula asked for.
+#[derive(Default)]
+struct InputsSeen {
+    /// Inputs whose figure is that of samples as they were found.
+    as_found: Vec<String>,
+    /// Inputs with a figure.
+    requested: Vec<String>,
+    /// Why others have none.
+    missing_reasons: Vec<String>,
 }
 
 /// Where among its samples an input known only as found is taken.
@@ -54,9 +61,7 @@ impl<'a> PredictionInputs<'a> {
             references: None,
             bounds: &[],
             sample_end: SampleEnd::Figure,
-            inputs_as_found: RefCell::default(),
-            requested_inputs: RefCell::default(),
-            missing_reasons: RefCell::default(),
+            inputs_seen: RefCell::default(),
             shifted_input: None,
         }
     }
@@ -99,12 +104,12 @@ impl<'a> PredictionInputs<'a> {
         if let Some(found) = (self.measured)(metric.id.as_str(), case) {
             let moved =
                 self.shifted_input.filter(|(moved, _)| *moved == name).map_or(0.0, |(_, end)| end * found.half_width);
-            push_unique(&self.requested_inputs, &name);
+            push_unique(&mut self.inputs_seen.borrow_mut().requested, &name);
             return Ok(input(name, found.value + moved, "measured in this run".into()));
         }
         match self.missing_figure.map(|lacking| lacking(metric.id.as_str(), case)) {
             Some(MissingInput::AsFound(found)) => {
-                push_unique(&self.inputs_as_found, &name);
+                push_unique(&mut self.inputs_seen.borrow_mut().as_found, &name);
                 let source = format!("measured in this run, as found: {}", found.reason);
                 Ok(input(name, self.sample_end.value_of(&found, metric.better), source))
             }
@@ -116,7 +121,7 @@ impl<'a> PredictionInputs<'a> {
     /// Why there is no prediction without an input.
     fn missing_input(&self, name: &str, what: &str) -> NoPrediction {
         let reason = NoPrediction::new(format!("it is derived from {name}, which {what}"));
-        push_unique(&self.missing_reasons, &reason.0);
+        push_unique(&mut self.inputs_seen.borrow_mut().missing_reasons, &reason.0);
         reason
     }
 
@@ -132,22 +137,17 @@ impl<'a> PredictionInputs<'a> {
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<FormulaPrediction, NoPrediction> {
         let at = |sample_end, shifted_input: Option<(&str, f64)>| {
-            let facts = PredictionInputs {
-                sample_end,
-                shifted_input,
-                inputs_as_found: RefCell::default(),
-                requested_inputs: RefCell::default(),
-                missing_reasons: RefCell::default(),
-                ..*self
-            };
+            let facts = PredictionInputs { sample_end, shifted_input, inputs_seen: RefCell::default(), ..*self };
             let prediction = formula(&facts);
-            facts.missing_reasons.borrow().iter().for_each(|reason| push_unique(&self.missing_reasons, reason));
-            (prediction, facts.inputs_as_found.into_inner(), facts.requested_inputs.into_inner())
+            let seen = facts.inputs_seen.into_inner();
+            let mut own = self.inputs_seen.borrow_mut();
+            seen.missing_reasons.iter().for_each(|reason| push_unique(&mut own.missing_reasons, reason));
+            (prediction, seen)
         };
-        let (prediction, as_found, requested) = at(SampleEnd::Figure, None);
+        let (prediction, InputsSeen { as_found: taken, requested, .. }) = at(SampleEnd::Figure, None);
         let mut prediction = prediction?;
-        let by_intervals = input_uncertainty(&requested, |shifted| at(SampleEnd::Figure, Some(shifted)).0.ok());
-        if as_found.is_empty() {
+        let by_intervals = input_uncertainty(&requested, |moved| at(SampleEnd::Figure, Some(moved)).0.ok());
+        if taken.is_empty() {
             return Ok(FormulaPrediction { prediction, log_half_range: Some(by_intervals) });
         }
         let ends = [SampleEnd::Best, SampleEnd::Worst].map(|end| at(end, None).0.ok());
@@ -172,10 +172,11 @@ impl<'a> PredictionInputs<'a> {
     /// The formula's reason for no prediction.
     pub(crate) fn predict(
         &self,
-        (metric, case): (&Metric, &Case),
+        metric: &Metric,
+        case: &Case,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
-        self.predict_unbounded((metric, case), formula).map(|prediction| self.clamp_to_bound(prediction, metric, case))
+        self.predict_unbounded(metric, case, formula).map(|prediction| self.clamp_to_bound(prediction, metric, case))
     }
 
     /// A prediction, and the most that the hardware carries where that is less.
@@ -197,7 +198,8 @@ impl<'a> PredictionInputs<'a> {
     /// The same, whatever the hardware carries.
     fn predict_unbounded(
         &self,
-        (metric, case): (&Metric, &Case),
+        metric: &Metric,
+        case: &Case,
         formula: impl Fn(&PredictionInputs<'_>) -> Result<Prediction, NoPrediction>,
     ) -> Result<Prediction, NoPrediction> {
         let first = self.references.filter(|elsewhere| elsewhere.prefers_proxy(metric));
@@ -214,7 +216,7 @@ impl<'a> PredictionInputs<'a> {
             }
             (Ok(FormulaPrediction { prediction, .. }), _) => Ok(prediction),
             // A run with that input predicts it by the formula.
-            (Err(why), Some(_)) if self.missing_reasons.borrow().contains(&why.0) => Err(why),
+            (Err(why), Some(_)) if self.inputs_seen.borrow().missing_reasons.contains(&why.0) => Err(why),
             (Err(why), Some(elsewhere)) => elsewhere.predict_from_peers(self, metric, case, why),
             (Err(why), None) => Err(why),
         }
@@ -239,8 +241,7 @@ fn input_uncertainty(inputs: &[String], moved: impl Fn((&str, f64)) -> Option<Pr
     changes.map(|change| change.powi(2)).sum::<f64>().sqrt() * of_level
 }
 
-fn push_unique(labels: &RefCell<Vec<String>>, label: &str) {
-    let mut labels = labels.borrow_mut();
+fn push_unique(labels: &mut Vec<String>, label: &str) {
     if !labels.iter().any(|known| known == label) {
         labels.push(label.to_owned());
     }

@@ -43,14 +43,13 @@ pub struct PlanUnit {
 impl PlanUnit {
     /// A unit that is asked for and of which nothing is known.
     pub fn new(probe: &'static Probe, case: Case) -> Self {
-        let (rank, expected) = (PlanRank::Thorough, ExpectedCost::estimated(DEFAULT_ROUND_COST));
         Self {
             probe,
             case,
             only_input: false,
             block: 0,
-            rank,
-            expected_cost: expected,
+            rank: PlanRank::Thorough,
+            expected_cost: ExpectedCost::estimated(DEFAULT_ROUND_COST),
             required_inputs: BTreeSet::new(),
         }
     }
@@ -176,7 +175,11 @@ impl Plan {
         let eligible: Vec<&'static Probe> = probes.iter().copied().filter(|probe| probe.kind == kind).collect();
         for name in names {
             if !eligible.iter().any(|probe| probe.is_selected_by(name)) {
-                return Err(UnknownName::new(name, &probes_of_kind(probes, kind)));
+                // Both kinds are run by their names.
+                let asked = [ProbeKind::Measure, ProbeKind::Study];
+                let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
+                let known: Vec<&'static Probe> = probes.iter().copied().filter(|probe| is_known(probe.kind)).collect();
+                return Err(UnknownName::new(name, &known));
             }
         }
         let asked = |probe: &Probe| {
@@ -232,7 +235,7 @@ impl Plan {
             let facts = elsewhere.iter().fold(facts, |facts, elsewhere| facts.with_references(elsewhere));
             for metric in unit.probe.metrics.iter().filter(|metric| metric.is_measured_at(&unit.case)) {
                 // Only what it asks for counts; whether there is a prediction is known once everything is measured.
-                let _ = facts.predict((metric, &unit.case), |facts| (unit.probe.predict)(facts, metric, &unit.case));
+                let _ = facts.predict(metric, &unit.case, |facts| (unit.probe.predict)(facts, metric, &unit.case));
             }
             unit.required_inputs = asked_for.take();
         }
@@ -291,15 +294,13 @@ impl Plan {
             "no time for it beside what is more important; all cases take about {}",
             seconds(all.as_secs_f64())
         ));
-        let left_out = |(at, unit): (usize, PlanUnit)| match without.contains(&at) {
-            true => Err(unit),
-            false => Ok(unit),
-        };
-        let (units, dropped): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.units).into_iter().enumerate().map(left_out).partition(Result::is_ok);
-        self.units = units.into_iter().flatten().collect();
-        let asked = dropped.into_iter().filter_map(Result::err).filter(|unit| !unit.only_input);
-        self.left_out.extend(asked.map(|unit| (unit.probe, unit.case, reason.clone())));
+        for (at, unit) in std::mem::take(&mut self.units).into_iter().enumerate() {
+            if !without.contains(&at) {
+                self.units.push(unit);
+            } else if !unit.only_input {
+                self.left_out.push((unit.probe, unit.case, reason.clone()));
+            }
+        }
         self
     }
 
@@ -399,13 +400,12 @@ impl Plan {
 
     /// The plan as it is stored with the run; what is left out is part of it.
     pub fn planned(&self) -> Vec<PlannedMeasurement> {
-        let units = self.units.iter().map(|unit| (unit.probe, unit.case.clone(), unit.only_input));
-        let mut planned: Vec<PlannedMeasurement> =
-            units.map(|(probe, case, only_input)| self::planned_entry(probe, case, only_input)).collect();
+        let entry = |unit: &PlanUnit| planned_entry(unit.probe, &unit.case, unit.only_input);
+        let mut planned: Vec<PlannedMeasurement> = self.units.iter().map(entry).collect();
         for (probe, case, _) in &self.left_out {
             let last = planned.iter().rposition(|entry| *entry.probe == *probe.id);
             let at = last.map_or(planned.len(), |at| at + 1);
-            planned.insert(at, self::planned_entry(probe, case.clone(), false));
+            planned.insert(at, planned_entry(probe, case, false));
         }
         planned
     }
@@ -463,16 +463,9 @@ fn placeholder_value(probes: &[&'static Probe], id: &str) -> Option<MeasuredValu
     Some(MeasuredValue { value, half_width: 0.0 })
 }
 
-fn planned_entry(probe: &Probe, case: Case, only_input: bool) -> PlannedMeasurement {
-    let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(&case)).map(|metric| metric.id).collect();
-    PlannedMeasurement { probe: Name::new(probe.id), metrics, case, only_input }
-}
-
-/// The probes that a name may mean, among those of a plain run and the studies: both are selected by name.
-fn probes_of_kind(probes: &[&'static Probe], kind: ProbeKind) -> Vec<&'static Probe> {
-    let asked = [ProbeKind::Measure, ProbeKind::Study];
-    let is_known = |other: ProbeKind| other == kind || asked.contains(&kind) && asked.contains(&other);
-    probes.iter().copied().filter(|probe| is_known(probe.kind)).collect()
+fn planned_entry(probe: &Probe, case: &Case, only_input: bool) -> PlannedMeasurement {
+    let metrics = probe.metrics.iter().filter(|metric| metric.is_measured_at(case)).map(|metric| metric.id).collect();
+    PlannedMeasurement { probe: Name::new(probe.id), metrics, case: case.clone(), only_input }
 }
 
 /// Up to three ids or leading parts of ids similar to a name, in whatever case it is; the one that is the same but for its case alone.

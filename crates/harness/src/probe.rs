@@ -51,11 +51,11 @@ impl Probe {
 
     /// Its prediction for one of its metrics at one case, or the reason for none.
     fn predict(&self, facts: &PredictionInputs<'_>, metric: &Metric, case: &Case) -> PredictionRecord {
-        let (prediction, none_because) =
-            match facts.predict((metric, case), |facts| (self.predict)(facts, metric, case)) {
-                Ok(prediction) => (Some(prediction), None),
-                Err(reason) => (None, Some(reason)),
-            };
+        let (prediction, none_because) = match facts.predict(metric, case, |facts| (self.predict)(facts, metric, case))
+        {
+            Ok(prediction) => (Some(prediction), None),
+            Err(reason) => (None, Some(reason)),
+        };
         PredictionRecord { metric: metric.id, case: case.clone(), prediction, none_because }
     }
 }

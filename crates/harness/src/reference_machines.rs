@@ -599,7 +599,7 @@ mod tests {
         let (here, case) = (machine(9), Case::new());
         let measured = |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width });
         let facts = PredictionInputs::new(&here, &measured).with_references(elsewhere);
-        facts.predict((metric, &case), |facts| (PROBE.predict)(facts, metric, &case))
+        facts.predict(metric, &case, |facts| (PROBE.predict)(facts, metric, &case))
     }
 
     fn one_machine() -> [ReferenceRecord; 1] {
@@ -636,7 +636,7 @@ mod tests {
                 |id: &str, _: &Case| (id == "test.call").then_some(MeasuredValue { value: 200.0, half_width: 0.0 });
             let elsewhere = ReferenceMachines::new(&[&PROBE], others, &RULES, (&here, &[]));
             let facts = PredictionInputs::new(&here, &measured).with_references(&elsewhere);
-            facts.predict((&TWICE, &Case::new()), |facts| (PROBE.predict)(facts, &TWICE, &Case::new())).unwrap()
+            facts.predict(&TWICE, &Case::new(), |facts| (PROBE.predict)(facts, &TWICE, &Case::new())).unwrap()
         };
         let mut others = one_machine();
         let apart = predicted(&others);
@@ -702,7 +702,7 @@ mod tests {
         let (here, nothing) = (machine(9), |_: &str, _: &Case| None);
         let value = |elsewhere: &ReferenceMachines, bytes| {
             let facts = PredictionInputs::new(&here, &nothing).with_references(elsewhere);
-            let found = facts.predict((&WORK, &size(bytes)), |facts| (PROBE.predict)(facts, &WORK, &size(bytes)));
+            let found = facts.predict(&WORK, &size(bytes), |facts| (PROBE.predict)(facts, &WORK, &size(bytes)));
             found.ok().map(|found| found.value.round())
         };
         let of_any = of(&ReferenceRules::NONE, &[planned(32), planned(8)]);
@@ -736,7 +736,7 @@ mod tests {
         let (here, nothing, case) = (machine(9), |_: &str, _: &Case| None, Case::new().with_number("place", 7u64));
         let value = |elsewhere: &ReferenceMachines| {
             let facts = PredictionInputs::new(&here, &nothing).with_references(elsewhere);
-            facts.predict((&WORK, &case), |facts| (PROBE.predict)(facts, &WORK, &case)).ok().map(|found| found.value)
+            facts.predict(&WORK, &case, |facts| (PROBE.predict)(facts, &WORK, &case)).ok().map(|found| found.value)
         };
         assert_eq!(value(&of(&ReferenceRules::NONE)), None);
         let found = value(&of(&ReferenceRules { part_metrics: &[&WORK], ..ReferenceRules::NONE })).unwrap();
@@ -763,7 +763,7 @@ mod tests {
         let predicted = |rules: &ReferenceRules<'_>, metric: &Metric| {
             let (here, case, elsewhere) = (machine(9), Case::new(), reference_machines(&one_machine(), rules, 9));
             let facts = PredictionInputs::new(&here, &|_, _| None).with_references(&elsewhere);
-            facts.predict((metric, &case), |facts| (PROBE.predict)(facts, metric, &case))
+            facts.predict(metric, &case, |facts| (PROBE.predict)(facts, metric, &case))
         };
         let scaled = predicted(&RULES, &WORK).unwrap_err();
         assert_eq!(scaled.0, "it is scaled by test.call, which this run did not measure");

@@ -166,8 +166,15 @@ impl<'r> RoundLoop<'r> {
 
     fn run_round(&mut self, next: NextRound, launch: &mut dyn Launcher, sink: &mut dyn EventSink) {
         let unit = &self.plan.units[next.unit];
-        emit_progress(unit, &self.schedule, self.schedule.budget() - launch.now(), sink);
         let begun = launch.now();
+        let (done, planned) = self.schedule.progress();
+        sink.event(&Event::RoundStarted {
+            probe: Name::new(unit.probe.id),
+            case: unit.case.clone(),
+            done,
+            planned,
+            seconds_left: (self.schedule.budget() - begun).max(0.0) / 1e9,
+        });
         let patience = self.patience(next, begun);
         let request = self.round_request(next, patience);
         let Some(RoundResponse { attempt, beyond }) = launch.launch(&request, patience) else { return };
@@ -180,11 +187,26 @@ impl<'r> RoundLoop<'r> {
             self.schedule.leave_out(next.unit);
             return;
         }
-        self.learn_cost(next, (took, beyond), &attempt);
-        let (at, seconds, cpu) = (begun / 1e9, took / 1e9, self.options.setup.placement.cpu);
-        let timing = Some((next.slice + beyond) / 1e9);
-        let round = Box::new(Round { index: next.round, at, seconds, timing, cpu, attempt });
-        sink.event(&Event::RoundFinished { probe: Name::new(unit.probe.id), case: unit.case.clone(), round });
+        let failures = &mut self.failures[next.unit];
+        *failures = if matches!(attempt, RoundOutcome::Failed(_)) { *failures + 1 } else { 0 };
+        match attempt {
+            RoundOutcome::Skipped(_) => self.schedule.retire_unit(next.unit),
+            _ => self.schedule.record_round(next, beyond),
+        }
+        // What takes long to fail, or fails again, is not tried any more.
+        if *failures >= 2 || *failures > 0 && took >= self.options.round_limit.as_nanos() as f64 {
+            self.schedule.retire_unit(next.unit);
+        }
+        let round = Round {
+            index: next.round,
+            at: begun / 1e9,
+            seconds: took / 1e9,
+            timing: Some((next.slice + beyond) / 1e9),
+            cpu: self.options.setup.placement.cpu,
+            attempt,
+        };
+        let (probe, case) = (Name::new(unit.probe.id), unit.case.clone());
+        sink.event(&Event::RoundFinished { probe, case, round: Box::new(round) });
     }
 
     fn round_request(&mut self, next: NextRound, patience: WaitLimit) -> RoundRequest {
@@ -213,26 +235,6 @@ impl<'r> RoundLoop<'r> {
     /// Nanoseconds that a round may take, where there is a most that the budget is kept to.
     fn round_time_limit(&self, next: NextRound, now: f64) -> Option<f64> {
         (self.options.limit != BudgetLimit::Extendable).then(|| self.schedule.time_limit(next.unit, now))
-    }
-
-    /// Records the outcome of a round in the schedule: it took so many nanoseconds, so many of them beyond its timing.
-    fn learn_cost(&mut self, next: NextRound, (took, beyond): (f64, f64), attempt: &RoundOutcome) {
-        let failures = &mut self.failures[next.unit];
-        match attempt {
-            RoundOutcome::Measured(_) => {
-                self.schedule.record_round(next, beyond);
-                *failures = 0;
-            }
-            RoundOutcome::Skipped(_) => self.schedule.retire_unit(next.unit),
-            RoundOutcome::Failed(_) => {
-                self.schedule.record_round(next, beyond);
-                *failures += 1;
-                // A retry tells a chance failure from a certain one; a round that ran into its time limit gets none.
-                if *failures >= 2 || took >= self.options.round_limit.as_nanos() as f64 {
-                    self.schedule.retire_unit(next.unit);
-                }
-            }
-        }
     }
 
     /// Asks how the core reads, now and then: at first it is not known, then it changes little.
@@ -264,7 +266,14 @@ impl<'r> RoundLoop<'r> {
     fn closing_notes(&self, judge: &mut dyn RunObserver) -> Vec<String> {
         let Self { plan, settings, schedule, .. } = self;
         let mut notes = Vec::new();
-        let names = |units: &[usize]| join_names(&units.iter().map(|&unit| unit_name(plan, unit)).collect::<Vec<_>>());
+        let names = |units: &[usize]| {
+            let listed: Vec<String> =
+                units.iter().take(MAX_LISTED_NAMES).map(|&unit| unit_name(&plan.units[unit])).collect();
+            match units.len() - listed.len() {
+                0 => listed.join(", "),
+                more => format!("{} and {more} more", listed.join(", ")),
+            }
+        };
         if let Some(grown) = schedule.announced_growth() {
             notes.push(format!(
                 "{} rounds of each case take {} longer on this machine than the {} that were expected",
@@ -306,30 +315,12 @@ fn unit_statuses(plan: &Plan, judge: &mut dyn RunObserver) -> Vec<CaseStatus> {
     plan.units.iter().map(of).collect()
 }
 
-fn emit_progress(unit: &PlanUnit, schedule: &Schedule, nanoseconds_left: f64, sink: &mut dyn EventSink) {
-    let (done, planned) = schedule.progress();
-    sink.event(&Event::RoundStarted {
-        probe: Name::new(unit.probe.id),
-        case: unit.case.clone(),
-        done,
-        planned,
-        seconds_left: nanoseconds_left.max(0.0) / 1e9,
-    });
-}
-
-fn unit_name(plan: &Plan, unit: usize) -> String {
-    let unit = &plan.units[unit];
+fn unit_name(unit: &PlanUnit) -> String {
     if unit.case.is_empty() { unit.probe.id.to_owned() } else { format!("{} ({})", unit.probe.id, unit.case) }
 }
 
-/// The first few of a list in words, and how many more there are.
-fn join_names(names: &[String]) -> String {
-    const MAX_LISTED_NAMES: usize = 5;
-    match names.len().checked_sub(MAX_LISTED_NAMES) {
-        Some(more) if more > 0 => format!("{} and {more} more", names[..MAX_LISTED_NAMES].join(", ")),
-        _ => names.join(", "),
-    }
-}
+/// Most cases that a note names.
+const MAX_LISTED_NAMES: usize = 5;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 #[path = "../tests/simulation/scenarios.rs"]
 mod scenarios;
 
-use kelvin_stats::{Random, RankChangeSearch, STEP_ALPHA, detect_change_points, rank_change_points};
+use kelvin_stats::{MIN_LEVEL_VALUES, Random, detect_change_points, rank_change_points};
 use scenarios::Scenario;
 
 const HISTORIES: usize = 200;
@@ -49,7 +49,7 @@ fn kelvin_changes(values: &[f64]) -> DetectedChanges {
 }
 
 fn rank_changes(values: &[f64]) -> DetectedChanges {
-    let found = rank_change_points(values, &RankChangeSearch { alpha: STEP_ALPHA, ..RankChangeSearch::default() });
+    let found = rank_change_points(values, MIN_LEVEL_VALUES);
     DetectedChanges {
         steps: found.iter().map(|change| (change.index, [change.index; 2])).collect(),
         drifts: 0,

@@ -13,7 +13,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bimodal::two_states;
-use crate::rank_change_points::{RankChangeSearch, rank_change_points};
+use crate::change_points::MIN_LEVEL_VALUES;
+use crate::rank_change_points::rank_change_points;
 use crate::uncertain_value::{MIN_INTERVAL_ROUNDS, UncertainValue};
 use crate::{MAD_TO_STD, mad, mean, median, t_quantile, variance};
 
@@ -256,7 +257,7 @@ impl BetweenRunVariance {
         let mut runs: Vec<(f64, f64)> = headlines.iter().copied().zip(within.iter().copied()).filter(usable).collect();
         runs.drain(..runs.len().saturating_sub(MAX_HISTORY_RUNS));
         let values: Vec<f64> = runs.iter().map(|run| run.0).collect();
-        if let Some(shift) = rank_change_points(&values, &RankChangeSearch::default()).last() {
+        if let Some(shift) = rank_change_points(&values, MIN_LEVEL_VALUES).last() {
             runs.drain(..shift.index);
         }
         let mut runs = without_outlier_runs(runs);

@@ -52,7 +52,7 @@ pub use queueing::{
     AsymptoticBounds, ClosedNetwork, DevicePart, MvaResult, NetworkError, Service, Station, whole_servers,
 };
 pub use random::Random;
-pub use rank_change_points::{RankChangePoint, RankChangeSearch, rank_change_points};
+pub use rank_change_points::{RankChangePoint, rank_change_points};
 pub use ranks::spearman;
 pub use samples::{MAD_TO_STD, Samples, SamplesError, Sorted, mad, mean, median, median_in_place, variance};
 pub use scalability::{

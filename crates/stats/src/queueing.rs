@@ -5,7 +5,6 @@
 //! J. P. Buzen, "Computational Algorithms for Closed Queueing Networks with Exponential Servers", Communications of the ACM
 //! 16(9), 1973. Exact where the network has a product form: service times that are exponential, or shared by turns.
 
-use std::fmt;
 use std::num::NonZeroU32;
 
 /// Where a request is served on its way.
@@ -56,28 +55,19 @@ impl Station {
     }
 }
 
-/// Why stations are not a network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why stations are no network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
-    /// The demand at this station is negative or not finite.
+    /// The station with this index has a demand that is no time.
+    #[error("the demand at station {0} is negative or not finite")]
     InvalidDemand(usize),
-    /// The think time is negative or not finite.
+    /// The think time is none.
+    #[error("the think time is negative or not finite")]
     InvalidThinkTime,
-    /// No station demands any time.
+    /// All demands are zero.
+    #[error("no station demands any time; at least one must")]
     NoDemand,
 }
-
-impl fmt::Display for NetworkError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InvalidDemand(station) => write!(f, "the demand at station {station} is negative or not finite"),
-            Self::InvalidThinkTime => f.write_str("the think time is negative or not finite"),
-            Self::NoDemand => f.write_str("no station demands any time; at least one must"),
-        }
-    }
-}
-
-impl std::error::Error for NetworkError {}
 
 /// A closed network: a fixed number of customers, each of which thinks, sends a request, waits for its answer, and so on.
 #[derive(Clone, Debug, PartialEq)]

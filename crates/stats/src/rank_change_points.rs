@@ -2,25 +2,11 @@
 
 use crate::{Random, median};
 
-/// Parameters of the search for change points.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RankChangeSearch {
-    /// Minimum number of values between two change points, and before the first and after the last.
-    pub min_segment: usize,
-    /// Probability of a false alarm in a sequence without a change.
-    pub alpha: f64,
-    /// Random orders that a sequence is compared with.
-    pub permutations: u32,
-    /// Seed of those orders.
-    pub seed: u64,
-}
-
-impl Default for RankChangeSearch {
-    /// Segments of 3 at least, false alarms in 1 %, 999 orders.
-    fn default() -> Self {
-        Self { min_segment: 3, alpha: 0.01, permutations: 999, seed: 1 }
-    }
-}
+/// Probability of a false alarm in a sequence without a change.
+const ALPHA: f64 = 0.01;
+/// Random orders that a sequence is compared with, and their seed.
+const PERMUTATIONS: u32 = 999;
+const SEED: u64 = 1;
 
 /// A shift of level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,11 +21,12 @@ pub struct RankChangePoint {
     pub p: f64,
 }
 
-/// Change points by binary segmentation (Vostrikova 1981) on ranks, so that an outlier is not a shift; each split must
-/// be more extreme than the best split of all but `alpha` of random orders of its segment.
-pub fn rank_change_points(values: &[f64], search: &RankChangeSearch) -> Vec<RankChangePoint> {
+/// Change points by binary segmentation (Vostrikova 1981) on ranks, so that an outlier is not a shift, with at least `min_segment`
+/// values between two, before the first and after the last. Each split must be more extreme than the best split of all but 1 % of
+/// random orders of its segment.
+pub fn rank_change_points(values: &[f64], min_segment: usize) -> Vec<RankChangePoint> {
     let mut splits = Vec::new();
-    segment(values, 0, search, &mut Random::new(search.seed), &mut splits);
+    segment(values, 0, min_segment.max(1), &mut Random::new(SEED), &mut splits);
     splits.sort_unstable_by_key(|split| split.0);
     let bounds: Vec<usize> =
         std::iter::once(0).chain(splits.iter().map(|split| split.0)).chain(std::iter::once(values.len())).collect();
@@ -55,31 +42,24 @@ pub fn rank_change_points(values: &[f64], search: &RankChangeSearch) -> Vec<Rank
         .collect()
 }
 
-fn segment(
-    values: &[f64],
-    offset: usize,
-    search: &RankChangeSearch,
-    random: &mut Random,
-    found: &mut Vec<(usize, f64)>,
-) {
-    let least = search.min_segment.max(1);
+fn segment(values: &[f64], offset: usize, least: usize, random: &mut Random, found: &mut Vec<(usize, f64)>) {
     if values.len() < 2 * least || values.iter().all(|value| *value == values[0]) {
         return;
     }
     let mut ranks = crate::ranks::ranks(values);
     let (index, score) = best_split(&ranks, least);
-    let allowed = (search.alpha * f64::from(search.permutations + 1)) as u32;
+    let allowed = (ALPHA * f64::from(PERMUTATIONS + 1)) as u32;
     let mut as_extreme = 1;
-    for _ in 0..search.permutations {
+    for _ in 0..PERMUTATIONS {
         random.shuffle(&mut ranks);
         as_extreme += u32::from(best_split(&ranks, least).1 >= score * (1.0 - 1e-12));
         if as_extreme > allowed {
             return;
         }
     }
-    found.push((offset + index, f64::from(as_extreme) / f64::from(search.permutations + 1)));
-    segment(&values[..index], offset, search, random, found);
-    segment(&values[index..], offset + index, search, random, found);
+    found.push((offset + index, f64::from(as_extreme) / f64::from(PERMUTATIONS + 1)));
+    segment(&values[..index], offset, least, random, found);
+    segment(&values[index..], offset + index, least, random, found);
 }
 
 /// The split with the largest standardised difference of mean ranks: its index and its squared score.
@@ -114,7 +94,7 @@ mod tests {
             822., 1010., 771., 676., 649., 846., 812., 742., 801., 1040., 860., 874., 848., 890., 744., 749., 838.,
             1050., 918., 986., 797., 923., 975., 815., 1020., 906., 901., 1170., 912., 746., 919., 718., 714., 740.,
         ];
-        let found = rank_change_points(&NILE, &RankChangeSearch::default());
+        let found = rank_change_points(&NILE, 3);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].index + 1871, 1899);
         assert!(found[0].before > 1050.0 && found[0].after < 860.0);
@@ -126,24 +106,22 @@ mod tests {
         let alarms = (0..200)
             .filter(|_| {
                 let values: Vec<f64> = (0..30).map(|_| random.normal()).collect();
-                !rank_change_points(&values, &RankChangeSearch { permutations: 199, ..RankChangeSearch::default() })
-                    .is_empty()
+                !rank_change_points(&values, 3).is_empty()
             })
             .count();
         assert!(alarms <= 8, "{alarms} of 200");
         let mut spike: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 5)).collect();
         spike[11] = 1e9;
-        assert_eq!(rank_change_points(&spike, &RankChangeSearch::default()), []);
+        assert_eq!(rank_change_points(&spike, 3), []);
     }
 
     #[test]
     fn several_levels_and_degenerate_sequences() {
         let steps: Vec<f64> = (0..36).map(|i| [10.0, 30.0, 20.0][i / 12] + (i * 7 % 5) as f64 / 10.0).collect();
-        let indices: Vec<usize> =
-            rank_change_points(&steps, &RankChangeSearch::default()).iter().map(|c| c.index).collect();
+        let indices: Vec<usize> = rank_change_points(&steps, 3).iter().map(|c| c.index).collect();
         assert_eq!(indices, [12, 24]);
-        assert_eq!(rank_change_points(&[], &RankChangeSearch::default()), []);
-        assert_eq!(rank_change_points(&[1.0; 50], &RankChangeSearch::default()), []);
-        assert_eq!(rank_change_points(&[1.0, 1.0, 1.0, 2.0, 2.0], &RankChangeSearch::default()), []);
+        assert_eq!(rank_change_points(&[], 3), []);
+        assert_eq!(rank_change_points(&[1.0; 50], 3), []);
+        assert_eq!(rank_change_points(&[1.0, 1.0, 1.0, 2.0, 2.0], 3), []);
     }
 }

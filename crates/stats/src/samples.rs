@@ -1,28 +1,17 @@
 //! Samples that are never empty and always finite, with their quantiles and moments.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
-/// Why values are not samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why values are no samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SamplesError {
     /// There is no value.
+    #[error("samples: no value; at least one is needed")]
     Empty,
-    /// The value at this index is infinite or not a number.
+    /// The value at this index is infinite or no number.
+    #[error("samples: value {0} is not a finite number")]
     NotFinite(usize),
 }
-
-impl fmt::Display for SamplesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("samples: no value; at least one is needed"),
-            Self::NotFinite(index) => write!(f, "samples: value {index} is not a finite number"),
-        }
-    }
-}
-
-impl std::error::Error for SamplesError {}
 
 /// Values in the order in which they were taken: at least one, all finite.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -48,11 +48,14 @@ fn cache_size_is_found_at_any_position() {
         let mut samples = model.samples(&initial_sizes(LIMIT));
         samples.extend(model.samples(&refined_sizes(&samples)));
         let found = find_page_cache_size(&samples).unwrap();
-        assert!(found.largest_resident <= cache && cache < found.smallest_evicted, "{share}: {found:?}");
-        assert!((found.smallest_evicted - found.largest_resident) as f64 <= 0.035 * cache as f64, "{share}: {found:?}");
+        assert!(found.jump.largest_before <= cache && cache < found.jump.smallest_after, "{share}: {found:?}");
+        assert!(
+            (found.jump.smallest_after - found.jump.largest_before) as f64 <= 0.035 * cache as f64,
+            "{share}: {found:?}"
+        );
         assert!(found.agrees(cache) && found.agrees(LIMIT) == ((0.9..=1.1).contains(&share)), "{share}: {found:?}");
         assert!(
-            (found.uncached_nanoseconds / found.cached_nanoseconds - 10.0).abs() < 1.5 && found.p <= 0.01,
+            (found.jump.after / found.jump.before - 10.0).abs() < 1.5 && found.jump.p <= 0.01,
             "{share}: {found:?}"
         );
         assert_eq!(found.resident, cache);
@@ -109,7 +112,7 @@ fn recorded(samples: &[(u64, [f64; TIMED_PARTS], u64)]) -> Vec<SizeSample> {
 fn simulated_edge_sample_is_ignored() {
     let samples = recorded(&RECORDED_EDGE_SAMPLES);
     let found = find_page_cache_size(&samples).unwrap();
-    assert_eq!((found.largest_resident, found.smallest_evicted), (112_852_992, 159_645_696));
+    assert_eq!((found.jump.largest_before, found.jump.smallest_after), (112_852_992, 159_645_696));
     assert!(found.agrees(LIMIT) && refined_sizes(&samples).len() == REFINED_SIZES as usize, "{found:?}");
     // Two sizes that were in part in memory are no edge.
     let mut samples = samples;
@@ -125,7 +128,7 @@ fn simulated_edge_sample_is_ignored() {
 fn recorded_samples_show_128_mib_limit() {
     let samples = recorded(&RECORDED_SAMPLES);
     let found = find_page_cache_size(&samples).unwrap();
-    assert!(found.agrees(LIMIT) && found.uncached_nanoseconds > 5.0 * found.cached_nanoseconds, "{found:?}");
+    assert!(found.agrees(LIMIT) && found.jump.after > 5.0 * found.jump.before, "{found:?}");
     let (coarse, fine): (Vec<SizeSample>, Vec<SizeSample>) =
         samples.iter().cloned().partition(|one| initial_sizes(LIMIT).contains(&one.bytes));
     assert_eq!(coarse.len(), initial_sizes(LIMIT).len());
@@ -198,7 +201,7 @@ fn recorded_edge_sample_is_ignored() {
         samples[edge].block_nanoseconds.iter_mut().zip(partial).for_each(|(time, share)| *time *= share);
         let found = find_page_cache_size(&samples).unwrap();
         assert_eq!(
-            (found.largest_resident, found.smallest_evicted),
+            (found.jump.largest_before, found.jump.smallest_after),
             (samples[edge - 1].bytes, samples[edge + 1].bytes),
             "{found:?}"
         );

@@ -60,7 +60,18 @@ impl<const K: usize> SampleBuffer<K> {
         self.tags.push(state);
     }
 
-    /// Ends warm-up, if it is `over` or the samples have settled.
+    /// Tags the samples taken since the counters of the thread were read last.
+    pub(super) fn tag_since_thread_check(&mut self, tags: SampleTags) {
+        self.tags[self.thread_checked..].iter_mut().for_each(|tag| *tag |= tags);
+        self.thread_checked = self.tags.len();
+    }
+
+    /// Tags the samples taken since the files of counters were read last.
+    pub(super) fn tag_since_file_check(&mut self, tags: SampleTags) {
+        self.tags[self.files_checked..].iter_mut().for_each(|tag| *tag |= tags);
+        self.files_checked = self.tags.len();
+    }
+
     pub(super) fn update_warm_up(&mut self, over: bool) {
         if !self.warm_up.done {
             self.warm_up.samples += 1;

@@ -113,8 +113,8 @@ fn record_cache_size(bench: &mut Bench<'_>) -> Result<(), ProbeError> {
     let found = page_cache_size::find_page_cache_size(&samples).map_err(|doubt| ProbeError::fail(doubt.to_string()))?;
     bench.note(format!(
         "a block took {} below and {} above; of larger files {} bytes stayed",
-        derived_time::format_time(found.cached_nanoseconds),
-        derived_time::format_time(found.uncached_nanoseconds),
+        derived_time::format_time(found.jump.before),
+        derived_time::format_time(found.jump.after),
         found.resident
     ));
     bench.record(&CACHE_SIZE, vec![found.bytes() as f64]);

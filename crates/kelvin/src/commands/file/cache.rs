@@ -257,13 +257,13 @@ impl CacheEnd {
     fn new(found: &PageCacheSize, limit: u64) -> Self {
         Self {
             bytes: found.bytes(),
-            stays_bytes: found.largest_resident,
-            leaves_bytes: found.smallest_evicted,
+            stays_bytes: found.jump.largest_before,
+            leaves_bytes: found.jump.smallest_after,
             above_limit: found.error(limit),
             agrees: found.agrees(limit),
-            in_memory_nanoseconds: found.cached_nanoseconds,
-            missing_nanoseconds: found.uncached_nanoseconds,
-            p: found.p,
+            in_memory_nanoseconds: found.jump.before,
+            missing_nanoseconds: found.jump.after,
+            p: found.jump.p,
             resident_bytes: found.resident,
         }
     }
