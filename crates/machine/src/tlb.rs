@@ -4,10 +4,11 @@
 //! Address Translation Parameters" (the same, table "Information Returned by CPUID Instruction").
 //! AMD: leaves 8000_0005h, 8000_0006h and 8000_0019h (APM volume 3, appendix E, tables E-3 and E-4).
 
-use kelvin_core::CacheKind::{self, Data, Instruction, Unified};
+use kelvin_core::CacheKind::{Data, Instruction, Unified};
 use kelvin_core::Tlb;
 
 use crate::cpuid::Cpuid;
+use crate::root::data_lines;
 
 const KIB_4: u64 = 4 << 10;
 const MIB_2: u64 = 2 << 20;
@@ -127,56 +128,30 @@ fn intel_parameters(cpuid: &Cpuid) -> Vec<Tlb> {
     found
 }
 
-/// A descriptor byte of leaf 2 and what it stands for: level, kind, pages, entries, and ways or 0 for all.
-type Descriptor = (u8, u32, CacheKind, &'static [u64], u32, u32);
-
-/// Those without a stated associativity (50h to 52h and 5Bh to 5Dh, of NetBurst) are left out.
-const DESCRIPTORS: &[Descriptor] = &[
-    (0x01, 1, Instruction, &[KIB_4], 32, 4),
-    (0x02, 1, Instruction, &[MIB_4], 2, 0),
-    (0x03, 1, Data, &[KIB_4], 64, 4),
-    (0x04, 1, Data, &[MIB_4], 8, 4),
-    (0x05, 1, Data, &[MIB_4], 32, 4),
-    (0x0b, 1, Instruction, &[MIB_4], 4, 4),
-    (0x4f, 1, Instruction, &[KIB_4], 32, 0),
-    (0x55, 1, Instruction, &[MIB_2, MIB_4], 7, 0),
-    (0x56, 1, Data, &[MIB_4], 16, 4),
-    (0x57, 1, Data, &[KIB_4], 16, 4),
-    (0x59, 1, Data, &[KIB_4], 16, 0),
-    (0x5a, 1, Data, &[MIB_2, MIB_4], 32, 4),
-    (0x61, 1, Instruction, &[KIB_4], 48, 0),
-    (0x63, 1, Data, &[MIB_2, MIB_4], 32, 4),
-    (0x63, 1, Data, &[GIB_1], 4, 4),
-    (0x64, 1, Data, &[KIB_4], 512, 4),
-    (0x6a, 1, Data, &[KIB_4], 64, 8),
-    (0x6b, 1, Data, &[KIB_4], 256, 8),
-    (0x6c, 1, Data, &[MIB_2, MIB_4], 128, 8),
-    (0x6d, 1, Data, &[GIB_1], 16, 0),
-    (0x76, 1, Instruction, &[MIB_2, MIB_4], 8, 0),
-    (0xa0, 1, Data, &[KIB_4], 32, 0),
-    (0xb0, 1, Instruction, &[KIB_4], 128, 4),
-    (0xb1, 1, Instruction, &[MIB_2], 8, 4),
-    (0xb1, 1, Instruction, &[MIB_4], 4, 4),
-    (0xb2, 1, Instruction, &[KIB_4], 64, 4),
-    (0xb3, 1, Data, &[KIB_4], 128, 4),
-    (0xb4, 1, Data, &[KIB_4], 256, 4),
-    (0xb5, 1, Instruction, &[KIB_4], 64, 8),
-    (0xb6, 1, Instruction, &[KIB_4], 128, 8),
-    (0xba, 1, Data, &[KIB_4], 64, 4),
-    (0xc0, 1, Data, &[KIB_4, MIB_4], 8, 4),
-    (0xc1, 2, Unified, &[KIB_4, MIB_2], 1024, 8),
-    (0xc2, 1, Data, &[KIB_4, MIB_2], 16, 4),
-    (0xc3, 2, Unified, &[KIB_4, MIB_2], 1536, 6),
-    (0xc3, 2, Unified, &[GIB_1], 16, 4),
-    (0xc4, 1, Data, &[MIB_2, MIB_4], 32, 4),
-    (0xca, 2, Unified, &[KIB_4], 512, 4),
-];
+/// The TLBs that the descriptor bytes of leaf 2 stand for.
+const DESCRIPTORS: &str = include_str!("../data/tlb_descriptors.txt");
 
 /// The TLBs that one descriptor byte of leaf 2 stands for.
 fn descriptor(code: u8) -> impl Iterator<Item = Tlb> {
-    DESCRIPTORS.iter().filter(move |row| row.0 == code).flat_map(|&(_, level, kind, pages, entries, ways)| {
-        pages.iter().map(move |&page_bytes| Tlb { level, kind, page_bytes, entries, ways })
-    })
+    data_lines(DESCRIPTORS).filter_map(described_tlb).filter(move |(byte, _)| *byte == code).map(|(_, tlb)| tlb)
+}
+
+/// A row of [`DESCRIPTORS`]: the byte and its TLB.
+fn described_tlb(row: &str) -> Option<(u8, Tlb)> {
+    let [code, level, kind, page_bytes, entries, ways] = row.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let tlb = Tlb {
+        level: level.parse().ok()?,
+        kind: match kind {
+            "Data" => Data,
+            "Instruction" => Instruction,
+            "Unified" => Unified,
+            _ => return None,
+        },
+        page_bytes: page_bytes.parse().ok()?,
+        entries: entries.parse().ok()?,
+        ways: ways.parse().ok()?,
+    };
+    Some((u8::from_str_radix(code, 16).ok()?, tlb))
 }
 
 #[cfg(test)]
@@ -220,6 +195,13 @@ mod tests {
         assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: KIB_4, entries: 1536, ways: 6 }));
         assert!(found.contains(&Tlb { level: 2, kind: Unified, page_bytes: GIB_1, entries: 16, ways: 4 }));
         assert_eq!(found.len(), 4 + 1 + 2 + 1 + 2);
+    }
+
+    #[test]
+    fn every_row_describes_a_tlb() {
+        for row in data_lines(DESCRIPTORS) {
+            assert!(described_tlb(row).is_some(), "{row}");
+        }
     }
 
     #[test]
